@@ -1,0 +1,43 @@
+"""Bad input: one line that names the field and the remedy."""
+
+import pydantic
+
+
+class InputError(ValueError):
+    """A value the user can mend. Its message is one line, in notebooks as in the shell."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints instead of a stack of frames (papermill shows the same)."""
+        return [f"InputError: {self}"]
+
+
+class DiskFull(OSError):
+    """The disk filled up while something was being written; nothing half-written was kept."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"DiskFull: {self}"]
+
+
+def one_line(error: pydantic.ValidationError, prefix: str = "") -> str:
+    """All complaints of a pydantic error, each with its field, on one line.
+
+    >>> import pydantic
+    >>> class P(pydantic.BaseModel, extra="forbid"):
+    ...     lr: float
+    >>> try: P(lr="fast", speed=1)
+    ... except pydantic.ValidationError as e: print(one_line(e))
+    lr: input should be a valid number, unable to parse string as a number (got 'fast'); \
+speed: unknown name, remove it or correct its spelling
+    """
+    complaints = []
+    for item in error.errors():
+        field = ".".join(str(part) for part in (prefix, *item["loc"]) if part != "")
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = "unknown name, remove it or correct its spelling"
+        elif item["type"] == "missing":
+            message = "is required, add it"
+        elif item["type"] != "value_error":
+            message = f"{message[:1].lower()}{message[1:]} (got {item['input']!r:.80})"
+        complaints.append(f"{field}: {message}" if field else message)
+    return "; ".join(complaints)

@@ -1,0 +1,35 @@
+"""Losses on the fixed held-out rows, always at a fixed number of loops."""
+
+import math
+
+import numpy as np
+import torch
+
+from lib.model import LoopedLM, token_losses
+
+EVAL_TOKENS = 1 << 14  # tokens in one forward pass
+
+
+@torch.no_grad()
+def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops: int | None = None) -> dict:
+    """val_loss (nats per token), val_perplexity and val_bpb (bits per byte of text) on rows [B, S + 1].
+
+    Bits per byte leaves out targets that are no text (BOS), as nanochat does (003). ``loops`` None is mean_loops.
+    """
+    was_training = model.training
+    model.eval()
+    device = model.embed.weight.device
+    sums = np.zeros(2)  # nats of all targets, nats of text
+    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
+    for start in range(0, len(batch), rows):
+        part = torch.as_tensor(batch[start : start + rows], device=device)
+        losses = token_losses(model, part[:, :-1], part[:, 1:], loops).double().cpu().numpy()
+        sums += losses.sum(), losses[token_bytes[batch[start : start + rows, 1:]] > 0].sum()
+    model.train(was_training)
+    targets = batch[:, 1:]
+    loss = sums[0] / targets.size
+    return {
+        "val_loss": float(loss),
+        "val_perplexity": math.exp(min(loss, 700.0)) if loss == loss else math.nan,
+        "val_bpb": float(sums[1] / (math.log(2) * token_bytes[targets].sum())),
+    }

@@ -1,0 +1,123 @@
+"""The run store: finished runs on disk, found again by what they are.
+
+    runs/<key>/            config.json, result.json, metrics.json, model.safetensors: a directory that exists is finished
+    runs/.<key>.partial/   checkpoints of a run that is still training, or was interrupted
+    runs/.<key>.lock       held by the process that trains it
+    tokens/                tokenised texts, beside runs/
+
+A second directory of records may be read along: runs made elsewhere, in the same layout without weights.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from lib import files
+from lib.config import RunConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    status is 'finished' or 'diverged'; summary holds the numbers of its end, metrics a column of numbers for each
+    quantity that was followed (with ``step``), provenance who made it. ``path`` is None for a run kept nowhere.
+    """
+
+    config: RunConfig
+    status: str
+    summary: dict
+    metrics: dict[str, list]
+    provenance: dict
+    path: Path | None = None
+
+    @property
+    def key(self) -> str:
+        return self.config.key
+
+
+class RunStore:
+    """Runs under ``path``; ``records`` are directories of runs that are only read."""
+
+    def __init__(self, path: Path | str, records: list[Path | str] | tuple = ()):
+        self.path = Path(path)
+        self.records = [Path(record) for record in records]
+        self.tokens = self.path.parent / "tokens"
+
+    def lock(self, key: str):
+        """One process trains a run, another that wants it waits here."""
+        return files.lock(self.path / f".{key}.lock")
+
+    def partial(self, key: str) -> Path:
+        return self.path / f".{key}.partial"
+
+    def find(self, cfg: RunConfig) -> RunResult | None:
+        """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
+        for root in (self.path, *self.records):
+            path = root / cfg.key
+            if not path.is_dir():
+                continue
+            try:
+                return _read(path)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                if root != self.path:
+                    raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
+                aside = files.set_aside(path)
+                print(f"run {cfg.key} cannot be read ({error}): set aside as {aside.name}, to be trained again")
+        return None
+
+    def finish(self, result: RunResult, save_weights) -> RunResult:
+        """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
+        path = self.path / result.key
+        with files.replacing(path) as draft:
+            draft.mkdir()
+            (draft / "config.json").write_text(result.config.model_dump_json(indent=1))
+            (draft / "metrics.json").write_text(json.dumps(result.metrics))
+            fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
+            (draft / "result.json").write_text(json.dumps(fields, indent=1))
+            save_weights(draft / "model.safetensors")
+        files.remove(self.partial(result.key))
+        return dataclasses.replace(result, path=path)
+
+    def runs(self) -> list[RunResult]:
+        """Every finished run, of the store and of its records."""
+        paths = {}
+        for root in (*reversed(self.records), self.path):
+            found = sorted(root.glob("*/result.json")) if root.is_dir() else []
+            paths |= {p.parent.name: p.parent for p in found if "." not in p.parent.name}
+        return [_read(path) for path in paths.values()]
+
+    def frame(self):
+        """A pandas frame with one row a run: every field of its config, its status and its summary."""
+        return frame(self.runs())
+
+
+def frame(results: list[RunResult]):
+    """One row a run; fields of the config are named like ``model.width``."""
+    import pandas as pd
+
+    rows = []
+    for result in results:
+        row = {"key": result.key, "status": result.status}
+        for part, fields in result.config.model_dump().items():
+            row |= {f"{part}.{name}": value for name, value in fields.items()}
+        rows.append(row | result.summary)
+    return pd.DataFrame(rows)
+
+
+def curves(results: list[RunResult]):
+    """A pandas frame with one row a run and logged step, joined by ``key``."""
+    import pandas as pd
+
+    if not results:
+        return pd.DataFrame(columns=["key", "step"])
+    return pd.concat([pd.DataFrame({"key": r.key, **r.metrics}) for r in results], ignore_index=True)
+
+
+def _read(path: Path) -> RunResult:
+    config = RunConfig(**json.loads((path / "config.json").read_text()))
+    if config.key != path.name.split(".")[0]:
+        raise ValueError(f"config.json belongs to run {config.key}")
+    fields = json.loads((path / "result.json").read_text())
+    metrics = json.loads((path / "metrics.json").read_text())
+    return RunResult(config, fields["status"], fields["summary"], metrics, fields["provenance"], path)

@@ -1,0 +1,199 @@
+"""Many runs: what is missing is trained, one process per core and the longest first; the rest is read."""
+
+import concurrent.futures
+import dataclasses
+import multiprocessing
+import os
+import time
+
+import torch
+from tqdm import tqdm
+
+from lib.config import RunConfig
+from lib.data import token_store
+from lib.errors import InputError
+from lib.flops import count
+from lib.model import Draw, LoopedLM
+from lib.optim import Optimizer, clip_gradients
+from lib.store import RunResult, RunStore, curves, frame
+from lib.train import device_name, one_thread_on_cpu, train
+
+PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a sweep would have to do: runs in all, those missing, their FLOPs and the time they would take here."""
+
+    runs: int
+    missing: list[RunConfig]
+    flops: float
+    hours: float
+    jobs: int
+
+    def __str__(self) -> str:
+        if not self.missing:
+            return f"all {self.runs} runs are in the store"
+        return (
+            f"{len(self.missing)} of {self.runs} runs are missing: {self.flops:.3g} FLOPs, "
+            f"about {_spell(self.hours)} with {self.jobs} process{'es' * (self.jobs > 1)} on {device_name()}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """The results of a sweep, in the order of its configs."""
+
+    results: list[RunResult]
+
+    def frame(self):
+        """One row a run: config, status and summary."""
+        return frame(self.results)
+
+    def curves(self):
+        """One row a run and logged step."""
+        return curves(self.results)
+
+
+def sweep(
+    configs: list[RunConfig], store: RunStore, jobs: int | None = None, max_hours: float | None = None
+) -> Runs:
+    """Every run of configs, trained where the store does not have it.
+
+    jobs: processes, one per core when None (one on a GPU). Before anything is trained the cost is printed, and when it
+    exceeds max_hours an InputError says so.
+    """
+    todo = plan(configs, store, jobs)
+    print(todo)
+    if max_hours is not None and todo.hours > max_hours:
+        raise InputError(
+            f"max_hours: the missing runs need about {_spell(todo.hours)} here, more than max_hours={max_hours:g}; "
+            "raise max_hours, or choose a smaller profile"
+        )
+    if todo.missing:
+        _prepare_texts(todo.missing, store)
+        _train_all(todo.missing, store, todo.jobs)
+    return Runs([train(cfg, store) for cfg in configs])
+
+
+def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Plan:
+    """What is missing and what it costs. The time is measured: a step of each missing shape is run."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
+    jobs = jobs or (1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)))
+    unique = {cfg.key: cfg for cfg in configs}
+    missing = [cfg for cfg in unique.values() if store.find(cfg) is None]
+    missing.sort(key=_run_flops, reverse=True)
+    rates: dict[tuple, float] = {}
+    for cfg in missing:
+        if _shape(cfg) not in rates:
+            rates[_shape(cfg)] = flops_per_second(cfg)
+    finish = [0.0] * jobs  # when each process would be done, the longest run first
+    for cfg in missing:
+        finish[finish.index(min(finish))] += _run_flops(cfg) / rates[_shape(cfg)]
+    return Plan(len(unique), missing, sum(map(_run_flops, missing)), max(finish) / 3600, min(jobs, len(missing) or 1))
+
+
+def _run_flops(cfg: RunConfig) -> float:
+    return cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token
+
+
+def _shape(cfg: RunConfig) -> tuple:
+    return cfg.model, cfg.data.context, cfg.train.batch, cfg.train.precision
+
+
+def flops_per_second(cfg: RunConfig) -> float:
+    """The rate at which this device trains cfg's model, from a step timed on random tokens; a large model is cut down to
+    one layer a stack, one loop and few rows, which keeps its width and so its rate."""
+    model_cfg, rows, context = cfg.model, cfg.train.batch, cfg.data.context
+    if rows * context * count(model_cfg, context).flops_per_token > PROBE_FLOPS:
+        context = min(context, 256)
+        rows = max(1, 512 // context)
+        model_cfg = model_cfg.replace(
+            prelude=min(model_cfg.prelude, 1), recur=min(model_cfg.recur, 1), coda=min(model_cfg.coda, 1),
+            mean_loops=1, backprop_loops="all", depth="fixed", context=context, vocab_size=min(model_cfg.vocab_size, 8192),
+        )  # fmt: skip
+    with one_thread_on_cpu():
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = LoopedLM(model_cfg).set_precision(cfg.train.precision).to(device)
+        optimizer = Optimizer(model, cfg.optim, steps=3)
+        tokens = torch.randint(model_cfg.vocab_size, (rows, context + 1), device=device)
+        seconds = []
+        for step in range(3):
+            begin = time.perf_counter()
+            # loops=mean_loops, so that the probe does not depend on a draw
+            loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], model_cfg.mean_loops, Draw(0, step, range(rows)))
+            loss.backward()
+            clip_gradients(model, cfg.optim.clip)
+            optimizer.step(step)
+            model.zero_grad(set_to_none=True)
+            seconds.append(time.perf_counter() - begin)
+    fixed = model_cfg.replace(depth="fixed")
+    return rows * context * count(fixed, context).flops_per_token / min(seconds)
+
+
+def _prepare_texts(configs: list[RunConfig], store: RunStore) -> None:
+    """Tokenise every text once, with a bar, before processes that would wait for each other are started."""
+    for data in {cfg.data for cfg in configs}:
+        with tqdm(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
+
+            def show(what: str, count: int, bar=bar):
+                bar.set_description(what)
+                bar.update(count)
+
+            token_store(data, store.tokens, show)
+
+
+def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
+    flops = [_run_flops(cfg) for cfg in configs]
+    bar = tqdm(total=sum(flops), unit="FLOP", unit_scale=True, desc=f"{len(configs)} runs", mininterval=1.0)
+    with bar:
+        if jobs == 1:
+            done = 0.0
+            for cfg, cost in zip(configs, flops, strict=True):
+
+                def show(step: int, loss: float, before=done, cfg=cfg, cost=cost):
+                    bar.update(before + cost * step / cfg.train.steps - bar.n)
+
+                train(cfg, store, progress=show)
+                done += cost
+                bar.update(done - bar.n)
+            return
+        context = multiprocessing.get_context("spawn")
+        progress = context.Array("d", len(configs), lock=False)  # share of each run that is done
+        with concurrent.futures.ProcessPoolExecutor(jobs, context, _worker_starts, (progress,)) as pool:
+            futures = [pool.submit(_worker_trains, i, cfg, store) for i, cfg in enumerate(configs)]
+            try:
+                pending = set(futures)
+                while pending:
+                    finished, pending = concurrent.futures.wait(pending, timeout=0.5)
+                    for future in finished:
+                        future.result()
+                    bar.update(sum(share * cost for share, cost in zip(progress, flops, strict=True)) - bar.n)
+            except BaseException:
+                # an error or an interrupt: nothing more is started, and what runs is stopped (it has its checkpoint)
+                workers = list(pool._processes.values())
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in workers:
+                    worker.terminate()
+                raise
+
+
+def _worker_starts(progress) -> None:
+    global _progress
+    _progress = progress
+
+
+def _worker_trains(index: int, cfg: RunConfig, store: RunStore) -> None:
+    def show(step: int, loss: float) -> None:
+        _progress[index] = step / cfg.train.steps
+
+    train(cfg, store, progress=show)
+    _progress[index] = 1.0
+
+
+def _spell(hours: float) -> str:
+    seconds = hours * 3600
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{hours:.1f} h"

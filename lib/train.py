@@ -1,0 +1,239 @@
+"""One run: a config goes in, a finished run comes out, resumed where an earlier attempt stopped.
+
+``train(cfg, store)`` is a function of cfg. All randomness is a function of (seed, step, row); a run that is killed at
+any step and started again gives bit for bit the numbers of an uninterrupted one on the same machine.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+
+import lib
+from lib import files
+from lib.config import RunConfig
+from lib.data import Rows, token_store, training_rows, validation_batch
+from lib.errors import InputError
+from lib.evaluate import validate
+from lib.flops import count
+from lib.layers import attention_kind
+from lib.model import Draw, LoopedLM, load_strictly
+from lib.optim import Optimizer, clip_gradients
+from lib.probes import state_metrics, transition_metrics
+from lib.store import RunResult, RunStore
+
+LOGGED = 500  # a run logs every step, or about this many of them
+SPECTRA = 100  # spectral radii are computed about this often
+
+Progress = Callable[[int, float], None]  # steps done, loss
+
+
+def train(
+    cfg: RunConfig,
+    store: RunStore | None = None,
+    *,
+    checkpoint_seconds: float = 30.0,
+    progress: Progress | None = None,
+) -> RunResult:
+    """The finished run: read from the store, waited for while another process trains it, or trained here.
+
+    Without a store nothing is kept. Raises InputError for data that does not fit the config; divergence is a result,
+    not an error.
+    """
+    if store is None:
+        with tempfile.TemporaryDirectory() as folder:
+            result = train(cfg, RunStore(Path(folder) / "runs"), checkpoint_seconds=math.inf, progress=progress)
+            return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
+    with store.lock(cfg.key):
+        found = store.find(cfg)
+        if found is not None:
+            return found
+        with one_thread_on_cpu():
+            return _Training(cfg, store).run(checkpoint_seconds, progress or (lambda step, loss: None))
+
+
+@contextlib.contextmanager
+def one_thread_on_cpu() -> Iterator[None]:
+    """A CPU run uses one thread, so that its sums have one order; parallelism is one run per core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Training:
+    """The state of one run between steps: model, optimiser, metrics so far, and the next step."""
+
+    def __init__(self, cfg: RunConfig, store: RunStore):
+        self.cfg, self.store, self.partial = cfg, store, store.partial(cfg.key)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        tokens = token_store(cfg.data, store.tokens)
+        if tokens.tokenizer.vocab_size > cfg.model.vocab_size:
+            raise InputError(
+                f"model.vocab_size: {cfg.model.vocab_size} is smaller than the tokenizer's "
+                f"{tokens.tokenizer.vocab_size}, raise it"
+            )
+        self.rows: Rows = training_rows(cfg.data, tokens, cfg.train.seed)
+        self.validation = validation_batch(cfg.data, tokens)
+        self.token_bytes = tokens.tokenizer.token_bytes
+        self.text = tokens.meta
+        self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision).to(self.device)
+        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps)
+        self.step, self.metrics, self.seconds = 0, {}, 0.0
+        if cfg.train.compile:
+            self.model.compile_blocks()
+
+    def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:
+        self._resume()
+        status, saved = "finished", time.monotonic()
+        self.model.train()
+        while self.step < self.cfg.train.steps:
+            loss, blown_up = self._one_step()
+            progress(self.step, loss)
+            if blown_up:
+                status = "diverged"
+                break
+            if time.monotonic() - saved >= checkpoint_seconds and self.step < self.cfg.train.steps:
+                self._checkpoint()
+                saved = time.monotonic()
+        result = RunResult(self.cfg, status, self._summary(), self.metrics, self._provenance())
+        return self.store.finish(result, self.model.save)
+
+    # ---- a step ------------------------------------------------------------------------------------------------------
+
+    def _one_step(self) -> tuple[float, bool]:
+        """Forward, backward, update. Returns the loss and whether the run has blown up."""
+        cfg, begin = self.cfg.train, time.perf_counter()
+        size = cfg.micro_batch or cfg.batch
+        losses, states = [], []
+        for start in range(self.step * cfg.batch, (self.step + 1) * cfg.batch, size):
+            batch = torch.as_tensor(self.rows.batch(start, start + size)).to(self.device)
+            draw = Draw(cfg.seed, self.step, range(start, start + size))
+            loss, end = self.model.loss(batch[:, :-1], batch[:, 1:], draw=draw)
+            (loss * (size / cfg.batch)).backward()
+            losses.append(loss.item())
+            states.append(state_metrics(end))
+        values = {"loss": float(np.mean(losses)), **{k: float(np.mean([s[k] for s in states])) for k in states[0]}}
+        values["grad_norm"] = clip_gradients(self.model, self.cfg.optim.clip)
+        blown_up = not (
+            math.isfinite(values["loss"])
+            and math.isfinite(values["grad_norm"])
+            and values["state_rms"] <= cfg.max_state_rms
+        )
+        if not blown_up:
+            self.optimizer.step(self.step)
+        self.model.zero_grad(set_to_none=True)
+        self.step += 1
+        seconds = time.perf_counter() - begin
+        self.seconds += seconds
+        self._log(values, seconds, last=blown_up or self.step == cfg.steps)
+        return values["loss"], blown_up
+
+    def _log(self, values: dict, seconds: float, last: bool) -> None:
+        cfg = self.cfg.train
+        if not last and self.step % max(1, cfg.steps // LOGGED):
+            return
+        spectra = {"rho": math.nan, "a_norm": math.nan}
+        if last or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA) == 0:
+            spectra = transition_metrics(self.model)
+        validation = dict.fromkeys(("val_loss", "val_perplexity", "val_bpb"), math.nan)
+        if last or (cfg.eval_every and self.step % cfg.eval_every == 0):
+            validation = validate(self.model, self.validation, self.token_bytes)
+        speed = {"tokens_per_s": self.cfg.tokens_per_step / seconds}
+        for name, value in {"step": self.step, **values, **spectra, **validation, **speed}.items():
+            self.metrics.setdefault(name, []).append(value)
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        """Model, optimiser and position, in one directory that takes the place of the one before."""
+        with files.replacing(self.partial) as draft:
+            draft.mkdir()
+            tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+            tensors |= self.optimizer.state()
+            safetensors.torch.save_file({k: v.contiguous() for k, v in tensors.items()}, draft / "state.safetensors")
+            digest = hashlib.sha256((draft / "state.safetensors").read_bytes()).hexdigest()
+            position = {
+                "key": self.cfg.key,
+                "step": self.step,
+                "next_row": self.step * self.cfg.train.batch,
+                "seconds": self.seconds,
+                "sha256": digest,
+                "metrics": self.metrics,
+            }
+            (draft / "position.json").write_text(json.dumps(position))
+
+    def _resume(self) -> None:
+        """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
+        if not self.partial.exists():
+            return
+        try:
+            position = json.loads((self.partial / "position.json").read_text())
+            if hashlib.sha256((self.partial / "state.safetensors").read_bytes()).hexdigest() != position["sha256"]:
+                raise ValueError("state.safetensors has changed since it was written")
+            tensors = safetensors.torch.load_file(self.partial / "state.safetensors")
+            weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+            load_strictly(self.model, weights)
+            self.optimizer.load_state(tensors)
+            self.step, self.seconds, self.metrics = position["step"], position["seconds"], position["metrics"]
+        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            aside = files.set_aside(self.partial)
+            print(f"the checkpoint of run {self.cfg.key} is damaged ({error}): set aside as {aside.name}, starting anew")
+            self.__init__(self.cfg, self.store)
+
+    # ---- what is kept ------------------------------------------------------------------------------------------------
+
+    def _summary(self) -> dict:
+        last = {name: self.metrics[name][-1] for name in ("loss", "val_loss", "val_perplexity", "val_bpb", "rho")}
+        tokens = self.step * self.cfg.tokens_per_step
+        return {
+            **last,
+            "steps_done": self.step,
+            "tokens": tokens,
+            "train_flops": tokens * count(self.cfg.model, self.cfg.data.context).flops_per_token,
+            "max_state_rms": float(np.max(self.metrics["state_rms"])),
+            "seconds": self.seconds,
+        }
+
+    def _provenance(self) -> dict:
+        dtype = self.model.compute_dtype
+        return {
+            "recipe": lib.RECIPE,
+            "attention": attention_kind(self.device, dtype, self.cfg.data.context),
+            "text": self.text,
+            **provenance(),
+        }
+
+
+def device_name() -> str:
+    """The accelerator's name, or the processor's architecture with the number formats that matter here."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    formats = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else "no bf16"
+    return f"cpu {platform.machine()} ({formats})"
+
+
+def provenance() -> dict:
+    """Commit, versions and device: what one needs to know to make a number again."""
+    root = Path(lib.__file__).parent.parent
+    git = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return {
+        "commit": git.stdout.strip() or "no git",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "device": device_name(),
+    }
