@@ -79,7 +79,7 @@ class ModelConfig(Config):
     embed_norm: bool = False
     tied: bool = Field(True, description="the head shares the token table")
     init: Literal["scaled", "scaled-zero"] = Field(
-        "scaled", description="normal with variance 2/(5d); or orthogonal of that size, branch outputs zero"
+        "scaled", description="normal with variance 2/(5d), branch outputs smaller; or orthogonal, branch outputs zero"
     )
 
     @model_validator(mode="after")

@@ -271,14 +271,20 @@ def validation_batch(cfg: DataConfig, store: TokenStore) -> np.ndarray:
 
 
 def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
-    """Empirical entropy of a token given the n - 1 before it, in nats (n = 1 unigram, n = 2 bigram)."""
+    """Empirical entropy of a token given the n - 1 before it, in nats: n = 1 unigram, n = 2 bigram.
+
+    What a model reaches that knows nothing but these counts. Raises InputError where the table of counts is too large
+    to be an estimate of anything.
+    """
     size = store.tokenizer.vocab_size
+    if size**n > 2**24:
+        raise InputError(f"n: {n}-grams of {size} tokens are too many to count, use n=1 or a smaller vocabulary")
     counts = np.zeros(size**n)
     for document in documents:
         tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)
-        grams = sum(tokens[i : len(tokens) - n + 1 + i] * size ** (n - 1 - i) for i in range(n))
-        counts += np.bincount(grams, minlength=size**n)
+        if len(tokens) >= n:
+            grams = sum(tokens[i : len(tokens) - n + 1 + i] * size ** (n - 1 - i) for i in range(n))
+            counts += np.bincount(grams, minlength=size**n)
     counts = counts.reshape(-1, size)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    logs = np.log(np.where(share > 0, share, 1))
-    return float(-(counts * logs).sum() / counts.sum())
+    return float(-(counts * np.log(np.where(share > 0, share, 1))).sum() / counts.sum())

@@ -86,4 +86,3 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
         flops_per_token_published=published,
         mean_loops=cfg.mean_loops,
     )
-

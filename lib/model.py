@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lib import depth, seeds
 from lib.config import ModelConfig
 from lib.errors import InputError
-from lib.injection import Concat, make_injection
+from lib.injection import make_injection
 from lib.layers import Block, RMSNorm, linear, rope_angles
 
 HEAD_CHUNK = 4096  # tokens whose logits exist at once
@@ -59,9 +59,9 @@ class LoopedLM(nn.Module):
         with_values = [cfg.value_embeddings and i % 2 == (layers - 1) % 2 for i in range(layers)]
         blocks = [Block(cfg, values) for values in with_values]
         self.embed = nn.Embedding(cfg.vocab_size, cfg.width)
-        self.value_embeds = nn.ModuleDict({
-            str(i): nn.Embedding(cfg.vocab_size, cfg.width) for i in range(layers) if with_values[i]
-        })
+        self.value_embeds = nn.ModuleDict(
+            {str(i): nn.Embedding(cfg.vocab_size, cfg.width) for i in range(layers) if with_values[i]}
+        )
         self.embed_norm = self._norm(cfg.embed_norm)
         self.prelude = nn.ModuleList(blocks[: cfg.prelude])
         self.prelude_norm = self._norm(cfg.prelude_norm)
@@ -224,23 +224,24 @@ class LoopedLM(nn.Module):
 
     @torch.no_grad()
     def _init_weights(self, seed: int) -> None:
-        """scaled: N(0, 2/(5d)) (Takase et al., in 001). scaled-zero: orthogonal with entries of that size, the
-        projections back into the stream zero (001's code). Each tensor's draw depends on the seed and its name."""
-        std = math.sqrt(2 / (5 * self.cfg.width))
-        zero = self.cfg.init == "scaled-zero"
+        """scaled: N(0, 2/(5d)), the projections back into the stream divided by sqrt(2 l), l the effective layers (Takase
+        et al., in 001). scaled-zero: orthogonal with entries of that size, those projections zero (001's code).
+        Each tensor's draw depends on the seed and its name."""
+        cfg = self.cfg
+        std, zero = math.sqrt(2 / (5 * cfg.width)), cfg.init == "scaled-zero"
+        layers = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
         for name, weight in self.named_parameters():
             generator = seeds.torch_stream("init " + name, seed)
             if weight.ndim < 2 or name == "injection.B":
                 continue  # norms, A and dt, and B = I, start as they are made
-            if zero and name.endswith(("attn.out.weight", "mlp.down.weight")):
-                weight.zero_()
-            elif name.startswith("value_embeds"):
+            if name.startswith("value_embeds"):
                 weight.normal_(generator=generator)
-            elif name == "injection.weight" and self.cfg.injection == "concat-identity":
+            elif name == "injection.weight" and cfg.injection == "concat-identity":
                 weight.copy_(torch.eye(*weight.shape))
+            elif name.endswith(("attn.out.weight", "mlp.down.weight")):
+                weight.normal_(std=0 if zero else std / math.sqrt(2 * layers), generator=generator)
             elif zero or name == "readout.weight":
-                rows, columns = weight.shape
-                nn.init.orthogonal_(weight, gain=std * math.sqrt(max(rows, columns)), generator=generator)
+                nn.init.orthogonal_(weight, gain=std * math.sqrt(max(weight.shape)), generator=generator)
             else:
                 weight.normal_(std=std, generator=generator)
 

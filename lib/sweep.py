@@ -55,9 +55,7 @@ class Runs:
         return curves(self.results)
 
 
-def sweep(
-    configs: list[RunConfig], store: RunStore, jobs: int | None = None, max_hours: float | None = None
-) -> Runs:
+def sweep(configs: list[RunConfig], store: RunStore, jobs: int | None = None, max_hours: float | None = None) -> Runs:
     """Every run of configs, trained where the store does not have it.
 
     jobs: processes, one per core when None (one on a GPU). Before anything is trained the cost is printed, and when it

@@ -8,9 +8,7 @@ import numpy as np
 from lib.errors import InputError
 
 # 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
-SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
 MAX_CHARACTERS = 10_000
 MAX_TRAINING_CHARACTERS = 2_000_000_000
@@ -82,10 +80,12 @@ def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
     model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
-    model.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    model.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

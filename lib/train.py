@@ -191,7 +191,9 @@ class _Training:
             self.step, self.seconds, self.metrics = position["step"], position["seconds"], position["metrics"]
         except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
             aside = files.set_aside(self.partial)
-            print(f"the checkpoint of run {self.cfg.key} is damaged ({error}): set aside as {aside.name}, starting anew")
+            print(
+                f"the checkpoint of run {self.cfg.key} is damaged ({error}): set aside as {aside.name}, starting anew"
+            )
             self.__init__(self.cfg, self.store)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+# Everything installs itself: see `make help`.
+
+PROFILE ?= cpu
+ONLY    ?=
+JOBS    ?= 0
+PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+# a CUDA build of torch where an accelerator answers, the CPU build otherwise
+TORCH   ?= $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
+
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+BIN        := .venv/bin
+READY      := .venv/.ready
+NAMES      := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
+CHOSEN     := $(if $(ONLY),$(ONLY),$(NAMES))
+DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
+
+# ---- bad input: one line, before anything runs -----------------------------------------------------------------------
+GIVEN   := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $(v))),$(v)))
+UNKNOWN := $(filter-out PROFILE ONLY JOBS PYTHON TORCH,$(GIVEN))
+ifneq ($(UNKNOWN),)
+$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, PYTHON or TORCH)
+endif
+ifeq ($(filter $(PROFILE),smoke cpu gpu paper),)
+$(error PROFILE: '$(PROFILE)' is not known, use smoke, cpu, gpu or paper)
+endif
+ifneq ($(filter-out $(NAMES),$(ONLY)),)
+$(error ONLY: there is no notebook '$(firstword $(filter-out $(NAMES),$(ONLY)))', use one of: $(NAMES))
+endif
+ifneq ($(if $(JOBS),$(shell printf %s '$(JOBS)' | tr -d 0-9),empty),)
+$(error JOBS: '$(JOBS)' is not a number of processes, use 0 for one a core)
+endif
+ifeq ($(filter $(TORCH),cpu cuda),)
+$(error TORCH: '$(TORCH)' is not known, use cpu or cuda)
+endif
+
+.DEFAULT_GOAL := help
+# notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help env reproduce-figures notebooks report test test-long bench lab flash clean distclean
+
+help:
+	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
+	@echo 'make test                the tests (under 12 minutes on two cores)'
+	@echo 'make test-long           the slow ones: kills in series, a browser'
+	@echo 'make bench               speed: a step against plain fp32, two processes against one'
+	@echo 'make lab                 JupyterLab on this machine alone, with a token'
+	@echo 'make report              outputs/report/index.html from what is there'
+	@echo 'make env                 .venv from the pins in environment.yml'
+	@echo 'make flash               flash-attn into .venv (needs CUDA and its compiler)'
+	@echo 'make clean               remove figures, executed notebooks and the report; trained runs stay'
+	@echo 'make distclean           remove .venv and all outputs but the committed records'
+	@echo
+	@echo 'PROFILE=$(PROFILE)   smoke (seconds), cpu (minutes on two cores), gpu, paper (the published sizes)'
+	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
+	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core'
+	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
+	@echo 'PYTHON=$(PYTHON)'
+
+# ---- environment -----------------------------------------------------------------------------------------------------
+env: $(READY)
+
+$(READY): environment.yml pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "PYTHON: '$(PYTHON)' is not Python 3.11, pass PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@sed -n '/- pip:/,$$ s/^ *- //p' environment.yml | sed '/^pip:/d' > .venv/pins.txt
+ifeq ($(TORCH)-$(shell uname -s),cpu-Linux)
+# on Linux the package index has CUDA builds only; a CPU wheel at hand is taken first
+	$(BIN)/pip install --quiet --no-deps --no-index "$$(grep ^torch== .venv/pins.txt)" 2>/dev/null || \
+	  $(BIN)/pip install --quiet --no-deps --index-url $(CPU_WHEELS) "$$(grep ^torch== .venv/pins.txt)"
+endif
+	$(BIN)/pip install --quiet -r .venv/pins.txt
+# kernels listen on loopback only; without this each start warns at length that the loopback is not encrypted
+	@mkdir -p .venv/etc/ipython && echo 'c.IPKernelApp.log_level = "ERROR"' > .venv/etc/ipython/ipython_kernel_config.py
+	@touch $@
+
+flash: $(READY)
+	$(BIN)/pip install --no-build-isolation flash-attn
+
+# ---- the workbook ----------------------------------------------------------------------------------------------------
+reproduce-figures: $(READY)
+	@$(MAKE) --no-print-directory --keep-going notebooks; $(MAKE) --no-print-directory report; \
+	failed=; for name in $(CHOSEN); do \
+	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
+	echo "figures    outputs/figures/$(PROFILE)/"; \
+	echo "notebooks  outputs/notebooks/$(PROFILE)/"; \
+	echo "report     outputs/report/index.html"; \
+	if [ -n "$$failed" ]; then \
+	  echo "failed    $$failed (the executed copy holds the cell with the error)"; exit 1; fi
+
+notebooks: $(DONE)
+
+# the executed copy is written as it runs; only the mark beside it says that it ran to its end
+outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml $(wildcard lib/*.py) params/claims.yaml | $(READY)
+	@mkdir -p $(@D) && rm -f $@
+	$(BIN)/papermill --log-level ERROR --no-progress-bar --stdout-file - --stderr-file - \
+	  $< $(@D)/$*.ipynb \
+	  -f params/$(PROFILE)/$*.yaml -p jobs $(JOBS)
+	@touch $@
+
+report: $(READY)
+	@$(BIN)/python -c 'from pathlib import Path; from lib.report import build; build(Path("outputs"), "$(PROFILE)")'
+
+lab: $(READY)
+	$(BIN)/jupyter lab --ip 127.0.0.1
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-long: $(READY)
+	$(BIN)/python -m pytest -m long
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf outputs/notebooks outputs/figures outputs/claims outputs/report
+
+distclean: clean
+	rm -rf outputs/runs outputs/tokens .venv *.egg-info

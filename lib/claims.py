@@ -1,0 +1,130 @@
+"""What the papers say, what we measured, and the verdict, which code decides.
+
+The ledger is params/claims.yaml. A notebook reports a claim once, with one number for each seed; the verdict follows from
+the interval of their mean. Orderings and shapes are margins, positive where the paper is right.
+"""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+import yaml
+
+from lib import files
+from lib.errors import InputError
+
+REPRODUCED, UNRESOLVED, CONTRADICTED = "reproduced", "not resolved", "contradicted"
+INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One entry of the ledger; its fields are described at the top of params/claims.yaml."""
+
+    id: str
+    paper: str
+    where: str
+    statement: str
+    kind: str
+    notebook: str | None
+    value: float | None = None
+    uncertainty: float = 0.0
+    scale_free: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What a notebook measured for a claim: ``measured`` holds one number a seed, ``low`` and ``high`` bound the mean
+    with 95 % confidence (Student's t)."""
+
+    id: str
+    verdict: str
+    measured: list[float]
+    mean: float
+    low: float
+    high: float
+    unit: str
+    seeds: list[int]
+    profile: str
+    note: str
+
+
+def ledger(path: Path) -> dict[str, Claim]:
+    """All claims by id. Raises InputError for an entry that is incomplete or doubled."""
+    claims = {}
+    for entry in yaml.safe_load(path.read_text()):
+        try:
+            claim = Claim(**entry)
+        except TypeError as error:
+            raise InputError(f"{path.name}: {entry.get('id', entry)!r:.60}: {error}") from None
+        if claim.id in claims:
+            raise InputError(f"{path.name}: {claim.id} stands there twice, remove one")
+        if claim.kind not in ("ordering", "shape", "value") or (claim.kind == "value") != (claim.value is not None):
+            raise InputError(f"{path.name}: {claim.id} needs kind ordering, shape, or value with a value")
+        claims[claim.id] = claim
+    return claims
+
+
+def interval(values: list[float], level: float = 0.95) -> tuple[float, float, float]:
+    """(mean, low, high) of the mean by Student's t; a single value has no interval: -inf to inf."""
+    x = np.asarray(values, dtype=float)
+    if not len(x) or not np.isfinite(x).all():
+        return math.nan, -math.inf, math.inf
+    mean = float(x.mean())
+    if len(x) == 1:
+        return mean, -math.inf, math.inf
+    half = float(scipy.stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x)))
+    return mean, mean - half, mean + half
+
+
+def verdict(claim: Claim, values: list[float], profile: str) -> str:
+    """Margins: reproduced when the interval lies above 0, contradicted when below, else not resolved.
+
+    Values: only where the scale is the paper's (the paper profile) or the claim is scale-free; reproduced when the
+    interval meets the paper's value with its uncertainty and is not wider than the value itself.
+    """
+    mean, low, high = interval(values)
+    if profile == "smoke":
+        return UNJUDGED
+    if claim.kind != "value":
+        return REPRODUCED if low > 0 else CONTRADICTED if high < 0 else UNRESOLVED
+    if profile != "paper" and not claim.scale_free:
+        return INCOMPARABLE
+    if not math.isfinite(high - low) or high - low > abs(claim.value):
+        return UNRESOLVED
+    inside = low <= claim.value + claim.uncertainty and high >= claim.value - claim.uncertainty
+    return REPRODUCED if inside else CONTRADICTED
+
+
+def report(
+    claim: Claim, notebook: str, values: list[float], seeds: list[int], profile: str, folder: Path, unit: str, note: str
+) -> Finding:
+    """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it."""
+    if claim.notebook != notebook:
+        raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
+    if len(values) != len(seeds):
+        raise InputError(f"claim {claim.id}: {len(values)} numbers for {len(seeds)} seeds, give one a seed")
+    mean, low, high = interval(values)
+    finding = Finding(
+        claim.id,
+        verdict(claim, values, profile),
+        [float(v) for v in values],
+        mean,
+        low,
+        high,
+        unit,
+        seeds,
+        profile,
+        note,
+    )
+    files.write_json(folder / f"{claim.id}.json", dataclasses.asdict(finding))
+    return finding
+
+
+def findings(folder: Path) -> dict[str, Finding]:
+    """All findings in a folder, by claim."""
+    found = [Finding(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+    return {finding.id: finding for finding in found}

@@ -1,0 +1,147 @@
+"""What every notebook does: check its parameters, show the plan, run it, stamp figures and claims with provenance."""
+
+import ast
+import dataclasses
+import difflib
+import os
+import typing
+from pathlib import Path
+
+import pydantic
+import yaml
+
+import lib
+from lib import claims, plots, sweep
+from lib.config import RunConfig
+from lib.errors import InputError, one_line
+from lib.flops import count
+from lib.store import RunStore
+from lib.train import provenance
+
+#: the workbook: notebooks/, params/ and outputs/ lie here
+ROOT = Path(lib.__file__).parent.parent
+PROFILES = ("smoke", "cpu", "gpu", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Notebook:
+    """A notebook whose parameters have been checked, and where its results go."""
+
+    name: str
+    parameters: dict
+    outputs: Path
+
+    @property
+    def profile(self) -> str:
+        return self.parameters["profile"]
+
+    @property
+    def store(self) -> RunStore:
+        """Runs of the workbook, and the committed records of this profile."""
+        return RunStore(self.outputs / "runs", records=[ROOT / "outputs" / "records" / self.profile])
+
+    def plan(self, configs: dict[tuple, RunConfig]):
+        """A table of what the runs cost, one row for each first part of their labels; nothing is trained."""
+        import pandas as pd
+
+        todo = sweep.plan(list(configs.values()), self.store, self.parameters["jobs"] or None)
+        missing = {cfg.key for cfg in todo.missing}
+        rows = []
+        for group in dict.fromkeys(label[0] for label in configs):
+            runs = [cfg for label, cfg in configs.items() if label[0] == group]
+            counts = [count(cfg.model, cfg.data.context) for cfg in runs]
+            rows.append({
+                "model": group,
+                "runs": len(runs),
+                "missing": sum(cfg.key in missing for cfg in runs),
+                "parameters": counts[0].n_params,
+                "FLOPs per token": counts[0].flops_per_token,
+                "tokens per run": runs[0].tokens,
+                "FLOPs": sum(c.flops_per_token * cfg.tokens for c, cfg in zip(counts, runs, strict=True)),
+            })  # fmt: skip
+        print(todo)
+        return pd.DataFrame(rows).set_index("model")
+
+    def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
+        """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``."""
+        return sweep.sweep(configs, self.store, self.parameters["jobs"] or None, self.parameters["max_hours"])
+
+    def save(self, figure, name: str) -> Path:
+        """Writes a figure as PNG and PDF with its provenance inside, and a JSON beside it."""
+        stamp = {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
+        return plots.save(figure, self.outputs / "figures" / self.profile / name, stamp)
+
+    def claim(self, id: str, values: list[float], seeds: list[int], unit: str, note: str = "") -> claims.Finding:
+        """Reports a claim of the ledger with one number a seed."""
+        entry = claims.ledger(ROOT / "params" / "claims.yaml").get(id)
+        if entry is None:
+            raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
+        folder = self.outputs / "claims" / self.profile
+        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note)
+
+
+def start(name: str, namespace: dict) -> Notebook:
+    """Checks a notebook's parameters, whoever set them, and puts their coerced values back into ``namespace``.
+
+    The notebook's parameters cell annotates each with its type; their names are those of params/cpu/<name>.yaml. Values
+    that papermill or YAML passed as text ('[1, 2]', '3e-4') are read as what the annotation asks for. Raises InputError,
+    one line, for an unknown name or a value of the wrong type.
+    """
+    known = list(read_parameters("cpu", name))
+    for given in _assigned(namespace):
+        if given not in known:
+            close = difflib.get_close_matches(given, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(known)}"
+            raise InputError(f"{given}: is not a parameter of {name}, {hint}")
+    missing = [parameter for parameter in known if parameter not in namespace]
+    if missing:
+        raise InputError(f"{missing[0]}: is not set, give it a value in the parameters cell")
+    types = namespace["__annotations__"]
+    schema = pydantic.create_model(name, **{parameter: (types[parameter], ...) for parameter in known})
+    given = {parameter: _read(namespace[parameter], types[parameter]) for parameter in known}
+    try:
+        parameters = schema(**given).model_dump()
+    except pydantic.ValidationError as error:
+        raise InputError(one_line(error)) from None
+    if parameters["profile"] not in PROFILES:
+        raise InputError(f"profile: {parameters['profile']!r} is not known, use one of {', '.join(PROFILES)}")
+    namespace.update(parameters)
+    os.chdir(ROOT)  # so that a path means the same from make, papermill and JupyterLab
+    plots.use_style(parameters["profile"])
+    return Notebook(name, parameters, ROOT / parameters["outputs"])
+
+
+def read_parameters(profile: str, name: str) -> dict:
+    """params/<profile>/<name>.yaml."""
+    path = ROOT / "params" / profile / f"{name}.yaml"
+    if not path.exists():
+        raise InputError(f"profile: {path.relative_to(ROOT)} does not exist, use one of {', '.join(PROFILES)}")
+    return yaml.safe_load(path.read_text())
+
+
+def _read(value, kind):
+    """Text becomes the list, dict or number it spells, unless text is what is wanted."""
+    wants_text = kind is str or (str in typing.get_args(kind) and typing.get_origin(kind) not in (list, dict))
+    if not isinstance(value, str) or wants_text:
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        return value
+
+
+_cells_seen = 0
+
+
+def _assigned(namespace: dict) -> list[str]:
+    """Names assigned by the parameter cells (they begin with '# Parameters', as papermill's do) since the last check."""
+    global _cells_seen
+    history = namespace.get("In", [])
+    cells = [cell for cell in history[_cells_seen:] if cell.lstrip().lower().startswith("# parameters")]
+    _cells_seen = len(history)
+    names = []
+    for cell in cells:
+        for node in ast.parse(cell).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
+    return names

@@ -1,0 +1,165 @@
+"""One look for every figure: one colour an architecture, colour-blind safe, the profile printed on it."""
+
+import json
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+from lib import files
+
+COLUMN = 3.4  # inches, the width of a paper's column
+PAGE = 7.0
+
+# Okabe and Ito's palette, safe for all common colour deficiencies
+COLOURS = {
+    "base": "#D55E00",
+    "residual-norm": "#0072B2",
+    "parcae": "#009E73",
+    "parcae-rdm": "#56B4E9",
+    "transformer": "#000000",
+}
+NAMES = {
+    "base": "Base (pre-norm, concat)",
+    "residual-norm": "Residual norm",
+    "parcae": "Parcae",
+    "parcae-rdm": "Parcae without C, prelude norm",
+    "transformer": "Transformer",
+}
+MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D"}
+
+_profile = "cpu"
+
+
+def use_style(profile: str) -> None:
+    """Sets matplotlib's defaults and the profile that figures are stamped with."""
+    global _profile
+    _profile = profile
+    mpl.rcParams.update({
+        "figure.dpi": 150,
+        "savefig.dpi": 200,
+        "figure.constrained_layout.use": True,
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.labelsize": 8,
+        "legend.fontsize": 7,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#e6e6e6",
+        "grid.linewidth": 0.6,
+        "lines.linewidth": 1.1,
+        "lines.markersize": 4,
+        "legend.frameon": False,
+        "pdf.fonttype": 42,
+    })  # fmt: skip
+
+
+def shades(architecture: str, n: int) -> list[tuple]:
+    """n shades of an architecture's colour, light to dark, for an ordered quantity such as the learning rate."""
+    colour = np.array(to_rgb(COLOURS[architecture]))
+    ramp = LinearSegmentedColormap.from_list(architecture, [0.65 + 0.35 * colour, colour, 0.35 * colour])
+    return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [tuple(colour)]
+
+
+def save(figure, path: Path, stamp: dict) -> Path:
+    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them; the profile is printed on the figure."""
+    figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
+    text = json.dumps(stamp, sort_keys=True, default=str)
+    for suffix, metadata in ((".png", {"Description": text}), (".pdf", {"Subject": text})):
+        with files.replacing(path.with_suffix(suffix)) as draft:
+            figure.savefig(draft, format=suffix[1:], metadata=metadata)
+    files.write_json(path.with_suffix(".json"), json.loads(text))
+    return path.with_suffix(".png")
+
+
+def rate(lr: float) -> str:
+    """A learning rate for an axis: 3.2e-2."""
+    mantissa, exponent = f"{lr:.2e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def training_curves(curves, quantities: dict[str, str], reference: dict[str, float] | None = None):
+    """A grid of panels: one row a quantity (column of ``curves`` -> axis label), one column an architecture, one line a
+    learning rate (light: low, dark: high), drawn for one seed. A cross ends a run that diverged.
+
+    curves has columns architecture, lr, status, step and the quantities. ``reference`` draws a level in a row.
+    """
+    architectures = list(dict.fromkeys(curves["architecture"]))
+    rates = sorted(curves["lr"].unique())
+    figure, axes = plt.subplots(
+        len(quantities), len(architectures), figsize=(PAGE, 1.55 * len(quantities) + 0.75),
+        sharex=True, sharey="row", squeeze=False,
+    )  # fmt: skip
+    for column, architecture in enumerate(architectures):
+        colours = dict(zip(rates, shades(architecture, len(rates)), strict=True))
+        for row, (quantity, label) in enumerate(quantities.items()):
+            axis = axes[row, column]
+            for lr, run in curves[curves["architecture"] == architecture].groupby("lr"):
+                run = run.dropna(subset=[quantity])
+                axis.plot(run["step"], run[quantity], color=colours[lr], label=rate(lr), lw=0.9)
+                if (run["status"] == "diverged").any():
+                    axis.plot(run["step"].iloc[-1:], run[quantity].iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)
+            if reference and quantity in reference:
+                axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
+            if column == 0:
+                axis.set_ylabel(label)
+            if quantity != "loss":
+                axis.set_yscale("log")
+        axes[0, column].set_title(NAMES[architecture])
+        axes[-1, column].set_xlabel("step")
+        axes[-1, column].legend(
+            title="learning rate", title_fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.42),
+            columnspacing=1.0, handlelength=1.2, handletextpad=0.4,
+        )  # fmt: skip
+    return figure
+
+
+def loss_against_rate(frame, limit: float, limit_name: str):
+    """Validation loss against learning rate, one marker a run, a line through the seeds' median; open markers are runs
+    that do not train. ``frame`` has columns architecture, lr, val_loss and trains; ``limit`` is drawn as a level."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    architectures = list(dict.fromkeys(frame["architecture"]))
+    offsets = dict(zip(architectures, np.linspace(-0.05, 0.05, len(architectures)), strict=True))
+    for architecture, runs in frame.groupby("architecture", sort=False):
+        colour, marker = COLOURS[architecture], MARKERS[architecture]
+        x = runs["lr"] * 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
+        for trains, face in ((True, colour), (False, "white")):
+            at = runs["trains"] == trains
+            axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9)
+        median = runs.groupby("lr")["val_loss"].median()
+        axis.plot(median.index, median, color=colour, lw=1, label=NAMES[architecture])
+    axis.axhline(limit, color="#666666", lw=0.8, ls=":")
+    axis.annotate(limit_name, (frame["lr"].max(), limit), (0, -2), textcoords="offset points", ha="right", va="top",
+                  fontsize=6, color="#666666")  # fmt: skip
+    axis.set_xscale("log", base=2)
+    rates = sorted(frame["lr"].unique())
+    axis.set_xticks(rates, [rate(lr) for lr in rates], rotation=45)
+    axis.minorticks_off()
+    axis.set_xlabel("learning rate")
+    axis.set_ylabel("validation loss (nats per token)")
+    axis.legend(loc="upper left")
+    return figure
+
+
+def outcome_against_radius(frame):
+    """Largest spectral radius of A-bar in a run against its largest state rms; filled markers train, open ones do not."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    for architecture, runs in frame.groupby("architecture", sort=False):
+        colour, marker = COLOURS[architecture], MARKERS[architecture]
+        for trains, face in ((True, colour), (False, "white")):
+            at = runs["trains"] == trains
+            axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
+        axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")
+    axis.plot([], [], "o", color="#666666", mfc="white", label="open: does not train", ls="")
+    axis.axvline(1, color="#666666", lw=0.8, ls=":")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel(r"largest $\rho(\bar A)$ in training")
+    axis.set_ylabel(r"largest rms of $h_T$")
+    axis.legend(loc="lower right")
+    return figure

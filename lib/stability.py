@@ -1,0 +1,64 @@
+"""Which runs train, and the lowest learning rate that does not: 001, Sec. "Understanding Instability".
+
+Works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
+"""
+
+import numpy as np
+import pandas as pd
+
+
+def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
+    """True for runs that neither blew up nor ended above ``loss_limit`` (what a model of that order knows of the text).
+
+    Gradient clipping keeps the loss of an exploded run finite, so that a finite loss says nothing by itself.
+    """
+    return (frame["status"] == "finished") & (frame["val_loss"] <= loss_limit)
+
+
+def largest(curves: pd.DataFrame, quantity: str) -> pd.Series:
+    """The largest value of a logged quantity in each run, by key."""
+    return curves.groupby("key")[quantity].max()
+
+
+def lowest_failing_rate(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row a seed, one column an architecture: the lowest rate of the ladder at which it does not train.
+
+    inf where it trains at every rate: the ladder says only that it fails, if at all, above its top.
+    """
+    failing = frame[~frame["trains"]].groupby(["seed", "architecture"])["lr"].min().unstack()
+    failing = failing.reindex(index=sorted(frame["seed"].unique()), columns=frame["architecture"].unique())
+    return failing.astype(float).fillna(np.inf)
+
+
+def octaves_between(lowest: pd.DataFrame, low: str, high: str, top: float) -> list[float]:
+    """log2(rate of ``high`` / rate of ``low``) for each seed: positive where ``low`` fails first.
+
+    An architecture that never fails counts with the ladder's top, which understates the distance.
+    """
+    rates = lowest[[low, high]].clip(upper=top)
+    return np.log2(rates[high] / rates[low]).tolist()
+
+
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The paper's table: rates down, architectures across, and how many of the seeds train."""
+    counts = frame.groupby(["lr", "architecture"], sort=False)["trains"].agg(["sum", "size"])
+    marks = counts.apply(lambda row: f"{row['sum']} of {row['size']} train", axis=1).unstack()
+    return marks[list(frame["architecture"].unique())].sort_index()
+
+
+def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> list[float]:
+    """For each seed by how much, in log, the paper's split holds: the least log rho_max of the runs that do not train
+    (rho >= 1 wants it positive), or the least -log rho_max of those that do. nan where there is no such run."""
+    runs = frame[(frame["architecture"] == architecture) & (frame["trains"] == trains)]
+    log_rho = np.log(runs["rho_max"]) * (-1 if trains else 1)
+    return log_rho.groupby(runs["seed"]).min().reindex(seeds).tolist()
+
+
+def state_ratios(frame: pd.DataFrame, exploding: str, other: str, lowest: pd.DataFrame) -> list[float]:
+    """log10 of ``exploding``'s largest state rms over ``other``'s, for each seed at the lowest rate where ``exploding``
+    does not train; nan where it always trains."""
+    rms = frame.set_index(["architecture", "seed", "lr"])["max_state_rms"]
+    return [
+        float(np.log10(rms[exploding, seed, lr] / rms[other, seed, lr])) if np.isfinite(lr) else np.nan
+        for seed, lr in lowest[exploding].items()
+    ]
