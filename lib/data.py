@@ -172,8 +172,9 @@ Piece = tuple[int, int, int]  # document, start, stop: tokens of one document
 class Packer:
     """Rows of context + 1 tokens, each beginning with BOS, none of it padding.
 
-    Every piece is preceded by BOS. The buffer holds BUFFER pieces and is refilled after each that is taken; the largest
-    that fits goes into the row, and where none fits the shortest is cropped and its rest goes back into the buffer.
+    Every piece is preceded by BOS. The buffer is refilled after each piece that is taken; the largest that fits goes
+    into the row, and where none fits the shortest is cropped and its rest goes back into the buffer. The buffer holds
+    BUFFER pieces, of a small text a sixteenth of an epoch: what fits badly gathers there, and must not wait for epochs.
     """
 
     def __init__(self, lengths: np.ndarray, context: int, seed: int, purpose: str = "order"):
@@ -184,6 +185,7 @@ class Packer:
         first = np.concatenate([[0], np.cumsum(counts)[:-1]])
         self.start = (np.arange(len(self.document)) - np.repeat(first, counts)) * context
         self.stop = np.minimum(self.start + context, lengths[self.document])
+        self.buffer_size = min(BUFFER, max(1, len(self.document) // 16))
         self.rows: list[list[Piece]] = []
         self._arrivals = self._pieces()
         self._arrived = 0
@@ -209,7 +211,7 @@ class Packer:
     def _next_row(self) -> list[Piece]:
         row, room = [], self.context + 1
         while room > 1:
-            while len(self._buffer) < BUFFER:
+            while len(self._buffer) < self.buffer_size:
                 self._put(next(self._arrivals))
             fitting = bisect.bisect_right(self._buffer, (room - 1, 1))
             if fitting:

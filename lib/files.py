@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,12 +37,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def disk_full_says(path: Path) -> Iterator[None]:
-    """Turns a full disk into one line. safetensors and numpy report it in their own exceptions."""
+    """Turns a full disk, or a quota, into one line. numpy and safetensors report it without an errno."""
     try:
         yield
     except Exception as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        if full or "No space left on device" in str(error) or "requested and" in str(error):
+        by_number = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        by_text = re.search(r"os error (28|122|27)\b|\d+ requested and \d+ written", str(error))
+        if by_number or by_text:
             raise DiskFull(
                 f"no space left while writing {path}: free some and start again, nothing half-written was kept"
             ) from None

@@ -12,6 +12,8 @@ import dataclasses
 import json
 from pathlib import Path
 
+import safetensors
+
 from lib import files
 from lib.config import RunConfig
 
@@ -58,8 +60,8 @@ class RunStore:
             if not path.is_dir():
                 continue
             try:
-                return _read(path)
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                return _read(path, with_weights=root == self.path)
+            except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
                 if root != self.path:
                     raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
                 aside = files.set_aside(path)
@@ -72,7 +74,7 @@ class RunStore:
         with files.replacing(path) as draft:
             draft.mkdir()
             (draft / "config.json").write_text(result.config.model_dump_json(indent=1))
-            (draft / "metrics.json").write_text(json.dumps(result.metrics))
+            (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}))
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             (draft / "result.json").write_text(json.dumps(fields, indent=1))
             save_weights(draft / "model.safetensors")
@@ -85,7 +87,7 @@ class RunStore:
         for root in (*reversed(self.records), self.path):
             found = sorted(root.glob("*/result.json")) if root.is_dir() else []
             paths |= {p.parent.name: p.parent for p in found if "." not in p.parent.name}
-        return [_read(path) for path in paths.values()]
+        return [_read(path, with_weights=False) for path in paths.values()]
 
     def frame(self):
         """A pandas frame with one row a run: every field of its config, its status and its summary."""
@@ -114,10 +116,14 @@ def curves(results: list[RunResult]):
     return pd.concat([pd.DataFrame({"key": r.key, **r.metrics}) for r in results], ignore_index=True)
 
 
-def _read(path: Path) -> RunResult:
+def _read(path: Path, with_weights: bool) -> RunResult:
+    """A run from its directory; raises when something in it is missing, cut off or not its own."""
     config = RunConfig(**json.loads((path / "config.json").read_text()))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")
     fields = json.loads((path / "result.json").read_text())
-    metrics = json.loads((path / "metrics.json").read_text())
+    metrics = dict(json.loads((path / "metrics.json").read_text())["columns"])
+    if with_weights:
+        with safetensors.safe_open(path / "model.safetensors", framework="pt"):
+            pass  # opening compares the header with the file's length
     return RunResult(config, fields["status"], fields["summary"], metrics, fields["provenance"], path)

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import dataclasses
-import multiprocessing
+import multiprocessing.forkserver
 import os
 import time
 
@@ -61,6 +61,8 @@ def sweep(configs: list[RunConfig], store: RunStore, jobs: int | None = None, ma
     jobs: processes, one per core when None (one on a GPU). Before anything is trained the cost is printed, and when it
     exceeds max_hours an InputError says so.
     """
+    if jobs != 1 and not all((store.path / cfg.key).is_dir() for cfg in configs):
+        _start_workers()  # they import torch while the cost is measured
     todo = plan(configs, store, jobs)
     print(todo)
     if max_hours is not None and todo.hours > max_hours:
@@ -157,14 +159,14 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                 done += cost
                 bar.update(done - bar.n)
             return
-        context = multiprocessing.get_context("spawn")
+        context = _start_workers()
         progress = context.Array("d", len(configs), lock=False)  # share of each run that is done
         with concurrent.futures.ProcessPoolExecutor(jobs, context, _worker_starts, (progress,)) as pool:
             futures = [pool.submit(_worker_trains, i, cfg, store) for i, cfg in enumerate(configs)]
             try:
                 pending = set(futures)
                 while pending:
-                    finished, pending = concurrent.futures.wait(pending, timeout=0.5)
+                    finished, pending = concurrent.futures.wait(pending, 0.5, concurrent.futures.FIRST_COMPLETED)
                     for future in finished:
                         future.result()
                     bar.update(sum(share * cost for share, cost in zip(progress, flops, strict=True)) - bar.n)
@@ -175,6 +177,14 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                 for worker in workers:
                     worker.terminate()
                 raise
+
+
+def _start_workers():
+    """A context whose processes are forked from a clean server that has the library imported, and no thread running."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lib.train", "torch._dynamo"])  # torch's optimisers import the latter
+    multiprocessing.forkserver.ensure_running()
+    return context
 
 
 def _worker_starts(progress) -> None:

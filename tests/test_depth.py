@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from lib import depth
+from lib.config import ModelConfig
+
+RULES = [("fixed", 8), ("poisson", 1), ("poisson", 4), ("poisson", 8), ("lognormal-poisson", 4), ("lognormal-poisson", 8)]
+
+
+@pytest.mark.parametrize(("rule", "mean"), RULES)
+def test_draws_follow_the_distribution(rule, mean):
+    cfg = ModelConfig(depth=rule, mean_loops=mean)
+    draws = depth.sample(cfg, seed=0, step=0, rows=range(20_000))
+    p = depth.distribution(cfg)
+    t = np.arange(len(p))
+    expected, variance = p @ t, p @ t**2 - (p @ t) ** 2
+    assert abs(draws.mean() - expected) <= 4.5 * np.sqrt(variance / len(draws)) + 1e-12
+    assert draws.var() == pytest.approx(variance, rel=0.06, abs=1e-12)
+    assert draws.min() >= 1
+
+
+def test_poisson_moments_are_those_of_the_closed_form():
+    # max(Poisson(8), 1): facts of 001's code
+    p = depth.distribution(ModelConfig(depth="poisson", mean_loops=8))
+    t = np.arange(len(p))
+    mean = p @ t
+    assert mean == pytest.approx(8 + np.exp(-8), abs=1e-9)
+    assert mean == pytest.approx(8.0003, abs=5e-5)
+    assert p @ t**2 - mean**2 == pytest.approx(7.9950, abs=5e-5)
+    assert p[1:30] == pytest.approx(stats.poisson.pmf(np.arange(1, 30), 8) + np.eye(29)[0] * np.exp(-8), abs=1e-12)
+
+
+@pytest.mark.parametrize("mean", [2, 4, 8, 16])
+def test_a_mean_of_m_is_m_also_for_the_lognormal_rule(mean):
+    # the published sampler adds one loop to a Poisson whose mean already is m
+    p = depth.distribution(ModelConfig(depth="lognormal-poisson", mean_loops=mean))
+    t = np.arange(len(p))
+    assert p @ t == pytest.approx(mean, rel=1e-3)
+    # Var[N] = E[e^tau] + Var[e^tau] for the Poisson part
+    rate = mean - 1
+    assert p @ t**2 - (p @ t) ** 2 == pytest.approx(rate + rate**2 * (np.exp(depth.SIGMA**2) - 1), rel=0.02)
+
+
+def test_per_batch_rows_agree_and_per_sequence_rows_do_not():
+    per_batch = ModelConfig(depth="poisson", depth_per="batch")
+    assert len(set(depth.sample(per_batch, 0, 3, range(64)))) == 1
+    assert len({depth.sample(per_batch, 0, step, range(1))[0] for step in range(50)}) > 4
+    assert len(set(depth.sample(ModelConfig(depth="poisson"), 0, 3, range(64)))) > 4
+
+
+def test_a_rows_depth_does_not_depend_on_the_batch():
+    cfg = ModelConfig(depth="poisson")
+    together = depth.sample(cfg, 1, 7, range(16))
+    apart = np.concatenate([depth.sample(cfg, 1, 7, range(i, i + 4)) for i in range(0, 16, 4)])
+    assert (together == apart).all()
+
+
+def test_split_puts_the_gradient_on_the_last_loops():
+    n, k = depth.split(np.array([1, 3, 4, 9]), 4)
+    assert n.tolist() == [0, 0, 0, 5] and k.tolist() == [1, 3, 4, 4]
+    n, k = depth.split(np.array([1, 9]), None)
+    assert n.tolist() == [0, 0] and k.tolist() == [1, 9]
+
+
+@pytest.mark.parametrize(("rule", "mean"), RULES)
+def test_expected_loops_are_those_of_many_draws(rule, mean):
+    cfg = ModelConfig(depth=rule, mean_loops=mean, backprop_loops="half")
+    n, k = depth.split(depth.sample(cfg, 5, 0, range(20_000)), cfg.max_backprop_loops)
+    expected_n, expected_k = depth.expected(cfg)
+    assert n.mean() == pytest.approx(expected_n, abs=0.1)
+    assert k.mean() == pytest.approx(expected_k, abs=0.1)

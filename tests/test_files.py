@@ -1,0 +1,90 @@
+import os
+import signal
+
+import pytest
+
+from lib import files
+from tests.conftest import python
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "a.txt"
+    with files.replacing(path) as draft:
+        draft.write_text("first")
+        assert not path.exists()
+    with pytest.raises(RuntimeError), files.replacing(path) as draft:
+        draft.write_text("second")
+        raise RuntimeError
+    assert path.read_text() == "first"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_directory_takes_the_place_of_another(tmp_path):
+    path = tmp_path / "run"
+    for name in ("one", "two"):
+        with files.replacing(path) as draft:
+            draft.mkdir()
+            (draft / name).write_text(name)
+    assert os.listdir(path) == ["two"]
+
+
+@pytest.mark.parametrize("writer", ["bytes", "numpy", "safetensors"])
+def test_every_writer_says_that_the_disk_is_full(tmp_path, writer):
+    # a limit on file size fails the way a quota does, without filling a real disk
+    code = f"""
+import resource, signal, sys
+from pathlib import Path
+import numpy as np, safetensors.torch, torch
+from lib import files
+from lib.errors import DiskFull
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+path = Path({str(tmp_path)!r}) / "out"
+try:
+    with files.replacing(path) as draft:
+        if {writer!r} == "bytes":
+            draft.write_bytes(b"x" * 100_000)
+        elif {writer!r} == "numpy":
+            np.zeros(100_000).tofile(draft)
+        else:
+            safetensors.torch.save_file({{"x": torch.zeros(100_000)}}, draft)
+except DiskFull as error:
+    print(error)
+    sys.exit(7)
+"""
+    process = python(code)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 7, output
+    assert "free some and start again" in output
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_error_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError), files.replacing(tmp_path / "a") as draft:
+        draft.read_text()
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    path = tmp_path / "lock"
+    holder = python(
+        f"""
+import time
+from pathlib import Path
+from lib import files
+with files.lock(Path({str(path)!r})):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    )
+    assert holder.stdout.readline().strip() == "held"
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with files.lock(path):
+        pass
+
+
+def test_things_set_aside_keep_their_name_and_each_other(tmp_path):
+    for number in (1, 2):
+        path = tmp_path / ".key.partial"
+        path.mkdir()
+        assert files.set_aside(path).name == f"key.partial.corrupt-{number}"

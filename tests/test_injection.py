@@ -1,0 +1,62 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.config import ModelConfig
+from lib.injection import LTI, Concat, make_injection
+
+
+def config(**changes):
+    return ModelConfig(**{"width": 8, "heads": 2, **changes})
+
+
+def test_lti_is_zero_order_hold_for_a_and_euler_for_b():
+    lti = LTI(config())
+    with torch.no_grad():
+        lti.A_log.uniform_(-2, 2)
+        lti.dt_bias.uniform_(-2, 2)
+        lti.B.normal_()
+    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
+    A, dt = -torch.exp(lti.A_log), F.softplus(lti.dt_bias)
+    expected = torch.matrix_exp(torch.diag(dt * A)) @ h[..., None] + (dt[:, None] * lti.B) @ e[..., None]
+    torch.testing.assert_close(lti.inject(h, lti.prepare(e)), expected[..., 0])
+
+
+def test_lti_starts_where_the_paper_starts():
+    lti = LTI(config())
+    torch.testing.assert_close(lti.transition(), torch.full((8,), math.sqrt(1 / 5)))
+    assert F.softplus(lti.dt_bias)[0].item() == pytest.approx(0.80472, abs=1e-5)
+    assert lti.dt_bias[0].item() == pytest.approx(0.21194, abs=1e-5)
+    assert torch.equal(lti.B, torch.eye(8)) and not lti.A_log.any()
+
+
+def test_lti_is_stable_whatever_it_learns():
+    lti = LTI(config())
+    with torch.no_grad():
+        lti.A_log.copy_(torch.linspace(-8, 4, 8))
+        lti.dt_bias.copy_(torch.linspace(4, -8, 8))
+    assert (lti.transition() < 1).all() and (lti.transition() >= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["concat", "concat-identity"])
+def test_concat_is_w_times_e_and_h(kind):
+    concat = make_injection(config(injection=kind))
+    with torch.no_grad():
+        concat.weight.normal_()
+    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
+    expected = torch.cat((e, h), dim=-1) @ concat.weight.T
+    torch.testing.assert_close(concat.inject(h, concat.prepare(e)), expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(concat.transition(), concat.weight[:, 8:])
+    assert isinstance(concat, Concat)
+
+
+def test_add_and_none():
+    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
+    add = make_injection(config(injection="add", state_init="zero"))
+    none = make_injection(config(injection="none", state_init="prelude"))
+    assert torch.equal(add.inject(h, add.prepare(e)), h + e)
+    assert torch.equal(none.inject(h, none.prepare(e)), h)
+    assert add.transition().item() == none.transition().item() == 1
+    assert not list(add.parameters()) and not list(none.parameters())

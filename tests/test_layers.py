@@ -1,0 +1,128 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib import layers
+from lib.config import ModelConfig
+from lib.layers import Attention, Block, MLP, RMSNorm, attention, attention_kind, rope_angles, rotate
+
+
+def small(**changes):
+    return ModelConfig(**{"width": 32, "heads": 2, "mlp_width": 48, "context": 16, **changes})
+
+
+def test_rmsnorm_is_the_equation_in_the_dtype_asked_for():
+    x = torch.randn(3, 5, 8) * 7
+    norm = RMSNorm(8, gain=True, eps=1e-5)
+    with torch.no_grad():
+        norm.weight.copy_(torch.rand(8))
+    expected = x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * norm.weight
+    torch.testing.assert_close(norm(x), expected)
+    assert norm(x, torch.bfloat16).dtype == torch.bfloat16
+    assert RMSNorm(8, gain=False, eps=1e-5).weight is None
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half-split"])
+def test_rope_rotates_each_pair_by_its_angle(layout):
+    base, S, D = 50_000.0, 12, 8
+    x = torch.randn(2, S, 3, D)
+    rotated = rotate(x, rope_angles(S, D, base), layout)
+    for t in (0, 1, 7):
+        for j in range(D // 2):
+            a, b = (2 * j, 2 * j + 1) if layout == "interleaved" else (j, j + D // 2)
+            angle = t * base ** (-2 * j / D)
+            cos, sin = math.cos(angle), math.sin(angle)
+            torch.testing.assert_close(rotated[:, t, :, a], x[:, t, :, a] * cos - x[:, t, :, b] * sin)
+            torch.testing.assert_close(rotated[:, t, :, b], x[:, t, :, a] * sin + x[:, t, :, b] * cos)
+
+
+def test_rope_scores_depend_on_distance_alone():
+    angles = rope_angles(32, 8, 50_000.0)
+    q, k = torch.randn(8), torch.randn(8)
+    rows = rotate(torch.stack((q, k)).expand(32, 2, 8)[None], angles, "interleaved")[0]
+    scores = rows[:, 0] @ rows[:, 1].T
+    for distance in (0, 3, 10):
+        along = scores.diagonal(-distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along), rtol=1e-4, atol=1e-4)
+
+
+def dense_attention(q, k, v):
+    scores = torch.einsum("bshd,bthd->bhst", q, k) / math.sqrt(q.shape[-1])
+    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+    return torch.einsum("bhst,bthd->bshd", scores.softmax(-1), v)
+
+
+def test_every_attention_is_causal_softmax_attention():
+    q, k, v = (torch.randn(2, 24, 3, 16) for _ in range(3))
+    expected = dense_attention(q, k, v)
+    torch.testing.assert_close(attention(q, k, v), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(layers._bmm_attention(q, k, v), expected, rtol=1e-4, atol=1e-5)
+    half = attention(q.bfloat16(), k.bfloat16(), v.bfloat16()).float()
+    torch.testing.assert_close(half, expected, rtol=0.05, atol=0.03)
+
+
+def test_which_attention_runs(monkeypatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert attention_kind(cpu, torch.float32, 64) == "sdpa"
+    assert attention_kind(cpu, torch.bfloat16, 64) == "bmm"
+    assert attention_kind(cpu, torch.bfloat16, 4096) == "sdpa"
+    monkeypatch.setattr(layers, "_has_flash", lambda: True)
+    assert attention_kind(cuda, torch.bfloat16, 2048) == "flash"
+    assert attention_kind(cuda, torch.float32, 2048) == "sdpa"
+    monkeypatch.setattr(layers, "_has_flash", lambda: False)
+    assert attention_kind(cuda, torch.bfloat16, 2048) == "sdpa"
+
+
+def test_value_embeddings_are_gated_per_head():
+    cfg = small(value_embeddings=True)
+    attn = Attention(cfg, value_embeddings=True)
+    torch.nn.init.zeros_(attn.gate.weight)
+    x, values = torch.randn(2, 16, 32), torch.randn(2, 16, 32)
+    angles = rope_angles(16, 16, 50_000.0)
+    # a gate at zero is 2 sigmoid(0) = 1: the values are added as they are
+    plain = Attention(cfg, value_embeddings=False)
+    plain.load_state_dict({k: v for k, v in attn.state_dict().items() if k != "gate.weight"})
+    with_values = attn(x, angles, values)
+    q, k, v = (F.linear(x, m.weight).unflatten(-1, (2, 16)) for m in (attn.q, attn.k, attn.v))
+    q, k = (F.rms_norm(rotate(t, angles, "interleaved"), (16,), eps=cfg.norm_eps) for t in (q, k))
+    expected = F.linear(dense_attention(q, k, v + values.unflatten(-1, (2, 16))).flatten(-2), attn.out.weight)
+    torch.testing.assert_close(with_values, expected, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(with_values, plain(x, angles))
+
+
+@pytest.mark.parametrize("kind", ["relu2", "half-relu2", "swiglu"])
+def test_mlps_are_their_equations(kind):
+    mlp = MLP(small(mlp=kind))
+    x = torch.randn(4, 32)
+    up = x @ mlp.up.weight.T
+    if kind == "swiglu":
+        hidden = F.silu(x @ mlp.gate.weight.T) * up
+    else:
+        hidden = up.clamp_min(0) ** 2 * (0.5 if kind == "half-relu2" else 1)
+    torch.testing.assert_close(mlp(x), hidden @ mlp.down.weight.T)
+
+
+@pytest.mark.parametrize("kind", ["pre-norm", "sandwich"])
+def test_blocks_are_their_equations(kind):
+    block = Block(small(block=kind))
+    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    middle = x + block.attn(block.attn_norm(x), angles)
+    if kind == "sandwich":
+        middle = block.attn_post(middle)
+    out = middle + block.mlp(block.mlp_norm(middle))
+    if kind == "sandwich":
+        out = block.mlp_post(out)
+        rms = block(x, angles, torch.float32).square().mean(-1).sqrt()
+        torch.testing.assert_close(rms, torch.ones_like(rms), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(block(x, angles, torch.float32), out)
+    assert (block.attn_post is not None) == (kind == "sandwich")
+
+
+def test_mixed_precision_keeps_the_stream_in_fp32():
+    block = Block(small())
+    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    out = block(x, angles, torch.bfloat16)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, block(x, angles, torch.float32), rtol=0.05, atol=0.1)

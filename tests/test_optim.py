@@ -1,0 +1,162 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lib.config import ModelConfig, OptimConfig
+from lib.model import LoopedLM
+from lib.optim import AdamW, Muon, Optimizer, Placement, clip_gradients, orthogonalize, placements, schedule
+
+
+def test_schedule_warms_up_stays_and_falls_to_zero():
+    cfg = OptimConfig(warmup_steps=4, cooldown_steps=5)
+    rates = [schedule(cfg, 20, step) for step in range(20)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert set(rates[4:15]) == {1.0}
+    assert rates[15:] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert schedule(OptimConfig(), 20, 19) == 1.0
+
+
+def test_placement_follows_the_papers_table():
+    cfg = ModelConfig(width=32, heads=2, value_embeddings=True, readout=True, prelude_norm=True, tied=False)
+    where = {p.name: p for p in placements(LoopedLM(cfg), OptimConfig(name="muon", weight_decay=0.1, lr=1e-3))}
+    for name, placement in where.items():
+        matrix = name.endswith(("q.weight", "k.weight", "v.weight", "attn.out.weight", "up.weight", "down.weight"))
+        assert placement.optimizer == ("muon" if matrix else "adamw"), name
+        if placement.optimizer == "adamw":
+            assert placement.weight_decay == 0 and placement.lr == 1e-3
+    # lr x sqrt(max(1, rows / columns)): the up-projection is tall
+    assert where["recur.0.mlp.up.weight"].lr == pytest.approx(8e-3 * math.sqrt(256 / 32))
+    assert where["recur.0.mlp.down.weight"].lr == pytest.approx(8e-3)
+    assert {"injection.B", "injection.A_log", "readout.weight", "embed.weight", "head.weight"} <= set(where)
+
+
+def test_adamw_decays_block_matrices_alone():
+    rows = placements(LoopedLM(ModelConfig()), OptimConfig(weight_decay=0.1))
+    decayed = {p.name for p in rows if p.weight_decay}
+    assert decayed and all(name.split(".")[0] in ("prelude", "recur", "coda") for name in decayed)
+    assert not any("norm" in name for name in decayed)
+
+
+def adamw_by_hand(p, gradients, lr, b1, b2, eps, wd, clip):
+    m = v = np.zeros_like(p)
+    for t, g in enumerate(gradients, start=1):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        m_hat, v_hat = m / (1 - b1**t), v / (1 - b2**t)
+        rate = lr / max(1.0, math.sqrt(np.mean(g * g / np.maximum(v_hat, eps**2)))) if clip else lr
+        p = p * (1 - rate * wd) - rate * m_hat / (np.sqrt(v_hat) + eps)
+    return p
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_adamw_is_its_equations(clip):
+    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=clip)
+    random = np.random.default_rng(0)
+    # a gradient that jumps, so that clipping has something to do
+    gradients = [random.normal(size=(4, 3)) * (50 if t == 3 else 1) for t in range(6)]
+    start = random.normal(size=(4, 3))
+    p = nn.Parameter(torch.tensor(start, dtype=torch.float64))
+    optimizer = AdamW(cfg, {Placement("p", "adamw", 0.1, 0.05): p})
+    for g in gradients:
+        p.grad = torch.tensor(g, dtype=torch.float64)
+        optimizer.step(1.0)
+    expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, clip)
+    np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-6)
+    assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, not clip))
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
+def test_orthogonalized_matrices_have_singular_values_near_one(shape):
+    torch.manual_seed(0)
+    out = orthogonalize(torch.randn(3, *shape) * 1e-3)
+    singular = torch.linalg.svdvals(out)
+    # Polar Express in bf16 leaves about 1 +- 0.2 on matrices that are not nearly singular
+    big = singular[:, : int(0.9 * singular.shape[1])]
+    assert big.min() > 0.75 and singular.max() < 1.25
+    # it keeps the singular vectors: U V^T
+    u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    spread = u @ torch.diag(torch.linspace(1, 2, min(shape))) @ v
+    torch.testing.assert_close(orthogonalize(spread), u @ v, rtol=0.2, atol=0.06)
+
+
+def test_muon_is_momentum_then_orthogonalisation_with_the_norm_kept():
+    cfg = OptimConfig(name="muon", muon_lr=0.02, muon_weight_decay=0.0)
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.randn(24, 16))
+    muon = Muon(cfg, {Placement("p", "muon", 0.02, 0.0): p})
+    momentum, variance, expected = torch.zeros(24, 16), torch.zeros(24, 1), p.detach().clone()
+    for step in range(4):
+        gradient = torch.randn(24, 16, generator=torch.Generator().manual_seed(step))
+        p.grad = gradient.clone()
+        muon.step(1.0, decay=1.0)
+        momentum = 0.95 * momentum + 0.05 * gradient
+        update = orthogonalize(0.05 * gradient + 0.95 * momentum)  # Nesterov
+        variance = 0.95 * variance + 0.05 * update.square().mean(1, keepdim=True)
+        reduced = update / variance.sqrt()
+        expected = expected - 0.02 * reduced * update.norm() / reduced.norm()
+        torch.testing.assert_close(p.detach(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_cautious_decay_touches_only_what_the_update_shrinks():
+    cfg = OptimConfig(name="muon", muon_weight_decay=0.5)
+    torch.manual_seed(0)
+    start, gradient = torch.randn(16, 16), torch.randn(16, 16)
+    ends = {}
+    for decay in (0.0, 1.0):
+        p = nn.Parameter(start.clone())
+        p.grad = gradient.clone()
+        Muon(cfg, {Placement("p", "muon", 0.1, 0.5): p}).step(1.0, decay)
+        ends[decay] = p.detach()
+    step = start - ends[0.0]
+    agrees = step * start >= 0
+    torch.testing.assert_close(ends[1.0], ends[0.0] - 0.05 * start * agrees, rtol=1e-4, atol=1e-5)
+    assert 0.2 < agrees.float().mean() < 0.8
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("clipping", [False, True])
+def test_the_state_resumes_bit_for_bit(name, clipping):
+    cfg = OptimConfig(name=name, lr=1e-2, update_clipping=clipping)
+    x = torch.randint(256, (2, 17), generator=torch.Generator().manual_seed(0))
+
+    def steps(model, optimizer, which):
+        model.train()
+        for step in which:
+            model.loss(x[:, :-1], x[:, 1:], 2)[0].backward()
+            clip_gradients(model, 1.0)
+            optimizer.step(step)
+            model.zero_grad()
+
+    def make():
+        model = LoopedLM(ModelConfig(width=32, state_init="prelude"))
+        return model, Optimizer(model, cfg, 6)
+
+    model, optimizer = make()
+    steps(model, optimizer, range(3))
+    weights = {k: v.clone() for k, v in model.state_dict().items()}
+    state = {k: v.clone() for k, v in optimizer.state().items()}
+    steps(model, optimizer, range(3, 6))
+    again, resumed = make()
+    again.load_state_dict(weights)
+    resumed.load_state(state)
+    steps(again, resumed, range(3, 6))
+    for a, b in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_first_step_is_taken():
+    model = LoopedLM(ModelConfig(width=32))
+    before = [p.clone() for p in model.parameters()]
+    model.train().loss(torch.zeros(1, 8, dtype=torch.long), torch.ones(1, 8, dtype=torch.long))[0].backward()
+    Optimizer(model, OptimConfig(lr=1e-3, warmup_steps=10), 20).step(0)
+    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True) if b.grad.any()]
+    assert moved and all(moved)
+
+
+def test_clipping_scales_the_gradient_to_the_norm():
+    model = nn.Linear(4, 4, bias=False)
+    model.weight.grad = torch.full((4, 4), 2.0)
+    assert clip_gradients(model, 1.0) == pytest.approx(8.0)
+    assert model.weight.grad.norm().item() == pytest.approx(1.0, rel=1e-4)

@@ -1,0 +1,59 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lib import probes
+from lib.model import LoopedLM, LoopEnd
+from tests.test_model import config, randomized, tokens
+
+
+def test_spectral_radius_is_of_eigenvalues_not_of_entries():
+    rotation = 3 * torch.tensor([[0.0, -1.0], [1.0, 0.0]])  # eigenvalues +-3i
+    assert probes.spectral_radius(rotation) == pytest.approx(3)
+    nilpotent = torch.tensor([[0.0, 5.0], [0.0, 0.0]])  # radius 0, norm 5
+    assert probes.spectral_radius(nilpotent) == pytest.approx(0, abs=1e-6)
+    assert probes.spectral_norm(nilpotent) == pytest.approx(5)
+    many = torch.full((4, 4), 0.5)  # largest entry 0.5, radius 2
+    assert probes.spectral_radius(many) == pytest.approx(2, rel=1e-5)
+    assert probes.spectral_radius(torch.tensor([0.2, -0.9])) == pytest.approx(0.9)
+
+
+def test_radius_of_each_injection():
+    lti = LoopedLM(config("parcae"))
+    assert probes.transition_metrics(lti)["rho"] == pytest.approx(math.sqrt(1 / 5))
+    base = randomized(config("base"))
+    W = base.injection.weight.detach().numpy()
+    expected = np.abs(np.linalg.eigvals(W[:, 32:])).max()
+    measured = probes.transition_metrics(base)
+    assert measured["rho"] == pytest.approx(expected, rel=1e-4)
+    assert measured["a_norm"] == pytest.approx(np.linalg.norm(W[:, 32:], 2), rel=1e-4) and measured["a_norm"] >= expected
+
+
+def test_weights_that_are_not_finite_have_no_radius():
+    base = LoopedLM(config("base"))
+    with torch.no_grad():
+        base.injection.weight[0, 40] = float("inf")
+    assert math.isnan(probes.transition_metrics(base)["rho"])
+
+
+def test_state_metrics_are_norms_per_token():
+    h, before = torch.randn(2, 3, 16), torch.randn(2, 3, 16)
+    measured = probes.state_metrics(LoopEnd(h, before))
+    assert measured["state_norm"] == pytest.approx(h.flatten(0, 1).norm(dim=1).mean().item())
+    assert measured["residual"] == pytest.approx((h - before).flatten(0, 1).norm(dim=1).mean().item())
+    assert measured["state_rms"] == pytest.approx(h.square().mean().sqrt().item())
+
+
+def test_the_states_are_those_of_each_rows_own_last_loops():
+    model, x, loops = randomized(config()).eval(), tokens(), torch.tensor([3, 1, 6, 2])
+    with torch.no_grad():
+        _, end = model.hidden(x, loops)
+        for row, n in enumerate(loops.tolist()):
+            _, alone = model.hidden(x[row : row + 1], n)
+            torch.testing.assert_close(end.state[row], alone.state[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(end.previous[row], alone.previous[0], rtol=1e-4, atol=1e-5)
+            if n > 1:
+                _, shorter = model.hidden(x[row : row + 1], n - 1)
+                torch.testing.assert_close(end.previous[row], shorter.state[0], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,108 @@
+import dataclasses
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from lib.store import RunResult, RunStore
+from lib.train import train
+from tests.conftest import small_run
+
+
+def fake(cfg, **summary) -> RunResult:
+    return RunResult(cfg, "finished", {"val_loss": 2.0, **summary}, {"step": [1, 2], "loss": [3.0, 2.5]}, {"device": "x"})
+
+
+def finish(store, cfg, **summary):
+    return store.finish(fake(cfg, **summary), lambda path: save_file({"x": torch.zeros(3)}, path))
+
+
+def test_a_finished_run_is_found_by_what_it_is(store):
+    cfg = small_run()
+    assert store.find(cfg) is None
+    finish(store, cfg)
+    found = RunStore(store.path).find(small_run())
+    assert found.summary == {"val_loss": 2.0} and found.config == cfg and found.path.name == cfg.key
+    assert sorted(p.name for p in found.path.iterdir()) == [
+        "config.json",
+        "metrics.json",
+        "model.safetensors",
+        "result.json",
+    ]
+    assert store.find(small_run(train={"seed": 1})) is None
+
+
+def test_a_run_that_fails_to_be_written_is_not_there(store):
+    def broken(path):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.finish(fake(small_run()), broken)
+    assert store.find(small_run()) is None and list(store.path.iterdir()) == []
+
+
+def test_the_frame_has_one_row_a_run_with_its_config(store):
+    for seed in (0, 1):
+        finish(store, small_run(train={"seed": seed}), val_loss=2.0 + seed)
+    frame = store.frame().sort_values("train.seed")
+    assert frame["val_loss"].tolist() == [2.0, 3.0]
+    assert frame["model.width"].tolist() == [32, 32] and frame["optim.lr"].tolist() == [4e-3, 4e-3]
+    assert RunStore(store.path / "empty").frame().empty
+
+
+@pytest.mark.parametrize("damage", ["config.json", "result.json", "metrics.json", "model.safetensors"])
+@pytest.mark.parametrize("how", ["cut", "missing", "other"])
+def test_a_corrupt_run_is_set_aside_with_its_name_and_trained_again(store, capsys, damage, how):
+    cfg = small_run()
+    path = finish(store, cfg).path
+    content = (path / damage).read_bytes()
+    if how == "cut":
+        (path / damage).write_bytes(content[: len(content) // 2])
+    elif how == "missing":
+        (path / damage).unlink()
+    else:
+        (path / damage).write_text("[]")
+    assert store.find(cfg) is None
+    assert (store.path / f"{cfg.key}.corrupt-1").is_dir()
+    said = capsys.readouterr().out
+    assert cfg.key in said and "set aside as" in said and said.count("\n") == 1
+    assert train(cfg, store).summary["steps_done"] == 6
+
+
+def test_a_run_under_another_runs_name_is_not_believed(store):
+    path = finish(store, small_run()).path
+    other = small_run(train={"seed": 9})
+    path.rename(store.path / other.key)
+    assert store.find(other) is None
+
+
+def test_records_are_read_along_and_never_written(store, tmp_path):
+    elsewhere = RunStore(tmp_path / "elsewhere")
+    cfg = small_run(data={"source": "/no/such/text.txt", "content": "0123456789abcdef"})
+    record = finish(elsewhere, cfg).path
+    (record / "model.safetensors").unlink()
+    both = RunStore(store.path, records=[elsewhere.path])
+    assert both.find(cfg).summary == {"val_loss": 2.0}
+    assert len(both.frame()) == 1 and not store.path.exists()
+    (record / "result.json").write_text("{")
+    with pytest.raises(OSError, match="restore it"):
+        both.find(cfg)
+
+
+def test_weights_load_again(store):
+    from lib.model import load_weights
+
+    result = train(small_run(), store)
+    model = load_weights(result.path)
+    assert model.cfg == result.config.model
+    assert set(load_file(result.path / "model.safetensors")) == set(model.state_dict())
+
+
+def test_numbers_survive_the_store_exactly(store):
+    result = fake(small_run())
+    result = dataclasses.replace(result, metrics={"step": [1], "loss": [0.1 + 0.2], "rho": [float("nan")]})
+    store.finish(result, lambda path: save_file({}, path))
+    found = store.find(small_run())
+    assert found.metrics["loss"] == [0.1 + 0.2] and found.metrics["rho"][0] != found.metrics["rho"][0]
+    assert json.loads((found.path / "config.json").read_text())["data"]["source"] == "sotu"
