@@ -1,7 +1,7 @@
 """What the papers say, what we measured, and the verdict, which code decides.
 
-The ledger is params/claims.yaml. A notebook reports a claim once, with one number for each seed; the verdict follows from
-the interval of their mean. Orderings and shapes are margins, positive where the paper is right.
+The ledger is params/claims.yaml. A notebook reports a claim once, with one number for each seed; the verdict follows
+from the interval of their mean. Orderings and shapes are margins, positive where the paper is right.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ def verdict(claim: Claim, values: list[float], profile: str) -> str:
     Values: only where the scale is the paper's (the paper profile) or the claim is scale-free; reproduced when the
     interval meets the paper's value with its uncertainty and is not wider than the value itself.
     """
-    mean, low, high = interval(values)
+    _, low, high = interval(values)
     if profile == "smoke":
         return UNJUDGED
     if claim.kind != "value":

@@ -1,8 +1,8 @@
 """Text -> tokens -> packed rows -> batches.
 
 Documents are tokenised once into memory-mapped shards. An epoch's text is cut into pieces of at most one row, shuffled,
-and packed best fit first into rows of context + 1 tokens that begin with BOS (001, Sec. "Hyperparameters", after Ding et
-al.). Which tokens row i holds follows from the tokens, the context and the seed alone.
+and packed best fit first into rows of context + 1 tokens that begin with BOS (001, App. "Hyperparameters", after Ding
+et al.). Which tokens row i holds follows from the tokens, the context and the seed alone.
 """
 
 import bisect

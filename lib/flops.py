@@ -1,8 +1,8 @@
 """What a model costs: parameters and FLOPs per token, from the config alone. Nothing is built.
 
-A matmul weight costs 2 FLOPs a token forward and 4 backward. Honest counts are the matmuls that are really executed: the
-injection's B e once a forward, the head once, attention at half the square because it is causal. Loops
-are those the depth rule makes on average. "As published" is 001's formula (App. "FLOP Estimate of Parcae").
+A matmul weight costs 2 FLOPs a token forward and 4 backward. Honest counts are the matmuls a forward pass needs: the
+injection's B e once, the head once, attention at half the square because it is causal. Loops are those the depth rule
+makes on average. "As published" is 001's formula (App. "FLOP Estimate of Parcae").
 """
 
 import dataclasses
@@ -69,7 +69,8 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     forward = per_pass + cfg.mean_loops * per_loop
     training = 3 * per_pass + (no_grad + 3 * grad) * per_loop
 
-    # 001, with the nominal mu_rec and mu_bwd: P_nc is everything but the token table and the core; value tables count as matmuls, a tied head does not
+    # 001, with the nominal mu_rec and mu_bwd: P_nc is everything but the token table and the core, so that value tables
+    # count as matmuls and a tied head does not
     core = sum(rec) + len(rec) * norms
     everything_else = n_params - table - core
     n, k = (int(x) for x in depth.split(np.array(cfg.mean_loops), cfg.max_backprop_loops))

@@ -224,8 +224,8 @@ class LoopedLM(nn.Module):
 
     @torch.no_grad()
     def _init_weights(self, seed: int) -> None:
-        """scaled: N(0, 2/(5d)), the projections back into the stream divided by sqrt(2 l), l the effective layers (Takase
-        et al., in 001). scaled-zero: orthogonal with entries of that size, those projections zero (001's code).
+        """scaled: N(0, 2/(5d)), the projections back into the stream divided by sqrt(2 l), l the effective layers
+        (Takase et al., in 001). scaled-zero: orthogonal with entries of that size, those projections zero (001's code).
         Each tensor's draw depends on the seed and its name."""
         cfg = self.cfg
         std, zero = math.sqrt(2 / (5 * cfg.width)), cfg.init == "scaled-zero"

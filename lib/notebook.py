@@ -41,11 +41,12 @@ class Notebook:
         return RunStore(self.outputs / "runs", records=[ROOT / "outputs" / "records" / self.profile])
 
     def plan(self, configs: dict[tuple, RunConfig]):
-        """A table of what the runs cost, one row for each first part of their labels; nothing is trained."""
+        """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
+
+        The time it would take on this device is measured by ``sweep``, which says it before it begins."""
         import pandas as pd
 
-        todo = sweep.plan(list(configs.values()), self.store, self.parameters["jobs"] or None)
-        missing = {cfg.key for cfg in todo.missing}
+        missing = {cfg.key for cfg in configs.values() if self.store.find(cfg) is None}
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
             runs = [cfg for label, cfg in configs.items() if label[0] == group]
@@ -59,7 +60,6 @@ class Notebook:
                 "tokens per run": runs[0].tokens,
                 "FLOPs": sum(c.flops_per_token * cfg.tokens for c, cfg in zip(counts, runs, strict=True)),
             })  # fmt: skip
-        print(todo)
         return pd.DataFrame(rows).set_index("model")
 
     def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
@@ -84,8 +84,8 @@ def start(name: str, namespace: dict) -> Notebook:
     """Checks a notebook's parameters, whoever set them, and puts their coerced values back into ``namespace``.
 
     The notebook's parameters cell annotates each with its type; their names are those of params/cpu/<name>.yaml. Values
-    that papermill or YAML passed as text ('[1, 2]', '3e-4') are read as what the annotation asks for. Raises InputError,
-    one line, for an unknown name or a value of the wrong type.
+    that papermill or YAML passed as text ('[1, 2]', '3e-4') are read as what the annotation asks for. Raises
+    InputError, one line, for an unknown name or a value of the wrong type.
     """
     known = list(read_parameters("cpu", name))
     for given in _assigned(namespace):
@@ -134,7 +134,7 @@ _cells_seen = 0
 
 
 def _assigned(namespace: dict) -> list[str]:
-    """Names assigned by the parameter cells (they begin with '# Parameters', as papermill's do) since the last check."""
+    """Names assigned since the last check by parameter cells, which begin with '# Parameters', as papermill's do."""
     global _cells_seen
     history = namespace.get("In", [])
     cells = [cell for cell in history[_cells_seen:] if cell.lstrip().lower().startswith("# parameters")]

@@ -87,7 +87,8 @@ def training_curves(curves, quantities: dict[str, str], reference: dict[str, flo
     """A grid of panels: one row a quantity (column of ``curves`` -> axis label), one column an architecture, one line a
     learning rate (light: low, dark: high), drawn for one seed. A cross ends a run that diverged.
 
-    curves has columns architecture, lr, status, step and the quantities. ``reference`` draws a level in a row.
+    curves has columns architecture, lr, status, step and the quantities; the loss is a running mean over a thirtieth of
+    the run. ``reference`` draws a level in a row.
     """
     architectures = list(dict.fromkeys(curves["architecture"]))
     rates = sorted(curves["lr"].unique())
@@ -101,9 +102,14 @@ def training_curves(curves, quantities: dict[str, str], reference: dict[str, flo
             axis = axes[row, column]
             for lr, run in curves[curves["architecture"] == architecture].groupby("lr"):
                 run = run.dropna(subset=[quantity])
-                axis.plot(run["step"], run[quantity], color=colours[lr], label=rate(lr), lw=0.9)
+                y = run[quantity]
+                if quantity == "loss":
+                    y = y.rolling(
+                        max(1, len(y) // 30), min_periods=1
+                    ).mean()  # ten panels of batch noise hide the lines
+                axis.plot(run["step"], y, color=colours[lr], label=rate(lr), lw=0.9)
                 if (run["status"] == "diverged").any():
-                    axis.plot(run["step"].iloc[-1:], run[quantity].iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)
+                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)
             if reference and quantity in reference:
                 axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
             if column == 0:
@@ -147,7 +153,7 @@ def loss_against_rate(frame, limit: float, limit_name: str):
 
 
 def outcome_against_radius(frame):
-    """Largest spectral radius of A-bar in a run against its largest state rms; filled markers train, open ones do not."""
+    """Largest spectral radius of A-bar in a run against its largest state rms; open markers do not train."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
@@ -161,5 +167,5 @@ def outcome_against_radius(frame):
     axis.set_yscale("log")
     axis.set_xlabel(r"largest $\rho(\bar A)$ in training")
     axis.set_ylabel(r"largest rms of $h_T$")
-    axis.legend(loc="lower right")
+    figure.legend(loc="outside upper center", ncols=2)
     return figure

@@ -71,8 +71,9 @@ def preset(name: str, **changes) -> ModelConfig:
 
 
 #: 001, Sec. "Understanding Instability": what is compared, as changes to the models of its RDM set-up. Base is the RDM
-#: without residual normalisation. Parcae is the paper's Eq. of Sec. 4 (prelude norm and readout C), parcae-rdm the smaller
-#: one that its table of RDM models counts. Depth is sampled per batch for the baselines, per sequence for Parcae.
+#: without residual normalisation. Parcae is the paper's Eq. of Sec. 4 (prelude norm and readout C), parcae-rdm the
+#: smaller one that its table of RDM models counts. Depth is sampled per batch for the baselines, per
+#: sequence for Parcae.
 INSTABILITY = {
     "base": ("rdm-100m", {"block": "pre-norm", "loop_norm": "none"}),
     "residual-norm": ("rdm-100m", {}),

@@ -1,7 +1,7 @@
 """The run store: finished runs on disk, found again by what they are.
 
-    runs/<key>/            config.json, result.json, metrics.json, model.safetensors: a directory that exists is finished
-    runs/.<key>.partial/   checkpoints of a run that is still training, or was interrupted
+    runs/<key>/            config, result, metrics (JSON) and model.safetensors: a directory that exists is finished
+    runs/.<key>.partial/   the checkpoint of a run that is still training, or was interrupted
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 

@@ -10,13 +10,12 @@ import torch
 from tqdm import tqdm
 
 from lib.config import RunConfig
-from lib.data import token_store
 from lib.errors import InputError
 from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.store import RunResult, RunStore, curves, frame
-from lib.train import device_name, one_thread_on_cpu, train
+from lib.train import device_name, load_data, one_thread_on_cpu, train
 
 PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
@@ -103,15 +102,18 @@ def _shape(cfg: RunConfig) -> tuple:
 
 
 def flops_per_second(cfg: RunConfig) -> float:
-    """The rate at which this device trains cfg's model, from a step timed on random tokens; a large model is cut down to
-    one layer a stack, one loop and few rows, which keeps its width and so its rate."""
+    """The rate at which this device trains cfg's model, from a step timed on random tokens.
+
+    A large model is cut down to one layer a stack, one loop and few rows, which keeps its width and so its rate.
+    """
     model_cfg, rows, context = cfg.model, cfg.train.batch, cfg.data.context
     if rows * context * count(model_cfg, context).flops_per_token > PROBE_FLOPS:
         context = min(context, 256)
         rows = max(1, 512 // context)
         model_cfg = model_cfg.replace(
             prelude=min(model_cfg.prelude, 1), recur=min(model_cfg.recur, 1), coda=min(model_cfg.coda, 1),
-            mean_loops=1, backprop_loops="all", depth="fixed", context=context, vocab_size=min(model_cfg.vocab_size, 8192),
+            mean_loops=1, backprop_loops="all", depth="fixed", context=context,
+            vocab_size=min(model_cfg.vocab_size, 8192),
         )  # fmt: skip
     with one_thread_on_cpu():
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -133,15 +135,15 @@ def flops_per_second(cfg: RunConfig) -> float:
 
 
 def _prepare_texts(configs: list[RunConfig], store: RunStore) -> None:
-    """Tokenise every text once, with a bar, before processes that would wait for each other are started."""
-    for data in {cfg.data for cfg in configs}:
+    """Tokenise every text once, with a bar, and see that it fits, before anything is trained."""
+    for cfg in {(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values():
         with tqdm(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
 
             def show(what: str, count: int, bar=bar):
                 bar.set_description(what)
                 bar.update(count)
 
-            token_store(data, store.tokens, show)
+            load_data(cfg, store, show)
 
 
 def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:

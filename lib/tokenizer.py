@@ -8,7 +8,10 @@ import numpy as np
 from lib.errors import InputError
 
 # 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
-SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
 MAX_CHARACTERS = 10_000
 MAX_TRAINING_CHARACTERS = 2_000_000_000

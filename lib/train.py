@@ -23,7 +23,7 @@ import torch
 import lib
 from lib import files
 from lib.config import RunConfig
-from lib.data import Rows, token_store, training_rows, validation_batch
+from lib.data import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.errors import InputError
 from lib.evaluate import validate
 from lib.flops import count
@@ -63,6 +63,19 @@ def train(
             return _Training(cfg, store).run(checkpoint_seconds, progress or (lambda step, loss: None))
 
 
+def load_data(
+    cfg: RunConfig, store: RunStore, progress=lambda what, count: None
+) -> tuple[TokenStore, Rows, np.ndarray]:
+    """The run's tokens, training rows and validation rows [B, S + 1]. Raises InputError where they do not fit cfg."""
+    tokens = token_store(cfg.data, store.tokens, progress)
+    if tokens.tokenizer.vocab_size > cfg.model.vocab_size:
+        raise InputError(
+            f"model.vocab_size: {cfg.model.vocab_size} is smaller than the tokenizer's "
+            f"{tokens.tokenizer.vocab_size}, raise it"
+        )
+    return tokens, training_rows(cfg.data, tokens, cfg.train.seed), validation_batch(cfg.data, tokens)
+
+
 @contextlib.contextmanager
 def one_thread_on_cpu() -> Iterator[None]:
     """A CPU run uses one thread, so that its sums have one order; parallelism is one run per core."""
@@ -80,14 +93,7 @@ class _Training:
     def __init__(self, cfg: RunConfig, store: RunStore):
         self.cfg, self.store, self.partial = cfg, store, store.partial(cfg.key)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        tokens = token_store(cfg.data, store.tokens)
-        if tokens.tokenizer.vocab_size > cfg.model.vocab_size:
-            raise InputError(
-                f"model.vocab_size: {cfg.model.vocab_size} is smaller than the tokenizer's "
-                f"{tokens.tokenizer.vocab_size}, raise it"
-            )
-        self.rows: Rows = training_rows(cfg.data, tokens, cfg.train.seed)
-        self.validation = validation_batch(cfg.data, tokens)
+        tokens, self.rows, self.validation = load_data(cfg, store)
         self.token_bytes = tokens.tokenizer.token_bytes
         self.text = tokens.meta
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision).to(self.device)

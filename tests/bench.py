@@ -102,7 +102,9 @@ def sweep_speed_up() -> float:
             begin = time.perf_counter()
             sweep(configs, store, jobs=jobs)
             seconds[jobs] = time.perf_counter() - begin
-    print(f"sweep of 8 runs: {seconds[1]:.1f} s in one process, {seconds[2]:.1f} s in two: {seconds[1] / seconds[2]:.2f}x")
+    print(
+        f"sweep of 8 runs: {seconds[1]:.1f} s in one process, {seconds[2]:.1f} s in two: {seconds[1] / seconds[2]:.2f}x"
+    )
     return seconds[1] / seconds[2]
 
 

@@ -1,11 +1,11 @@
 import json
 
 import pytest
-from tests.conftest import small_run
 
 import lib
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
+from tests.conftest import small_run
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from scipy import stats
 from lib import depth
 from lib.config import ModelConfig
 
-RULES = [("fixed", 8), ("poisson", 1), ("poisson", 4), ("poisson", 8), ("lognormal-poisson", 4), ("lognormal-poisson", 8)]
+RULES = [
+    ("fixed", 8),
+    ("poisson", 1),
+    ("poisson", 4),
+    ("poisson", 8),
+    ("lognormal-poisson", 4),
+    ("lognormal-poisson", 8),
+]
 
 
 @pytest.mark.parametrize(("rule", "mean"), RULES)

@@ -20,7 +20,9 @@ def test_validation_is_nats_perplexity_and_bits_per_byte(monkeypatch):
     assert model.training
     with torch.no_grad():
         logits = model.eval()(torch.as_tensor(batch[:, :-1]))
-        losses = F.cross_entropy(logits.flatten(0, 1), torch.as_tensor(batch[:, 1:]).flatten(), reduction="none").numpy()
+        losses = F.cross_entropy(
+            logits.flatten(0, 1), torch.as_tensor(batch[:, 1:]).flatten(), reduction="none"
+        ).numpy()
     text = batch[:, 1:].ravel() != ByteTokenizer.bos
     assert result["val_loss"] == pytest.approx(losses.mean(), rel=1e-5)
     assert result["val_perplexity"] == pytest.approx(math.exp(losses.mean()), rel=1e-5)

@@ -52,9 +52,13 @@ def test_parameters_are_those_of_the_built_model(kind):
     model = LoopedLM(config(kind))
     counts = count(config(kind))
     assert counts.n_params == sum(p.numel() for p in model.parameters())
-    tables = [p.numel() for name, p in model.named_parameters() if "embed" in name and "norm" not in name or "head" in name]
+    tables = [
+        p.numel() for name, p in model.named_parameters() if ("embed" in name and "norm" not in name) or "head" in name
+    ]
     assert counts.n_embedding == sum(tables)
-    rec = sum(p.numel() for name, p in model.named_parameters() if name.split(".")[0] in ("recur", "injection", "loop_norm"))
+    rec = sum(
+        p.numel() for name, p in model.named_parameters() if name.split(".")[0] in ("recur", "injection", "loop_norm")
+    )
     assert counts.n_rec == rec
     assert counts.n_once + counts.n_rec + counts.n_embedding == counts.n_params
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from lib import layers
 from lib.config import ModelConfig
-from lib.layers import Attention, Block, MLP, RMSNorm, attention, attention_kind, rope_angles, rotate
+from lib.layers import MLP, Attention, Block, RMSNorm, attention, attention_kind, rope_angles, rotate
 
 
 def small(**changes):

@@ -129,7 +129,9 @@ def test_causality():
 def test_the_initial_state_is_what_its_name_says():
     e = torch.randn(256, 16, 32)
     draw = Draw(0, 0, range(256))
-    states = {kind: LoopedLM(config(state_init=kind))._initial_state(e, draw) for kind in ("like-init", "normal", "unit")}
+    states = {
+        kind: LoopedLM(config(state_init=kind))._initial_state(e, draw) for kind in ("like-init", "normal", "unit")
+    }
     sigma = math.sqrt(2 / (5 * 32))
     like = states["like-init"]
     assert like.abs().max() <= 3 * sigma + 1e-6

@@ -28,7 +28,9 @@ def test_radius_of_each_injection():
     expected = np.abs(np.linalg.eigvals(W[:, 32:])).max()
     measured = probes.transition_metrics(base)
     assert measured["rho"] == pytest.approx(expected, rel=1e-4)
-    assert measured["a_norm"] == pytest.approx(np.linalg.norm(W[:, 32:], 2), rel=1e-4) and measured["a_norm"] >= expected
+    assert (
+        measured["a_norm"] == pytest.approx(np.linalg.norm(W[:, 32:], 2), rel=1e-4) and measured["a_norm"] >= expected
+    )
 
 
 def test_weights_that_are_not_finite_have_no_radius():

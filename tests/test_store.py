@@ -11,7 +11,9 @@ from tests.conftest import small_run
 
 
 def fake(cfg, **summary) -> RunResult:
-    return RunResult(cfg, "finished", {"val_loss": 2.0, **summary}, {"step": [1, 2], "loss": [3.0, 2.5]}, {"device": "x"})
+    return RunResult(
+        cfg, "finished", {"val_loss": 2.0, **summary}, {"step": [1, 2], "loss": [3.0, 2.5]}, {"device": "x"}
+    )
 
 
 def finish(store, cfg, **summary):

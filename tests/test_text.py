@@ -34,7 +34,8 @@ def write(path, documents=PROSE):
 
 
 @pytest.mark.parametrize(
-    "name", [f"a{kind}{packing}" for kind in (".txt", ".jsonl") for packing in ("", ".gz", ".xz", ".zst")] + ["a.parquet"]
+    "name",
+    [f"a{kind}{packing}" for kind in (".txt", ".jsonl") for packing in ("", ".gz", ".xz", ".zst")] + ["a.parquet"],
 )
 def test_every_local_format_gives_the_same_documents(tmp_path, name):
     assert list(Documents(str(write(tmp_path / name)))) == PROSE
@@ -149,5 +150,7 @@ def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):
         raise ConnectionError("no route to host\nand a long story")
 
     monkeypatch.setattr("huggingface_hub.dataset_info", refuse)
-    with pytest.raises(InputError, match=r"data.source: the dataset 'some/name' cannot be reached \(no route to host\)"):
+    with pytest.raises(
+        InputError, match=r"data.source: the dataset 'some/name' cannot be reached \(no route to host\)"
+    ):
         content_id("hf:some/name")

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+
+from lib import notebook
+from lib.errors import InputError
+from tests.conftest import ROOT
+
+TYPES = {
+    "profile": str,
+    "lrs": list[float],
+    "steps": int,
+    "jobs": int,
+    "max_hours": float,
+    "outputs": str,
+    "names": list[str],
+}
+VALUES = {
+    "profile": "cpu",
+    "lrs": [1e-3],
+    "steps": 3,
+    "jobs": 0,
+    "max_hours": 0.5,
+    "outputs": "outputs",
+    "names": ["a"],
+}
+
+
+@pytest.fixture(autouse=True)
+def a_notebook(monkeypatch):
+    """A notebook named x with the parameters above, in a fresh kernel."""
+    read = notebook.read_parameters
+    monkeypatch.setattr(notebook, "read_parameters", lambda p, name: dict(VALUES) if name == "x" else read(p, name))
+    monkeypatch.setattr(notebook, "_cells_seen", 0)
+    monkeypatch.chdir(ROOT)
+
+
+def start(*cells, **injected):
+    """Runs a parameters cell and an injected one, then the check."""
+    namespace = {"__annotations__": TYPES, **VALUES, **injected}
+    source = "# Parameters\n" + "\n".join(f"{k} = {v!r}" for k, v in injected.items())
+    namespace["In"] = ["", *cells, source]
+    notebook.start("x", namespace)
+    return namespace
+
+
+@pytest.mark.parametrize(
+    ("injected", "expected"),
+    [
+        ({"lrs": "[1e-3, 2]"}, {"lrs": [1e-3, 2.0]}),  # papermill -p lrs '[1e-3, 2]'
+        ({"lrs": ["3e-4", "1e-3"]}, {"lrs": [3e-4, 1e-3]}),  # YAML reads 3e-4 as text
+        ({"max_hours": "2e-1"}, {"max_hours": 0.2}),
+        ({"steps": "12"}, {"steps": 12}),
+        ({"names": "[b, c]"}, {"names": ["b", "c"]}),
+        ({"outputs": "123"}, {"outputs": "123"}),
+    ],
+)
+def test_text_from_papermill_and_yaml_becomes_what_the_annotation_says(injected, expected):
+    namespace = start(**injected)
+    for name, value in expected.items():
+        assert namespace[name] == value and type(namespace[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("injected", "says"),
+    [
+        ({"stepz": 3}, "stepz: is not a parameter of x, did you mean 'steps'?"),
+        ({"qqq": 3}, "qqq: is not a parameter of x, use one of"),
+        ({"steps": 2.5}, "steps: input should be a valid integer"),
+        ({"steps": "many"}, "steps: input should be a valid integer"),
+        ({"lrs": 0.1}, "lrs: input should be a valid list"),
+        ({"lrs": ["fast"]}, "lrs.0: input should be a valid number"),
+        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
+    ],
+)
+def test_a_bad_parameter_is_one_line(injected, says):
+    with pytest.raises(InputError) as error:
+        start(**injected)
+    assert str(error.value).startswith(says) and "\n" not in str(error.value)
+
+
+def test_an_edited_cell_is_checked_too():
+    with pytest.raises(InputError, match="lrz: is not a parameter of x, did you mean 'lrs'"):
+        start("# Parameters\nlrz: list[float] = [1.0]  # typo")
+
+
+def test_names_that_later_cells_make_are_not_parameters():
+    namespace = start()
+    namespace["frame"] = 3
+    namespace["In"] += ["frame = 3", "# Parameters\nsteps = 4"]
+    namespace["steps"] = 4
+    notebook.start("x", namespace)
+    assert namespace["steps"] == 4
+
+
+def test_a_missing_parameter_is_named():
+    with pytest.raises(InputError, match="steps: is not set"):
+        notebook.start("x", {"__annotations__": TYPES, **{k: v for k, v in VALUES.items() if k != "steps"}, "In": []})
+
+
+def test_figures_and_claims_carry_their_provenance(tmp_path):
+    import matplotlib.pyplot as plt
+
+    nb = notebook.Notebook("instability", {"profile": "cpu", "steps": 3}, tmp_path)
+    figure, _ = plt.subplots()
+    path = nb.save(figure, "a_figure")
+    stamp = json.loads(path.with_suffix(".json").read_text())
+    assert stamp["parameters"] == {"profile": "cpu", "steps": 3} and stamp["notebook"] == "instability"
+    assert {"commit", "torch", "device", "python"} <= set(stamp)
+    finding = nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
+    assert finding.verdict == "reproduced" and (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").exists()
+    with pytest.raises(InputError, match="is not in params/claims.yaml"):
+        nb.claim("001-no-such-claim", [1.0], [1], "")

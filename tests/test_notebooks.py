@@ -1,0 +1,214 @@
+"""The notebooks: clean as committed, run at the smoke profile, planned at the paper's, refused with bad parameters."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+PROFILES = ("smoke", "cpu", "gpu", "paper")
+
+
+def read(name):
+    return nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+
+
+def cells(name, tag=None):
+    code = [cell for cell in read(name).cells if cell.cell_type == "code"]
+    return [cell for cell in code if tag in cell.metadata.get("tags", [])] if tag else code
+
+
+def defaults(name) -> dict:
+    (parameters,) = cells(name, "parameters")
+    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(parameters.source).body}
+
+
+def papermill(name, output, *arguments):
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        "--no-progress-bar",
+        f"notebooks/{name}.ipynb",
+        str(output),
+        *arguments,
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_notebooks_are_clean(name):
+    notebook = read(name)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert not any(cell.outputs or cell.execution_count for cell in cells(name))
+    assert len(cells(name, "parameters")) == len(cells(name, "check")) == len(cells(name, "plan")) == 1
+    assert len(cells(name)) <= 10 and sum(cell.source.count("\n") + 1 for cell in cells(name)) <= 160
+    text = (ROOT / "notebooks" / f"{name}.ipynb").read_text()
+    assert not re.search(r"[\"' (](/[A-Za-z]+){2,}|[A-Z]:\\\\", text), "an absolute path"
+    for cell in cells(name):
+        functions = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.FunctionDef)]
+        assert all(len(ast.unparse(f).splitlines()) <= 5 for f in functions)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebooks_own_defaults_are_the_cpu_profile(name):
+    assert defaults(name) == yaml.safe_load((ROOT / "params" / "cpu" / f"{name}.yaml").read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_sets_the_notebooks_parameters_and_no_others(name, profile):
+    parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
+    assert parameters.keys() == defaults(name).keys() and parameters["profile"] == profile
+    for key, value in defaults(name).items():
+        same = isinstance(parameters[key], type(value)) or (type(value) is float and type(parameters[key]) is int)
+        assert same, key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_papermill_understands_every_parameter(name):
+    shown = papermill(name, "unused.ipynb", "--help-notebook").stdout
+    for parameter in defaults(name):
+        assert re.search(rf"^  {parameter}: ", shown, re.M), parameter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_smoke_profile_runs_from_an_empty_store(name, tmp_path):
+    done = papermill(name, tmp_path / "out.ipynb", "-f", f"params/smoke/{name}.yaml", "-p", "outputs", str(tmp_path))
+    assert done.returncode == 0, done.stderr[-2000:]
+    figures = sorted((tmp_path / "figures" / "smoke").iterdir())
+    assert {path.suffix for path in figures} == {".png", ".pdf", ".json"} and len(figures) % 3 == 0
+    assert list((tmp_path / "claims" / "smoke").glob("*.json"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profiles_plan_builds_and_counts(name, profile, tmp_path, monkeypatch):
+    """The cells up to the plan, without a network and without the text."""
+    monkeypatch.chdir(ROOT)
+    parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
+    namespace = {}
+    exec(cells(name, "parameters")[0].source, namespace)
+    namespace |= {**parameters, "outputs": str(tmp_path)}
+    exec(cells(name, "check")[0].source, namespace)
+    *_, last = ast.parse(plan := cells(name, "plan")[0].source).body
+    exec(plan, namespace)
+    table = eval(ast.unparse(last), namespace)
+    assert (table["missing"] == table["runs"]).all() and (table["FLOPs"] > 0).all()
+    if profile == "paper" and name == "instability":
+        # the table of RDM models, to the parameter; Base lacks the norms of the sandwich
+        assert table.loc["residual-norm", "parameters"] == 114_242_560
+        assert table.loc["parcae-rdm", "parameters"] == 113_189_888
+        assert table.loc["base", "parameters"] == 114_242_560 - 3 * 2 * 1024
+        assert table["tokens per run"].iloc[0] == pytest.approx(10 * 114_242_560, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["-p", "lrz", "0.1"], "lrz: is not a parameter of instability, did you mean 'lrs'?"),
+        (["-p", "steps", "many"], "steps: input should be a valid integer"),
+        (["-p", "width", "65"], "width: 65 is not divisible by heads 2"),
+        (["-p", "architectures", "[base, rnn]"], "architectures: 'rnn' is not known"),
+        (["-p", "vocab_size", "5000000000"], "vocab_size: 5000000000 does not fit tokens of 32 bits"),
+        (["-p", "source", "no/such/file.txt"], "data.source: no/such/file.txt does not exist"),
+    ],
+)
+def test_bad_parameters_stop_the_notebook_with_one_line(tmp_path, arguments, says):
+    out = tmp_path / "out.ipynb"
+    done = papermill("instability", out, "-p", "outputs", str(tmp_path), *arguments)
+    assert done.returncode != 0
+    errors = [o for cell in nbformat.read(out, 4).cells for o in cell.get("outputs", []) if o.output_type == "error"]
+    assert len(errors) == 1 and len(errors[0].traceback) == 1
+    assert says in errors[0].traceback[0] and "\n" not in errors[0].traceback[0]
+    assert says in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bad_params_file_stops_the_notebook_with_one_line(tmp_path):
+    (tmp_path / "mine.yaml").write_text("lrs: [1e-3, quick]\n")
+    done = papermill("instability", tmp_path / "out.ipynb", "-f", str(tmp_path / "mine.yaml"))
+    assert done.returncode != 0 and "lrs.1: input should be a valid number" in done.stderr
+
+
+def test_values_arrive_as_papermill_and_yaml_write_them(tmp_path):
+    (tmp_path / "mine.yaml").write_text("lrs: [4e-3]\nwarmup_steps: '2'\n")
+    arguments = ["-f", "params/smoke/instability.yaml", "-f", str(tmp_path / "mine.yaml")]
+    arguments += ["-p", "architectures", '["parcae"]', "-p", "outputs", str(tmp_path)]
+    done = papermill("instability", tmp_path / "out.ipynb", *arguments)
+    assert done.returncode == 0, done.stderr[-2000:]
+    from lib.store import RunStore
+
+    assert RunStore(tmp_path / "runs").frame()["optim.lr"].tolist() == [4e-3]
+
+
+# ---- make
+
+
+@pytest.fixture
+def workbook(tmp_path):
+    """A copy of the workbook with the environment of this one and nothing made yet."""
+    copy = tmp_path / "workbook"
+    skip = shutil.ignore_patterns("outputs", ".venv", ".git", "__pycache__", "*.egg-info", ".pytest_cache")
+    shutil.copytree(ROOT, copy, ignore=skip)
+    venv = copy / ".venv"
+    venv.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name != ".ready":
+            (venv / entry.name).symlink_to(entry)
+    (venv / ".ready").touch()
+    return copy
+
+
+def make(workbook, *arguments):
+    return subprocess.run(["make", *arguments], cwd=workbook, capture_output=True, text=True, timeout=300)
+
+
+def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
+    broken = read("instability")
+    broken.cells[3].source = "raise RuntimeError('on purpose')"
+    nbformat.write(broken, workbook / "notebooks" / "broken.ipynb")
+    shutil.copy(workbook / "params/smoke/instability.yaml", workbook / "params/smoke/broken.yaml")
+    done = make(workbook, "-j4", "reproduce-figures", "PROFILE=smoke", "JOBS=1")
+    assert done.returncode != 0
+    assert "failed     broken" in done.stdout and "outputs/report/index.html" in done.stdout
+    made = workbook / "outputs" / "notebooks" / "smoke"
+    assert sorted(p.name for p in made.iterdir()) == [".instability.done", "broken.ipynb", "instability.ipynb"]
+    assert "on purpose" in (made / "broken.ipynb").read_text()
+    assert (workbook / "outputs" / "report" / "index.html").exists()
+    again = make(workbook, "reproduce-figures", "PROFILE=smoke", "ONLY=instability")
+    assert again.returncode == 0 and "papermill" not in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["reproduce-figures", "PROFILE=huge"], "PROFILE: 'huge' is not known"),
+        (["reproduce-figures", "ONLY=nothing"], "ONLY: there is no notebook 'nothing'"),
+        (["reproduce-figures", "JOBS=two"], "JOBS: 'two' is not a number"),
+        (["reproduce-figures", "PROFIL=smoke"], "PROFIL: unknown variable"),
+        (["env", "TORCH=tpu"], "TORCH: 'tpu' is not known"),
+    ],
+)
+def test_make_refuses_bad_variables_with_one_line(workbook, arguments, says):
+    done = make(workbook, *arguments)
+    assert done.returncode != 0 and says in done.stderr and done.stderr.strip().count("\n") == 0
+    assert not (workbook / "outputs").exists()
+
+
+def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):
+    for name in ("runs/abc", "tokens", "notebooks", "figures", "report", "records/gpu"):
+        (workbook / "outputs" / name).mkdir(parents=True)
+    make(workbook, "clean")
+    assert sorted(p.name for p in (workbook / "outputs").iterdir()) == ["records", "runs", "tokens"]
+    make(workbook, "distclean")
+    assert [p.name for p in (workbook / "outputs").iterdir()] == ["records"] and not (workbook / ".venv").exists()

@@ -1,0 +1,82 @@
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from lib import plots
+
+
+@pytest.fixture(autouse=True)
+def style():
+    plots.use_style("smoke")
+    yield
+    plt.close("all")
+
+
+def test_colours_differ_also_for_the_colour_blind():
+    # Machado et al.'s matrices for full protanopia and deuteranopia
+    views = {
+        "normal": np.eye(3),
+        "protan": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+        "deutan": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+    }
+    for name, matrix in views.items():
+        seen = {k: matrix @ np.array(to_rgb(v)) ** 2.2 for k, v in plots.COLOURS.items()}
+        pairs = [(a, b) for a in seen for b in seen if a < b]
+        assert min(np.abs(seen[a] - seen[b]).max() for a, b in pairs) > 0.1, name
+
+
+def test_every_architecture_has_a_name_a_colour_and_a_marker():
+    assert plots.COLOURS.keys() == plots.NAMES.keys() == plots.MARKERS.keys()
+    assert len(set(plots.COLOURS.values())) == len(set(plots.MARKERS.values())) == len(plots.COLOURS)
+
+
+def test_shades_run_from_light_to_dark():
+    brightness = [sum(to_rgb(c)) for c in plots.shades("parcae", 5)]
+    assert brightness == sorted(brightness, reverse=True) and len(set(brightness)) == 5
+    assert to_rgb(plots.shades("parcae", 1)[0]) == pytest.approx(to_rgb(plots.COLOURS["parcae"]))
+
+
+def test_a_saved_figure_carries_its_provenance_and_profile(tmp_path):
+    figure, axis = plt.subplots()
+    axis.plot([1, 2])
+    path = plots.save(figure, tmp_path / "a", {"commit": "abc", "parameters": {"lr": 0.1}})
+    assert json.loads(path.with_suffix(".json").read_text())["commit"] == "abc"
+    assert json.loads(Image.open(path).text["Description"])["parameters"] == {"lr": 0.1}
+    assert b"abc" in path.with_suffix(".pdf").read_bytes()
+    assert "profile: smoke" in [t.get_text() for t in figure.texts]
+
+
+@pytest.mark.parametrize(("lr", "text"), [(0.032, "3.2e-2"), (2e-4, "2e-4"), (0.256, "2.56e-1"), (1.0, "1e0")])
+def test_rates_are_short(lr, text):
+    assert plots.rate(lr) == text
+
+
+def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
+    curves = pd.DataFrame([
+        {"architecture": a, "lr": lr, "status": "diverged" if lr > 0.1 else "finished", "step": s,
+         "loss": 3.0, "rho": 0.5}
+        for a in ("base", "parcae") for lr in (0.01, 0.2) for s in range(5)
+    ])  # fmt: skip
+    figure = plots.training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
+    axes = np.array(figure.axes).reshape(2, 2)
+    assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
+    assert axes[1, 0].get_yscale() == "log" and axes[0, 0].get_yscale() == "linear"
+    assert [t.get_text() for t in axes[1, 0].get_legend().get_texts()] == ["1e-2", "2e-1"]
+
+
+def test_runs_that_do_not_train_are_open_markers():
+    frame = pd.DataFrame({
+        "architecture": ["base", "base", "parcae"], "lr": [0.01, 0.2, 0.2], "val_loss": [2.0, 3.0, 2.1],
+        "trains": [True, False, True], "rho_max": [0.9, 2.0, 0.8], "max_state_rms": [1.0, 1e5, 2.0],
+    })  # fmt: skip
+    for figure in (plots.loss_against_rate(frame, 2.4, "limit"), plots.outcome_against_radius(frame)):
+        faces = {}
+        for line in figure.axes[0].lines:
+            if line.get_marker() in ("o", "^") and len(line.get_xdata()):
+                faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
+        assert faces == {plots.COLOURS["base"]: 1, "white": 1, plots.COLOURS["parcae"]: 1}

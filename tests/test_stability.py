@@ -1,0 +1,73 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import stability
+
+
+@pytest.fixture
+def frame():
+    """Two seeds; a fails from 2 on, b from 4 on, c never."""
+    rows = []
+    for seed in (1, 2):
+        for architecture, limit in (("a", 2), ("b", 4), ("c", math.inf)):
+            for lr in (1.0, 2.0, 4.0):
+                fails = lr >= limit
+                rows.append({
+                    "architecture": architecture, "seed": seed, "lr": lr, "key": f"{architecture}{seed}{lr}",
+                    "status": "diverged" if fails and seed == 1 else "finished",
+                    "val_loss": 3.0 if fails else 2.0, "max_state_rms": 1e5 if fails else 10.0,
+                    "rho_max": lr if architecture == "a" else 0.5,
+                })  # fmt: skip
+    frame = pd.DataFrame(rows)
+    frame["trains"] = stability.trains(frame, 2.4)
+    return frame
+
+
+def test_a_run_fails_by_blowing_up_or_by_its_final_loss(frame):
+    failed = frame[~frame["trains"]]
+    assert set(failed["key"]) == {"a12.0", "a14.0", "b14.0", "a22.0", "a24.0", "b24.0"}
+    broken = pd.DataFrame({"status": ["finished", "diverged"], "val_loss": [math.nan, 1.0]})
+    assert not stability.trains(broken, 2.4).any()
+
+
+def test_lowest_failing_rates(frame):
+    lowest = stability.lowest_failing_rate(frame)
+    assert lowest["a"].tolist() == [2, 2] and lowest["b"].tolist() == [4, 4]
+    assert np.isinf(lowest["c"]).all() and lowest.index.tolist() == [1, 2]
+    nothing_fails = stability.lowest_failing_rate(frame[frame["architecture"] == "c"])
+    assert np.isinf(nothing_fails["c"]).all()
+
+
+def test_distances_are_octaves_and_the_top_understates(frame):
+    lowest = stability.lowest_failing_rate(frame)
+    assert stability.octaves_between(lowest, "a", "b", top=4.0) == [1, 1]
+    assert stability.octaves_between(lowest, "b", "a", top=4.0) == [-1, -1]
+    assert stability.octaves_between(lowest, "b", "c", top=4.0) == [0, 0]
+
+
+def test_the_table_counts_seeds(frame):
+    table = stability.table(frame)
+    assert table.loc[2.0].tolist() == ["0 of 2 train", "2 of 2 train", "2 of 2 train"]
+    assert table.columns.tolist() == ["a", "b", "c"]
+
+
+def test_radius_margins(frame):
+    # a's failing runs have radii 2 and 4, its training one 1
+    assert stability.radius_margins(frame, "a", False, [1, 2]) == pytest.approx([math.log(2)] * 2)
+    assert stability.radius_margins(frame, "a", True, [1, 2]) == pytest.approx([0, 0])
+    assert stability.radius_margins(frame, "b", False, [1, 2]) == pytest.approx([math.log(0.5)] * 2)
+    assert np.isnan(stability.radius_margins(frame, "c", False, [1, 2])).all()
+
+
+def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):
+    lowest = stability.lowest_failing_rate(frame)
+    assert stability.state_ratios(frame, "a", "c", lowest) == pytest.approx([4, 4])
+    assert np.isnan(stability.state_ratios(frame, "c", "a", lowest)).all()
+
+
+def test_largest_is_per_run():
+    curves = pd.DataFrame({"key": ["x", "x", "y"], "rho": [1.0, math.nan, 3.0]})
+    assert stability.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}

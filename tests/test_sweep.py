@@ -1,0 +1,122 @@
+import json
+import signal
+import time
+
+import pytest
+
+from lib import sweep as sweeping
+from lib.errors import InputError
+from lib.flops import count
+from lib.store import RunStore
+from lib.sweep import plan, sweep
+from lib.train import train
+from tests.conftest import python, small_run
+from tests.test_train import numbers
+
+
+def runs(n=3, **train_changes):
+    return [small_run(train={"seed": seed, **train_changes}) for seed in range(n)]
+
+
+def test_two_processes_train_what_one_would(tmp_path):
+    one = sweep(runs(), RunStore(tmp_path / "one" / "runs"), jobs=1)
+    two = sweep(runs(), RunStore(tmp_path / "two" / "runs"), jobs=2)
+    assert [numbers(a) for a in one.results] == [numbers(b) for b in two.results]
+    frame = two.frame()
+    assert frame["train.seed"].tolist() == [0, 1, 2] and set(frame["status"]) == {"finished"}
+    curves = two.curves()
+    assert len(curves) == 18 and set(curves["key"]) == set(frame["key"])
+
+
+def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
+    sweep(runs(2), store, jobs=1)
+    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained again"))
+    capsys.readouterr()
+    again = sweep([*runs(2), *runs(1)], store)  # also when asked for twice
+    assert len(again.results) == 3
+    assert capsys.readouterr().out.strip() == "all 2 runs are in the store"
+
+
+def test_the_plan_says_what_is_missing_and_what_it_costs(store):
+    train(runs()[0], store)
+    todo = plan(runs(), store, jobs=2)
+    per_run = 6 * 4 * 32 * count(runs()[0].model, 32).flops_per_token
+    assert (todo.runs, len(todo.missing), todo.jobs) == (3, 2, 2)
+    assert todo.flops == pytest.approx(2 * per_run)
+    assert 0 < todo.hours < 0.1 and "2 of 3 runs are missing" in str(todo)
+
+
+def test_the_estimate_is_of_the_right_size(store):
+    cfg = small_run(train={"steps": 150})
+    train(small_run(train={"steps": 1}), store)  # the tokens, and torch's first use
+    estimate = plan([cfg], store, jobs=1).hours * 3600
+    begin = time.perf_counter()
+    train(cfg, store)
+    assert 1 / 3 < (time.perf_counter() - begin) / estimate < 3
+
+
+def test_the_longest_run_comes_first(store):
+    short, long = small_run(train={"steps": 3}), small_run(train={"steps": 9})
+    assert plan([short, long], store).missing == [long, short]
+
+
+def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
+    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
+    huge = small_run(train={"steps": 10**9})
+    with pytest.raises(InputError, match=r"max_hours: .* raise max_hours") as error:
+        sweep([huge], store, jobs=1, max_hours=0.5)
+    assert "\n" not in str(error.value)
+
+
+def test_jobs_must_be_a_number_of_processes(store):
+    with pytest.raises(InputError, match="jobs: 0 processes train nothing"):
+        plan(runs(), store, jobs=0)
+
+
+def test_a_large_model_is_timed_on_a_small_one():
+    big = small_run(model={"width": 512, "heads": 8, "mlp_width": 2048, "recur": 4}, train={"batch": 512})
+    begin = time.perf_counter()
+    assert sweeping.flops_per_second(big) > 1e9
+    assert time.perf_counter() - begin < 20
+
+
+@pytest.fixture
+def short(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("one\n\ntwo")
+    return small_run(data={"source": str(path), "max_bytes": None})
+
+
+def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, short):
+    with pytest.raises(InputError, match="less than one row"):
+        sweep([*runs(2), short], store, jobs=2)
+    assert store.frame().empty
+
+
+def test_an_error_in_a_worker_is_the_callers_error(store, short):
+    with pytest.raises(InputError, match="less than one row"):
+        sweeping._train_all([short, *runs(1)], store, jobs=2)
+
+
+def test_a_killed_sweep_continues_where_it_stopped(store):
+    configs = runs(4, steps=120)
+    listed = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
+    code = f"""
+import json
+from lib.config import RunConfig
+from lib.store import RunStore
+from lib.sweep import sweep
+if __name__ == "__main__":
+    configs = [RunConfig(**c) for c in json.loads({listed!r})]
+    sweep(configs, RunStore({str(store.path)!r}), jobs=1)
+"""
+    process = python(code)
+    while len(store.frame()) < 2:
+        time.sleep(0.05)
+        assert process.poll() is None, process.stdout.read()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = len(store.frame())
+    assert 2 <= done < 4
+    assert len(plan(configs, store).missing) == 4 - done
+    assert len(sweep(configs, store, jobs=2).frame()) == 4
