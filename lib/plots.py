@@ -104,9 +104,8 @@ def training_curves(curves, quantities: dict[str, str], reference: dict[str, flo
                 run = run.dropna(subset=[quantity])
                 y = run[quantity]
                 if quantity == "loss":
-                    y = y.rolling(
-                        max(1, len(y) // 30), min_periods=1
-                    ).mean()  # ten panels of batch noise hide the lines
+                    # the noise of ten runs' batches would hide the lines
+                    y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
                 axis.plot(run["step"], y, color=colours[lr], label=rate(lr), lw=0.9)
                 if (run["status"] == "diverged").any():
                     axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)

@@ -56,17 +56,23 @@ class RunStore:
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
         for root in (self.path, *self.records):
-            path = root / cfg.key
-            if not path.is_dir():
-                continue
-            try:
-                return _read(path, with_weights=root == self.path)
-            except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-                if root != self.path:
-                    raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
-                aside = files.set_aside(path)
-                print(f"run {cfg.key} cannot be read ({error}): set aside as {aside.name}, to be trained again")
+            if (root / cfg.key).is_dir():
+                found = self._trusted(root / cfg.key)
+                if found is not None:
+                    return found
         return None
+
+    def _trusted(self, path: Path) -> RunResult | None:
+        """The run in a directory. A damaged one of the store is set aside; a damaged record is an error."""
+        own = path.parent == self.path
+        try:
+            return _read(path, with_weights=own)
+        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            if not own:
+                raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
+            aside = files.set_aside(path)
+            print(f"run {path.name} cannot be read ({error}): set aside as {aside.name}, to be trained again")
+            return None
 
     def finish(self, result: RunResult, save_weights) -> RunResult:
         """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
@@ -85,9 +91,10 @@ class RunStore:
         """Every finished run, of the store and of its records."""
         paths = {}
         for root in (*reversed(self.records), self.path):
-            found = sorted(root.glob("*/result.json")) if root.is_dir() else []
-            paths |= {p.parent.name: p.parent for p in found if "." not in p.parent.name}
-        return [_read(path, with_weights=False) for path in paths.values()]
+            found = sorted(root.iterdir()) if root.is_dir() else []
+            paths |= {path.name: path for path in found if path.is_dir() and "." not in path.name}
+        results = [self._trusted(path) for path in paths.values()]
+        return [result for result in results if result is not None]
 
     def frame(self):
         """A pandas frame with one row a run: every field of its config, its status and its summary."""

@@ -225,9 +225,9 @@ def test_a_corpus_shorter_than_a_row_is_one_line(tmp_path):
     path.write_text("one\n\ntwo")
     cfg = config(source=str(path))
     store = token_store(cfg, tmp_path / "cache")
-    with pytest.raises(InputError, match="data.source: .* 3 tokens for training, less than one row of 32"):
+    with pytest.raises(InputError, match=r"data.source: .* 3 tokens for training, less than one row of 32"):
         training_rows(cfg, store, seed=0)
-    with pytest.raises(InputError, match="data.val_fraction: the 3 held-out tokens"):
+    with pytest.raises(InputError, match=r"data.val_fraction: the 3 held-out tokens"):
         validation_batch(cfg, store)
 
 

@@ -109,5 +109,5 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
     assert {"commit", "torch", "device", "python"} <= set(stamp)
     finding = nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
     assert finding.verdict == "reproduced" and (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").exists()
-    with pytest.raises(InputError, match="is not in params/claims.yaml"):
+    with pytest.raises(InputError, match=r"is not in params/claims.yaml"):
         nb.claim("001-no-such-claim", [1.0], [1], "")

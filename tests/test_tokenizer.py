@@ -57,7 +57,7 @@ def test_the_same_text_trains_the_same_tokenizer(tmp_path):
 def test_a_bad_tokenizer_file_is_one_line(tmp_path, bpe):
     path = tmp_path / "t.json"
     path.write_text("{}")
-    with pytest.raises(InputError, match="is not a tokenizer.json"):
+    with pytest.raises(InputError, match=r"is not a tokenizer.json"):
         BPETokenizer(path)
     path.write_text(bpe._model.to_str().replace("<|bos|>", "<|begin|>"))
     with pytest.raises(InputError, match="no token to begin a document"):
