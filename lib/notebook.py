@@ -11,7 +11,7 @@ import pydantic
 import yaml
 
 import lib
-from lib import claims, plots, sweep
+from lib import claims, files, plots, sweep
 from lib.config import RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
@@ -68,8 +68,18 @@ class Notebook:
 
     def save(self, figure, name: str) -> Path:
         """Writes a figure as PNG and PDF with its provenance inside, and a JSON beside it."""
-        stamp = {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
-        return plots.save(figure, self.outputs / "figures" / self.profile / name, stamp)
+        return plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp())
+
+    def save_table(self, table, name: str):
+        """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
+        path = self.outputs / "tables" / self.profile / f"{name}.csv"
+        with files.replacing(path) as draft:
+            table.to_csv(draft)
+        files.write_json(path.with_suffix(".json"), self._stamp())
+        return table
+
+    def _stamp(self) -> dict:
+        return {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
 
     def claim(self, id: str, values: list[float], seeds: list[int], unit: str, note: str = "") -> claims.Finding:
         """Reports a claim of the ledger with one number a seed."""

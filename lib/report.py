@@ -1,6 +1,7 @@
 """The browsable report: one HTML file with figures, claims, verdicts and provenance; it opens from disk."""
 
 import base64
+import csv
 import html
 import json
 import math
@@ -34,6 +35,7 @@ def build(outputs: Path, profile: str) -> Path:
     ledger = claims.ledger(ROOT / "params" / "claims.yaml")
     found = claims.findings(outputs / "claims" / profile)
     figures = sorted((outputs / "figures" / profile).glob("*.png"))
+    tables = sorted((outputs / "tables" / profile).glob("*.csv"))
     reported = [claim for claim in ledger.values() if claim.id in found]
     opened = [claim for claim in ledger.values() if claim.id not in found]
     counted = {v: sum(f.verdict == v for f in found.values()) for v in sorted({f.verdict for f in found.values()})}
@@ -49,6 +51,8 @@ def build(outputs: Path, profile: str) -> Path:
         ),
         "<h2>Figures</h2>",
         *(_figure(path) for path in figures),
+        "<h2>Tables</h2>",
+        *(_table_of(path) for path in tables),
         "<h2>Claims without a measurement yet</h2>",
         f"<details><summary>{len(opened)} claims</summary>",
         _table(("Claim", "Verdict"), [(_statement(c), _verdict(claims.OPEN)) for c in opened]),
@@ -100,10 +104,21 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def _figure(path: Path) -> str:
     image = base64.b64encode(path.read_bytes()).decode()
+    alt = html.escape(path.stem)
+    return f'<figure><img alt="{alt}" src="data:image/png;base64,{image}">{_caption(path)}</figure>'
+
+
+def _table_of(path: Path) -> str:
+    header, *rows = csv.reader(path.read_text().splitlines())
+    escaped = [tuple(map(html.escape, row)) for row in rows]
+    return f"<figure>{_table(tuple(map(html.escape, header)), escaped)}{_caption(path)}</figure>"
+
+
+def _caption(path: Path) -> str:
+    """Where a figure or table came from, from the JSON beside it."""
     stamp = json.loads(path.with_suffix(".json").read_text())
     summary = f"{path.stem} · notebook {stamp['notebook']} · commit {stamp['commit']} · {stamp['device']}"
     return (
-        f'<figure><img alt="{html.escape(path.stem)}" src="data:image/png;base64,{image}">'
         f"<figcaption>{html.escape(summary)}<details><summary>provenance</summary>"
-        f"<pre>{html.escape(json.dumps(stamp, indent=1))}</pre></details></figcaption></figure>"
+        f"<pre>{html.escape(json.dumps(stamp, indent=1))}</pre></details></figcaption>"
     )

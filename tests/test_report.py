@@ -3,6 +3,7 @@ import shutil
 import subprocess
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
 from lib import claims, notebook, report
@@ -15,6 +16,7 @@ def outputs(tmp_path):
     figure, axis = plt.subplots()
     axis.plot([1, 2])
     nb.save(figure, "instability_rates")
+    nb.save_table(pd.DataFrame({"base": ["3 of 3 <train>"]}, index=pd.Index([0.01], name="lr")), "which_train")
     nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
     nb.claim("001-base-diverged-rho-at-least-one", [-1.0, -1.1, -1.2], [1, 2, 3], "log rho")
     plt.close("all")
@@ -30,6 +32,7 @@ def test_the_report_shows_figures_every_claim_and_provenance(outputs):
     assert '<span class="verdict reproduced">' in page and '<span class="verdict contradicted">' in page
     assert "1.1 [0.852, 1.35] decades" in page and "a &lt;note&gt;" in page and "seeds 1, 2, 3" in page
     assert "instability_rates" in page and "commit" in page
+    assert "which_train" in page and "<td>0.01</td><td>3 of 3 &lt;train&gt;</td>" in page
 
 
 def test_the_report_is_self_contained(outputs):
