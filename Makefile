@@ -9,7 +9,7 @@ TORCH   ?= $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
 
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 BIN        := .venv/bin
-READY      := .venv/.ready
+READY      := .venv/.ready-$(TORCH)
 NAMES      := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 CHOSEN     := $(if $(ONLY),$(ONLY),$(NAMES))
 DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
@@ -64,6 +64,9 @@ $(READY): environment.yml pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "PYTHON: '$(PYTHON)' is not Python 3.11, pass PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
+# another build of torch has the same version to pip, so that it has to go first
+	@if ls .venv/.ready-* >/dev/null 2>&1 && [ ! -e $@ ]; then $(BIN)/pip uninstall --yes --quiet torch; fi; \
+	rm -f .venv/.ready-*
 	@sed -n '/- pip:/,$$ s/^ *- //p' environment.yml | sed '/^pip:/d' > .venv/pins.txt
 ifeq ($(TORCH)-$(shell uname -s),cpu-Linux)
 # on Linux the package index has CUDA builds only; a CPU wheel at hand is taken first
@@ -80,14 +83,14 @@ flash: $(READY)
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 reproduce-figures: $(READY)
-	@$(MAKE) --no-print-directory --keep-going notebooks; $(MAKE) --no-print-directory report; \
-	failed=; for name in $(CHOSEN); do \
+	@$(MAKE) --no-print-directory --keep-going notebooks; \
+	failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
 	echo "figures    outputs/figures/$(PROFILE)/"; \
 	echo "notebooks  outputs/notebooks/$(PROFILE)/"; \
 	echo "report     outputs/report/index.html"; \
 	if [ -n "$$failed" ]; then \
-	  echo "failed    $$failed (the executed copy holds the cell with the error)"; exit 1; fi
+	  echo "failed    $$failed (the executed copy of a notebook holds the cell with the error)"; exit 1; fi
 
 notebooks: $(DONE)
 

@@ -6,7 +6,6 @@ Configs are frozen and strict: an unknown or ill-typed field is refused with one
 import functools
 import hashlib
 import json
-from pathlib import Path
 from typing import Literal
 
 import pydantic
@@ -100,6 +99,10 @@ class ModelConfig(Config):
             raise ValueError("recur: nothing loops when it is 0, use depth='fixed' and injection='none'")
         if self.injection == "none" and self.state_init != "prelude":
             raise ValueError("state_init: without an injection the state must start from the prelude, use 'prelude'")
+        if self.injection == "none" and self.prelude and self.max_backprop_loops is not None and self.recur:
+            raise ValueError("backprop_loops: without an injection only the first loop sees the prelude, use 'all'")
+        if self.recur == 0 and self.loop_norm != "none":
+            raise ValueError("loop_norm: there is no loop to close when recur is 0, use 'none'")
         if self.injection == "add" and self.state_init == "prelude":
             raise ValueError("state_init: additive injection would count the prelude twice, use 'zero'")
         if self.value_embeddings and self.head_dim * self.heads < 32:
@@ -127,14 +130,15 @@ class DataConfig(Config):
     max_bytes: int | None = Field(None, ge=1, description="stop reading the source after this many bytes of text")
     tokenizer: str = Field("bytes", description="'bytes', 'bpe-SIZE' (trained on the source) or a tokenizer.json")
     context: int = Field(64, ge=1, description="targets per row, in tokens")
-    val_fraction: float = Field(0.05, gt=0, lt=1, description="share of the documents held out")
+    val_fraction: float = Field(0.05, gt=0, le=0.5, description="share of the documents held out")
     val_rows: int = Field(128, ge=1, description="rows of the fixed validation set")
     content: str = Field("", description="hash of the text and the tokenizer; found out when empty")
 
     @model_validator(mode="before")
     @classmethod
     def _subset_of_fineweb(cls, values):
-        if values.get("source") == f"hf:{text.FINEWEB}" and not values.get("subset"):
+        fineweb = isinstance(values, dict) and values.get("source") == f"hf:{text.FINEWEB}"
+        if fineweb and not values.get("subset"):
             values = {**values, "subset": text.FINEWEB_SUBSET}
         return values
 
@@ -146,9 +150,15 @@ class DataConfig(Config):
                 raise ValueError(f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' or a .json file")
             if not 260 <= int(size) <= 2**32:
                 raise ValueError(f"tokenizer: a BPE vocabulary has 260 to {2**32} entries, not {size}")
-        if not self.content:
+        if not self.content:  # frozen, but not yet handed out
             object.__setattr__(self, "content", text.content_id(self.source, self.subset, self.field, self.tokenizer))
         return self
+
+    def replace(self, **changes):
+        """A copy with some fields changed; another text or tokenizer has another content."""
+        if {"source", "subset", "field", "tokenizer"} & changes.keys():
+            changes = {"content": "", **changes}
+        return super().replace(**changes)
 
 
 class OptimConfig(Config):
@@ -232,10 +242,9 @@ class RunConfig(Config):
         return self
 
     def canonical(self) -> dict:
-        """The fields that decide the numbers. Text and tokenizer files are named by content alone."""
+        """The fields that decide the numbers. The text and a tokenizer file are named by their content alone."""
         fields = self.model_dump(mode="json")
-        if Path(fields["data"]["source"]).suffix:
-            del fields["data"]["source"]
+        del fields["data"]["source"]
         if fields["data"]["tokenizer"].endswith(".json"):
             fields["data"]["tokenizer"] = "file"
         return {"recipe": lib.RECIPE, **fields}

@@ -6,6 +6,7 @@ et al.). Which tokens row i holds follows from the tokens, the context and the s
 """
 
 import bisect
+import collections
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +15,14 @@ import numpy as np
 
 from lib import files, seeds
 from lib.config import DataConfig
-from lib.errors import InputError
-from lib.text import Documents
+from lib.errors import DiskFull, InputError
+from lib.text import Documents, content_id
 from lib.tokenizer import BPETokenizer, ByteTokenizer, train_bpe
 
 SHARD_TOKENS = 1 << 25
 TOKENIZE_AT_ONCE = 256  # documents
 BUFFER = 1000  # pieces that best fit chooses from
+REMEMBERED = 1 << 14  # planned rows that are kept
 
 Progress = Callable[[str, int], None]
 
@@ -42,6 +44,8 @@ class TokenStore:
         dtype = np.dtype(self.meta["dtype"])
         self.shards = [np.memmap(path / f"{name}.bin", dtype=dtype, mode="r") for name in names]
         ends = [np.load(path / f"{name}.ends.npy") for name in names]
+        if any(len(shard) != end[-1] for shard, end in zip(self.shards, ends, strict=True)):
+            raise ValueError("a shard is not as long as its documents")
         # document i lies in shard[i], from start[i] on, length[i] tokens long
         self.shard = np.concatenate([np.full(len(e), i) for i, e in enumerate(ends)])
         self.start = np.concatenate([np.concatenate([[0], e[:-1]]) for e in ends])
@@ -50,8 +54,7 @@ class TokenStore:
     def split(self, val_fraction: float) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the training and the validation documents: every 1/val_fraction-th document is held out."""
         index = np.arange(len(self.length))
-        every = max(round(1 / val_fraction), 2)
-        held_out = index % every == every // 2
+        held_out = _held_out(index, val_fraction)
         if not held_out.any():
             held_out[-1:] = True
         return index[~held_out], index[held_out]
@@ -63,18 +66,32 @@ class TokenStore:
 
 def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> TokenStore:
     """The tokens of cfg's text, read from the cache or made there. An interrupted start continues where it stopped."""
-    name = f"{cfg.content}-{cfg.tokenizer if not cfg.tokenizer.endswith('.json') else 'file'}-{cfg.max_bytes or 'all'}"
+    name = f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}"
     path = cache / name
+    if not cfg.source.startswith("hf:"):
+        here = content_id(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
+        if here != cfg.content:
+            raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, leave content empty")
     with files.lock(cache / f".{name}.lock"):
         tokenizer = _tokenizer(cfg, cache, progress)
-        if not (path / "meta.json").exists():
-            _tokenize(cfg, tokenizer, path, progress)
-    try:
+        try:
+            if not (path / "meta.json").exists():
+                _tokenize(cfg, tokenizer, path, progress)
+            return TokenStore(path, tokenizer)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, InputError | DiskFull):
+                raise
+            aside = files.set_aside(path)
+            print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
+        _tokenize(cfg, tokenizer, path, progress)
         return TokenStore(path, tokenizer)
-    except (OSError, ValueError, KeyError):
-        aside = files.set_aside(path)
-        progress(f"{path.name} cannot be read: set aside as {aside.name}, made again", 0)
-        return token_store(cfg, cache, progress)
+
+
+def _tokenizer_name(cfg: DataConfig) -> str:
+    """What decides the tokens beside the text: a trained tokenizer has seen the training documents alone."""
+    if cfg.tokenizer.startswith("bpe-"):
+        return f"{cfg.tokenizer}-{cfg.val_fraction}"
+    return "file" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
 
 
 def _tokenizer(cfg: DataConfig, cache: Path, progress: Progress):
@@ -82,7 +99,7 @@ def _tokenizer(cfg: DataConfig, cache: Path, progress: Progress):
         return ByteTokenizer()
     if cfg.tokenizer.endswith(".json"):
         return BPETokenizer(Path(cfg.tokenizer))
-    path = cache / f"{cfg.tokenizer}-{cfg.content}-{cfg.val_fraction}-{cfg.max_bytes or 'all'}.json"
+    path = cache / f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}.json"
     if not path.exists():
         progress(f"training {cfg.tokenizer}", 0)
         with files.replacing(path) as draft:
@@ -90,12 +107,25 @@ def _tokenizer(cfg: DataConfig, cache: Path, progress: Progress):
     return BPETokenizer(path)
 
 
+def _held_out(index, val_fraction: float):
+    """Whether document ``index`` is for validation."""
+    every = round(1 / val_fraction)
+    return index % every == every // 2
+
+
 def _training_documents(cfg: DataConfig, progress: Progress) -> Iterator[str]:
-    every = max(round(1 / cfg.val_fraction), 2)
+    """The documents that ``TokenStore.split`` will train on: of a text too short to hold one out, all but the last."""
+    waiting, some_held_out = None, False
     for index, document in enumerate(_bounded(cfg, Documents(cfg.source, cfg.subset, cfg.field), 0)):
         progress("reading text for the tokenizer", len(document))
-        if index % every != every // 2:
-            yield document
+        if _held_out(index, cfg.val_fraction):
+            some_held_out = True
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = document
+    if some_held_out and waiting is not None:
+        yield waiting
 
 
 def _bounded(cfg: DataConfig, documents: Documents, total: int) -> Iterator[str]:
@@ -186,7 +216,11 @@ class Packer:
         self.start = (np.arange(len(self.document)) - np.repeat(first, counts)) * context
         self.stop = np.minimum(self.start + context, lengths[self.document])
         self.buffer_size = min(BUFFER, max(1, len(self.document) // 16))
-        self.rows: list[list[Piece]] = []
+        self._restart()
+
+    def _restart(self) -> None:
+        self._next = 0  # the row that would be planned next
+        self._recent: collections.deque[list[Piece]] = collections.deque(maxlen=REMEMBERED)
         self._arrivals = self._pieces()
         self._arrived = 0
         self._buffer: list[tuple[int, int, Piece]] = []  # (length, -arrival, piece): the oldest of a length comes last
@@ -203,10 +237,13 @@ class Packer:
         bisect.insort(self._buffer, (piece[2] - piece[1], -self._arrived, piece))
 
     def row(self, index: int) -> list[Piece]:
-        """The pieces of row ``index``; rows are planned in order and remembered."""
-        while len(self.rows) <= index:
-            self.rows.append(self._next_row())
-        return self.rows[index]
+        """The pieces of row ``index``. Rows are planned in order; for one that is long past planning starts anew."""
+        if index < self._next - len(self._recent):
+            self._restart()
+        while self._next <= index:
+            self._recent.append(self._next_row())
+            self._next += 1
+        return self._recent[index - self._next]
 
     def _next_row(self) -> list[Piece]:
         row, room = [], self.context + 1
@@ -242,7 +279,9 @@ class Rows:
         for document, start, stop in self.packer.row(index):
             row[at + 1 : at + 1 + stop - start] = self.store.tokens(self.documents[document], start, stop)
             at += 1 + stop - start
-        return row  # where a single place is left over, it stays a BOS: the row's last target is "a document ends"
+        return (
+            row  # where a single place is left over it stays a BOS, as after every piece: the target is "it ends here"
+        )
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""
@@ -251,20 +290,19 @@ class Rows:
 
 def training_rows(cfg: DataConfig, store: TokenStore, seed: int) -> Rows:
     train, _ = store.split(cfg.val_fraction)
-    rows = Rows(store, train, cfg.context, seed)
     if store.length[train].sum() < cfg.context:
         raise InputError(
             f"data.source: {cfg.source} has {store.length[train].sum()} tokens for training, "
             f"less than one row of {cfg.context}, give more text or lower context"
         )
-    return rows
+    return Rows(store, train, cfg.context, seed)
 
 
 def validation_batch(cfg: DataConfig, store: TokenStore) -> np.ndarray:
     """The fixed held-out rows [val_rows, context + 1]; fewer where the held-out text is shorter."""
     _, val = store.split(cfg.val_fraction)
-    rows = Rows(store, val, cfg.context, seed=0, purpose="validation")
-    if not rows.per_epoch:
+    rows = Rows(store, val, cfg.context, seed=0, purpose="validation") if store.length[val].any() else None
+    if rows is None or not rows.per_epoch:
         raise InputError(
             f"data.val_fraction: the {store.length[val].sum()} held-out tokens do not fill one row of {cfg.context}, "
             "raise it, give more text or lower context"
@@ -281,12 +319,15 @@ def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     size = store.tokenizer.vocab_size
     if size**n > 2**24:
         raise InputError(f"n: {n}-grams of {size} tokens are too many to count, use n=1 or a smaller vocabulary")
-    counts = np.zeros(size**n)
-    for document in documents:
+    counts, waiting, held = np.zeros(size**n), [], 0
+    for position, document in enumerate(documents, start=1):
         tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)
-        if len(tokens) >= n:
-            grams = sum(tokens[i : len(tokens) - n + 1 + i] * size ** (n - 1 - i) for i in range(n))
-            counts += np.bincount(grams, minlength=size**n)
+        waiting.append(sum(tokens[i : max(0, len(tokens) - n + 1) + i] * size ** (n - 1 - i) for i in range(n)))
+        held += len(waiting[-1])
+        if position == len(documents) or held > size**n:
+            # counting costs a pass over all n-grams there could be, so that many documents are counted at once
+            counts += np.bincount(np.concatenate(waiting), minlength=size**n)
+            waiting, held = [], 0
     counts = counts.reshape(-1, size)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     return float(-(counts * np.log(np.where(share > 0, share, 1))).sum() / counts.sum())

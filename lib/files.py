@@ -17,7 +17,8 @@ from lib.errors import DiskFull
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside ``path`` to write to; when the block succeeds, it takes the place of ``path``.
 
-    The name may become a file or a directory. A block that fails, or a disk that fills up, leaves ``path`` as it was.
+    The name may become a file, or a directory where there is none yet. A block that fails, or a disk that fills up,
+    leaves ``path`` as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -27,8 +28,6 @@ def replacing(path: Path) -> Iterator[Path]:
             yield draft
             for file in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
                 _sync(file)
-            if path.is_dir():
-                remove(path)
             os.replace(draft, path)
             _sync(path.parent)
     finally:

@@ -1,7 +1,7 @@
 """What a model costs: parameters and FLOPs per token, from the config alone. Nothing is built.
 
 A matmul weight costs 2 FLOPs a token forward and 4 backward. Honest counts are the matmuls a forward pass needs: the
-injection's B e once, the head once, attention at half the square because it is causal. Loops are those the depth rule
+injection's B e once, the head once, attention over the full square of positions. Loops are those the depth rule
 makes on average. "As published" is 001's formula (App. "FLOP Estimate of Parcae").
 """
 
@@ -63,7 +63,7 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     n_params = embedding + n_once + n_rec
 
     no_grad, grad = depth.expected(cfg)
-    attention = 2 * S * d  # forward, per layer use: q k^T and p v, 2 S d each, halved because causal
+    attention = 4 * S * d  # forward, per layer use: q k^T and p v, 2 S d each
     per_pass = 2 * (sum(once) + inject_once + readout + table) + len(once) * attention
     per_loop = 2 * (sum(rec) + inject_loop) + len(rec) * attention
     forward = per_pass + cfg.mean_loops * per_loop

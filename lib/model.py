@@ -120,7 +120,8 @@ class LoopedLM(nn.Module):
         if loops is None and self.training:
             total = depth.sample(self.cfg, draw.seed, draw.step, draw.rows)
         else:
-            total = np.broadcast_to(np.asarray(self.cfg.mean_loops if loops is None else loops), (rows,))
+            given = loops.cpu() if isinstance(loops, Tensor) else loops
+            total = np.broadcast_to(np.asarray(self.cfg.mean_loops if given is None else given), (rows,))
         if total.min() < 1:
             raise InputError(f"loops: {total.min()} is too few, run at least 1")
         if self.cfg.recur == 0 and total.max() > 1:

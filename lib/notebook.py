@@ -73,9 +73,9 @@ class Notebook:
     def save_table(self, table, name: str):
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
-        with files.replacing(path) as draft:
-            table.to_csv(draft)
         files.write_json(path.with_suffix(".json"), self._stamp())
+        with files.replacing(path) as draft:
+            table.to_csv(draft, float_format="%.4g")
         return table
 
     def _stamp(self) -> dict:
@@ -115,6 +115,9 @@ def start(name: str, namespace: dict) -> Notebook:
         raise InputError(one_line(error)) from None
     if parameters["profile"] not in PROFILES:
         raise InputError(f"profile: {parameters['profile']!r} is not known, use one of {', '.join(PROFILES)}")
+    for parameter, value in parameters.items():
+        if isinstance(value, list) and (not value or len(set(value)) < len(value)):
+            raise InputError(f"{parameter}: {value} is empty or names something twice, list each once")
     namespace.update(parameters)
     os.chdir(ROOT)  # so that a path means the same from make, papermill and JupyterLab
     plots.use_style(parameters["profile"])

@@ -122,10 +122,11 @@ class AdamW:
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         self.steps = int(tensors["adamw.steps"])
         for placement, parameter in self.parameters.items():
-            names = ("step", "exp_avg", "exp_avg_sq") if self.steps else ()
-            self.torch.state[parameter] = {
-                name: tensors[f"adamw.{name}.{placement.name}"].to(parameter.device) for name in names
-            }
+            # a parameter that never had a gradient has no state
+            names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
+            present = {name: tensors[long] for name, long in names.items() if long in tensors}
+            if present:
+                self.torch.state[parameter] = {name: value.to(parameter.device) for name, value in present.items()}
 
 
 class Muon:

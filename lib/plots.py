@@ -70,10 +70,10 @@ def save(figure, path: Path, stamp: dict) -> Path:
     """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them; the profile is printed on the figure."""
     figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
     text = json.dumps(stamp, sort_keys=True, default=str)
+    files.write_json(path.with_suffix(".json"), json.loads(text))
     for suffix, metadata in ((".png", {"Description": text}), (".pdf", {"Subject": text})):
         with files.replacing(path.with_suffix(suffix)) as draft:
             figure.savefig(draft, format=suffix[1:], metadata=metadata)
-    files.write_json(path.with_suffix(".json"), json.loads(text))
     return path.with_suffix(".png")
 
 

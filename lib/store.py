@@ -1,13 +1,14 @@
 """The run store: finished runs on disk, found again by what they are.
 
     runs/<key>/            config, result, metrics (JSON) and model.safetensors: a directory that exists is finished
-    runs/.<key>.partial/   the checkpoint of a run that is still training, or was interrupted
+    runs/.<key>.partial    the checkpoint of a run that is still training, or was interrupted
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 
 A second directory of records may be read along: runs made elsewhere, in the same layout without weights.
 """
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -16,6 +17,9 @@ import safetensors
 
 from lib import files
 from lib.config import RunConfig
+
+#: what reading a damaged run raises
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +50,13 @@ class RunStore:
         self.records = [Path(record) for record in records]
         self.tokens = self.path.parent / "tokens"
 
+    @contextlib.contextmanager
     def lock(self, key: str):
         """One process trains a run, another that wants it waits here."""
-        return files.lock(self.path / f".{key}.lock")
+        with files.lock(self.path / f".{key}.lock"):
+            for draft in self.path.glob(f".*{key}*.tmp"):
+                files.remove(draft)  # of a process that was killed while it wrote
+            yield
 
     def partial(self, key: str) -> Path:
         return self.path / f".{key}.partial"
@@ -56,23 +64,17 @@ class RunStore:
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
         for root in (self.path, *self.records):
-            if (root / cfg.key).is_dir():
-                found = self._trusted(root / cfg.key)
-                if found is not None:
-                    return found
+            path = root / cfg.key
+            if not path.is_dir():
+                continue
+            try:
+                return _read(path, with_weights=root == self.path)
+            except UNREADABLE as error:
+                if root != self.path:
+                    raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
+                aside = files.set_aside(path)
+                print(f"run {path.name} cannot be read ({error}): set aside as {aside.name}, to be trained again")
         return None
-
-    def _trusted(self, path: Path) -> RunResult | None:
-        """The run in a directory. A damaged one of the store is set aside; a damaged record is an error."""
-        own = path.parent == self.path
-        try:
-            return _read(path, with_weights=own)
-        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-            if not own:
-                raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
-            aside = files.set_aside(path)
-            print(f"run {path.name} cannot be read ({error}): set aside as {aside.name}, to be trained again")
-            return None
 
     def finish(self, result: RunResult, save_weights) -> RunResult:
         """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
@@ -88,13 +90,16 @@ class RunStore:
         return dataclasses.replace(result, path=path)
 
     def runs(self) -> list[RunResult]:
-        """Every finished run, of the store and of its records."""
+        """Every finished run, of the store and of its records; those of another recipe or unreadable are left out."""
         paths = {}
         for root in (*reversed(self.records), self.path):
             found = sorted(root.iterdir()) if root.is_dir() else []
             paths |= {path.name: path for path in found if path.is_dir() and "." not in path.name}
-        results = [self._trusted(path) for path in paths.values()]
-        return [result for result in results if result is not None]
+        results = []
+        for path in paths.values():
+            with contextlib.suppress(*UNREADABLE):
+                results.append(_read(path, with_weights=False))
+        return results
 
     def frame(self):
         """A pandas frame with one row a run: every field of its config, its status and its summary."""

@@ -79,7 +79,7 @@ def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> 
     """What is missing and what it costs. The time is measured: a step of each missing shape is run."""
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
-    jobs = jobs or (1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)))
+    jobs = jobs or (1 if torch.cuda.is_available() else cores())
     unique = {cfg.key: cfg for cfg in configs}
     missing = [cfg for cfg in unique.values() if store.find(cfg) is None]
     missing.sort(key=_run_flops, reverse=True)
@@ -91,6 +91,11 @@ def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> 
     for cfg in missing:
         finish[finish.index(min(finish))] += _run_flops(cfg) / rates[_shape(cfg)]
     return Plan(len(unique), missing, sum(map(_run_flops, missing)), max(finish) / 3600, min(jobs, len(missing) or 1))
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_flops(cfg: RunConfig) -> float:
@@ -173,7 +178,7 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                         future.result()
                     bar.update(sum(share * cost for share, cost in zip(progress, flops, strict=True)) - bar.n)
             except BaseException:
-                # an error or an interrupt: nothing more is started, and what runs is stopped (it has its checkpoint)
+                # an error or an interrupt: nothing more is started; what runs is stopped, to go on from its checkpoint
                 workers = list(pool._processes.values())
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in workers:

@@ -13,6 +13,7 @@ import io
 import json
 import lzma
 import pickletools
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Documents:
     def __init__(self, source: str, subset: str = "", field: str = "text", cursor: dict | None = None):
         self.source, self.subset, self.field = source, subset, field
         self.consumed = (cursor or {}).get("consumed", 0)
-        self._hub_cursor = (cursor or {}).get("hub")
+        self._hub_cursor, self._revision = (cursor or {}).get("hub"), (cursor or {}).get("revision")
         self._hub = None
 
     def __iter__(self) -> Iterator[str]:
@@ -44,19 +45,29 @@ class Documents:
             documents = _skip(_local(self.source, self.field), self.consumed)
         for document in documents:
             self.consumed += 1
-            yield document
+            if document:
+                yield document
 
     def cursor(self) -> dict:
-        hub = {"hub": self._hub.state_dict()} if self._hub is not None else {}
+        hub = {"hub": self._hub.state_dict(), "revision": self._revision} if self._hub is not None else {}
         return {"consumed": self.consumed, **hub}
 
     def _from_hub(self) -> Iterator[str]:
-        self._hub = _open_hub(self.source, self.subset)
+        if self._revision is None:
+            self._revision = _hub_revision(self.source)
+        self._hub = _open_hub(self.source, self.subset, self._revision)
         if self._hub_cursor is not None:
             self._hub.load_state_dict(self._hub_cursor)
-        for example in self._hub:
-            if self.field not in example:
-                raise InputError(f"data.field: {self.source} has no column {self.field!r}, it has {sorted(example)}")
+        examples = iter(self._hub)
+        while True:
+            try:
+                example = next(examples, None)
+            except Exception as error:  # whatever the network or a damaged shard makes the library raise
+                raise _hub_error(self.source, "broke off", error, "start again, it goes on where it stopped") from None
+            if example is None:
+                return
+            if not isinstance(example.get(self.field), str):
+                raise InputError(f"data.field: {self.source} has no text in {self.field!r}, it has {sorted(example)}")
             yield example[self.field]
 
 
@@ -67,7 +78,7 @@ def content_id(source: str, subset: str = "", field: str = "text", tokenizer: st
     """
     digest = hashlib.sha256()
     if source.startswith("hf:"):
-        digest.update(_hub_revision(source, subset).encode())
+        digest.update(json.dumps([subset, _hub_identity(source)]).encode())
     else:
         for path in _files(source):
             digest.update(_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns))
@@ -144,8 +155,8 @@ def _local(source: str, field: str) -> Iterator[str]:
                 f"data.source: {source} is not UTF-8 ({error.reason}: byte 0x{error.object[error.start]:02x}), "
                 "convert it first, e.g. with 'iconv -t utf8'"
             ) from None
-        except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
-            raise InputError(f"data.source: {source} cannot be unpacked ({error}), is the file complete?") from None
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise InputError(f"data.source: {source} cannot be read ({error}), is the file complete?") from None
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -197,6 +208,10 @@ def _json_documents(path: Path, field: str) -> Iterator[str]:
             raise InputError(f"data.source: {path.name} line {number} is not JSON ({error.msg}), mend it") from None
         if not isinstance(document, dict) or not isinstance(document.get(field), str):
             raise InputError(f"data.field: {path.name} line {number} has no text in {field!r}, name the right column")
+        try:
+            document[field].encode()
+        except UnicodeEncodeError:
+            raise InputError(f"data.source: {path.name} line {number} holds half a character pair, mend it") from None
         yield document[field]
 
 
@@ -207,10 +222,16 @@ def _parquet_documents(path: Path, field: str) -> Iterator[str]:
         table = pyarrow.parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:
         raise InputError(f"data.source: {path} is not a parquet file ({str(error).splitlines()[0]})") from None
+    if field in table.schema_arrow.names and not str(table.schema_arrow.field(field).type).endswith("string"):
+        raise InputError(f"data.field: the column {field!r} of {path.name} holds no text, name the right column")
     if field not in table.schema_arrow.names:
         raise InputError(f"data.field: {path.name} has no column {field!r}, it has {table.schema_arrow.names}")
-    for batch in table.iter_batches(batch_size=256, columns=[field]):
-        yield from (text for text in batch.column(0).to_pylist() if text)
+    try:
+        for batch in table.iter_batches(batch_size=256, columns=[field]):
+            yield from (text for text in batch.column(0).to_pylist() if text)
+    except pyarrow.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"data.source: {path} cannot be read ({reason}), is the file complete?") from None
 
 
 def _poems(path: Path) -> Iterator[str]:
@@ -245,34 +266,39 @@ def _poems(path: Path) -> Iterator[str]:
 # ---- Hugging Face datasets -------------------------------------------------------------------------------------------
 
 
-def _open_hub(source: str, subset: str):
+def _open_hub(source: str, subset: str, revision: str | None):
     import datasets
 
     name = source.removeprefix("hf:")
     try:
-        return datasets.load_dataset(name, subset or None, split="train", streaming=True)
+        return datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=revision)
     except Exception as error:  # the library raises a different kind for every way to fail
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"data.source: the dataset {name!r} cannot be opened ({reason[:160]}), "
-            "check its name and the network, or give a local file"
-        ) from None
+        raise _hub_error(source, "cannot be opened", error, "check its name and the network, or give a file") from None
 
 
-def _hub_revision(source: str, subset: str) -> str:
-    """Name, subset and commit of a dataset on the hub; for a folder of files, their content."""
+def _hub_revision(source: str) -> str | None:
+    """The commit a dataset on the hub stands at; None for a folder of files."""
     name = source.removeprefix("hf:")
     if Path(name).is_dir():
-        paths = sorted(path for path in Path(name).rglob("*") if path.is_file())
-        hashes = [_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns).hex() for path in paths]
-        return json.dumps([subset, *hashes])
+        return None
     import huggingface_hub
 
     try:
-        return json.dumps([name, subset, huggingface_hub.dataset_info(name).sha])
+        return huggingface_hub.dataset_info(name).sha
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"data.source: the dataset {name!r} cannot be reached ({reason[:160]}), "
-            "check its name and the network, give a local file, or state data.content of an earlier run"
-        ) from None
+        remedy = "check its name and the network, give a file, or state data.content of an earlier run"
+        raise _hub_error(source, "cannot be reached", error, remedy) from None
+
+
+def _hub_identity(source: str) -> list[str]:
+    """Name and commit of a dataset on the hub; of a folder of files, their hashes."""
+    folder = Path(source.removeprefix("hf:"))
+    if folder.is_dir():
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        return [_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns).hex() for path in paths]
+    return [source, _hub_revision(source)]
+
+
+def _hub_error(source: str, what: str, error: Exception, remedy: str) -> InputError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"data.source: the dataset {source.removeprefix('hf:')!r} {what} ({reason[:160]}), {remedy}")

@@ -31,7 +31,7 @@ from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM, load_strictly
 from lib.optim import Optimizer, clip_gradients
 from lib.probes import state_metrics, transition_metrics
-from lib.store import RunResult, RunStore
+from lib.store import UNREADABLE, RunResult, RunStore
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA = 100  # spectral radii are computed about this often
@@ -165,37 +165,34 @@ class _Training:
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        """Model, optimiser and position, in one directory that takes the place of the one before."""
+        """Model, optimiser and position in one safetensors file, which takes the place of the one before at once."""
+        tensors = {f"model.{name}": value.contiguous() for name, value in self.model.state_dict().items()}
+        tensors |= {name: value.contiguous() for name, value in self.optimizer.state().items()}
+        position = {
+            "key": self.cfg.key,
+            "step": self.step,
+            "next_row": self.step * self.cfg.train.batch,
+            "seconds": self.seconds,
+            "sha256": _digest(tensors),
+            "metrics": self.metrics,
+        }
         with files.replacing(self.partial) as draft:
-            draft.mkdir()
-            tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-            tensors |= self.optimizer.state()
-            safetensors.torch.save_file({k: v.contiguous() for k, v in tensors.items()}, draft / "state.safetensors")
-            digest = hashlib.sha256((draft / "state.safetensors").read_bytes()).hexdigest()
-            position = {
-                "key": self.cfg.key,
-                "step": self.step,
-                "next_row": self.step * self.cfg.train.batch,
-                "seconds": self.seconds,
-                "sha256": digest,
-                "metrics": self.metrics,
-            }
-            (draft / "position.json").write_text(json.dumps(position))
+            safetensors.torch.save_file(tensors, draft, metadata={"position": json.dumps(position)})
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
         if not self.partial.exists():
             return
         try:
-            position = json.loads((self.partial / "position.json").read_text())
-            if hashlib.sha256((self.partial / "state.safetensors").read_bytes()).hexdigest() != position["sha256"]:
-                raise ValueError("state.safetensors has changed since it was written")
-            tensors = safetensors.torch.load_file(self.partial / "state.safetensors")
+            position = read_position(self.partial)
+            tensors = safetensors.torch.load_file(self.partial)
+            if _digest(tensors) != position["sha256"]:
+                raise ValueError("its tensors have changed since it was written")
             weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
             load_strictly(self.model, weights)
             self.optimizer.load_state(tensors)
             self.step, self.seconds, self.metrics = position["step"], position["seconds"], position["metrics"]
-        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+        except UNREADABLE as error:
             aside = files.set_aside(self.partial)
             print(
                 f"the checkpoint of run {self.cfg.key} is damaged ({error}): set aside as {aside.name}, starting anew"
@@ -226,6 +223,20 @@ class _Training:
         }
 
 
+def read_position(checkpoint: Path) -> dict:
+    """The JSON in a checkpoint: which run, its next step and row, the metrics so far."""
+    with safetensors.safe_open(checkpoint, framework="pt") as file:
+        return json.loads((file.metadata() or {})["position"])
+
+
+def _digest(tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
 def device_name() -> str:
     """The accelerator's name, or the processor's architecture with the number formats that matter here."""
     if torch.cuda.is_available():
@@ -237,9 +248,13 @@ def device_name() -> str:
 def provenance() -> dict:
     """Commit, versions and device: what one needs to know to make a number again."""
     root = Path(lib.__file__).parent.parent
-    git = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    try:
+        describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+        commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        commit = ""
     return {
-        "commit": git.stdout.strip() or "no git",
+        "commit": commit or "no git",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

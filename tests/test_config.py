@@ -20,6 +20,13 @@ from tests.conftest import small_run
         (lambda: ModelConfig(recur=0), "mean_loops", "recur"),
         (lambda: ModelConfig(backprop_loops=0), "backprop_loops", "at least 1"),
         (lambda: ModelConfig(injection="none"), "state_init", "prelude"),
+        (lambda: ModelConfig(injection="none", state_init="prelude"), "backprop_loops", "'all'"),
+        (
+            lambda: ModelConfig(recur=0, mean_loops=1, injection="none", state_init="prelude", loop_norm="own"),
+            "loop_norm",
+            "'none'",
+        ),
+        (lambda: RunConfig(data="sotu"), "data", "DataConfig"),
         (lambda: ModelConfig(injection="glue"), "injection", "concat"),
         (lambda: OptimConfig(lr=-1.0), "lr", "greater than 0"),
         (lambda: OptimConfig(lr=float("nan")), "lr", "finite"),
@@ -83,6 +90,15 @@ def test_text_is_known_by_content_not_by_place(tmp_path):
 def test_a_stated_content_needs_no_text():
     cfg = small_run(data={"source": "/nowhere/a.txt", "content": "0123456789abcdef"})
     assert cfg.key == small_run(data={"source": "/elsewhere/b.txt", "content": "0123456789abcdef"}).key
+
+
+def test_another_text_in_a_config_is_known_as_such(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    (tmp_path / "b.txt").write_text("one\n\nthree\n")
+    a = DataConfig(source=str(tmp_path / "a.txt"))
+    b = a.replace(source=str(tmp_path / "b.txt"))
+    assert b == DataConfig(source=str(tmp_path / "b.txt")) and a.content != b.content
+    assert a.replace(context=32).content == a.content
 
 
 def test_precision_is_resolved_before_hashing():

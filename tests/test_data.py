@@ -97,14 +97,54 @@ def test_large_vocabularies_are_stored_in_32_bits(tmp_path, monkeypatch):
     assert token_store(config(), tmp_path).meta["dtype"] == "uint32"
 
 
-def test_a_damaged_cache_is_set_aside_and_made_again(tmp_path):
+def test_a_damaged_cache_is_set_aside_and_made_again(tmp_path, capsys):
     cfg = config()
     path = token_store(cfg, tmp_path).path
     (path / "00000.ends.npy").write_bytes(b"nothing")
-    said = []
-    again = token_store(cfg, tmp_path, lambda what, n: said.append(what))
+    again = token_store(cfg, tmp_path)
     assert again.meta["tokens"] > 0
-    assert any("set aside as" in what for what in said) and list(tmp_path.glob("*.corrupt-1"))
+    assert "set aside as" in capsys.readouterr().out and list(tmp_path.glob("*.corrupt-1"))
+
+
+@pytest.mark.parametrize(("name", "content"), [("00000.bin", b"ab" * 50), ("meta.json", b"[]"), ("meta.json", b"{")])
+def test_other_damage_to_the_cache_is_noticed_too(tmp_path, capsys, name, content):
+    cfg = config()
+    path = token_store(cfg, tmp_path).path
+    before = (path / "00000.bin").read_bytes()
+    (path / name).write_bytes(content)
+    assert token_store(cfg, tmp_path).shards[0].tobytes() == before
+    assert "set aside as" in capsys.readouterr().out
+
+
+def test_an_unreadable_state_is_made_again(tmp_path):
+    cfg = config()
+    path = token_store(cfg, tmp_path).path
+    (path / "meta.json").unlink()
+    (path / "state.json").write_text("{")
+    assert token_store(cfg, tmp_path).meta["tokens"] > 0
+
+
+def test_a_trained_tokenizers_tokens_are_its_own(tmp_path):
+    for fraction in (0.05, 0.5):
+        cfg = config(tokenizer="bpe-400", val_fraction=fraction)
+        store = token_store(cfg, tmp_path)
+        first = next(iter(Documents("sotu")))
+        assert store.tokenizer.decode(store.tokens(0, 0, store.length[0])) == first
+
+
+def test_a_trained_tokenizer_never_sees_the_held_out_documents(tmp_path):
+    path = tmp_path / "few.txt"
+    path.write_text("\n\n".join(f"document {i}" for i in range(6)))
+    for fraction in (0.05, 0.34):
+        cfg = config(source=str(path), val_fraction=fraction)
+        train, _ = token_store(cfg, tmp_path / "cache").split(fraction)
+        assert list(data._training_documents(cfg, lambda *_: None)) == [f"document {i}" for i in train]
+
+
+def test_a_stated_content_is_checked_against_the_text(tmp_path, letters):
+    cfg = config(source=str(letters), content="0123456789abcdef")
+    with pytest.raises(InputError, match=r"data.content: states 0123456789abcdef, but .* leave content empty"):
+        token_store(cfg, tmp_path)
 
 
 def test_a_full_disk_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
@@ -179,7 +219,10 @@ def test_rows_are_full_and_begin_with_bos(tmp_path, letters):
     batch = training_rows(config(source=str(letters)), store, seed=0).batch(0, 100)
     assert batch.shape == (100, 33)
     assert (batch[:, 0] == ByteTokenizer.bos).all()
-    assert not (batch == ByteTokenizer.pad).any()
+    # every token is text or the BOS before a piece: nothing is made up to fill a row
+    text = {ord(c) for c in letters.read_text()} - {10}
+    assert {int(t) for t in batch.ravel()} <= text | {ByteTokenizer.bos}
+    assert (batch[:, 1:] == ByteTokenizer.bos).mean() < 0.2
 
 
 def test_every_token_is_trained_on_equally_often(letters, tmp_path):
@@ -197,7 +240,7 @@ def test_every_token_is_trained_on_equally_often(letters, tmp_path):
     assert counts.min() >= epochs - 3 and counts.max() <= epochs + 3
 
 
-def test_any_worker_gets_the_same_rows(tmp_path):
+def test_any_worker_gets_the_same_rows(tmp_path, monkeypatch):
     cfg = config()
     store = token_store(cfg, tmp_path)
     together = training_rows(cfg, store, seed=1).batch(0, 24)
@@ -207,6 +250,9 @@ def test_any_worker_gets_the_same_rows(tmp_path):
             assert (parts[index % workers][index] == together[index]).all()
     resumed = training_rows(cfg, store, seed=1)
     assert (resumed.batch(16, 24) == together[16:]).all()
+    monkeypatch.setattr(data, "REMEMBERED", 5)
+    forgetful = training_rows(cfg, store, seed=1)
+    assert (forgetful.batch(16, 24) == together[16:]).all() and (forgetful.batch(0, 24) == together).all()
     assert (training_rows(cfg, store, seed=2).batch(0, 24) != together).any()
 
 

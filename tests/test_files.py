@@ -4,6 +4,7 @@ import signal
 import pytest
 
 from lib import files
+from lib.errors import DiskFull
 from tests.conftest import python
 
 
@@ -19,13 +20,13 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     assert os.listdir(path.parent) == ["a.txt"]
 
 
-def test_a_directory_takes_the_place_of_another(tmp_path):
+def test_a_directory_appears_whole(tmp_path):
     path = tmp_path / "run"
-    for name in ("one", "two"):
-        with files.replacing(path) as draft:
-            draft.mkdir()
-            (draft / name).write_text(name)
-    assert os.listdir(path) == ["two"]
+    with files.replacing(path) as draft:
+        draft.mkdir()
+        (draft / "one").write_text("one")
+        assert not path.exists()
+    assert os.listdir(path) == ["one"] and os.listdir(tmp_path) == ["run"]
 
 
 @pytest.mark.parametrize("writer", ["bytes", "numpy", "safetensors"])
@@ -36,6 +37,7 @@ import resource, signal, sys
 from pathlib import Path
 import numpy as np, safetensors.torch, torch
 from lib import files
+from lib.errors import DiskFull
 from lib.errors import DiskFull
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -71,6 +73,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
 import time
 from pathlib import Path
 from lib import files
+from lib.errors import DiskFull
 with files.lock(Path({str(path)!r})):
     print("held", flush=True)
     time.sleep(60)
@@ -88,3 +91,29 @@ def test_things_set_aside_keep_their_name_and_each_other(tmp_path):
         path = tmp_path / ".key.partial"
         path.mkdir()
         assert files.set_aside(path).name == f"key.partial.corrupt-{number}"
+
+
+@pytest.mark.long
+def test_a_real_full_disk(tmp_path):
+    """A run on a file system of one megabyte says so in one line, and runs once there is space."""
+    import subprocess
+
+    from lib.store import RunStore
+    from lib.train import train
+    from tests.conftest import small_run
+
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True
+    ).returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        cfg, store = small_run(), RunStore(tmp_path / "runs")
+        filler = tmp_path / "filler"
+        with pytest.raises(DiskFull, match="free some and start again"):
+            filler.write_bytes(b"x" * 300_000)
+            train(cfg, store, checkpoint_seconds=0)
+        assert store.find(cfg) is None
+        filler.unlink()
+        assert train(cfg, store).status == "finished"
+    finally:
+        subprocess.run(["umount", str(tmp_path)])

@@ -55,7 +55,7 @@ def test_concat_is_w_times_e_and_h(kind):
 def test_add_and_none():
     h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
     add = make_injection(config(injection="add", state_init="zero"))
-    none = make_injection(config(injection="none", state_init="prelude"))
+    none = make_injection(config(injection="none", state_init="prelude", backprop_loops="all"))
     assert torch.equal(add.inject(h, add.prepare(e)), h + e)
     assert torch.equal(none.inject(h, none.prepare(e)), h)
     assert add.transition().item() == none.transition().item() == 1

@@ -70,6 +70,8 @@ def test_text_from_papermill_and_yaml_becomes_what_the_annotation_says(injected,
         ({"steps": "many"}, "steps: input should be a valid integer"),
         ({"lrs": 0.1}, "lrs: input should be a valid list"),
         ({"lrs": ["fast"]}, "lrs.0: input should be a valid number"),
+        ({"lrs": []}, "lrs: [] is empty or names something twice"),
+        ({"lrs": [0.1, 0.1]}, "lrs: [0.1, 0.1] is empty or names something twice"),
         ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
     ],
 )

@@ -76,7 +76,15 @@ def test_the_frame_leaves_out_what_cannot_be_read(store):
     good, bad = finish(store, small_run()), finish(store, small_run(train={"seed": 1}))
     (bad.path / "result.json").write_text("{")
     assert store.frame()["key"].tolist() == [good.key]
-    assert (store.path / f"{bad.key}.corrupt-1").is_dir()
+    assert bad.path.is_dir()  # looking changes nothing
+
+
+def test_runs_of_another_recipe_are_left_alone(store, monkeypatch):
+    finish(store, small_run())
+    monkeypatch.setattr("lib.RECIPE", 99)
+    assert store.frame().empty and store.find(small_run()) is None
+    monkeypatch.undo()
+    assert len(store.frame()) == 1
 
 
 def test_a_run_under_another_runs_name_is_not_believed(store):

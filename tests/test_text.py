@@ -109,7 +109,7 @@ def test_a_hub_dataset_streams_over_shards_and_resumes_in_the_middle(hub_folder)
 
 
 def test_a_hub_dataset_without_the_column_says_which_it_has(hub_folder):
-    with pytest.raises(InputError, match=r"data.field: .* has no column 'body', it has \['text'\]"):
+    with pytest.raises(InputError, match=r"data.field: .* has no text in 'body', it has \['text'\]"):
         next(iter(Documents(f"hf:{hub_folder}", field="body")))
 
 
@@ -130,8 +130,12 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
         ("broken.jsonl", b'{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ("column.jsonl", b'{"body": "a"}\n', "line 1 has no text in 'text'"),
         ("fake.parquet", b"not parquet", "is not a parquet file"),
-        ("cut.txt.gz", gzip.compress(b"some text " * 1000)[:-20], "cannot be unpacked"),
-        ("cut.txt.xz", lzma.compress(b"some text " * 1000)[:-20], "cannot be unpacked"),
+        ("cut.txt.gz", gzip.compress(b"some text " * 1000)[:-20], "cannot be read"),
+        ("flipped.txt.gz", gzip.compress(b"some text " * 1000)[:12] + b"\xff" * 9, "cannot be read"),
+        ("cut.txt.xz", lzma.compress(b"some text " * 1000)[:-20], "cannot be read"),
+        ("bogus.txt.zst", b"not zstd at all", "cannot be read"),
+        ("bogus.txt.bz2", b"not bzip2 at all", "cannot be read"),
+        ("half.jsonl", b'{"text": "\\ud800"}\n', "line 1 holds half a character pair"),
         ("page.docx", b"PK", "is neither"),
     ],
 )
@@ -143,6 +147,25 @@ def test_a_bad_file_is_one_line(tmp_path, name, content, says):
         content_id(str(path))
         list(Documents(str(path)))
     assert says in str(error.value) and name in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_damaged_or_wrongly_typed_parquet_is_one_line(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [1, 2, 3]}), path)
+    with pytest.raises(InputError, match=r"the column 'text' of a.parquet holds no text"):
+        list(Documents(str(path)))
+    write(path, ["some text " * 50] * 50)
+    raw = bytearray(path.read_bytes())
+    raw[20:60] = b"x" * 40
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match="cannot be read"):
+        list(Documents(str(path)))
+
+
+def test_empty_documents_are_left_out(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": ""}\n{"text": "b"}\n')
+    assert list(Documents(str(path))) == ["b"]
 
 
 def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):

@@ -1,4 +1,3 @@
-import json
 import math
 import random
 import signal
@@ -85,10 +84,10 @@ def test_micro_batches_see_the_same_rows_depths_and_states():
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optimizer):
-    cfg = small_run(train={"steps": 30, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
+    cfg = small_run(train={"steps": 60, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
     whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
     store = RunStore(tmp_path / "killed" / "runs")
-    at = random.randint(2, 27)
+    at = random.randint(2, 30)
     process = child(cfg, store)
     for line in process.stdout:
         if line.strip() == f"step {at}":
@@ -96,8 +95,8 @@ def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optim
             break
     process.wait()
     assert store.find(cfg) is None and store.partial(cfg.key).exists()
-    position = json.loads((store.partial(cfg.key) / "position.json").read_text())
-    assert at - 1 <= position["step"] <= at + 1 and position["next_row"] == position["step"] * cfg.train.batch
+    position = lib.train.read_position(store.partial(cfg.key))
+    assert at - 1 <= position["step"] < 60 and position["next_row"] == position["step"] * cfg.train.batch
     steps = []
     resumed = train(cfg, store, progress=lambda step, loss: steps.append(step))
     assert steps[0] == position["step"] + 1, f"killed at {at}"
@@ -114,7 +113,7 @@ def test_two_processes_want_one_run_and_one_trains_it(store):
     assert len(store.frame()) == 1
 
 
-@pytest.mark.parametrize("damage", ["state.safetensors", "position.json", "bit"])
+@pytest.mark.parametrize("damage", ["bit", "cut", "other"])
 def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, capsys, damage):
     cfg = small_run(train={"steps": 8})
     store = RunStore(tmp_path / "runs")
@@ -126,12 +125,9 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, cap
     with pytest.raises(KeyboardInterrupt):
         train(cfg, store, checkpoint_seconds=0, progress=stop)
     partial = store.partial(cfg.key)
-    if damage == "bit":
-        raw = bytearray((partial / "state.safetensors").read_bytes())
-        raw[-5] ^= 1
-        (partial / "state.safetensors").write_bytes(raw)
-    else:
-        (partial / damage).write_bytes(b"not this")
+    raw = bytearray(partial.read_bytes())
+    raw[-5] ^= 1
+    partial.write_bytes({"bit": raw, "cut": raw[: len(raw) // 2], "other": b"not this"}[damage])
     resumed = train(cfg, store)
     assert numbers(resumed) == numbers(train(cfg, RunStore(tmp_path / "whole" / "runs")))
     assert "set aside as" in capsys.readouterr().out
@@ -147,8 +143,9 @@ def test_a_checkpoint_holds_no_pickle(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         train(small_run(), store, checkpoint_seconds=0, progress=stop)
-    names = {p.suffix for p in store.path.rglob("*") if p.is_file()}
-    assert names <= {".json", ".safetensors", ".lock"}
+    checkpoint = store.partial(small_run().key)
+    assert len(safetensors.torch.load_file(checkpoint)) > 20 and lib.train.read_position(checkpoint)["step"] == 2
+    assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}
 
 
 def exploding(**train_changes):
@@ -219,9 +216,22 @@ def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
     assert set(seen) == {1} and torch.get_num_threads() == before
 
 
-def test_a_compiled_run_learns_the_same():
-    plain, compiled = (train(small_run(train={"compile": c, "steps": 4})) for c in (False, True))
-    assert compiled.metrics["loss"] == pytest.approx(plain.metrics["loss"], rel=0.02)
+@pytest.mark.long
+def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path):
+    plain, cfg = small_run(train={"steps": 12}), small_run(train={"steps": 12, "compile": True})
+    whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
+    assert whole.metrics["loss"] == pytest.approx(train(plain).metrics["loss"], rel=0.03)
+    store = RunStore(tmp_path / "killed" / "runs")
+    process = child(cfg, store)
+    for line in process.stdout:
+        if line.strip() == "step 5":
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    again = child(cfg, store, every=1e9)  # a fresh process compiles for the shapes of later steps first
+    output, _ = again.communicate()
+    assert again.returncode == 0, output
+    assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
 
 
 @pytest.mark.long
