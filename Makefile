@@ -106,7 +106,8 @@ report: $(READY)
 	@$(BIN)/python -c 'from pathlib import Path; from lib.report import build; build(Path("outputs"), "$(PROFILE)")'
 
 lab: $(READY)
-	$(BIN)/jupyter lab --ip 127.0.0.1
+# --allow-root matters in containers only, where root is who one is
+	$(BIN)/jupyter lab --ip 127.0.0.1 --allow-root
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
 test: $(READY)
