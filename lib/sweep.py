@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import multiprocessing.forkserver
 import os
+import threading
 import time
 
 import torch
@@ -197,6 +198,13 @@ def _start_workers():
 def _worker_starts(progress) -> None:
     global _progress
     _progress = progress
+    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
+
+
+def _end_with_the_sweep() -> None:
+    """A sweep that was killed takes its processes with it; what they trained goes on from their checkpoints."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 def _worker_trains(index: int, cfg: RunConfig, store: RunStore) -> None:
