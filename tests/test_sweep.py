@@ -48,12 +48,15 @@ def test_the_plan_says_what_is_missing_and_what_it_costs(store):
 
 
 def test_the_estimate_is_of_the_right_size(store):
-    cfg = small_run(train={"steps": 150})
     train(small_run(train={"steps": 1}), store)  # the tokens, and torch's first use
-    estimate = plan([cfg], store, jobs=1).hours * 3600
-    begin = time.perf_counter()
-    train(cfg, store)
-    assert 1 / 3 < (time.perf_counter() - begin) / estimate < 3
+    ratios = []
+    for seed in range(3):
+        cfg = small_run(train={"steps": 150, "seed": seed})
+        estimate = plan([cfg], store, jobs=1).hours * 3600
+        begin = time.perf_counter()
+        train(cfg, store)
+        ratios.append((time.perf_counter() - begin) / estimate)
+    assert 1 / 3 < sorted(ratios)[1] < 3
 
 
 def test_the_longest_run_comes_first(store):
