@@ -64,7 +64,16 @@ class Notebook:
 
     def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``."""
-        return sweep.sweep(configs, self.store, self.parameters["jobs"] or None, self.parameters["max_hours"])
+        from IPython.display import clear_output
+
+        runs = sweep.sweep(configs, self.store, self.parameters["jobs"] or None, self.parameters["max_hours"])
+        clear_output(wait=True)  # the bar is for watching; the executed notebook keeps one line
+        diverged = sum(result.status == "diverged" for result in runs.results)
+        minutes = sum(result.summary["seconds"] for result in runs.results) / 60
+        print(
+            f"{len(runs.results)} runs, {diverged} of them ended as diverged; {minutes:.1f} minutes of training in all"
+        )
+        return runs
 
     def save(self, figure, name: str) -> Path:
         """Writes a figure as PNG and PDF with its provenance inside, and a JSON beside it."""

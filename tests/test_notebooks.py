@@ -88,6 +88,9 @@ def test_the_smoke_profile_runs_from_an_empty_store(name, tmp_path):
     figures = sorted((tmp_path / "figures" / "smoke").iterdir())
     assert {path.suffix for path in figures} == {".png", ".pdf", ".json"} and len(figures) % 3 == 0
     assert list((tmp_path / "claims" / "smoke").glob("*.json"))
+    outputs = [o for cell in nbformat.read(tmp_path / "out.ipynb", 4).cells for o in cell.get("outputs", [])]
+    streams = "".join(o.text for o in outputs if o.output_type == "stream")
+    assert "ended as diverged" in streams and "FLOP/s" not in streams  # one line, not the bar's many
 
 
 @pytest.mark.parametrize("name", NAMES)
