@@ -73,6 +73,7 @@ def load_data(
             f"model.vocab_size: {cfg.model.vocab_size} is smaller than the tokenizer's "
             f"{tokens.tokenizer.vocab_size}, raise it"
         )
+    progress("packing", 0)
     return tokens, training_rows(cfg.data, tokens, cfg.train.seed), validation_batch(cfg.data, tokens)
 
 

@@ -202,6 +202,12 @@ def test_bad_data_is_said_before_any_training(tmp_path):
         train(cfg, RunStore(tmp_path / "runs"), progress=lambda *_: pytest.fail("a step was taken"))
 
 
+def test_loading_says_what_it_is_doing(store):
+    said = []
+    lib.train.load_data(small_run(), store, lambda what, count: said.append(what))
+    assert list(dict.fromkeys(said)) == ["tokenising", "packing"]
+
+
 def test_a_trained_tokenizer_and_bits_per_byte(store):
     cfg = small_run(model={"vocab_size": 512}, data={"tokenizer": "bpe-512"}, train={"steps": 40, "batch": 8})
     result = train(cfg, store)
