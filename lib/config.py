@@ -6,6 +6,7 @@ Configs are frozen and strict: an unknown or ill-typed field is refused with one
 import functools
 import hashlib
 import json
+from pathlib import Path
 from typing import Literal
 
 import pydantic
@@ -240,6 +241,15 @@ class RunConfig(Config):
         if self.optim.warmup_steps + self.optim.cooldown_steps > self.train.steps:
             raise ValueError(f"optim.warmup_steps: warm-up and cool-down together exceed {self.train.steps} steps")
         return self
+
+    def without_paths(self) -> "RunConfig":
+        """The same run, with files named but not located: what may leave this machine."""
+        names = {
+            field: Path(value).name
+            for field in ("source", "tokenizer")
+            if not (value := getattr(self.data, field)).startswith("hf:") or Path(value[3:]).is_absolute()
+        }
+        return self.replace(data=self.data.replace(**names, content=self.data.content))
 
     def canonical(self) -> dict:
         """The fields that decide the numbers. The text and a tokenizer file are named by their content alone."""

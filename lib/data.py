@@ -68,7 +68,7 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> T
     """The tokens of cfg's text, read from the cache or made there. An interrupted start continues where it stopped."""
     name = f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}"
     path = cache / name
-    if not cfg.source.startswith("hf:"):
+    if not _on_hub(cfg):
         here = content_id(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
         if here != cfg.content:
             raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, leave content empty")
@@ -77,7 +77,13 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> T
         try:
             if not (path / "meta.json").exists():
                 _tokenize(cfg, tokenizer, path, progress)
-            return TokenStore(path, tokenizer)
+            store = TokenStore(path, tokenizer)
+            if _on_hub(cfg) and store.meta["source"] != cfg.source:
+                made_from = store.meta["source"]
+                raise InputError(
+                    f"data.content: {cfg.content} was made from {made_from}, not {cfg.source}, leave it empty"
+                )
+            return store
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError | DiskFull):
                 raise
@@ -85,6 +91,11 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> T
             print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
         _tokenize(cfg, tokenizer, path, progress)
         return TokenStore(path, tokenizer)
+
+
+def _on_hub(cfg: DataConfig) -> bool:
+    """A dataset that is not a folder here: its text cannot be hashed, its name has to do."""
+    return cfg.source.startswith("hf:") and not Path(cfg.source.removeprefix("hf:")).is_dir()
 
 
 def _tokenizer_name(cfg: DataConfig) -> str:
@@ -185,7 +196,10 @@ def _tokenize(cfg: DataConfig, tokenizer, path: Path, progress: Progress) -> Non
             f"data.source: {cfg.source} is a single document and cannot be split for validation, "
             "separate documents by blank lines or lines <|endoftext|>"
         )
-    provenance = {"source": Path(cfg.source).name, **cfg.model_dump(include={"subset", "content", "tokenizer"})}
+    provenance = {
+        "source": cfg.source if _on_hub(cfg) else Path(cfg.source).name,
+        **cfg.model_dump(include={"subset", "content", "tokenizer"}),
+    }
     files.write_json(path / "meta.json", {
         **{name: state[name] for name in ("shards", "documents", "bytes", "tokens")},
         "dtype": np.dtype(dtype).name,
@@ -279,9 +293,8 @@ class Rows:
         for document, start, stop in self.packer.row(index):
             row[at + 1 : at + 1 + stop - start] = self.store.tokens(self.documents[document], start, stop)
             at += 1 + stop - start
-        return (
-            row  # where a single place is left over it stays a BOS, as after every piece: the target is "it ends here"
-        )
+        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
+        return row
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""

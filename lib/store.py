@@ -81,7 +81,7 @@ class RunStore:
         path = self.path / result.key
         with files.replacing(path) as draft:
             draft.mkdir()
-            (draft / "config.json").write_text(result.config.model_dump_json(indent=1))
+            (draft / "config.json").write_text(result.config.without_paths().model_dump_json(indent=1))
             (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}))
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             (draft / "result.json").write_text(json.dumps(fields, indent=1))

@@ -133,7 +133,7 @@ def _file_hash(path: Path, size: int, mtime_ns: int) -> bytes:
 
 def _kind(path: Path) -> str | None:
     suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS and suffixes[-1:] != [".parquet"]:
+    if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes = suffixes[:-1]
         return suffixes[-1] if suffixes and suffixes[-1] in (".txt", ".jsonl") else None
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else None

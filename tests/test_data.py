@@ -147,6 +147,22 @@ def test_a_stated_content_is_checked_against_the_text(tmp_path, letters):
         token_store(cfg, tmp_path)
 
 
+def test_a_stated_content_belongs_to_one_dataset(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "Documents", lambda *args: iter_documents())
+
+    class iter_documents:
+        def __iter__(self):
+            return iter([f"document {i} " * 20 for i in range(30)])
+
+        def cursor(self):
+            return {}
+
+    token_store(config(source="hf:org/one", content="a-label"), tmp_path)
+    assert token_store(config(source="hf:org/one", content="a-label"), tmp_path).meta["documents"] == 30
+    with pytest.raises(InputError, match=r"data.content: a-label was made from hf:org/one, not hf:org/two"):
+        token_store(config(source="hf:org/two", content="a-label"), tmp_path)
+
+
 def test_a_full_disk_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
     def full(self, *args, **kwargs):
         raise OSError(28, "No space left on device")

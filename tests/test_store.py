@@ -107,6 +107,17 @@ def test_records_are_read_along_and_never_written(store, tmp_path):
         both.find(cfg)
 
 
+def test_a_finished_run_carries_no_path(store, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\ntwo\n")
+    cfg = small_run(data={"source": str(path)})
+    finish(store, cfg)
+    assert str(tmp_path) not in (store.path / cfg.key / "config.json").read_text()
+    assert store.find(cfg).config.data.source == "a.txt" and store.find(cfg).key == cfg.key
+    hub = small_run(data={"source": "hf:org/name", "content": "0123456789abcdef"})
+    assert hub.without_paths() == hub and small_run().without_paths() == small_run()
+
+
 def test_weights_load_again(store):
     from lib.model import load_weights
 
