@@ -57,7 +57,14 @@ class ModelConfig(Config):
     backprop_loops: int | Literal["half", "all"] = Field("half", description="mu_bwd; half is ceil(mean_loops/2)")
     depth: Literal["fixed", "poisson", "lognormal-poisson"] = "fixed"
     depth_per: Literal["batch", "sequence"] = "sequence"
-    injection: Literal["none", "add", "concat", "concat-identity", "lti"] = "lti"
+    fill: bool = Field(
+        False, description="draw the loops without gradient around mean_loops - backprop_loops, then fill up (Geiping)"
+    )
+    truncation: Literal["no-grad", "detach"] = Field(
+        "no-grad", description="how the first loops lose their gradient; detach leaves it to a router's own losses"
+    )
+    injection: Literal["none", "add", "concat", "concat-identity", "lti", "hyper-connections"] = "lti"
+    lanes: int = Field(2, ge=1, description="K, the parallel states of hyper-connections")
     state_init: Literal["prelude", "zero", "like-init", "normal", "unit"] = "like-init"
     prelude_norm: bool = Field(False, description="RMSNorm on the prelude's output e")
     loop_norm: Literal["none", "own", "final"] = Field(
@@ -74,12 +81,25 @@ class ModelConfig(Config):
     rope_base: float = Field(50_000.0, gt=0)
     mlp: Literal["relu2", "half-relu2", "swiglu"] = "relu2"
     value_embeddings: bool = False
+    windows: str = Field("L", pattern="^[LS]+$", description="Long or Short attention, repeated over the unique layers")
+    short_window: int | None = Field(None, ge=1, description="positions an S layer sees, half the context when empty")
+    residual: Literal["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"] = Field(
+        "none", description="rule of the multiplier on the looped branches; N is mean_loops, L the layers that loop"
+    )
+    residual_c: float = Field(1.0, gt=0, description="c, the multiplier's constant")
+
+    # mixture of experts, in place of every MLP
+    experts: int = Field(1, ge=1, description="E; 1 is a plain MLP")
+    active_experts: int = Field(1, ge=1, description="k, the experts a token takes, each mlp_width / k wide")
+    balance_loss: float = Field(0.01, ge=0, description="weight of E sum f_i p_i")
+    router_z_loss: float = Field(0.001, ge=0, description="weight of the mean squared log-sum-exp of the router")
 
     # the ends
     embed_norm: bool = False
     tied: bool = Field(True, description="the head shares the token table")
-    init: Literal["scaled", "scaled-zero"] = Field(
-        "scaled", description="normal with variance 2/(5d), branch outputs smaller; or orthogonal, branch outputs zero"
+    softcap: float = Field(0.0, ge=0, description="logits become c tanh(z / c); 0 leaves them")
+    init: Literal["scaled", "scaled-zero", "uniform", "normal", "mup"] = Field(
+        "scaled", description="see the table of each in lib/scaling.py"
     )
 
     @model_validator(mode="after")
@@ -108,11 +128,60 @@ class ModelConfig(Config):
             raise ValueError("state_init: additive injection would count the prelude twice, use 'zero'")
         if self.value_embeddings and self.head_dim * self.heads < 32:
             raise ValueError(f"value_embeddings: the gate reads 32 channels, width {self.width} has fewer")
+        if len(self.windows) > self.layers:
+            raise ValueError(f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it")
+        if self.short_window is not None and "S" not in self.windows:
+            raise ValueError("short_window: no layer is short, put an S into windows")
+        if self.init == "mup" and self.tied:
+            raise ValueError("init: muP scales the head and not the table, use tied=False")
+        self._check_depth()
+        self._check_experts()
         return self
+
+    def _check_depth(self):
+        if self.fill and (self.depth == "fixed" or self.max_backprop_loops is None):
+            raise ValueError("fill: it draws loops around a truncation, use a sampled depth and a backprop_loops")
+        if self.fill and self.max_backprop_loops > self.mean_loops:
+            raise ValueError(f"fill: backprop_loops {self.max_backprop_loops} exceeds mean_loops {self.mean_loops}")
+        if self.injection == "hyper-connections":
+            if self.depth != "fixed" or self.max_backprop_loops is not None:
+                raise ValueError("injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'")
+            if self.state_init != "prelude":
+                raise ValueError("state_init: the lanes of hyper-connections start from the prelude, use 'prelude'")
+
+    def _check_experts(self):
+        if self.active_experts > self.experts:
+            raise ValueError(f"active_experts: {self.active_experts} of {self.experts} experts, use at most as many")
+        if self.experts > 1 and self.mlp != "swiglu":
+            raise ValueError("experts: an expert is a SwiGLU, use mlp='swiglu'")
+        if self.mlp_width % self.active_experts:
+            raise ValueError(f"mlp_width: {self.mlp_width} is not divisible by active_experts {self.active_experts}")
 
     @property
     def head_dim(self) -> int:
         return self.width // self.heads
+
+    @property
+    def layers(self) -> int:
+        """Unique layers."""
+        return self.prelude + self.recur + self.coda
+
+    def window(self, layer: int) -> int | None:
+        """How many positions, its own included, a token sees in this unique layer; None for all."""
+        if self.windows[layer % len(self.windows)] == "L":
+            return None
+        return self.short_window or max(1, self.context // 2)
+
+    def has_values(self, layer: int) -> bool:
+        """Value tables sit at every second unique layer, the last one included (001's code)."""
+        return self.value_embeddings and layer % 2 == (self.layers - 1) % 2
+
+    @property
+    def residual_multiplier(self) -> float:
+        """alpha in x + alpha f(x), on the branches of the looped stack; a plain stack counts as looped once (002)."""
+        N, L = self.mean_loops, self.recur or self.layers
+        rule = {"none": 1.0, "1/sqrt(N)": N**-0.5, "1/N": 1 / N, "1/(N sqrt(L))": 1 / (N * L**0.5)}
+        return self.residual_c * rule[self.residual]
 
     @property
     def max_backprop_loops(self) -> int | None:
@@ -163,20 +232,49 @@ class DataConfig(Config):
 
 
 class OptimConfig(Config):
-    """Optimiser and schedule: lr rises over warmup_steps, is constant, falls linearly to 0 over cooldown_steps."""
+    """Optimiser and schedule. lr rises over warmup_steps, is constant, and falls over cooldown_steps to ``final``."""
 
-    name: Literal["adamw", "muon"] = Field("adamw", description="muon: matrices by Muon, the rest by AdamW")
+    name: Literal["adamw", "muon", "muonh"] = Field(
+        "adamw", description="muon, muonh: matrices by it, the rest by AdamW"
+    )
+    scaling: Literal["none", "mup", "hyperp", "depth-loop"] = Field(
+        "none", description="how rates, decay and eps depend on the model and the data; see lib/scaling.py"
+    )
+    # AdamW
     lr: float = Field(1e-3, gt=0)
+    embedding_lr: float | None = Field(None, gt=0, description="of the tables; lr when empty, as the next three")
+    head_lr: float | None = Field(None, gt=0, description="of an untied head")
+    norm_lr: float | None = Field(None, gt=0)
+    lanes_lr: float | None = Field(None, gt=0, description="of hyper-connections")
     betas: tuple[float, float] = Field((0.9, 0.95), strict=False)
     eps: float = Field(1e-10, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: float = Field(0.0, ge=0, description="of the matrices in blocks")
+    decay: Literal["coupled", "independent"] = Field(
+        "coupled", description="p shrinks by lr x weight_decay, or by weight_decay alone; both follow the schedule"
+    )
     update_clipping: bool = Field(False, description="divide a tensor's lr by max(1, rms(g / sqrt(v)))")
+    # Muon
     muon_lr: float = Field(8e-3, gt=0)
     muon_momentum: float = Field(0.95, ge=0, lt=1)
-    muon_weight_decay: float = Field(0.2, ge=0, description="cautious, falls linearly to 0")
+    muon_momentum_warmup: int = Field(0, ge=0, description="steps over which momentum rises from 0.85")
+    muon_orthogonalizer: Literal["polar-express", "newton-schulz"] = "polar-express"
+    muon_variance_reduction: bool = True
+    muon_weight_decay: float = Field(0.2, ge=0, description="falls linearly to 0")
+    muon_cautious: bool = Field(True, description="decay only what the update shrinks as well")
+    # both
     clip: float = Field(1.0, gt=0, description="largest gradient norm")
     warmup_steps: int = Field(0, ge=0)
     cooldown_steps: int = Field(0, ge=0)
+    cooldown: Literal["linear", "sqrt"] = Field("linear", description="sqrt: 1 - sqrt(share of the cool-down)")
+    final: float = Field(0.0, ge=0, lt=1, description="share of the rate that the cool-down ends at")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hyperball(cls, values):
+        """MuonH keeps every matrix's norm: no decay and no variance reduction (000)."""
+        if isinstance(values, dict) and values.get("name") == "muonh":
+            values = {"muon_variance_reduction": False, "muon_weight_decay": 0.0, "muon_cautious": False, **values}
+        return values
 
     @field_validator("betas")
     @classmethod
@@ -184,6 +282,19 @@ class OptimConfig(Config):
         if not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"must lie in [0, 1), got {betas}")
         return betas
+
+    @model_validator(mode="after")
+    def _fits_together(self):
+        if self.name == "muonh" and (self.muon_variance_reduction or self.muon_weight_decay or self.muon_cautious):
+            raise ValueError("name: muonh has no variance reduction and no decay, leave muon_* of these out")
+        if self.muon_cautious and not self.muon_weight_decay and self.name == "muon":
+            raise ValueError("muon_cautious: there is no muon_weight_decay to be cautious with, set it or use False")
+        scaled_by = {"mup": "adamw", "depth-loop": "adamw", "hyperp": "muonh"}.get(self.scaling, self.name)
+        if scaled_by != self.name:
+            raise ValueError(f"scaling: {self.scaling} is a rule for {scaled_by}, set name={scaled_by!r}")
+        if self.final and not self.cooldown_steps:
+            raise ValueError("final: nothing falls without cooldown_steps, set them")
+        return self
 
 
 class TrainConfig(Config):
@@ -199,6 +310,9 @@ class TrainConfig(Config):
         description="bf16-mixed: bf16 matmuls, fp32 residual stream; auto: that where the machine has bf16, else fp32",
     )
     compile: bool = Field(False, description="compile the block")
+    checkpoint_loops: bool = Field(
+        False, description="compute each loop again in the backward pass: less memory, the same numbers"
+    )
     eval_every: int | None = Field(None, ge=1, description="steps between validations, only at the end when empty")
     max_state_rms: float = Field(1e4, gt=0, description="a larger rms of h_T ends the run as diverged")
 
@@ -240,6 +354,10 @@ class RunConfig(Config):
             raise ValueError(f"model.vocab_size: {self.model.vocab_size} is smaller than {self.data.tokenizer}")
         if self.optim.warmup_steps + self.optim.cooldown_steps > self.train.steps:
             raise ValueError(f"optim.warmup_steps: warm-up and cool-down together exceed {self.train.steps} steps")
+        if (self.model.init == "mup") != (self.optim.scaling == "mup"):
+            raise ValueError("optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init")
+        if self.optim.name == "muonh" and self.model.init == "scaled-zero":
+            raise ValueError("optim.name: muonh keeps norms, and scaled-zero starts at norm 0, use another model.init")
         return self
 
     def without_paths(self) -> "RunConfig":
@@ -252,11 +370,14 @@ class RunConfig(Config):
         return self.replace(data=self.data.replace(**names, content=self.data.content))
 
     def canonical(self) -> dict:
-        """The fields that decide the numbers. The text and a tokenizer file are named by their content alone."""
-        fields = self.model_dump(mode="json")
-        del fields["data"]["source"]
-        if fields["data"]["tokenizer"].endswith(".json"):
+        """What decides the numbers: the fields that differ from their defaults, so that a new field leaves old runs
+        their keys. The text and a tokenizer file are named by their content alone."""
+        fields = self.model_dump(mode="json", exclude_defaults=True)
+        fields.setdefault("data", {}).pop("source", None)
+        if self.data.tokenizer.endswith(".json"):
             fields["data"]["tokenizer"] = "file"
+        if "train" in fields:
+            fields["train"].pop("checkpoint_loops", None)
         return {"recipe": lib.RECIPE, **fields}
 
     @functools.cached_property

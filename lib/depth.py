@@ -1,15 +1,18 @@
-"""How many loops a row makes and how many of them backpropagate: (n, k) per row.
+"""How many loops a row makes and how many of them backpropagate: (n, k) per row, n loops without gradient, then k with.
 
-n loops run without gradient, then k with (001, App. "Sampling of Truncated Recurrence", the corrected rule): the total
-T = n + k follows the depth rule alone, and k = min(T, backprop_loops).
+Two rules (001, App. "Sampling of Truncated Recurrence"). Corrected: the total T follows the distribution, and k =
+min(T, backprop_loops). Fill, after Geiping et al.: n follows the distribution around mean_loops - backprop_loops, and k
+= backprop_loops always, which squeezes the total.
 """
+
+import dataclasses
 
 import numpy as np
 
 from lib import seeds
 from lib.config import ModelConfig
 
-SIGMA = 0.5  # of the log-normal rule
+SIGMA = 0.5  # of the log-normal
 
 
 def split(loops: np.ndarray, backprop_loops: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -18,50 +21,76 @@ def split(loops: np.ndarray, backprop_loops: int | None) -> tuple[np.ndarray, np
     return loops - k, k
 
 
-def sample(cfg: ModelConfig, seed: int, step: int, rows: range | list[int]) -> np.ndarray:
-    """Totals [B] for these global rows of a step, each a function of (seed, step, row)."""
-    if cfg.depth == "fixed":
-        return np.full(len(rows), cfg.mean_loops)
-    if cfg.depth_per == "batch":
-        return np.full(len(rows), _draw(cfg, seeds.stream("depth", seed, step)))
-    return np.array([_draw(cfg, seeds.stream("depth", seed, step, row)) for row in rows])
+@dataclasses.dataclass(frozen=True)
+class DepthRule:
+    """The depth rule of a config."""
 
+    cfg: ModelConfig
 
-def _draw(cfg: ModelConfig, random: np.random.Generator) -> int:
-    if cfg.depth == "poisson":
-        return max(int(random.poisson(cfg.mean_loops)), 1)
-    if cfg.mean_loops == 1:
-        return 1
-    # Poisson(e^tau) + 1 has the mean E[e^tau] + 1, so that e^tau must average mean_loops - 1
-    tau = random.normal(np.log(cfg.mean_loops - 1) - SIGMA**2 / 2, SIGMA)
-    return int(random.poisson(np.exp(tau))) + 1
+    def sample(self, seed: int, step: int, rows: range | list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """(n, k), each [B], for these global rows of a step; a row's own are a function of (seed, step, row)."""
+        if self.cfg.depth == "fixed":
+            drawn = np.full(len(rows), self.cfg.mean_loops)
+        elif self.cfg.depth_per == "batch":
+            drawn = np.full(len(rows), self._draw(seeds.stream("depth", seed, step)))
+        else:
+            drawn = np.array([self._draw(seeds.stream("depth", seed, step, row)) for row in rows])
+        if self.cfg.fill:
+            return drawn, np.full(len(rows), self.cfg.max_backprop_loops)
+        return split(drawn, self.cfg.max_backprop_loops)
 
+    def distribution(self) -> np.ndarray:
+        """P(T = t) of the total for t = 0, 1, 2, ... up to where nothing is left."""
+        last = 20 + 12 * self.cfg.mean_loops
+        p = np.zeros(last + 1)
+        if self.cfg.depth == "fixed":
+            p[self.cfg.mean_loops] = 1
+        elif self.cfg.depth == "poisson":
+            p[:] = _poisson(self._poisson_mean, last)
+            if not self.cfg.fill:
+                p[1] += p[0]  # max(Poisson, 1)
+                p[0] = 0
+        elif self._poisson_mean == 0:
+            p[1] = 1
+        else:
+            nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+            taus = np.log(self._poisson_mean) - SIGMA**2 / 2 + SIGMA * nodes
+            weights = weights / weights.sum()
+            p[1:] = sum(w * _poisson(np.exp(tau), last - 1) for w, tau in zip(weights, taus, strict=True))
+        if self.cfg.fill:
+            p = np.concatenate([np.zeros(self.cfg.max_backprop_loops), p])
+        return p / p.sum()
 
-def distribution(cfg: ModelConfig) -> np.ndarray:
-    """P(T = t) for t = 0, 1, 2, ... up to where nothing is left."""
-    last = 20 + 12 * cfg.mean_loops
-    p = np.zeros(last + 1)
-    if cfg.depth == "fixed" or (cfg.depth == "lognormal-poisson" and cfg.mean_loops == 1):
-        p[cfg.mean_loops] = 1
-    elif cfg.depth == "poisson":
-        p[:] = _poisson(cfg.mean_loops, last)
-        p[1] += p[0]  # max(Poisson, 1)
-        p[0] = 0
-    else:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
-        taus = np.log(cfg.mean_loops - 1) - SIGMA**2 / 2 + SIGMA * nodes
-        p[1:] = sum(w * _poisson(np.exp(tau), last - 1) for w, tau in zip(weights / weights.sum(), taus, strict=True))
-    return p / p.sum()
+    def expected(self) -> tuple[float, float]:
+        """(E[n], E[k]): the loops without and with gradient of a training step on average."""
+        p = self.distribution()
+        total = np.arange(len(p))
+        if self.cfg.fill:
+            return float(p @ total) - self.cfg.max_backprop_loops, float(self.cfg.max_backprop_loops)
+        n, k = split(total, self.cfg.max_backprop_loops)
+        return float(p @ n), float(p @ k)
+
+    @property
+    def _poisson_mean(self) -> int:
+        """Mean of the Poisson inside. Poisson(e^tau) + 1 has the mean E[e^tau] + 1; the corrected rule takes that one
+        off, so that a mean of 4 is 4, while fill has it as published."""
+        if self.cfg.fill:
+            return self.cfg.mean_loops - self.cfg.max_backprop_loops
+        return self.cfg.mean_loops - (self.cfg.depth == "lognormal-poisson")
+
+    def _draw(self, random: np.random.Generator) -> int:
+        mean = self._poisson_mean
+        if self.cfg.depth == "poisson":
+            return max(int(random.poisson(mean)), 0 if self.cfg.fill else 1)
+        if mean == 0:
+            return 1
+        tau = random.normal(np.log(mean) - SIGMA**2 / 2, SIGMA)
+        return int(random.poisson(np.exp(tau))) + 1
 
 
 def _poisson(mean: float, last: int) -> np.ndarray:
     t = np.arange(last + 1)
+    if mean == 0:
+        return (t == 0).astype(float)
     log_factorial = np.concatenate([[0], np.cumsum(np.log(np.arange(1, last + 1)))])
     return np.exp(t * np.log(mean) - mean - log_factorial)
-
-
-def expected(cfg: ModelConfig) -> tuple[float, float]:
-    """(E[n], E[k]): the expected loops without and with gradient of a training step."""
-    p = distribution(cfg)
-    n, k = split(np.arange(len(p)), cfg.max_backprop_loops)
-    return float(p @ n), float(p @ k)

@@ -1,8 +1,9 @@
 """What a model costs: parameters and FLOPs per token, from the config alone. Nothing is built.
 
 A matmul weight costs 2 FLOPs a token forward and 4 backward. Honest counts are the matmuls a forward pass needs: the
-injection's B e once, the head once, attention over the full square of positions. Loops are those the depth rule
-makes on average. "As published" is 001's formula (App. "FLOP Estimate of Parcae").
+injection's B e once, the head once, attention over the full square of positions (also where a window masks it), k
+experts of E. Loops are those the depth rule makes on average. The papers' own formulas, at their nominal loops, stand
+beside it.
 """
 
 import dataclasses
@@ -16,17 +17,29 @@ from lib.layers import GATE_CHANNELS
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """n_once: prelude + coda with their norms; n_rec: recur + injection; neither with tables. n_active: parameters of
-    every executed layer use and both tables. FLOPs are per token, at ``loops`` = mean_loops or as sampled."""
+    """Parameters: n_once is prelude + coda with their norms and those of the model, n_rec recur + injection; neither
+    with tables, and of a mixture of experts the k active ones (the ``_stored`` twins count all E). n_active: parameters
+    of every executed layer use and both tables. n_usage: tables, once, and each looped parameter r times (003).
+
+    FLOPs are per token, the honest ones at the depth that training samples and at mean_loops forward. ``published`` and
+    ``published_forward`` are the formulas of "000" (003's as well), "001" and "004"; flops_per_token_published is the
+    one of the paper whose models have this shape: 001 tied, 000 untied around a loop, 004 untied without prelude and
+    coda.
+    """
 
     n_params: int
     n_embedding: int
     n_once: int
     n_rec: int
+    n_once_stored: int
+    n_rec_stored: int
     n_active: int
+    n_usage: int
     flops_per_token: float
     flops_per_token_forward: float
     flops_per_token_published: float
+    published: dict[str, float]
+    published_forward: dict[str, float]
     mean_loops: int
 
     def n_eff(self, phi: float, loops: int | None = None) -> float:
@@ -34,56 +47,123 @@ class Counts:
         return self.n_once + (self.mean_loops if loops is None else loops) ** phi * self.n_rec
 
 
+@dataclasses.dataclass(frozen=True)
+class _Layer:
+    """One unique layer: matmul weights that a token meets, those that are stored, its norms, and its window."""
+
+    matmuls: int
+    stored: int
+    norms: int
+    window: int
+
+
 def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | None = None) -> Counts:
     """Counts for a sequence length and a truncation; the config's own where None."""
     S = cfg.context if seq_len is None else seq_len
     if backprop_loops is not None:
         cfg = cfg.replace(backprop_loops=backprop_loops)
-    d, layers = cfg.width, cfg.prelude + cfg.recur + cfg.coda
-    norm = d if cfg.norm_gain else 0
-    gated = [cfg.value_embeddings and i % 2 == (layers - 1) % 2 for i in range(layers)]
+    d, r, norm = cfg.width, cfg.mean_loops, cfg.width if cfg.norm_gain else 0
+    layers = [_layer(cfg, i, S) for i in range(cfg.layers)]
+    recur = layers[cfg.prelude : cfg.prelude + cfg.recur]
+    once = layers[: cfg.prelude] + layers[cfg.prelude + cfg.recur :]
 
-    mlp = (3 if cfg.mlp == "swiglu" else 2) * d * cfg.mlp_width
-    matrices = [4 * d * d + mlp + gate * GATE_CHANNELS * cfg.heads for gate in gated]
-    norms = (4 if cfg.block == "sandwich" else 2) * norm
-    once = [*matrices[: cfg.prelude], *matrices[cfg.prelude + cfg.recur :]]
-    rec = matrices[cfg.prelude : cfg.prelude + cfg.recur]
-
-    inject_once = d * d if cfg.injection in ("concat", "concat-identity", "lti") else 0  # B e
-    inject_loop = d * d if cfg.injection in ("concat", "concat-identity") else 0  # A-bar h, where A-bar is dense
-    inject_vectors = 2 * d if cfg.injection == "lti" else 0  # A_log and dt_bias
-    injection = inject_once + inject_loop + inject_vectors
+    inject_once, inject_loop, inject_other = _injection(cfg)
+    injection = inject_once + inject_loop + inject_other
     readout = d * d if cfg.readout else 0
-    model_norms = norm * (1 + cfg.embed_norm + cfg.prelude_norm + (cfg.loop_norm == "own"))
-    table, values = cfg.vocab_size * d, sum(gated) * cfg.vocab_size * d
-    embedding = table * (1 if cfg.tied else 2) + values
+    loop_norm = norm * (cfg.loop_norm == "own")
+    model_norms = norm * (1 + cfg.embed_norm + cfg.prelude_norm)
+    table = cfg.vocab_size * d
+    tables = table * (1 if cfg.tied else 2)
+    n_embedding = tables + table * sum(map(cfg.has_values, range(cfg.layers)))
 
-    n_once = sum(once) + len(once) * norms + readout + model_norms - norm * (cfg.loop_norm == "own")
-    n_rec = sum(rec) + len(rec) * norms + injection + norm * (cfg.loop_norm == "own")
-    n_params = embedding + n_once + n_rec
+    n_once = sum(layer.matmuls + layer.norms for layer in once) + readout + model_norms
+    n_rec = sum(layer.matmuls + layer.norms for layer in recur) + injection + loop_norm
+    n_once_stored = n_once + sum(layer.stored - layer.matmuls for layer in once)
+    n_rec_stored = n_rec + sum(layer.stored - layer.matmuls for layer in recur)
+    n_params = n_embedding + n_once_stored + n_rec_stored
+    n_active = tables + n_once + r * n_rec
 
-    no_grad, grad = depth.expected(cfg)
+    no_grad, grad = depth.DepthRule(cfg).expected()
     attention = 4 * S * d  # forward, per layer use: q k^T and p v, 2 S d each
-    per_pass = 2 * (sum(once) + inject_once + readout + table) + len(once) * attention
-    per_loop = 2 * (sum(rec) + inject_loop) + len(rec) * attention
-    forward = per_pass + cfg.mean_loops * per_loop
-    training = 3 * per_pass + (no_grad + 3 * grad) * per_loop
+    lanes = 2 * d * (cfg.lanes**2 + cfg.lanes) if cfg.injection == "hyper-connections" else 0  # alpha . l and M l
+    per_pass = 2 * (sum(layer.matmuls for layer in once) + inject_once + readout + table) + len(once) * attention
+    per_loop = 2 * (sum(layer.matmuls for layer in recur) + inject_loop) + lanes + len(recur) * attention
 
-    # 001, with the nominal mu_rec and mu_bwd: P_nc is everything but the token table and the core, so that value tables
-    # count as matmuls and a tied head does not
-    core = sum(rec) + len(rec) * norms
-    everything_else = n_params - table - core
-    n, k = (int(x) for x in depth.split(np.array(cfg.mean_loops), cfg.max_backprop_loops))
-    published_attention = 4 * d * S * (3 * len(once) + (n + 3 * k) * len(rec))
-    published = 6 * everything_else + core * (2 * n + 6 * k) + published_attention
+    n, k = (int(x) for x in depth.split(np.array(r), cfg.max_backprop_loops))
+    formulas = _published_000, _published_001, _published_004
+    parts = dict(cfg=cfg, S=S, once=once, recur=recur, table=table, n_params=n_params, n_active=n_active)
+    training = {name: f(**parts, passes=6, looped=2 * n + 6 * k) for name, f in zip(PAPERS, formulas, strict=True)}
+    forward = {name: f(**parts, passes=2, looped=2 * r) for name, f in zip(PAPERS, formulas, strict=True)}
+    around = cfg.recur and (cfg.prelude or cfg.coda)
     return Counts(
         n_params=n_params,
-        n_embedding=embedding,
+        n_embedding=n_embedding,
         n_once=n_once,
         n_rec=n_rec,
-        n_active=n_once + cfg.mean_loops * n_rec + table * (1 if cfg.tied else 2),
-        flops_per_token=training,
-        flops_per_token_forward=forward,
-        flops_per_token_published=published,
-        mean_loops=cfg.mean_loops,
+        n_once_stored=n_once_stored,
+        n_rec_stored=n_rec_stored,
+        n_active=n_active,
+        n_usage=n_embedding + n_once + loop_norm + r * (n_rec - loop_norm),
+        flops_per_token=3 * per_pass + (no_grad + 3 * grad) * per_loop,
+        flops_per_token_forward=per_pass + r * per_loop,
+        flops_per_token_published=training["001" if cfg.tied else "000" if around else "004"],
+        published=training,
+        published_forward=forward,
+        mean_loops=r,
     )
+
+
+def _layer(cfg: ModelConfig, i: int, S: int) -> _Layer:
+    d, E, k = cfg.width, cfg.experts, cfg.active_experts
+    attention = 4 * d * d + cfg.has_values(i) * GATE_CHANNELS * cfg.heads
+    mlp = (3 if cfg.mlp == "swiglu" else 2) * d * cfg.mlp_width  # k experts of mlp_width / k
+    router = d * E if E > 1 else 0
+    norms = (4 if cfg.block == "sandwich" else 2) * d * cfg.norm_gain
+    return _Layer(attention + mlp + router, attention + mlp * E // k + router, norms, min(cfg.window(i) or S, S))
+
+
+def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
+    """Parameters of a matmul done once (W e, B e), of one done in every loop (A-bar h, where it is dense), and
+    others."""
+    d, r, K = cfg.width, cfg.mean_loops, cfg.lanes
+    return {
+        "none": (0, 0, 0),
+        "add": (0, 0, 0),
+        "concat": (d * d, d * d, 0),
+        "concat-identity": (d * d, d * d, 0),
+        "lti": (d * d, 0, 2 * d),  # A_log and dt_bias
+        "hyper-connections": (0, 0, r * (K * K + 2 * K)),  # alpha, M and beta of every loop
+    }[cfg.injection]
+
+
+# ---- as published ----------------------------------------------------------------------------------------------------
+# ``passes``: FLOPs per weight that is used once, 6 in training and 2 forward; ``looped``: of all loops together, 2 for
+# each without gradient and 6 with
+
+PAPERS = ("000", "001", "004")
+
+
+def _published_000(cfg, S, once, recur, table, passes, looped, **_) -> float:
+    """000 (and 003): 6 (prelude + coda + head) + (2 (r-k) + 6 k)(recur + inject) + 12 h q window per layer use, the
+    norms inside blocks counted with the matmuls; hyper-connections cost (K^2 + 2K) d a loop (App. G.1)."""
+    inject = {"concat": 2, "concat-identity": 2, "lti": 1}.get(cfg.injection, 0) * cfg.width**2
+    if cfg.injection == "hyper-connections":
+        inject = (cfg.lanes**2 + 2 * cfg.lanes) * cfg.width
+    flops = passes * (sum(layer.matmuls + layer.norms for layer in once) + table)
+    flops += looped * (sum(layer.matmuls + layer.norms for layer in recur) + inject)
+    windows = passes * sum(layer.window for layer in once) + looped * sum(layer.window for layer in recur)
+    return flops + 2 * cfg.width * windows
+
+
+def _published_001(cfg, S, once, recur, table, n_params, passes, looped, **_) -> float:
+    """001, App. "FLOP Estimate of Parcae": 6 P_nc + 2 P_core n + 6 P_core k + attention. P_nc is everything but the
+    token table and the core, so that value tables count as matmuls and a tied head does not."""
+    core = sum(layer.matmuls + layer.norms for layer in recur)
+    everything_else = n_params - table - sum(layer.stored + layer.norms for layer in recur)
+    attention = 2 * cfg.width * S * (passes * len(once) + looped * len(recur))
+    return passes * everything_else + looped * core + attention
+
+
+def _published_004(cfg, n_active, passes, **_) -> float:
+    """004: C = 6 N_active D, with the parameters of every executed layer use, tables included."""
+    return passes * n_active

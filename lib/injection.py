@@ -1,7 +1,9 @@
-"""How the prelude's output e enters the loop: h <- A-bar h + B-bar e, before the recurrent blocks (001, Eq. 1).
+"""How the prelude's output e enters the loop: u = A-bar h + B-bar e, before the recurrent blocks R (001, Eq. 1).
 
-``prepare(e)`` computes once per forward what does not change from loop to loop; ``inject(h, prepared)`` is the step;
-``transition()`` is A-bar, as a vector where it is diagonal, for the spectral radius.
+``prepare(e)`` computes once per forward what does not change from loop to loop, ``inject(h, prepared, t)`` gives the
+blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their output s; ``transition()`` is A-bar, as a
+vector where it is diagonal, for the spectral radius. Hyper-connections keep K states, which ``spread`` makes and
+``pool`` sums.
 """
 
 import math
@@ -18,12 +20,21 @@ INITIAL_DECAY = math.sqrt(1 / 5)
 
 
 class NoInjection(nn.Module):
-    """h <- h: the state starts from e and never sees it again."""
+    """u = h: the state starts from e and never sees it again."""
+
+    def spread(self, h: Tensor) -> Tensor:
+        return h
 
     def prepare(self, e: Tensor) -> Tensor:
         return e
 
-    def inject(self, h: Tensor, prepared: Tensor) -> Tensor:
+    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
+        return h
+
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int) -> Tensor:
+        return s
+
+    def pool(self, h: Tensor) -> Tensor:
         return h
 
     def transition(self) -> Tensor:
@@ -31,14 +42,14 @@ class NoInjection(nn.Module):
 
 
 class Add(NoInjection):
-    """h <- h + e. A-bar = I, marginally stable (001, Table 1)."""
+    """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
 
-    def inject(self, h: Tensor, prepared: Tensor) -> Tensor:
+    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
         return h + prepared
 
 
-class Concat(nn.Module):
-    """h <- W [e ; h], W d x 2d, so that A-bar is W's right half: unconstrained (001, Table 1).
+class Concat(NoInjection):
+    """u = W [e ; h], W d x 2d, so that A-bar is W's right half: unconstrained (001, Table 1; 000, Eq. 7).
 
     W e is the same in every loop and computed once.
     """
@@ -51,17 +62,17 @@ class Concat(nn.Module):
     def prepare(self, e: Tensor) -> Tensor:
         return linear(e, self.weight[:, : self.width])
 
-    def inject(self, h: Tensor, prepared: Tensor) -> Tensor:
+    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
         return linear(h, self.transition()) + prepared
 
     def transition(self) -> Tensor:
         return self.weight[:, self.width :]
 
 
-class LTI(nn.Module):
+class LTI(NoInjection):
     """Parcae: A = -exp(A_log) diagonal, dt = softplus(dt_bias), and per loop
 
-    h <- exp(dt A) h + dt (B e): zero-order hold for A, Euler for B (001, Sec. "Block Design").
+    u = exp(dt A) h + dt (B e): zero-order hold for A, Euler for B (001, Sec. "Block Design").
     Since dt A < 0, the spectral radius of A-bar is below 1 whatever is learned.
     """
 
@@ -76,7 +87,7 @@ class LTI(nn.Module):
         dt = F.softplus(self.dt_bias)
         return self.transition().to(e.dtype), dt.to(e.dtype) * linear(e, self.B)
 
-    def inject(self, h: Tensor, prepared: tuple[Tensor, Tensor]) -> Tensor:
+    def inject(self, h: Tensor, prepared: tuple[Tensor, Tensor], t: int) -> Tensor:
         decay, dt_B_e = prepared
         return torch.addcmul(dt_B_e, decay, h)
 
@@ -84,9 +95,46 @@ class LTI(nn.Module):
         return torch.exp(-F.softplus(self.dt_bias) * torch.exp(self.A_log))
 
 
-def make_injection(cfg: ModelConfig) -> nn.Module:
+class HyperConnections(NoInjection):
+    """K lanes l [B, S, K, d], all e at first, mixed with scalars of each loop's own (000, Eq. 9):
+
+    u = alpha_t . l;  s = R(u);  l <- M_t l + beta_t (x) (s - u); the coda reads the sum of the lanes.
+
+    What the lanes receive is what R adds to u, the branch without its skip, as in Zhu et al.; so at the cyclic init
+    (alpha_t one-hot at t mod K, M = I, beta = 1) every lane runs the plain loop, as 000 says. Feeding back R(u) itself
+    is the same family: M_t - beta_t alpha_t^T takes the place of M_t.
+    """
+
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+        r, K = cfg.mean_loops, cfg.lanes
+        self.K = K
+        self.alpha = nn.Parameter(torch.eye(K)[torch.arange(r) % K])
+        self.M = nn.Parameter(torch.eye(K).repeat(r, 1, 1))
+        self.beta = nn.Parameter(torch.ones(r, K))
+
+    def spread(self, h: Tensor) -> Tensor:
+        return h[..., None, :].expand(*h.shape[:-1], self.K, h.shape[-1])
+
+    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
+        return torch.einsum("k,bskd->bsd", self.alpha[t].to(h.dtype), h)
+
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int) -> Tensor:
+        mixed = torch.einsum("jk,bskd->bsjd", self.M[t].to(h.dtype), h)
+        return mixed + self.beta[t].to(h.dtype)[:, None] * (s - u)[..., None, :]
+
+    def pool(self, h: Tensor) -> Tensor:
+        return h.sum(-2)
+
+    def transition(self) -> Tensor:
+        return self.M
+
+
+def make_injection(cfg: ModelConfig) -> NoInjection:
     if cfg.injection == "none":
         return NoInjection()
     if cfg.injection == "add":
         return Add()
+    if cfg.injection == "hyper-connections":
+        return HyperConnections(cfg)
     return LTI(cfg) if cfg.injection == "lti" else Concat(cfg)

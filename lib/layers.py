@@ -1,12 +1,13 @@
-"""The parts of a block: norms, rotary positions, attention, MLPs.
+"""The parts of a block: norms, rotary positions, attention, MLPs, mixture of experts.
 
 Weights are kept in fp32; a matmul happens in the dtype of its input. Shapes: B batch, S sequence, d width, H heads,
-D head_dim.
+D head_dim; E experts, of which a token takes k.
 """
 
 import functools
 import importlib.util
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -76,34 +77,43 @@ def attention_kind(device: torch.device, dtype: torch.dtype, length: int) -> str
     return "sdpa"
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal softmax attention on [B, S, H, D]."""
-    kind = attention_kind(q.device, q.dtype, q.shape[1])
+def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
+    """Causal softmax attention on [B, S, H, D]; with a window a position sees itself and the window - 1 before it."""
+    S = q.shape[1]
+    window = None if window is None or window >= S else window
+    kind = attention_kind(q.device, q.dtype, S)
     if kind == "flash":
         from flash_attn import flash_attn_func
 
-        return flash_attn_func(q, k, v, causal=True)
+        return flash_attn_func(q, k, v, causal=True, window_size=(-1 if window is None else window - 1, 0))
     if kind == "bmm":
-        return _bmm_attention(q, k, v)
-    out = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), is_causal=True)
-    return out.transpose(1, 2)
+        return _bmm_attention(q, k, v, window)
+    mask = None if window is None else _mask(S, window, q).isfinite()
+    heads_first = (t.transpose(1, 2) for t in (q, k, v))
+    return F.scaled_dot_product_attention(*heads_first, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
 
 
-def _bmm_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _mask(S: int, window: int | None, like: Tensor) -> Tensor:
+    """0 where position i may see position j, -inf elsewhere [S, S]."""
+    mask = torch.full((S, S), -math.inf, dtype=like.dtype, device=like.device)
+    return mask.triu(1) if window is None else mask.triu(1) + mask.tril(-window)
+
+
+def _bmm_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
     B, S, H, D = q.shape
     q, k, v = (t.transpose(1, 2).reshape(B * H, S, D) for t in (q, k, v))
-    mask = torch.full((S, S), -math.inf, dtype=q.dtype, device=q.device).triu(1)
-    scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=1 / math.sqrt(D))
+    scores = torch.baddbmm(_mask(S, window, q), q, k.transpose(1, 2), alpha=1 / math.sqrt(D))
     return torch.bmm(scores.softmax(-1), v).view(B, H, S, D).transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """Multi-head causal attention with RoPE, optional QK-norm (after RoPE, as 001's code) and value embeddings."""
+    """Multi-head causal attention with RoPE, optional QK-norm (parameter-free, after RoPE), window, value
+    embeddings."""
 
-    def __init__(self, cfg: ModelConfig, value_embeddings: bool):
+    def __init__(self, cfg: ModelConfig, value_embeddings: bool = False, window: int | None = None):
         super().__init__()
         d = cfg.width
-        self.heads, self.rope, self.qk_norm, self.eps = cfg.heads, cfg.rope, cfg.qk_norm, cfg.norm_eps
+        self.heads, self.rope, self.qk_norm, self.window = cfg.heads, cfg.rope, cfg.qk_norm, window
         self.q, self.k, self.v, self.out = (nn.Linear(d, d, bias=False) for _ in range(4))
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
@@ -115,8 +125,8 @@ class Attention(nn.Module):
             v = v + gate[..., None] * values.to(v.dtype).unflatten(-1, (self.heads, -1))
         q, k = rotate(q, angles, self.rope), rotate(k, angles, self.rope)
         if self.qk_norm:
-            q, k = (F.rms_norm(t, t.shape[-1:], eps=self.eps) for t in (q, k))
-        return linear(attention(q.to(v.dtype), k.to(v.dtype), v).flatten(-2), self.out.weight)
+            q, k = (F.rms_norm(t, t.shape[-1:]) for t in (q, k))
+        return linear(attention(q.to(v.dtype), k.to(v.dtype), v, self.window).flatten(-2), self.out.weight)
 
 
 class MLP(nn.Module):
@@ -132,7 +142,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         hidden = linear(x, self.up.weight)
         if self.kind == "swiglu":
-            hidden = F.silu(linear(x, self.gate.weight)) * hidden
+            hidden = swiglu(linear(x, self.gate.weight), hidden)
         else:
             hidden = F.relu(hidden).square()
             if self.kind == "half-relu2":
@@ -140,30 +150,105 @@ class MLP(nn.Module):
         return linear(hidden, self.down.weight)
 
 
-class Block(nn.Module):
-    """Attention and MLP around a residual stream x [B, S, d].
+class Routing(NamedTuple):
+    """What a router did with a batch."""
 
-    pre-norm:  x = x + f(n(x)).
-    sandwich:  x = n'(x + f(n(x))), which normalises the stream itself (001's "residual norm", after Huginn).
+    chosen: Tensor  # [B, S, k], the experts each token took, the likeliest first
+    balance: Tensor  # E sum_i f_i p_i: f_i the share of tokens that took expert i, p_i its mean probability
+    z: Tensor  # mean squared log-sum-exp of the router's logits
+
+
+class MoE(nn.Module):
+    """Token-choice mixture of experts: y = sum over the k likeliest i of p_i(x) FFN_i(x), p the softmax over those k,
+    and FFN_i a SwiGLU of width mlp_width / k (004, Sec. "Sparse Mixture-of-Experts").
+
+    Tokens are grouped by expert, so that the matmuls grow with k and not with E.
     """
 
-    def __init__(self, cfg: ModelConfig, value_embeddings: bool = False):
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+        E, F_expert, d = cfg.experts, cfg.mlp_width // cfg.active_experts, cfg.width
+        self.k = cfg.active_experts
+        self.router = nn.Linear(d, E, bias=False)
+        self.gate = nn.Parameter(torch.empty(E, F_expert, d))
+        self.up = nn.Parameter(torch.empty(E, F_expert, d))
+        self.down = nn.Parameter(torch.empty(E, d, F_expert))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Routing]:
+        E, k = len(self.up), self.k
+        logits = F.linear(x.float(), self.router.weight)  # [B, S, E], the choice in fp32
+        top, chosen = logits.topk(k, dim=-1)
+        taken = chosen.flatten()  # the expert of each of the T k copies of tokens
+        counts = torch.bincount(taken, minlength=E)
+        order = taken.argsort(stable=True)
+        copies = Permute.apply(x.flatten(0, 1).repeat_interleave(k, 0), order)
+        grouped = self._experts(copies, counts.tolist())
+        y = Permute.apply(grouped, order.argsort()).view(*x.shape[:2], k, -1)
+        y = (top.softmax(-1).to(y.dtype)[..., None] * y).sum(-2)
+        share = counts.to(logits.dtype) / (len(taken) / k)
+        balance = E * (share * logits.softmax(-1).mean((0, 1))).sum()
+        return y, Routing(chosen, balance, logits.logsumexp(-1).square().mean())
+
+    def _experts(self, x: Tensor, counts: list[int]) -> Tensor:
+        """Each expert on its own run of rows of x [T k, d]."""
+        weights = zip(*(w.to(x.dtype).unbind() for w in (self.gate, self.up, self.down)), strict=True)
+        parts = zip(x.split(counts), weights, strict=True)
+        return torch.cat([F.linear(swiglu(F.linear(part, g), F.linear(part, u)), d) for part, (g, u, d) in parts])
+
+
+class Permute(torch.autograd.Function):
+    """x[order] for a permutation of rows; the gradient is gathered back instead of added up row by row."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return x[order]
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        (order,) = ctx.saved_tensors
+        return grad[order.argsort()], None
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    return F.silu(gate) * up
+
+
+class Block(nn.Module):
+    """Attention and MLP (or MoE) around a residual stream x [B, S, d], a the residual multiplier.
+
+    pre-norm:  x = x + a f(n(x)).
+    sandwich:  x = n'(x + a f(n(x))), which normalises the stream itself (001's "residual norm", after Huginn).
+    """
+
+    def __init__(self, cfg: ModelConfig, layer: int = 0):
+        """layer: which of the unique layers it is, for its window and its value table."""
         super().__init__()
 
         def norm():
             return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
 
         sandwich = cfg.block == "sandwich"
-        self.attn_norm, self.attn = norm(), Attention(cfg, value_embeddings)
+        looped = cfg.recur == 0 or cfg.prelude <= layer < cfg.prelude + cfg.recur
+        self.a = cfg.residual_multiplier if looped else 1.0
+        self.attn_norm, self.attn = norm(), Attention(cfg, cfg.has_values(layer), cfg.window(layer))
         self.attn_post = norm() if sandwich else None
-        self.mlp_norm, self.mlp = norm(), MLP(cfg)
+        self.mlp_norm, self.mlp = norm(), MLP(cfg) if cfg.experts == 1 else MoE(cfg)
         self.mlp_post = norm() if sandwich else None
 
-    def forward(self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None) -> Tensor:
-        x = x + self.attn(self.attn_norm(x, dtype), angles, values)
+    def forward(
+        self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None
+    ) -> tuple[Tensor, Routing | None]:
+        x = self._add(x, self.attn(self.attn_norm(x, dtype), angles, values))
         if self.attn_post is not None:
             x = self.attn_post(x)
-        x = x + self.mlp(self.mlp_norm(x, dtype))
+        y, routing = self.mlp(self.mlp_norm(x, dtype)), None
+        if isinstance(self.mlp, MoE):
+            y, routing = y
+        x = self._add(x, y)
         if self.mlp_post is not None:
             x = self.mlp_post(x)
-        return x
+        return x, routing
+
+    def _add(self, x: Tensor, branch: Tensor) -> Tensor:
+        return x + branch if self.a == 1 else x + self.a * branch

@@ -5,6 +5,7 @@
 Shapes: B batch, S sequence, d width, V vocabulary.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -15,12 +16,13 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from lib import depth, seeds
+from lib import depth, layouts, scaling, seeds
 from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.injection import make_injection
-from lib.layers import Block, RMSNorm, linear, rope_angles
+from lib.layers import Block, RMSNorm, Routing, linear, rope_angles
 
 HEAD_CHUNK = 4096  # tokens whose logits exist at once
 
@@ -35,11 +37,23 @@ class Draw:
 
 
 @dataclasses.dataclass(frozen=True)
+class LayerUse:
+    """One use of a mixture-of-experts layer: which unique layer, in which loop (0 outside the loop; where truncation
+    sets rows apart, the deepest row's), and what its router did, with -1 for rows that rest."""
+
+    layer: int
+    loop: int
+    routing: Routing
+
+
+@dataclasses.dataclass(frozen=True)
 class LoopEnd:
-    """The state after the last loop and the one before it, [B, S, d]."""
+    """The state after the last loop and the one before it, [B, S, d], and every use of a router on the way."""
 
     state: Tensor
     previous: Tensor
+    routing: list[LayerUse] = dataclasses.field(default_factory=list)
+    cross_entropy: Tensor | None = None  # the loss without the routers' own
 
 
 class LoopedLM(nn.Module):
@@ -54,13 +68,11 @@ class LoopedLM(nn.Module):
         super().__init__()
         self.cfg = cfg
         self.compute_dtype = self.residual_dtype = torch.float32
-        layers = cfg.prelude + cfg.recur + cfg.coda
-        # 001's code: value tables sit at every second unique layer, the last one included
-        with_values = [cfg.value_embeddings and i % 2 == (layers - 1) % 2 for i in range(layers)]
-        blocks = [Block(cfg, values) for values in with_values]
+        self.checkpoint_loops = False
+        blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
         self.embed = nn.Embedding(cfg.vocab_size, cfg.width)
         self.value_embeds = nn.ModuleDict(
-            {str(i): nn.Embedding(cfg.vocab_size, cfg.width) for i in range(layers) if with_values[i]}
+            {str(i): nn.Embedding(cfg.vocab_size, cfg.width) for i in range(cfg.layers) if cfg.has_values(i)}
         )
         self.embed_norm = self._norm(cfg.embed_norm)
         self.prelude = nn.ModuleList(blocks[: cfg.prelude])
@@ -83,14 +95,16 @@ class LoopedLM(nn.Module):
 
     def forward(self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None) -> Tensor:
         hidden, _ = self.hidden(tokens, loops, draw)
-        return linear(hidden, self.head_weight).float()
+        return softcap(linear(hidden, self.head_weight).float(), self.cfg.softcap)
 
     def loss(
         self, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
     ) -> tuple[Tensor, LoopEnd]:
-        """Mean cross-entropy in nats per token, and the states the probes look at."""
+        """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end."""
         hidden, end = self.hidden(tokens, loops, draw)
-        return HeadLoss.apply(hidden.flatten(0, 1), self.head_weight, targets.flatten()), end
+        cross_entropy = HeadLoss.apply(hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap)
+        loss = cross_entropy + self._router_loss(end.routing) if end.routing else cross_entropy
+        return loss, dataclasses.replace(end, cross_entropy=cross_entropy.detach())
 
     def hidden(
         self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
@@ -101,83 +115,121 @@ class LoopedLM(nn.Module):
         if draw is None and self.training:
             draw = Draw(int(torch.randint(2**62, ())), 0, range(len(tokens)))
         n, k = self._loops(len(tokens), loops, draw)
+        if not torch.is_grad_enabled():  # there is nothing to truncate
+            n, k = 0 * n, n + k
 
         x = self.embed(tokens).to(self.residual_dtype)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
-        e = self._stack(self.prelude, 0, x, tokens)
+        # looked up once: the loop uses its layers' value tables again and again
+        values = {int(layer): table(tokens) for layer, table in self.value_embeds.items()}
+        e, routing = self._stack(self.prelude, 0, x, values)
         if self.prelude_norm is not None:
             e = self.prelude_norm(e)
-        end = self._loop(e, tokens, n, k, draw if self.training else None)
+        end = self._loop(e, values, n, k, draw if self.training else None)
         x = end.state
         if self.readout is not None:
             x = linear(x, self.readout.weight)
-        x = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, tokens)
+        x, last = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values)
+        end = dataclasses.replace(end, routing=[*routing, *end.routing, *last])
         return self.final_norm(x, self.compute_dtype), end
 
     def _loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
         """(n, k) for each row: loops without gradient, then with."""
         if loops is None and self.training:
-            total = depth.sample(self.cfg, draw.seed, draw.step, draw.rows)
-        else:
-            given = loops.cpu() if isinstance(loops, Tensor) else loops
-            total = np.broadcast_to(np.asarray(self.cfg.mean_loops if given is None else given), (rows,))
+            return depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
+        given = loops.cpu() if isinstance(loops, Tensor) else loops
+        total = np.broadcast_to(np.asarray(self.cfg.mean_loops if given is None else given), (rows,))
         if total.min() < 1:
             raise InputError(f"loops: {total.min()} is too few, run at least 1")
         if self.cfg.recur == 0 and total.max() > 1:
             raise InputError(f"loops: {total.max()} loops over no layer, this model has recur=0")
+        if self.cfg.injection == "hyper-connections" and total.max() > self.cfg.mean_loops:
+            raise InputError(
+                f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these hyper-connections have "
+                "parameters for, run at most as many"
+            )
         return depth.split(total, self.cfg.max_backprop_loops)
 
-    def _stack(self, blocks: nn.ModuleList, first: int, x: Tensor, tokens: Tensor) -> Tensor:
+    def _stack(
+        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], loop: int = 0
+    ) -> tuple[Tensor, list[LayerUse]]:
         """Applies blocks, the unique layers first, first + 1, ..."""
-        for i, block in enumerate(blocks, start=first):
-            values = self.value_embeds[str(i)](tokens) if str(i) in self.value_embeds else None
-            x = block(x, self.angles, self.compute_dtype, values)
-        return x
+        uses = []
+        for layer, block in enumerate(blocks, start=first):
+            x, routing = block(x, self.angles, self.compute_dtype, values.get(layer))
+            if routing is not None:
+                uses.append(LayerUse(layer, loop, routing))
+        return x, uses
 
-    def _step(self, h: Tensor, prepared, tokens: Tensor) -> Tensor:
+    def _step(self, h: Tensor, prepared, values: dict[int, Tensor], t: int) -> tuple[Tensor, list[LayerUse]]:
         """h_{t+1} = R(A-bar h_t + B-bar e)."""
-        h = self.injection.inject(h, prepared)
-        h = self._stack(self.recur, self.cfg.prelude, h, tokens)
+        u = self.injection.inject(h, prepared, t)
+        s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t)
         if self.cfg.loop_norm != "none":
-            h = (self.final_norm if self.cfg.loop_norm == "final" else self.loop_norm)(h)
-        return h
+            s = (self.final_norm if self.cfg.loop_norm == "final" else self.loop_norm)(s)
+        return self.injection.merge(h, u, s, t), uses
 
-    def _loop(self, e: Tensor, tokens: Tensor, n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
+    def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
         """max(n) loops without gradient, then max(k) with. A row that has done its own is frozen and not computed.
 
         Rows are sorted by their loops, the deepest first, so that the rows still running are always a prefix.
         """
         if self.cfg.recur == 0:
             return LoopEnd(e, e)
+        h = self._initial_state(e, draw)
         order = np.argsort(-(n + k), kind="stable")
         n, k = n[order], k[order]
-        sort = torch.as_tensor(order, device=e.device) if n.min() + k.min() < n.max() + k.max() else None
-        h = self._initial_state(e, draw)
+        sort = torch.as_tensor(order, device=e.device) if len({*(n + k)}) > 1 else None
         if sort is not None:
-            h, e, tokens = h[sort], e[sort], tokens[sort]
-        prepared = self.injection.prepare(e)
-        start = previous = h
-        with torch.no_grad():
-            for t in range(n.max()):
-                h, previous = self._step_rows(int((n > t).sum()), h, previous, prepared, tokens)
-        if n.max():
-            # what the loops without gradient computed is a constant to those that follow; rows without any keep theirs
+            h, e, values = h[sort], e[sort], {layer: v[sort] for layer, v in values.items()}
+        start = previous = h = self.injection.spread(h)
+        prepared, uses = self.injection.prepare(e), []
+        if n.any():
+            with contextlib.nullcontext() if self.cfg.truncation == "detach" else torch.no_grad():
+                h, previous = self._run(h, previous, prepared, values, n, np.zeros_like(n), uses)
+            # what these loops computed is a constant to those that follow; rows without any keep theirs
             constant = int((n > 0).sum())
             h = torch.cat((h[:constant].detach(), start[constant:]))
-        for t in range(k.max()):
-            h, previous = self._step_rows(int((k > t).sum()), h, previous, prepared, tokens)
+        h, previous = self._run(h, previous, prepared, values, k, n, uses)
+        h, previous = self.injection.pool(h), self.injection.pool(previous)
         if sort is not None:
             undo = torch.argsort(sort)
-            h, previous = h[undo], previous[undo]
-        return LoopEnd(h, previous)
+            h, previous, uses = h[undo], previous[undo], [_unsort(use, sort, undo) for use in uses]
+        return LoopEnd(h, previous, uses)
 
-    def _step_rows(self, rows: int, h: Tensor, previous: Tensor, prepared, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """One loop of the first ``rows`` rows; the others keep their state."""
-        if rows == len(h):
-            return self._step(h, prepared, tokens), h.detach()
-        stepped = self._step(h[:rows], _first(prepared, rows), tokens[:rows])
-        return torch.cat((stepped, h[rows:])), torch.cat((h[:rows].detach(), previous[rows:]))
+    def _run(
+        self, h: Tensor, previous: Tensor, prepared, values: dict[int, Tensor], loops: np.ndarray, done: np.ndarray,
+        uses: list[LayerUse],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """``loops`` [B] more loops of each row, the most first, after ``done``. Returns h and the state before the last
+        loop, and appends to uses."""
+        finished = []
+        for t in range(loops.max()):
+            rows = int((loops > t).sum())
+            if rows < len(h):
+                h, resting = h.split((rows, len(h) - rows))
+                finished.append((resting, previous[rows:]))
+                prepared = _first(prepared, rows)
+                values = {layer: v[:rows] for layer, v in values.items()}
+            previous = h.detach()
+            # rows may be at different loops here; what knows its loop, hyper-connections, has no truncation
+            arguments = (h, prepared, values, int(done[0]) + t)
+            if self.checkpoint_loops and torch.is_grad_enabled():
+                h, used = checkpoint(self._step, *arguments, use_reentrant=False, preserve_rng_state=False)
+            else:
+                h, used = self._step(*arguments)
+            uses += used
+        for resting, before in reversed(finished):
+            h, previous = torch.cat((h, resting)), torch.cat((previous, before))
+        return h, previous
+
+    def _router_loss(self, uses: list[LayerUse]) -> Tensor:
+        """The load-balance and z-losses, averaged over the uses of a router that carry gradient (004)."""
+        live = [use.routing for use in uses if use.routing.z.requires_grad] or [use.routing for use in uses]
+        balance = torch.stack([routing.balance for routing in live]).mean()
+        z = torch.stack([routing.z for routing in live]).mean()
+        return self.cfg.balance_loss * balance + self.cfg.router_z_loss * z
 
     def _initial_state(self, e: Tensor, draw: Draw | None) -> Tensor:
         """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows."""
@@ -225,26 +277,11 @@ class LoopedLM(nn.Module):
 
     @torch.no_grad()
     def _init_weights(self, seed: int) -> None:
-        """scaled: N(0, 2/(5d)), the projections back into the stream divided by sqrt(2 l), l the effective layers
-        (Takase et al., in 001). scaled-zero: orthogonal with entries of that size, those projections zero (001's code).
-        Each tensor's draw depends on the seed and its name."""
-        cfg = self.cfg
-        std, zero = math.sqrt(2 / (5 * cfg.width)), cfg.init == "scaled-zero"
-        layers = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
+        """By the table of lib/scaling.py; each tensor's draw depends on the seed and its name."""
         for name, weight in self.named_parameters():
-            generator = seeds.torch_stream("init " + name, seed)
-            if weight.ndim < 2 or name == "injection.B":
-                continue  # norms, A and dt, and B = I, start as they are made
-            if name.startswith("value_embeds"):
-                weight.normal_(generator=generator)
-            elif name == "injection.weight" and cfg.injection == "concat-identity":
-                weight.copy_(torch.eye(*weight.shape))
-            elif name.endswith(("attn.out.weight", "mlp.down.weight")):
-                weight.normal_(std=0 if zero else std / math.sqrt(2 * layers), generator=generator)
-            elif zero or name == "readout.weight":
-                nn.init.orthogonal_(weight, gain=std * math.sqrt(max(weight.shape)), generator=generator)
-            else:
-                weight.normal_(std=std, generator=generator)
+            if not weight.is_meta:
+                start = scaling.init(self.cfg, name, weight.shape)
+                start.apply(weight, seeds.torch_stream("init " + name, seed))
 
     def save(self, path: Path) -> None:
         """safetensors with the config in the metadata."""
@@ -259,14 +296,27 @@ def _first(prepared, rows: int):
     return prepared[:rows] if prepared.ndim == 3 else prepared
 
 
-class HeadLoss(torch.autograd.Function):
-    """Mean cross-entropy of x W^T against targets, with the gradients computed chunk by chunk in the forward pass.
+def _unsort(use: LayerUse, sort: Tensor, undo: Tensor) -> LayerUse:
+    """A routing in the order of the batch, with -1 for rows that did not make this loop."""
+    chosen = use.routing.chosen
+    resting = chosen.new_full((len(sort) - len(chosen), *chosen.shape[1:]), -1)
+    return dataclasses.replace(use, routing=use.routing._replace(chosen=torch.cat((chosen, resting))[undo]))
 
-    x [N, d], W [V, d], targets [N]. No more than HEAD_CHUNK x V logits ever exist.
+
+def softcap(logits: Tensor, c: float) -> Tensor:
+    """c tanh(z / c); the logits themselves where c is 0."""
+    return c * torch.tanh(logits / c) if c else logits
+
+
+class HeadLoss(torch.autograd.Function):
+    """Mean cross-entropy of softcap(x W^T) against targets, with the gradients computed chunk by chunk in the forward
+    pass.
+
+    x [N, d], W [V, d], targets [N], c the softcap. No more than HEAD_CHUNK x V logits ever exist.
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
         w = weight.to(x.dtype)
         needs_grad = x.requires_grad or weight.requires_grad
         grad_x = torch.empty_like(x) if needs_grad else None
@@ -274,12 +324,15 @@ class HeadLoss(torch.autograd.Function):
         total = x.new_zeros((), dtype=torch.float32)
         for start in range(0, len(x), HEAD_CHUNK):
             part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK, None]
-            log_p = torch.log_softmax((part @ w.T).float(), dim=-1)
+            z = softcap((part @ w.T).float(), c)
+            log_p = torch.log_softmax(z, dim=-1)
             total -= log_p.gather(1, target).sum()
             if needs_grad:
-                # d loss / d logits = (p - onehot) / N
+                # d loss / d logits = (p - onehot) / N, through the cap times 1 - tanh^2
                 g = log_p.exp_()
                 g.scatter_add_(1, target, torch.full_like(target, -1, dtype=g.dtype))
+                if c:
+                    g *= 1 - (z / c).square()
                 g = (g / len(x)).to(x.dtype)
                 grad_x[start : start + HEAD_CHUNK] = g @ w
                 grad_w += g.T @ part
@@ -289,7 +342,7 @@ class HeadLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output: Tensor):
         grad_x, grad_w = ctx.saved_tensors
-        return grad_x * grad_output, grad_w * grad_output, None
+        return grad_x * grad_output, grad_w * grad_output, None, None
 
 
 @torch.no_grad()
@@ -298,7 +351,7 @@ def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | 
     hidden, _ = model.hidden(tokens, loops)
     x, w = hidden.flatten(0, 1), model.head_weight.to(hidden.dtype)
     parts = [
-        -torch.log_softmax((part @ w.T).float(), dim=-1).gather(1, target[:, None])[:, 0]
+        -torch.log_softmax(softcap((part @ w.T).float(), model.cfg.softcap), dim=-1).gather(1, target[:, None])[:, 0]
         for part, target in zip(x.split(HEAD_CHUNK), targets.flatten().split(HEAD_CHUNK), strict=True)
     ]
     return torch.cat(parts).view_as(targets)
@@ -308,23 +361,43 @@ def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | 
 
 
 def load_weights(path: Path | str) -> LoopedLM:
-    """A model from one of our checkpoints; its config is in the file's metadata.
+    """A model, in eval mode, from one of our checkpoints, an official Parcae one (001) or a Hugging Face Llama.
 
-    Raises InputError when the file cannot be read, or naming the tensors that are missing, unknown or misshapen.
+    path: a safetensors file, or the folder of one or of its shards. Ours carry their config in the file's metadata; of
+    the others a config.json beside the file is read. Raises InputError when the file cannot be read or its layout is
+    not known, or naming the tensors that are missing, unknown or misshapen.
     """
-    path = Path(path)
-    path = path / "model.safetensors" if path.is_dir() else path
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-        tensors = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"path: {path} cannot be read as safetensors ({error}), give a model.safetensors") from None
-    if "config" not in metadata:
-        raise InputError(f"path: {path} carries no config in its metadata, it was not written by this library")
-    model = LoopedLM(ModelConfig(**json.loads(metadata["config"])))
+    tensors, metadata, about = _read_safetensors(Path(path))
+    if metadata.get("format") == "looped-lm":
+        cfg = ModelConfig(**json.loads(metadata["config"]))
+    elif layouts.is_parcae(tensors):
+        cfg, tensors = layouts.from_parcae(tensors, about)
+    elif layouts.is_llama(tensors):
+        cfg, tensors = layouts.from_llama(tensors, about)
+    else:
+        raise InputError(f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint")
+    model = LoopedLM(cfg)
     load_strictly(model, tensors)
     return model.eval()
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict, dict]:
+    """Tensors, the metadata in the file, and the config.json beside it (both empty where there is none)."""
+    files = [path]
+    if path.is_dir():
+        files = [path / "model.safetensors"]
+        if (index := path / "model.safetensors.index.json").exists():
+            files = [path / name for name in sorted({*json.loads(index.read_text())["weight_map"].values()})]
+    tensors, metadata = {}, {}
+    try:
+        for file in files:
+            with safetensors.safe_open(file, framework="pt") as opened:
+                metadata |= opened.metadata() or {}
+            tensors |= safetensors.torch.load_file(file)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
+    beside = files[0].parent / "config.json"
+    return tensors, metadata, json.loads(beside.read_text()) if beside.exists() else {}
 
 
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -1,6 +1,7 @@
-"""AdamW and Muon, which parameter goes to which, and the schedule.
+"""AdamW, Muon and MuonH, which parameter goes to which at what rate, and the schedule.
 
-The settings are those of 001, Tables "Optimizer parameter group assignment" and "Hyperparameter", and of its code.
+The settings are those of 001, Tables "Optimizer parameter group assignment" and "Hyperparameter", and of its code;
+MuonH those of 000.
 """
 
 import dataclasses
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from lib.config import OptimConfig
+from lib.errors import InputError
+from lib.scaling import MUON_ROLES, init, multipliers, role
 
 #: Polar Express: five quintic steps X <- aX + (bA + cA^2) X with A = X X^T (Amsel et al., in 001)
 POLAR_EXPRESS = (
@@ -19,55 +22,86 @@ POLAR_EXPRESS = (
     (3.2858, -2.3681, 0.46449),
     (2.3465, -1.7098, 0.42324),
 )
+#: the quintic Newton-Schulz iteration of Jordan et al.: the same step with one set of coefficients
+NEWTON_SCHULZ = ((3.4445, -4.7750, 2.0315),) * 5
+
+EARLY_MOMENTUM = 0.85  # where Muon's momentum warms up from (001's code)
 
 
 def schedule(cfg: OptimConfig, steps: int, step: int) -> float:
-    """The factor on every learning rate in step 0 .. steps - 1: linear warm-up, constant, linear to 0 at the end."""
+    """The factor on every learning rate in step 0 .. steps - 1: linear warm-up, constant, and a cool-down that is
+    linear or falls like 1 - sqrt(t) (WSD of 004), to cfg.final of the rate."""
     up = (step + 1) / cfg.warmup_steps if cfg.warmup_steps else 1.0
-    down = (steps - step) / cfg.cooldown_steps if cfg.cooldown_steps else 1.0
-    return min(1.0, up, down)
+    left = min(1.0, (steps - step) / cfg.cooldown_steps) if cfg.cooldown_steps else 1.0
+    down = left if cfg.cooldown == "linear" else 1 - math.sqrt(1 - left)
+    return min(1.0, up, cfg.final + (1 - cfg.final) * down)
 
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where one parameter goes."""
+    """Where one parameter goes, how it starts and how fast it learns: a row of the table that a notebook prints."""
 
     name: str
+    role: str
+    shape: tuple[int, ...]
+    init: str
+    std: float
     optimizer: str
     lr: float
     weight_decay: float
+    eps: float
 
 
-def placements(model: nn.Module, cfg: OptimConfig) -> list[Placement]:
-    """Every parameter with its optimiser, rate and decay. Muon takes the matrices of the blocks; tables, the head,
-    norms, value-embedding gates, the injection and the readout are AdamW's, without decay (001)."""
+def placements(
+    model: nn.Module, cfg: OptimConfig, steps: int = 1, tokens_per_step: int | None = None
+) -> list[Placement]:
+    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; tables, the
+    head, norms, gates, the router, the injection's dynamics and the readout are AdamW's, without decay (001).
+
+    A model on the meta device will do. Raises InputError where the rates need tokens_per_step (HyperP).
+    """
     rows = []
     for name, parameter in model.named_parameters():
-        block_matrix = parameter.ndim == 2 and name.split(".")[0] in ("prelude", "recur", "coda")
-        block_matrix = block_matrix and not name.endswith("attn.gate.weight")
-        if cfg.name == "muon" and block_matrix:
-            lr = cfg.muon_lr * math.sqrt(max(1, parameter.shape[0] / parameter.shape[1]))
-            rows.append(Placement(name, "muon", lr, cfg.muon_weight_decay))
+        what = role(name)
+        by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
+        start = init(model.cfg, name, parameter.shape)
+        decays = name.split(".")[0] in ("prelude", "recur", "coda") and what in MUON_ROLES
+        if cfg.name != "adamw" and what in MUON_ROLES:
+            rows_, columns = parameter.shape[-2:]
+            lr = cfg.muon_lr * by.lr
+            if cfg.name == "muon":
+                lr *= math.sqrt(max(1, rows_ / columns))
+            optimizer, decay, eps = cfg.name, cfg.muon_weight_decay, math.nan
         else:
-            rows.append(Placement(name, "adamw", cfg.lr, cfg.weight_decay if block_matrix else 0.0))
+            of_role = {
+                "embedding": cfg.embedding_lr,
+                "value table": cfg.embedding_lr,
+                "head": cfg.head_lr,
+                "norm": cfg.norm_lr,
+                "lanes": cfg.lanes_lr,
+            }
+            optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
+            decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps
+        rows.append(Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, lr, decay, eps))
     return rows
 
 
 class Optimizer:
     """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
 
-    def __init__(self, model: nn.Module, cfg: OptimConfig, steps: int):
+    def __init__(self, model: nn.Module, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None):
         self.cfg, self.steps = cfg, steps
         parameters = dict(model.named_parameters())
-        self.placements = placements(model, cfg)
+        self.placements = placements(model, cfg, steps, tokens_per_step)
         self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
-        self.muon = Muon(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "muon"})
+        kind = MuonH if cfg.name == "muonh" else Muon
+        self.muon = kind(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"})
 
     def step(self, step: int) -> None:
         """One update with the gradients that are there; step counts from 0."""
         rate = schedule(self.cfg, self.steps, step)
         self.adamw.step(rate)
-        self.muon.step(rate, decay=1 - step / self.steps)
+        self.muon.step(rate, step, decay=1 - step / self.steps)
 
     def state(self) -> dict[str, Tensor]:
         return self.adamw.state() | self.muon.state()
@@ -78,31 +112,32 @@ class Optimizer:
 
 
 class AdamW:
-    """torch's fused AdamW: m and v with bias correction, decoupled decay p <- p - lr wd p.
+    """torch's fused AdamW: m and v with bias correction, decoupled decay, p <- (1 - lr wd) p (coupled to the rate) or
+    p <- (1 - wd) p (independent of it); both follow the schedule.
 
     With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001).
     """
 
     def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter]):
         self.cfg, self.parameters, self.steps = cfg, parameters, 0
-        # update clipping needs a rate for each tensor, otherwise those of one decay share a group
+        # update clipping needs a rate for each tensor, otherwise those of one rate, decay and eps share a group
         grouped: dict[object, list[Placement]] = {}
-        for placement in parameters:
-            grouped.setdefault(placement if cfg.update_clipping else placement.weight_decay, []).append(placement)
-        groups = [
-            {"params": [parameters[p] for p in members], "weight_decay": members[0].weight_decay}
-            for members in grouped.values()
-        ]
-        self.torch = torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, eps=cfg.eps, fused=True) if groups else None
+        for p in parameters:
+            grouped.setdefault(p if cfg.update_clipping else (p.lr, p.weight_decay, p.eps), []).append(p)
+        self.members = list(grouped.values())
+        groups = [{"params": [parameters[p] for p in members], "eps": members[0].eps} for members in self.members]
+        self.torch = torch.optim.AdamW(groups, betas=cfg.betas, fused=True) if groups else None
 
     def step(self, rate: float) -> None:
         if self.torch is None:
             return
         self.steps += 1
-        for group in self.torch.param_groups:
-            group["lr"] = self.cfg.lr * rate
+        for (first, *_), group in zip(self.members, self.torch.param_groups, strict=True):
+            group["lr"], group["weight_decay"] = first.lr * rate, first.weight_decay
             if self.cfg.update_clipping:
                 group["lr"] /= max(1.0, self._update_rms(group["params"][0]))
+            if self.cfg.decay == "independent":  # torch multiplies by lr again
+                group["weight_decay"] *= rate / group["lr"] if rate else 0.0
         self.torch.step()
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
@@ -130,9 +165,9 @@ class AdamW:
 
 
 class Muon:
-    """Nesterov momentum, orthogonalised by Polar Express, with factored variance reduction and cautious decay.
+    """Nesterov momentum, orthogonalised, with factored variance reduction and cautious decay, each by the config.
 
-    Matrices of one shape [R, C] are stacked and updated together.
+    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices.
     """
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
@@ -141,36 +176,44 @@ class Muon:
         self.cfg = cfg
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
-            self.stacks.setdefault(tuple(parameter.shape), []).append((placement, parameter))
+            self.stacks.setdefault(tuple(parameter.shape[-2:]), []).append((placement, parameter))
         self.momentum: dict[tuple[int, int], Tensor] = {}
         self.variance: dict[tuple[int, int], Tensor] = {}
         for (rows, columns), members in self.stacks.items():
-            device = members[0][1].device
-            self.momentum[rows, columns] = torch.zeros(len(members), rows, columns, device=device)
+            device, n = members[0][1].device, sum(p.numel() for _, p in members) // (rows * columns)
+            self.momentum[rows, columns] = torch.zeros(n, rows, columns, device=device)
             # one second moment per row of a tall matrix, per column of a wide one
             factored = (rows, 1) if rows >= columns else (1, columns)
-            self.variance[rows, columns] = torch.zeros(len(members), *factored, device=device)
+            self.variance[rows, columns] = torch.zeros(n, *factored, device=device)
 
     @torch.no_grad()
-    def step(self, rate: float, decay: float) -> None:
-        """rate scales the learning rates, decay the weight decay."""
+    def step(self, rate: float, step: int, decay: float) -> None:
+        """rate scales the learning rates, decay the weight decay; step counts from 0."""
+        warm = min(1.0, (step + 1) / self.cfg.muon_momentum_warmup) if self.cfg.muon_momentum_warmup else 1.0
+        beta = EARLY_MOMENTUM + (self.cfg.muon_momentum - EARLY_MOMENTUM) * warm if warm < 1 else self.cfg.muon_momentum
         for shape, members in self.stacks.items():
-            gradient = torch.stack([parameter.grad for _, parameter in members])
-            momentum = self.momentum[shape].lerp_(gradient, 1 - self.cfg.muon_momentum)
-            update = orthogonalize(gradient.lerp_(momentum, self.cfg.muon_momentum))
-            update = self._reduce_variance(update, self.variance[shape])
-            for (placement, parameter), u in zip(members, update, strict=True):
-                lr = placement.lr * rate
-                agrees = (u * parameter) >= 0  # cautious: decay only what the update shrinks as well
-                parameter.mul_(1 - lr * placement.weight_decay * decay * agrees).add_(u, alpha=-lr)
+            gradient = torch.cat([parameter.grad.reshape(-1, *shape) for _, parameter in members])
+            momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
+            update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer)
+            if self.cfg.muon_variance_reduction:
+                update = self._reduce_variance(update, self.variance[shape])
+            parts = update.split([parameter.numel() // (shape[0] * shape[1]) for _, parameter in members])
+            for (placement, parameter), u in zip(members, parts, strict=True):
+                self._apply(placement, parameter, u.view_as(parameter), placement.lr * rate, decay)
+
+    def _apply(self, placement: Placement, p: nn.Parameter, update: Tensor, lr: float, decay: float) -> None:
+        """p <- p - lr wd p - lr update; cautious decay spares what the update does not shrink as well."""
+        if placement.weight_decay and decay:
+            shrink = lr * placement.weight_decay * decay
+            p.mul_(1 - shrink * ((update * p) >= 0) if self.cfg.muon_cautious else 1 - shrink)
+        p.add_(update, alpha=-lr)
 
     def _reduce_variance(self, update: Tensor, variance: Tensor) -> Tensor:
         """Divide by the running rms of each row or column, keeping the Frobenius norm of the update."""
         along = -1 if variance.shape[-1] == 1 else -2
         variance.lerp_(update.square().mean(along, keepdim=True), 1 - self.beta2)
         reduced = update * variance.clamp_min(1e-10).rsqrt()
-        norm = update.norm(dim=(-2, -1), keepdim=True)
-        return reduced * (norm / reduced.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-10))
+        return reduced * (_norm(update) / _norm(reduced).clamp_min(1e-10))
 
     def state(self) -> dict[str, Tensor]:
         kinds = (("momentum", self.momentum), ("variance", self.variance))
@@ -182,14 +225,45 @@ class Muon:
                 values[rows, columns].copy_(tensors[f"muon.{kind}.{rows}x{columns}"])
 
 
-def orthogonalize(matrices: Tensor) -> Tensor:
-    """The nearest matrices [..., R, C] with singular values near 1, by Polar Express in bf16; fp32 out."""
+class MuonH(Muon):
+    """Muon on the sphere of each matrix's own norm: the update is scaled to |W_0|_F, a step is taken, and the result is
+    put back to |W_0|_F, so that lr is an angle (Wen et al. 2025, in 000)."""
+
+    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter]):
+        super().__init__(cfg, parameters)
+        self.norms = {placement.name: _norm(parameter.detach()) for placement, parameter in parameters.items()}
+        for name, norm in self.norms.items():
+            if not norm.all():
+                raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
+
+    def _apply(self, placement: Placement, p: nn.Parameter, update: Tensor, lr: float, decay: float) -> None:
+        norm = self.norms[placement.name]
+        p.sub_(update * (lr * norm / _norm(update).clamp_min(1e-10)))
+        p.mul_(norm / _norm(p))
+
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {f"muon.norm.{name}": norm for name, norm in self.norms.items()}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        super().load_state(tensors)
+        for name, norm in self.norms.items():
+            norm.copy_(tensors[f"muon.norm.{name}"])
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    """Frobenius norm of each matrix [..., R, C] -> [..., 1, 1]."""
+    return matrices.norm(dim=(-2, -1), keepdim=True)
+
+
+def orthogonalize(matrices: Tensor, method: str = "polar-express") -> Tensor:
+    """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in bf16; fp32 out."""
     x = matrices.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
-    x = x / (1.02 * x.norm(dim=(-2, -1), keepdim=True) + 1e-6)
-    for a, b, c in POLAR_EXPRESS:
+    # Polar Express wants a little room below 1
+    x = x / ((1.02 if method == "polar-express" else 1.0) * _norm(x) + 1e-6)
+    for a, b, c in POLAR_EXPRESS if method == "polar-express" else NEWTON_SCHULZ:
         A = x @ x.mT
         x = a * x + (b * A + c * (A @ A)) @ x
     return (x.mT if tall else x).float()

@@ -1,4 +1,11 @@
-"""The named models of the papers; ``preset(name, field=value)`` changes fields on the way."""
+"""The named models of the papers; ``preset(name, field=value)`` changes fields on the way.
+
+parcae-* and gpt-*, rdm-* and parcae-rdm-* (001); isodepth-s*-r* (000); looped-nanochat-s* (003); residual-L*-N* (002);
+base-*, looped-*, moe-* and looped-moe-* (004).
+"""
+
+import difflib
+import re
 
 from lib.config import ModelConfig
 from lib.errors import InputError
@@ -46,6 +53,44 @@ def _parcae_rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dic
     )
 
 
+def _isodepth(size: int, loops: int) -> dict:
+    """000, App. C.1: 2 + 16 + 2 effective layers of nanochat blocks, the middle as 16/r layers looped r times;
+    injection [I | 0], three model-level norms, softcap 15. At r = 1 nothing is injected."""
+    looped = loops > 1
+    return dict(
+        vocab_size=32_064, width=64 * size, heads=size // 2, mlp_width=256 * size, context=2048,
+        prelude=2, recur=16 // loops, coda=2, mean_loops=loops, backprop_loops="all",
+        injection="concat-identity" if looped else "none", state_init="prelude", loop_norm="own",
+        rope="half-split", rope_base=10_000.0, embed_norm=True, tied=False, softcap=15.0, init="uniform",
+    )  # fmt: skip
+
+
+def _looped_nanochat(size: int) -> dict:
+    """003: 2 + 4 x 4 + 2 layers with sandwich norm and nanochat's window pattern over the unique layers. Depth is
+    fixed, as in its scaling laws; the init of its injection is not stated and taken from 000."""
+    return _isodepth(size, 4) | dict(vocab_size=65_536, block="sandwich", windows="LLSSSLLL")
+
+
+def _residual(layers: int, loops: int) -> dict:
+    """002, App. 8.1: L Llama layers looped N times without injection, the branches scaled by 1/(N sqrt L)."""
+    return dict(
+        vocab_size=128_256, width=768, heads=12, mlp_width=2048, context=2048,
+        prelude=0, recur=layers, coda=0, mean_loops=loops, backprop_loops="all", injection="none", state_init="prelude",
+        qk_norm=False, rope="half-split", rope_base=10_000.0, mlp="swiglu", residual="1/(N sqrt(L))", init="normal",
+    )  # fmt: skip
+
+
+def _scaling_study(width: int, looped: bool, sparse: bool) -> dict:
+    """004, Tables 1 and 5: 16 effective layers, 8 looped twice or 16, dense or 2 of 8 experts, without norm gains."""
+    return dict(
+        vocab_size=50_257, width=width, heads=width // 64, mlp_width=-(-8 * width // (3 * 64)) * 64, context=1024,
+        prelude=0 if looped else 16, recur=8 if looped else 0, coda=0, mean_loops=2 if looped else 1,
+        backprop_loops="all", injection="none", state_init="prelude", norm_gain=False, qk_norm=False,
+        rope="half-split", rope_base=10_000.0, mlp="swiglu", tied=False, init="mup",
+        experts=8 if sparse else 1, active_experts=2 if sparse else 1,
+    )  # fmt: skip
+
+
 def _table() -> dict[str, dict]:
     models = {}
     for name, (width, layers) in TRANSFORMER_SETUP.items():
@@ -54,6 +99,17 @@ def _table() -> dict[str, dict]:
     for name, sizes in RDM_SETUP.items():
         models[f"rdm-{name}"] = _rdm(*sizes)
         models[f"parcae-rdm-{name}"] = _parcae_rdm(*sizes)
+    for size in range(6, 36, 2):
+        models |= {f"isodepth-s{size}-r{loops}": _isodepth(size, loops) for loops in (1, 2, 4, 8)}
+    for size in range(8, 22, 2):
+        models[f"looped-nanochat-s{size}"] = _looped_nanochat(size)
+    for layers in (12, 24, 48):
+        models |= {f"residual-L{layers}-N{loops}": _residual(layers, loops) for loops in (1, 2, 4, 8, 16)}
+    for width in range(128, 1025, 64):
+        models[f"base-{width}"] = _scaling_study(width, looped=False, sparse=False)
+        models[f"looped-{width}"] = _scaling_study(width, looped=True, sparse=False)
+        models[f"moe-{width}"] = _scaling_study(width, looped=False, sparse=True)
+        models[f"looped-moe-{width}"] = _scaling_study(width, looped=True, sparse=True)
     return models
 
 
@@ -66,7 +122,9 @@ def preset(name: str, **changes) -> ModelConfig:
     Raises InputError for an unknown name or an ill-fitting change.
     """
     if name not in PRESETS:
-        raise InputError(f"preset: {name!r} is not known, use one of {', '.join(sorted(PRESETS))}")
+        families = ", ".join(dict.fromkeys(re.sub(r"\d+(\.\d+)?[mb]?", "*", known) for known in sorted(PRESETS)))
+        near = difflib.get_close_matches(name, PRESETS, 3)
+        raise InputError(f"preset: {name!r} is not known, use one of {', '.join(near) or families}")
     return ModelConfig(**{**PRESETS[name], **changes})
 
 

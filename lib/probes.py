@@ -19,7 +19,8 @@ def state_metrics(end: LoopEnd) -> dict[str, float]:
 
 
 def spectral_radius(transition: Tensor) -> float:
-    """rho(A-bar), the largest modulus of an eigenvalue; of a vector, the diagonal's."""
+    """rho(A-bar), the largest modulus of an eigenvalue; of a vector, the diagonal's; of [r, K, K], the largest
+    loop's."""
     if transition.ndim == 1:
         return transition.abs().max().item()
     return torch.linalg.eigvals(transition.float().cpu()).abs().max().item()
@@ -29,7 +30,7 @@ def spectral_norm(transition: Tensor) -> float:
     """The largest singular value of A-bar, never below the radius."""
     if transition.ndim == 1:
         return transition.abs().max().item()
-    return torch.linalg.matrix_norm(transition.float().cpu(), ord=2).item()
+    return torch.linalg.matrix_norm(transition.float().cpu(), ord=2).max().item()
 
 
 @torch.no_grad()
@@ -39,3 +40,14 @@ def transition_metrics(model: LoopedLM) -> dict[str, float]:
     if not torch.isfinite(transition).all():
         return {"rho": float("nan"), "a_norm": float("nan")}
     return {"rho": spectral_radius(transition), "a_norm": spectral_norm(transition)}
+
+
+@torch.no_grad()
+def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
+    """(unique layer, loop) -> the experts [B, S, k] that each token took there, the likeliest first (004, Fig. "Expert
+    assignment overlap"); layers outside the loop have loop 0. In eval mode at ``loops``, mean_loops when None."""
+    was_training = model.training
+    model.eval()
+    _, end = model.hidden(tokens, loops)
+    model.train(was_training)
+    return {(use.layer, use.loop): use.routing.chosen for use in end.routing}

@@ -118,13 +118,14 @@ def flops_per_second(cfg: RunConfig) -> float:
         rows = max(1, 512 // context)
         model_cfg = model_cfg.replace(
             prelude=min(model_cfg.prelude, 1), recur=min(model_cfg.recur, 1), coda=min(model_cfg.coda, 1),
-            mean_loops=1, backprop_loops="all", depth="fixed", context=context,
+            mean_loops=1, backprop_loops="all", depth="fixed", fill=False, context=context,
+            windows="L", short_window=None,
             vocab_size=min(model_cfg.vocab_size, 8192),
         )  # fmt: skip
     with one_thread_on_cpu():
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = LoopedLM(model_cfg).set_precision(cfg.train.precision).to(device)
-        optimizer = Optimizer(model, cfg.optim, steps=3)
+        optimizer = Optimizer(model, cfg.optim, 3, cfg.tokens_per_step)
         tokens = torch.randint(model_cfg.vocab_size, (rows, context + 1), device=device)
         seconds = []
         for step in range(3):
@@ -136,7 +137,7 @@ def flops_per_second(cfg: RunConfig) -> float:
             optimizer.step(step)
             model.zero_grad(set_to_none=True)
             seconds.append(time.perf_counter() - begin)
-    fixed = model_cfg.replace(depth="fixed")
+    fixed = model_cfg.replace(depth="fixed", fill=False)
     return rows * context * count(fixed, context).flops_per_token / min(seconds)
 
 

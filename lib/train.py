@@ -98,7 +98,8 @@ class _Training:
         self.token_bytes = tokens.tokenizer.token_bytes
         self.text = tokens.meta
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision).to(self.device)
-        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps)
+        self.model.checkpoint_loops = cfg.train.checkpoint_loops
+        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step)
         self.step, self.metrics, self.seconds = 0, {}, 0.0
         if cfg.train.compile:
             self.model.compile_blocks()
@@ -125,15 +126,18 @@ class _Training:
         """Forward, backward, update. Returns the loss and whether the run has blown up."""
         cfg, begin = self.cfg.train, time.perf_counter()
         size = cfg.micro_batch or cfg.batch
-        losses, states = [], []
+        losses, routers, states = [], [], []
         for start in range(self.step * cfg.batch, (self.step + 1) * cfg.batch, size):
             batch = torch.as_tensor(self.rows.batch(start, start + size)).to(self.device)
             draw = Draw(cfg.seed, self.step, range(start, start + size))
             loss, end = self.model.loss(batch[:, :-1], batch[:, 1:], draw=draw)
             (loss * (size / cfg.batch)).backward()
-            losses.append(loss.item())
+            losses.append(end.cross_entropy.item())
+            routers.append(loss.item() - losses[-1])
             states.append(state_metrics(end))
         values = {"loss": float(np.mean(losses)), **{k: float(np.mean([s[k] for s in states])) for k in states[0]}}
+        if self.cfg.model.experts > 1:
+            values["router_loss"] = float(np.mean(routers))
         values["grad_norm"] = clip_gradients(self.model, self.cfg.optim.clip)
         blown_up = not (
             math.isfinite(values["loss"])

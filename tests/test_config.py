@@ -8,6 +8,11 @@ from lib.errors import InputError
 from tests.conftest import small_run
 
 
+def hyper(**changes) -> ModelConfig:
+    lanes = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all")
+    return ModelConfig(**{**lanes, **changes})
+
+
 @pytest.mark.parametrize(
     ("make", "field", "remedy"),
     [
@@ -26,6 +31,26 @@ from tests.conftest import small_run
             "loop_norm",
             "'none'",
         ),
+        (lambda: ModelConfig(windows="LXS"), "windows", "[LS]"),
+        (lambda: ModelConfig(windows="LLSS"), "windows", "3 unique layers"),
+        (lambda: ModelConfig(short_window=8), "short_window", "windows"),
+        (lambda: ModelConfig(fill=True), "fill", "sampled depth"),
+        (lambda: ModelConfig(fill=True, depth="poisson", backprop_loops=9), "backprop_loops", "mean_loops 8"),
+        (lambda: hyper(depth="poisson"), "injection", "'fixed'"),
+        (lambda: hyper(backprop_loops=2), "injection", "'all'"),
+        (lambda: hyper(state_init="zero"), "state_init", "'prelude'"),
+        (lambda: ModelConfig(experts=4), "experts", "swiglu"),
+        (lambda: ModelConfig(mlp="swiglu", experts=4, active_experts=5), "active_experts", "at most"),
+        (lambda: ModelConfig(mlp="swiglu", experts=4, active_experts=3), "mlp_width", "active_experts 3"),
+        (lambda: ModelConfig(init="mup"), "init", "tied=False"),
+        (lambda: OptimConfig(scaling="hyperp"), "scaling", "name='muonh'"),
+        (lambda: OptimConfig(name="muon", scaling="mup"), "scaling", "name='adamw'"),
+        (lambda: OptimConfig(name="muonh", muon_weight_decay=0.1), "name", "muon_*"),
+        (lambda: OptimConfig(name="muon", muon_weight_decay=0.0), "muon_cautious", "False"),
+        (lambda: OptimConfig(final=0.1), "final", "cooldown_steps"),
+        (lambda: small_run(optim={"scaling": "mup"}), "optim.scaling", "model.init"),
+        (lambda: small_run(model={"init": "mup", "tied": False}), "optim.scaling", "model.init"),
+        (lambda: small_run(model={"init": "scaled-zero"}, optim={"name": "muonh"}), "optim.name", "model.init"),
         (lambda: RunConfig(data="sotu"), "data", "DataConfig"),
         (lambda: ModelConfig(injection="glue"), "injection", "concat"),
         (lambda: OptimConfig(lr=-1.0), "lr", "greater than 0"),
@@ -70,6 +95,50 @@ def test_everything_that_decides_numbers_changes_the_key():
         small_run(train={"precision": "bf16"}),
     ]
     assert len({c.key for c in [cfg, *changed]}) == 6
+
+
+def test_fields_at_their_defaults_are_not_in_the_key():
+    # so that a field that is added later leaves finished runs their keys
+    cfg = small_run()
+    assert "injection" not in cfg.canonical()["model"]
+    assert small_run(model={"injection": "lti"}).key == cfg.key
+
+
+def test_defaults_are_those_of_the_recipe():
+    """A default that changes would give old keys another meaning: raise lib.RECIPE with it, and this list."""
+    fixed = {
+        ModelConfig: dict(
+            vocab_size=256, width=64, heads=2, mlp_width=256, prelude=1, recur=1, coda=1, context=64, mean_loops=8,
+            backprop_loops="half", depth="fixed", depth_per="sequence", fill=False, truncation="no-grad",
+            injection="lti", lanes=2, state_init="like-init", prelude_norm=False, loop_norm="none", readout=False,
+            block="pre-norm", norm_gain=True, norm_eps=1e-5, qk_norm=True, rope="interleaved", rope_base=50_000.0,
+            mlp="relu2", value_embeddings=False, windows="L", short_window=None, residual="none", residual_c=1.0,
+            experts=1, active_experts=1, balance_loss=0.01, router_z_loss=0.001, embed_norm=False, tied=True,
+            softcap=0.0, init="scaled",
+        ),
+        DataConfig: dict(
+            source="sotu", subset="", field="text", max_bytes=None, tokenizer="bytes", context=64, val_fraction=0.05,
+            val_rows=128,
+        ),
+        OptimConfig: dict(
+            name="adamw", scaling="none", lr=1e-3, embedding_lr=None, head_lr=None, norm_lr=None, lanes_lr=None,
+            betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, decay="coupled", update_clipping=False, muon_lr=8e-3,
+            muon_momentum=0.95, muon_momentum_warmup=0, muon_orthogonalizer="polar-express",
+            muon_variance_reduction=True, muon_weight_decay=0.2, muon_cautious=True, clip=1.0, warmup_steps=0,
+            cooldown_steps=0, cooldown="linear", final=0.0,
+        ),
+        TrainConfig: dict(
+            steps=300, batch=8, micro_batch=None, seed=0, compile=False, checkpoint_loops=False, eval_every=None,
+            max_state_rms=1e4,
+        ),
+    }  # fmt: skip
+    assert lib.RECIPE == 2
+    for kind, defaults in fixed.items():
+        assert {name: value for name, value in kind().model_dump().items() if name in defaults} == defaults
+
+
+def test_memory_is_not_in_the_key():
+    assert small_run(train={"checkpoint_loops": True}).key == small_run().key
 
 
 def test_the_recipe_changes_the_key(monkeypatch):

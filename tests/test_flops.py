@@ -6,6 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lib.config import ModelConfig
+from lib.depth import DepthRule
 from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.presets import PRESETS, preset
@@ -41,6 +42,88 @@ def test_rdm_parameter_counts(name):
     assert count(preset(name)).n_params == RDM_SETUP[name]
 
 
+# 000: N, training FLOPs per token in full and with the last two of four loops backpropagated
+def test_iso_depth_counts():
+    s10, s20, flat = (count(preset(f"isodepth-{name}")) for name in ("s10-r4", "s20-r4", "s20-r1"))
+    assert s10.n_once + s10.n_rec == s10.n_params - s10.n_embedding == 40_152_960
+    assert flat.n_once + flat.n_rec == 393_271_040
+    assert s10.flops_per_token_published == 1_047_336_960
+    assert count(preset("isodepth-s10-r4"), backprop_loops=2).flops_per_token_published == 799_569_920
+    assert flat.flops_per_token_published == 3_235_000_320
+    assert s20.flops_per_token_published == 3_313_643_520
+
+
+@pytest.mark.parametrize(
+    ("injection", "millions"), [("concat-identity", 955), ("none", 973), ("hyper-connections", 973)]
+)
+def test_iso_depth_tokens_at_1e18_flops(injection, millions):
+    cfg = preset("isodepth-s10-r4", injection=injection)
+    assert round(1e18 / count(cfg).flops_per_token_published / 1e6) == millions
+
+
+def test_iso_depth_models_have_twenty_effective_layers():
+    for loops in (1, 2, 4, 8):
+        cfg = preset(f"isodepth-s10-r{loops}")
+        assert cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda == 20 and cfg.mean_loops == loops
+        assert (cfg.injection == "none") == (loops == 1) and cfg.loop_norm == "own"
+
+
+# 003's table of widths: size -> parameters, FLOPs per token as printed
+NANOCHAT = {
+    8: (92_816_896, "7.678034e+08"),
+    10: (124_049_280, "1.081651e+09"),
+    12: (158_492_928, "1.444258e+09"),
+    14: (196_147_840, "1.855623e+09"),
+    16: (237_014_016, "2.315747e+09"),
+    18: (281_091_456, "2.824630e+09"),
+    20: (328_380_160, "3.382272e+09"),
+}
+
+
+@pytest.mark.parametrize("size", NANOCHAT)
+def test_looped_nanochat_counts(size):
+    counts = count(preset(f"looped-nanochat-s{size}"))
+    assert (counts.n_params, f"{counts.flops_per_token_published:.6e}") == NANOCHAT[size]
+
+
+def test_looped_nanochat_to_the_digit():
+    small, large = (count(preset(f"looped-nanochat-s{size}")) for size in (8, 20))
+    assert (small.flops_per_token_published, small.n_usage) == (767_803_392, 132_163_072)
+    assert (large.flops_per_token_published, large.n_usage) == (3_382_272_000, 574_201_600)
+
+
+@pytest.mark.parametrize(("layers", "millions"), [(12, 183.5), (24, 268.4), (48, 438.3)])
+def test_residual_scaling_counts(layers, millions):
+    assert round(count(preset(f"residual-L{layers}-N4")).n_params / 1e6, 1) == millions
+
+
+# 004, table of model configurations: width -> d_ff, active, stored by Looped-MoE, stored by MoE, in millions
+SCALING_STUDY = {
+    128: (384, 16, 18, 23),
+    256: (704, 39, 45, 65),
+    384: (1024, 67, 81, 124),
+    512: (1408, 103, 129, 207),
+    640: (1728, 144, 184, 303),
+    768: (2048, 190, 247, 417),
+    896: (2432, 246, 325, 560),
+    1024: (2752, 305, 407, 711),
+}
+
+
+@pytest.mark.parametrize("width", SCALING_STUDY)
+def test_looped_moe_counts(width):
+    d_ff, active, looped, stored = SCALING_STUDY[width]
+    counts = {name: count(preset(f"{name}-{width}")) for name in ("base", "looped", "moe", "looped-moe")}
+    assert preset(f"base-{width}").mlp_width == d_ff
+    # the paper's active parameters are equal across architectures: it leaves the routers out, which are executed too
+    routers = {"base": 0, "looped": 0, "moe": 16 * 8 * width, "looped-moe": 16 * 8 * width}
+    assert {c.n_active - routers[name] for name, c in counts.items()} == {counts["base"].n_active}
+    assert round(counts["base"].n_active / 1e6) == active
+    assert round(counts["looped-moe"].n_params / 1e6) == looped
+    assert round(counts["moe"].n_params / 1e6) == stored
+    assert counts["base"].flops_per_token_published == 6 * counts["base"].n_active
+
+
 def test_parcae_adds_its_injection_readout_and_norm_to_the_transformer():
     for size, d in (("140m", 768), ("370m", 1024), ("770m", 1280), ("1.3b", 1536)):
         added = count(preset(f"parcae-{size}")).n_params - count(preset(f"gpt-{size}")).n_params
@@ -59,8 +142,28 @@ def test_parameters_are_those_of_the_built_model(kind):
     rec = sum(
         p.numel() for name, p in model.named_parameters() if name.split(".")[0] in ("recur", "injection", "loop_norm")
     )
-    assert counts.n_rec == rec
-    assert counts.n_once + counts.n_rec + counts.n_embedding == counts.n_params
+    assert counts.n_rec_stored == rec
+    assert counts.n_once_stored + counts.n_rec_stored + counts.n_embedding == counts.n_params
+    if kind != "experts":
+        assert (counts.n_once, counts.n_rec) == (counts.n_once_stored, counts.n_rec_stored)
+
+
+def test_experts_are_counted_as_active_and_as_stored():
+    sparse, dense = (count(config("experts", **change)) for change in ({}, {"experts": 1, "active_experts": 1}))
+    routers = 32 * 5
+    assert sparse.n_rec == dense.n_rec + routers and sparse.n_once == dense.n_once + 2 * routers
+    assert sparse.n_rec_stored - sparse.n_rec == 3 * 3 * 32 * 24  # the three experts of five that rest
+    assert sparse.flops_per_token_forward == dense.flops_per_token_forward + 2 * (2 + 4) * routers
+
+
+def test_published_forward_passes():
+    cfg = preset("isodepth-s10-r4")
+    counts, truncated = count(cfg), count(cfg, backprop_loops=1)
+    assert counts.published["000"] == 3 * counts.published_forward["000"]
+    assert truncated.published_forward == counts.published_forward
+    # a loop without gradient costs its forward pass
+    assert truncated.published["000"] < counts.published["000"]
+    assert counts.published["004"] == 6 * counts.n_active
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "values"])
@@ -90,9 +193,7 @@ def test_training_costs_three_forward_passes_where_everything_backpropagates():
 
 def test_sampled_depth_costs_its_expected_loops():
     cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4)
-    from lib import depth
-
-    n, k = depth.split(depth.sample(cfg, 0, 0, range(40_000)), 4)
+    n, k = DepthRule(cfg).sample(0, 0, range(40_000))
     fixed = {(a, b): count(cfg.replace(depth="fixed", mean_loops=a + b, backprop_loops=max(b, 1))).flops_per_token
              for a, b in set(zip(n.tolist(), k.tolist(), strict=True))}  # fmt: skip
     average = np.mean([fixed[a, b] for a, b in zip(n.tolist(), k.tolist(), strict=True)])
@@ -119,7 +220,7 @@ def test_an_expected_loop_is_what_training_runs():
     model = LoopedLM(cfg).train()
     steps = []
     inner = model._step
-    model._step = lambda h, prepared, x: (steps.append(len(h)), inner(h, prepared, x))[1]
+    model._step = lambda h, *rest: (steps.append(len(h)), inner(h, *rest))[1]
     x = torch.zeros(64, 4, dtype=torch.long)
     for step in range(20):
         model.hidden(x, draw=Draw(0, step, range(64)))

@@ -21,7 +21,7 @@ def test_lti_is_zero_order_hold_for_a_and_euler_for_b():
     h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
     A, dt = -torch.exp(lti.A_log), F.softplus(lti.dt_bias)
     expected = torch.matrix_exp(torch.diag(dt * A)) @ h[..., None] + (dt[:, None] * lti.B) @ e[..., None]
-    torch.testing.assert_close(lti.inject(h, lti.prepare(e)), expected[..., 0])
+    torch.testing.assert_close(lti.inject(h, lti.prepare(e), 0), expected[..., 0])
 
 
 def test_lti_starts_where_the_paper_starts():
@@ -47,16 +47,37 @@ def test_concat_is_w_times_e_and_h(kind):
         concat.weight.normal_()
     h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
     expected = torch.cat((e, h), dim=-1) @ concat.weight.T
-    torch.testing.assert_close(concat.inject(h, concat.prepare(e)), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(concat.inject(h, concat.prepare(e), 0), expected, rtol=1e-4, atol=1e-5)
     assert torch.equal(concat.transition(), concat.weight[:, 8:])
     assert isinstance(concat, Concat)
+
+
+def test_hyper_connections_are_their_equations():
+    cfg = config(injection="hyper-connections", state_init="prelude", backprop_loops="all", lanes=3, mean_loops=4)
+    lanes = make_injection(cfg)
+    assert torch.equal(lanes.alpha, torch.eye(3)[[0, 1, 2, 0]]) and torch.equal(lanes.beta, torch.ones(4, 3))
+    assert torch.equal(lanes.M, torch.eye(3).expand(4, 3, 3))
+    for parameter in lanes.parameters():
+        torch.nn.init.normal_(parameter)
+    h, s = torch.randn(2, 5, 3, 8), torch.randn(2, 5, 8)
+    u = sum(lanes.alpha[1, k] * h[:, :, k] for k in range(3))
+    torch.testing.assert_close(lanes.inject(h, None, 1), u)
+    # with the branch's skip taken off, or with M - beta alpha^T in place of M and the block's output itself (000, Eq.
+    # 9)
+    for M, fed in ((lanes.M[1], s - u), (lanes.M[1] - torch.outer(lanes.beta[1], lanes.alpha[1]), s)):
+        expected = torch.stack(
+            [sum(M[j, k] * h[:, :, k] for k in range(3)) + lanes.beta[1, j] * fed for j in range(3)], dim=2
+        )
+        torch.testing.assert_close(lanes.merge(h, u, s, 1), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(lanes.pool(h), h[:, :, 0] + h[:, :, 1] + h[:, :, 2])
+    assert lanes.spread(s).shape == (2, 5, 3, 8)
 
 
 def test_add_and_none():
     h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
     add = make_injection(config(injection="add", state_init="zero"))
     none = make_injection(config(injection="none", state_init="prelude", backprop_loops="all"))
-    assert torch.equal(add.inject(h, add.prepare(e)), h + e)
-    assert torch.equal(none.inject(h, none.prepare(e)), h)
+    assert torch.equal(add.inject(h, add.prepare(e), 0), h + e)
+    assert torch.equal(none.inject(h, none.prepare(e), 0), h)
     assert add.transition().item() == none.transition().item() == 1
     assert not list(add.parameters()) and not list(none.parameters())

@@ -1,6 +1,8 @@
 import copy
 import math
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 import safetensors.torch
 import torch
@@ -8,7 +10,8 @@ import torch.nn.functional as F
 
 from lib.config import ModelConfig
 from lib.errors import InputError
-from lib.model import Draw, HeadLoss, LoopedLM, load_strictly, load_weights, token_losses
+from lib.flops import count
+from lib.model import Draw, HeadLoss, LoopedLM, load_strictly, load_weights, softcap, token_losses
 
 KINDS = {
     "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
@@ -19,6 +22,34 @@ KINDS = {
     "passthrough": dict(injection="none", state_init="prelude", prelude=0, coda=0, recur=2),
     "values": dict(injection="lti", state_init="unit", value_embeddings=True, mlp="half-relu2", init="scaled-zero"),
     "normal": dict(injection="lti", state_init="normal", norm_gain=False),
+    "experts": dict(
+        state_init="prelude",
+        mlp="swiglu",
+        experts=5,
+        active_experts=2,
+        norm_gain=False,
+        tied=False,
+        balance_loss=0.0,
+        router_z_loss=0.0,
+    ),
+    "nanochat": dict(
+        injection="concat-identity",
+        state_init="prelude",
+        loop_norm="own",
+        embed_norm=True,
+        tied=False,
+        softcap=5.0,
+        block="sandwich",
+        windows="LS",
+        short_window=6,
+        init="uniform",
+    ),
+    "scaled residual": dict(
+        injection="none", state_init="prelude", prelude=0, coda=0, recur=2, residual="1/(N sqrt(L))", mlp="swiglu"
+    ),
+    "hyper-connections": dict(
+        injection="hyper-connections", state_init="prelude", loop_norm="own", backprop_loops="all", mean_loops=6
+    ),
 }
 
 
@@ -79,31 +110,170 @@ def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
     embedded = model.embed(x)
     if model.embed_norm is not None:
         embedded = model.embed_norm(embedded)
-    e = model._stack(model.prelude, 0, embedded, x)
+    values = {int(layer): table(x) for layer, table in model.value_embeds.items()}
+    e, _ = model._stack(model.prelude, 0, embedded, values)
     if model.prelude_norm is not None:
         e = model.prelude_norm(e)
-    h = model._initial_state(e, draw)
+    h = model.injection.spread(model._initial_state(e, draw))
     for t in range(loops):
-        if 0 < t == loops - cfg.max_backprop_loops:  # where all loops backpropagate, so does h_0
+        if 0 < t == loops - (cfg.max_backprop_loops or loops):  # where all loops backpropagate, so does h_0
             h = h.detach()
-        h = model._step(h, model.injection.prepare(e), x)
+        h, _ = model._step(h, model.injection.prepare(e), values, t)
+    h = model.injection.pool(h)
     out = h if model.readout is None else F.linear(h, model.readout.weight)
-    out = model.final_norm(model._stack(model.coda, cfg.prelude + cfg.recur, out, x))
-    logits = F.linear(out, model.head_weight)
+    out = model.final_norm(model._stack(model.coda, cfg.prelude + cfg.recur, out, values)[0])
+    logits = softcap(F.linear(out, model.head_weight), cfg.softcap)
     F.cross_entropy(logits.flatten(0, 1), x.roll(-1, 1).flatten()).backward()
     for a, p in zip(ours, model.parameters(), strict=True):
         torch.testing.assert_close(a, p.grad, rtol=1e-3, atol=1e-6)
 
 
-def test_loops_unrolled_into_layers_give_the_same_logits():
-    model = randomized(config("passthrough")).eval()
-    unrolled = LoopedLM(model.cfg.replace(recur=0, prelude=6, mean_loops=1, depth="fixed"))
-    weights = {k: v for k, v in model.state_dict().items() if not k.startswith("recur")}
+@pytest.mark.parametrize("kind", ["passthrough", "scaled residual", "experts alone"])
+def test_loops_unrolled_into_layers_give_the_same_logits_and_summed_gradients(kind):
+    """Three loops over two layers are six layers; the gradient of a shared layer is the sum over its copies."""
+    alone = dict(injection="none", prelude=0, coda=0, recur=2, backprop_loops="all")
+    cfg = config("experts", **alone) if kind == "experts alone" else config(kind, backprop_loops="all")
+    looped = randomized(cfg).train()
+    c = cfg.residual_multiplier  # stated as a constant, since the unrolled stack counts as looped once
+    flat = dict(recur=0, prelude=6, mean_loops=1, residual="none", residual_c=c)
+    unrolled = LoopedLM(cfg.replace(**flat)).train()
+    copies = {name: [name] for name in looped.state_dict()}
     for layer in range(6):
-        source = {k: v for k, v in model.state_dict().items() if k.startswith(f"recur.{layer % 2}.")}
-        weights |= {k.replace(f"recur.{layer % 2}.", f"prelude.{layer}."): v for k, v in source.items()}
-    load_strictly(unrolled, weights)
-    torch.testing.assert_close(model(tokens(), 3), unrolled.eval()(tokens()), rtol=1e-4, atol=1e-5)
+        for name in looped.recur[layer % 2].state_dict():
+            copies.setdefault(f"recur.{layer % 2}.{name}", []).append(f"prelude.{layer}.{name}")
+    copies = {name: [n for n in names if not n.startswith("recur")] for name, names in copies.items()}
+    weights = looped.state_dict()
+    load_strictly(unrolled, {copy: weights[name] for name, names in copies.items() for copy in names})
+    x = tokens()
+    torch.testing.assert_close(looped(x, 3), unrolled(x), rtol=1e-4, atol=1e-5)
+    looped.loss(x, x.roll(-1, 1), 3)[0].backward()
+    unrolled.loss(x, x.roll(-1, 1))[0].backward()
+    theirs = dict(unrolled.named_parameters())
+    for name, parameter in looped.named_parameters():
+        summed = sum(theirs[copy].grad for copy in copies[name])
+        torch.testing.assert_close(parameter.grad, summed, rtol=1e-3, atol=1e-6)
+
+
+# ---- hyper-connections
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_hyper_connections_start_as_the_plain_loop(lanes):
+    kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
+    plain = randomized(config("passthrough", prelude=1, coda=0, **kinds)).eval()
+    lanes_ = LoopedLM(plain.cfg.replace(injection="hyper-connections", lanes=lanes)).eval()
+    own = {k: v for k, v in lanes_.state_dict().items() if k.startswith("injection")}
+    load_strictly(lanes_, plain.state_dict() | own)
+    for loops in (1, 2, 6):
+        (_, a), (_, b) = plain.hidden(tokens(), loops), lanes_.hidden(tokens(), loops)
+        # every lane is the plain loop's state, and the coda reads their sum
+        torch.testing.assert_close(b.state, lanes * a.state, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(lanes_(tokens(), loops), plain(tokens(), loops), rtol=1e-4, atol=1e-4)
+
+
+def test_hyper_connections_have_parameters_for_their_loops_alone():
+    model = LoopedLM(config("hyper-connections")).eval()
+    assert sum(p.numel() for p in model.injection.parameters()) == 6 * (2 * 2 + 2 * 2)
+    model(tokens(), 5)
+    with pytest.raises(InputError, match="loops: 7 are more than the 6 that these hyper-connections have"):
+        model(tokens(), 7)
+
+
+# ---- how the first loops lose their gradient, and what they cost
+
+
+def test_detached_loops_give_the_gradients_of_loops_without_any():
+    cfg = config("parcae", depth="poisson")
+    grads = []
+    for truncation in ("no-grad", "detach"):
+        model = randomized(cfg.replace(truncation=truncation)).train()
+        for step in range(3):
+            model.loss(tokens(), tokens().roll(-1, 1), draw=Draw(0, step, range(4)))[0].backward()
+        grads.append([p.grad for p in model.parameters()])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_detached_loops_leave_a_router_its_own_losses():
+    grads = {}
+    for truncation in ("no-grad", "detach"):
+        cfg = config("experts", backprop_loops=1, balance_loss=1.0, truncation=truncation)
+        model = randomized(cfg).train()
+        _, end = model.hidden(tokens(), 4, Draw(0, 0, range(4)))
+        grads[truncation] = [use.loop for use in end.routing if use.routing.balance.requires_grad and use.layer == 1]
+    assert grads == {"no-grad": [3], "detach": [0, 1, 2, 3]}
+
+
+def test_fill_draws_around_the_truncation():
+    cfg = config(depth="poisson", fill=True, mean_loops=6, backprop_loops=4)
+    model = LoopedLM(cfg).train()
+    n, k = model._loops(64, None, Draw(0, 0, range(64)))
+    assert set(k) == {4} and 1 < n.mean() < 3
+    model.loss(tokens(), tokens())[0].backward()
+
+
+def saved_bytes(model: LoopedLM, loops: int) -> int:
+    """Bytes that the graph of a loss keeps for its backward pass, each storage once."""
+    seen = {}
+
+    def keep(t):
+        seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        loss, _ = model.loss(tokens(), tokens(), loops, Draw(0, 0, range(4)))
+    loss.backward()
+    return sum(seen.values())
+
+
+@pytest.mark.parametrize("kind", ["parcae", "iso-depth", "experts"])
+def test_with_truncation_memory_does_not_grow_with_the_loops(kind):
+    model = LoopedLM(config(kind, backprop_loops=2)).train()
+    assert saved_bytes(model, 64) <= 1.01 * saved_bytes(model, 4)
+    everything = LoopedLM(config(kind, backprop_loops="all")).train()
+    assert saved_bytes(everything, 64) > 8 * saved_bytes(everything, 4)
+
+
+@pytest.mark.parametrize("kind", ["parcae", "nanochat", "experts", "hyper-connections"])
+def test_checkpointed_loops_take_less_memory_and_give_the_same_bits(kind):
+    cfg = config(kind, backprop_loops="all", mean_loops=6)
+    grads, memory = {}, {}
+    for checkpointed in (False, True):
+        model = randomized(cfg).train()
+        model.checkpoint_loops = checkpointed
+        memory[checkpointed] = saved_bytes(model, 6)
+        grads[checkpointed] = [p.grad for p in model.parameters()]
+    assert memory[True] < 0.6 * memory[False]
+    assert all(torch.equal(a, b) for a, b in zip(grads[False], grads[True], strict=True))
+
+
+# ---- experts
+
+
+def test_routing_is_seen_per_layer_and_loop():
+    model, x = randomized(config("experts", mean_loops=3)).eval(), tokens()
+    _, end = model.hidden(x)
+    assert [(use.layer, use.loop) for use in end.routing] == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert all(use.routing.chosen.shape == (4, 16, 2) for use in end.routing)
+    # rows of different depths: what a row does is what it does alone, and -1 where it rests
+    with torch.no_grad():
+        _, mixed = model.hidden(x, torch.tensor([1, 3, 2, 3]))
+    for use, together in zip(mixed.routing, end.routing, strict=True):
+        resting = use.loop >= torch.tensor([1, 3, 2, 3]) if use.layer == 1 else torch.zeros(4, dtype=torch.bool)
+        assert (use.routing.chosen[resting] == -1).all()
+        if use.layer < 2:  # the coda sees other states
+            assert torch.equal(use.routing.chosen[~resting], together.routing.chosen[~resting])
+
+
+def test_the_loss_is_cross_entropy_and_the_routers_losses():
+    cfg = config("experts", backprop_loops="all", balance_loss=0.5, router_z_loss=0.25)
+    model, x = randomized(cfg).train(), tokens()
+    loss, end = model.loss(x, x.roll(-1, 1), 2)
+    routings = [use.routing for use in end.routing]
+    balance, z = (torch.stack([getattr(r, name) for r in routings]).mean() for name in ("balance", "z"))
+    torch.testing.assert_close(loss, end.cross_entropy + 0.5 * balance + 0.25 * z)
+    expected = F.cross_entropy(model(x, 2).flatten(0, 1), x.roll(-1, 1).flatten())
+    torch.testing.assert_close(end.cross_entropy, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_eval_runs_mean_loops_and_train_follows_the_rule():
@@ -117,8 +287,9 @@ def test_eval_runs_mean_loops_and_train_follows_the_rule():
     assert not torch.equal(model(x), model(x))
 
 
-def test_causality():
-    model, x = randomized(config("values")).eval(), tokens()
+@pytest.mark.parametrize("kind", ["values", "nanochat", "experts", "hyper-connections"])
+def test_causality(kind):
+    model, x = randomized(config(kind)).eval(), tokens()
     changed = x.clone()
     changed[:, 10:] = (changed[:, 10:] + 1) % 61
     torch.testing.assert_close(model(x)[:, :10], model(changed)[:, :10])
@@ -179,13 +350,14 @@ def test_init_depends_on_the_seed_alone():
     assert not torch.equal(a.embed.weight, c.embed.weight)
 
 
-def test_chunked_head_equals_cross_entropy(monkeypatch):
+@pytest.mark.parametrize("c", [0.0, 2.5])
+def test_chunked_head_equals_cross_entropy(monkeypatch, c):
     monkeypatch.setattr("lib.model.HEAD_CHUNK", 10)
     x = torch.randn(33, 16, dtype=torch.float64, requires_grad=True)
     w = torch.randn(50, 16, dtype=torch.float64, requires_grad=True)
     targets = torch.randint(50, (33,))
-    ours = HeadLoss.apply(x, w, targets)
-    expected = F.cross_entropy(x @ w.T, targets)
+    ours = HeadLoss.apply(x, w, targets, c)
+    expected = F.cross_entropy(softcap(x @ w.T, c), targets)
     torch.testing.assert_close(ours.double(), expected, rtol=1e-6, atol=1e-6)
     grads = torch.autograd.grad(3 * ours, (x, w))
     for ours_, theirs in zip(grads, torch.autograd.grad(3 * expected, (x, w)), strict=True):
@@ -251,7 +423,7 @@ def test_unreadable_weights_are_one_line(tmp_path):
     with pytest.raises(InputError, match="cannot be read as safetensors"):
         load_weights(tmp_path)
     safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match="carries no config"):
+    with pytest.raises(InputError, match="carries no config and is neither"):
         load_weights(tmp_path)
 
 
@@ -264,3 +436,42 @@ def test_bad_calls_are_one_line():
     plain = LoopedLM(config("passthrough", prelude=2, recur=0, mean_loops=1)).eval()
     with pytest.raises(InputError, match="loops: 2 loops over no layer"):
         plain(tokens(), 2)
+
+
+# ---- any config
+
+CHOICES = dict(
+    prelude=[0, 1, 2], recur=[0, 1, 2], coda=[0, 1], mean_loops=[1, 2, 3], backprop_loops=["half", "all", 1, 2],
+    depth=["fixed", "poisson", "lognormal-poisson"], depth_per=["batch", "sequence"], fill=[False, True],
+    truncation=["no-grad", "detach"], lanes=[1, 2],
+    injection=["none", "add", "concat", "concat-identity", "lti", "hyper-connections"],
+    state_init=["prelude", "zero", "like-init", "normal", "unit"], prelude_norm=[False, True],
+    loop_norm=["none", "own", "final"], readout=[False, True], block=["pre-norm", "sandwich"],
+    norm_gain=[False, True], qk_norm=[False, True], rope=["interleaved", "half-split"],
+    mlp=["relu2", "half-relu2", "swiglu"], value_embeddings=[False, True], windows=["L", "SL", "SSL"],
+    residual=["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"], experts=[1, 4], active_experts=[1, 2],
+    embed_norm=[False, True], tied=[False, True], softcap=[0.0, 15.0],
+    init=["scaled", "scaled-zero", "uniform", "normal", "mup"],
+)  # fmt: skip
+
+
+@hypothesis.settings(max_examples=300, deadline=None, derandomize=True)
+@hypothesis.given(st.fixed_dictionaries({}, optional={name: st.sampled_from(v) for name, v in CHOICES.items()}))
+def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line(fields):
+    try:
+        cfg = ModelConfig(vocab_size=17, width=32, heads=2, mlp_width=32, context=8, **fields)
+    except InputError as error:
+        message = str(error)
+        assert "\n" not in message and any(message.startswith(f"{name}: ") for name in ModelConfig.model_fields)
+        hypothesis.event("refused")
+        return
+    hypothesis.event("runs")
+    model = LoopedLM(cfg).train()
+    x = torch.randint(17, (3, 9), generator=torch.Generator().manual_seed(0))
+    loss, end = model.loss(x[:, :-1], x[:, 1:], draw=Draw(0, 0, range(3)))
+    loss.backward()
+    assert torch.isfinite(loss) and end.state.shape == (3, 8, 32)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    assert count(cfg).n_params == sum(p.numel() for p in model.parameters())
+    model.eval()
+    assert torch.isfinite(model(x[:, :-1])).all()

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from lib import probes
+from lib.config import ModelConfig
 from lib.model import LoopedLM, LoopEnd
 from tests.test_model import config, randomized, tokens
 
@@ -59,3 +60,27 @@ def test_the_states_are_those_of_each_rows_own_last_loops():
             if n > 1:
                 _, shorter = model.hidden(x[row : row + 1], n - 1)
                 torch.testing.assert_close(end.previous[row], shorter.state[0], rtol=1e-4, atol=1e-5)
+
+
+def test_expert_choices_are_those_of_the_routers():
+    cfg = ModelConfig(mlp="swiglu", experts=4, active_experts=2, mean_loops=3, width=32, state_init="prelude")
+    model = LoopedLM(cfg).train()
+    x = torch.randint(256, (2, 10))
+    choices = probes.expert_choices(model, x)
+    assert list(choices) == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)] and model.training
+    states = []
+    model.recur[0].mlp.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
+    with torch.no_grad():
+        model.eval()(x)
+    for loop, state in enumerate(states):
+        expected = (state @ model.recur[0].mlp.router.weight.T).topk(2).indices
+        assert torch.equal(choices[1, loop], expected)
+
+
+def test_the_radius_of_hyper_connections_is_that_of_their_lanes():
+    cfg = ModelConfig(injection="hyper-connections", state_init="prelude", backprop_loops="all", mean_loops=3)
+    model = LoopedLM(cfg)
+    with torch.no_grad():
+        model.injection.M[1] = torch.tensor([[1.0, 4.0], [0.0, 1.5]])
+    metrics = probes.transition_metrics(model)
+    assert metrics["rho"] == pytest.approx(1.5) and metrics["a_norm"] > 4

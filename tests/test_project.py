@@ -16,7 +16,8 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 
 #: the order of the house: a module imports only those before it
 MODULES = [
-    "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth", "model", "optim", "flops",
+    "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
+    "scaling", "layouts", "model", "optim", "flops",
     "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "stability", "plots", "claims", "notebook",
     "report",
 ]  # fmt: skip

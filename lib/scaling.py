@@ -1,0 +1,150 @@
+"""Parameterisations: how each parameter starts, and how its rate, decay and eps depend on the model and the data.
+
+Everything is a function of a parameter's role, so that a parameterisation is a table; ``lib.optim.placements`` prints
+it for a model. w = d / 128 (muP), L the unique layers of the looped stack, B tokens a step, D tokens a run.
+
+Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width):
+
+| role                     | scaled        | scaled-zero  | uniform        | normal | mup           |
+|--------------------------|---------------|--------------|----------------|--------|---------------|
+| embedding                | u             | orthogonal u | 1              | .02    | .02           |
+| head                     | u             | orthogonal u | .001           | .02    | .02 / sqrt(w) |
+| matrix, router, gate     | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
+| branch output            | u / sqrt(2 l) | 0            | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
+
+A value table starts at N(0, 1), the readout C orthogonal at u, and norms, dynamics, lanes and B as they are made: one,
+001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s, ``scaled-zero`` the code of 001, ``uniform``
+000's App. C.1, ``mup`` 004's Table 2 with a base of .02 (ours), ``normal`` that base alone (002, ours).
+
+Multipliers:
+
+| scaling    | rate                                                                       | decay      | eps         |
+|------------|----------------------------------------------------------------------------|------------|-------------|
+| mup        | 1 / w on head, matrices, branch outputs, router, injection, B, readout     | 1          | 1           |
+| depth-loop | (L/12)^-1/2 in the looped stack                                            | (L/12)^1/2 | (L/12)^-1/2 |
+| hyperp     | matrices (B/2^18)^.558 (D/D_ref)^-.32, others (B/2^18)^.558 (d/640)^-1/2   | 1          | 1           |
+"""
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor, nn
+
+from lib.config import ModelConfig, OptimConfig
+from lib.errors import InputError
+
+MUP_WIDTH = 128  # 004, Sec. "Maximal Update Parameterization"
+BASE_STD = 0.02  # ours: neither 002 nor 004 states it
+DEPTH = 12  # 002, App. 8.2
+HYPERP_WIDTH, HYPERP_BATCH = 640, 2**18  # 000, App. D
+#: D_ref of 000: ten tokens per usage-weighted parameter of its s = 10 model, 20 layers and 4 injections or none
+HYPERP_TOKENS = {
+    looped: 10 * (20 * (12 * HYPERP_WIDTH**2 + 2 * HYPERP_WIDTH) + looped * 4 * 2 * HYPERP_WIDTH**2)
+    for looped in (True, False)
+}
+
+HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
+
+
+def role(name: str) -> str:
+    """What a parameter of ``LoopedLM`` is."""
+    top, leaf = name.split(".")[0], name.removesuffix(".weight").split(".")[-1]
+    if top == "injection":
+        return {"injection": "injection", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"}.get(leaf, "lanes")
+    if top in ("prelude", "recur", "coda"):
+        if leaf.endswith(("_norm", "_post")):
+            return "norm"
+        if leaf == "router":
+            return "router"
+        if name.endswith("attn.gate.weight"):
+            return "value gate"
+        return "branch output" if leaf in ("out", "down") else "matrix"
+    return {"embed": "embedding", "value_embeds": "value table", "head": "head", "readout": "readout"}.get(top, "norm")
+
+
+# ---- how a parameter starts ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Init:
+    """kind: normal, uniform, orthogonal, identity, or kept, which leaves the parameter as it was made."""
+
+    kind: str
+    std: float = math.nan
+
+    @torch.no_grad()
+    def apply(self, weight: Tensor, generator: torch.Generator) -> None:
+        if self.kind == "normal":
+            weight.normal_(std=self.std, generator=generator)
+        elif self.kind == "uniform":
+            weight.uniform_(-math.sqrt(3) * self.std, math.sqrt(3) * self.std, generator=generator)
+        elif self.kind == "identity":
+            weight.copy_(torch.eye(*weight.shape))
+        elif self.kind == "orthogonal":
+            for matrix in weight.flatten(0, -3) if weight.ndim > 2 else [weight]:
+                nn.init.orthogonal_(matrix, gain=self.std * math.sqrt(max(matrix.shape)), generator=generator)
+
+
+def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
+    """The start of one parameter, by the first table above."""
+    what = role(name)
+    if what in ("norm", "dynamics", "lanes", "B"):
+        return Init("kept")
+    if what == "value table":
+        return Init("normal", 1.0)
+    unit = math.sqrt(2 / (5 * cfg.width))
+    if what == "readout":
+        return Init("orthogonal", unit)
+    if what == "injection" and cfg.injection == "concat-identity":
+        return Init("identity")
+    if cfg.init == "scaled":
+        effective = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
+        return Init("normal", unit / math.sqrt(2 * effective) if what == "branch output" else unit)
+    if cfg.init == "scaled-zero":
+        return Init("normal", 0.0) if what == "branch output" else Init("orthogonal", unit)
+    if cfg.init == "uniform":
+        if what in ("embedding", "head"):
+            return Init("normal", 1.0 if what == "embedding" else 1e-3)
+        return Init("uniform", shape[-1] ** -0.5)
+    narrow = cfg.init == "mup" and what in ("head", *HIDDEN)
+    return Init("normal", BASE_STD / math.sqrt(cfg.width / MUP_WIDTH) if narrow else BASE_STD)
+
+
+# ---- how its rate depends on the model and the data ------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Multipliers:
+    lr: float = 1.0
+    weight_decay: float = 1.0
+    eps: float = 1.0
+
+
+def multipliers(
+    cfg: ModelConfig, optim: OptimConfig, name: str, steps: int, tokens_per_step: int | None = None
+) -> Multipliers:
+    """On the rate, decay and eps of one parameter, by the second table above.
+
+    Raises InputError where HyperP is not told how many tokens a step has.
+    """
+    what = role(name)
+    if optim.scaling == "mup" and what in ("head", *HIDDEN):
+        return Multipliers(lr=MUP_WIDTH / cfg.width)
+    if optim.scaling == "depth-loop" and name.startswith("recur." if cfg.recur else ("prelude.", "coda.")):
+        depth = (cfg.recur or cfg.layers) / DEPTH
+        return Multipliers(lr=depth**-0.5, weight_decay=depth**0.5, eps=depth**-0.5)
+    if optim.scaling == "hyperp":
+        if tokens_per_step is None:
+            raise InputError("tokens_per_step: HyperP's rates depend on it, say how many tokens a step has")
+        batch = (tokens_per_step / HYPERP_BATCH) ** 0.558
+        if what in MUON_ROLES:
+            reference = HYPERP_TOKENS[cfg.recur > 0 and cfg.mean_loops > 1]
+            return Multipliers(lr=batch * (steps * tokens_per_step / reference) ** -0.32)
+        return Multipliers(lr=batch * (cfg.width / HYPERP_WIDTH) ** -0.5)
+    return Multipliers()
+
+
+#: what Muon and MuonH take: the matrices of the blocks, and a concatenating injection (000); the router, value gates,
+#: B and C are AdamW's, as tables, norms and an untied head are (001; the router ours)
+MUON_ROLES = ("matrix", "branch output", "injection")

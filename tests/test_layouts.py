@@ -1,0 +1,196 @@
+"""Other people's checkpoints, against an implementation of their own equations, or their own."""
+
+import json
+import math
+
+import pytest
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+
+from lib.errors import InputError
+from lib.model import Draw, load_weights
+
+V, D, HEADS, HIDDEN, CONTEXT = 61, 64, 2, 96, 32
+
+
+# ---- official Parcae checkpoints (001)
+
+
+def official_parcae(stacks=(2, 3, 1)) -> dict[str, torch.Tensor]:
+    """Random tensors under the names of the released checkpoints; A-bar is about 1e-4, so that h_0 hardly matters."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape, std=0.15):
+        return std * torch.randn(*shape, generator=generator)
+
+    tensors = {
+        "transformer.wte.weight": draw(V, D, std=1.0),
+        "transformer.adapter.A_log": draw(D) + 2.5,
+        "transformer.adapter.dt_bias": draw(D),
+        "transformer.adapter.B": draw(D, D),
+        "transformer.C.weight": draw(D, D),
+        "transformer.ln_prelude.weight": 1 + draw(D),
+        "transformer.ln_f.weight": 1 + draw(D),
+        "freqs_cis": torch.zeros(1, CONTEXT, 1, D // HEADS // 2, 2),
+    }
+    unique = 0
+    for stack, layers in zip(("prelude", "core_block", "coda"), stacks, strict=True):
+        for i in range(layers):
+            block = f"transformer.{stack}.{i}"
+            tensors |= {f"{block}.norm_{j}.weight": 1 + draw(D) for j in (1, 2)}
+            tensors |= {f"{block}.attn.{name}.weight": draw(D, D) for name in ("c_q", "c_k", "c_v", "c_proj")}
+            tensors |= {f"{block}.mlp.fc.weight": draw(HIDDEN, D), f"{block}.mlp.proj.weight": draw(D, HIDDEN)}
+            if unique % 2 == (sum(stacks) - 1) % 2:
+                tensors[f"{block}.attn.ve_gate.weight"] = draw(HEADS, 32)
+                tensors[f"value_embeds.{unique}.weight"] = draw(V, D, std=1.0)
+            unique += 1
+    return tensors
+
+
+def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.Tensor, backprop: int, stacks):
+    """Logits of 001's model, straight from facts of its paper and code, with its own tensor names."""
+    S, head_dim = tokens.shape[1], D // HEADS
+    theta = 50_000.0 ** (-torch.arange(0, head_dim, 2) / head_dim)
+    cos, sin = (f(torch.outer(torch.arange(S), theta))[None, :, None] for f in (torch.cos, torch.sin))
+
+    def norm(x, name):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w[f"{name}.weight"]
+
+    def qk(x):
+        a, b = x[..., 0::2], x[..., 1::2]  # interleaved pairs
+        x = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True))
+
+    def block(x, name, unique):
+        y = norm(x, f"{name}.norm_1")
+        q, k, v = (F.linear(y, w[f"{name}.attn.c_{n}.weight"]).unflatten(-1, (HEADS, -1)) for n in "qkv")
+        if f"value_embeds.{unique}.weight" in w:
+            gate = 2 * torch.sigmoid(F.linear(y[..., :32], w[f"{name}.attn.ve_gate.weight"]))
+            v = v + gate[..., None] * w[f"value_embeds.{unique}.weight"][tokens].unflatten(-1, (HEADS, -1))
+        scores = torch.einsum("bihd,bjhd->bhij", qk(q), qk(k)) / math.sqrt(head_dim)
+        scores = scores.masked_fill(torch.ones(S, S).triu(1).bool(), -math.inf)
+        attended = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(-2)
+        x = x + F.linear(attended, w[f"{name}.attn.c_proj.weight"])
+        y = 0.5 * F.linear(norm(x, f"{name}.norm_2"), w[f"{name}.mlp.fc.weight"]).relu().square()
+        return x + F.linear(y, w[f"{name}.mlp.proj.weight"])
+
+    e = w["transformer.wte.weight"][tokens]
+    for i in range(stacks[0]):
+        e = block(e, f"transformer.prelude.{i}", i)
+    e = norm(e, "transformer.ln_prelude")
+    dt = F.softplus(w["transformer.adapter.dt_bias"])
+    decay = torch.exp(-dt * w["transformer.adapter.A_log"].exp())
+    for t in range(loops):
+        if t == max(loops - backprop, 0) > 0:
+            h = h.detach()
+        h = decay * h + dt * (e @ w["transformer.adapter.B"].T)
+        for i in range(stacks[1]):
+            h = block(h, f"transformer.core_block.{i}", stacks[0] + i)
+    x = F.linear(h, w["transformer.C.weight"])
+    for i in range(stacks[2]):
+        x = block(x, f"transformer.coda.{i}", stacks[0] + stacks[1] + i)
+    return F.linear(norm(x, "transformer.ln_f"), w["transformer.wte.weight"])
+
+
+@pytest.mark.parametrize("loops", [1, 2, 4])
+@pytest.mark.parametrize("stacks", [(2, 3, 1), (1, 1, 1), (1, 2, 1)])
+def test_official_parcae_checkpoints_give_their_logits_and_truncated_gradients(tmp_path, loops, stacks):
+    tensors = official_parcae(stacks)
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"mean_recurrence": 4, "mean_backprop_depth": 2}))
+    model = load_weights(tmp_path)
+    assert (model.cfg.heads, model.cfg.context, model.cfg.mlp_width, model.cfg.vocab_size) == (
+        HEADS,
+        CONTEXT,
+        HIDDEN,
+        V,
+    )
+    assert (model.cfg.prelude, model.cfg.recur, model.cfg.coda) == stacks
+    x = torch.randint(V, (3, 16), generator=torch.Generator().manual_seed(1))
+    w = {name: t.clone().requires_grad_() for name, t in tensors.items() if name != "freqs_cis"}
+    model.train()
+    draw = Draw(0, 0, range(3))
+    h_0 = model._initial_state(torch.zeros(3, 16, D), draw)
+    theirs = parcae_by_its_equations(w, x, loops, h_0, backprop=2, stacks=stacks)
+    ours = model(x, loops, draw)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    upstream = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(2)) / theirs.numel()
+    ours.backward(upstream)
+    theirs.backward(upstream)
+    named = dict(model.named_parameters())
+    pairs = {
+        "transformer.wte.weight": "embed.weight",
+        "transformer.adapter.B": "injection.B",
+        "transformer.adapter.A_log": "injection.A_log",
+        "transformer.core_block.0.attn.c_q.weight": "recur.0.attn.q.weight",
+        "transformer.core_block.0.mlp.proj.weight": "recur.0.mlp.down.weight",
+        "transformer.prelude.0.norm_1.weight": "prelude.0.attn_norm.weight",
+        "transformer.coda.0.attn.c_proj.weight": "coda.0.attn.out.weight",
+        f"value_embeds.{sum(stacks) - 1}.weight": f"value_embeds.{sum(stacks) - 1}.weight",
+    }
+    for their_name, our_name in pairs.items():
+        torch.testing.assert_close(named[our_name].grad, w[their_name].grad, rtol=1e-3, atol=1e-7)
+    assert len(named) == len(w)
+
+
+def test_without_a_config_a_parcae_checkpoint_has_the_papers_loops(tmp_path):
+    safetensors.torch.save_file(official_parcae(), tmp_path / "given.safetensors")
+    cfg = load_weights(tmp_path / "given.safetensors").cfg
+    assert (cfg.mean_loops, cfg.max_backprop_loops, cfg.rope_base, cfg.mlp) == (8, 4, 50_000, "half-relu2")
+    assert cfg.rope == "interleaved" and cfg.tied and cfg.prelude_norm and cfg.readout and cfg.value_embeddings
+
+
+def test_a_parcae_checkpoint_with_value_tables_elsewhere_is_refused(tmp_path):
+    # the released code drops them in silence when the parities of layer indices disagree
+    tensors = official_parcae()
+    tensors["value_embeds.0.weight"] = tensors.pop("value_embeds.1.weight")
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"value_embeds\.1\.weight is missing; value_embeds\.0\.weight is unknown"):
+        load_weights(tmp_path)
+
+
+# ---- Hugging Face's Llama
+
+
+def llama(tmp_path, **changes):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=V, hidden_size=D, num_attention_heads=4, num_key_value_heads=4, intermediate_size=HIDDEN)
+    config = LlamaConfig(**{**sizes, "num_hidden_layers": 3, "max_position_embeddings": CONTEXT, **changes})
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.2)
+    model.save_pretrained(tmp_path)
+    return model
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_word_embeddings": True}, {"rope_theta": 500_000.0, "rms_norm_eps": 1e-5}]
+)
+def test_llamas_logits_are_ours(tmp_path, changes):
+    theirs = llama(tmp_path, **changes)
+    ours = load_weights(tmp_path)
+    assert ours.cfg.tied == changes.get("tie_word_embeddings", False) and ours.cfg.rope == "half-split"
+    x = torch.randint(V, (2, CONTEXT), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_sharded_llama_loads(tmp_path):
+    theirs = llama(tmp_path / "whole")
+    theirs.save_pretrained(tmp_path / "shards", max_shard_size="100KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
+    whole, shards = load_weights(tmp_path / "whole"), load_weights(tmp_path / "shards")
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), shards.parameters(), strict=True))
+
+
+def test_llamas_with_what_is_not_here_are_refused(tmp_path):
+    llama(tmp_path, num_key_value_heads=2)
+    with pytest.raises(InputError, match="num_key_value_heads: 2 has no counterpart"):
+        load_weights(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(InputError, match=r"needs its config\.json"):
+        load_weights(tmp_path)

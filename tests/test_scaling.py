@@ -1,0 +1,187 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lib import scaling
+from lib.config import ModelConfig, OptimConfig
+from lib.errors import InputError
+from lib.flops import count
+from lib.model import LoopedLM
+from lib.optim import Optimizer, placements
+from lib.presets import preset
+from tests.test_model import KINDS, config
+
+
+def on_meta(cfg: ModelConfig) -> LoopedLM:
+    with torch.device("meta"):
+        return LoopedLM(cfg)
+
+
+# ---- roles and inits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_has_a_role(kind):
+    roles = {name: scaling.role(name) for name, _ in on_meta(config(kind)).named_parameters()}
+    for name, role in roles.items():
+        assert ("norm" in name or "_post" in name) == (role == "norm"), name
+        assert name.startswith("value_embeds") == (role == "value table"), name
+    assert {"embedding", "matrix", "branch output"} <= set(roles.values())
+
+
+def stds(cfg: ModelConfig) -> dict[str, float]:
+    return {name: p.std().item() for name, p in LoopedLM(cfg).named_parameters() if p.ndim > 1}
+
+
+def test_uniform_is_the_papers_init():
+    cfg = ModelConfig(width=64, heads=2, mlp_width=256, tied=False, init="uniform")
+    model, found = LoopedLM(cfg), stds(cfg)
+    assert found["embed.weight"] == pytest.approx(1, rel=0.02)
+    assert found["head.weight"] == pytest.approx(1e-3, rel=0.02)
+    assert found["recur.0.attn.q.weight"] == pytest.approx(1 / 8, rel=0.03)
+    assert found["recur.0.attn.out.weight"] == pytest.approx(1 / 8, rel=0.03)
+    assert found["recur.0.mlp.down.weight"] == pytest.approx(1 / 16, rel=0.03)  # its input is four times as wide
+    largest = model.recur[0].attn.q.weight.abs().max().item()
+    assert 0.99 * math.sqrt(3) / 8 < largest <= math.sqrt(3) / 8  # bounded, unlike a normal
+
+
+def test_concat_identity_starts_as_i_and_zero():
+    weight = LoopedLM(config("iso-depth")).injection.weight
+    assert torch.equal(weight, torch.cat((torch.eye(32), torch.zeros(32, 32)), 1))
+
+
+def test_mup_narrows_what_reads_the_width():
+    found = {}
+    for width in (128, 512):
+        found[width] = stds(preset(f"looped-moe-{width}", vocab_size=512))
+    for name, std in found[128].items():
+        shrinks = name != "embed.weight"
+        assert found[512][name] == pytest.approx(std / (2 if shrinks else 1), rel=0.1), name
+        assert std == pytest.approx(0.02, rel=0.1)
+
+
+# ---- multipliers
+
+
+def rates(cfg: ModelConfig, optim: OptimConfig, **kwargs) -> dict[str, float]:
+    return {p.name: p.lr for p in placements(on_meta(cfg), optim, **kwargs)}
+
+
+def test_mup_divides_the_rates_by_the_width_ratio():
+    optim = OptimConfig(scaling="mup", lr=1e-2)
+    for kind in ("looped", "looped-moe"):
+        found = rates(preset(f"{kind}-512"), optim)
+        assert found.pop("embed.weight") == 1e-2
+        assert set(found.values()) == {1e-2 / 4}, found
+
+
+def test_hyperp_is_the_papers_rule():
+    optim = OptimConfig(name="muonh", scaling="hyperp", muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005)
+    # at the reference batch and its own D_ref nothing is changed
+    D_ref = {1: 983_296_000, 4: 1_016_064_000}
+    for loops, tokens in D_ref.items():
+        cfg = preset(f"isodepth-s10-r{loops}")
+        usage = count(cfg)
+        once = 20 * (12 * 640**2 + 2 * 640) + (loops * 2 * 640**2 if loops > 1 else 0)
+        assert tokens == 10 * once
+        # the definition: usage-weighted non-embedding parameters, without the model-level norms
+        assert usage.n_usage - usage.n_embedding - 3 * 640 == once
+        found = rates(cfg, optim, steps=tokens // 2**18, tokens_per_step=2**18)
+        assert found["recur.0.attn.q.weight"] == pytest.approx(0.014, rel=1e-3)
+        assert found["embed.weight"] == pytest.approx(0.3) and found["head.weight"] == pytest.approx(0.004)
+        assert found["final_norm.weight"] == pytest.approx(0.005)
+    wide = rates(preset("isodepth-s20-r4"), optim, steps=8 * 3876, tokens_per_step=2**17)
+    assert wide["embed.weight"] == pytest.approx(0.3 * 2**-0.5 * 2**-0.558)
+    assert wide["injection.weight"] == pytest.approx(0.014 * 2**-0.558 * 4**-0.32, rel=1e-3)
+
+
+def test_hyperp_refuses_to_guess_the_batch():
+    with pytest.raises(InputError, match="tokens_per_step"):
+        placements(on_meta(preset("isodepth-s10-r4")), OptimConfig(name="muonh", scaling="hyperp"))
+
+
+def test_depth_loop_scales_the_looped_stack_alone():
+    optim = OptimConfig(scaling="depth-loop", lr=1e-2, weight_decay=0.1, eps=1e-8)
+    for loops in (1, 16):
+        rows = {p.name: p for p in placements(on_meta(preset(f"residual-L48-N{loops}")), optim)}
+        hidden, norm, table = rows["recur.0.attn.q.weight"], rows["recur.3.attn_norm.weight"], rows["embed.weight"]
+        assert hidden.lr == pytest.approx(1e-2 / 2) and norm.lr == pytest.approx(1e-2 / 2)
+        assert hidden.lr * hidden.weight_decay == pytest.approx(1e-2 * 0.1)  # does not depend on the depth
+        assert hidden.eps == pytest.approx(1e-8 / 2)
+        assert (table.lr, table.eps, rows["final_norm.weight"].lr) == (1e-2, 1e-8, 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "alpha"), [("none", 1), ("1/sqrt(N)", 1 / 2), ("1/N", 1 / 4), ("1/(N sqrt(L))", 1 / 12)]
+)
+def test_the_residual_multiplier(rule, alpha):
+    cfg = config("passthrough", recur=9, mean_loops=4, residual=rule, residual_c=3.0)
+    assert cfg.residual_multiplier == pytest.approx(3 * alpha)
+    model = LoopedLM(cfg)
+    assert {block.a for block in model.recur} == {cfg.residual_multiplier}
+    around = LoopedLM(config("parcae", residual=rule))
+    assert around.prelude[0].a == around.coda[0].a == 1
+
+
+# ---- what the rules are for
+
+
+def stream_norm(rule: str, loops: int) -> float:
+    """Mean |h|^2 of the stream after the loops, at init, relative to the stream's start."""
+    cfg = ModelConfig(
+        vocab_size=64, width=64, heads=4, mlp_width=256, prelude=0, recur=1, coda=0, context=32, mean_loops=loops,
+        backprop_loops="all", injection="none", state_init="prelude", mlp="swiglu", qk_norm=False, residual=rule,
+        init="uniform",
+    )  # fmt: skip
+    x = torch.randint(64, (4, 32), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ends = [LoopedLM(cfg, seed=seed).eval().hidden(x)[1].state.square().mean().item() for seed in range(3)]
+    return sum(ends) / len(ends)
+
+
+def test_one_over_n_keeps_the_stream_flat_where_one_over_sqrt_n_grows():
+    loops = (1, 4, 16, 64)
+    flat = [stream_norm("1/N", N) for N in loops]
+    growing = [stream_norm("1/sqrt(N)", N) for N in loops]
+    exploding = [stream_norm("none", N) for N in loops]
+    assert max(flat) / min(flat) < 1.5
+    assert all(b > 1.4 * a for a, b in itertools.pairwise(growing))
+    slope = {name: math.log(norms[-1] / norms[-2]) / math.log(4) for name, norms in (("1", exploding), ("s", growing))}
+    assert slope["1"] == pytest.approx(2, abs=0.3) and slope["s"] == pytest.approx(1, abs=0.3)  # 002, Theorem 1
+
+
+def activations(width: int, rule: bool, kind: dict) -> np.ndarray:
+    """rms of the loop's state, of a branch and of the logits before each of five steps of AdamW and after the last,
+    at one rate for all widths [6, 3]."""
+    cfg = ModelConfig(
+        vocab_size=64, width=width, heads=width // 16, mlp_width=2 * width, prelude=0, recur=2, coda=0, context=32,
+        mean_loops=2, backprop_loops="all", injection="none", state_init="prelude", norm_gain=False, qk_norm=False,
+        mlp="swiglu", tied=False, init="mup" if rule else "normal", balance_loss=0.0, router_z_loss=0.0, **kind,
+    )  # fmt: skip
+    model = LoopedLM(cfg).train()
+    optimizer = Optimizer(model, OptimConfig(scaling="mup" if rule else "none", lr=2e-3, eps=1e-12), steps=10)
+    x = torch.randint(64, (8, 33), generator=torch.Generator().manual_seed(0))
+    branch, rms = [], []
+    model.recur[1].mlp.register_forward_hook(lambda _, __, y: branch.append(y[0] if isinstance(y, tuple) else y))
+    for step in range(6):
+        logits = model(x[:, :-1])
+        _, end = model.hidden(x[:, :-1])
+        rms.append([t.detach().square().mean().sqrt().item() for t in (end.state, branch[-1], logits)])
+        model.loss(x[:, :-1], x[:, 1:])[0].backward()
+        optimizer.step(step)
+        model.zero_grad()
+    return np.array(rms)
+
+
+@pytest.mark.parametrize("kind", [{}, {"experts": 4, "active_experts": 2}], ids=["dense", "experts"])
+def test_mup_coordinates_do_not_depend_on_the_width(kind):
+    def spread(rule):
+        """Largest over smallest rms over a factor of 16 in the width."""
+        found = np.stack([activations(width, rule, kind) for width in (32, 64, 128, 256, 512)])
+        return found.max(0) / found.min(0)
+
+    assert spread(rule=True).max() < 2.5
+    assert (spread(rule=False).max(0) > 5).all()
