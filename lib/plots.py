@@ -7,8 +7,11 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from lib import files
+from lib.config import ModelConfig
+from lib.flops import count
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
@@ -168,3 +171,131 @@ def outcome_against_radius(frame):
     axis.set_ylabel(r"largest rms of $h_T$")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
+
+
+# ---- a model, drawn from its config (000, Fig. 5) --------------------------------------------------------------------
+
+PARTS = {
+    "end": "#cfe3f2",
+    "once": "#d0d0d0",
+    "recur": "#f6c26b",
+    "injection": "#8fd0b5",
+    "state": "#f5ec8c",
+    "readout": "#dcc3dd",
+    "norm": "#ffffff",
+}
+LEFT, WIDE = 1.5, 7.0  # of the boxes, in tenths of the picture
+
+
+def show(cfg: ModelConfig):
+    """The picture of a model beside its counts."""
+    counts = count(cfg)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(COLUMN, 3.8), width_ratios=(1.9, 1))
+    picture(left, cfg)
+    right.axis("off")
+    lines = {
+        "parameters": counts.n_params,
+        "in tables": counts.n_embedding,
+        "run once": counts.n_once_stored,
+        "in the loop": counts.n_rec_stored,
+        "active": counts.n_active,
+        "FLOPs / token, forward": counts.flops_per_token_forward,
+        "in training": counts.flops_per_token,
+        "as published": counts.flops_per_token_published,
+    }
+    text = "\n".join(f"{name}\n   {_short(value)}" for name, value in lines.items())
+    right.text(0, 0.98, text, va="top", fontsize=6.5, linespacing=1.4, transform=right.transAxes)
+    return figure
+
+
+def picture(axis, cfg: ModelConfig) -> None:
+    """Draws a model from its config alone, input at the bottom: grey runs once, orange is shared by all loops. A cell
+    is a layer with Long or Short attention, v where it has a value table."""
+    axis.axis("off")
+    axis.set_xlim(0, 10)
+    y = _boxes(axis, 0, [(f"embedding {cfg.vocab_size:,} x {cfg.width}", "end", 1), ("norm", "norm", cfg.embed_norm)])
+    y = _layers(axis, cfg, "prelude", range(cfg.prelude), y, "once")
+    y = _boxes(axis, y, [("norm", "norm", cfg.prelude_norm)])
+    if cfg.recur:
+        y = _loop(axis, cfg, y)
+    y = _boxes(axis, y, [("readout C", "readout", cfg.readout)])
+    y = _layers(axis, cfg, "coda", range(cfg.prelude + cfg.recur, cfg.layers), y, "once")
+    head = "head" + ", the embedding's table" * cfg.tied + f", softcap {cfg.softcap:g}" * (cfg.softcap > 0)
+    y = _boxes(axis, y, [("norm", "norm", 1), (head, "end", 1)])
+    mlp = f"{cfg.active_experts} of {cfg.experts} experts" if cfg.experts > 1 else cfg.mlp
+    scaled = f", looped branches x {cfg.residual_multiplier:.2g}" if cfg.residual_multiplier != 1 else ""
+    axis.text(5, y + 0.1, f"{cfg.block} blocks, {mlp}{scaled}", ha="center", fontsize=6)
+    axis.set_ylim(min(-0.1, y - 8.5), y + 0.5)  # boxes of one size in every picture
+
+
+def _loop(axis, cfg: ModelConfig, entry: float) -> float:
+    """The loop from ``entry`` upwards; returns where the next box begins."""
+    lanes = f", {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
+    start = {"prelude": "e", "zero": "0"}.get(cfg.state_init, "noise")
+    bottom = entry + 0.35
+    y = injected = _boxes(axis, bottom + 0.2, [(f"state h, $h_0$ = {start}{lanes}", "state", 1)])
+    inject = {
+        "add": "h + e",
+        "concat": "W [e ; h]",
+        "concat-identity": "W [e ; h], from W = [I | 0]",
+        "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
+        "hyper-connections": r"$\alpha_t \cdot$ lanes",
+    }.get(cfg.injection)
+    y = _boxes(axis, y, [(inject, "injection", inject is not None)])
+    y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
+    y = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
+    words, top = _loops(cfg), y
+    axis.text(5, y + 0.05, words, ha="center", va="bottom", fontsize=6)
+    y += 0.3 * words.count("\n")
+    frame = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
+    axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y + 0.4 - bottom, **frame))
+    _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
+    if inject is not None and cfg.injection != "hyper-connections":
+        _arrow(axis, (8.5, entry - 0.3), (8.5, injected + 0.3))
+        axis.text(9.4, entry + 0.1, "e", ha="center", va="center", fontsize=7)
+    return y + 0.75
+
+
+def _loops(cfg: ModelConfig) -> str:
+    """What the loop does, in words."""
+    sampled = "" if cfg.depth == "fixed" else f", {cfg.depth} per {cfg.depth_per}"
+    k = cfg.max_backprop_loops
+    gradient = "" if k is None or k >= cfg.mean_loops else f"\ngradient in {k} of them"
+    return f"{cfg.mean_loops} loop{'s' * (cfg.mean_loops > 1)}{sampled}{gradient}"
+
+
+def _layers(axis, cfg: ModelConfig, stack: str, layers: range, y: float, part: str) -> float:
+    """A box that names the stack, with one cell a layer, up to eight, on top; returns where the next box begins."""
+    if not layers:
+        return y
+    y = _boxes(axis, y, [(f"{stack}: {len(layers)} layer{'s' * (len(layers) > 1)}", part, 1)])
+    shown = list(layers) if len(layers) <= 8 else [*layers[:7], None]
+    cell = WIDE / len(shown)
+    for i, layer in enumerate(shown):
+        axis.add_patch(Rectangle((LEFT + i * cell, y - 0.12), cell, 0.45, fc=PARTS[part], ec="#444444", lw=0.6))
+        label = "..." if layer is None else ("S" if cfg.window(layer) else "L") + "v" * cfg.has_values(layer)
+        axis.text(LEFT + (i + 0.5) * cell, y + 0.1, label, ha="center", va="center", fontsize=5.5)
+    return y + 0.45
+
+
+def _boxes(axis, y: float, boxes: list[tuple]) -> float:
+    """Boxes (label, part, drawn or not) from y upwards; returns where the next one begins."""
+    for label, part, drawn in boxes:
+        if drawn:
+            height = 0.4 if part == "norm" else 0.62
+            axis.add_patch(Rectangle((LEFT, y), WIDE, height, fc=PARTS[part], ec="#444444", lw=0.6))
+            axis.text(5, y + height / 2, label, ha="center", va="center", fontsize=6)
+            y += height + 0.12
+    return y
+
+
+def _arrow(axis, start: tuple, end: tuple) -> None:
+    axis.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=7, lw=0.9, color="#444444",
+                                   connectionstyle="arc3,rad=0.5", clip_on=False))  # fmt: skip
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:.0f}"

@@ -8,6 +8,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from lib import plots
+from lib.presets import preset
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +81,54 @@ def test_runs_that_do_not_train_are_open_markers():
             if line.get_marker() in ("o", "^") and len(line.get_xdata()):
                 faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
         assert faces == {plots.COLOURS["base"]: 1, "white": 1, plots.COLOURS["parcae"]: 1}
+
+
+# ---- the picture of a model
+
+
+def words(figure) -> str:
+    return " | ".join(text.get_text() for axis in figure.axes for text in axis.texts)
+
+
+def test_a_picture_says_what_the_config_says():
+    figure = plots.show(preset("parcae-140m"))
+    said = words(figure)
+    for what in (
+        "prelude: 2 layers",
+        "recur: 2 layers",
+        "coda: 2 layers",
+        "diagonal",
+        "readout C",
+        "8 loops",
+        "poisson",
+    ):
+        assert what in said, what
+    assert "gradient in 4" in said and "144.3 M" in said and "1.36 G" in said
+    assert "2 of 8 experts" in words(plots.show(preset("looped-moe-128")))
+    assert "2 lanes" in words(plots.show(preset("isodepth-s10-r4", injection="hyper-connections")))
+    assert "loop" not in words(plots.show(preset("gpt-140m"))).split("parameters")[0]
+    nanochat = words(plots.show(preset("looped-nanochat-s8")))
+    assert nanochat.count(" | S") == 3 and "softcap 15" in nanochat and "sandwich" in nanochat
+
+
+@pytest.mark.parametrize(
+    "name", ["parcae-1.3b", "isodepth-s10-r8", "looped-nanochat-s8", "residual-L48-N16", "rdm-350m"]
+)
+def test_no_word_of_a_picture_leaves_its_axes(name):
+    plots.use_style("cpu")
+    figure = plots.show(preset(name))
+    figure.canvas.draw()
+    picture, counts = figure.axes
+    edge = counts.get_window_extent().x0
+    for text in picture.texts:
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= edge + 2, text.get_text()
+        assert box.y0 >= 0 and box.y1 <= figure.bbox.y1, text.get_text()
+    assert all(text.get_window_extent().x1 <= figure.bbox.x1 for text in counts.texts)
+
+
+def test_several_configs_can_be_drawn_side_by_side():
+    figure, axes = plt.subplots(1, 4)
+    for axis, loops in zip(axes, (1, 2, 4, 8), strict=True):
+        plots.picture(axis, preset(f"isodepth-s10-r{loops}"))
+    assert all(f"{loops} loop" in words(figure) for loops in (1, 2, 4, 8))
