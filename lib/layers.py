@@ -145,9 +145,8 @@ class MLP(nn.Module):
             hidden = swiglu(linear(x, self.gate.weight), hidden)
         else:
             hidden = F.relu(hidden).square()
-            if self.kind == "half-relu2":
-                hidden = 0.5 * hidden
-        return linear(hidden, self.down.weight)
+        out = linear(hidden, self.down.weight)
+        return 0.5 * out if self.kind == "half-relu2" else out
 
 
 class Routing(NamedTuple):

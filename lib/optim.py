@@ -95,7 +95,8 @@ class Optimizer:
         self.placements = placements(model, cfg, steps, tokens_per_step)
         self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
         kind = MuonH if cfg.name == "muonh" else Muon
-        self.muon = kind(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"})
+        matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
+        self.muon = kind(cfg, matrices, model.compute_dtype)
 
     def step(self, step: int) -> None:
         """One update with the gradients that are there; step counts from 0."""
@@ -165,15 +166,16 @@ class AdamW:
 
 
 class Muon:
-    """Nesterov momentum, orthogonalised, with factored variance reduction and cautious decay, each by the config.
+    """Nesterov momentum, orthogonalised in ``dtype``, with factored variance reduction and cautious decay, each by the
+    config.
 
     Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices.
     """
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
 
-    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter]):
-        self.cfg = cfg
+    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32):
+        self.cfg, self.dtype = cfg, dtype
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
             self.stacks.setdefault(tuple(parameter.shape[-2:]), []).append((placement, parameter))
@@ -194,7 +196,7 @@ class Muon:
         for shape, members in self.stacks.items():
             gradient = torch.cat([parameter.grad.reshape(-1, *shape) for _, parameter in members])
             momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
-            update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer)
+            update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
             if self.cfg.muon_variance_reduction:
                 update = self._reduce_variance(update, self.variance[shape])
             parts = update.split([parameter.numel() // (shape[0] * shape[1]) for _, parameter in members])
@@ -229,8 +231,8 @@ class MuonH(Muon):
     """Muon on the sphere of each matrix's own norm: the update is scaled to |W_0|_F, a step is taken, and the result is
     put back to |W_0|_F, so that lr is an angle (Wen et al. 2025, in 000)."""
 
-    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter]):
-        super().__init__(cfg, parameters)
+    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32):
+        super().__init__(cfg, parameters, dtype)
         self.norms = {placement.name: _norm(parameter.detach()) for placement, parameter in parameters.items()}
         for name, norm in self.norms.items():
             if not norm.all():
@@ -255,9 +257,9 @@ def _norm(matrices: Tensor) -> Tensor:
     return matrices.norm(dim=(-2, -1), keepdim=True)
 
 
-def orthogonalize(matrices: Tensor, method: str = "polar-express") -> Tensor:
-    """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in bf16; fp32 out."""
-    x = matrices.bfloat16()
+def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out."""
+    x = matrices.to(dtype)
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
