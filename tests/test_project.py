@@ -1,13 +1,18 @@
 """What the README and the layout promise, where a machine can check it."""
 
 import ast
+import fnmatch
 import importlib.metadata
 import re
 import subprocess
+import textwrap
 
 import pytest
 import yaml
 
+from lib.config import ModelConfig
+from lib.model import LoopedLM
+from lib.presets import PRESETS
 from tests.conftest import ROOT, python
 
 README = (ROOT / "README.md").read_text()
@@ -97,3 +102,20 @@ def test_the_readme_and_help_name_every_target():
 def test_every_file_the_readme_names_exists():
     for path in re.findall(r"`((?:lib|params|notebooks|tests|outputs/records)/[\w./-]*)`", README):
         assert (ROOT / path).exists(), path
+
+
+def test_the_readme_names_the_family_of_every_preset():
+    families = re.findall(r"`((?:[a-z]+-)+[a-zL]*\*(?:-[a-zN]\*)?)`", README)
+    assert len(families) == 11
+    for family in families:
+        assert fnmatch.filter(PRESETS, family), family
+    assert all(any(fnmatch.fnmatch(name, family) for family in families) for name in PRESETS)
+
+
+def test_the_readmes_tour_of_a_config_runs(tmp_path, monkeypatch):
+    tour = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", README, re.M) if "plots.show" in block)
+    monkeypatch.chdir(tmp_path)
+    LoopedLM(ModelConfig()).save("model.safetensors")
+    names = {}
+    exec(textwrap.dedent(tour), names)
+    assert names["count"](names["cfg"]).published["000"] == 1_027_799_040
