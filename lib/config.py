@@ -120,8 +120,8 @@ class ModelConfig(Config):
             raise ValueError("recur: nothing loops when it is 0, use depth='fixed' and injection='none'")
         if self.injection == "none" and self.state_init != "prelude":
             raise ValueError("state_init: without an injection the state must start from the prelude, use 'prelude'")
-        if self.injection == "none" and self.prelude and self.max_backprop_loops is not None and self.recur:
-            raise ValueError("backprop_loops: without an injection only the first loop sees the prelude, use 'all'")
+        if self.injection == "none" and self.truncates and self.recur:
+            raise ValueError("backprop_loops: without an injection only the first loop sees the input, use 'all'")
         if self.recur == 0 and self.loop_norm != "none":
             raise ValueError("loop_norm: there is no loop to close when recur is 0, use 'none'")
         if self.injection == "add" and self.state_init == "prelude":
@@ -130,6 +130,8 @@ class ModelConfig(Config):
             raise ValueError(f"value_embeddings: the gate reads 32 channels, width {self.width} has fewer")
         if len(self.windows) > self.layers:
             raise ValueError(f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it")
+        if self.lanes != 2 and self.injection != "hyper-connections":
+            raise ValueError("lanes: only hyper-connections have them, use injection='hyper-connections'")
         if self.short_window is not None and "S" not in self.windows:
             raise ValueError("short_window: no layer is short, put an S into windows")
         if self.init == "mup" and self.tied:
@@ -144,7 +146,7 @@ class ModelConfig(Config):
         if self.fill and self.max_backprop_loops > self.mean_loops:
             raise ValueError(f"fill: backprop_loops {self.max_backprop_loops} exceeds mean_loops {self.mean_loops}")
         if self.injection == "hyper-connections":
-            if self.depth != "fixed" or self.max_backprop_loops is not None:
+            if self.depth != "fixed" or self.truncates:
                 raise ValueError("injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'")
             if self.state_init != "prelude":
                 raise ValueError("state_init: the lanes of hyper-connections start from the prelude, use 'prelude'")
@@ -187,6 +189,12 @@ class ModelConfig(Config):
     def max_backprop_loops(self) -> int | None:
         """mu_bwd as a number; None where every loop carries gradient."""
         return {"half": -(-self.mean_loops // 2), "all": None}.get(self.backprop_loops, self.backprop_loops)
+
+    @property
+    def truncates(self) -> bool:
+        """Whether a training step may make loops without gradient."""
+        k = self.max_backprop_loops
+        return k is not None and (self.depth != "fixed" or k < self.mean_loops)
 
 
 class DataConfig(Config):
@@ -276,6 +284,14 @@ class OptimConfig(Config):
             values = {"muon_variance_reduction": False, "muon_weight_decay": 0.0, "muon_cautious": False, **values}
         return values
 
+    def replace(self, **changes):
+        """A copy with some fields changed; another optimiser starts from its own defaults of what MuonH fixes."""
+        values = self.model_dump()
+        if changes.get("name", self.name) != self.name:
+            for field in ("muon_variance_reduction", "muon_weight_decay", "muon_cautious"):
+                del values[field]
+        return type(self)(**{**values, **changes})
+
     @field_validator("betas")
     @classmethod
     def _betas_decay(cls, betas):
@@ -294,6 +310,10 @@ class OptimConfig(Config):
             raise ValueError(f"scaling: {self.scaling} is a rule for {scaled_by}, set name={scaled_by!r}")
         if self.final and not self.cooldown_steps:
             raise ValueError("final: nothing falls without cooldown_steps, set them")
+        if self.cooldown == "sqrt" and not self.cooldown_steps:
+            raise ValueError("cooldown: nothing falls without cooldown_steps, set them")
+        if self.weight_decay and self.name != "adamw":
+            raise ValueError(f"weight_decay: {self.name} has the matrices that decay, use muon_weight_decay")
         return self
 
 
@@ -302,7 +322,9 @@ class TrainConfig(Config):
 
     steps: int = Field(300, ge=1)
     batch: int = Field(8, ge=1, description="rows per step")
-    micro_batch: int | None = Field(None, ge=1, description="rows per backward pass, all of the batch when empty")
+    micro_batch: int | None = Field(
+        None, ge=1, description="rows per backward pass, all when empty; routers balance each backward pass by itself"
+    )
     seed: int = Field(0, ge=0)
     precision: Precision | Literal["auto"] = Field(
         "auto",
@@ -348,6 +370,10 @@ class RunConfig(Config):
     def _fits_together(self):
         if self.model.context < self.data.context:
             raise ValueError(f"model.context: {self.model.context} is shorter than data.context {self.data.context}")
+        if "S" in self.model.windows and (self.model.short_window or self.model.context // 2) >= self.data.context:
+            raise ValueError(
+                f"model.short_window: S layers see all of data.context {self.data.context}, set it below that"
+            )
         if self.data.tokenizer == "bytes" and self.model.vocab_size < 256:
             raise ValueError(f"model.vocab_size: bytes need 256 entries, not {self.model.vocab_size}")
         if self.data.tokenizer.startswith("bpe-") and self.model.vocab_size < int(self.data.tokenizer[4:]):

@@ -12,6 +12,7 @@ import numpy as np
 
 from lib import depth
 from lib.config import ModelConfig
+from lib.errors import InputError
 from lib.layers import GATE_CHANNELS
 
 
@@ -22,9 +23,9 @@ class Counts:
     of every executed layer use and both tables. n_usage: tables, once, and each looped parameter r times (003).
 
     FLOPs are per token, the honest ones at the depth that training samples and at mean_loops forward. ``published`` and
-    ``published_forward`` are the formulas of "000" (003's as well), "001" and "004"; flops_per_token_published is the
-    one of the paper whose models have this shape: 001 tied, 000 untied around a loop, 004 untied without prelude and
-    coda.
+    ``published_forward`` are the formulas of "000" (and "003", the same), "001" and "004"; flops_per_token_published is
+    the one of the paper whose models have this shape: 001 tied, 000 untied around a loop, 004 untied without prelude
+    and coda.
     """
 
     n_params: int
@@ -60,6 +61,8 @@ class _Layer:
 def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | None = None) -> Counts:
     """Counts for a sequence length and a truncation; the config's own where None."""
     S = cfg.context if seq_len is None else seq_len
+    if S < 1:
+        raise InputError(f"seq_len: {S} is no length, use at least 1")
     if backprop_loops is not None:
         cfg = cfg.replace(backprop_loops=backprop_loops)
     d, r, norm = cfg.width, cfg.mean_loops, cfg.width if cfg.norm_gain else 0
@@ -81,7 +84,8 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     n_once_stored = n_once + sum(layer.stored - layer.matmuls for layer in once)
     n_rec_stored = n_rec + sum(layer.stored - layer.matmuls for layer in recur)
     n_params = n_embedding + n_once_stored + n_rec_stored
-    n_active = tables + n_once + r * n_rec
+    per_loop_only = inject_other if cfg.injection == "hyper-connections" else 0  # each loop has, and uses, its own
+    n_active = tables + n_once + r * (n_rec - per_loop_only) + per_loop_only
 
     no_grad, grad = depth.DepthRule(cfg).expected()
     attention = 4 * S * d  # forward, per layer use: q k^T and p v, 2 S d each
@@ -90,7 +94,7 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     per_loop = 2 * (sum(layer.matmuls for layer in recur) + inject_loop) + lanes + len(recur) * attention
 
     n, k = (int(x) for x in depth.split(np.array(r), cfg.max_backprop_loops))
-    formulas = _published_000, _published_001, _published_004
+    formulas = _published_000, _published_001, _published_000, _published_004
     parts = dict(cfg=cfg, S=S, once=once, recur=recur, table=table, n_params=n_params, n_active=n_active)
     training = {name: f(**parts, passes=6, looped=2 * n + 6 * k) for name, f in zip(PAPERS, formulas, strict=True)}
     forward = {name: f(**parts, passes=2, looped=2 * r) for name, f in zip(PAPERS, formulas, strict=True)}
@@ -103,7 +107,7 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
         n_once_stored=n_once_stored,
         n_rec_stored=n_rec_stored,
         n_active=n_active,
-        n_usage=n_embedding + n_once + loop_norm + r * (n_rec - loop_norm),
+        n_usage=n_embedding + n_once + loop_norm + per_loop_only + r * (n_rec - loop_norm - per_loop_only),
         flops_per_token=3 * per_pass + (no_grad + 3 * grad) * per_loop,
         flops_per_token_forward=per_pass + r * per_loop,
         flops_per_token_published=training["001" if cfg.tied else "000" if around else "004"],
@@ -140,7 +144,7 @@ def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
 # ``passes``: FLOPs per weight that is used once, 6 in training and 2 forward; ``looped``: of all loops together, 2 for
 # each without gradient and 6 with
 
-PAPERS = ("000", "001", "004")
+PAPERS = ("000", "001", "003", "004")
 
 
 def _published_000(cfg, S, once, recur, table, passes, looped, **_) -> float:

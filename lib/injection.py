@@ -101,8 +101,8 @@ class HyperConnections(NoInjection):
     u = alpha_t . l;  s = R(u);  l <- M_t l + beta_t (x) (s - u); the coda reads the sum of the lanes.
 
     What the lanes receive is what R adds to u, the branch without its skip, as in Zhu et al.; so at the cyclic init
-    (alpha_t one-hot at t mod K, M = I, beta = 1) every lane runs the plain loop, as 000 says. Feeding back R(u) itself
-    is the same family: M_t - beta_t alpha_t^T takes the place of M_t.
+    (alpha_t one-hot at t mod K, M = I, beta = 1) every lane runs the plain loop, as 000 says, and the coda reads K
+    times its state. Feeding back R(u) itself is the same family: M_t - beta_t alpha_t^T takes the place of M_t.
     """
 
     def __init__(self, cfg: ModelConfig):

@@ -140,11 +140,8 @@ class MLP(nn.Module):
         self.down = nn.Linear(cfg.mlp_width, cfg.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = linear(x, self.up.weight)
-        if self.kind == "swiglu":
-            hidden = swiglu(linear(x, self.gate.weight), hidden)
-        else:
-            hidden = F.relu(hidden).square()
+        up = linear(x, self.up.weight)
+        hidden = F.relu(up).square() if self.gate is None else swiglu(linear(x, self.gate.weight), up)
         out = linear(hidden, self.down.weight)
         return 0.5 * out if self.kind == "half-relu2" else out
 

@@ -54,6 +54,12 @@ LLAMA_MODEL = {
 }
 
 
+LLAMA_FIELDS = (
+    "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers", "rms_norm_eps",
+    "max_position_embeddings",
+)  # fmt: skip
+
+
 def is_parcae(tensors: Tensors) -> bool:
     return "transformer.wte.weight" in tensors
 
@@ -66,8 +72,10 @@ def from_parcae(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
     """Config and our tensors of an official Parcae checkpoint.
 
     ``about`` is its config.json, or empty: then sizes come from the shapes, heads from the gates or freqs_cis, and the
-    loops are those of the paper, 8 with 4 backpropagated.
+    loops are those of the paper, 8 with 4 backpropagated. Raises InputError where it says what is not read here.
     """
+    if about.get("injection_type", "diagonal") != "diagonal":
+        raise InputError(f"injection_type: {about['injection_type']!r} is not read here, only 'diagonal' is Parcae's")
     ours = {}
     for name, tensor in tensors.items():
         block = re.fullmatch(r"transformer\.(\w+)\.(\d+)\.(.+)", name)
@@ -83,16 +91,19 @@ def from_parcae(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
     vocab_size, width = ours["embed.weight"].shape
     freqs = next((t for name, t in tensors.items() if name.endswith("freqs_cis")), None)
     gates = [t for name, t in ours.items() if name.endswith("attn.gate.weight")]
-    heads = about.get("num_attention_heads") or (len(gates[0]) if gates else width // _head_dim(freqs))
+    heads = about.get("num_attention_heads") or (len(gates[0]) if gates else width // _head_dim(freqs, width))
+    rope_base = about.get("rope_base") or (about.get("rope_settings") or {}).get("rope_base") or 50_000
+    state_init = about.get("state_init") or "like-init"
     cfg = ModelConfig(
         vocab_size=vocab_size, width=width, heads=heads,
         mlp_width=len(_first(ours, "mlp.up.weight")),
         prelude=_layers(ours, "prelude"), recur=_layers(ours, "recur"), coda=_layers(ours, "coda"),
-        context=about.get("block_size") or _context(freqs),
+        context=about.get("block_size") or _context(freqs, width // heads),
         mean_loops=about.get("mean_recurrence", 8), backprop_loops=about.get("mean_backprop_depth", "half"),
-        depth="poisson", depth_per="sequence", injection="lti", state_init=about.get("state_init", "like-init"),
-        prelude_norm="prelude_norm.weight" in ours, readout="readout.weight" in ours,
-        norm_eps=about.get("norm_eps", 1e-5), rope="interleaved", rope_base=float(about.get("rope_base", 50_000)),
+        depth="poisson", depth_per=about.get("recurrent_iteration_method", "per-sequence").removeprefix("per-"),
+        injection="lti", state_init="prelude" if state_init == "embed" else state_init,
+        prelude_norm=about.get("prelude_norm", True), readout=True, softcap=about.get("logit_softcap") or 0.0,
+        norm_eps=about.get("norm_eps", 1e-5), rope="interleaved", rope_base=float(rope_base),
         qk_norm=about.get("qk_norm", True), mlp="half-relu2", value_embeddings=bool(gates),
         tied="head.weight" not in ours, init="scaled-zero",
     )  # fmt: skip
@@ -104,16 +115,19 @@ def from_llama(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
 
     Raises InputError where it has what this library does not: grouped key heads, biases, scaled RoPE.
     """
-    if not about:
-        raise InputError("path: a Llama needs its config.json beside it, for its heads and rotary positions")
+    missing = [field for field in LLAMA_FIELDS if field not in about]
+    if missing:
+        raise InputError(f"{missing[0]}: a Llama needs a config.json beside it that states it, restore that")
     heads = about["num_attention_heads"]
     rope = about.get("rope_parameters") or about.get("rope_scaling") or {}
     unsupported = {
+        "model_type": about.get("model_type", "llama") != "llama",
         "num_key_value_heads": about.get("num_key_value_heads", heads) != heads,
         "attention_bias": about.get("attention_bias", False),
         "mlp_bias": about.get("mlp_bias", False),
         "hidden_act": about.get("hidden_act", "silu") != "silu",
-        "rope_scaling": rope.get("rope_type", "default") != "default",
+        "rope_scaling": (rope.get("rope_type") or rope.get("type") or "default") != "default",
+        "partial_rotary_factor": (about.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1) != 1,
         "head_dim": (about.get("head_dim") or about["hidden_size"] // heads) * heads != about["hidden_size"],
     }
     for field, present in unsupported.items():
@@ -150,15 +164,18 @@ def _first(tensors: Tensors, ending: str) -> Tensor:
     return found[0]
 
 
-def _context(freqs: Tensor | None) -> int:
-    """The longest sequence that freqs_cis serves; 001's models have 2048."""
+def _context(freqs: Tensor | None, head_dim: int) -> int:
+    """The longest sequence that freqs_cis serves, one complex number a pair or two real ones; 001's models have
+    2048."""
     if freqs is None:
         return 2048
-    return max(freqs.shape[: -1 if freqs.is_complex() else -2])
+    return freqs.numel() // (head_dim // 2 if freqs.is_complex() else head_dim)
 
 
-def _head_dim(freqs: Tensor | None) -> int:
+def _head_dim(freqs: Tensor | None, width: int) -> int:
     """From freqs_cis, complex [.., D/2] or real [.., D/2, 2]; 001's models have 128."""
-    if freqs is None:
+    if freqs is not None and (freqs.is_complex() or freqs.shape[-1] == 2):
+        return 2 * freqs.shape[-1 if freqs.is_complex() else -2]
+    if freqs is None and width % 128 == 0:
         return 128
-    return 2 * freqs.shape[-1 if freqs.is_complex() else -2]
+    raise InputError("num_attention_heads: neither value gates nor freqs_cis tell it, state it in a config.json")

@@ -64,11 +64,12 @@ class LoopedLM(nn.Module):
     same fixed draw for every row, so that a sequence's logits do not depend on its batch.
     """
 
-    def __init__(self, cfg: ModelConfig, seed: int = 0):
+    def __init__(self, cfg: ModelConfig, seed: int | None = 0):
+        """seed: of the init; None leaves the weights for a checkpoint to fill."""
         super().__init__()
         self.cfg = cfg
         self.compute_dtype = self.residual_dtype = torch.float32
-        self.checkpoint_loops = False
+        self.checkpoint_loops = self.any_rows = False
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
         self.embed = nn.Embedding(cfg.vocab_size, cfg.width)
         self.value_embeds = nn.ModuleDict(
@@ -86,7 +87,8 @@ class LoopedLM(nn.Module):
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
         angles = rope_angles(cfg.context, cfg.head_dim, cfg.rope_base)
         self.register_buffer("angles", angles, persistent=False)
-        self._init_weights(seed)
+        if seed is not None:
+            self._init_weights(seed)
 
     def _norm(self, present: bool) -> RMSNorm | None:
         return RMSNorm(self.cfg.width, self.cfg.norm_gain, self.cfg.norm_eps) if present else None
@@ -139,7 +141,10 @@ class LoopedLM(nn.Module):
         if loops is None and self.training:
             return depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
         given = loops.cpu() if isinstance(loops, Tensor) else loops
-        total = np.broadcast_to(np.asarray(self.cfg.mean_loops if given is None else given), (rows,))
+        given = np.asarray(self.cfg.mean_loops if given is None else given)
+        if given.dtype.kind != "i" or given.shape not in ((), (rows,)):
+            raise InputError(f"loops: give one int, or a LongTensor with one for each of the {rows} rows")
+        total = np.broadcast_to(given, (rows,))
         if total.min() < 1:
             raise InputError(f"loops: {total.min()} is too few, run at least 1")
         if self.cfg.recur == 0 and total.max() > 1:
@@ -156,6 +161,9 @@ class LoopedLM(nn.Module):
     ) -> tuple[Tensor, list[LayerUse]]:
         """Applies blocks, the unique layers first, first + 1, ..."""
         uses = []
+        if self.any_rows and len(x) > 1:
+            for part in (x, *values.values()):
+                torch._dynamo.maybe_mark_dynamic(part, 0)
         for layer, block in enumerate(blocks, start=first):
             x, routing = block(x, self.angles, self.compute_dtype, values.get(layer))
             if routing is not None:
@@ -186,8 +194,9 @@ class LoopedLM(nn.Module):
         start = previous = h = self.injection.spread(h)
         prepared, uses = self.injection.prepare(e), []
         if n.any():
-            with contextlib.nullcontext() if self.cfg.truncation == "detach" else torch.no_grad():
-                h, previous = self._run(h, previous, prepared, values, n, np.zeros_like(n), uses)
+            detach = self.cfg.truncation == "detach"
+            with contextlib.nullcontext() if detach else torch.no_grad():
+                h, previous = self._run(h, previous, prepared, values, n, np.zeros_like(n), uses, detach)
             # what these loops computed is a constant to those that follow; rows without any keep theirs
             constant = int((n > 0).sum())
             h = torch.cat((h[:constant].detach(), start[constant:]))
@@ -200,11 +209,13 @@ class LoopedLM(nn.Module):
 
     def _run(
         self, h: Tensor, previous: Tensor, prepared, values: dict[int, Tensor], loops: np.ndarray, done: np.ndarray,
-        uses: list[LayerUse],
+        uses: list[LayerUse], detach: bool = False,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """``loops`` [B] more loops of each row, the most first, after ``done``. Returns h and the state before the last
-        loop, and appends to uses."""
+        """``loops`` [B] more loops of each row, the most first, after ``done``; ``detach`` cuts the graph before each.
+        Returns h and the state before the last loop, and appends to uses."""
         finished = []
+        if detach:
+            prepared, values = _detached(prepared), {layer: v.detach() for layer, v in values.items()}
         for t in range(loops.max()):
             rows = int((loops > t).sum())
             if rows < len(h):
@@ -213,6 +224,7 @@ class LoopedLM(nn.Module):
                 prepared = _first(prepared, rows)
                 values = {layer: v[:rows] for layer, v in values.items()}
             previous = h.detach()
+            h = previous if detach else h
             # rows may be at different loops here; what knows its loop, hyper-connections, has no truncation
             arguments = (h, prepared, values, int(done[0]) + t)
             if self.checkpoint_loops and torch.is_grad_enabled():
@@ -270,9 +282,13 @@ class LoopedLM(nn.Module):
 
     def compile_blocks(self) -> "LoopedLM":
         """Compile the block alone: the loop count stays outside, so that one compilation serves every depth."""
+        # blocks share their code, so that those with and without values, with and without gradient, count together
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
         for stack in (self.prelude, self.recur, self.coda):
             for block in stack:
                 block.compile()
+        # rows that are done leave the batch: compile for any number of rows at once (one row is a case of its own)
+        self.any_rows = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
         return self
 
     @torch.no_grad()
@@ -294,6 +310,11 @@ def _first(prepared, rows: int):
     if isinstance(prepared, tuple):
         return tuple(_first(part, rows) for part in prepared)
     return prepared[:rows] if prepared.ndim == 3 else prepared
+
+
+def _detached(prepared):
+    """What an injection prepared, as constants."""
+    return tuple(map(_detached, prepared)) if isinstance(prepared, tuple) else prepared.detach()
 
 
 def _unsort(use: LayerUse, sort: Tensor, undo: Tensor) -> LayerUse:
@@ -368,7 +389,7 @@ def load_weights(path: Path | str) -> LoopedLM:
     not known, or naming the tensors that are missing, unknown or misshapen.
     """
     tensors, metadata, about = _read_safetensors(Path(path))
-    if metadata.get("format") == "looped-lm":
+    if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**json.loads(metadata["config"]))
     elif layouts.is_parcae(tensors):
         cfg, tensors = layouts.from_parcae(tensors, about)
@@ -376,7 +397,7 @@ def load_weights(path: Path | str) -> LoopedLM:
         cfg, tensors = layouts.from_llama(tensors, about)
     else:
         raise InputError(f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint")
-    model = LoopedLM(cfg)
+    model = LoopedLM(cfg, seed=None)
     load_strictly(model, tensors)
     return model.eval()
 
@@ -387,7 +408,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict, dict]:
     if path.is_dir():
         files = [path / "model.safetensors"]
         if (index := path / "model.safetensors.index.json").exists():
-            files = [path / name for name in sorted({*json.loads(index.read_text())["weight_map"].values()})]
+            files = [path / name for name in sorted({*_read_json(index).get("weight_map", {}).values()})]
     tensors, metadata = {}, {}
     try:
         for file in files:
@@ -396,8 +417,15 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict, dict]:
             tensors |= safetensors.torch.load_file(file)
     except (OSError, safetensors.SafetensorError) as error:
         raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
-    beside = files[0].parent / "config.json"
-    return tensors, metadata, json.loads(beside.read_text()) if beside.exists() else {}
+    beside = (path if path.is_dir() else path.parent) / "config.json"
+    return tensors, metadata, _read_json(beside) if beside.exists() else {}
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise InputError(f"path: {path} is not JSON ({error}), restore or remove it") from None
 
 
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:

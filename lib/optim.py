@@ -10,8 +10,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lib.config import OptimConfig
+from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
+from lib.model import LoopedLM
 from lib.scaling import MUON_ROLES, init, multipliers, role
 
 #: Polar Express: five quintic steps X <- aX + (bA + cA^2) X with A = X X^T (Amsel et al., in 001)
@@ -47,19 +48,23 @@ class Placement:
     init: str
     std: float
     optimizer: str
+    multiplier: float  # of the parameterisation on the rate
     lr: float
     weight_decay: float
     eps: float
 
 
 def placements(
-    model: nn.Module, cfg: OptimConfig, steps: int = 1, tokens_per_step: int | None = None
+    model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
 ) -> list[Placement]:
     """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; tables, the
     head, norms, gates, the router, the injection's dynamics and the readout are AdamW's, without decay (001).
 
-    A model on the meta device will do. Raises InputError where the rates need tokens_per_step (HyperP).
+    Of a config no weights are made. Raises InputError where the rates need steps and tokens_per_step (HyperP).
     """
+    if isinstance(model, ModelConfig):
+        with torch.device("meta"):
+            model = LoopedLM(model, seed=None)
     rows = []
     for name, parameter in model.named_parameters():
         what = role(name)
@@ -82,7 +87,9 @@ def placements(
             }
             optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
             decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps
-        rows.append(Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, lr, decay, eps))
+        rows.append(
+            Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, by.lr, lr, decay, eps)
+        )
     return rows
 
 
@@ -146,7 +153,7 @@ class AdamW:
         squared = parameter.grad.square()
         old = self.torch.state[parameter].get("exp_avg_sq", torch.zeros_like(squared))
         v_hat = (beta2 * old + (1 - beta2) * squared) / (1 - beta2**self.steps)
-        return (squared / v_hat.clamp_min(self.cfg.eps**2)).mean().sqrt().item()
+        return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
     def state(self) -> dict[str, Tensor]:
         tensors = {"adamw.steps": torch.tensor(self.steps)}
@@ -191,8 +198,10 @@ class Muon:
     @torch.no_grad()
     def step(self, rate: float, step: int, decay: float) -> None:
         """rate scales the learning rates, decay the weight decay; step counts from 0."""
-        warm = min(1.0, (step + 1) / self.cfg.muon_momentum_warmup) if self.cfg.muon_momentum_warmup else 1.0
-        beta = EARLY_MOMENTUM + (self.cfg.muon_momentum - EARLY_MOMENTUM) * warm if warm < 1 else self.cfg.muon_momentum
+        beta = self.cfg.muon_momentum
+        if step + 1 < self.cfg.muon_momentum_warmup:
+            early = min(EARLY_MOMENTUM, beta)
+            beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for shape, members in self.stacks.items():
             gradient = torch.cat([parameter.grad.reshape(-1, *shape) for _, parameter in members])
             momentum = self.momentum[shape].lerp_(gradient, 1 - beta)

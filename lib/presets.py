@@ -1,4 +1,4 @@
-"""The named models of the papers; ``preset(name, field=value)`` changes fields on the way.
+"""The named models of the papers, and how they train; ``preset(name, field=value)`` changes fields on the way.
 
 parcae-* and gpt-*, rdm-* and parcae-rdm-* (001); isodepth-s*-r* (000); looped-nanochat-s* (003); residual-L*-N* (002);
 base-*, looped-*, moe-* and looped-moe-* (004).
@@ -7,7 +7,7 @@ base-*, looped-*, moe-* and looped-moe-* (004).
 import difflib
 import re
 
-from lib.config import ModelConfig
+from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
 
 # 001, Tables "Model definitions of both Parcae and baseline Transformers": name -> (width, unique layers per stack)
@@ -126,6 +126,39 @@ def preset(name: str, **changes) -> ModelConfig:
         near = difflib.get_close_matches(name, PRESETS, 3)
         raise InputError(f"preset: {name!r} is not known, use one of {', '.join(near) or families}")
     return ModelConfig(**{**PRESETS[name], **changes})
+
+
+def optimizer(name: str, steps: int, **changes) -> OptimConfig:
+    """How the papers train the preset of that name for ``steps``, with ``changes`` to the fields.
+
+    Raises InputError for an unknown name or an ill-fitting change.
+    """
+    preset(name)
+    family, size = name.rsplit("-", 1)[0], name.rsplit("-", 1)[1]
+    if family in ("parcae", "gpt"):  # 001, Table "Hyperparameter"; the momentum's warm-up from its code
+        settings = dict(
+            name="muon", lr=8e-3 if size in ("140m", "370m") else 6e-3, betas=(0.8, 0.95), eps=1e-10,
+            muon_lr=8e-3, muon_momentum_warmup=300, cooldown_steps=steps // 2,
+        )  # fmt: skip
+    elif family in ("rdm", "parcae-rdm"):  # 001, App. "Hyperparameters for Parcae and RDM": eps is removed, here tiny
+        ramp = min(4096, steps // 2)
+        settings = dict(
+            lr=4e-4 if size == "100m" else 2e-4, betas=(0.9, 0.95), eps=1e-30, update_clipping=True,
+            warmup_steps=ramp, cooldown_steps=ramp,
+        )  # fmt: skip
+    elif family.startswith(("isodepth", "looped-nanochat")):  # 000, Sec. 4.1 and App. D; 003's own is not stated
+        settings = dict(
+            name="muonh", scaling="hyperp", muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005,
+            lanes_lr=0.01, cooldown_steps=steps, final=0.1,
+        )  # fmt: skip
+    elif family.startswith("residual"):  # 002, App. 8.2; rate, decay and eps are lost in its text, ours
+        settings = dict(scaling="depth-loop", lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    else:  # 004, Sec. "IsoFLOP Scaling Study"; the rate comes from its own transfer test, ours
+        settings = dict(
+            scaling="mup", lr=4e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-4, decay="independent",
+            cooldown_steps=max(1, steps // 10), cooldown="sqrt", final=0.05,
+        )  # fmt: skip
+    return OptimConfig(**{**settings, **changes})
 
 
 #: 001, Sec. "Understanding Instability": what is compared, as changes to the models of its RDM set-up. Base is the RDM

@@ -9,12 +9,15 @@ Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the i
 |--------------------------|---------------|--------------|----------------|--------|---------------|
 | embedding                | u             | orthogonal u | 1              | .02    | .02           |
 | head                     | u             | orthogonal u | .001           | .02    | .02 / sqrt(w) |
-| matrix, router, gate     | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
+| matrix, router           | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
+| value gate               | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02           |
 | branch output            | u / sqrt(2 l) | 0            | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
+| concatenating injection  | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
 
-A value table starts at N(0, 1), the readout C orthogonal at u, and norms, dynamics, lanes and B as they are made: one,
-001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s, ``scaled-zero`` the code of 001, ``uniform``
-000's App. C.1, ``mup`` 004's Table 2 with a base of .02 (ours), ``normal`` that base alone (002, ours).
+A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes and
+B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s, ``scaled-zero`` the
+code of 001, ``uniform`` 000's App. C.1, ``mup`` 004's Table 2 with a base of .02 (ours), ``normal`` that base alone
+(002, ours).
 
 Multipliers:
 
@@ -44,6 +47,11 @@ HYPERP_TOKENS = {
     for looped in (True, False)
 }
 
+#: what Muon and MuonH take: the matrices of the blocks, and a concatenating injection (000); the router, value gates,
+#: B and C are AdamW's, as tables, norms and an untied head are (001; the router ours)
+MUON_ROLES = ("matrix", "branch output", "injection")
+#: what some roles are made as, before any init
+MADE = {"norm": "ones", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 
@@ -68,7 +76,7 @@ def role(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Init:
-    """kind: normal, uniform, orthogonal, identity, or kept, which leaves the parameter as it was made."""
+    """kind: normal, uniform, orthogonal or identity; any other names what the parameter is made as, and is left."""
 
     kind: str
     std: float = math.nan
@@ -89,8 +97,8 @@ class Init:
 def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
     """The start of one parameter, by the first table above."""
     what = role(name)
-    if what in ("norm", "dynamics", "lanes", "B"):
-        return Init("kept")
+    if what in MADE:
+        return Init(MADE[what])
     if what == "value table":
         return Init("normal", 1.0)
     unit = math.sqrt(2 / (5 * cfg.width))
@@ -122,29 +130,25 @@ class Multipliers:
 
 
 def multipliers(
-    cfg: ModelConfig, optim: OptimConfig, name: str, steps: int, tokens_per_step: int | None = None
+    cfg: ModelConfig, optim: OptimConfig, name: str, steps: int | None = None, tokens_per_step: int | None = None
 ) -> Multipliers:
     """On the rate, decay and eps of one parameter, by the second table above.
 
-    Raises InputError where HyperP is not told how many tokens a step has.
+    Raises InputError where HyperP is not told the steps and their tokens.
     """
     what = role(name)
     if optim.scaling == "mup" and what in ("head", *HIDDEN):
         return Multipliers(lr=MUP_WIDTH / cfg.width)
     if optim.scaling == "depth-loop" and name.startswith("recur." if cfg.recur else ("prelude.", "coda.")):
         depth = (cfg.recur or cfg.layers) / DEPTH
-        return Multipliers(lr=depth**-0.5, weight_decay=depth**0.5, eps=depth**-0.5)
+        decay = depth**0.5 if optim.decay == "coupled" else 1.0  # lr x decay does not depend on the depth
+        return Multipliers(lr=depth**-0.5, weight_decay=decay, eps=depth**-0.5)
     if optim.scaling == "hyperp":
-        if tokens_per_step is None:
-            raise InputError("tokens_per_step: HyperP's rates depend on it, say how many tokens a step has")
+        if steps is None or tokens_per_step is None:
+            raise InputError("tokens_per_step: HyperP's rates depend on it and on steps, state both")
         batch = (tokens_per_step / HYPERP_BATCH) ** 0.558
         if what in MUON_ROLES:
             reference = HYPERP_TOKENS[cfg.recur > 0 and cfg.mean_loops > 1]
             return Multipliers(lr=batch * (steps * tokens_per_step / reference) ** -0.32)
         return Multipliers(lr=batch * (cfg.width / HYPERP_WIDTH) ** -0.5)
     return Multipliers()
-
-
-#: what Muon and MuonH take: the matrices of the blocks, and a concatenating injection (000); the router, value gates,
-#: B and C are AdamW's, as tables, norms and an untied head are (001; the router ours)
-MUON_ROLES = ("matrix", "branch output", "injection")

@@ -133,10 +133,11 @@ class _Training:
             loss, end = self.model.loss(batch[:, :-1], batch[:, 1:], draw=draw)
             (loss * (size / cfg.batch)).backward()
             losses.append(end.cross_entropy.item())
-            routers.append(loss.item() - losses[-1])
+            if end.routing:
+                routers.append(loss.item() - losses[-1])
             states.append(state_metrics(end))
         values = {"loss": float(np.mean(losses)), **{k: float(np.mean([s[k] for s in states])) for k in states[0]}}
-        if self.cfg.model.experts > 1:
+        if routers:
             values["router_loss"] = float(np.mean(routers))
         values["grad_norm"] = clip_gradients(self.model, self.cfg.optim.clip)
         blown_up = not (

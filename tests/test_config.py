@@ -5,6 +5,7 @@ import pytest
 import lib
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
+from lib.presets import preset
 from tests.conftest import small_run
 
 
@@ -34,6 +35,10 @@ def hyper(**changes) -> ModelConfig:
         (lambda: ModelConfig(windows="LXS"), "windows", "[LS]"),
         (lambda: ModelConfig(windows="LLSS"), "windows", "3 unique layers"),
         (lambda: ModelConfig(short_window=8), "short_window", "windows"),
+        (lambda: ModelConfig(lanes=3), "lanes", "injection='hyper-connections'"),
+        (lambda: OptimConfig(cooldown="sqrt"), "cooldown", "cooldown_steps"),
+        (lambda: OptimConfig(name="muon", weight_decay=0.1), "weight_decay", "muon_weight_decay"),
+        (lambda: small_run(model={"windows": "SL", "context": 64}), "model.short_window", "below that"),
         (lambda: ModelConfig(fill=True), "fill", "sampled depth"),
         (lambda: ModelConfig(fill=True, depth="poisson", backprop_loops=9), "backprop_loops", "mean_loops 8"),
         (lambda: hyper(depth="poisson"), "injection", "'fixed'"),
@@ -72,6 +77,23 @@ def test_bad_input_is_one_line_with_the_field_and_the_remedy(make, field, remedy
         make()
     message = str(error.value)
     assert field in message and remedy in message and "\n" not in message
+
+
+def test_a_truncation_that_cuts_nothing_is_none():
+    for k in ("half", 1, 4):
+        assert not preset("isodepth-s10-r1", backprop_loops=k).truncates
+    assert not preset("isodepth-s10-r4", injection="hyper-connections", backprop_loops=4).truncates
+    assert preset("isodepth-s10-r4", backprop_loops=2).truncates
+    assert ModelConfig(depth="poisson", backprop_loops=8).truncates and not ModelConfig(backprop_loops="all").truncates
+    with pytest.raises(InputError, match="only the first loop sees the input"):
+        preset("looped-256", backprop_loops=1)  # the table would never learn
+
+
+def test_another_optimiser_has_its_own_defaults():
+    muon = OptimConfig(name="muon", lr=0.02)
+    assert muon.replace(name="muonh").replace(name="muon") == muon
+    assert OptimConfig().replace(name="muonh") == OptimConfig(name="muonh")
+    assert OptimConfig(name="muon", muon_weight_decay=0.1).replace(lr=0.5).muon_weight_decay == 0.1
 
 
 def test_configs_are_frozen():

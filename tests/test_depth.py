@@ -93,6 +93,16 @@ def test_per_batch_rows_agree_and_per_sequence_rows_do_not():
     assert len(set(totals(ModelConfig(depth="poisson"), 0, 3, range(64)))) > 4
 
 
+@pytest.mark.parametrize("rule", ["poisson", "lognormal-poisson"])
+def test_per_batch_draws_follow_the_distribution_as_well(rule):
+    cfg = ModelConfig(depth=rule, depth_per="batch", mean_loops=6)
+    draws = np.array([totals(cfg, 0, step, range(2))[0] for step in range(10_000)])
+    p = depth.DepthRule(cfg).distribution()
+    t = np.arange(len(p))
+    assert draws.mean() == pytest.approx(p @ t, abs=0.15)
+    assert draws.var() == pytest.approx(p @ t**2 - (p @ t) ** 2, rel=0.08)
+
+
 def test_a_rows_depth_does_not_depend_on_the_batch():
     cfg = ModelConfig(depth="poisson")
     together = totals(cfg, 1, 7, range(16))

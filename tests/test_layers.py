@@ -154,6 +154,10 @@ def test_a_window_sees_its_last_positions(window):
 def test_a_window_of_the_whole_sequence_is_full_attention(dtype):
     q, k, v = (torch.randn(2, 24, 3, 16, dtype=dtype) for _ in range(3))
     assert torch.equal(attention(q, k, v, 24), attention(q, k, v))
+    # also where it is masked like any other window, and not recognised as full
+    torch.testing.assert_close(layers._bmm_attention(q, k, v, 24), layers._bmm_attention(q, k, v, None))
+    assert torch.equal(layers._mask(24, 24, q), layers._mask(24, None, q))
+    assert not torch.equal(layers._mask(24, 23, q), layers._mask(24, None, q))
 
 
 # ---- mixture of experts

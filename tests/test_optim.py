@@ -10,10 +10,11 @@ from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
 from lib.model import Draw, LoopedLM
 from lib.optim import AdamW, Muon, Optimizer, Placement, clip_gradients, orthogonalize, placements, schedule
+from lib.presets import preset
 
 
 def placement(optimizer: str, lr: float, weight_decay: float) -> Placement:
-    return Placement("p", "matrix", (4, 3), "normal", 1.0, optimizer, lr, weight_decay, 1e-8)
+    return Placement("p", "matrix", (4, 3), "normal", 1.0, optimizer, 1.0, lr, weight_decay, 1e-8)
 
 
 def test_schedule_warms_up_stays_and_falls_to_zero():
@@ -53,9 +54,29 @@ def test_each_role_has_its_rate():
 
 
 def test_the_table_of_placements_can_be_printed():
-    table = pd.DataFrame(placements(LoopedLM(ModelConfig()), OptimConfig(name="muon")))
-    assert {"name", "role", "init", "std", "optimizer", "lr", "weight_decay", "eps"} <= set(table.columns)
-    assert table.set_index("name").loc["recur.0.attn.q.weight", "optimizer"] == "muon"
+    table = pd.DataFrame(placements(preset("looped-moe-512"), OptimConfig(scaling="mup", lr=4e-3))).set_index("name")
+    columns = ["role", "shape", "init", "std", "optimizer", "multiplier", "lr", "weight_decay", "eps"]
+    assert list(table.columns) == columns
+    router = table.loc["recur.0.mlp.router.weight"]
+    assert (router["init"], router["std"], router["multiplier"], router["lr"]) == ("normal", 0.01, 0.25, 1e-3)
+    assert table.loc["embed.weight", "multiplier"] == 1
+    parcae = pd.DataFrame(placements(preset("parcae-140m"), OptimConfig(name="muon"))).set_index("name")
+    assert parcae["init"].isin(["normal", "orthogonal", "ones", "001's decay", "identity as made"]).all()
+
+
+def test_a_clipped_update_survives_a_tiny_eps():
+    # 001 removes eps; an entry that never had a gradient is then 0 / 0
+    rates = []
+    for eps in (1e-10, 1e-30):
+        p = nn.Parameter(torch.zeros(4, 3))
+        optimizer = AdamW(OptimConfig(lr=0.1, eps=eps, update_clipping=True), {placement("adamw", 0.1, 0.0): p})
+        for size in (1.0, 50.0):
+            p.grad = torch.full((4, 3), size)
+            p.grad[0] = 0
+            optimizer.step(1.0)
+        rates.append(optimizer.torch.param_groups[0]["lr"])
+        assert torch.isfinite(p).all() and not p[0].any()
+    assert rates[0] == pytest.approx(rates[1]) and rates[0] < 0.09
 
 
 def test_experts_are_matrices_to_muon_and_the_router_is_adamws():
@@ -78,7 +99,7 @@ def test_experts_are_matrices_to_muon_and_the_router_is_adamws():
 
 def test_placement_follows_the_papers_table():
     cfg = ModelConfig(width=32, heads=2, value_embeddings=True, readout=True, prelude_norm=True, tied=False)
-    where = {p.name: p for p in placements(LoopedLM(cfg), OptimConfig(name="muon", weight_decay=0.1, lr=1e-3))}
+    where = {p.name: p for p in placements(LoopedLM(cfg), OptimConfig(name="muon", lr=1e-3))}
     for name, placement in where.items():
         matrix = name.endswith(("q.weight", "k.weight", "v.weight", "attn.out.weight", "up.weight", "down.weight"))
         assert placement.optimizer == ("muon" if matrix else "adamw"), name
@@ -144,6 +165,18 @@ def test_newton_schulz_leaves_singular_values_around_one(shape):
     singular = torch.linalg.svdvals(orthogonalize(torch.randn(3, *shape), "newton-schulz"))
     big = singular[:, : int(0.9 * singular.shape[1])]
     assert big.min() > 0.6 and singular.max() < 1.3  # its fixed set of coefficients does not converge to 1
+
+
+@pytest.mark.parametrize("shape", [(48, 32), (32, 32), (32, 96)])
+def test_a_step_of_muon_has_singular_values_near_its_rate(shape):
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.randn(shape))
+    before = p.detach().clone()
+    p.grad = torch.randn(shape)
+    cfg = OptimConfig(name="muon", muon_variance_reduction=False, muon_weight_decay=0.0, muon_cautious=False)
+    Muon(cfg, {placement("muon", 0.1, 0.0): p}).step(1.0, 0, 1.0)
+    singular = torch.linalg.svdvals(before - p.detach()) / 0.1
+    assert singular[:-2].min() > 0.7 and singular.max() < 1.25
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from lib.config import OptimConfig
+from lib.config import DataConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
-from lib.presets import INSTABILITY, PRESETS, instability_model, preset
+from lib.presets import INSTABILITY, PRESETS, instability_model, optimizer, preset
 
 
 def reduced(name: str):
@@ -14,23 +14,56 @@ def reduced(name: str):
     return cfg.replace(prelude=min(cfg.prelude, 8), recur=min(cfg.recur, 8))
 
 
-@pytest.mark.parametrize("name", PRESETS)
+#: presets that differ in more than size, by their first name
+KINDS = {reduced(name).model_dump_json(): name for name in reversed(PRESETS)}
+
+
+@pytest.mark.parametrize("name", KINDS.values())
 def test_every_preset_trains_three_steps_at_reduced_size(name):
     cfg = reduced(name)
     generator = torch.Generator().manual_seed(0)
     model, x = LoopedLM(cfg).train(), torch.randint(97, (4, 33), generator=generator)
-    optimizer = Optimizer(model, OptimConfig(lr=3e-3, clip=1.0), steps=3)
-    losses = []
-    for step in range(4):
-        # at fixed depth, so that the losses can be compared
-        loss, _ = model.loss(x[:, :-1], x[:, 1:], cfg.mean_loops, Draw(0, 0, range(4)))
-        losses.append(loss.item())
-        loss.backward()
+    settings = optimizer(name, 100, warmup_steps=0)
+    if settings.name == "muonh":
+        settings = settings.replace(scaling="none", muon_lr=0.02, embedding_lr=0.05)  # its rule wants its batches
+    steps = Optimizer(model, settings.replace(lr=3e-3), steps=100)
+
+    def loss_at(n, draw):
+        return model.loss(x[:, :-1], x[:, 1:], n, draw)[0]
+
+    first = loss_at(cfg.mean_loops, Draw(0, 0, range(4))).item()
+    for step in range(3):
+        loss_at(None, Draw(0, step, range(4))).backward()  # at the depths its own rule draws
         assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
         clip_gradients(model, 1.0)
-        optimizer.step(min(step, 2))
+        steps.step(step)
         model.zero_grad()
-    assert losses[-1] < losses[0]
+    assert loss_at(cfg.mean_loops, Draw(0, 0, range(4))).item() < first
+
+
+def test_every_preset_and_its_optimiser_make_a_run():
+    assert {reduced(name).model_dump_json() for name in PRESETS} == KINDS.keys()
+    for name in PRESETS:
+        RunConfig(
+            model=preset(name), optim=optimizer(name, 10_000), train=TrainConfig(steps=10_000),
+            data=DataConfig(context=preset(name).context, content="0" * 16, source="x.txt"),
+        )  # fmt: skip
+
+
+def test_the_papers_optimisers():
+    parcae, large = optimizer("parcae-140m", 1000), optimizer("gpt-1.3b", 1000)
+    assert (parcae.lr, parcae.muon_lr, parcae.betas, parcae.eps) == (8e-3, 8e-3, (0.8, 0.95), 1e-10)
+    assert large.lr == 6e-3 and parcae.cooldown_steps == 500 and parcae.muon_weight_decay == 0.2
+    rdm = optimizer("parcae-rdm-350m", 20_000, lr=2e-3)
+    assert rdm.update_clipping and rdm.lr == 2e-3 and (rdm.warmup_steps, rdm.cooldown_steps) == (4096, 4096)
+    looped = optimizer("isodepth-s10-r4", 4000)
+    assert (looped.name, looped.scaling, looped.muon_lr, looped.final) == ("muonh", "hyperp", 0.014, 0.1)
+    moe = optimizer("looped-moe-256", 1000)
+    assert (moe.betas, moe.decay, moe.weight_decay) == ((0.9, 0.999), "independent", 1e-4)
+    assert (moe.cooldown, moe.cooldown_steps, moe.final) == ("sqrt", 100, 0.05)
+    assert optimizer("residual-L48-N16", 10).scaling == "depth-loop"
+    with pytest.raises(InputError, match="preset: 'x' is not known"):
+        optimizer("x", 10)
 
 
 def test_the_names_are_those_of_the_design():

@@ -111,6 +111,8 @@ def test_depth_loop_scales_the_looped_stack_alone():
         assert hidden.lr == pytest.approx(1e-2 / 2) and norm.lr == pytest.approx(1e-2 / 2)
         assert hidden.lr * hidden.weight_decay == pytest.approx(1e-2 * 0.1)  # does not depend on the depth
         assert hidden.eps == pytest.approx(1e-8 / 2)
+        independent = placements(on_meta(preset("residual-L48-N4")), optim.replace(decay="independent"))
+        assert {p.weight_decay for p in independent} == {0.0, 0.1}
         assert (table.lr, table.eps, rows["final_norm.weight"].lr) == (1e-2, 1e-8, 1e-2)
 
 
