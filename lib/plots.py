@@ -190,7 +190,7 @@ LEFT, WIDE = 1.5, 7.0  # of the boxes, in tenths of the picture
 def show(cfg: ModelConfig):
     """The picture of a model beside its counts."""
     counts = count(cfg)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(COLUMN, 3.8), width_ratios=(1.9, 1))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(COLUMN, 3.9), width_ratios=(2, 1), layout="constrained")
     picture(left, cfg)
     right.axis("off")
     lines = {
@@ -199,12 +199,13 @@ def show(cfg: ModelConfig):
         "run once": counts.n_once_stored,
         "in the loop": counts.n_rec_stored,
         "active": counts.n_active,
-        "FLOPs / token, forward": counts.flops_per_token_forward,
+        "FLOPs / token": counts.flops_per_token_forward,
         "in training": counts.flops_per_token,
         "as published": counts.flops_per_token_published,
     }
     text = "\n".join(f"{name}\n   {_short(value)}" for name, value in lines.items())
     right.text(0, 0.98, text, va="top", fontsize=6.5, linespacing=1.4, transform=right.transAxes)
+    plt.close(figure)  # a notebook shows what a cell returns, and would show an open figure once more
     return figure
 
 
@@ -220,48 +221,69 @@ def picture(axis, cfg: ModelConfig) -> None:
         y = _loop(axis, cfg, y)
     y = _boxes(axis, y, [("readout C", "readout", cfg.readout)])
     y = _layers(axis, cfg, "coda", range(cfg.prelude + cfg.recur, cfg.layers), y, "once")
-    head = "head" + ", the embedding's table" * cfg.tied + f", softcap {cfg.softcap:g}" * (cfg.softcap > 0)
+    head = "head" + ", the embedding's table" * cfg.tied + f"\nsoftcap {cfg.softcap:g}" * (cfg.softcap > 0)
     y = _boxes(axis, y, [("norm", "norm", 1), (head, "end", 1)])
-    mlp = f"{cfg.active_experts} of {cfg.experts} experts" if cfg.experts > 1 else cfg.mlp
-    scaled = f", looped branches x {cfg.residual_multiplier:.2g}" if cfg.residual_multiplier != 1 else ""
-    axis.text(5, y + 0.1, f"{cfg.block} blocks, {mlp}{scaled}", ha="center", fontsize=6)
-    axis.set_ylim(min(-0.1, y - 8.5), y + 0.5)  # boxes of one size in every picture
+    below = _words(axis, -0.25, _what_a_layer_is(cfg), "top")
+    axis.set_ylim(min(below, y - 8.5), y + 0.1)
+
+
+def _what_a_layer_is(cfg: ModelConfig) -> str:
+    """The caption: blocks, heads, MLP, residual multiplier, and what the letters and colours mean."""
+    wide = f"{cfg.mlp_width:,} wide"
+    mlp = f"{cfg.active_experts} of {cfg.experts} SwiGLU experts, together {wide}" if cfg.experts > 1 else cfg.mlp
+    lines = [f"{cfg.block} blocks, {cfg.heads} heads", mlp if cfg.experts > 1 else f"{mlp} MLP, {wide}"]
+    if cfg.residual_multiplier != 1:
+        lines.append(f"{'looped ' * (cfg.recur > 0)}branches x {cfg.residual_multiplier:.2g}")
+    letters = [f"L: all {cfg.context:,} positions"]
+    short = next((window for i in range(cfg.layers) if (window := cfg.window(i))), None)
+    letters += [f"S: the last {short:,}"] if short else []
+    lines += [", ".join(letters)] + ["v: has a value table"] * cfg.value_embeddings
+    return "\n".join(lines)
 
 
 def _loop(axis, cfg: ModelConfig, entry: float) -> float:
     """The loop from ``entry`` upwards; returns where the next box begins."""
-    lanes = f", {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
-    start = {"prelude": "e", "zero": "0"}.get(cfg.state_init, "noise")
+    lanes = f", in {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
+    start = {"prelude": "e", "zero": "0", "like-init": "noise, like-init", "unit": "noise, unit"}
     bottom = entry + 0.35
-    y = injected = _boxes(axis, bottom + 0.2, [(f"state h, $h_0$ = {start}{lanes}", "state", 1)])
+    state = f"state h, $h_0$ = {start.get(cfg.state_init, 'noise')}{lanes}"
+    y = injected = _boxes(axis, bottom + 0.2, [(state, "state", 1)])
     inject = {
         "add": "h + e",
         "concat": "W [e ; h]",
         "concat-identity": "W [e ; h], from W = [I | 0]",
         "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
-        "hyper-connections": r"$\alpha_t \cdot$ lanes",
+        "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
     }.get(cfg.injection)
     y = _boxes(axis, y, [(inject, "injection", inject is not None)])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
-    y = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
-    words, top = _loops(cfg), y
-    axis.text(5, y + 0.05, words, ha="center", va="bottom", fontsize=6)
-    y += 0.3 * words.count("\n")
+    top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
+    y = _words(axis, top + 0.05, _loops(cfg), "bottom")
     frame = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
-    axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y + 0.4 - bottom, **frame))
+    axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
     _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
     if inject is not None and cfg.injection != "hyper-connections":
         _arrow(axis, (8.5, entry - 0.3), (8.5, injected + 0.3))
         axis.text(9.4, entry + 0.1, "e", ha="center", va="center", fontsize=7)
-    return y + 0.75
+    return y + 0.35
 
 
 def _loops(cfg: ModelConfig) -> str:
     """What the loop does, in words."""
-    sampled = "" if cfg.depth == "fixed" else f", {cfg.depth} per {cfg.depth_per}"
-    k = cfg.max_backprop_loops
-    gradient = "" if k is None or k >= cfg.mean_loops else f"\ngradient in {k} of them"
-    return f"{cfg.mean_loops} loop{'s' * (cfg.mean_loops > 1)}{sampled}{gradient}"
+    on_average = " on average" * (cfg.depth != "fixed")
+    lines = [f"{cfg.mean_loops} loops{on_average}, one set of layers" if cfg.mean_loops > 1 else "1 loop"]
+    if cfg.depth != "fixed":
+        lines.append(f"{cfg.depth} per {cfg.depth_per}")
+    if cfg.truncates:
+        lines.append(f"gradient in {cfg.max_backprop_loops}" + ", filled up" * cfg.fill)
+    return "\n".join(lines)
+
+
+def _words(axis, y: float, words: str, side: str) -> float:
+    """Lines of text from y on, upwards ('bottom' at y) or downwards; returns where they end."""
+    axis.text(5, y, words, ha="center", va=side, fontsize=6, linespacing=1.15)
+    height = 0.36 * (words.count("\n") + 1)
+    return y + height if side == "bottom" else y - height
 
 
 def _layers(axis, cfg: ModelConfig, stack: str, layers: range, y: float, part: str) -> float:
@@ -282,9 +304,9 @@ def _boxes(axis, y: float, boxes: list[tuple]) -> float:
     """Boxes (label, part, drawn or not) from y upwards; returns where the next one begins."""
     for label, part, drawn in boxes:
         if drawn:
-            height = 0.4 if part == "norm" else 0.62
+            height = 0.4 if part == "norm" else 0.62 + 0.3 * label.count("\n")
             axis.add_patch(Rectangle((LEFT, y), WIDE, height, fc=PARTS[part], ec="#444444", lw=0.6))
-            axis.text(5, y + height / 2, label, ha="center", va="center", fontsize=6)
+            axis.text(5, y + height / 2, label, ha="center", va="center", fontsize=6, linespacing=1.0)
             y += height + 0.12
     return y
 

@@ -256,5 +256,5 @@ def test_a_llama_needs_its_config(tmp_path):
     with pytest.raises(InputError, match="max_position_embeddings: a Llama needs"):
         load_weights(tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(InputError, match=r"needs its config\.json"):
+    with pytest.raises(InputError, match=r"a Llama needs a config\.json"):
         load_weights(tmp_path)
