@@ -12,6 +12,7 @@ from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.flops import count
 from lib.model import Draw, HeadLoss, LoopedLM, load_strictly, load_weights, softcap, token_losses
+from lib.presets import preset
 
 KINDS = {
     "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
@@ -351,6 +352,14 @@ def test_loss_at_init_is_about_the_entropy_of_the_vocabulary():
     losses = [token_losses(model, tokens(), tokens().roll(-1, 1), n).mean().item() for n in (1, 4, 8)]
     assert max(losses) - min(losses) < 0.2
     assert losses[0] == pytest.approx(math.log(61), abs=0.4)
+
+
+@pytest.mark.long
+def test_the_140m_starts_at_the_loss_of_001s_code():
+    model = LoopedLM(preset("parcae-140m")).eval()
+    x = torch.randint(32_768, (1, 513), generator=torch.Generator().manual_seed(0))
+    losses = [token_losses(model, x[:, :-1], x[:, 1:], n).mean().item() for n in (1, 4, 8)]
+    assert losses == pytest.approx([10.6255] * 3, abs=0.05) and max(losses) - min(losses) < 1e-3
 
 
 def test_scaled_zero_is_orthogonal_with_zero_branch_outputs():
