@@ -23,7 +23,8 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
     "scaling", "layouts", "model", "optim", "flops",
-    "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "stability", "plots", "claims", "notebook",
+    "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "fit",
+    "frontier", "stability", "plots", "claims", "notebook",
     "report",
 ]  # fmt: skip
 

@@ -1,0 +1,385 @@
+"""Fitting laws: the exact optimum, how sure one can be of it, and what follows from it.
+
+The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001), the absolute value
+or the square. It is minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the
+best cells of a coarse grid of shapes, in each of which the amplitudes are a linear least-squares problem.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import scipy.optimize
+import scipy.stats
+from numpy import ndarray
+
+from lib import laws
+from lib.errors import InputError
+from lib.laws import Law
+
+DELTA = 1e-3
+OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
+STARTS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A law at its optimum.
+
+    params: amplitudes and shapes by name. objective: the sum of Huber(1e-3) of the log residuals, whatever was
+    minimised. r2: of the losses in nats. residuals: log L_fit - log L [n]. at_bound: parameters that sit on the law's
+    box. unidentified: parameters that the data leave open, by the Hessian. covariance [p, p]: of theta, the log
+    amplitudes and the shapes, in the order of ``names`` (sandwich of the Hessian).
+    """
+
+    law: Law
+    params: dict[str, float]
+    objective: float
+    r2: float
+    residuals: ndarray
+    at_bound: tuple[str, ...]
+    unidentified: tuple[str, ...]
+    names: tuple[str, ...]
+    theta: ndarray
+    covariance: ndarray
+    delta: float  # of the loss that was minimised
+
+    def predict(self, *inputs) -> ndarray:
+        """The law's loss in nats at other inputs, given in the order of the fit's arguments."""
+        return self.law.loss(self.params, *inputs)
+
+    @property
+    def stderr(self) -> dict[str, float]:
+        """Standard errors: of log A for an amplitude, of the parameter itself for a shape."""
+        return dict(zip(self.names, np.sqrt(np.diag(self.covariance)), strict=True))
+
+
+def fit(law: Law, inputs: Sequence, loss, objective: str = "huber") -> Fit:
+    """The law at its optimum on arrays of inputs [n], in the law's order, and losses in nats [n].
+
+    Raises InputError, in one line, for arrays that no optimum can be found for.
+    """
+    if objective not in OBJECTIVES:
+        raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(OBJECTIVES)}")
+    inputs, loss = _checked(law, inputs, loss)
+    problem = _Problem(law, inputs, loss, np.ones(len(loss)), OBJECTIVES[objective])
+    return _as_fit(problem, _minimum(problem, _starts(problem)))
+
+
+def fit_chinchilla(N, D, loss, **options) -> Fit:
+    """L = E + A N^-alpha + B D^-beta, the per-architecture law of 000 (Eq. 3)."""
+    return fit(laws.CHINCHILLA, (N, D), loss, **options)
+
+
+def fit_joint(n_once, n_rec, r, D, loss, **options) -> Fit:
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5)."""
+    return fit(laws.JOINT, (n_once, n_rec, r, D), loss, **options)
+
+
+def fit_parcae(n_eff, D, loss, **options) -> Fit:
+    """L = E + A N^-a + B D^-b on effective parameters with all loops unrolled, the training law of 001."""
+    return fit(laws.PARCAE, (n_eff, D), loss, **options)
+
+
+def fit_saturation(T, loss, law: Law = laws.SATURATION, **options) -> Fit:
+    """L = L_inf + Z exp(-z T) over test-time loops T, or one of its rivals (001)."""
+    return fit(law, (T,), loss, **options)
+
+
+def fit_unified(n_eff, D, mu_rec, T, loss, gamma: float | None = None, **options) -> Fit:
+    """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
+    return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
+
+
+def _checked(law: Law, inputs: Sequence, loss) -> tuple[list[ndarray], ndarray]:
+    arrays = {name: np.asarray(x, dtype=float) for name, x in zip((*law.inputs, "loss"), (*inputs, loss), strict=True)}
+    for name, x in arrays.items():
+        if x.ndim != 1 or len(x) != len(arrays["loss"]):
+            raise InputError(
+                f"{name}: has shape {x.shape}, give one number for each of the {len(arrays['loss'])} losses"
+            )
+        if not np.isfinite(x).all():
+            raise InputError(f"{name}: {np.count_nonzero(~np.isfinite(x))} values are not finite, leave those runs out")
+        if (x <= 0).any():
+            raise InputError(f"{name}: {x.min():g} is not positive, its logarithm is taken")
+    n, p = len(arrays["loss"]), len(law.amplitudes) + len(law.shapes)
+    if n <= p:
+        raise InputError(f"loss: {n} points cannot fit the {p} parameters of the {law.name} law, give at least {p + 1}")
+    for name in (name for name in law.inputs if name not in law.fixed):
+        if len(np.unique(arrays[name])) < 2:
+            raise InputError(
+                f"{name}: is {arrays[name][0]:g} in every point, the {law.name} law needs at least two values"
+            )
+    return list(arrays.values())[:-1], arrays["loss"]
+
+
+# ---- the optimum -----------------------------------------------------------------------------------------------------
+
+
+class _Problem:
+    """Objective and derivatives of a law on data, in theta = (log amplitudes, shapes), each point with a weight."""
+
+    def __init__(self, law: Law, inputs: list[ndarray], loss: ndarray, weights: ndarray, delta: float):
+        self.law, self.inputs, self.log_loss, self.weights, self.delta = law, inputs, np.log(loss), weights, delta
+        self.k, self.shapes = len(law.amplitudes), list(law.shapes)
+        self.low, self.high = np.array([*law.amplitudes.values(), *law.shapes.values()]).T
+
+    def log_terms(self, shapes: ndarray) -> ndarray:
+        """g [k, ..., n] of shapes [..., q]."""
+        p = {name: shapes[..., i, None] for i, name in enumerate(self.shapes)}
+        g = np.empty((self.k, *shapes.shape[:-1], len(self.log_loss)), dtype=shapes.dtype)
+        for j, term in enumerate(self.law.log_terms(p, *self.inputs)):
+            g[j] = term
+        return g
+
+    def residuals(self, theta: ndarray) -> ndarray:
+        """log L_fit - log L [n], a log-sum-exp of the terms."""
+        g = theta[: self.k, None] + self.log_terms(theta[self.k :])
+        top = g.max(0)
+        return top + np.log(np.exp(g - top).sum(0)) - self.log_loss
+
+    def value(self, residuals: ndarray) -> ndarray:
+        r = np.abs(residuals)
+        inside = np.minimum(r, self.delta)
+        return (inside * (r - inside / 2)) @ self.weights
+
+    def derivatives(self, theta: ndarray) -> tuple[ndarray, ndarray, ndarray]:
+        """Gradient [p], Hessian [p, p] and Jacobian [p, n] of the residuals. The Hessian leaves out the second
+        derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
+        k, q, n = self.k, len(self.shapes), len(self.log_loss)
+        G = np.zeros((k + q, k, n))  # d (a_j + g_j) / d theta
+        G[np.arange(k), np.arange(k)] = 1
+        step = 1e-30
+        at = self.log_terms(np.vstack([theta[k:], theta[k:] + 1j * step * np.eye(q)]))
+        G[k:] = at[:, 1:].imag.swapaxes(0, 1) / step
+        g = theta[:k, None] + at[:, 0].real
+        share = np.exp(g - g.max(0))
+        total = share.sum(0)
+        share /= total  # of each term in the loss
+        residuals = g.max(0) + np.log(total) - self.log_loss
+        J = (G * share).sum(1)
+        psi = self.weights * np.clip(residuals, -self.delta, self.delta)
+        inside = self.weights * (np.abs(residuals) <= self.delta)
+        flat = (G * (share * psi)).reshape(k + q, -1)
+        second = flat @ G.reshape(k + q, -1).T - (J * psi) @ J.T
+        return J @ psi, (J * inside) @ J.T + second, J
+
+
+def _starts(problem: _Problem, best: int = STARTS) -> list[ndarray]:
+    """The best cells of the grid of shapes, with amplitudes by linear least squares on relative residuals."""
+    grids = [problem.law.grids.get(n, np.linspace(low, high, 8)) for n, (low, high) in problem.law.shapes.items()]
+    shapes = np.array(list(itertools.product(*grids)))
+    g = problem.log_terms(shapes)  # [k, cells, n]
+    centre = g.mean(-1, keepdims=True)
+    f = np.exp(g - centre - problem.log_loss) * np.sqrt(problem.weights)
+    normal = np.einsum("jcn,icn->cji", f, f)
+    normal += 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] * np.eye(problem.k)
+    amplitudes = np.linalg.solve(normal, np.einsum("jcn,n->cj", f, np.sqrt(problem.weights))[..., None])[..., 0]
+    # a term that least squares would rather subtract starts at a hundredth of the loss
+    least = 0.01 / np.maximum(f.mean(-1).T, 1e-300)
+    log_a = np.log(np.maximum(amplitudes, least)) - centre[..., 0].T
+    theta = np.clip(np.hstack([log_a, shapes]), problem.low, problem.high)
+    full = theta[:, : problem.k].T[..., None] + g
+    top = full.max(0)
+    values = problem.value(top + np.log(np.exp(full - top).sum(0)) - problem.log_loss)
+    return list(theta[np.argsort(values, kind="stable")[:best]])
+
+
+def _minimum(problem: _Problem, starts: list[ndarray]) -> ndarray:
+    """The best of Newton's method from these starts. Small deltas are approached through larger ones."""
+    delta = problem.delta
+    if delta < DELTA:
+        for problem.delta in np.geomspace(DELTA, delta, 10):
+            starts = [min((_newton(problem, start) for start in starts), key=lambda end: end[1])[0]]
+        return starts[0]
+    return min((_newton(problem, start) for start in starts), key=lambda end: end[1])[0]
+
+
+def _newton(problem: _Problem, theta: ndarray, steps: int = 400) -> tuple[ndarray, float]:
+    """Damped Newton inside the box: parameters that push against their bound rest, negative curvature is turned, and
+    damping is in units of the curvature that each point would have inside delta."""
+    value, damping = problem.value(problem.residuals(theta)), 1e-3
+    for _ in range(steps):
+        gradient, hessian, J = problem.derivatives(theta)
+        free = ~(((theta <= problem.low) & (gradient > 0)) | ((theta >= problem.high) & (gradient < 0)))
+        if not free.any():
+            break
+        scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))[free]
+        curvature, axes = np.linalg.eigh(hessian[np.ix_(free, free)] / np.outer(scale, scale))
+        along = axes.T @ (gradient[free] / scale)
+        if along @ along < 1e-30 * max(value, 1e-300) or np.sum(along**2 / (np.abs(curvature) + 1e-12)) < 1e-15 * value:
+            break
+        while damping < 1e10:
+            trial = theta.copy()
+            trial[free] -= (axes @ (along / (np.abs(curvature) + damping))) / scale
+            trial = np.clip(trial, problem.low, problem.high)
+            trial_value = problem.value(problem.residuals(trial))
+            if trial_value < value:
+                break
+            damping *= 6
+        else:
+            break
+        theta, value, damping = trial, trial_value, max(damping / 5, 1e-12)
+    return theta, float(value)
+
+
+def _as_fit(problem: _Problem, theta: ndarray) -> Fit:
+    names = (*problem.law.amplitudes, *problem.law.shapes)
+    residuals = problem.residuals(theta)
+    loss = np.exp(problem.log_loss)
+    r2 = 1 - np.square(np.exp(residuals + problem.log_loss) - loss).sum() / np.square(loss - loss.mean()).sum()
+    bound = tuple(name for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
+                  if min(t - a, b - t) < 1e-6 * (b - a))  # fmt: skip
+    covariance, unidentified = _covariance(problem, theta)
+    return Fit(
+        law=problem.law,
+        params=dict(zip(names, [*np.exp(theta[: problem.k]).tolist(), *theta[problem.k :].tolist()], strict=True)),
+        objective=float(_huber(residuals)),
+        r2=float(r2),
+        residuals=residuals,
+        at_bound=bound,
+        unidentified=tuple(name for name, lost in zip(names, unidentified, strict=True) if lost and name not in bound),
+        names=names,
+        theta=theta,
+        covariance=covariance,
+        delta=problem.delta,
+    )
+
+
+def _huber(residuals: ndarray) -> float:
+    r = np.abs(residuals)
+    return np.where(r <= DELTA, r * r / 2, DELTA * (r - DELTA / 2)).sum()
+
+
+def _covariance(problem: _Problem, theta: ndarray) -> tuple[ndarray, ndarray]:
+    """H^-1 (sum psi^2 J J^T) H^-1, and which parameters it leaves open: those along which the losses hardly change, so
+    that the Hessian is flat but for curvature that noise makes."""
+    _, hessian, J = problem.derivatives(theta)
+    residuals = problem.residuals(theta)
+    psi = problem.weights * np.clip(residuals, -problem.delta, problem.delta)
+    scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))
+    information, axes = np.linalg.eigh((J * problem.weights) @ J.T / np.outer(scale, scale))
+    flat = information < 1e-9 * information.max()
+    seen = axes[:, ~flat]
+    inverse = (
+        seen @ np.linalg.pinv(seen.T @ (hessian / np.outer(scale, scale)) @ seen) @ seen.T / np.outer(scale, scale)
+    )
+    return inverse @ (J * psi**2) @ J.T @ inverse, (np.abs(axes[:, flat]) > 0.3).any(1)
+
+
+# ---- how sure --------------------------------------------------------------------------------------------------------
+
+
+def bootstrap(fit: Callable[..., Fit], arrays: Sequence, cells, n: int = 200, seed: int = 0) -> pd.DataFrame:
+    """Refits on cells drawn with replacement: one row a resample, one column a parameter (000, App. F.2).
+
+    fit: a function of this module that returns a Fit; arrays: its arguments in order, the loss last; cells: what each
+    point belongs to [n], in any hashable form, or a data frame of columns that say so together. Cells are drawn, not
+    points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
+    """
+    point = fit(*arrays)
+    number = _numbered(cells, len(point.residuals))
+    random = np.random.default_rng(seed)
+    size = number.max() + 1
+    if size < 2:
+        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    draws = [np.bincount(random.integers(size, size=size), minlength=size)[number] for _ in range(n)]
+    return pd.DataFrame([_refit(point, arrays, weights) for weights in draws])
+
+
+def _numbered(cells, points: int) -> ndarray:
+    """Cell labels as numbers 0, 1, ... [n]."""
+    frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
+    if len(frame) != points:
+        raise InputError(f"cells: {len(frame)} labels for {points} points, give one for each")
+    return frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy()
+
+
+def _refit(point: Fit, arrays: Sequence, weights: ndarray) -> dict[str, float]:
+    """The parameters where the points with weights are counted that often."""
+    kept = weights > 0
+    *inputs, loss = (np.asarray(x, dtype=float)[kept] for x in arrays)
+    problem = _Problem(point.law, list(inputs), loss, weights[kept].astype(float), point.delta)
+    theta = _minimum(problem, [np.clip(point.theta, problem.low, problem.high), *_starts(problem, 1)])
+    return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
+
+
+def interval(draws, level: float = 0.95) -> tuple[float, float]:
+    """Percentile interval of the resamples of one parameter."""
+    low, high = np.quantile(np.asarray(draws), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def interval_bca(
+    fit: Callable[..., Fit], arrays: Sequence, cells, draws: pd.DataFrame, name: str, level: float = 0.95
+) -> tuple[float, float]:
+    """Bias-corrected and accelerated interval of parameter ``name`` (Efron 1987): the percentiles are moved by how far
+    the resamples lie off the estimate, and by the skew of the estimate when each cell is left out in turn."""
+    point = fit(*arrays)
+    number = _numbered(cells, len(point.residuals))
+    left_out = np.array([_refit(point, arrays, (number != cell) * 1)[name] for cell in range(number.max() + 1)])
+    away = left_out.mean() - left_out
+    acceleration = (away**3).sum() / max(6 * (away**2).sum() ** 1.5, 1e-300)
+    below = np.clip((draws[name] < point.params[name]).mean(), 0.5 / len(draws), 1 - 0.5 / len(draws))
+    bias = scipy.stats.norm.ppf(below)
+    z = bias + scipy.stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws[name], scipy.stats.norm.cdf(bias + z / (1 - acceleration * z)))
+    return float(low), float(high)
+
+
+def halves(fit: Callable[..., Fit], arrays: Sequence, by) -> tuple[Fit, Fit]:
+    """Fits to the points of low and of high ``by`` [n], the budget say, cut where the halves are most equal (000, App.
+    F.3)."""
+    by = np.asarray(by)
+    cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
+    if cut is None:
+        raise InputError(f"by: is {by[0]:g} in every point, there are no halves")
+    return tuple(fit(*(np.asarray(x)[half] for x in arrays)) for half in (by <= cut, by > cut))
+
+
+def residual_rank_test(fit: Fit, x) -> tuple[float, float]:
+    """Spearman's rank correlation of the residuals with x [n], and its p-value: is a trend left (000, App. F.1)?"""
+    result = scipy.stats.spearmanr(fit.residuals, x)
+    return float(result.statistic), float(result.pvalue)
+
+
+# ---- optima and power laws -------------------------------------------------------------------------------------------
+
+
+def isoflop_optimum(x, loss) -> tuple[float, float, float]:
+    """(x*, loss*, stderr): the minimum of a parabola of the loss in log x, and the standard error of x* (delta method,
+    in units of x; nan for three points). Raises InputError where the parabola has no minimum."""
+    x, loss = (np.asarray(values, dtype=float) for values in (x, loss))
+    if len(x) < 3 or x.shape != loss.shape:
+        raise InputError(f"x: a parabola needs three points with a loss each, there are {x.shape} and {loss.shape}")
+    if not (np.isfinite(x).all() and np.isfinite(loss).all() and (x > 0).all()):
+        raise InputError("x: values must be positive and losses finite, leave the others out")
+    centre = np.log(x).mean()
+    design = np.vander(np.log(x) - centre, 3)
+    (a, b, c), *_ = np.linalg.lstsq(design, loss)
+    if a <= 0:
+        raise InputError("loss: has no minimum over these x, widen their range")
+    best = -b / (2 * a)
+    stderr = np.nan
+    if len(x) > 3:
+        residual = loss - design @ (a, b, c)
+        covariance = np.linalg.inv(design.T @ design) * (residual @ residual) / (len(x) - 3)
+        slope = np.array([b / (2 * a * a), -1 / (2 * a), 0])
+        stderr = np.exp(best + centre) * np.sqrt(slope @ covariance @ slope)
+    return float(np.exp(best + centre)), float(c - b * b / (4 * a)), float(stderr)
+
+
+def power_law(x, y) -> tuple[float, float, float]:
+    """(coef, exponent, stderr) of y = coef x^exponent by least squares in logs; stderr of the exponent, nan for two
+    points. Compute-optimal N* ~ C^a, L* ~ N^-alpha (its exponent is -alpha), and their like."""
+    x, y = (np.asarray(values, dtype=float) for values in (x, y))
+    if len(x) < 2 or x.shape != y.shape:
+        raise InputError(f"x: a power law needs two points with a value each, there are {x.shape} and {y.shape}")
+    if not ((x > 0).all() and (y > 0).all() and np.isfinite(x).all() and np.isfinite(y).all()):
+        raise InputError("x: values must be positive and finite, their logarithms are taken")
+    if len(np.unique(x)) < 2:
+        raise InputError(f"x: is {x[0]:g} in every point, a power law needs at least two values")
+    line = scipy.stats.linregress(np.log(x), np.log(y))
+    return float(np.exp(line.intercept)), float(line.slope), float(line.stderr) if len(x) > 2 else np.nan

@@ -1,0 +1,142 @@
+"""The functional forms of the papers: every law is a sum of terms, L = sum_j exp(a_j + g_j(x)).
+
+An amplitude A = exp(a_j) scales each term, and log_terms gives the g_j from the shape parameters and the data, so that
+log L is a log-sum-exp (000, Eq. 6). A new law takes a few lines:
+
+    kaplan = Law("Kaplan", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
+
+log_terms must be made of numpy's analytic functions: it is differentiated by complex steps. Units: N parameters, D
+tokens, T and mu_rec loops, losses nats per token.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from numpy import ndarray
+
+AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
+FLOOR = (-3.0, 2.0)  # on log E
+EXPONENT = (0.0, 2.5)
+PHI = (-3.0, 3.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """inputs: the names of its arguments. amplitudes, shapes: name -> bounds, of log A and of the parameter itself.
+
+    log_terms(p, *inputs) -> the g_j in the order of the amplitudes, 0 for a constant; p maps shape names to values.
+    grids: where a coarse search for a start looks, for shapes whose bounds are wider than what occurs. fixed: inputs
+    that may be the same in every point; all others have to vary, or the law is not identified.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    amplitudes: dict[str, tuple[float, float]]
+    shapes: dict[str, tuple[float, float]]
+    log_terms: Callable[..., list]
+    grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
+    fixed: tuple[str, ...] = ()
+
+    def loss(self, params: dict[str, float], *inputs) -> ndarray:
+        """The law's loss at these inputs."""
+        terms = self.log_terms(params, *(np.asarray(x, dtype=float) for x in inputs))
+        return sum(params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True))
+
+
+GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}
+
+#: L = E + A N^-alpha + B D^-beta (Hoffmann et al.; 000, Eq. 3)
+CHINCHILLA = Law(
+    "Chinchilla",
+    ("N", "D"),
+    {"A": AMPLITUDE, "B": AMPLITUDE, "E": FLOOR},
+    {"alpha": EXPONENT, "beta": EXPONENT},
+    lambda p, N, D: [-p["alpha"] * np.log(N), -p["beta"] * np.log(D), 0],
+    GRID,
+)
+
+#: L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5)
+JOINT = Law(
+    "joint",
+    ("n_once", "n_rec", "r", "D"),
+    CHINCHILLA.amplitudes,
+    {**CHINCHILLA.shapes, "phi": PHI},
+    lambda p, n_once, n_rec, r, D: [
+        -p["alpha"] * np.log(n_once + np.exp(p["phi"] * np.log(r)) * n_rec),
+        -p["beta"] * np.log(D),
+        0,
+    ],
+    {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
+)
+
+#: L = E + A N(mu_rec)^-a + B D^-b, N the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")
+PARCAE = Law(
+    "Parcae",
+    ("n_eff", "D"),
+    CHINCHILLA.amplitudes,
+    {"a": EXPONENT, "b": EXPONENT},
+    lambda p, n_eff, D: [-p["a"] * np.log(n_eff), -p["b"] * np.log(D), 0],
+    {"a": np.linspace(0.05, 1.5, 12), "b": np.linspace(0.05, 1.5, 12)},
+)
+
+RATE = (1e-4, 20.0)
+
+#: L(T) = L_inf + Z exp(-z T), saturating in the test-time loops (001, App. "Choice of Functional Form", a)
+SATURATION = Law(
+    "saturating exponential",
+    ("T",),
+    {"L_inf": FLOOR, "Z": (-20.0, 20.0)},
+    {"z": RATE},
+    lambda p, T: [0, -p["z"] * T],
+    {"z": np.geomspace(0.01, 5, 40)},
+)
+
+#: its rivals there: b, c and d
+SHIFTED_POWER = Law(
+    "shifted power",
+    ("T",),
+    SATURATION.amplitudes,
+    {"z": RATE},
+    lambda p, T: [0, -p["z"] * np.log(1 + T)],
+    {"z": np.geomspace(0.05, 10, 40)},
+)
+POWER_WITH_FLOOR = Law(
+    "power with floor",
+    ("T",),
+    SATURATION.amplitudes,
+    {"z": RATE},
+    lambda p, T: [0, -p["z"] * np.log(T)],
+    {"z": np.geomspace(0.05, 10, 40)},
+)
+POWER = Law(
+    "power",
+    ("T",),
+    {"Z": (-20.0, 20.0)},
+    {"z": (-5.0, 20.0)},
+    lambda p, T: [-p["z"] * np.log(T)],
+    {"z": np.linspace(-2, 3, 26)},
+)
+
+
+def unified(gamma: float | None = None) -> Law:
+    """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
+
+    def log_terms(p, n_eff, D, mu_rec, T):
+        rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
+        return [0, -p["x"] * np.log(n_eff), -p["y"] * np.log(D), -rate * T]
+
+    return Law(
+        "unified" if gamma is None else f"unified, gamma {gamma:g}",
+        ("n_eff", "D", "mu_rec", "T"),
+        {"E": FLOOR, "X": AMPLITUDE, "Y": AMPLITUDE, "Z": (-20.0, 20.0)},
+        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": (-1.0, 3.0)} if gamma is None else {})},
+        log_terms,
+        {
+            "x": np.array([0.1, 0.3, 0.6, 1.0]),
+            "y": np.array([0.1, 0.3, 0.6, 1.0]),
+            "z": np.geomspace(0.1, 40, 12),
+            "gamma": np.array([0.0, 0.5, 1.0, 1.5]),
+        },
+        () if gamma is None else ("mu_rec",),
+    )

@@ -1,0 +1,350 @@
+"""Fits against known truth, and against scipy's own minimisers from many starts."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.optimize
+
+from lib import fit as fits
+from lib import laws
+from lib.errors import InputError
+from lib.fit import (
+    bootstrap,
+    fit,
+    fit_chinchilla,
+    fit_joint,
+    fit_parcae,
+    fit_saturation,
+    fit_unified,
+    halves,
+    interval,
+    interval_bca,
+    isoflop_optimum,
+    power_law,
+    residual_rank_test,
+)
+
+PUBLISHED = dict(A=28.027, B=915.82, E=1.56773, alpha=0.19924, beta=0.36863, phi=0.459)  # 000, project page
+#: 000: widths (in units of 64) per budget
+GRID = {
+    4.64e17: (6, 8, 10, 12),
+    1e18: (6, 8, 10, 12, 14),
+    2.15e18: (8, 10, 12, 14, 16),
+    4.64e18: (10, 12, 14, 16, 18, 20),
+    1e19: (12, 16, 18, 20, 24),
+    2.15e19: (18, 24, 28, 34),
+}
+
+
+def iso_depth_grid(noise=0.0, seed=0) -> pd.DataFrame:
+    """The 116 runs of 000 with the losses of its law, and log-normal noise."""
+    rows = []
+    for budget, widths in GRID.items():
+        for size in widths:
+            for r in (1, 2, 4, 8):
+                d = 64 * size
+                block, inject = 12 * d * d + 2 * d, 2 * d * d * (r > 1)
+                once, rec = 4 * block, 16 // r * block + inject
+                flops = 6 * (once + r * rec + 32_064 * d) + 20 * 12 * d * 2048
+                rows.append(dict(budget=budget, r=r, n_once=once, n_rec=rec, D=budget / flops))
+    frame = pd.DataFrame(rows)
+    clean = laws.JOINT.loss(PUBLISHED, frame.n_once, frame.n_rec, frame.r, frame.D)
+    frame["loss"] = clean * np.exp(np.random.default_rng(seed).normal(0, noise, len(frame)))
+    return frame
+
+
+def joint_arrays(frame) -> tuple:
+    return frame.n_once, frame.n_rec, frame.r, frame.D, frame.loss
+
+
+def unified_grid(noise=0.0, seed=0) -> tuple:
+    """540 points: 6 mu_rec x 5 token counts x 18 test-time loops (001)."""
+    truth = dict(E=2.4, X=5000.0, x=0.5, Y=6386.0, y=0.448, Z=1.2, z=3.0, gamma=1.18)
+    points = [
+        (1e8 * mu**0.6, D, mu, T)
+        for mu in (2, 4, 6, 8, 10, 12)
+        for D in 1e9 * 2.0 ** np.arange(5)
+        for T in range(1, 19)
+    ]
+    inputs = tuple(np.array(x, dtype=float) for x in zip(*points, strict=True))
+    loss = laws.unified().loss(truth, *inputs) * np.exp(np.random.default_rng(seed).normal(0, noise, len(points)))
+    return (*inputs, loss), truth
+
+
+# ---- the optimum
+
+
+def test_without_noise_the_truth_is_found():
+    frame = iso_depth_grid()
+    assert len(frame) == 116
+    joint = fit_joint(*joint_arrays(frame))
+    assert joint.params == pytest.approx(PUBLISHED, rel=1e-8)
+    assert joint.r2 == pytest.approx(1) and joint.objective < 1e-20 and not joint.at_bound and not joint.unidentified
+    one = frame[frame.r == 1]
+    plain = fit_chinchilla(one.n_once + one.n_rec, one.D, one.loss)
+    assert plain.params == pytest.approx({k: v for k, v in PUBLISHED.items() if k != "phi"}, rel=1e-6)
+    parcae = fit_parcae(one.n_once + one.n_rec, one.D, one.loss)
+    assert parcae.params["a"] == pytest.approx(PUBLISHED["alpha"], rel=1e-6)
+    arrays, truth = unified_grid()
+    assert fit_unified(*arrays).params == pytest.approx(truth, rel=1e-6)
+    T = np.arange(1, 25.0)
+    for law in (laws.SATURATION, laws.SHIFTED_POWER, laws.POWER_WITH_FLOOR):
+        p = dict(L_inf=2.5, Z=0.8, z=0.6)
+        assert fit_saturation(T, law.loss(p, T), law).params == pytest.approx(p, rel=1e-7)
+    assert fit_saturation(T, 3 * T**-0.1, laws.POWER).params == pytest.approx(dict(Z=3, z=0.1), rel=1e-7)
+
+
+def huber(residuals, delta=1e-3):
+    r = np.abs(residuals)
+    return np.where(r <= delta, r * r / 2, delta * (r - delta / 2)).sum()
+
+
+def by_scipy(law, arrays, restarts, seed=0, objective=huber) -> float:
+    """The best of many tight L-BFGS-B runs from uniform starts in the law's box, on the plain objective."""
+    *inputs, loss = (np.asarray(a, dtype=float) for a in arrays)
+    k = len(law.amplitudes)
+    box = [*law.amplitudes.values(), *law.shapes.values()]
+
+    def value(theta):
+        p = dict(zip(law.shapes, theta[k:], strict=True))
+        terms = np.array(np.broadcast_arrays(*law.log_terms(p, *inputs), loss)[:-1]) + theta[:k, None]
+        return 1e4 * objective(np.logaddexp.reduce(terms, axis=0) - np.log(loss))
+
+    random, best = np.random.default_rng(seed), np.inf
+    for _ in range(restarts):
+        start = [random.uniform(*bounds) for bounds in box]
+        options = dict(maxiter=10_000, maxfun=100_000, ftol=1e-15, gtol=1e-10)
+        best = min(
+            best, scipy.optimize.minimize(value, start, method="L-BFGS-B", bounds=box, options=options).fun / 1e4
+        )
+    return best
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_restart_of_scipy_finds_a_better_chinchilla(seed):
+    frame = iso_depth_grid(0.005, seed)
+    frame = frame[frame.r == 4]
+    arrays = frame.n_once + frame.n_rec, frame.D, frame.loss
+    best = by_scipy(laws.CHINCHILLA, arrays, 25)
+    ours = fit_chinchilla(*arrays).objective
+    assert ours <= best * (1 + 1e-9) and best < ours * 1.05  # scipy comes near: it is the same objective
+
+
+def test_no_restart_of_scipy_finds_a_better_joint_law():
+    arrays = joint_arrays(iso_depth_grid(0.005))
+    best, ours = by_scipy(laws.JOINT, arrays, 12), fit_joint(*arrays)
+    assert ours.objective <= best * (1 + 1e-9) and best < ours.objective * 1.05
+    assert ours.objective == pytest.approx(huber(ours.residuals))
+
+
+@pytest.mark.parametrize("make", ["chinchilla", "joint", "unified", "unified, gamma 1"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_newton_from_anywhere_in_the_box_finds_nothing_better(make, seed):
+    """The same minimiser from random starts instead of the grid's: no other optimum is lower."""
+    random = np.random.default_rng(seed)
+    if make.startswith("unified"):
+        arrays, _ = unified_grid(0.002, seed)
+        ours = fit_unified(*arrays, gamma=1.0 if "gamma" in make else None)
+    else:
+        frame = iso_depth_grid(0.01, seed)
+        frame = frame[frame.r == 8] if make == "chinchilla" else frame
+        arrays = (frame.n_once + frame.n_rec, frame.D, frame.loss) if make == "chinchilla" else joint_arrays(frame)
+        ours = fit_chinchilla(*arrays) if make == "chinchilla" else fit_joint(*arrays)
+    *inputs, loss = (np.asarray(a, dtype=float) for a in arrays)
+    problem = fits._Problem(ours.law, inputs, loss, np.ones(len(loss)), fits.DELTA)
+    starts = random.uniform(problem.low, problem.high, (20, len(problem.low)))
+    with np.errstate(all="ignore"):  # far corners of the box overflow
+        ends = [fits._newton(problem, start)[1] for start in starts]
+    assert ours.objective <= np.nanmin(ends) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("objective", ["absolute", "squares"])
+def test_the_other_objectives_are_at_their_optimum(objective):
+    frame = iso_depth_grid(0.005)
+    frame = frame[frame.r == 2]
+    arrays = frame.n_once + frame.n_rec, frame.D, frame.loss
+    ours = fit_chinchilla(*arrays, objective=objective)
+    other = {"absolute": lambda r: np.abs(r).sum(), "squares": lambda r: np.square(r).sum()}[objective]
+    assert other(ours.residuals) <= by_scipy(laws.CHINCHILLA, arrays, 10, objective=other) * (1 + 1e-6)
+    assert other(ours.residuals) < other(fit_chinchilla(*arrays).residuals)
+    if objective == "absolute":  # as many points are met exactly as there are parameters
+        assert (np.abs(ours.residuals) < 1e-9).sum() >= 5
+
+
+def test_a_published_fit_by_absolute_deviations_is_told_apart_from_hubers():
+    # at a delta of 1e-3 and noise above it Huber's optimum is near that of absolute deviations, but not the same
+    arrays = joint_arrays(iso_depth_grid(0.01))
+    huber_, absolute = fit_joint(*arrays), fit_joint(*arrays, objective="absolute")
+    assert huber_.objective < absolute.objective
+    assert np.abs(absolute.residuals).sum() < np.abs(huber_.residuals).sum()
+
+
+# ---- what a fit says of itself
+
+
+def test_an_optimum_on_the_box_is_named():
+    frame = iso_depth_grid()
+    loss = laws.JOINT.loss({**PUBLISHED, "phi": 4.0}, frame.n_once, frame.n_rec, frame.r, frame.D)
+    found = fit_joint(frame.n_once, frame.n_rec, frame.r, frame.D, loss)
+    assert "phi" in found.at_bound and found.params["phi"] == pytest.approx(3)
+
+
+def test_what_the_data_leave_open_is_named():
+    # at a fixed number of tokens a parameter, A and B are one amplitude
+    N = np.geomspace(1e7, 1e10, 30)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.003, 30))
+    found = fit_chinchilla(N, 20 * N, (1.7 + 400 * N**-0.3 + 400 * (20 * N) ** -0.3) * noise)
+    assert found.unidentified
+    assert not fit_joint(*joint_arrays(iso_depth_grid(0.002))).unidentified
+
+
+def test_standard_errors_are_the_spread_over_noise():
+    found = [fit_joint(*joint_arrays(iso_depth_grid(0.003, seed))) for seed in range(40)]
+    for name in ("alpha", "beta", "phi"):
+        spread = np.std([f.params[name] for f in found], ddof=1)
+        assert np.mean([f.stderr[name] for f in found]) == pytest.approx(spread, rel=0.45), name
+
+
+def test_phi_is_unbiased():
+    phis = np.array([fit_joint(*joint_arrays(iso_depth_grid(0.005, seed))).params["phi"] for seed in range(60)])
+    assert abs(phis.mean() - PUBLISHED["phi"]) < 3.5 * phis.std(ddof=1) / math.sqrt(60)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.assign(r=4), "r: is 4 in every point, the joint law needs at least two values"),
+        (lambda f: f.head(6), "loss: 6 points cannot fit the 6 parameters of the joint law, give at least 7"),
+        (lambda f: f.assign(loss=f.loss.where(f.index > 2)), "loss: 3 values are not finite"),
+        (lambda f: f.assign(D=f.D.where(f.index > 0, 0)), "D: 0 is not positive"),
+    ],
+)
+def test_bad_data_are_one_line(change, message):
+    with pytest.raises(InputError) as error:
+        fit_joint(*joint_arrays(change(iso_depth_grid(0.01))))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_bad_calls_are_one_line():
+    frame = iso_depth_grid()
+    with pytest.raises(InputError, match="D: has shape"):
+        fit_joint(frame.n_once, frame.n_rec, frame.r, frame.D[:5], frame.loss)
+    with pytest.raises(InputError, match="objective: 'cubes' is not known"):
+        fit_joint(*joint_arrays(frame), objective="cubes")
+    with pytest.raises(InputError, match="cells: there is only one"):
+        bootstrap(fit_joint, joint_arrays(frame), np.zeros(116))
+    with pytest.raises(InputError, match="cells: 3 labels for 116 points"):
+        bootstrap(fit_joint, joint_arrays(frame), [1, 2, 3])
+
+
+# ---- how sure
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    frame = iso_depth_grid(0.005, seed=7)
+    cells = frame[["budget", "r"]]
+    return frame, cells, bootstrap(fit_joint, joint_arrays(frame), cells, n=60, seed=1)
+
+
+def test_a_bootstrap_is_a_function_of_its_seed(noisy):
+    frame, cells, draws = noisy
+    assert list(draws.columns) == ["A", "B", "E", "alpha", "beta", "phi"] and len(draws) == 60
+    tuples = list(zip(frame.budget, frame.r, strict=True))
+    again = bootstrap(fit_joint, joint_arrays(frame), tuples, n=10, seed=1)
+    pd.testing.assert_frame_equal(again, draws.head(10))
+    assert not bootstrap(fit_joint, joint_arrays(frame), cells, n=2, seed=2).equals(draws.head(2))
+
+
+def test_every_resample_is_at_its_optimum(noisy):
+    frame, cells, draws = noisy
+    number = fits._numbered(cells, 116)
+    random = np.random.default_rng(1)
+    for i in range(12):
+        weights = np.bincount(random.integers(24, size=24), minlength=24)[number]
+        repeated = frame.loc[frame.index.repeat(weights)]  # the resample as a table of its own
+        ours = fit_joint(*joint_arrays(repeated))
+        assert draws["phi"][i] == pytest.approx(ours.params["phi"], abs=1e-5)
+
+
+def test_intervals_cover_the_estimate_and_widen_with_the_level(noisy):
+    frame, cells, draws = noisy
+    phi = fit_joint(*joint_arrays(frame)).params["phi"]
+    low, high = interval(draws["phi"])
+    assert low < phi < high and 0.01 < high - low < 0.2
+    assert interval(draws["phi"], 0.5)[0] > low
+    bca = interval_bca(fit_joint, joint_arrays(frame), cells, draws, "phi")
+    assert bca[0] < phi < bca[1] and bca != (low, high)
+
+
+def test_bca_is_the_percentile_interval_where_nothing_is_skewed():
+    """Efron's formula on a symmetric case: no bias, no acceleration."""
+    random = np.random.default_rng(0)
+    line = laws.Law("level", ("x",), {"A": (-5.0, 5.0)}, {}, lambda p, x: [0 * x])
+    x, noise = np.arange(1.0, 41.0), random.normal(0, 0.01, 20)
+    loss = 2 * np.exp(np.concatenate([noise, -noise]))
+
+    def level(x, loss):
+        return fit(line, [x], loss, objective="squares")
+
+    draws = bootstrap(level, (x, loss), np.arange(40), n=400)
+    plain, bca = interval(draws["A"]), interval_bca(level, (x, loss), np.arange(40), draws, "A")
+    assert bca == pytest.approx(plain, abs=0.15 * (plain[1] - plain[0]))
+    # of a mean, with its known standard error
+    assert plain[1] - plain[0] == pytest.approx(2 * 1.96 * 2 * np.std(np.log(loss)) / math.sqrt(40), rel=0.15)
+
+
+def test_halves_and_ranks():
+    frame = iso_depth_grid(0.003, seed=3)
+    low, high = halves(fit_joint, joint_arrays(frame), frame.budget)
+    assert len(low.residuals) == 56 and len(high.residuals) == 60  # 000, App. F.3
+    whole = fit_joint(*joint_arrays(frame))
+    rho, p = residual_rank_test(whole, frame.D)
+    assert abs(rho) < 0.3 and 0 < p <= 1
+    tilted = frame.assign(loss=frame.loss * frame.D.rank() ** 0.01)
+    flat = fit(laws.Law("level", ("D",), {"E": (-3, 2)}, {}, lambda p, D: [0 * D]), [tilted.D], tilted.loss)
+    assert residual_rank_test(flat, tilted.D)[1] < 1e-3
+
+
+# ---- optima and power laws
+
+
+def test_the_optimum_of_a_parabola_in_log_x():
+    x = np.geomspace(1e7, 1e9, 7)
+    best, loss, stderr = isoflop_optimum(x, 3 + 0.02 * (np.log(x) - np.log(2e8)) ** 2)
+    assert best == pytest.approx(2e8) and loss == pytest.approx(3) and stderr == pytest.approx(0, abs=1e-3)
+    assert math.isnan(isoflop_optimum(x[:3], (np.log(x[:3]) - 18) ** 2)[2])
+
+
+def test_the_stderr_of_an_optimum_is_its_spread():
+    x, random = np.geomspace(1e7, 1e9, 7), np.random.default_rng(0)
+    found = [isoflop_optimum(x, 3 + 0.02 * np.log(x / 1.3e8) ** 2 + random.normal(0, 0.002, 7)) for _ in range(400)]
+    assert np.sqrt(np.mean([f[2] ** 2 for f in found])) == pytest.approx(np.std([f[0] for f in found]), rel=0.15)
+
+
+def test_power_laws():
+    x = np.geomspace(1, 1e6, 9)
+    assert power_law(x, 3 * x**0.52)[:2] == pytest.approx((3, 0.52))
+    random = np.random.default_rng(0)
+    found = [power_law(x, 3 * x**0.52 * np.exp(random.normal(0, 0.1, 9))) for _ in range(300)]
+    assert np.sqrt(np.mean([f[2] ** 2 for f in found])) == pytest.approx(np.std([f[1] for f in found]), rel=0.15)
+    assert math.isnan(power_law([1, 2], [1, 4])[2])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: isoflop_optimum([1, 2], [1, 2]), "a parabola needs three points"),
+        (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
+        (lambda: isoflop_optimum([1, 2, -3], [1, 2, 2]), "x: values must be positive"),
+        (lambda: power_law([1], [1]), "a power law needs two points"),
+        (lambda: power_law([1, 2], [1, 0]), "x: values must be positive"),
+        (lambda: power_law([2, 2], [1, 3]), "x: is 2 in every point"),
+    ],
+)
+def test_bad_points_are_one_line(call, message):
+    with pytest.raises(InputError) as error:
+        call()
+    assert message in str(error.value) and "\n" not in str(error.value)
