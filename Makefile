@@ -117,6 +117,7 @@ test-long: $(READY)
 	$(BIN)/python -m pytest -m long
 
 bench: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench_fit
 	$(BIN)/python -m tests.bench
 
 clean:
