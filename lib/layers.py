@@ -118,15 +118,18 @@ class Attention(nn.Module):
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
     def forward(self, x: Tensor, angles: Tensor, values: Tensor | None = None) -> Tensor:
-        q, k, v = (linear(x, m.weight).unflatten(-1, (self.heads, -1)) for m in (self.q, self.k, self.v))
+        # one matmul, one rotation and one norm for all: small models are bound by the number of operations
+        qkv = linear(x, torch.cat((self.q.weight, self.k.weight, self.v.weight)))
+        qk, v = qkv.unflatten(-1, (3 * self.heads, -1)).split((2 * self.heads, self.heads), dim=-2)
         if self.gate is not None:
             # v += 2 sigmoid(W x[:32]) * value embedding, one gate a head (001's code)
             gate = 2 * torch.sigmoid(linear(x[..., :GATE_CHANNELS], self.gate.weight))
             v = v + gate[..., None] * values.to(v.dtype).unflatten(-1, (self.heads, -1))
-        q, k = rotate(q, angles, self.rope), rotate(k, angles, self.rope)
+        qk = rotate(qk, angles, self.rope)
         if self.qk_norm:
-            q, k = (F.rms_norm(t, t.shape[-1:]) for t in (q, k))
-        return linear(attention(q.to(v.dtype), k.to(v.dtype), v, self.window).flatten(-2), self.out.weight)
+            qk = F.rms_norm(qk, qk.shape[-1:])
+        q, k = qk.to(v.dtype).chunk(2, dim=-2)
+        return linear(attention(q, k, v, self.window).flatten(-2), self.out.weight)
 
 
 class MLP(nn.Module):

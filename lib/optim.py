@@ -203,21 +203,32 @@ class Muon:
             early = min(EARLY_MOMENTUM, beta)
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for shape, members in self.stacks.items():
-            gradient = torch.cat([parameter.grad.reshape(-1, *shape) for _, parameter in members])
+            gradient = self._stacked(shape, [p.grad for _, p in members])
             momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
             update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
             if self.cfg.muon_variance_reduction:
                 update = self._reduce_variance(update, self.variance[shape])
-            parts = update.split([parameter.numel() // (shape[0] * shape[1]) for _, parameter in members])
-            for (placement, parameter), u in zip(members, parts, strict=True):
-                self._apply(placement, parameter, u.view_as(parameter), placement.lr * rate, decay)
+            parameters = [p for _, p in members]
+            lr = torch.tensor([placement.lr for placement, p in members for _ in range(p.numel() // math.prod(shape))])
+            moved = self._moved(
+                shape, self._stacked(shape, parameters), update, rate * lr.view(-1, 1, 1).to(update), decay
+            )
+            parts = moved.split([p.numel() // math.prod(shape) for p in parameters])
+            torch._foreach_copy_(parameters, [part.view_as(p) for part, p in zip(parts, parameters, strict=True)])
 
-    def _apply(self, placement: Placement, p: nn.Parameter, update: Tensor, lr: float, decay: float) -> None:
-        """p <- p - lr wd p - lr update; cautious decay spares what the update does not shrink as well."""
-        if placement.weight_decay and decay:
-            shrink = lr * placement.weight_decay * decay
-            p.mul_(1 - shrink * ((update * p) >= 0) if self.cfg.muon_cautious else 1 - shrink)
-        p.add_(update, alpha=-lr)
+    @staticmethod
+    def _stacked(shape: tuple[int, int], tensors: list[Tensor]) -> Tensor:
+        """All matrices of one shape [n, R, C]."""
+        return torch.cat([tensor.detach().reshape(-1, *shape) for tensor in tensors])
+
+    def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
+        """p - lr wd p - lr update for a stack [n, R, C]; cautious decay spares what the update does not shrink as
+        well."""
+        weight_decay = self.cfg.muon_weight_decay * decay
+        if weight_decay:
+            shrink = lr * weight_decay
+            p = p * (1 - shrink * ((update * p) >= 0) if self.cfg.muon_cautious else 1 - shrink)
+        return p - lr * update
 
     def _reduce_variance(self, update: Tensor, variance: Tensor) -> Tensor:
         """Divide by the running rms of each row or column, keeping the Frobenius norm of the update."""
@@ -242,23 +253,24 @@ class MuonH(Muon):
 
     def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32):
         super().__init__(cfg, parameters, dtype)
-        self.norms = {placement.name: _norm(parameter.detach()) for placement, parameter in parameters.items()}
-        for name, norm in self.norms.items():
-            if not norm.all():
+        self.norms = {shape: _norm(self._stacked(shape, [p for _, p in m])) for shape, m in self.stacks.items()}
+        for placement, parameter in parameters.items():
+            if not _norm(parameter.detach()).all():
+                name = placement.name
                 raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
 
-    def _apply(self, placement: Placement, p: nn.Parameter, update: Tensor, lr: float, decay: float) -> None:
-        norm = self.norms[placement.name]
-        p.sub_(update * (lr * norm / _norm(update).clamp_min(1e-10)))
-        p.mul_(norm / _norm(p))
+    def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
+        norm = self.norms[shape]
+        p = p - update * (lr * norm / _norm(update).clamp_min(1e-10))
+        return p * (norm / _norm(p))
 
     def state(self) -> dict[str, Tensor]:
-        return super().state() | {f"muon.norm.{name}": norm for name, norm in self.norms.items()}
+        return super().state() | {f"muon.norm.{r}x{c}": norm for (r, c), norm in self.norms.items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         super().load_state(tensors)
-        for name, norm in self.norms.items():
-            norm.copy_(tensors[f"muon.norm.{name}"])
+        for (r, c), norm in self.norms.items():
+            norm.copy_(tensors[f"muon.norm.{r}x{c}"])
 
 
 def _norm(matrices: Tensor) -> Tensor:
