@@ -37,8 +37,8 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a notebook measured for a claim: ``measured`` holds one number a seed, ``low`` and ``high`` bound the mean
-    with 95 % confidence (Student's t)."""
+    """What a notebook measured for a claim: ``measured`` holds one number a seed (or a replicate that the note names),
+    ``low`` and ``high`` bound the mean with 95 % confidence (Student's t, or as the note says)."""
 
     id: str
     verdict: str
@@ -80,13 +80,13 @@ def interval(values: list[float], level: float = 0.95) -> tuple[float, float, fl
     return mean, mean - half, mean + half
 
 
-def verdict(claim: Claim, values: list[float], profile: str) -> str:
+def verdict(claim: Claim, bounds: tuple[float, float], profile: str) -> str:
     """Margins: reproduced when the interval lies above 0, contradicted when below, else not resolved.
 
     Values: only where the scale is the paper's (the paper profile) or the claim is scale-free; reproduced when the
     interval meets the paper's value with its uncertainty and is not wider than the value itself.
     """
-    _, low, high = interval(values)
+    low, high = bounds
     if profile == "smoke":
         return UNJUDGED
     if claim.kind != "value":
@@ -100,17 +100,28 @@ def verdict(claim: Claim, values: list[float], profile: str) -> str:
 
 
 def report(
-    claim: Claim, notebook: str, values: list[float], seeds: list[int], profile: str, folder: Path, unit: str, note: str
+    claim: Claim,
+    notebook: str,
+    values: list[float],
+    seeds: list[int],
+    profile: str,
+    folder: Path,
+    unit: str,
+    note: str,
+    bounds: tuple[float, float] | None = None,
 ) -> Finding:
-    """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it."""
+    """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it. ``bounds`` is the 95 %
+    interval where it does not come from the values, a bootstrap's say; by default it is Student's t over them."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
     if len(values) != len(seeds):
         raise InputError(f"claim {claim.id}: {len(values)} numbers for {len(seeds)} seeds, give one a seed")
     mean, low, high = interval(values)
+    if bounds is not None:
+        low, high = (float(bound) for bound in bounds)
     finding = Finding(
         claim.id,
-        verdict(claim, values, profile),
+        verdict(claim, (low, high), profile),
         [float(v) for v in values],
         mean,
         low,

@@ -73,9 +73,9 @@ def fit_chinchilla(N, D, loss, **options) -> Fit:
     return fit(laws.CHINCHILLA, (N, D), loss, **options)
 
 
-def fit_joint(n_once, n_rec, r, D, loss, **options) -> Fit:
-    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5)."""
-    return fit(laws.JOINT, (n_once, n_rec, r, D), loss, **options)
+def fit_joint(n_once, n_rec, r, D, loss, phi: float | None = None, **options) -> Fit:
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None."""
+    return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
 
 
 def fit_parcae(n_eff, D, loss, **options) -> Fit:
@@ -359,7 +359,7 @@ def isoflop_optimum(x, loss) -> tuple[float, float, float]:
     centre = np.log(x).mean()
     design = np.vander(np.log(x) - centre, 3)
     (a, b, c), *_ = np.linalg.lstsq(design, loss)
-    if a <= 0:
+    if a <= 0 or abs(b) > 200 * a:  # or one a hundred e-foldings away
         raise InputError("loss: has no minimum over these x, widen their range")
     best = -b / (2 * a)
     stderr = np.nan

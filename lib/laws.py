@@ -56,19 +56,26 @@ CHINCHILLA = Law(
     GRID,
 )
 
-#: L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5)
-JOINT = Law(
-    "joint",
-    ("n_once", "n_rec", "r", "D"),
-    CHINCHILLA.amplitudes,
-    {**CHINCHILLA.shapes, "phi": PHI},
-    lambda p, n_once, n_rec, r, D: [
-        -p["alpha"] * np.log(n_once + np.exp(p["phi"] * np.log(r)) * n_rec),
-        -p["beta"] * np.log(D),
-        0,
-    ],
-    {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
-)
+
+def joint(phi: float | None = None) -> Law:
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
+
+    def log_terms(p, n_once, n_rec, r, D):
+        worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
+        return [-p["alpha"] * np.log(n_once + worth * n_rec), -p["beta"] * np.log(D), 0]
+
+    return Law(
+        "joint" if phi is None else f"joint, phi {phi:g}",
+        ("n_once", "n_rec", "r", "D"),
+        CHINCHILLA.amplitudes,
+        {**CHINCHILLA.shapes, **({"phi": PHI} if phi is None else {})},
+        log_terms,
+        {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
+        () if phi is None else ("r",),
+    )
+
+
+JOINT = joint()
 
 #: L = E + A N(mu_rec)^-a + B D^-b, N the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")
 PARCAE = Law(

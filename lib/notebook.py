@@ -90,13 +90,16 @@ class Notebook:
     def _stamp(self) -> dict:
         return {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
 
-    def claim(self, id: str, values: list[float], seeds: list[int], unit: str, note: str = "") -> claims.Finding:
-        """Reports a claim of the ledger with one number a seed."""
+    def claim(
+        self, id: str, values: list[float], seeds: list[int], unit: str, note: str = "",
+        bounds: tuple[float, float] | None = None,
+    ) -> claims.Finding:  # fmt: skip
+        """Reports a claim of the ledger with one number a seed; ``bounds`` where the interval comes from elsewhere."""
         entry = claims.ledger(ROOT / "params" / "claims.yaml").get(id)
         if entry is None:
             raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
         folder = self.outputs / "claims" / self.profile
-        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note)
+        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note, bounds)
 
 
 def start(name: str, namespace: dict) -> Notebook:

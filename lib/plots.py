@@ -23,6 +23,7 @@ COLOURS = {
     "parcae": "#009E73",
     "parcae-rdm": "#56B4E9",
     "transformer": "#000000",
+    "isodepth": "#CC79A7",
 }
 NAMES = {
     "base": "Base (pre-norm, concat)",
@@ -30,8 +31,9 @@ NAMES = {
     "parcae": "Parcae",
     "parcae-rdm": "Parcae without C, prelude norm",
     "transformer": "Transformer",
+    "isodepth": "Looped, iso-depth",
 }
-MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D"}
+MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P"}
 
 _profile = "cpu"
 
@@ -173,6 +175,120 @@ def outcome_against_radius(frame):
     return figure
 
 
+# ---- the iso-depth grid (000) ----------------------------------------------------------------------------------------
+
+
+def of_recurrences(recurrences) -> dict[int, tuple]:
+    """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
+    looped = sorted(r for r in recurrences if r > 1)
+    colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True)) | {
+        1: to_rgb(COLOURS["transformer"])
+    }
+    return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
+
+
+def isoflop_curves(runs, optima):
+    """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a
+    recurrence."""
+    budgets = sorted(runs["budget"].unique())
+    figure, axes = plt.subplots(1, len(budgets), figsize=(PAGE, 2.7), sharey=True, squeeze=False)
+    look = of_recurrences(runs["r"].unique())
+    for axis, budget in zip(axes[0], budgets, strict=True):
+        for r, cell in runs[runs["budget"] == budget].groupby("r"):
+            colour, marker = look[r]
+            cell = cell.sort_values("N")
+            axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=f"r = {r}")
+            if len(cell) >= 3:
+                curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
+                x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
+                axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
+            best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
+            axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
+        axis.set_xscale("log")
+        axis.set_title(f"{budget:.3g} FLOPs")
+        axis.set_xlabel("unique parameters N")
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(look))
+    return figure
+
+
+def optima_against_budget(optima):
+    """000, Fig. 3: compute-optimal parameters and tokens against the budget; open markers lie outside the widths
+    trained."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
+    look = of_recurrences(optima["r"].unique())
+    for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
+        for r, line in optima.dropna(subset=["N"]).groupby("r"):
+            colour, marker = look[r]
+            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}")
+            for inside, face in ((True, colour), (False, "white")):
+                at = line["inside"] == inside
+                axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("budget (FLOPs)")
+        axis.set_ylabel(label)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def predicted_against_measured(panels: dict):
+    """000, Figs. 8 and 10: predicted against measured loss, one panel a law; panels: title -> (fit, runs)."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
+    for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
+        predicted = runs["loss"] * np.exp(fit.residuals)
+        for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
+            at = (runs["r"] == r).to_numpy()
+            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
+        ends = [runs["loss"].min(), runs["loss"].max()]
+        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
+        axis.set_title(
+            f"{title}\n$R^2$ = {fit.r2:.3f}, rms {np.sqrt(np.mean((predicted - runs['loss']) ** 2)):.3f} nats"
+        )
+        axis.set_xlabel("measured loss (nats)")
+    axes[0, 0].set_ylabel("predicted loss (nats)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def worth_of_a_recurrence(worth, frontier, measured):
+    """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
+    r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
+    and loss_unrolled at phi = 1), crosses for measured optima."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
+    look = of_recurrences(worth["r"])
+    for column, colour, marker, label in (
+        ("flops", "#666666", "o", "training FLOPs"),
+        ("effective", COLOURS["isodepth"], "s", r"effective, $N_{once} + r^\varphi N_{rec}$"),
+        ("unique", "#000000", "D", "unique parameters N"),
+    ):
+        left.plot(worth["r"], worth[column], marker=marker, color=colour, label=label)
+    left.set_xscale("log", base=2)
+    left.set_xticks(worth["r"], [str(r) for r in worth["r"]])
+    left.set_ylim(bottom=0)
+    left.set_xlabel("recurrences r")
+    left.set_ylabel("relative to r = 1")
+    left.legend(loc="lower left")
+    for r, line in frontier.groupby("r"):
+        colour, marker = look[r]
+        right.plot(line["budget"], line["loss"], color=colour, label=f"r = {r}")
+        points = measured[measured["r"] == r] if len(measured) else measured
+        if len(points):
+            right.plot(points["budget"], points["loss"], "x", color=colour, ms=4.5)
+    unrolled = frontier[frontier["r"] == frontier["r"].max()]
+    right.plot(
+        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"all at $\varphi = 1$"
+    )
+    right.set_xscale("log")
+    right.set_xlabel("budget (FLOPs)")
+    right.set_ylabel("compute-optimal loss (nats)")
+    right.legend()
+    return figure
+
+
 # ---- a model, drawn from its config (000, Fig. 5) --------------------------------------------------------------------
 
 PARTS = {
@@ -206,6 +322,18 @@ def show(cfg: ModelConfig):
     text = "\n".join(f"{name}\n   {_short(value)}" for name, value in lines.items())
     right.text(0, 0.98, text, va="top", fontsize=6.5, linespacing=1.4, transform=right.transAxes)
     plt.close(figure)  # a notebook shows what a cell returns, and would show an open figure once more
+    return figure
+
+
+def side_by_side(configs: list[ModelConfig]):
+    """The pictures of several models, in one row."""
+    figure, axes = plt.subplots(1, len(configs), figsize=(PAGE, 3.2), squeeze=False, layout="constrained")
+    for axis, cfg in zip(axes[0], configs, strict=True):
+        picture(axis, cfg)
+    heights = [axis.get_ylim() for axis in axes[0]]
+    for axis in axes[0]:
+        axis.set_ylim(min(low for low, _ in heights), max(high for _, high in heights))
+    plt.close(figure)
     return figure
 
 

@@ -181,6 +181,16 @@ def test_a_published_fit_by_absolute_deviations_is_told_apart_from_hubers():
     assert np.abs(absolute.residuals).sum() < np.abs(huber_.residuals).sum()
 
 
+def test_a_restricted_phi_fits_worse_and_is_the_law_it_says():
+    frame = iso_depth_grid(0.002)
+    free = fit_joint(*joint_arrays(frame))
+    for phi in (0.0, 1.0):
+        bound = fit_joint(*joint_arrays(frame), phi=phi)
+        assert "phi" not in bound.params and bound.objective > free.objective and bound.r2 < free.r2
+        plain = fit_chinchilla(frame.n_once + frame.r**phi * frame.n_rec, frame.D, frame.loss)
+        assert bound.objective == pytest.approx(plain.objective, rel=1e-8)
+
+
 # ---- what a fit says of itself
 
 

@@ -187,7 +187,8 @@ def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
     broken.cells[3].source = "raise RuntimeError('on purpose')"
     nbformat.write(broken, workbook / "notebooks" / "broken.ipynb")
     shutil.copy(workbook / "params/smoke/instability.yaml", workbook / "params/smoke/broken.yaml")
-    done = make(workbook, "-j4", "reproduce-figures", "PROFILE=smoke", "JOBS=1")
+    both = "ONLY=broken instability"
+    done = make(workbook, "-j4", "reproduce-figures", "PROFILE=smoke", "JOBS=1", both)
     assert done.returncode != 0
     assert "failed     broken" in done.stdout and "outputs/report/index.html" in done.stdout
     made = workbook / "outputs" / "notebooks" / "smoke"

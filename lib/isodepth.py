@@ -1,0 +1,185 @@
+"""The iso-depth grid of 000: budgets x recurrences x widths at one effective depth, and what is read off it.
+
+Every model has ``once`` + ``looped`` effective layers; at r loops the looped part is looped / r unique ones. A run's
+tokens are what its budget buys: D = C / F, F the paper's training FLOPs per token.
+"""
+
+import numpy as np
+import pandas as pd
+
+from lib import laws
+from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from lib.errors import InputError
+from lib.fit import Fit, isoflop_optimum
+from lib.flops import count
+from lib.frontier import compute_optimal, effective_parameters, sizes
+from lib.presets import optimizer, preset
+
+#: the joint law of 000 at full precision (its project page), and its widths / 64 per budget
+PUBLISHED = dict(A=28.027, B=915.82, E=1.56773, alpha=0.19924, beta=0.36863, phi=0.459)
+PUBLISHED_WIDTHS = {
+    4.64e17: (6, 8, 10, 12),
+    1e18: (6, 8, 10, 12, 14),
+    2.15e18: (8, 10, 12, 14, 16),
+    4.64e18: (10, 12, 14, 16, 18, 20),
+    1e19: (12, 16, 18, 20, 24),
+    2.15e19: (18, 24, 28, 34),
+}
+PUBLISHED_RECURRENCES = (1, 2, 4, 8)
+
+
+# ---- the runs --------------------------------------------------------------------------------------------------------
+
+
+def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields) -> ModelConfig:
+    """000's model at r loops: once / 2 layers, looped / r layers looped r times, once / 2 layers.
+
+    Raises InputError where the layers cannot be cut so.
+    """
+    if looped % r or once % 2:
+        raise InputError(f"recurrences: {looped} looped layers are not shared by {r} loops, use divisors of {looped}")
+    if width % head_dim:
+        raise InputError(f"widths: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
+    layers = dict(prelude=once // 2, recur=looped // r, coda=once // 2, mean_loops=r)
+    shape = dict(width=width, heads=width // head_dim, mlp_width=4 * width)
+    return preset("isodepth-s10-r1" if r == 1 else "isodepth-s10-r4", **{**layers, **shape, **fields})
+
+
+def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
+    """A model trained for ``budget`` FLOPs as 000 counts them, by its optimiser at these base rates.
+
+    Raises InputError where the budget buys fewer than ten steps.
+    """
+    flops = count(cfg, data.context).published["000"]
+    steps = round(budget / flops / (training["batch"] * data.context))
+    if steps < 10:
+        raise InputError(f"budgets: {budget:g} FLOPs are {steps} steps at width {cfg.width}, raise them or lower batch")
+    return RunConfig(
+        model=cfg, data=data, optim=optimizer("isodepth-s10-r4", steps, **rates),
+        train=TrainConfig(steps=steps, **training),
+    )  # fmt: skip
+
+
+def grid(
+    recurrences: list[int], budgets: list[float], widths: dict[float, list[int]], seeds: list[int], layout: dict,
+    data: DataConfig, rates: dict, training: dict,
+) -> dict[tuple, RunConfig]:  # fmt: skip
+    """("r = ...", budget, r, width, seed) -> run, for every budget, its widths, every r and seed."""
+    for budget in budgets:
+        if budget not in widths:
+            raise InputError(f"widths: has none for the budget {budget:g}, list them")
+    return {
+        (f"r = {r}", budget, r, width, seed): run(
+            model(r, width, **layout), budget, data, rates, {**training, "seed": seed}
+        )
+        for r in recurrences for budget in budgets for width in widths[budget] for seed in seeds
+    }  # fmt: skip
+
+
+def noise_cell(
+    recurrences: list[int], budgets: list[float], widths: dict[float, list[int]]
+) -> tuple[list[int], list[float], dict[float, list[int]]]:
+    """Where seeds are repeated: the middle budget's second width, at the least and the most recurrences."""
+    budget = sorted(budgets)[len(budgets) // 2]
+    ends = sorted({min(recurrences), max(recurrences)})
+    return ends, [budget], {budget: widths[budget][1:2]}
+
+
+def frame(results, labels: dict[str, tuple]) -> pd.DataFrame:
+    """One row a run: budget, r, width, seed, n_once, n_rec, N = n_once + n_rec, D tokens, F FLOPs per token, loss.
+
+    labels: key of a run -> (budget, r, width, seed). A run that diverged has no loss and is left out.
+    """
+    rows = []
+    for result in results:
+        if result.status == "finished":
+            label = dict(zip(("budget", "r", "width", "seed"), labels[result.key], strict=True))
+            rows.append(
+                label | _size(result.config.model, result.config.data.context)
+                | {"D": result.summary["tokens"], "loss": result.summary["val_loss"]}
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _size(cfg: ModelConfig, context: int) -> dict:
+    counts = count(cfg, context)
+    return {
+        "n_once": counts.n_once,
+        "n_rec": counts.n_rec,
+        "N": counts.n_once + counts.n_rec,
+        "F": counts.published["000"],
+    }
+
+
+def published_grid() -> pd.DataFrame:
+    """The 116 runs of 000 with the losses that its own law gives them."""
+    rows = []
+    for budget, widths in PUBLISHED_WIDTHS.items():
+        for s in widths:
+            for r in PUBLISHED_RECURRENCES:
+                size = _size(preset(f"isodepth-s{s}-r{r}"), 2048)
+                rows.append({"budget": budget, "r": r, "width": 64 * s, "seed": 0, **size, "D": budget / size["F"]})
+    runs = pd.DataFrame(rows)
+    return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
+
+
+# ---- what is read off ------------------------------------------------------------------------------------------------
+
+
+def optima(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a budget and r: the minimum of the parabola of the loss in log N (000, Fig. 2): N, its standard error,
+    the loss there, its width and D = C / F(N); ``inside`` where it lies between the widths trained (nan without
+    minimum)."""
+    rows = []
+    for (budget, r), cell in runs.groupby(["budget", "r"]):
+        cell = cell.sort_values("N")
+        try:
+            N, loss, stderr = isoflop_optimum(cell["N"], cell["loss"])
+        except InputError:
+            N = loss = stderr = np.nan
+        width, F = (np.exp(np.interp(np.log(N), np.log(cell["N"]), np.log(cell[column]))) for column in ("width", "F"))
+        inside = bool(cell["N"].min() <= N <= cell["N"].max())
+        found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": budget / F, "inside": inside}
+        rows.append({"budget": budget, "r": r, **found})
+    return pd.DataFrame(rows)
+
+
+def families(recurrences: list[int], widths: dict[float, list[int]], layout: dict) -> dict[int, pd.DataFrame]:
+    """r -> the sizes of its family at every width of the grid."""
+    every = sorted({width for some in widths.values() for width in some})
+    return {r: sizes([model(r, width, **layout) for width in every]) for r in recurrences}
+
+
+def published_families() -> dict[int, pd.DataFrame]:
+    return {r: sizes([preset(f"isodepth-s{s}-r{r}") for s in range(6, 36, 2)]) for r in PUBLISHED_RECURRENCES}
+
+
+def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
+    """One row an r, at the widest common width: unique and effective parameters and FLOPs per token, relative to the
+    smallest r's unique ones (000, Fig. 1, left)."""
+    at = {r: family.iloc[-1] for r, family in families.items()}
+    first = at[min(at)]
+    N = first["n_once"] + first["n_rec"]
+    return pd.DataFrame([
+        {
+            "r": r,
+            "unique": (row["n_once"] + row["n_rec"]) / N,
+            "effective": effective_parameters(row["n_once"], row["n_rec"], r, phi) / N,
+            "flops": row["flops"] / first["flops"],
+        }
+        for r, row in sorted(at.items())
+    ])  # fmt: skip
+
+
+def frontiers(fit: Fit, families: dict[int, pd.DataFrame], budgets) -> pd.DataFrame:
+    """One row a budget and r: the law's compute-optimal loss, and what it would be at phi = 1 (000, Fig. 1, right).
+    Budgets run from half the least to twice the most given; optima at the edge of a family's widths are left out."""
+    unrolled = Fit(**{**vars(fit), "params": {**fit.params, "phi": 1.0}})
+    rows = []
+    for budget in np.geomspace(min(budgets) / 2, 2 * max(budgets), 25):
+        for r, family in families.items():
+            best = compute_optimal(fit, family, r, budget)
+            at_one = compute_optimal(unrolled, family, r, budget)["loss"]
+            if not best["at_edge"]:
+                rows.append({"budget": budget, "r": r, "loss": best["loss"], "loss_unrolled": at_one})
+    return pd.DataFrame(rows, columns=["budget", "r", "loss", "loss_unrolled"])

@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+
+from lib import isodepth
+from lib.config import DataConfig
+from lib.errors import InputError
+from lib.fit import fit_joint
+from lib.flops import count
+from lib.model import LoopedLM
+from lib.presets import preset
+from lib.train import train
+
+LAYOUT = dict(head_dim=8, looped=8, once=2, vocab_size=256, context=32)
+DATA = dict(context=32, val_rows=16, max_bytes=300_000)
+RATES = dict(muon_lr=0.058, embedding_lr=0.175, head_lr=0.175, norm_lr=0.05)
+
+
+def test_every_recurrence_has_the_same_depth_and_fewer_parameters():
+    models = {r: isodepth.model(r, 16, **LAYOUT) for r in (1, 2, 4, 8)}
+    assert {cfg.prelude + cfg.coda + cfg.mean_loops * cfg.recur for cfg in models.values()} == {10}
+    assert (models[1].injection, models[4].injection) == ("none", "concat-identity")
+    sizes = [count(cfg).n_params for cfg in models.values()]
+    assert sizes == sorted(sizes, reverse=True)
+    flops = [count(cfg).published["000"] for cfg in models.values()]
+    assert max(flops) / min(flops) < 1.15  # an injection a loop
+    with pytest.raises(InputError, match="recurrences: 8 looped layers are not shared by 3 loops"):
+        isodepth.model(3, 16, **LAYOUT)
+    with pytest.raises(InputError, match="widths: 20 is not a multiple of head_dim 8"):
+        isodepth.model(2, 20, **LAYOUT)
+
+
+def test_at_the_papers_sizes_it_is_the_papers_model():
+    layout = dict(head_dim=128, looped=16, once=4, vocab_size=32_064, context=2048)
+    for r in (1, 2, 4, 8):
+        assert isodepth.model(r, 640, **layout) == preset(f"isodepth-s10-r{r}")
+
+
+def small_grid(seeds=(1,), batch=4):
+    data, widths = DataConfig(**DATA), {1e9: [8, 16, 24]}
+    return isodepth.grid([1, 4], [1e9], widths, list(seeds), LAYOUT, data, RATES, dict(batch=batch))
+
+
+def test_a_budget_buys_the_same_flops_at_every_width():
+    for (group, budget, r, width, seed), cfg in small_grid().items():
+        assert group == f"r = {r}" and cfg.train.seed == seed and cfg.model.width == width
+        spent = cfg.tokens * count(cfg.model, 32).published["000"]
+        assert spent == pytest.approx(budget, rel=0.06)  # to a step
+        assert cfg.optim.name == "muonh" and cfg.optim.scaling == "hyperp" and cfg.optim.final == 0.1
+        assert cfg.optim.cooldown_steps == cfg.train.steps
+    with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are \d steps at width 8"):
+        small_grid(batch=64)
+    with pytest.raises(InputError, match=r"widths: has none for the budget 2e\+09"):
+        isodepth.grid([1], [2e9], {1e9: [8]}, [1], LAYOUT, DataConfig(**DATA), RATES, dict(batch=4))
+
+
+def test_where_seeds_are_repeated():
+    assert isodepth.noise_cell([1, 2, 4], [3.0, 1.0, 2.0], {2.0: [8, 16, 24]}) == ([1, 4], [2.0], {2.0: [16]})
+
+
+def test_a_frame_of_runs(store):
+    configs = dict(list(small_grid().items())[:2])
+    results = [train(cfg, store) for cfg in configs.values()]
+    frame = isodepth.frame(results, {cfg.key: label[1:] for label, cfg in configs.items()})
+    assert frame["width"].tolist() == [8, 16] and (frame["N"] == frame["n_once"] + frame["n_rec"]).all()
+    model = LoopedLM(results[1].config.model)
+    tables = model.embed.weight.numel() + model.head.weight.numel()
+    assert frame["N"][1] == sum(p.numel() for p in model.parameters()) - tables
+    assert frame["loss"].tolist() == [r.summary["val_loss"] for r in results]
+
+
+# ---- what is read off, on the paper's own law
+
+
+@pytest.fixture(scope="module")
+def published():
+    return isodepth.published_grid()
+
+
+def test_the_published_grid_is_the_papers(published):
+    assert len(published) == 116
+    assert fit_joint(*(published[c] for c in ("n_once", "n_rec", "r", "D", "loss"))).params == pytest.approx(
+        isodepth.PUBLISHED, rel=1e-7
+    )
+
+
+def test_optima_are_the_parabolas_minima(published):
+    optima = isodepth.optima(published)
+    assert len(optima) == 24 and (optima["budget"] / optima["D"] > 0).all()
+    for _, row in optima.iterrows():
+        cell = published[(published["budget"] == row["budget"]) & (published["r"] == row["r"])]
+        assert row["loss"] <= cell["loss"].min() + 1e-3
+        assert row["inside"] == (cell["N"].min() <= row["N"] <= cell["N"].max())
+        if row["inside"]:
+            assert cell["width"].min() <= row["width"] <= cell["width"].max()
+            F = np.interp(np.log(row["N"]), np.log(cell["N"].sort_values()), np.log(cell.sort_values("N")["F"]))
+            assert row["D"] == pytest.approx(row["budget"] / np.exp(F))
+    # losses that fall with N have no optimum inside
+    falling = published.assign(loss=4 - 0.1 * np.log(published["N"]))
+    assert not isodepth.optima(falling)["inside"].any()
+
+
+def test_what_a_recurrence_is_worth_at_the_published_phi(published):
+    worth = isodepth.worth(isodepth.published_families(), 0.459).set_index("r")
+    assert worth.loc[1].tolist() == [1, 1, 1]
+    assert worth["unique"][4] == pytest.approx(0.41, abs=0.005)  # 410M for 1B
+    assert worth["effective"][4] == pytest.approx(0.59, abs=0.01)  # with the injection; 0.58 without
+    assert worth["flops"].max() < 1.07
+    at_one = isodepth.worth(isodepth.published_families(), 1.0)
+    assert at_one["effective"].between(1, 1.07).all()  # unrolled, all are the plain model and their injections
+
+
+def test_frontiers_keep_the_order_of_the_paper(published):
+    fit = fit_joint(*(published[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
+    lines = isodepth.frontiers(fit, isodepth.published_families(), [1e18, 1e19])
+    table = lines.pivot(index="budget", columns="r", values="loss").dropna()
+    assert len(table) > 5 and (np.diff(table[[1, 2, 4, 8]], axis=1) > 0).all()
+    unrolled = lines.pivot(index="budget", columns="r", values="loss_unrolled").dropna()
+    assert (unrolled.max(axis=1) - unrolled.min(axis=1)).max() < 0.02  # one curve, but for the injection's FLOPs
