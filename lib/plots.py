@@ -83,7 +83,7 @@ def save(figure, path: Path, stamp: dict) -> Path:
 
 
 def rate(lr: float) -> str:
-    """A learning rate for an axis: 3.2e-2."""
+    """A learning rate, or a budget, for an axis: 3.2e-2, 1e11."""
     mantissa, exponent = f"{lr:.2e}".split("e")
     return f"{float(mantissa):g}e{int(exponent)}"
 
@@ -205,7 +205,7 @@ def isoflop_curves(runs, optima):
             best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
             axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
         axis.set_xscale("log")
-        axis.set_title(f"{budget:.3g} FLOPs")
+        axis.set_title(f"{rate(budget)} FLOPs")
         axis.set_xlabel("unique parameters N")
     axes[0, 0].set_ylabel("validation loss (nats per token)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -225,13 +225,20 @@ def optima_against_budget(optima):
             for inside, face in ((True, colour), (False, "white")):
                 at = line["inside"] == inside
                 axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
-        axis.set_xscale("log")
+        _budget_axis(axis, sorted(optima["budget"].unique()))
         axis.set_yscale("log")
-        axis.set_xlabel("budget (FLOPs)")
         axis.set_ylabel(label)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
     return figure
+
+
+def _budget_axis(axis, budgets) -> None:
+    """A log axis of training FLOPs, with a tick at each budget."""
+    axis.set_xscale("log")
+    axis.set_xticks(budgets, [rate(budget) for budget in budgets])
+    axis.minorticks_off()
+    axis.set_xlabel("budget (FLOPs)")
 
 
 def predicted_against_measured(panels: dict):
@@ -282,8 +289,7 @@ def worth_of_a_recurrence(worth, frontier, measured):
     right.plot(
         unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"all at $\varphi = 1$"
     )
-    right.set_xscale("log")
-    right.set_xlabel("budget (FLOPs)")
+    _budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
     right.legend()
     return figure
