@@ -43,7 +43,7 @@ help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
 	@echo 'make test                the tests (under 12 minutes on two cores)'
 	@echo 'make test-long           the slow ones: kills in series, a browser'
-	@echo 'make bench               speed: a step against plain fp32, two processes against one'
+	@echo 'make bench               speed of every family, of a sweep and of the fits, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
 	@echo 'make report              outputs/report/index.html from what is there'
 	@echo 'make env                 .venv from the pins in environment.yml'

@@ -8,7 +8,8 @@ import numpy as np
 
 from lib import laws
 from lib.fit import bootstrap, fit_chinchilla, fit_joint, fit_unified, interval
-from tests.test_fit import PUBLISHED, by_scipy, iso_depth_grid, joint_arrays, unified_grid
+from lib.isodepth import PUBLISHED
+from tests.test_fit import by_scipy, iso_depth_grid, joint_arrays, unified_grid
 
 
 def seconds(run) -> float:

@@ -25,34 +25,13 @@ from lib.fit import (
     power_law,
     residual_rank_test,
 )
-
-PUBLISHED = dict(A=28.027, B=915.82, E=1.56773, alpha=0.19924, beta=0.36863, phi=0.459)  # 000, project page
-#: 000: widths (in units of 64) per budget
-GRID = {
-    4.64e17: (6, 8, 10, 12),
-    1e18: (6, 8, 10, 12, 14),
-    2.15e18: (8, 10, 12, 14, 16),
-    4.64e18: (10, 12, 14, 16, 18, 20),
-    1e19: (12, 16, 18, 20, 24),
-    2.15e19: (18, 24, 28, 34),
-}
+from lib.isodepth import PUBLISHED, published_grid
 
 
 def iso_depth_grid(noise=0.0, seed=0) -> pd.DataFrame:
     """The 116 runs of 000 with the losses of its law, and log-normal noise."""
-    rows = []
-    for budget, widths in GRID.items():
-        for size in widths:
-            for r in (1, 2, 4, 8):
-                d = 64 * size
-                block, inject = 12 * d * d + 2 * d, 2 * d * d * (r > 1)
-                once, rec = 4 * block, 16 // r * block + inject
-                flops = 6 * (once + r * rec + 32_064 * d) + 20 * 12 * d * 2048
-                rows.append(dict(budget=budget, r=r, n_once=once, n_rec=rec, D=budget / flops))
-    frame = pd.DataFrame(rows)
-    clean = laws.JOINT.loss(PUBLISHED, frame.n_once, frame.n_rec, frame.r, frame.D)
-    frame["loss"] = clean * np.exp(np.random.default_rng(seed).normal(0, noise, len(frame)))
-    return frame
+    frame = published_grid()
+    return frame.assign(loss=frame.loss * np.exp(np.random.default_rng(seed).normal(0, noise, len(frame))))
 
 
 def joint_arrays(frame) -> tuple:

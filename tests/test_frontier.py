@@ -4,8 +4,9 @@ import pytest
 from lib import frontier
 from lib.errors import InputError
 from lib.fit import fit_joint
+from lib.isodepth import PUBLISHED
 from lib.presets import preset
-from tests.test_fit import PUBLISHED, iso_depth_grid, joint_arrays
+from tests.test_fit import iso_depth_grid, joint_arrays
 
 
 @pytest.fixture(scope="module")

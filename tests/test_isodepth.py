@@ -78,6 +78,8 @@ def published():
 
 def test_the_published_grid_is_the_papers(published):
     assert len(published) == 116
+    reference = published[(published["budget"] == 1e18) & (published["width"] == 640) & (published["r"] == 4)].iloc[0]
+    assert reference["N"] == 40_152_960 and reference["F"] == 1_047_336_960 and round(reference["D"] / 1e6) == 955
     assert fit_joint(*(published[c] for c in ("n_once", "n_rec", "r", "D", "loss"))).params == pytest.approx(
         isodepth.PUBLISHED, rel=1e-7
     )
