@@ -45,6 +45,28 @@ def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields) -
     return preset("isodepth-s10-r1" if r == 1 else "isodepth-s10-r4", **{**layers, **shape, **fields})
 
 
+#: 000, App. C.2: the injections of its ablation, as changes to its model
+INJECTIONS = {
+    "linear": {},
+    "additive": {"injection": "add", "state_init": "zero"},
+    "passthrough": {"injection": "none"},
+    "hyper-connections": {"injection": "hyper-connections"},
+}
+
+
+def injection(name: str) -> dict:
+    """The fields of one of the ablation's injections."""
+    if name not in INJECTIONS:
+        raise InputError(f"injections: {name!r} is not known, use {', '.join(INJECTIONS)}")
+    return INJECTIONS[name]
+
+
+def parameters(cfg: ModelConfig) -> int:
+    """Unique parameters N without the tables."""
+    counts = count(cfg)
+    return counts.n_once + counts.n_rec
+
+
 def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
     """A model trained for ``budget`` FLOPs as 000 counts them, by its optimiser at these base rates.
 

@@ -10,6 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from lib import files
+from lib.claims import interval
 from lib.config import ModelConfig
 from lib.flops import count
 
@@ -172,6 +173,22 @@ def outcome_against_radius(frame):
     axis.set_xlabel(r"largest $\rho(\bar A)$ in training")
     axis.set_ylabel(r"largest rms of $h_T$")
     figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def dots(columns: dict[str, list[float]], label: str):
+    """One row a variant: a dot a seed, and the 95 % interval of their mean (Student's t)."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
+    for y, values in enumerate(columns.values()):
+        x = np.asarray(values, dtype=float)
+        mean, low, high = interval(x)
+        if np.isfinite([low, high]).all():
+            axis.plot([low, high], [y, y], color="#bbbbbb", lw=4, solid_capstyle="butt")
+        axis.plot(x, np.full(len(x), y), "o", color=COLOURS["isodepth"], ms=3.5)
+        axis.plot(mean, y, "|", color="black", ms=9)
+    axis.set_yticks(range(len(columns)), list(columns))
+    axis.set_ylim(len(columns) - 0.5, -0.5)
+    axis.set_xlabel(label)
     return figure
 
 

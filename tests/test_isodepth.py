@@ -35,6 +35,16 @@ def test_at_the_papers_sizes_it_is_the_papers_model():
         assert isodepth.model(r, 640, **layout) == preset(f"isodepth-s10-r{r}")
 
 
+def test_the_injections_of_the_ablation():
+    models = {name: isodepth.model(4, 16, **LAYOUT, **isodepth.injection(name)) for name in isodepth.INJECTIONS}
+    assert [cfg.injection for cfg in models.values()] == ["concat-identity", "add", "none", "hyper-connections"]
+    sizes = {name: isodepth.parameters(cfg) for name, cfg in models.items()}
+    assert sizes["linear"] - sizes["additive"] == 2 * 16 * 16 and sizes["additive"] == sizes["passthrough"]
+    assert sizes["hyper-connections"] - sizes["passthrough"] == 4 * (2 * 2 + 2 * 2)
+    with pytest.raises(InputError, match="injections: 'glue' is not known, use linear"):
+        isodepth.injection("glue")
+
+
 def small_grid(seeds=(1,), batch=4):
     data, widths = DataConfig(**DATA), {1e9: [8, 16, 24]}
     return isodepth.grid([1, 4], [1e9], widths, list(seeds), LAYOUT, data, RATES, dict(batch=batch))

@@ -10,8 +10,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from lib import plots
+from lib import isodepth, plots
 from lib.config import ModelConfig
+from lib.fit import fit_joint
 from lib.presets import preset
 
 
@@ -85,6 +86,35 @@ def test_runs_that_do_not_train_are_open_markers():
             if line.get_marker() in ("o", "^") and len(line.get_xdata()):
                 faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
         assert faces == {plots.COLOURS["base"]: 1, "white": 1, plots.COLOURS["parcae"]: 1}
+
+
+def test_dots_show_every_seed_and_the_interval_of_their_mean():
+    figure = plots.dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
+    lines = figure.axes[0].lines
+    bar, seeds, mean, alone, _ = lines
+    assert bar.get_xdata() == pytest.approx([1.1 - 4.3027 * 0.1 / 3**0.5, 1.1 + 4.3027 * 0.1 / 3**0.5], abs=1e-3)
+    assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
+    assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
+
+
+def test_the_iso_depth_figures_draw_the_papers_grid():
+    runs = isodepth.published_grid()
+    optima = isodepth.optima(runs)
+    curves = plots.isoflop_curves(runs, optima)
+    assert [axis.get_title() for axis in curves.axes] == [
+        f"{plots.rate(b)} FLOPs" for b in sorted(runs["budget"].unique())
+    ]
+    stars = sum(line.get_marker() == "*" and len(line.get_xdata()) for axis in curves.axes for line in axis.lines)
+    assert stars == optima["inside"].sum() > 15
+    against = plots.optima_against_budget(optima)
+    assert [axis.get_ylabel() for axis in against.axes] == ["optimal parameters N*", "optimal tokens D*"]
+    fit = fit_joint(*(runs[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
+    (panel,) = plots.predicted_against_measured({"the law": (fit, runs)}).axes
+    assert "$R^2$ = 1.000" in panel.get_title()
+    families = isodepth.published_families()
+    lines = isodepth.frontiers(fit, families, runs["budget"].unique())
+    left, right = plots.worth_of_a_recurrence(isodepth.worth(families, 0.459), lines, optima.query("inside")).axes
+    assert len(left.lines) == 3 and "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
 
 
 # ---- the picture of a model

@@ -24,7 +24,7 @@ MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
     "scaling", "layouts", "model", "optim", "flops",
     "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "fit",
-    "frontier", "isodepth", "stability", "plots", "claims", "notebook",
+    "frontier", "isodepth", "stability", "claims", "plots", "notebook",
     "report",
 ]  # fmt: skip
 
