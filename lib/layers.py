@@ -52,8 +52,10 @@ def rotate(x: Tensor, angles: Tensor, layout: str) -> Tensor:
     if layout == "interleaved":
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
         return torch.view_as_real(pairs * angles).flatten(-2)
-    a, b = x.float().chunk(2, dim=-1)
-    return torch.cat((a * angles.real - b * angles.imag, a * angles.imag + b * angles.real), dim=-1)
+    # (a cos - b sin, b cos + a sin): with the halves changed over, two products in all
+    cos, sin = torch.cat((angles.real, angles.real), -1), torch.cat((-angles.imag, angles.imag), -1)
+    x = x.float()
+    return x * cos + x.roll(x.shape[-1] // 2, -1) * sin
 
 
 # ---- attention -------------------------------------------------------------------------------------------------------
