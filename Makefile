@@ -121,7 +121,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench
 
 clean:
-	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/report
+	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report
 
 distclean: clean
 	rm -rf outputs/runs outputs/tokens .venv *.egg-info

@@ -6,7 +6,6 @@ best cells of a coarse grid of shapes, in each of which the amplitudes are a lin
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -18,10 +17,9 @@ from numpy import ndarray
 from lib import laws
 from lib.errors import InputError
 from lib.laws import Law
+from lib.optimum import DELTA, Problem, minimum, starts
 
-DELTA = 1e-3
 OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
-STARTS = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +62,8 @@ def fit(law: Law, inputs: Sequence, loss, objective: str = "huber") -> Fit:
     if objective not in OBJECTIVES:
         raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(OBJECTIVES)}")
     inputs, loss = _checked(law, inputs, loss)
-    problem = _Problem(law, inputs, loss, np.ones(len(loss)), OBJECTIVES[objective])
-    return _as_fit(problem, _minimum(problem, _starts(problem)))
+    problem = Problem(law, inputs, loss, np.ones(len(loss)), OBJECTIVES[objective])
+    return _as_fit(problem, minimum(problem, starts(problem)))
 
 
 def fit_chinchilla(N, D, loss, **options) -> Fit:
@@ -115,121 +113,10 @@ def _checked(law: Law, inputs: Sequence, loss) -> tuple[list[ndarray], ndarray]:
     return list(arrays.values())[:-1], arrays["loss"]
 
 
-# ---- the optimum -----------------------------------------------------------------------------------------------------
-
-
-class _Problem:
-    """Objective and derivatives of a law on data, in theta = (log amplitudes, shapes), each point with a weight."""
-
-    def __init__(self, law: Law, inputs: list[ndarray], loss: ndarray, weights: ndarray, delta: float):
-        self.law, self.inputs, self.log_loss, self.weights, self.delta = law, inputs, np.log(loss), weights, delta
-        self.k, self.shapes = len(law.amplitudes), list(law.shapes)
-        self.low, self.high = np.array([*law.amplitudes.values(), *law.shapes.values()]).T
-
-    def log_terms(self, shapes: ndarray) -> ndarray:
-        """g [k, ..., n] of shapes [..., q]."""
-        p = {name: shapes[..., i, None] for i, name in enumerate(self.shapes)}
-        g = np.empty((self.k, *shapes.shape[:-1], len(self.log_loss)), dtype=shapes.dtype)
-        for j, term in enumerate(self.law.log_terms(p, *self.inputs)):
-            g[j] = term
-        return g
-
-    def residuals(self, theta: ndarray) -> ndarray:
-        """log L_fit - log L [n], a log-sum-exp of the terms."""
-        g = theta[: self.k, None] + self.log_terms(theta[self.k :])
-        top = g.max(0)
-        return top + np.log(np.exp(g - top).sum(0)) - self.log_loss
-
-    def value(self, residuals: ndarray) -> ndarray:
-        r = np.abs(residuals)
-        inside = np.minimum(r, self.delta)
-        return (inside * (r - inside / 2)) @ self.weights
-
-    def derivatives(self, theta: ndarray) -> tuple[ndarray, ndarray, ndarray]:
-        """Gradient [p], Hessian [p, p] and Jacobian [p, n] of the residuals. The Hessian leaves out the second
-        derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
-        k, q, n = self.k, len(self.shapes), len(self.log_loss)
-        G = np.zeros((k + q, k, n))  # d (a_j + g_j) / d theta
-        G[np.arange(k), np.arange(k)] = 1
-        step = 1e-30
-        at = self.log_terms(np.vstack([theta[k:], theta[k:] + 1j * step * np.eye(q)]))
-        G[k:] = at[:, 1:].imag.swapaxes(0, 1) / step
-        g = theta[:k, None] + at[:, 0].real
-        share = np.exp(g - g.max(0))
-        total = share.sum(0)
-        share /= total  # of each term in the loss
-        residuals = g.max(0) + np.log(total) - self.log_loss
-        J = (G * share).sum(1)
-        psi = self.weights * np.clip(residuals, -self.delta, self.delta)
-        inside = self.weights * (np.abs(residuals) <= self.delta)
-        flat = (G * (share * psi)).reshape(k + q, -1)
-        second = flat @ G.reshape(k + q, -1).T - (J * psi) @ J.T
-        return J @ psi, (J * inside) @ J.T + second, J
-
-
-def _starts(problem: _Problem, best: int = STARTS) -> list[ndarray]:
-    """The best cells of the grid of shapes, with amplitudes by linear least squares on relative residuals."""
-    grids = [problem.law.grids.get(n, np.linspace(low, high, 8)) for n, (low, high) in problem.law.shapes.items()]
-    shapes = np.array(list(itertools.product(*grids)))
-    g = problem.log_terms(shapes)  # [k, cells, n]
-    centre = g.mean(-1, keepdims=True)
-    f = np.exp(g - centre - problem.log_loss) * np.sqrt(problem.weights)
-    normal = np.einsum("jcn,icn->cji", f, f)
-    normal += 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] * np.eye(problem.k)
-    amplitudes = np.linalg.solve(normal, np.einsum("jcn,n->cj", f, np.sqrt(problem.weights))[..., None])[..., 0]
-    # a term that least squares would rather subtract starts at a hundredth of the loss
-    least = 0.01 / np.maximum(f.mean(-1).T, 1e-300)
-    log_a = np.log(np.maximum(amplitudes, least)) - centre[..., 0].T
-    theta = np.clip(np.hstack([log_a, shapes]), problem.low, problem.high)
-    full = theta[:, : problem.k].T[..., None] + g
-    top = full.max(0)
-    values = problem.value(top + np.log(np.exp(full - top).sum(0)) - problem.log_loss)
-    return list(theta[np.argsort(values, kind="stable")[:best]])
-
-
-def _minimum(problem: _Problem, starts: list[ndarray]) -> ndarray:
-    """The best of Newton's method from these starts. Small deltas are approached through larger ones."""
-    delta = problem.delta
-    if delta < DELTA:
-        for problem.delta in np.geomspace(DELTA, delta, 10):
-            starts = [min((_newton(problem, start) for start in starts), key=lambda end: end[1])[0]]
-        return starts[0]
-    return min((_newton(problem, start) for start in starts), key=lambda end: end[1])[0]
-
-
-def _newton(problem: _Problem, theta: ndarray, steps: int = 400) -> tuple[ndarray, float]:
-    """Damped Newton inside the box: parameters that push against their bound rest, negative curvature is turned, and
-    damping is in units of the curvature that each point would have inside delta."""
-    value, damping = problem.value(problem.residuals(theta)), 1e-3
-    for _ in range(steps):
-        gradient, hessian, J = problem.derivatives(theta)
-        free = ~(((theta <= problem.low) & (gradient > 0)) | ((theta >= problem.high) & (gradient < 0)))
-        if not free.any():
-            break
-        scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))[free]
-        curvature, axes = np.linalg.eigh(hessian[np.ix_(free, free)] / np.outer(scale, scale))
-        along = axes.T @ (gradient[free] / scale)
-        if along @ along < 1e-30 * max(value, 1e-300) or np.sum(along**2 / (np.abs(curvature) + 1e-12)) < 1e-15 * value:
-            break
-        while damping < 1e10:
-            trial = theta.copy()
-            trial[free] -= (axes @ (along / (np.abs(curvature) + damping))) / scale
-            trial = np.clip(trial, problem.low, problem.high)
-            trial_value = problem.value(problem.residuals(trial))
-            if trial_value < value:
-                break
-            damping *= 6
-        else:
-            break
-        theta, value, damping = trial, trial_value, max(damping / 5, 1e-12)
-    return theta, float(value)
-
-
-def _as_fit(problem: _Problem, theta: ndarray) -> Fit:
+def _as_fit(problem: Problem, theta: ndarray) -> Fit:
     names = (*problem.law.amplitudes, *problem.law.shapes)
     residuals = problem.residuals(theta)
     loss = np.exp(problem.log_loss)
-    r2 = 1 - np.square(np.exp(residuals + problem.log_loss) - loss).sum() / np.square(loss - loss.mean()).sum()
     bound = tuple(name for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
                   if min(t - a, b - t) < 1e-6 * (b - a))  # fmt: skip
     covariance, unidentified = _covariance(problem, theta)
@@ -237,7 +124,7 @@ def _as_fit(problem: _Problem, theta: ndarray) -> Fit:
         law=problem.law,
         params=dict(zip(names, [*np.exp(theta[: problem.k]).tolist(), *theta[problem.k :].tolist()], strict=True)),
         objective=float(_huber(residuals)),
-        r2=float(r2),
+        r2=r2(np.exp(residuals + problem.log_loss), loss),
         residuals=residuals,
         at_bound=bound,
         unidentified=tuple(name for name, lost in zip(names, unidentified, strict=True) if lost and name not in bound),
@@ -248,12 +135,18 @@ def _as_fit(problem: _Problem, theta: ndarray) -> Fit:
     )
 
 
+def r2(predicted, loss) -> float:
+    """Share of the variance of the losses, in nats, that the predictions explain."""
+    loss = np.asarray(loss)
+    return float(1 - np.square(predicted - loss).sum() / np.square(loss - loss.mean()).sum())
+
+
 def _huber(residuals: ndarray) -> float:
     r = np.abs(residuals)
     return np.where(r <= DELTA, r * r / 2, DELTA * (r - DELTA / 2)).sum()
 
 
-def _covariance(problem: _Problem, theta: ndarray) -> tuple[ndarray, ndarray]:
+def _covariance(problem: Problem, theta: ndarray) -> tuple[ndarray, ndarray]:
     """H^-1 (sum psi^2 J J^T) H^-1, and which parameters it leaves open: those along which the losses hardly change, so
     that the Hessian is flat but for curvature that noise makes."""
     _, hessian, J = problem.derivatives(theta)
@@ -301,8 +194,8 @@ def _refit(point: Fit, arrays: Sequence, weights: ndarray) -> dict[str, float]:
     """The parameters where the points with weights are counted that often."""
     kept = weights > 0
     *inputs, loss = (np.asarray(x, dtype=float)[kept] for x in arrays)
-    problem = _Problem(point.law, list(inputs), loss, weights[kept].astype(float), point.delta)
-    theta = _minimum(problem, [np.clip(point.theta, problem.low, problem.high), *_starts(problem, 1)])
+    problem = Problem(point.law, list(inputs), loss, weights[kept].astype(float), point.delta)
+    theta = minimum(problem, [np.clip(point.theta, problem.low, problem.high), *starts(problem, 1)])
     return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
 
 
@@ -330,13 +223,17 @@ def interval_bca(
 
 
 def halves(fit: Callable[..., Fit], arrays: Sequence, by) -> tuple[Fit, Fit]:
-    """Fits to the points of low and of high ``by`` [n], the budget say, cut where the halves are most equal (000, App.
-    F.3)."""
+    """Fits to the points of low and of high ``by`` [n], the budget say (000, App. F.3)."""
+    return tuple(fit(*(np.asarray(x)[half] for x in arrays)) for half in split(by))
+
+
+def split(by) -> tuple[ndarray, ndarray]:
+    """Which points [n] lie low and which high in ``by`` [n], cut between its values where the halves are most equal."""
     by = np.asarray(by)
     cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
     if cut is None:
         raise InputError(f"by: is {by[0]:g} in every point, there are no halves")
-    return tuple(fit(*(np.asarray(x)[half] for x in arrays)) for half in (by <= cut, by > cut))
+    return by <= cut, by > cut
 
 
 def residual_rank_test(fit: Fit, x) -> tuple[float, float]:

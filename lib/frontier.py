@@ -1,6 +1,8 @@
 """What follows from a joint law (000, Eq. 5): compute-optimal models, equivalent sizes, and what a crossover would
 take."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import scipy.optimize
@@ -77,14 +79,18 @@ def data_to_match(fit: Fit, n_once: float, n_rec: float, r: int, loss: float) ->
     return float((p["B"] / left) ** (1 / p["beta"])) if left > 0 else np.inf
 
 
+def with_phi(fit: Fit, phi: float) -> Fit:
+    """The same law with another phi, all else kept."""
+    return dataclasses.replace(fit, params={**fit.params, "phi": phi})
+
+
 def phi_to_cross(fit: Fit, looped: pd.DataFrame, plain: pd.DataFrame, r: int, budget: float) -> float:
     """The phi at which the looped family's compute-optimal loss equals that of the plain one (r = 1) at a budget, all
     else of the law kept; nan where none in [-3, 3] does."""
     target = compute_optimal(fit, plain, 1, budget)["loss"]
 
     def gap(phi: float) -> float:
-        other = Fit(**{**vars(fit), "params": {**fit.params, "phi": phi}})
-        return compute_optimal(other, looped, r, budget)["loss"] - target
+        return compute_optimal(with_phi(fit, phi), looped, r, budget)["loss"] - target
 
     if gap(-3.0) * gap(3.0) > 0:
         return np.nan

@@ -6,13 +6,14 @@ tokens are what its budget buys: D = C / F, F the paper's training FLOPs per tok
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 from lib import laws
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.fit import Fit, isoflop_optimum
+from lib.fit import Fit, bootstrap, fit_joint, isoflop_optimum, split
 from lib.flops import count
-from lib.frontier import compute_optimal, effective_parameters, sizes
+from lib.frontier import compute_optimal, effective_parameters, sizes, with_phi
 from lib.presets import optimizer, preset
 
 #: the joint law of 000 at full precision (its project page), and its widths / 64 per budget
@@ -26,6 +27,8 @@ PUBLISHED_WIDTHS = {
     2.15e19: (18, 24, 28, 34),
 }
 PUBLISHED_RECURRENCES = (1, 2, 4, 8)
+#: phi under its probes (Sec. 5)
+PUBLISHED_PROBES = {"baseline": 0.459, "truncated": 0.38, "hyper-connections": 0.65}
 
 
 # ---- the runs --------------------------------------------------------------------------------------------------------
@@ -61,10 +64,35 @@ def injection(name: str) -> dict:
     return INJECTIONS[name]
 
 
+def intervention(name: str, r: int) -> dict:
+    """The fields that one of 000's probes changes in its model at r loops (App. G.1); nothing at r = 1.
+
+    truncated: only the last ceil(r / 2) loops carry gradient. hyper-connections: two lanes instead of the injection.
+    """
+    changes = {
+        "baseline": {},
+        "truncated": {"backprop_loops": -(-r // 2)},
+        "hyper-connections": INJECTIONS["hyper-connections"],
+    }
+    if name not in changes:
+        raise InputError(f"probes: {name!r} is not known, use {', '.join(changes)}")
+    return changes[name] if r > 1 else {}
+
+
 def parameters(cfg: ModelConfig) -> int:
     """Unique parameters N without the tables."""
     counts = count(cfg)
     return counts.n_once + counts.n_rec
+
+
+def settings(parameters: dict) -> tuple[dict, DataConfig, dict, dict]:
+    """(layout, data, rates, training) from a notebook's parameters: what all runs of the grid have in common."""
+    p = parameters
+    layout = {name: p[name] for name in ("head_dim", "looped", "once", "vocab_size", "context")}
+    text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
+    rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
+    training = {"batch": p["batch"], "micro_batch": p["micro_batch"] or None, "precision": p["precision"]}
+    return layout, DataConfig(**text, max_bytes=p["max_bytes"] or None), rates, training
 
 
 def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
@@ -84,18 +112,28 @@ def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training
 
 def grid(
     recurrences: list[int], budgets: list[float], widths: dict[float, list[int]], seeds: list[int], layout: dict,
-    data: DataConfig, rates: dict, training: dict,
+    data: DataConfig, rates: dict, training: dict, probe: str = "baseline",
 ) -> dict[tuple, RunConfig]:  # fmt: skip
-    """("r = ...", budget, r, width, seed) -> run, for every budget, its widths, every r and seed."""
+    """("r = ...", budget, r, width, seed) -> run, for every budget, its widths, every r and seed; under a probe the
+    first part is its name."""
     for budget in budgets:
         if budget not in widths:
             raise InputError(f"widths: has none for the budget {budget:g}, list them")
     return {
-        (f"r = {r}", budget, r, width, seed): run(
-            model(r, width, **layout), budget, data, rates, {**training, "seed": seed}
+        (f"r = {r}" if probe == "baseline" else probe, budget, r, width, seed): run(
+            model(r, width, **layout, **intervention(probe, r)), budget, data, rates, {**training, "seed": seed}
         )
         for r in recurrences for budget in budgets for width in widths[budget] for seed in seeds
     }  # fmt: skip
+
+
+def matched_tokens(
+    recurrences: list[int], width: int, budget: float, layout: dict, data: DataConfig, rates: dict, training: dict
+) -> dict[int, RunConfig]:
+    """r -> run, all on the tokens that ``budget`` FLOPs buy the first of them (000, App. I)."""
+    models = {r: model(r, width, **layout) for r in recurrences}
+    flops = {r: count(cfg, data.context).published["000"] for r, cfg in models.items()}
+    return {r: run(cfg, budget * flops[r] / flops[recurrences[0]], data, rates, training) for r, cfg in models.items()}
 
 
 def noise_cell(
@@ -145,6 +183,32 @@ def published_grid() -> pd.DataFrame:
     return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
 
 
+def joint_arrays(runs: pd.DataFrame) -> tuple[pd.Series, ...]:
+    """The arguments of ``fit_joint``."""
+    return tuple(runs[column] for column in ("n_once", "n_rec", "r", "D", "loss"))
+
+
+def drift_of_phi(runs: pd.DataFrame, resamples: int, seed: int) -> np.ndarray:
+    """phi of the higher half of the budgets less that of the lower half, for resamples of the cells of each (000, App.
+    F.3)."""
+    low, high = (
+        bootstrap(fit_joint, joint_arrays(runs[half]), runs[half][["budget", "r"]], resamples, seed)["phi"]
+        for half in split(runs["budget"])
+    )
+    return (high - low).to_numpy()
+
+
+def seed_noise(runs: pd.DataFrame) -> float:
+    """Half the width of the 95 % interval of one run's loss over seeds: Student's t times the standard deviation,
+    pooled over the (budget, r, width) cells with several. inf without any."""
+    cells = [cell["loss"] for _, cell in runs.groupby(["budget", "r", "width"]) if len(cell) > 1]
+    freedom = sum(len(cell) - 1 for cell in cells)
+    if not freedom:
+        return np.inf
+    pooled = np.sqrt(sum(((cell - cell.mean()) ** 2).sum() for cell in cells) / freedom)
+    return float(scipy.stats.t.ppf(0.975, freedom) * pooled)
+
+
 # ---- what is read off ------------------------------------------------------------------------------------------------
 
 
@@ -166,14 +230,36 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def families(recurrences: list[int], widths: dict[float, list[int]], layout: dict) -> dict[int, pd.DataFrame]:
+def families(
+    recurrences: list[int], widths: dict[float, list[int]], layout: dict, probe: str = "baseline"
+) -> dict[int, pd.DataFrame]:
     """r -> the sizes of its family at every width of the grid."""
     every = sorted({width for some in widths.values() for width in some})
-    return {r: sizes([model(r, width, **layout) for width in every]) for r in recurrences}
+    return {r: sizes([model(r, width, **layout, **intervention(probe, r)) for width in every]) for r in recurrences}
 
 
-def published_families() -> dict[int, pd.DataFrame]:
-    return {r: sizes([preset(f"isodepth-s{s}-r{r}") for s in range(6, 36, 2)]) for r in PUBLISHED_RECURRENCES}
+def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:
+    return {
+        r: sizes([preset(f"isodepth-s{s}-r{r}", **intervention(probe, r)) for s in range(6, 36, 2)])
+        for r in PUBLISHED_RECURRENCES
+    }
+
+
+def published_token_gain(probe: str) -> float:
+    """Median over the cells of the paper's lower four budgets of the tokens that a probe buys relative to full
+    backpropagation through the linear injection (App. G.1)."""
+    ratios = []
+    for budget in sorted(PUBLISHED_WIDTHS)[:4]:
+        for s in PUBLISHED_WIDTHS[budget]:
+            for r in PUBLISHED_RECURRENCES[1:]:
+                full, probed = (preset(f"isodepth-s{s}-r{r}", **intervention(x, r)) for x in ("baseline", probe))
+                ratios.append(count(full).published["000"] / count(probed).published["000"])
+    return float(np.median(ratios))
+
+
+def allocations(fit: Fit, family: pd.DataFrame, r: int, budgets) -> pd.DataFrame:
+    """One row a budget: the law's compute-optimal model of one family, and ``budget``."""
+    return pd.DataFrame([{"budget": budget, **compute_optimal(fit, family, r, budget)} for budget in budgets])
 
 
 def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
@@ -196,7 +282,7 @@ def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
 def frontiers(fit: Fit, families: dict[int, pd.DataFrame], budgets) -> pd.DataFrame:
     """One row a budget and r: the law's compute-optimal loss, and what it would be at phi = 1 (000, Fig. 1, right).
     Budgets run from half the least to twice the most given; optima at the edge of a family's widths are left out."""
-    unrolled = Fit(**{**vars(fit), "params": {**fit.params, "phi": 1.0}})
+    unrolled = with_phi(fit, 1.0)
     rows = []
     for budget in np.geomspace(min(budgets) / 2, 2 * max(budgets), 25):
         for r, family in families.items():

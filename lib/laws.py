@@ -15,6 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy import ndarray
 
+from lib.errors import InputError
+
 AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
 EXPONENT = (0.0, 2.5)
@@ -76,6 +78,19 @@ def joint(phi: float | None = None) -> Law:
 
 
 JOINT = joint()
+
+
+def hold(law: Law, **values: float) -> Law:
+    """The law with some of its parameters held at these values, so that a fit moves the others alone."""
+    unknown = values.keys() - law.amplitudes.keys() - law.shapes.keys()
+    if unknown:
+        raise InputError(f"{min(unknown)}: is not a parameter of the {law.name} law")
+    amplitudes = {name: (np.log(values[name]),) * 2 if name in values else box for name, box in law.amplitudes.items()}
+    shapes = {name: (values[name],) * 2 if name in values else box for name, box in law.shapes.items()}
+    grids = {**law.grids, **{name: np.array([values[name]]) for name in values if name in law.shapes}}
+    name = f"{law.name}, {', '.join(values)} held"
+    return dataclasses.replace(law, name=name, amplitudes=amplitudes, shapes=shapes, grids=grids)
+
 
 #: L = E + A N(mu_rec)^-a + B D^-b, N the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")
 PARCAE = Law(

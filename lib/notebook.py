@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import difflib
+import json
 import os
 import typing
 from pathlib import Path
@@ -43,24 +44,37 @@ class Notebook:
     def plan(self, configs: dict[tuple, RunConfig]):
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 
-        The time it would take on this device is measured by ``sweep``, which says it before it begins."""
+        missing: runs that the store does not have; shared with: notebooks whose last plan asked for some of the same
+        runs, and for how many. The time it would take on this device is measured by ``sweep``, which says it before it
+        begins."""
         import pandas as pd
 
         missing = {cfg.key for cfg in configs.values() if self.store.find(cfg) is None}
+        others = self._plans_of_others({cfg.key for cfg in configs.values()})
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
-            runs = [cfg for label, cfg in configs.items() if label[0] == group]
+            runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
             counts = [count(cfg.model, cfg.data.context) for cfg in runs]
             rows.append({
                 "model": group,
                 "runs": len(runs),
                 "missing": sum(cfg.key in missing for cfg in runs),
+                "shared with": ", ".join(
+                    f"{name} ({n})" for name, keys in others.items() if (n := sum(cfg.key in keys for cfg in runs))
+                ),
                 "parameters": counts[0].n_params,
                 "FLOPs per token": counts[0].flops_per_token,
                 "tokens per run": runs[0].tokens,
                 "FLOPs": sum(c.flops_per_token * cfg.tokens for c, cfg in zip(counts, runs, strict=True)),
             })  # fmt: skip
         return pd.DataFrame(rows).set_index("model")
+
+    def _plans_of_others(self, own: set[str]) -> dict[str, set[str]]:
+        """Notebook -> keys of the runs it planned last; writes down this one's."""
+        folder = self.outputs / "plans" / self.profile
+        files.write_json(folder / f"{self.name}.json", sorted(own))
+        plans = {path.stem: set(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))}
+        return {name: keys for name, keys in plans.items() if name != self.name}
 
     def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``."""

@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from lib import files
 from lib.claims import interval
@@ -25,6 +26,9 @@ COLOURS = {
     "parcae-rdm": "#56B4E9",
     "transformer": "#000000",
     "isodepth": "#CC79A7",
+    "truncated": "#E6B800",
+    "hyper-connections": "#3A2FC0",
+    "looped-nanochat": "#6B6B6B",
 }
 NAMES = {
     "base": "Base (pre-norm, concat)",
@@ -33,8 +37,12 @@ NAMES = {
     "parcae-rdm": "Parcae without C, prelude norm",
     "transformer": "Transformer",
     "isodepth": "Looped, iso-depth",
+    "truncated": "Looped, iso-depth, truncated",
+    "hyper-connections": "Looped, hyper-connections",
+    "looped-nanochat": "Looped nanochat",
 }
-MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P"}
+MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P",
+           "truncated": "<", "hyper-connections": ">", "looped-nanochat": "X"}  # fmt: skip
 
 _profile = "cpu"
 
@@ -89,91 +97,13 @@ def rate(lr: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-def training_curves(curves, quantities: dict[str, str], reference: dict[str, float] | None = None):
-    """A grid of panels: one row a quantity (column of ``curves`` -> axis label), one column an architecture, one line a
-    learning rate (light: low, dark: high), drawn for one seed. A cross ends a run that diverged.
-
-    curves has columns architecture, lr, status, step and the quantities; the loss is a running mean over a thirtieth of
-    the run. ``reference`` draws a level in a row.
-    """
-    architectures = list(dict.fromkeys(curves["architecture"]))
-    rates = sorted(curves["lr"].unique())
-    figure, axes = plt.subplots(
-        len(quantities), len(architectures), figsize=(PAGE, 1.55 * len(quantities) + 0.75),
-        sharex=True, sharey="row", squeeze=False,
-    )  # fmt: skip
-    for column, architecture in enumerate(architectures):
-        colours = dict(zip(rates, shades(architecture, len(rates)), strict=True))
-        for row, (quantity, label) in enumerate(quantities.items()):
-            axis = axes[row, column]
-            for lr, run in curves[curves["architecture"] == architecture].groupby("lr"):
-                run = run.dropna(subset=[quantity])
-                y = run[quantity]
-                if quantity == "loss":
-                    # the noise of ten runs' batches would hide the lines
-                    y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
-                axis.plot(run["step"], y, color=colours[lr], label=rate(lr), lw=0.9)
-                if (run["status"] == "diverged").any():
-                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)
-            if reference and quantity in reference:
-                axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
-            if column == 0:
-                axis.set_ylabel(label)
-            if quantity != "loss":
-                axis.set_yscale("log")
-        axes[0, column].set_title(NAMES[architecture])
-        axes[-1, column].set_xlabel("step")
-        axes[-1, column].legend(
-            title="learning rate", title_fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.42),
-            columnspacing=1.0, handlelength=1.2, handletextpad=0.4,
-        )  # fmt: skip
-    return figure
-
-
-def loss_against_rate(frame, limit: float, limit_name: str):
-    """Validation loss against learning rate, one marker a run, a line through the seeds' median; open markers are runs
-    that do not train. ``frame`` has columns architecture, lr, val_loss and trains; ``limit`` is drawn as a level."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
-    architectures = list(dict.fromkeys(frame["architecture"]))
-    offsets = dict(zip(architectures, np.linspace(-0.05, 0.05, len(architectures)), strict=True))
-    for architecture, runs in frame.groupby("architecture", sort=False):
-        colour, marker = COLOURS[architecture], MARKERS[architecture]
-        x = runs["lr"] * 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
-        for trains, face in ((True, colour), (False, "white")):
-            at = runs["trains"] == trains
-            axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9)
-        median = runs.groupby("lr")["val_loss"].median()
-        axis.plot(median.index, median, color=colour, lw=1, label=NAMES[architecture])
-    axis.axhline(limit, color="#666666", lw=0.8, ls=":")
-    axis.annotate(limit_name, (frame["lr"].max(), limit), (0, -2), textcoords="offset points", ha="right", va="top",
-                  fontsize=6, color="#666666")  # fmt: skip
-    axis.set_xscale("log", base=2)
-    rates = sorted(frame["lr"].unique())
-    axis.set_xticks(rates, [rate(lr) for lr in rates], rotation=45)
-    axis.minorticks_off()
-    axis.set_xlabel("learning rate")
-    axis.set_ylabel("validation loss (nats per token)")
-    axis.legend(loc="upper left")
-    return figure
-
-
-def outcome_against_radius(frame):
-    """Largest spectral radius of A-bar in a run against its largest state rms; open markers do not train."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
-    for architecture, runs in frame.groupby("architecture", sort=False):
-        colour, marker = COLOURS[architecture], MARKERS[architecture]
-        for trains, face in ((True, colour), (False, "white")):
-            at = runs["trains"] == trains
-            axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
-        axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")
-    axis.plot([], [], "o", color="#666666", mfc="white", label="open: does not train", ls="")
-    axis.axvline(1, color="#666666", lw=0.8, ls=":")
+def count_axis(axis, label: str) -> None:
+    """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M."""
     axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel(r"largest $\rho(\bar A)$ in training")
-    axis.set_ylabel(r"largest rms of $h_T$")
-    figure.legend(loc="outside upper center", ncols=2)
-    return figure
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.minorticks_off()
+    axis.set_xlabel(label)
 
 
 def dots(columns: dict[str, list[float]], label: str):
@@ -189,126 +119,6 @@ def dots(columns: dict[str, list[float]], label: str):
     axis.set_yticks(range(len(columns)), list(columns))
     axis.set_ylim(len(columns) - 0.5, -0.5)
     axis.set_xlabel(label)
-    return figure
-
-
-# ---- the iso-depth grid (000) ----------------------------------------------------------------------------------------
-
-
-def of_recurrences(recurrences) -> dict[int, tuple]:
-    """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
-    looped = sorted(r for r in recurrences if r > 1)
-    colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True)) | {
-        1: to_rgb(COLOURS["transformer"])
-    }
-    return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
-
-
-def isoflop_curves(runs, optima):
-    """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a
-    recurrence."""
-    budgets = sorted(runs["budget"].unique())
-    figure, axes = plt.subplots(1, len(budgets), figsize=(PAGE, 2.7), sharey=True, squeeze=False)
-    look = of_recurrences(runs["r"].unique())
-    for axis, budget in zip(axes[0], budgets, strict=True):
-        for r, cell in runs[runs["budget"] == budget].groupby("r"):
-            colour, marker = look[r]
-            cell = cell.sort_values("N")
-            axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=f"r = {r}")
-            if len(cell) >= 3:
-                curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
-                x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
-                axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
-            best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
-            axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
-        axis.set_xscale("log")
-        axis.set_title(f"{rate(budget)} FLOPs")
-        axis.set_xlabel("unique parameters N")
-    axes[0, 0].set_ylabel("validation loss (nats per token)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(look))
-    return figure
-
-
-def optima_against_budget(optima):
-    """000, Fig. 3: compute-optimal parameters and tokens against the budget; open markers lie outside the widths
-    trained."""
-    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
-    look = of_recurrences(optima["r"].unique())
-    for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
-        for r, line in optima.dropna(subset=["N"]).groupby("r"):
-            colour, marker = look[r]
-            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}")
-            for inside, face in ((True, colour), (False, "white")):
-                at = line["inside"] == inside
-                axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
-        _budget_axis(axis, sorted(optima["budget"].unique()))
-        axis.set_yscale("log")
-        axis.set_ylabel(label)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
-    return figure
-
-
-def _budget_axis(axis, budgets) -> None:
-    """A log axis of training FLOPs, with a tick at each budget."""
-    axis.set_xscale("log")
-    axis.set_xticks(budgets, [rate(budget) for budget in budgets])
-    axis.minorticks_off()
-    axis.set_xlabel("budget (FLOPs)")
-
-
-def predicted_against_measured(panels: dict):
-    """000, Figs. 8 and 10: predicted against measured loss, one panel a law; panels: title -> (fit, runs)."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
-    for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
-        predicted = runs["loss"] * np.exp(fit.residuals)
-        for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
-            at = (runs["r"] == r).to_numpy()
-            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
-        ends = [runs["loss"].min(), runs["loss"].max()]
-        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
-        axis.set_title(
-            f"{title}\n$R^2$ = {fit.r2:.3f}, rms {np.sqrt(np.mean((predicted - runs['loss']) ** 2)):.3f} nats"
-        )
-        axis.set_xlabel("measured loss (nats)")
-    axes[0, 0].set_ylabel("predicted loss (nats)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
-    return figure
-
-
-def worth_of_a_recurrence(worth, frontier, measured):
-    """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
-    r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
-    and loss_unrolled at phi = 1), crosses for measured optima."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
-    look = of_recurrences(worth["r"])
-    for column, colour, marker, label in (
-        ("flops", "#666666", "o", "training FLOPs"),
-        ("effective", COLOURS["isodepth"], "s", r"effective, $N_{once} + r^\varphi N_{rec}$"),
-        ("unique", "#000000", "D", "unique parameters N"),
-    ):
-        left.plot(worth["r"], worth[column], marker=marker, color=colour, label=label)
-    left.set_xscale("log", base=2)
-    left.set_xticks(worth["r"], [str(r) for r in worth["r"]])
-    left.set_ylim(bottom=0)
-    left.set_xlabel("recurrences r")
-    left.set_ylabel("relative to r = 1")
-    left.legend(loc="lower left")
-    for r, line in frontier.groupby("r"):
-        colour, marker = look[r]
-        right.plot(line["budget"], line["loss"], color=colour, label=f"r = {r}")
-        points = measured[measured["r"] == r] if len(measured) else measured
-        if len(points):
-            right.plot(points["budget"], points["loss"], "x", color=colour, ms=4.5)
-    unrolled = frontier[frontier["r"] == frontier["r"].max()]
-    right.plot(
-        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"all at $\varphi = 1$"
-    )
-    _budget_axis(right, sorted(measured["budget"].unique()))
-    right.set_ylabel("compute-optimal loss (nats)")
-    right.legend()
     return figure
 
 

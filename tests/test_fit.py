@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 
 from lib import fit as fits
-from lib import laws
+from lib import laws, optimum
 from lib.errors import InputError
 from lib.fit import (
     bootstrap,
@@ -132,10 +132,10 @@ def test_newton_from_anywhere_in_the_box_finds_nothing_better(make, seed):
         arrays = (frame.n_once + frame.n_rec, frame.D, frame.loss) if make == "chinchilla" else joint_arrays(frame)
         ours = fit_chinchilla(*arrays) if make == "chinchilla" else fit_joint(*arrays)
     *inputs, loss = (np.asarray(a, dtype=float) for a in arrays)
-    problem = fits._Problem(ours.law, inputs, loss, np.ones(len(loss)), fits.DELTA)
+    problem = optimum.Problem(ours.law, inputs, loss, np.ones(len(loss)), optimum.DELTA)
     starts = random.uniform(problem.low, problem.high, (20, len(problem.low)))
     with np.errstate(all="ignore"):  # far corners of the box overflow
-        ends = [fits._newton(problem, start)[1] for start in starts]
+        ends = [optimum.newton(problem, start)[1] for start in starts]
     assert ours.objective <= np.nanmin(ends) * (1 + 1e-9)
 
 

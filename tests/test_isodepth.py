@@ -1,14 +1,19 @@
 import numpy as np
+import pandas as pd
 import pytest
+import yaml
 
 from lib import isodepth
 from lib.config import DataConfig
 from lib.errors import InputError
 from lib.fit import fit_joint
 from lib.flops import count
+from lib.frontier import with_phi
+from lib.laws import JOINT
 from lib.model import LoopedLM
 from lib.presets import preset
 from lib.train import train
+from tests.conftest import ROOT
 
 LAYOUT = dict(head_dim=8, looped=8, once=2, vocab_size=256, context=32)
 DATA = dict(context=32, val_rows=16, max_bytes=300_000)
@@ -128,3 +133,75 @@ def test_frontiers_keep_the_order_of_the_paper(published):
     assert len(table) > 5 and (np.diff(table[[1, 2, 4, 8]], axis=1) > 0).all()
     unrolled = lines.pivot(index="budget", columns="r", values="loss_unrolled").dropna()
     assert (unrolled.max(axis=1) - unrolled.min(axis=1)).max() < 0.02  # one curve, but for the injection's FLOPs
+
+
+# ---- probes, pairs, noise
+
+
+def test_a_probe_changes_the_looped_models_alone():
+    for name in ("truncated", "hyper-connections"):
+        assert isodepth.model(1, 16, **LAYOUT, **isodepth.intervention(name, 1)) == isodepth.model(1, 16, **LAYOUT)
+    kept = [
+        isodepth.model(r, 16, **LAYOUT, **isodepth.intervention("truncated", r)).max_backprop_loops for r in (2, 4, 8)
+    ]
+    assert kept == [1, 2, 4]
+    lanes = isodepth.model(4, 16, **LAYOUT, **isodepth.intervention("hyper-connections", 4))
+    assert lanes.injection == "hyper-connections" and lanes.lanes == 2
+    with pytest.raises(InputError, match="probes: 'glue' is not known, use baseline"):
+        isodepth.intervention("glue", 4)
+    data = DataConfig(**DATA)
+    plan = isodepth.grid([4], [1e9], {1e9: [8]}, [1], LAYOUT, data, RATES, dict(batch=4), "truncated")
+    ((label, cfg),) = plan.items()
+    (full,) = isodepth.grid([4], [1e9], {1e9: [8]}, [1], LAYOUT, data, RATES, dict(batch=4)).values()
+    assert label == ("truncated", 1e9, 4, 8, 1) and 1.2 < cfg.tokens / full.tokens < 1.35
+
+
+def test_truncation_buys_the_papers_tokens():
+    assert isodepth.published_token_gain("truncated") == pytest.approx(1.315, abs=0.0015)
+    s10 = preset("isodepth-s10-r4", **isodepth.intervention("truncated", 4))
+    assert count(s10).published["000"] == 799_569_920
+
+
+def test_a_lower_phi_wants_wider_models(published):
+    fit = fit_joint(*isodepth.joint_arrays(published))
+    families = isodepth.published_families()
+    at = {
+        phi: isodepth.allocations(with_phi(fit, phi), families[4], 4, [1e18, 4.64e18])
+        for phi in isodepth.PUBLISHED_PROBES.values()
+    }
+    widths = [at[phi]["width"].to_numpy() for phi in (0.38, 0.459, 0.65)]
+    assert (widths[0] > widths[1]).all() and (widths[1] > widths[2]).all() and not at[0.459]["at_edge"].any()
+
+
+def test_a_pair_has_the_same_tokens():
+    pair = isodepth.matched_tokens([1, 4], 16, 2e9, LAYOUT, DataConfig(**DATA), RATES, dict(batch=4))
+    assert pair[1].tokens == pair[4].tokens and pair[4].model.mean_loops == 4
+    assert pair[1].tokens * count(pair[1].model, 32).published["000"] == pytest.approx(2e9, rel=0.05)
+
+
+def test_seed_noise_is_the_t_interval_of_a_run():
+    rows = [(1.0, r, 8, seed, loss) for r, losses in ((1, (2.0, 2.1, 2.2)), (8, (3.0, 3.1, 3.2)), (2, (5.0,)))
+            for seed, loss in enumerate(losses)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["budget", "r", "width", "seed", "loss"])
+    assert isodepth.seed_noise(frame) == pytest.approx(2.776445 * 0.1)  # 4 degrees of freedom
+    assert isodepth.seed_noise(frame[frame["r"] == 2]) == np.inf
+
+
+def test_phi_drifts_where_the_halves_differ(published):
+    still = isodepth.drift_of_phi(published, 5, 0)
+    np.testing.assert_allclose(still, 0, atol=1e-6)
+    moved = published.copy()
+    high = moved["budget"] > 2.2e18
+    moved.loc[high, "loss"] = JOINT.loss(
+        {**isodepth.PUBLISHED, "phi": 0.7}, *(moved.loc[high, c] for c in ("n_once", "n_rec", "r", "D"))
+    )
+    np.testing.assert_allclose(isodepth.drift_of_phi(moved, 5, 0), 0.7 - 0.459, atol=1e-5)
+
+
+def test_settings_are_what_a_notebook_says():
+    parameters = yaml.safe_load((ROOT / "params" / "paper" / "isodepth_isoflop.yaml").read_text())
+    layout, data, rates, training = isodepth.settings(parameters)
+    assert isodepth.model(4, 640, **layout) == preset("isodepth-s10-r4", vocab_size=32_064)
+    assert data.max_bytes == 60_000_000_000 and isodepth.settings({**parameters, "max_bytes": 0})[1].max_bytes is None
+    assert rates == dict(muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005)
+    assert training == dict(batch=128, micro_batch=16, precision="bf16-mixed")

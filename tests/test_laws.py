@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from lib import laws
+from lib.errors import InputError
 from lib.fit import fit
 from lib.laws import AMPLITUDE, EXPONENT, Law
 
@@ -48,3 +49,15 @@ def test_a_new_law_takes_a_few_lines():
     found = fit(kaplan, [sizes], 8.8 * sizes**-0.076)
     assert found.params == pytest.approx({"A": 8.8, "alpha": 0.076}, rel=1e-6)
     np.testing.assert_allclose(found.predict([1e10]), 8.8 * 1e10**-0.076)
+
+
+def test_held_parameters_stay_and_the_others_are_fitted():
+    sizes, tokens = np.repeat(np.geomspace(1e6, 1e9, 6), 2), np.tile([1e9, 1e10], 6)
+    truth = dict(A=400.0, B=900.0, E=1.7, alpha=0.3, beta=0.35)
+    losses = laws.CHINCHILLA.loss(truth, sizes, tokens)
+    held = laws.hold(laws.CHINCHILLA, E=1.7, alpha=0.3)
+    assert fit(held, (sizes, tokens), losses).params == pytest.approx(truth, rel=1e-6)
+    wrong = fit(laws.hold(laws.CHINCHILLA, alpha=0.2), (sizes, tokens), losses)
+    assert wrong.params["alpha"] == pytest.approx(0.2) and wrong.objective > 1e-9
+    with pytest.raises(InputError, match="gamma: is not a parameter of the Chinchilla law"):
+        laws.hold(laws.CHINCHILLA, gamma=1.0)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from lib import notebook
+from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.errors import InputError
 from tests.conftest import ROOT
 
@@ -113,3 +114,16 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
     assert finding.verdict == "reproduced" and (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").exists()
     with pytest.raises(InputError, match=r"is not in params/claims.yaml"):
         nb.claim("001-no-such-claim", [1.0], [1], "")
+
+
+def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
+    model = ModelConfig(vocab_size=256, width=16, heads=2, mlp_width=32, context=32)
+    data = DataConfig(context=32, content="text")
+    runs = {lr: RunConfig(model=model, data=data, optim=OptimConfig(lr=lr)) for lr in (1e-3, 2e-3, 4e-3)}
+    a, b = (notebook.Notebook(name, {"profile": "cpu"}, tmp_path) for name in ("a", "b"))
+    first = a.plan({("slow", lr): runs[lr] for lr in (1e-3, 2e-3)})
+    assert first["shared with"].tolist() == [""]
+    second = b.plan({("slow", 2e-3): runs[2e-3], ("fast", 4e-3): runs[4e-3], ("again", 4e-3): runs[4e-3]})
+    assert second["shared with"].to_dict() == {"slow": "a (1)", "fast": "", "again": ""}
+    assert a.plan({("slow", 2e-3): runs[2e-3]})["shared with"].tolist() == ["b (1)"]
+    assert b.plan({("fast", 4e-3): runs[4e-3], ("fast", "twice"): runs[4e-3]})["runs"].tolist() == [1]

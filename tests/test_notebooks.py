@@ -1,6 +1,7 @@
 """The notebooks: clean as committed, run at the smoke profile, planned at the paper's, refused with bad parameters."""
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import nbformat
 import pytest
 import yaml
 
+from lib.claims import ledger
 from tests.conftest import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -81,14 +83,25 @@ def test_papermill_understands_every_parameter(name):
         assert re.search(rf"^  {parameter}: ", shown, re.M), parameter
 
 
+@pytest.fixture(scope="module")
+def outputs_folder(tmp_path_factory):
+    """Empty at first; notebooks share their runs through it, as a user's do."""
+    return tmp_path_factory.mktemp("outputs")
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_the_smoke_profile_runs_from_an_empty_store(name, tmp_path):
-    done = papermill(name, tmp_path / "out.ipynb", "-f", f"params/smoke/{name}.yaml", "-p", "outputs", str(tmp_path))
+def test_the_smoke_profile_runs(name, outputs_folder):
+    out = outputs_folder / f"{name}.ipynb"
+    done = papermill(name, out, "-f", f"params/smoke/{name}.yaml", "-p", "outputs", str(outputs_folder))
     assert done.returncode == 0, done.stderr[-2000:]
-    figures = sorted((tmp_path / "figures" / "smoke").iterdir())
-    assert {path.suffix for path in figures} == {".png", ".pdf", ".json"} and len(figures) % 3 == 0
-    assert list((tmp_path / "claims" / "smoke").glob("*.json"))
-    outputs = [o for cell in nbformat.read(tmp_path / "out.ipynb", 4).cells for o in cell.get("outputs", [])]
+    folder = outputs_folder / "figures" / "smoke"
+    stamps = [path for path in folder.glob("*.json") if json.loads(path.read_text())["notebook"] == name]
+    assert stamps
+    assert all(path.with_suffix(kind).exists() for path in stamps for kind in (".png", ".pdf"))
+    given = {claim.id for claim in ledger(ROOT / "params" / "claims.yaml").values() if claim.notebook == name}
+    found = {path.stem for path in (outputs_folder / "claims" / "smoke").glob("*.json")}
+    assert given and given <= found, given - found
+    outputs = [o for cell in nbformat.read(out, 4).cells for o in cell.get("outputs", [])]
     streams = "".join(o.text for o in outputs if o.output_type == "stream")
     assert "ended as diverged" in streams and "FLOP/s" not in streams  # one line, not the bar's many
 

@@ -3,16 +3,14 @@ import json
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from lib import isodepth, plots
+from lib import plots
 from lib.config import ModelConfig
-from lib.fit import fit_joint
 from lib.presets import preset
 
 
@@ -62,32 +60,6 @@ def test_rates_are_short(lr, text):
     assert plots.rate(lr) == text
 
 
-def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
-    curves = pd.DataFrame([
-        {"architecture": a, "lr": lr, "status": "diverged" if lr > 0.1 else "finished", "step": s,
-         "loss": 3.0, "rho": 0.5}
-        for a in ("base", "parcae") for lr in (0.01, 0.2) for s in range(5)
-    ])  # fmt: skip
-    figure = plots.training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
-    axes = np.array(figure.axes).reshape(2, 2)
-    assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
-    assert axes[1, 0].get_yscale() == "log" and axes[0, 0].get_yscale() == "linear"
-    assert [t.get_text() for t in axes[1, 0].get_legend().get_texts()] == ["1e-2", "2e-1"]
-
-
-def test_runs_that_do_not_train_are_open_markers():
-    frame = pd.DataFrame({
-        "architecture": ["base", "base", "parcae"], "lr": [0.01, 0.2, 0.2], "val_loss": [2.0, 3.0, 2.1],
-        "trains": [True, False, True], "rho_max": [0.9, 2.0, 0.8], "max_state_rms": [1.0, 1e5, 2.0],
-    })  # fmt: skip
-    for figure in (plots.loss_against_rate(frame, 2.4, "limit"), plots.outcome_against_radius(frame)):
-        faces = {}
-        for line in figure.axes[0].lines:
-            if line.get_marker() in ("o", "^") and len(line.get_xdata()):
-                faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
-        assert faces == {plots.COLOURS["base"]: 1, "white": 1, plots.COLOURS["parcae"]: 1}
-
-
 def test_dots_show_every_seed_and_the_interval_of_their_mean():
     figure = plots.dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
     lines = figure.axes[0].lines
@@ -95,26 +67,6 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
     assert bar.get_xdata() == pytest.approx([1.1 - 4.3027 * 0.1 / 3**0.5, 1.1 + 4.3027 * 0.1 / 3**0.5], abs=1e-3)
     assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
     assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
-
-
-def test_the_iso_depth_figures_draw_the_papers_grid():
-    runs = isodepth.published_grid()
-    optima = isodepth.optima(runs)
-    curves = plots.isoflop_curves(runs, optima)
-    assert [axis.get_title() for axis in curves.axes] == [
-        f"{plots.rate(b)} FLOPs" for b in sorted(runs["budget"].unique())
-    ]
-    stars = sum(line.get_marker() == "*" and len(line.get_xdata()) for axis in curves.axes for line in axis.lines)
-    assert stars == optima["inside"].sum() > 15
-    against = plots.optima_against_budget(optima)
-    assert [axis.get_ylabel() for axis in against.axes] == ["optimal parameters N*", "optimal tokens D*"]
-    fit = fit_joint(*(runs[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
-    (panel,) = plots.predicted_against_measured({"the law": (fit, runs)}).axes
-    assert "$R^2$ = 1.000" in panel.get_title()
-    families = isodepth.published_families()
-    lines = isodepth.frontiers(fit, families, runs["budget"].unique())
-    left, right = plots.worth_of_a_recurrence(isodepth.worth(families, 0.459), lines, optima.query("inside")).axes
-    assert len(left.lines) == 3 and "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
 
 
 # ---- the picture of a model
@@ -176,3 +128,12 @@ def test_several_configs_can_be_drawn_side_by_side():
     for axis, loops in zip(axes, (1, 2, 4, 8), strict=True):
         plots.picture(axis, preset(f"isodepth-s10-r{loops}"))
     assert all(f"{loops} loop" in words(figure) for loops in (1, 2, 4, 8))
+
+
+def test_counts_are_ticked_in_short_words():
+    figure, axis = plt.subplots()
+    axis.plot([3e3, 4e4], [1, 2])
+    plots.count_axis(axis, "parameters")
+    figure.canvas.draw()
+    shown = [tick.get_text() for tick in axis.get_xticklabels()]
+    assert {"5 k", "10 k", "20 k"} <= set(shown)

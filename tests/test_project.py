@@ -23,9 +23,9 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
     "scaling", "layouts", "model", "optim", "flops",
-    "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "fit",
-    "frontier", "isodepth", "stability", "claims", "plots", "notebook",
-    "report",
+    "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "optimum", "fit",
+    "frontier", "isodepth", "usage", "transfer", "stability", "claims",
+    "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "notebook", "report",
 ]  # fmt: skip
 
 

@@ -1,0 +1,202 @@
+"""The figures of the iso-depth study (000)."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import to_rgb
+
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, rate, shades
+
+#: the looks of 000's probes
+PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
+
+
+def of_recurrences(recurrences) -> dict[int, tuple]:
+    """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
+    looped = sorted(r for r in recurrences if r > 1)
+    colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True)) | {
+        1: to_rgb(COLOURS["transformer"])
+    }
+    return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
+
+
+def isoflop_curves(runs, optima):
+    """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a
+    recurrence."""
+    budgets = sorted(runs["budget"].unique())
+    figure, axes = plt.subplots(1, len(budgets), figsize=(PAGE, 2.7), sharey=True, squeeze=False)
+    look = of_recurrences(runs["r"].unique())
+    for axis, budget in zip(axes[0], budgets, strict=True):
+        for r, cell in runs[runs["budget"] == budget].groupby("r"):
+            colour, marker = look[r]
+            cell = cell.sort_values("N")
+            axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=f"r = {r}")
+            if len(cell) >= 3:
+                curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
+                x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
+                axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
+            best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
+            axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
+        axis.set_title(f"{rate(budget)} FLOPs")
+        count_axis(axis, "unique parameters N")
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(look))
+    return figure
+
+
+def optima_against_budget(optima):
+    """000, Fig. 3: compute-optimal parameters and tokens against the budget; open markers lie outside the widths
+    trained."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
+    look = of_recurrences(optima["r"].unique())
+    for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
+        for r, line in optima.dropna(subset=["N"]).groupby("r"):
+            colour, marker = look[r]
+            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}")
+            for inside, face in ((True, colour), (False, "white")):
+                at = line["inside"] == inside
+                axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
+        _budget_axis(axis, sorted(optima["budget"].unique()))
+        axis.set_yscale("log")
+        axis.set_ylabel(label)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def _budget_axis(axis, budgets) -> None:
+    """A log axis of training FLOPs, with a tick at each budget."""
+    axis.set_xscale("log")
+    axis.set_xticks(budgets, [rate(budget) for budget in budgets])
+    axis.minorticks_off()
+    axis.set_xlabel("budget (FLOPs)")
+
+
+def predicted_against_measured(panels: dict):
+    """000, Figs. 8 and 10: predicted against measured loss, one panel a law; panels: title -> (fit, runs)."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
+    for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
+        predicted = runs["loss"] * np.exp(fit.residuals)
+        for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
+            at = (runs["r"] == r).to_numpy()
+            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
+        ends = [runs["loss"].min(), runs["loss"].max()]
+        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
+        axis.set_title(
+            f"{title}\n$R^2$ = {fit.r2:.3f}, rms {np.sqrt(np.mean((predicted - runs['loss']) ** 2)):.3f} nats"
+        )
+        axis.set_xlabel("measured loss (nats)")
+    axes[0, 0].set_ylabel("predicted loss (nats)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def worth_of_a_recurrence(worth, frontier, measured):
+    """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
+    r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
+    and loss_unrolled at phi = 1), crosses for measured optima."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
+    look = of_recurrences(worth["r"])
+    for column, colour, marker, label in (
+        ("flops", "#666666", "o", "training FLOPs"),
+        ("effective", COLOURS["isodepth"], "s", r"effective, $N_{once} + r^\varphi N_{rec}$"),
+        ("unique", "#000000", "D", "unique parameters N"),
+    ):
+        left.plot(worth["r"], worth[column], marker=marker, color=colour, label=label)
+    left.set_xscale("log", base=2)
+    left.set_xticks(worth["r"], [str(r) for r in worth["r"]])
+    left.set_ylim(bottom=0)
+    left.set_xlabel("recurrences r")
+    left.set_ylabel("relative to r = 1")
+    left.legend(loc="lower left")
+    for r, line in frontier.groupby("r"):
+        colour, marker = look[r]
+        right.plot(line["budget"], line["loss"], color=colour, label=f"r = {r}")
+        points = measured[measured["r"] == r] if len(measured) else measured
+        if len(points):
+            right.plot(points["budget"], points["loss"], "x", color=colour, ms=4.5)
+    unrolled = frontier[frontier["r"] == frontier["r"].max()]
+    right.plot(
+        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"all at $\varphi = 1$"
+    )
+    _budget_axis(right, sorted(measured["budget"].unique()))
+    right.set_ylabel("compute-optimal loss (nats)")
+    right.legend()
+    return figure
+
+
+def probed_curves(runs, optima):
+    """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey. ``runs`` and
+    ``optima`` have a column probe besides those of ``isoflop_curves``; one row a probe, one column a budget."""
+    probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
+    budgets = sorted(runs["budget"].unique())
+    figure, axes = plt.subplots(
+        len(probes), len(budgets), figsize=(PAGE, 2.3 * len(probes) + 0.4), sharex="col", sharey=True, squeeze=False
+    )
+    look = of_recurrences(runs["r"].unique())
+    for row, probe in zip(axes, probes, strict=True):
+        for axis, budget in zip(row, budgets, strict=True):
+            for r, (colour, marker) in look.items():
+                for which, shown in (("baseline", "#bbbbbb" if r > 1 else colour), (probe, colour)):
+                    cell = runs[(runs["probe"] == which) & (runs["budget"] == budget) & (runs["r"] == r)]
+                    if cell.empty:
+                        continue
+                    style = ":" if which == "baseline" and r > 1 else "-"
+                    axis.plot(*cell.sort_values("N")[["N", "loss"]].to_numpy().T, style, marker=marker, color=shown,
+                              ms=3.5, lw=0.9, label=f"r = {r}" if which == probe or r == 1 else None)  # fmt: skip
+                    at = (optima["probe"] == which) & (optima["budget"] == budget) & (optima["r"] == r)
+                    best = optima[at & optima["inside"]]
+                    axis.plot(best["N"], best["loss"], "*", color=shown, ms=8, mec="white", mew=0.5)
+            axis.set_title(f"{probe}, {rate(budget)} FLOPs")
+            count_axis(axis, "unique parameters N")
+        row[0].set_ylabel("validation loss (nats per token)")
+    for axis in axes[:-1].ravel():
+        axis.set_xlabel("")
+    axes[0, 0].plot([], [], ":", color="#bbbbbb", marker="o", ms=3.5, label="baseline at the same r")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
+    return figure
+
+
+def allocation_shifts(panels: dict):
+    """000, App. G.3: compute-optimal width against budget under each probe, one panel a law; panels: title -> frame
+    with columns probe, budget, width, at_edge. Open markers: the optimum lies at the edge of the family's widths."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)
+    for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
+        for probe, line in frame.groupby("probe", sort=False):
+            colour, marker = COLOURS[PROBES[probe]], MARKERS[PROBES[probe]]
+            axis.plot(line["budget"], line["width"], color=colour, lw=0.9, label=probe)
+            for edge, face in ((False, colour), (True, "white")):
+                at = line["at_edge"] == edge
+                axis.plot(line["budget"][at], line["width"][at], marker, color=colour, mfc=face, ms=4.5)
+        _budget_axis(axis, sorted(frame["budget"].unique()))
+        axis.set_title(title)
+        axis.set_ylabel("compute-optimal width d*")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def beyond_the_grid(grid, held_out):
+    """000, App. I: the runs of the grid, and predicted (open) against trained (filled) losses beyond it.
+
+    grid: columns budget, r, loss. held_out: one row a run, columns budget, r, loss, predicted."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    recurrences = sorted(held_out["r"].unique())
+    look = of_recurrences(recurrences)
+    for i, r in enumerate(recurrences):
+        colour, marker = look[r]
+        side = 1.06 ** (i - (len(recurrences) - 1) / 2)  # recurrences side by side
+        lowest = grid[grid["r"] == r].groupby("budget")["loss"].min()
+        axis.plot(lowest.index * side, lowest, marker=marker, color=colour, lw=0.9, label=f"r = {r}, best of the grid")
+        beyond = held_out[held_out["r"] == r]
+        axis.plot(beyond["budget"] * side, beyond["predicted"], marker, color=colour, mfc="white", ms=5.5,
+                  ls="", label="predicted")  # fmt: skip
+        axis.plot(beyond["budget"] * side, beyond["loss"], "*", color=colour, ms=7, mec="white", mew=0.4, ls="",
+                  label="trained")  # fmt: skip
+    _budget_axis(axis, sorted({*grid["budget"], *held_out["budget"]}))
+    axis.set_ylabel("validation loss (nats per token)")
+    axis.legend()
+    return figure

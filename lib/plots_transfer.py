@@ -1,0 +1,56 @@
+"""Figures of learning-rate transfer: loss and regret against the base rate, condition by condition."""
+
+import matplotlib.pyplot as plt
+
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, rate, shades
+
+
+def loss_against_base_rate(runs, best, kept: float, look: dict[str, str], x: str = "base learning rate"):
+    """000, Fig. 6: loss against rate, one line a row of ``look`` (value of the column group -> architecture); the
+    triangle below is the parabola's minimum, the dotted line the rate that is kept."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
+    for group, cell in runs.groupby("group", sort=False):
+        colour, marker = COLOURS[look[group]], MARKERS[look[group]]
+        mean = cell.groupby("lr")["loss"].mean()
+        axis.plot(mean.index, mean, marker=marker, color=colour, label=group)
+        found = best[(best["group"] == group) & best["inside"]]
+        axis.plot(found["lr"], [0.03] * len(found), "v", color=colour, ms=6, transform=axis.get_xaxis_transform())
+    _rates(axis, runs["lr"], kept)
+    axis.set_xlabel(x)
+    axis.set_ylabel("validation loss (nats per token)")
+    axis.legend()
+    return figure
+
+
+def regrets(panels: dict, kept: float, look: dict[str, str], x: str = "base learning rate"):
+    """000, Fig. 7: loss above the best rate of each condition. panels: title -> frame with columns group (a row of
+    panels each), condition (a line each), lr, loss; diamonds mark the rate that is kept."""
+    groups = list(dict.fromkeys(group for frame in panels.values() for group in frame["group"]))
+    figure, axes = plt.subplots(
+        len(groups), len(panels), figsize=(PAGE, 1.9 * len(groups) + 0.6), squeeze=False, sharex=True, sharey=True
+    )
+    for column, (title, frame) in enumerate(panels.items()):
+        for row, group in enumerate(groups):
+            axis, cell = axes[row, column], frame[frame["group"] == group]
+            conditions = list(dict.fromkeys(cell["condition"]))
+            for condition, colour in zip(conditions, shades(look[group], len(conditions)), strict=True):
+                losses = cell[cell["condition"] == condition].groupby("lr")["loss"].mean()
+                losses -= losses.min()
+                axis.plot(losses.index, losses, "o-", color=colour, ms=3, label=condition)
+                if kept in losses.index:
+                    axis.plot(kept, losses[kept], "D", color=colour, ms=5, mec="white", mew=0.5)
+            _rates(axis, frame["lr"], kept)
+            axis.set_title(f"{group}: {title}")
+            axis.legend()
+        axes[-1, column].set_xlabel(x)
+    for row in axes:
+        row[0].set_ylabel("regret (nats)")
+    return figure
+
+
+def _rates(axis, rates, kept: float) -> None:
+    axis.axvline(kept, color="#666666", lw=0.8, ls=":")
+    axis.set_xscale("log", base=2)
+    ticks = sorted(set(rates))
+    axis.set_xticks(ticks, [rate(lr) for lr in ticks], rotation=45)
+    axis.minorticks_off()

@@ -1,0 +1,70 @@
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from lib import isodepth, plots, plots_isodepth
+from lib.fit import fit_joint
+
+
+@pytest.fixture(autouse=True)
+def style():
+    plots.use_style("smoke")
+    yield
+    plt.close("all")
+
+
+def test_the_iso_depth_figures_draw_the_papers_grid():
+    runs = isodepth.published_grid()
+    optima = isodepth.optima(runs)
+    curves = plots_isodepth.isoflop_curves(runs, optima)
+    assert [axis.get_title() for axis in curves.axes] == [
+        f"{plots.rate(b)} FLOPs" for b in sorted(runs["budget"].unique())
+    ]
+    stars = sum(line.get_marker() == "*" and len(line.get_xdata()) for axis in curves.axes for line in axis.lines)
+    assert stars == optima["inside"].sum() > 15
+    against = plots_isodepth.optima_against_budget(optima)
+    assert [axis.get_ylabel() for axis in against.axes] == ["optimal parameters N*", "optimal tokens D*"]
+    fit = fit_joint(*(runs[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
+    (panel,) = plots_isodepth.predicted_against_measured({"the law": (fit, runs)}).axes
+    assert "$R^2$ = 1.000" in panel.get_title()
+    families = isodepth.published_families()
+    lines = isodepth.frontiers(fit, families, runs["budget"].unique())
+    left, right = plots_isodepth.worth_of_a_recurrence(
+        isodepth.worth(families, 0.459), lines, optima.query("inside")
+    ).axes
+    assert len(left.lines) == 3 and "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
+
+
+def test_the_probes_are_drawn_over_their_baseline():
+    baseline = isodepth.published_grid().query("budget < 2e18")
+    probed = baseline[baseline["r"] > 1].assign(loss=lambda f: f["loss"] - 0.05)
+    runs = pd.concat([baseline.assign(probe="baseline"), probed.assign(probe="truncated")])
+    optima = pd.concat([isodepth.optima(f).assign(probe=probe) for probe, f in runs.groupby("probe", sort=False)])
+    figure = plots_isodepth.probed_curves(runs, optima)
+    assert [axis.get_title() for axis in figure.axes] == ["truncated, 4.64e17 FLOPs", "truncated, 1e18 FLOPs"]
+    for axis in figure.axes:
+        curves = [line for line in axis.lines if len(line.get_xdata()) > 1]
+        assert [line.get_linestyle() for line in curves].count(":") == 3  # the looped baselines
+        assert len(curves) == 7
+
+
+def test_an_optimum_at_the_edge_is_an_open_marker():
+    frame = pd.DataFrame({"probe": ["baseline", "baseline", "truncated"], "budget": [1e18, 2e18, 1e18],
+                          "width": [640.0, 700.0, 384.0], "at_edge": [False, False, True]})  # fmt: skip
+    figure = plots_isodepth.allocation_shifts({"ours": frame, "theirs": frame})
+    assert [axis.get_title() for axis in figure.axes] == ["ours", "theirs"]
+    faces = [
+        line.get_markerfacecolor()
+        for line in figure.axes[0].lines
+        if line.get_marker() == "<" and len(line.get_xdata())
+    ]
+    assert faces == ["white"]
+
+
+def test_predictions_stand_beside_what_was_trained():
+    grid = isodepth.published_grid()
+    held_out = pd.DataFrame({"budget": [4e20] * 2, "r": [1, 4], "loss": [2.1, 2.16], "predicted": [2.11, 2.15]})
+    (axis,) = plots_isodepth.beyond_the_grid(grid, held_out).axes
+    stars = [line for line in axis.lines if line.get_marker() == "*"]
+    assert [line.get_ydata()[0] for line in stars] == [2.1, 2.16]
+    assert stars[0].get_xdata()[0] != stars[1].get_xdata()[0]  # side by side

@@ -1,0 +1,40 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import plots
+from lib.plots_stability import loss_against_rate, outcome_against_radius, training_curves
+
+
+@pytest.fixture(autouse=True)
+def style():
+    plots.use_style("smoke")
+    yield
+    plt.close("all")
+
+
+def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
+    curves = pd.DataFrame([
+        {"architecture": a, "lr": lr, "status": "diverged" if lr > 0.1 else "finished", "step": s,
+         "loss": 3.0, "rho": 0.5}
+        for a in ("base", "parcae") for lr in (0.01, 0.2) for s in range(5)
+    ])  # fmt: skip
+    figure = training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
+    axes = np.array(figure.axes).reshape(2, 2)
+    assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
+    assert axes[1, 0].get_yscale() == "log" and axes[0, 0].get_yscale() == "linear"
+    assert [t.get_text() for t in axes[1, 0].get_legend().get_texts()] == ["1e-2", "2e-1"]
+
+
+def test_runs_that_do_not_train_are_open_markers():
+    frame = pd.DataFrame({
+        "architecture": ["base", "base", "parcae"], "lr": [0.01, 0.2, 0.2], "val_loss": [2.0, 3.0, 2.1],
+        "trains": [True, False, True], "rho_max": [0.9, 2.0, 0.8], "max_state_rms": [1.0, 1e5, 2.0],
+    })  # fmt: skip
+    for figure in (loss_against_rate(frame, 2.4, "limit"), outcome_against_radius(frame)):
+        faces = {}
+        for line in figure.axes[0].lines:
+            if line.get_marker() in ("o", "^") and len(line.get_xdata()):
+                faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
+        assert faces == {plots.COLOURS["base"]: 1, "white": 1, plots.COLOURS["parcae"]: 1}

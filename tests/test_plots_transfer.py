@@ -1,0 +1,50 @@
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from lib import plots
+from lib.plots_transfer import loss_against_base_rate, regrets
+from lib.transfer import best_rates
+
+
+@pytest.fixture(autouse=True)
+def style():
+    plots.use_style("smoke")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def runs():
+    return pd.DataFrame([
+        {"group": group, "condition": condition, "lr": lr, "loss": 2 + abs(i - best) / 10}
+        for group in ("r = 1", "r = 4") for condition, best in (("d = 16", 1), ("d = 24", 2))
+        for i, lr in enumerate((0.01, 0.02, 0.04, 0.08))
+    ])  # fmt: skip
+
+
+LOOK = {"r = 1": "transformer", "r = 4": "isodepth"}
+
+
+def test_a_regret_is_zero_at_the_best_rate_and_marked_at_the_kept_one(runs):
+    figure = regrets({"width": runs, "again": runs}, 0.02, LOOK)
+    assert [axis.get_title() for axis in figure.axes] == [
+        "r = 1: width",
+        "r = 1: again",
+        "r = 4: width",
+        "r = 4: again",
+    ]
+    for axis in figure.axes:
+        curves = [line.get_ydata() for line in axis.lines if line.get_marker() == "o"]
+        assert len(curves) == 2 and all(min(curve) == 0 for curve in curves)
+        kept = [line.get_ydata()[0] for line in axis.lines if line.get_marker() == "D"]
+        assert kept == pytest.approx([0, 0.1])
+
+
+def test_a_line_a_group_and_a_triangle_at_its_optimum(runs):
+    one = runs[runs["condition"] == "d = 16"]
+    best = best_rates(one, ["group", "condition"], 0.02)
+    (axis,) = loss_against_base_rate(one, best, 0.02, LOOK).axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["r = 1", "r = 4"]
+    triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v" and line.get_markersize() == 6]
+    assert triangles == pytest.approx(best["lr"].tolist())

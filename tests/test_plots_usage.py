@@ -1,0 +1,29 @@
+import matplotlib.pyplot as plt
+import pytest
+
+from lib import plots, usage
+from lib.plots_usage import ratio_against_budget, width_sweep
+from tests.test_usage import sweep
+
+
+@pytest.fixture(autouse=True)
+def style():
+    plots.use_style("smoke")
+    yield
+    plt.close("all")
+
+
+def test_the_sweep_has_a_curve_and_a_star_a_budget_in_both_counts():
+    runs = sweep()
+    figure = width_sweep(runs, usage.optima(runs))
+    assert [axis.get_xlabel() for axis in figure.axes] == ["physical parameters", "usage-weighted parameters"]
+    for axis in figure.axes:
+        stars = [line for line in axis.lines if line.get_marker() == "*"]
+        assert len(stars) == 3 and all(len(star.get_xdata()) == 1 for star in stars)
+
+
+def test_the_ratios_of_the_log_are_drawn():
+    (axis,) = ratio_against_budget({"log": usage.published_optima()}).axes
+    lines = {line.get_label(): line.get_ydata() for line in axis.lines if not line.get_label().startswith("_")}
+    assert lines["physical parameters"].tolist() == pytest.approx([8.69, 9.31, 10.55, 11.34], abs=0.01)
+    assert lines["usage-weighted parameters"].tolist() == pytest.approx([5.84, 6.00, 6.47, 6.54], abs=0.01)
