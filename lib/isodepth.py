@@ -91,7 +91,8 @@ def settings(parameters: dict) -> tuple[dict, DataConfig, dict, dict]:
     layout = {name: p[name] for name in ("head_dim", "looped", "once", "vocab_size", "context")}
     text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
     rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
-    training = {"batch": p["batch"], "micro_batch": p["micro_batch"] or None, "precision": p["precision"]}
+    training = {name: p[name] for name in ("batch", "precision")}
+    training |= {"micro_batch": p["micro_batch"] or None, "compile": p["compile_block"]}
     return layout, DataConfig(**text, max_bytes=p["max_bytes"] or None), rates, training
 
 

@@ -27,21 +27,24 @@ def isoflop_curves(runs, optima):
     look = of_recurrences(runs["r"].unique())
     for axis, budget in zip(axes[0], budgets, strict=True):
         for r, cell in runs[runs["budget"] == budget].groupby("r"):
-            colour, marker = look[r]
-            cell = cell.sort_values("N")
-            axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=f"r = {r}")
-            if len(cell) >= 3:
-                curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
-                x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
-                axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
             best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
-            axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
+            _isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
     axes[0, 0].set_ylabel("validation loss (nats per token)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(look))
     return figure
+
+
+def _isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: str | None = None) -> None:
+    """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
+    axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
+    if len(cell) >= 3:
+        curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
+        x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
+        axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)
+    axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
 
 
 def optima_against_budget(optima):
@@ -138,16 +141,16 @@ def probed_curves(runs, optima):
     for row, probe in zip(axes, probes, strict=True):
         for axis, budget in zip(row, budgets, strict=True):
             for r, (colour, marker) in look.items():
-                for which, shown in (("baseline", "#bbbbbb" if r > 1 else colour), (probe, colour)):
-                    cell = runs[(runs["probe"] == which) & (runs["budget"] == budget) & (runs["r"] == r)]
-                    if cell.empty:
-                        continue
-                    style = ":" if which == "baseline" and r > 1 else "-"
-                    axis.plot(*cell.sort_values("N")[["N", "loss"]].to_numpy().T, style, marker=marker, color=shown,
-                              ms=3.5, lw=0.9, label=f"r = {r}" if which == probe or r == 1 else None)  # fmt: skip
-                    at = (optima["probe"] == which) & (optima["budget"] == budget) & (optima["r"] == r)
-                    best = optima[at & optima["inside"]]
-                    axis.plot(best["N"], best["loss"], "*", color=shown, ms=8, mec="white", mew=0.5)
+                for which in ("baseline", probe):
+                    cell, best = (
+                        frame[(frame["probe"] == which) & (frame["budget"] == budget) & (frame["r"] == r)]
+                        for frame in (runs, optima)
+                    )
+                    best = best[best["inside"]]
+                    if which == "baseline" and r > 1:
+                        _isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
+                    elif len(cell):
+                        _isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
             axis.set_title(f"{probe}, {rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")
@@ -167,10 +170,9 @@ def allocation_shifts(panels: dict):
     for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
         for probe, line in frame.groupby("probe", sort=False):
             colour, marker = COLOURS[PROBES[probe]], MARKERS[PROBES[probe]]
-            axis.plot(line["budget"], line["width"], color=colour, lw=0.9, label=probe)
-            for edge, face in ((False, colour), (True, "white")):
-                at = line["at_edge"] == edge
-                axis.plot(line["budget"][at], line["width"][at], marker, color=colour, mfc=face, ms=4.5)
+            axis.plot(line["budget"], line["width"], color=colour, marker=marker, ms=4.5, lw=0.9, label=probe)
+            edge = line[line["at_edge"]]
+            axis.plot(edge["budget"], edge["width"], marker, color=colour, mfc="white", ms=4.5)
         _budget_axis(axis, sorted(frame["budget"].unique()))
         axis.set_title(title)
         axis.set_ylabel("compute-optimal width d*")
@@ -185,7 +187,7 @@ def beyond_the_grid(grid, held_out):
     grid: columns budget, r, loss. held_out: one row a run, columns budget, r, loss, predicted."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     recurrences = sorted(held_out["r"].unique())
-    look = of_recurrences(recurrences)
+    look = of_recurrences(grid["r"].unique())
     for i, r in enumerate(recurrences):
         colour, marker = look[r]
         side = 1.06 ** (i - (len(recurrences) - 1) / 2)  # recurrences side by side

@@ -67,8 +67,9 @@ def _isodepth(size: int, loops: int) -> dict:
 
 def _looped_nanochat(size: int) -> dict:
     """003: 2 + 4 x 4 + 2 layers with sandwich norm and nanochat's window pattern over the unique layers. Depth is
-    fixed, as in its scaling laws; the init of its injection is not stated and taken from 000."""
-    return _isodepth(size, 4) | dict(vocab_size=65_536, block="sandwich", windows="LLSSSLLL")
+    fixed, as in its scaling laws. Branches start at zero, as in nanochat, whose training it keeps; the init of its
+    injection is not stated and taken from 000."""
+    return _isodepth(size, 4) | dict(vocab_size=65_536, block="sandwich", windows="LLSSSLLL", init="scaled-zero")
 
 
 def _residual(layers: int, loops: int) -> dict:
@@ -146,7 +147,14 @@ def optimizer(name: str, steps: int, **changes) -> OptimConfig:
             lr=4e-4 if size == "100m" else 2e-4, betas=(0.9, 0.95), eps=1e-30, update_clipping=True,
             warmup_steps=ramp, cooldown_steps=ramp,
         )  # fmt: skip
-    elif family.startswith(("isodepth", "looped-nanochat")):  # 000, Sec. 4.1 and App. D; 003's own is not stated
+    elif (
+        family == "looped-nanochat"
+    ):  # 003 keeps nanochat's training, rates as in its first release; the norms' is ours
+        settings = dict(
+            name="muon", betas=(0.8, 0.95), eps=1e-10, muon_lr=0.02, embedding_lr=0.2, head_lr=0.004, norm_lr=0.005,
+            muon_momentum_warmup=300, muon_weight_decay=0.0, muon_cautious=False, cooldown_steps=steps // 2,
+        )  # fmt: skip
+    elif family.startswith("isodepth"):  # 000, Sec. 4.1 and App. D
         settings = dict(
             name="muonh", scaling="hyperp", muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005,
             lanes_lr=0.01, cooldown_steps=steps, final=0.1,

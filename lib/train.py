@@ -88,6 +88,17 @@ def one_thread_on_cpu() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _find_compiler(device: torch.device) -> None:
+    """Raises InputError where blocks cannot be compiled: a CPU needs a C++ compiler."""
+    from torch._inductor import cpp_builder  # takes two seconds, which only compiled runs need to wait
+
+    try:
+        if device.type == "cpu":
+            cpp_builder.get_cpp_compiler()
+    except RuntimeError:
+        raise InputError("train.compile: there is no C++ compiler, install g++ or clang, or set it to false") from None
+
+
 class _Training:
     """The state of one run between steps: model, optimiser, metrics so far, and the next step."""
 
@@ -102,6 +113,7 @@ class _Training:
         self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step)
         self.step, self.metrics, self.seconds = 0, {}, 0.0
         if cfg.train.compile:
+            _find_compiler(self.device)
             self.model.compile_blocks()
 
     def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:
@@ -163,7 +175,8 @@ class _Training:
             spectra = transition_metrics(self.model)
         validation = dict.fromkeys(("val_loss", "val_perplexity", "val_bpb"), math.nan)
         if last or (cfg.eval_every and self.step % cfg.eval_every == 0):
-            validation = validate(self.model, self.validation, self.token_bytes)
+            with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
+                validation = validate(self.model, self.validation, self.token_bytes)
         speed = {"tokens_per_s": self.cfg.tokens_per_step / seconds}
         for name, value in {"step": self.step, **values, **spectra, **validation, **speed}.items():
             self.metrics.setdefault(name, []).append(value)

@@ -62,8 +62,10 @@ def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConf
 
 
 def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
-    """A model trained for ``budget`` FLOPs as 003 counts them. Its optimiser is not stated; it is 000's, which grew
-    from the same code. Raises InputError where the budget buys fewer than ten steps."""
+    """A model trained for ``budget`` FLOPs as 003 counts them.
+
+    Raises InputError where the budget buys fewer than ten steps.
+    """
     flops = count(cfg, data.context).published["003"]
     steps = round(budget / flops / (training["batch"] * data.context))
     if steps < 10:

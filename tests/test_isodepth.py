@@ -204,4 +204,4 @@ def test_settings_are_what_a_notebook_says():
     assert isodepth.model(4, 640, **layout) == preset("isodepth-s10-r4", vocab_size=32_064)
     assert data.max_bytes == 60_000_000_000 and isodepth.settings({**parameters, "max_bytes": 0})[1].max_bytes is None
     assert rates == dict(muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005)
-    assert training == dict(batch=128, micro_batch=16, precision="bf16-mixed")
+    assert training == dict(batch=128, micro_batch=16, precision="bf16-mixed", compile=True)

@@ -44,8 +44,8 @@ def test_the_probes_are_drawn_over_their_baseline():
     assert [axis.get_title() for axis in figure.axes] == ["truncated, 4.64e17 FLOPs", "truncated, 1e18 FLOPs"]
     for axis in figure.axes:
         curves = [line for line in axis.lines if len(line.get_xdata()) > 1]
-        assert [line.get_linestyle() for line in curves].count(":") == 3  # the looped baselines
-        assert len(curves) == 7
+        assert [line.get_linestyle() for line in curves].count(":") == 3  # the parabolas of the looped baselines
+        assert [line.get_linestyle() for line in curves].count("-") == 4  # of the plain model and under the probe
 
 
 def test_an_optimum_at_the_edge_is_an_open_marker():
@@ -56,7 +56,7 @@ def test_an_optimum_at_the_edge_is_an_open_marker():
     faces = [
         line.get_markerfacecolor()
         for line in figure.axes[0].lines
-        if line.get_marker() == "<" and len(line.get_xdata())
+        if line.get_marker() == "<" and line.get_linestyle() == "None"
     ]
     assert faces == ["white"]
 

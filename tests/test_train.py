@@ -222,6 +222,15 @@ def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
     assert set(seen) == {1} and torch.get_num_threads() == before
 
 
+def test_without_a_compiler_a_compiled_run_is_refused_in_one_line(monkeypatch):
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=r"train.compile: there is no C\+\+ compiler, install g\+\+ or clang"):
+        train(small_run(train={"steps": 2, "compile": True}))
+
+
 @pytest.mark.long
 def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path):
     plain, cfg = small_run(train={"steps": 12}), small_run(train={"steps": 12, "compile": True})

@@ -8,7 +8,7 @@ from lib.errors import InputError
 from lib.flops import count
 from lib.train import train
 
-RATES = dict(muon_lr=0.058, embedding_lr=0.175, head_lr=0.175, norm_lr=0.05)
+RATES = dict(muon_lr=0.02, embedding_lr=0.2, head_lr=0.05, norm_lr=0.01)
 
 
 def test_the_table_of_sizes_is_the_logs_to_the_digit():
