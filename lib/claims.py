@@ -37,7 +37,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a notebook measured for a claim: ``measured`` holds one number a seed (or a replicate that the note names),
+    """What a notebook measured for a claim: ``measured`` holds one number a seed, or a replicate named by ``per``,
     ``low`` and ``high`` bound the mean with 95 % confidence (Student's t, or as the note says)."""
 
     id: str
@@ -50,6 +50,7 @@ class Finding:
     seeds: list[int]
     profile: str
     note: str
+    per: str = "seed"
 
 
 def ledger(path: Path) -> dict[str, Claim]:
@@ -62,8 +63,8 @@ def ledger(path: Path) -> dict[str, Claim]:
             raise InputError(f"{path.name}: {entry.get('id', entry)!r:.60}: {error}") from None
         if claim.id in claims:
             raise InputError(f"{path.name}: {claim.id} stands there twice, remove one")
-        if claim.kind not in ("ordering", "shape", "value") or (claim.kind == "value") != (claim.value is not None):
-            raise InputError(f"{path.name}: {claim.id} needs kind ordering, shape, or value with a value")
+        if claim.kind not in ("ordering", "shape", "value") or (claim.kind == "value") != bool(claim.value):
+            raise InputError(f"{path.name}: {claim.id} needs kind ordering, shape, or value with a value other than 0")
         claims[claim.id] = claim
     return claims
 
@@ -109,12 +110,14 @@ def report(
     unit: str,
     note: str,
     bounds: tuple[float, float] | None = None,
+    per: str = "seed",
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it. ``bounds`` is the 95 %
-    interval where it does not come from the values, a bootstrap's say; by default it is Student's t over them."""
+    interval where it does not come from the values, a bootstrap's say; by default it is Student's t over them.
+    ``per``: what each value stands for; with anything but "seed", ``seeds`` are those behind all of them."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
-    if len(values) != len(seeds):
+    if per == "seed" and len(values) != len(seeds):
         raise InputError(f"claim {claim.id}: {len(values)} numbers for {len(seeds)} seeds, give one a seed")
     mean, low, high = interval(values)
     if bounds is not None:
@@ -130,6 +133,7 @@ def report(
         seeds,
         profile,
         note,
+        per,
     )
     files.write_json(folder / f"{claim.id}.json", dataclasses.asdict(finding))
     return finding

@@ -1,4 +1,4 @@
-"""Fitting laws: the exact optimum, how sure one can be of it, and what follows from it.
+"""Fitting laws: the exact optimum, and how sure one can be of it.
 
 The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001), the absolute value
 or the square. It is minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the
@@ -17,7 +17,7 @@ from numpy import ndarray
 from lib import laws
 from lib.errors import InputError
 from lib.laws import Law
-from lib.optimum import DELTA, Problem, minimum, starts
+from lib.optimum import DELTA, Problem, huber, minimum, starts
 
 OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
 
@@ -54,15 +54,18 @@ class Fit:
         return dict(zip(self.names, np.sqrt(np.diag(self.covariance)), strict=True))
 
 
-def fit(law: Law, inputs: Sequence, loss, objective: str = "huber") -> Fit:
+def fit(law: Law, inputs: Sequence, loss, objective: str = "huber", delta: float = DELTA) -> Fit:
     """The law at its optimum on arrays of inputs [n], in the law's order, and losses in nats [n].
 
-    Raises InputError, in one line, for arrays that no optimum can be found for.
+    objective: huber, with this ``delta``, absolute or squares, of the log residuals. Raises InputError, in one line,
+    for arrays that no optimum can be found for.
     """
     if objective not in OBJECTIVES:
         raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(OBJECTIVES)}")
-    inputs, loss = _checked(law, inputs, loss)
-    problem = Problem(law, inputs, loss, np.ones(len(loss)), OBJECTIVES[objective])
+    if not delta > 0:
+        raise InputError(f"delta: {delta:g} is no width, use a positive number")
+    inputs, loss = law.checked(inputs, loss)
+    problem = Problem(law, inputs, loss, np.ones(len(loss)), delta if objective == "huber" else OBJECTIVES[objective])
     return _as_fit(problem, minimum(problem, starts(problem)))
 
 
@@ -91,43 +94,24 @@ def fit_unified(n_eff, D, mu_rec, T, loss, gamma: float | None = None, **options
     return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
 
 
-def _checked(law: Law, inputs: Sequence, loss) -> tuple[list[ndarray], ndarray]:
-    arrays = {name: np.asarray(x, dtype=float) for name, x in zip((*law.inputs, "loss"), (*inputs, loss), strict=True)}
-    for name, x in arrays.items():
-        if x.ndim != 1 or len(x) != len(arrays["loss"]):
-            raise InputError(
-                f"{name}: has shape {x.shape}, give one number for each of the {len(arrays['loss'])} losses"
-            )
-        if not np.isfinite(x).all():
-            raise InputError(f"{name}: {np.count_nonzero(~np.isfinite(x))} values are not finite, leave those runs out")
-        if (x <= 0).any():
-            raise InputError(f"{name}: {x.min():g} is not positive, its logarithm is taken")
-    n, p = len(arrays["loss"]), len(law.amplitudes) + len(law.shapes)
-    if n <= p:
-        raise InputError(f"loss: {n} points cannot fit the {p} parameters of the {law.name} law, give at least {p + 1}")
-    for name in (name for name in law.inputs if name not in law.fixed):
-        if len(np.unique(arrays[name])) < 2:
-            raise InputError(
-                f"{name}: is {arrays[name][0]:g} in every point, the {law.name} law needs at least two values"
-            )
-    return list(arrays.values())[:-1], arrays["loss"]
-
-
 def _as_fit(problem: Problem, theta: ndarray) -> Fit:
     names = (*problem.law.amplitudes, *problem.law.shapes)
     residuals = problem.residuals(theta)
     loss = np.exp(problem.log_loss)
     bound = tuple(name for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
                   if min(t - a, b - t) < 1e-6 * (b - a))  # fmt: skip
-    covariance, unidentified = _covariance(problem, theta)
+    free = np.array(
+        [low < high and name not in bound for name, low, high in zip(names, problem.low, problem.high, strict=True)]
+    )
+    covariance, unidentified = _covariance(problem, theta, free)
     return Fit(
         law=problem.law,
         params=dict(zip(names, [*np.exp(theta[: problem.k]).tolist(), *theta[problem.k :].tolist()], strict=True)),
-        objective=float(_huber(residuals)),
+        objective=float(huber(residuals, DELTA).sum()),
         r2=r2(np.exp(residuals + problem.log_loss), loss),
         residuals=residuals,
         at_bound=bound,
-        unidentified=tuple(name for name, lost in zip(names, unidentified, strict=True) if lost and name not in bound),
+        unidentified=tuple(name for name, lost in zip(names, unidentified, strict=True) if lost),
         names=names,
         theta=theta,
         covariance=covariance,
@@ -135,21 +119,32 @@ def _as_fit(problem: Problem, theta: ndarray) -> Fit:
     )
 
 
-def r2(predicted, loss) -> float:
-    """Share of the variance of the losses, in nats, that the predictions explain."""
+def table(fits: dict[str, Fit]) -> pd.DataFrame:
+    """One row a fit: its parameters, objective and R2, and which parameters sit on the box or are left open."""
+    flags = {name: (", ".join(fit.at_bound), ", ".join(fit.unidentified)) for name, fit in fits.items()}
+    rows = {name: {**fit.params, "objective": fit.objective, "R2": fit.r2} for name, fit in fits.items()}
+    words = pd.DataFrame.from_dict(flags, orient="index", columns=["on a bound", "open"])
+    return pd.DataFrame.from_dict(rows, orient="index").join(words).rename_axis("fit")
+
+
+def r2(predicted, loss, weights=None) -> float:
+    """Share of the variance of the losses, in nats, that the predictions explain; each point counts as its weight."""
     loss = np.asarray(loss)
-    return float(1 - np.square(predicted - loss).sum() / np.square(loss - loss.mean()).sum())
+    mean = np.average(loss, weights=weights)
+    return float(
+        1 - np.average((predicted - loss) ** 2, weights=weights) / np.average((loss - mean) ** 2, weights=weights)
+    )
 
 
-def _huber(residuals: ndarray) -> float:
-    r = np.abs(residuals)
-    return np.where(r <= DELTA, r * r / 2, DELTA * (r - DELTA / 2)).sum()
-
-
-def _covariance(problem: Problem, theta: ndarray) -> tuple[ndarray, ndarray]:
+def _covariance(problem: Problem, theta: ndarray, free: ndarray) -> tuple[ndarray, ndarray]:
     """H^-1 (sum psi^2 J J^T) H^-1, and which parameters it leaves open: those along which the losses hardly change, so
-    that the Hessian is flat but for curvature that noise makes."""
+    that the Hessian is flat but for curvature that noise makes. Of the ``free`` parameters; the others, held or on the
+    box, have no variance."""
+    covariance, unidentified = np.zeros((len(theta), len(theta))), np.zeros(len(theta), dtype=bool)
+    if not free.any():
+        return covariance, unidentified
     _, hessian, J = problem.derivatives(theta)
+    hessian, J = hessian[np.ix_(free, free)], J[free]
     residuals = problem.residuals(theta)
     psi = problem.weights * np.clip(residuals, -problem.delta, problem.delta)
     scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))
@@ -159,7 +154,9 @@ def _covariance(problem: Problem, theta: ndarray) -> tuple[ndarray, ndarray]:
     inverse = (
         seen @ np.linalg.pinv(seen.T @ (hessian / np.outer(scale, scale)) @ seen) @ seen.T / np.outer(scale, scale)
     )
-    return inverse @ (J * psi**2) @ J.T @ inverse, (np.abs(axes[:, flat]) > 0.3).any(1)
+    covariance[np.ix_(free, free)] = inverse @ (J * psi**2) @ J.T @ inverse
+    unidentified[free] = (np.abs(axes[:, flat]) > 0.3).any(1)
+    return covariance, unidentified
 
 
 # ---- how sure --------------------------------------------------------------------------------------------------------
@@ -173,13 +170,26 @@ def bootstrap(fit: Callable[..., Fit], arrays: Sequence, cells, n: int = 200, se
     points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
     """
     point = fit(*arrays)
-    number = _numbered(cells, len(point.residuals))
+    return pd.DataFrame([_refit(point, arrays, weights) for weights in resampled(point.law, arrays, cells, n, seed)])
+
+
+def resampled(law: Law, arrays: Sequence, cells, n: int, seed: int) -> list[ndarray]:
+    """How often each point [points] is in each of n resamples of the cells. One that leaves an input without a second
+    value that the law needs, a single r say, is drawn again."""
+    if n < 1:
+        raise InputError(f"resamples: {n} give no interval, use at least 1")
+    number = _numbered(cells, len(arrays[-1]))
     random = np.random.default_rng(seed)
     size = number.max() + 1
     if size < 2:
         raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
-    draws = [np.bincount(random.integers(size, size=size), minlength=size)[number] for _ in range(n)]
-    return pd.DataFrame([_refit(point, arrays, weights) for weights in draws])
+    varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
+    found = []
+    while len(found) < n:
+        weights = np.bincount(random.integers(size, size=size), minlength=size)[number]
+        if all(len(np.unique(x[weights > 0])) > 1 for x in varying):
+            found.append(weights)
+    return found
 
 
 def _numbered(cells, points: int) -> ndarray:
@@ -242,6 +252,12 @@ def residual_rank_test(fit: Fit, x) -> tuple[float, float]:
     return float(result.statistic), float(result.pvalue)
 
 
+def rank_bounds(rho: float, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a rank correlation of n points, by Fisher's transformation."""
+    half = scipy.stats.norm.ppf((1 + level) / 2) / np.sqrt(n - 3)
+    return float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))
+
+
 # ---- optima and power laws -------------------------------------------------------------------------------------------
 
 
@@ -249,8 +265,8 @@ def isoflop_optimum(x, loss) -> tuple[float, float, float]:
     """(x*, loss*, stderr): the minimum of a parabola of the loss in log x, and the standard error of x* (delta method,
     in units of x; nan for three points). Raises InputError where the parabola has no minimum."""
     x, loss = (np.asarray(values, dtype=float) for values in (x, loss))
-    if len(x) < 3 or x.shape != loss.shape:
-        raise InputError(f"x: a parabola needs three points with a loss each, there are {x.shape} and {loss.shape}")
+    if len(np.unique(x)) < 3 or x.shape != loss.shape:
+        raise InputError(f"x: a parabola needs three different points with a loss each, there are {np.unique(x).size}")
     if not (np.isfinite(x).all() and np.isfinite(loss).all() and (x > 0).all()):
         raise InputError("x: values must be positive and losses finite, leave the others out")
     centre = np.log(x).mean()

@@ -1,4 +1,4 @@
-"""What follows from a joint law (000, Eq. 5): compute-optimal models, equivalent sizes, and what a crossover would
+"""What follows from a law (000, Eq. 3 or 5): compute-optimal models, equivalent sizes, and what a crossover would
 take."""
 
 import dataclasses
@@ -14,48 +14,50 @@ from lib.flops import count
 
 
 def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFrame:
-    """One row a model of a family that differs in its width: width, n_once, n_rec, and training FLOPs per token, as the
-    paper counts them (``flops``)."""
+    """One row a model of a family that differs in its width: width, n_once, n_rec, and training FLOPs per token, as 000
+    counts them (``flops``)."""
     rows = []
     for cfg in sorted(configs, key=lambda cfg: cfg.width):
         counts = count(cfg, seq_len)
-        flops = counts.flops_per_token_published
+        flops = counts.published["000"]
         rows.append({"width": cfg.width, "n_once": counts.n_once, "n_rec": counts.n_rec, "flops": flops})
     return pd.DataFrame(rows)
+
+
+def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
+    """n_once, n_rec and FLOPs per token of a family at a width; between the table's widths they are power laws."""
+    columns = np.log(table[["n_once", "n_rec", "flops"]].to_numpy(float)).T
+    n_once, n_rec, flops = (np.exp(np.interp(np.log(width), np.log(table["width"]), column)) for column in columns)
+    return float(n_once), float(n_rec), float(flops)
 
 
 def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dict:
     """The width of a family (``sizes``) whose loss is least when ``budget`` FLOPs are spent on it: width, n_once,
     n_rec, N = n_once + n_rec, D = C / F(N) tokens, loss, and at_edge where it is the narrowest or widest of the table.
 
-    minimise L(N, C / F(N)) over N (000, Sec. 4.2); between the table's widths everything is a power law.
+    minimise L(N, C / F(N)) over N (000, Sec. 4.2). fit: of the joint law, or of one in N and D for this r alone.
     """
     if not budget > 0:
         raise InputError(f"budget: {budget:g} FLOPs train nothing, use a positive number")
     if len(table) < 2:
         raise InputError("table: a family needs at least two widths")
-    log_width, logs = (
-        np.log(table["width"].to_numpy(float)),
-        np.log(table[["n_once", "n_rec", "flops"]].to_numpy(float)),
-    )
+    narrowest, widest = np.log(table["width"].min()), np.log(table["width"].max())
 
-    def at(x: float) -> tuple[float, float, float, float]:
-        n_once, n_rec, flops = np.exp([np.interp(x, log_width, column) for column in logs.T])
-        return n_once, n_rec, r, budget / flops
+    def loss(log_width: float) -> float:
+        n_once, n_rec, flops = at_width(table, np.exp(log_width))
+        D = budget / flops
+        return float(fit.predict(n_once, n_rec, r, D) if "r" in fit.law.inputs else fit.predict(n_once + n_rec, D))
 
-    found = scipy.optimize.minimize_scalar(
-        lambda x: float(fit.predict(*at(x))), bounds=(log_width[0], log_width[-1]), method="bounded",
-        options={"xatol": 1e-9},
-    )  # fmt: skip
-    n_once, n_rec, _, D = at(found.x)
+    found = scipy.optimize.minimize_scalar(loss, bounds=(narrowest, widest), method="bounded", options={"xatol": 1e-9})
+    n_once, n_rec, flops = at_width(table, np.exp(found.x))
     return {
         "width": float(np.exp(found.x)),
         "n_once": n_once,
         "n_rec": n_rec,
         "N": n_once + n_rec,
-        "D": D,
+        "D": budget / flops,
         "loss": float(found.fun),
-        "at_edge": bool(min(found.x - log_width[0], log_width[-1] - found.x) < 1e-4),
+        "at_edge": bool(min(found.x - narrowest, widest - found.x) < 1e-4),
     }
 
 

@@ -4,6 +4,9 @@ Every model has ``once`` + ``looped`` effective layers; at r loops the looped pa
 tokens are what its budget buys: D = C / F, F the paper's training FLOPs per token.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import scipy.stats
@@ -11,9 +14,17 @@ import scipy.stats
 from lib import laws
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.fit import Fit, bootstrap, fit_joint, isoflop_optimum, split
+from lib.fit import Fit, bootstrap, fit, fit_joint, interval, isoflop_optimum, r2, resampled, split
 from lib.flops import count
-from lib.frontier import compute_optimal, effective_parameters, sizes, with_phi
+from lib.frontier import (
+    at_width,
+    compute_optimal,
+    data_to_match,
+    effective_parameters,
+    phi_to_cross,
+    sizes,
+)
+from lib.laws import hold, joint
 from lib.presets import optimizer, preset
 
 #: the joint law of 000 at full precision (its project page), and its widths / 64 per budget
@@ -27,8 +38,8 @@ PUBLISHED_WIDTHS = {
     2.15e19: (18, 24, 28, 34),
 }
 PUBLISHED_RECURRENCES = (1, 2, 4, 8)
-#: phi under its probes (Sec. 5)
-PUBLISHED_PROBES = {"baseline": 0.459, "truncated": 0.38, "hyper-connections": 0.65}
+#: phi on its lower four budgets, under its probes and without (Sec. 5)
+PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.65}
 
 
 # ---- the runs --------------------------------------------------------------------------------------------------------
@@ -39,9 +50,11 @@ def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields) -
 
     Raises InputError where the layers cannot be cut so.
     """
-    if looped % r or once % 2:
+    if r < 1 or looped % r:
         raise InputError(f"recurrences: {looped} looped layers are not shared by {r} loops, use divisors of {looped}")
-    if width % head_dim:
+    if once < 0 or once % 2:
+        raise InputError(f"once: {once} layers are no prelude and coda of the same size, use an even number")
+    if head_dim < 1 or width % head_dim:
         raise InputError(f"widths: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
     layers = dict(prelude=once // 2, recur=looped // r, coda=once // 2, mean_loops=r)
     shape = dict(width=width, heads=width // head_dim, mlp_width=4 * width)
@@ -85,15 +98,28 @@ def parameters(cfg: ModelConfig) -> int:
     return counts.n_once + counts.n_rec
 
 
-def settings(parameters: dict) -> tuple[dict, DataConfig, dict, dict]:
-    """(layout, data, rates, training) from a notebook's parameters: what all runs of the grid have in common."""
-    p = parameters
-    layout = {name: p[name] for name in ("head_dim", "looped", "once", "vocab_size", "context")}
+def layout(p: dict) -> dict:
+    """What the models of a notebook with parameters ``p`` have in common."""
+    return {name: p[name] for name in ("head_dim", "looped", "once", "vocab_size", "context")}
+
+
+def settings(p: dict) -> tuple[DataConfig, dict, dict]:
+    """(data, rates, training) that the runs of a notebook with parameters ``p`` have in common."""
     text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
     rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
     training = {name: p[name] for name in ("batch", "precision")}
     training |= {"micro_batch": p["micro_batch"] or None, "compile": p["compile_block"]}
-    return layout, DataConfig(**text, max_bytes=p["max_bytes"] or None), rates, training
+    return DataConfig(**text, max_bytes=p["max_bytes"] or None), rates, training
+
+
+def steps_for(budget: float, flops_per_token: float, data: DataConfig, batch: int, width: int) -> int:
+    """Steps that a budget of FLOPs buys. Raises InputError for fewer than ten."""
+    if batch < 1:
+        raise InputError(f"batch: {batch} rows train nothing, use at least 1")
+    steps = budget / flops_per_token / (batch * data.context)
+    if not 9.5 <= steps < np.inf:
+        raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at width {width}, raise them or lower batch")
+    return round(steps)
 
 
 def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
@@ -101,10 +127,7 @@ def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    flops = count(cfg, data.context).published["000"]
-    steps = round(budget / flops / (training["batch"] * data.context))
-    if steps < 10:
-        raise InputError(f"budgets: {budget:g} FLOPs are {steps} steps at width {cfg.width}, raise them or lower batch")
+    steps = steps_for(budget, count(cfg, data.context).published["000"], data, training["batch"], cfg.width)
     return RunConfig(
         model=cfg, data=data, optim=optimizer("isodepth-s10-r4", steps, **rates),
         train=TrainConfig(steps=steps, **training),
@@ -130,11 +153,26 @@ def grid(
 
 def matched_tokens(
     recurrences: list[int], width: int, budget: float, layout: dict, data: DataConfig, rates: dict, training: dict
-) -> dict[int, RunConfig]:
-    """r -> run, all on the tokens that ``budget`` FLOPs buy the first of them (000, App. I)."""
+) -> dict[tuple, RunConfig]:
+    """("beyond the grid", budget, r, width, seed) -> run, all on the tokens that ``budget`` FLOPs buy the first of them
+    (000, App. I)."""
     models = {r: model(r, width, **layout) for r in recurrences}
     flops = {r: count(cfg, data.context).published["000"] for r, cfg in models.items()}
-    return {r: run(cfg, budget * flops[r] / flops[recurrences[0]], data, rates, training) for r, cfg in models.items()}
+    return {
+        ("beyond the grid", budget, r, width, training["seed"]): run(
+            cfg, budget * flops[r] / flops[recurrences[0]], data, rates, training
+        )
+        for r, cfg in models.items()
+    }
+
+
+def grid_with_noise(p: dict) -> dict[tuple, RunConfig]:
+    """The grid of a notebook with parameters ``p``: its seed everywhere, its noise_seeds in one cell."""
+    common = (layout(p), *settings(p))
+    noisy = noise_cell(p["recurrences"], p["budgets"], p["widths"])
+    return grid(p["recurrences"], p["budgets"], p["widths"], [p["seed"]], *common) | grid(
+        *noisy, p["noise_seeds"], *common
+    )
 
 
 def noise_cell(
@@ -142,24 +180,32 @@ def noise_cell(
 ) -> tuple[list[int], list[float], dict[float, list[int]]]:
     """Where seeds are repeated: the middle budget's second width, at the least and the most recurrences."""
     budget = sorted(budgets)[len(budgets) // 2]
+    if len(widths.get(budget, [])) < 2:
+        raise InputError(f"widths: has fewer than two for the budget {budget:g}, where seeds are repeated, list more")
     ends = sorted({min(recurrences), max(recurrences)})
     return ends, [budget], {budget: widths[budget][1:2]}
 
 
-def frame(results, labels: dict[str, tuple]) -> pd.DataFrame:
-    """One row a run: budget, r, width, seed, n_once, n_rec, N = n_once + n_rec, D tokens, F FLOPs per token, loss.
+COLUMNS = ("budget", "r", "width", "seed", "n_once", "n_rec", "N", "F", "D", "loss")
 
-    labels: key of a run -> (budget, r, width, seed). A run that diverged has no loss and is left out.
+
+def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
+    """One row a run of the plan: budget, r, width, seed, n_once, n_rec, N = n_once + n_rec, D tokens, F FLOPs per
+    token, loss.
+
+    plan: (group, budget, r, width, seed) -> run, as ``grid`` makes it. A run that diverged has no loss and is left out.
     """
+    found = {result.key: result for result in results}
     rows = []
-    for result in results:
+    for (_, *label), cfg in plan.items():
+        result = found[cfg.key]
         if result.status == "finished":
-            label = dict(zip(("budget", "r", "width", "seed"), labels[result.key], strict=True))
+            label = dict(zip(("budget", "r", "width", "seed"), label, strict=True))
             rows.append(
                 label | _size(result.config.model, result.config.data.context)
                 | {"D": result.summary["tokens"], "loss": result.summary["val_loss"]}
             )  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _size(cfg: ModelConfig, context: int) -> dict:
@@ -189,12 +235,33 @@ def joint_arrays(runs: pd.DataFrame) -> tuple[pd.Series, ...]:
     return tuple(runs[column] for column in ("n_once", "n_rec", "r", "D", "loss"))
 
 
+def r2_interval(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, float]:
+    """Interval of the joint law's R2 over resamples of the cells."""
+    return interval(_resampled_r2(runs, None, resamples, seed))
+
+
+def _resampled_r2(runs: pd.DataFrame, phi: float | None, resamples: int, seed: int) -> np.ndarray:
+    """R2 of the joint law on each resample that it is fitted to."""
+    law, arrays, cells = joint(phi), joint_arrays(runs), runs[["budget", "r"]]
+    *inputs, loss = (x.to_numpy(float) for x in arrays)
+    draws = bootstrap(partial(fit_joint, phi=phi), arrays, cells, resamples, seed).to_dict("records")
+    weights = resampled(law, arrays, cells, resamples, seed)  # the same ones
+    return np.array([r2(law.loss(p, *inputs), loss, w) for p, w in zip(draws, weights, strict=True)])
+
+
+def a_D(fit: Fit | dict[str, float]) -> float:
+    """beta / (alpha + beta) of a fit or its parameters, which 000 (Table 1) calls the data-scaling exponent; by the law
+    N* ~ C^a_D and D* ~ C^(1 - a_D)."""
+    p = fit if isinstance(fit, dict) else fit.params
+    return p["beta"] / (p["alpha"] + p["beta"])
+
+
 def drift_of_phi(runs: pd.DataFrame, resamples: int, seed: int) -> np.ndarray:
     """phi of the higher half of the budgets less that of the lower half, for resamples of the cells of each (000, App.
     F.3)."""
     low, high = (
-        bootstrap(fit_joint, joint_arrays(runs[half]), runs[half][["budget", "r"]], resamples, seed)["phi"]
-        for half in split(runs["budget"])
+        bootstrap(fit_joint, joint_arrays(runs[half]), runs[half][["budget", "r"]], resamples, [seed, side])["phi"]
+        for side, half in enumerate(split(runs["budget"]))
     )
     return (high - low).to_numpy()
 
@@ -208,6 +275,38 @@ def seed_noise(runs: pd.DataFrame) -> float:
         return np.inf
     pooled = np.sqrt(sum(((cell - cell.mean()) ** 2).sum() for cell in cells) / freedom)
     return float(scipy.stats.t.ppf(0.975, freedom) * pooled)
+
+
+def phi_alone(baseline: Fit) -> Callable[..., Fit]:
+    """A fit of the joint law that moves nothing but phi, all other constants held at a baseline's."""
+    held = hold(baseline.law, **{name: value for name, value in baseline.params.items() if name != "phi"})
+    return lambda *arrays: fit(held, arrays[:-1], arrays[-1])
+
+
+def phi_shifts(sets: dict[str, pd.DataFrame], fitting: Callable[..., Fit], resamples: int, seed: int) -> pd.DataFrame:
+    """One row a set of runs: phi, its bootstrap interval (low, high), its distance ``delta`` from the first set's, and
+    the interval of that, for which both sides draw the same (budget, r) cells (000, Table 3).
+
+    Cells that not every set has, since all its runs diverged there, are left out.
+    """
+    common = set.intersection(*({*zip(runs["budget"], runs["r"], strict=True)} for runs in sets.values()))
+    rows, first = {}, None
+    for name, runs in sets.items():
+        kept = runs[[cell in common for cell in zip(runs["budget"], runs["r"], strict=True)]]
+        phi = fitting(*joint_arrays(kept)).params["phi"]
+        draws = bootstrap(fitting, joint_arrays(kept), kept[["budget", "r"]], resamples, seed)["phi"]
+        first = first or (phi, draws)
+        ends = dict(zip(("low", "high"), interval(draws), strict=True))
+        ends |= dict(zip(("delta_low", "delta_high"), interval(draws - first[1]), strict=True))
+        rows[name] = {"phi": phi, "delta": phi - first[0], **ends}
+    return pd.DataFrame(rows).T.rename_axis("fit")
+
+
+def held_phi_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, tuple[float, float]]:
+    """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and its interval over resamples of the cells."""
+    zero, one = (fit_joint(*joint_arrays(runs), phi=phi).r2 for phi in (0.0, 1.0))
+    draws = _resampled_r2(runs, 0.0, resamples, seed) - _resampled_r2(runs, 1.0, resamples, seed)
+    return zero - one, interval(draws)
 
 
 # ---- what is read off ------------------------------------------------------------------------------------------------
@@ -258,6 +357,49 @@ def published_token_gain(probe: str) -> float:
     return float(np.median(ratios))
 
 
+def frontier_gaps(optima: pd.DataFrame) -> pd.DataFrame:
+    """Loss at the optimum of each r above that of r = 1 (000, Sec. 4.2): one row a budget, one column an r; nan where
+    one of the two optima lies outside the widths trained."""
+    losses = optima.assign(loss=optima["loss"].where(optima["inside"])).pivot(
+        index="budget", columns="r", values="loss"
+    )
+    return losses.drop(columns=1).sub(losses[1], axis=0)
+
+
+def equivalences(fit: Fit, families: dict[int, pd.DataFrame], budget: float) -> pd.DataFrame:
+    """What looping makes of the compute-optimal plain model of a budget, at its width: one row an r (000, App. F.4).
+
+    unique, worth, cost: unique and effective parameters and FLOPs per token, relative to the plain model (at r = 4 a
+    looped 410M is worth 580M and costs 1B). tokens: as many times the plain model's to reach its loss, inf where none
+    do. phi to cross: where the compute-optimal losses of both families would meet.
+    """
+    plain = compute_optimal(fit, families[1], 1, budget)
+    *_, plain_flops = at_width(families[1], plain["width"])
+    rows = []
+    for r in sorted(r for r in families if r > 1):
+        n_once, n_rec, flops = at_width(families[r], plain["width"])
+        worth = effective_parameters(n_once, n_rec, r, fit.params["phi"])
+        rows.append({
+            "r": r,
+            "unique": (n_once + n_rec) / plain["N"],
+            "worth": worth / plain["N"],
+            "cost": flops / plain_flops,
+            "tokens": data_to_match(fit, n_once, n_rec, r, plain["loss"]) / plain["D"],
+            "phi to cross": phi_to_cross(fit, families[r], families[1], r, budget),
+        })  # fmt: skip
+    return pd.DataFrame(rows).set_index("r")
+
+
+def predicted(runs: pd.DataFrame, fit: Fit, draws: pd.DataFrame) -> pd.DataFrame:
+    """The runs with what a joint law predicts for them, the interval of that over a bootstrap's laws (low, high), and
+    its error in per cent of the loss."""
+    inputs = [x.to_numpy(float) for x in joint_arrays(runs)[:-1]]
+    of_draws = np.array([fit.law.loss(p, *inputs) for p in draws.to_dict("records")])
+    low, high = np.quantile(of_draws, [0.025, 0.975], axis=0)
+    loss = fit.predict(*inputs)
+    return runs.assign(predicted=loss, low=low, high=high, **{"error (%)": 100 * (loss / runs["loss"] - 1)})
+
+
 def allocations(fit: Fit, family: pd.DataFrame, r: int, budgets) -> pd.DataFrame:
     """One row a budget: the law's compute-optimal model of one family, and ``budget``."""
     return pd.DataFrame([{"budget": budget, **compute_optimal(fit, family, r, budget)} for budget in budgets])
@@ -280,10 +422,10 @@ def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def frontiers(fit: Fit, families: dict[int, pd.DataFrame], budgets) -> pd.DataFrame:
-    """One row a budget and r: the law's compute-optimal loss, and what it would be at phi = 1 (000, Fig. 1, right).
-    Budgets run from half the least to twice the most given; optima at the edge of a family's widths are left out."""
-    unrolled = with_phi(fit, 1.0)
+def frontiers(fit: Fit, unrolled: Fit, families: dict[int, pd.DataFrame], budgets) -> pd.DataFrame:
+    """One row a budget and r: the compute-optimal loss by a law, and by the one fitted with phi held at 1 (000, Fig. 1,
+    right). Budgets run from half the least to twice the most given; optima at the edge of a family's widths are left
+    out."""
     rows = []
     for budget in np.geomspace(min(budgets) / 2, 2 * max(budgets), 25):
         for r, family in families.items():

@@ -10,7 +10,7 @@ tokens, T and mu_rec loops, losses nats per token.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy import ndarray
@@ -29,7 +29,8 @@ class Law:
 
     log_terms(p, *inputs) -> the g_j in the order of the amplitudes, 0 for a constant; p maps shape names to values.
     grids: where a coarse search for a start looks, for shapes whose bounds are wider than what occurs. fixed: inputs
-    that may be the same in every point; all others have to vary, or the law is not identified.
+    that may be the same in every point; all others have to vary, or the law is not identified. may_be_zero: inputs
+    whose logarithm the law does not take by itself.
     """
 
     name: str
@@ -39,11 +40,42 @@ class Law:
     log_terms: Callable[..., list]
     grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
     fixed: tuple[str, ...] = ()
+    may_be_zero: tuple[str, ...] = ()
 
     def loss(self, params: dict[str, float], *inputs) -> ndarray:
         """The law's loss at these inputs."""
         terms = self.log_terms(params, *(np.asarray(x, dtype=float) for x in inputs))
         return sum(params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True))
+
+    def checked(self, inputs: Sequence, loss) -> tuple[list[ndarray], ndarray]:
+        """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
+        if len(inputs) != len(self.inputs):
+            raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
+        arrays = {
+            name: np.asarray(x, dtype=float) for name, x in zip((*self.inputs, "loss"), (*inputs, loss), strict=True)
+        }
+        for name, x in arrays.items():
+            if x.ndim != 1 or len(x) != len(arrays["loss"]):
+                raise InputError(
+                    f"{name}: has shape {x.shape}, give one number for each of the {len(arrays['loss'])} losses"
+                )
+            if not np.isfinite(x).all():
+                raise InputError(
+                    f"{name}: {np.count_nonzero(~np.isfinite(x))} values are not finite, leave those runs out"
+                )
+            if (x < 0).any() or ((x == 0).any() and name not in self.may_be_zero):
+                raise InputError(f"{name}: {x.min():g} is not positive, its logarithm is taken")
+        n, p = len(arrays["loss"]), sum(low < high for low, high in (*self.amplitudes.values(), *self.shapes.values()))
+        if n <= p:
+            raise InputError(
+                f"loss: {n} points cannot fit the {p} parameters of the {self.name} law, give at least {p + 1}"
+            )
+        for name in (name for name in self.inputs if name not in self.fixed):
+            if len(np.unique(arrays[name])) < 2:
+                raise InputError(
+                    f"{name}: is {arrays[name][0]:g} in every point, the {self.name} law needs at least two values"
+                )
+        return list(arrays.values())[:-1], arrays["loss"]
 
 
 GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}
@@ -73,7 +105,8 @@ def joint(phi: float | None = None) -> Law:
         {**CHINCHILLA.shapes, **({"phi": PHI} if phi is None else {})},
         log_terms,
         {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
-        () if phi is None else ("r",),
+        ("n_once",) if phi is None else ("n_once", "r"),
+        ("n_once",),  # a fully looped model runs nothing once
     )
 
 

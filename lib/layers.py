@@ -40,10 +40,10 @@ class RMSNorm(nn.Module):
 
 
 def rope_angles(length: int, head_dim: int, base: float) -> Tensor:
-    """e^(i t theta_j) [S, D/2], theta_j = base^(-2j/D)."""
+    """cos and sin of t theta_j [S, D/2, 2], theta_j = base^(-2j/D)."""
     theta = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angles = torch.outer(torch.arange(length, dtype=torch.float64), theta)
-    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+    return torch.stack((angles.cos(), angles.sin()), dim=-1).float()
 
 
 def rotate(x: Tensor, angles: Tensor, layout: str) -> Tensor:
@@ -51,9 +51,10 @@ def rotate(x: Tensor, angles: Tensor, layout: str) -> Tensor:
     angles = angles[: x.shape[1], None]
     if layout == "interleaved":
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * angles).flatten(-2)
+        return torch.view_as_real(pairs * torch.view_as_complex(angles)).flatten(-2)
     # (a cos - b sin, b cos + a sin): with the halves changed over, two products in all
-    cos, sin = torch.cat((angles.real, angles.real), -1), torch.cat((-angles.imag, angles.imag), -1)
+    cos, sin = angles.unbind(-1)
+    cos, sin = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
     x = x.float()
     return x * cos + x.roll(x.shape[-1] // 2, -1) * sin
 

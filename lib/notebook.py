@@ -56,18 +56,18 @@ class Notebook:
             runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
             counts = [count(cfg.model, cfg.data.context) for cfg in runs]
             rows.append({
-                "model": group,
+                "runs of": group,
                 "runs": len(runs),
                 "missing": sum(cfg.key in missing for cfg in runs),
                 "shared with": ", ".join(
                     f"{name} ({n})" for name, keys in others.items() if (n := sum(cfg.key in keys for cfg in runs))
                 ),
-                "parameters": counts[0].n_params,
-                "FLOPs per token": counts[0].flops_per_token,
-                "tokens per run": runs[0].tokens,
+                "parameters": _range([c.n_params for c in counts]),
+                "FLOPs per token": _range([c.flops_per_token for c in counts]),
+                "tokens per run": _range([cfg.tokens for cfg in runs]),
                 "FLOPs": sum(c.flops_per_token * cfg.tokens for c, cfg in zip(counts, runs, strict=True)),
             })  # fmt: skip
-        return pd.DataFrame(rows).set_index("model")
+        return pd.DataFrame(rows).set_index("runs of")
 
     def _plans_of_others(self, own: set[str]) -> dict[str, set[str]]:
         """Notebook -> keys of the runs it planned last; writes down this one's."""
@@ -89,16 +89,28 @@ class Notebook:
         )
         return runs
 
-    def save(self, figure, name: str) -> Path:
-        """Writes a figure as PNG and PDF with its provenance inside, and a JSON beside it."""
-        return plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp())
+    def save(self, figure, name: str) -> None:
+        """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
+        from IPython.display import display
+        from matplotlib import pyplot
 
-    def save_table(self, table, name: str):
+        plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp())
+        pyplot.close(figure)  # or the end of the cell would show it once more
+        display(figure)
+
+    def verdicts(self, findings: list[claims.Finding]):
+        """A table of what was measured and the verdicts."""
+        import pandas as pd
+
+        columns = ["verdict", "mean", "low", "high", "unit"]
+        return pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")[columns]
+
+    def save_table(self, table, name: str, digits: int = 4):
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
         files.write_json(path.with_suffix(".json"), self._stamp())
         with files.replacing(path) as draft:
-            table.to_csv(draft, float_format="%.4g")
+            table.to_csv(draft, float_format=f"%.{digits}g")
         return table
 
     def _stamp(self) -> dict:
@@ -106,14 +118,21 @@ class Notebook:
 
     def claim(
         self, id: str, values: list[float], seeds: list[int], unit: str, note: str = "",
-        bounds: tuple[float, float] | None = None,
+        bounds: tuple[float, float] | None = None, per: str = "seed",
     ) -> claims.Finding:  # fmt: skip
-        """Reports a claim of the ledger with one number a seed; ``bounds`` where the interval comes from elsewhere."""
+        """Reports a claim of the ledger with one number a seed, or for each of what ``per`` names; ``bounds`` where the
+        interval comes from elsewhere."""
         entry = claims.ledger(ROOT / "params" / "claims.yaml").get(id)
         if entry is None:
             raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
         folder = self.outputs / "claims" / self.profile
-        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note, bounds)
+        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note, bounds, per)
+
+
+def _range(values: list[float]):
+    """The value, or from the least to the most where they differ."""
+    low, high = min(values), max(values)
+    return low if low == high else f"{plots.short(low)} to {plots.short(high)}"
 
 
 def start(name: str, namespace: dict) -> Notebook:

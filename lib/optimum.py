@@ -15,6 +15,13 @@ DELTA = 1e-3  # of Huber's loss (000 and 001)
 STARTS = 6
 
 
+def huber(residuals: ndarray, delta: float) -> ndarray:
+    """r^2 / 2 up to delta, a line from there on."""
+    r = np.abs(residuals)
+    inside = np.minimum(r, delta)
+    return inside * (r - inside / 2)
+
+
 class Problem:
     """Objective and derivatives of a law on data, in theta = (log amplitudes, shapes), each point with a weight."""
 
@@ -38,9 +45,7 @@ class Problem:
         return top + np.log(np.exp(g - top).sum(0)) - self.log_loss
 
     def value(self, residuals: ndarray) -> ndarray:
-        r = np.abs(residuals)
-        inside = np.minimum(r, self.delta)
-        return (inside * (r - inside / 2)) @ self.weights
+        return huber(residuals, self.delta) @ self.weights
 
     def derivatives(self, theta: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """Gradient [p], Hessian [p, p] and Jacobian [p, n] of the residuals. The Hessian leaves out the second
@@ -88,7 +93,8 @@ def minimum(problem: Problem, starts: list[ndarray]) -> ndarray:
     """The best of Newton's method from these starts. Small deltas are approached through larger ones."""
     delta = problem.delta
     if delta < DELTA:
-        for problem.delta in np.geomspace(DELTA, delta, 10):
+        for step in np.geomspace(DELTA, delta, 10):
+            problem.delta = step
             starts = [min((newton(problem, start) for start in starts), key=lambda end: end[1])[0]]
         return starts[0]
     return min((newton(problem, start) for start in starts), key=lambda end: end[1])[0]

@@ -101,7 +101,7 @@ def count_axis(axis, label: str) -> None:
     """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M."""
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
     axis.set_xlabel(label)
 
@@ -152,7 +152,7 @@ def show(cfg: ModelConfig):
         "in training": counts.flops_per_token,
         "as published": counts.flops_per_token_published,
     }
-    text = "\n".join(f"{name}\n   {_short(value)}" for name, value in lines.items())
+    text = "\n".join(f"{name}\n   {short(value)}" for name, value in lines.items())
     right.text(0, 0.98, text, va="top", fontsize=6.5, linespacing=1.4, transform=right.transAxes)
     plt.close(figure)  # a notebook shows what a cell returns, and would show an open figure once more
     return figure
@@ -277,7 +277,8 @@ def _arrow(axis, start: tuple, end: tuple) -> None:
                                    connectionstyle="arc3,rad=0.5", clip_on=False))  # fmt: skip
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """A count in short words: 20 k, 1.027 G."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.4g} {unit}"

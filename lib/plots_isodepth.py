@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
+from lib.fit import power_law
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, rate, shades
 
 #: the looks of 000's probes
@@ -48,22 +49,22 @@ def _isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: st
 
 
 def optima_against_budget(optima):
-    """000, Fig. 3: compute-optimal parameters and tokens against the budget; open markers lie outside the widths
-    trained."""
+    """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
+    the budget; open markers lie outside the widths trained."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
     look = of_recurrences(optima["r"].unique())
     for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
         for r, line in optima.dropna(subset=["N"]).groupby("r"):
             colour, marker = look[r]
-            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}")
+            exponent = power_law(line["budget"], line[column])[1] if len(line) > 1 else np.nan
+            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}: {exponent:.2f}")
             for inside, face in ((True, colour), (False, "white")):
                 at = line["inside"] == inside
                 axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
         _budget_axis(axis, sorted(optima["budget"].unique()))
         axis.set_yscale("log")
         axis.set_ylabel(label)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+        axis.legend(title="exponent in the budget", title_fontsize=7)
     return figure
 
 
@@ -76,7 +77,7 @@ def _budget_axis(axis, budgets) -> None:
 
 
 def predicted_against_measured(panels: dict):
-    """000, Figs. 8 and 10: predicted against measured loss, one panel a law; panels: title -> (fit, runs)."""
+    """000, Figs. 8 and 10: predicted against measured loss, one panel a fit; panels: title -> (fit, runs)."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
     for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
         predicted = runs["loss"] * np.exp(fit.residuals)
@@ -95,10 +96,32 @@ def predicted_against_measured(panels: dict):
     return figure
 
 
+def residuals(panels: dict):
+    """000, Fig. 9: residuals (measured less predicted) against unique parameters and tokens, one row a fit; panels:
+    title -> (fit, runs). One colour a budget."""
+    figure, axes = plt.subplots(
+        len(panels), 2, figsize=(PAGE, 1.15 * len(panels) + 0.7), squeeze=False, sharex="col", sharey=True
+    )
+    budgets = sorted({budget for _, runs in panels.values() for budget in runs["budget"]})
+    look = dict(zip(budgets, zip(shades("residual-norm", len(budgets)), "osD^v<>", strict=False), strict=True))
+    for row, (title, (fit, runs)) in zip(axes, panels.items(), strict=True):
+        off = runs["loss"] * (1 - np.exp(fit.residuals))
+        for axis, column, label in zip(row, ("N", "D"), ("unique parameters N", "tokens D"), strict=True):
+            for budget, (colour, marker) in look.items():
+                at = runs["budget"] == budget
+                axis.plot(runs[column][at], off[at], marker, color=colour, ms=3.5, label=f"{rate(budget)} FLOPs")
+            axis.axhline(0, color="#666666", lw=0.8, ls=":")
+            count_axis(axis, label if row is axes[-1] else "")
+        row[0].set_ylabel(f"{title}\nresidual (nats)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    return figure
+
+
 def worth_of_a_recurrence(worth, frontier, measured):
     """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
     r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
-    and loss_unrolled at phi = 1), crosses for measured optima."""
+    and loss_unrolled by the law fitted at phi = 1), crosses for measured optima."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
     look = of_recurrences(worth["r"])
     for column, colour, marker, label in (
@@ -119,9 +142,9 @@ def worth_of_a_recurrence(worth, frontier, measured):
         points = measured[measured["r"] == r] if len(measured) else measured
         if len(points):
             right.plot(points["budget"], points["loss"], "x", color=colour, ms=4.5)
-    unrolled = frontier[frontier["r"] == frontier["r"].max()]
+    unrolled = frontier[frontier["r"] == frontier["r"].min()]
     right.plot(
-        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"all at $\varphi = 1$"
+        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
     )
     _budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")

@@ -85,7 +85,7 @@ def _measured(finding: claims.Finding) -> str:
     bounds = f" [{finding.low:.3g}, {finding.high:.3g}]" if math.isfinite(finding.high - finding.low) else ""
     note = f"<br>{html.escape(finding.note)}" if finding.note else ""
     seeds = ", ".join(map(str, finding.seeds))
-    detail = f"each seed: {spread} (seeds {seeds})"
+    detail = f"each {finding.per}: {spread} (seeds {seeds})"
     return (
         f"{finding.mean:.3g}{bounds} {html.escape(finding.unit)}{note}"
         f'<br><span class="where">{html.escape(detail)}</span>'

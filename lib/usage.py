@@ -11,6 +11,7 @@ from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.fit import isoflop_optimum
 from lib.flops import count
+from lib.isodepth import steps_for
 from lib.presets import optimizer, preset
 
 #: its table of sizes: parameters, FLOPs per token
@@ -55,7 +56,7 @@ def table_of_sizes() -> pd.DataFrame:
 
 def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConfig:
     """003's model at a width: 2/4/2 layers, r = 4, depth fixed."""
-    if width % head_dim:
+    if head_dim < 1 or width % head_dim:
         raise InputError(f"widths: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
     shape = dict(width=width, heads=width // head_dim, mlp_width=4 * width)
     return preset("looped-nanochat-s8", vocab_size=vocab_size, context=context, **shape)
@@ -66,10 +67,7 @@ def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    flops = count(cfg, data.context).published["003"]
-    steps = round(budget / flops / (training["batch"] * data.context))
-    if steps < 10:
-        raise InputError(f"budgets: {budget:g} FLOPs are {steps} steps at width {cfg.width}, raise them or lower batch")
+    steps = steps_for(budget, count(cfg, data.context).published["003"], data, training["batch"], cfg.width)
     return RunConfig(
         model=cfg, data=data, optim=optimizer("looped-nanochat-s8", steps, **rates),
         train=TrainConfig(steps=steps, **training),
@@ -88,7 +86,7 @@ def frame(results, budgets: dict[str, float]) -> pd.DataFrame:
             summary = result.summary
             outcome = {"D": summary["tokens"], "loss": summary["val_loss"], "bpb": summary["val_bpb"]}
             rows.append({"budget": budgets[result.key], "seed": cfg.train.seed, **sizes, **outcome})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=("budget", "seed", "width", "physical", "usage", "D", "loss", "bpb"))
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:

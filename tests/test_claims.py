@@ -84,9 +84,7 @@ def test_the_ledger_is_complete_and_well_formed():
 
 def test_each_claim_of_a_notebook_is_reported_by_it():
     for entry in claims.ledger(ROOT / "params" / "claims.yaml").values():
-        mentions = [
-            p.stem for p in (ROOT / "notebooks").glob("*.ipynb") if f'nb.claim(\\"{entry.id}\\"' in p.read_text()
-        ]
+        mentions = [p.stem for p in (ROOT / "notebooks").glob("*.ipynb") if f'\\"{entry.id}\\"' in p.read_text()]
         assert mentions == ([entry.notebook] if entry.notebook else []), entry.id
 
 

@@ -23,6 +23,8 @@ from lib.fit import (
     interval_bca,
     isoflop_optimum,
     power_law,
+    rank_bounds,
+    resampled,
     residual_rank_test,
 )
 from lib.isodepth import PUBLISHED, published_grid
@@ -325,7 +327,7 @@ def test_power_laws():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: isoflop_optimum([1, 2], [1, 2]), "a parabola needs three points"),
+        (lambda: isoflop_optimum([1, 2], [1, 2]), "a parabola needs three different points"),
         (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
         (lambda: isoflop_optimum([1, 2, -3], [1, 2, 2]), "x: values must be positive"),
         (lambda: power_law([1], [1]), "a power law needs two points"),
@@ -337,3 +339,60 @@ def test_bad_points_are_one_line(call, message):
     with pytest.raises(InputError) as error:
         call()
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_delta_of_hubers_loss_is_the_callers():
+    frame = iso_depth_grid(0.02)
+    frame = frame[frame.r == 2]
+    arrays = frame.n_once + frame.n_rec, frame.D, frame.loss
+    ours = fit_chinchilla(*arrays, delta=1e-2)
+    best = by_scipy(laws.CHINCHILLA, arrays, 10, objective=lambda r: huber(r, 1e-2))
+    assert huber(ours.residuals, 1e-2) <= best * (1 + 1e-9)
+    assert ours.objective > fit_chinchilla(*arrays).objective  # which is always that of 1e-3
+    with pytest.raises(InputError, match="delta: 0 is no width"):
+        fit_chinchilla(*arrays, delta=0.0)
+
+
+def test_held_parameters_have_no_error_and_phi_has_its_own():
+    names = ("A", "B", "E", "alpha", "beta")
+    held = laws.hold(laws.JOINT, **{name: PUBLISHED[name] for name in names})
+    found = [
+        fit(held, arrays[:-1], arrays[-1]) for arrays in (joint_arrays(iso_depth_grid(0.01, s)) for s in range(60))
+    ]
+    assert all(ours.stderr[name] == 0 for ours in found for name in names)
+    assert all(ours.unidentified == () == ours.at_bound for ours in found)
+    spread = np.std([ours.params["phi"] for ours in found])
+    assert np.median([ours.stderr["phi"] for ours in found]) == pytest.approx(spread, rel=0.35)
+    few = [np.asarray(x)[:3] for x in joint_arrays(iso_depth_grid())]
+    assert fit(held, few[:-1], few[-1]).params["phi"] == pytest.approx(PUBLISHED["phi"], rel=1e-6)
+
+
+def test_a_fully_looped_family_has_nothing_that_runs_once():
+    frame = iso_depth_grid()
+    truth = dict(PUBLISHED, phi=0.3)
+    loss = laws.JOINT.loss(truth, 0 * frame.n_once, frame.n_rec, frame.r, frame.D)
+    found = fit_joint(0 * frame.n_once, frame.n_rec, frame.r, frame.D, loss)
+    assert found.params == pytest.approx(truth, rel=1e-6)
+
+
+def test_a_resample_that_cannot_identify_the_law_is_drawn_again():
+    frame = iso_depth_grid().query("budget == 1e18")
+    draws = bootstrap(fit_joint, joint_arrays(frame), frame["r"], n=40)
+    for weights in resampled(laws.JOINT, joint_arrays(frame), frame["r"], 40, 0):
+        assert frame["r"][weights > 0].nunique() > 1
+    assert len(draws) == 40
+    with pytest.raises(InputError, match="resamples: 0 give no interval"):
+        bootstrap(fit_joint, joint_arrays(frame), frame["r"], n=0)
+
+
+def test_a_table_of_fits_says_what_is_open():
+    frame = iso_depth_grid()
+    table = fits.table({"free": fit_joint(*joint_arrays(frame)), "phi = 1": fit_joint(*joint_arrays(frame), phi=1.0)})
+    assert table.loc["free", "phi"] == pytest.approx(PUBLISHED["phi"]) and np.isnan(table.loc["phi = 1", "phi"])
+    assert table.columns[-4:].tolist() == ["objective", "R2", "on a bound", "open"]
+
+
+def test_bounds_of_a_rank_correlation_are_fishers():
+    assert rank_bounds(0.04, 116) == pytest.approx((-0.144, 0.221), abs=1e-3)
+    with pytest.raises(InputError, match="inputs: 1 arrays for the Chinchilla law, give N, D"):
+        fit(laws.CHINCHILLA, [[1, 2]], [1, 2])

@@ -75,7 +75,7 @@ def test_where_seeds_are_repeated():
 def test_a_frame_of_runs(store):
     configs = dict(list(small_grid().items())[:2])
     results = [train(cfg, store) for cfg in configs.values()]
-    frame = isodepth.frame(results, {cfg.key: label[1:] for label, cfg in configs.items()})
+    frame = isodepth.frame(results, configs)
     assert frame["width"].tolist() == [8, 16] and (frame["N"] == frame["n_once"] + frame["n_rec"]).all()
     model = LoopedLM(results[1].config.model)
     tables = model.embed.weight.numel() + model.head.weight.numel()
@@ -128,7 +128,8 @@ def test_what_a_recurrence_is_worth_at_the_published_phi(published):
 
 def test_frontiers_keep_the_order_of_the_paper(published):
     fit = fit_joint(*(published[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
-    lines = isodepth.frontiers(fit, isodepth.published_families(), [1e18, 1e19])
+    one = fit_joint(*isodepth.joint_arrays(published), phi=1.0)
+    lines = isodepth.frontiers(fit, one, isodepth.published_families(), [1e18, 1e19])
     table = lines.pivot(index="budget", columns="r", values="loss").dropna()
     assert len(table) > 5 and (np.diff(table[[1, 2, 4, 8]], axis=1) > 0).all()
     unrolled = lines.pivot(index="budget", columns="r", values="loss_unrolled").dropna()
@@ -169,14 +170,17 @@ def test_a_lower_phi_wants_wider_models(published):
         phi: isodepth.allocations(with_phi(fit, phi), families[4], 4, [1e18, 4.64e18])
         for phi in isodepth.PUBLISHED_PROBES.values()
     }
-    widths = [at[phi]["width"].to_numpy() for phi in (0.38, 0.459, 0.65)]
-    assert (widths[0] > widths[1]).all() and (widths[1] > widths[2]).all() and not at[0.459]["at_edge"].any()
+    widths = [at[phi]["width"].to_numpy() for phi in (0.38, 0.45, 0.65)]
+    assert (widths[0] > widths[1]).all() and (widths[1] > widths[2]).all() and not at[0.45]["at_edge"].any()
 
 
 def test_a_pair_has_the_same_tokens():
-    pair = isodepth.matched_tokens([1, 4], 16, 2e9, LAYOUT, DataConfig(**DATA), RATES, dict(batch=4))
-    assert pair[1].tokens == pair[4].tokens and pair[4].model.mean_loops == 4
-    assert pair[1].tokens * count(pair[1].model, 32).published["000"] == pytest.approx(2e9, rel=0.05)
+    pair = isodepth.matched_tokens([1, 4], 16, 2e9, LAYOUT, DataConfig(**DATA), RATES, dict(batch=4, seed=7))
+    (_, budget, r, width, seed), four = list(pair.items())[1]
+    assert (budget, r, width, seed, four.model.mean_loops) == (2e9, 4, 16, 7, 4)
+    plain = next(iter(pair.values()))
+    assert plain.tokens == four.tokens
+    assert plain.tokens * count(plain.model, 32).published["000"] == pytest.approx(2e9, rel=0.05)
 
 
 def test_seed_noise_is_the_t_interval_of_a_run():
@@ -200,8 +204,86 @@ def test_phi_drifts_where_the_halves_differ(published):
 
 def test_settings_are_what_a_notebook_says():
     parameters = yaml.safe_load((ROOT / "params" / "paper" / "isodepth_isoflop.yaml").read_text())
-    layout, data, rates, training = isodepth.settings(parameters)
-    assert isodepth.model(4, 640, **layout) == preset("isodepth-s10-r4", vocab_size=32_064)
-    assert data.max_bytes == 60_000_000_000 and isodepth.settings({**parameters, "max_bytes": 0})[1].max_bytes is None
+    data, rates, training = isodepth.settings(parameters)
+    assert isodepth.model(4, 640, **isodepth.layout(parameters)) == preset("isodepth-s10-r4", vocab_size=32_064)
+    assert data.max_bytes == 60_000_000_000 and isodepth.settings({**parameters, "max_bytes": 0})[0].max_bytes is None
     assert rates == dict(muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005)
     assert training == dict(batch=128, micro_batch=16, precision="bf16-mixed", compile=True)
+
+
+def test_a_shift_of_phi_is_found_with_and_without_the_other_constants(published):
+    moved = published.assign(
+        loss=JOINT.loss({**isodepth.PUBLISHED, "phi": 0.65}, *(published[c] for c in ("n_once", "n_rec", "r", "D")))
+    )
+    sets = {"baseline": published, "lanes": moved[(moved["budget"] != 1e18) | (moved["r"] != 8)]}  # a cell blew up
+    baseline = fit_joint(*isodepth.joint_arrays(published))
+    for fitting in (fit_joint, isodepth.phi_alone(baseline)):
+        shifts = isodepth.phi_shifts(sets, fitting, 4, 0)
+        assert shifts.loc["baseline", ["delta", "delta_low", "delta_high"]].tolist() == [0, 0, 0]
+        found = shifts.loc["lanes", ["delta", "delta_low", "delta_high"]].tolist()
+        assert found == pytest.approx([0.191] * 3, abs=1e-5)
+
+
+def test_gaps_are_against_the_plain_model_and_need_both_optima():
+    optima = pd.DataFrame({"budget": [1.0, 1.0, 2.0, 2.0], "r": [1, 4, 1, 4], "loss": [2.0, 2.1, 1.8, 1.95],
+                           "inside": [True, True, True, False]})  # fmt: skip
+    gaps = isodepth.frontier_gaps(optima)
+    assert gaps.columns.tolist() == [4] and gaps[4][1.0] == pytest.approx(0.1) and np.isnan(gaps[4][2.0])
+
+
+def test_a_model_of_410_is_worth_580_at_the_cost_of_1000(published):
+    table = isodepth.equivalences(
+        fit_joint(*isodepth.joint_arrays(published)), isodepth.published_families(), 4.64e18
+    ).loc[4]
+    assert table["unique"] == pytest.approx(0.41, abs=0.005) and table["cost"] == pytest.approx(1.03, abs=0.01)
+    assert table["worth"] == pytest.approx(0.59, abs=0.01)  # 0.58 without the injection
+    assert table["tokens"] > 1.2 and 0.9 < table["phi to cross"] < 1.1
+
+
+def test_held_at_one_the_published_law_fits_worse_than_at_zero(published):
+    margin, (low, high) = isodepth.held_phi_margin(published[::2], 5, 0)
+    assert low <= high and margin > 0
+    r2_low, r2_high = isodepth.r2_interval(published[::3], 4, 0)
+    assert r2_low == pytest.approx(1) and r2_high == pytest.approx(1)
+
+
+def test_a_d_is_the_exponent_of_the_optimal_parameters(published):
+    fit = fit_joint(*isodepth.joint_arrays(published))
+    line = isodepth.allocations(fit, isodepth.published_families()[1], 1, [1e18, 2e18, 4e18])
+    exponent = np.polyfit(np.log(line["budget"]), np.log(line["N"]), 1)[0]
+    assert exponent == pytest.approx(isodepth.a_D(fit), abs=0.02)
+    assert isodepth.a_D({"alpha": 0.2, "beta": 0.3}) == pytest.approx(0.6)
+
+
+def test_a_prediction_has_its_bootstraps_interval(published):
+    fit = fit_joint(*isodepth.joint_arrays(published))
+    draws = pd.DataFrame([{**isodepth.PUBLISHED, "E": e} for e in np.linspace(1.5, 1.6, 101)])
+    frame = isodepth.predicted(published.assign(loss=published["loss"] / 1.01), fit, draws)
+    np.testing.assert_allclose(frame["error (%)"], 1, rtol=1e-6)
+    np.testing.assert_allclose(frame["high"] - frame["low"], 0.095, rtol=1e-6)
+
+
+def test_the_grid_of_a_notebook_repeats_seeds_in_one_cell():
+    parameters = yaml.safe_load((ROOT / "params" / "cpu" / "isodepth_isoflop.yaml").read_text())
+    plan = isodepth.grid_with_noise(parameters | {"content": "text"})
+    repeated = [label for label in plan if label[-1] != parameters["seed"]]
+    assert {label[1:4] for label in repeated} == {(1e11, 1, 16), (1e11, 8, 16)} and len(repeated) == 4
+    with pytest.raises(InputError, match=r"widths: has fewer than two for the budget 1e\+11"):
+        isodepth.grid_with_noise(parameters | {"widths": {b: [16] for b in parameters["budgets"]}})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: isodepth.model(0, 16, **LAYOUT), "recurrences: 8 looped layers are not shared by 0 loops"),
+        (lambda: isodepth.model(2, 16, **{**LAYOUT, "head_dim": 0}), "widths: 16 is not a multiple of head_dim 0"),
+        (lambda: isodepth.model(2, 16, **{**LAYOUT, "once": 3}), "once: 3 layers are no prelude and coda"),
+        (lambda: small_grid(batch=0), "batch: 0 rows train nothing"),
+        (lambda: isodepth.steps_for(np.inf, 1e3, DataConfig(**DATA), 4, 8), "budgets: inf FLOPs are inf steps"),
+        (lambda: isodepth.steps_for(np.nan, 1e3, DataConfig(**DATA), 4, 8), "budgets: nan FLOPs are nan steps"),
+    ],
+)
+def test_bad_parameters_are_one_line(call, message):
+    with pytest.raises(InputError) as error:
+        call()
+    assert message in str(error.value) and "\n" not in str(error.value)

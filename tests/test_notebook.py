@@ -106,8 +106,9 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
 
     nb = notebook.Notebook("instability", {"profile": "cpu", "steps": 3}, tmp_path)
     figure, _ = plt.subplots()
-    path = nb.save(figure, "a_figure")
-    stamp = json.loads(path.with_suffix(".json").read_text())
+    nb.save(figure, "a_figure")
+    stamp = json.loads((tmp_path / "figures" / "cpu" / "a_figure.json").read_text())
+    assert not plt.fignum_exists(figure.number)  # it has been shown, and would be again at the end of the cell
     assert stamp["parameters"] == {"profile": "cpu", "steps": 3} and stamp["notebook"] == "instability"
     assert {"commit", "torch", "device", "python"} <= set(stamp)
     finding = nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")

@@ -102,6 +102,8 @@ def test_the_smoke_profile_runs(name, outputs_folder):
     found = {path.stem for path in (outputs_folder / "claims" / "smoke").glob("*.json")}
     assert given and given <= found, given - found
     outputs = [o for cell in nbformat.read(out, 4).cells for o in cell.get("outputs", [])]
+    shown = sum("image/png" in o.get("data", {}) for o in outputs)
+    assert shown == len(stamps), f"{shown} figures are shown, {len(stamps)} written"
     streams = "".join(o.text for o in outputs if o.output_type == "stream")
     assert "ended as diverged" in streams and "FLOP/s" not in streams  # one line, not the bar's many
 

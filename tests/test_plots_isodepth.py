@@ -28,7 +28,8 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     (panel,) = plots_isodepth.predicted_against_measured({"the law": (fit, runs)}).axes
     assert "$R^2$ = 1.000" in panel.get_title()
     families = isodepth.published_families()
-    lines = isodepth.frontiers(fit, families, runs["budget"].unique())
+    one = fit_joint(*isodepth.joint_arrays(runs), phi=1.0)
+    lines = isodepth.frontiers(fit, one, families, runs["budget"].unique())
     left, right = plots_isodepth.worth_of_a_recurrence(
         isodepth.worth(families, 0.459), lines, optima.query("inside")
     ).axes
