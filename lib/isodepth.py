@@ -107,8 +107,7 @@ def settings(p: dict) -> tuple[DataConfig, dict, dict]:
     """(data, rates, training) that the runs of a notebook with parameters ``p`` have in common."""
     text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
     rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
-    training = {name: p[name] for name in ("batch", "precision")}
-    training |= {"micro_batch": p["micro_batch"] or None, "compile": p["compile_block"]}
+    training = {"batch": p["batch"], "micro_batch": p["micro_batch"] or None, "precision": p["precision"]}
     return DataConfig(**text, max_bytes=p["max_bytes"] or None), rates, training
 
 
@@ -178,8 +177,8 @@ def grid_with_noise(p: dict) -> dict[tuple, RunConfig]:
 def noise_cell(
     recurrences: list[int], budgets: list[float], widths: dict[float, list[int]]
 ) -> tuple[list[int], list[float], dict[float, list[int]]]:
-    """Where seeds are repeated: the middle budget's second width, at the least and the most recurrences."""
-    budget = sorted(budgets)[len(budgets) // 2]
+    """Where seeds are repeated: the lowest budget's second width, at the least and the most recurrences."""
+    budget = min(budgets)
     if len(widths.get(budget, [])) < 2:
         raise InputError(f"widths: has fewer than two for the budget {budget:g}, where seeds are repeated, list more")
     ends = sorted({min(recurrences), max(recurrences)})

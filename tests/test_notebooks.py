@@ -1,6 +1,7 @@
 """The notebooks: clean as committed, run at the smoke profile, planned at the paper's, refused with bad parameters."""
 
 import ast
+import csv
 import json
 import re
 import shutil
@@ -237,3 +238,14 @@ def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):
     assert sorted(p.name for p in (workbook / "outputs").iterdir()) == ["records", "runs", "tokens"]
     make(workbook, "distclean")
     assert [p.name for p in (workbook / "outputs").iterdir()] == ["records"] and not (workbook / ".venv").exists()
+
+
+def test_the_published_law_is_drawn_without_training(tmp_path):
+    done = papermill("recurrence_exponent", tmp_path / "out.ipynb", "-p", "published", "True", "-p", "resamples", "8",
+                     "-p", "outputs", str(tmp_path))  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not list((tmp_path / "runs").glob("*")) and not (tmp_path / "claims").exists()
+    with (tmp_path / "tables" / "cpu" / "recurrence_exponent_equivalences.csv").open() as file:
+        rows = {row["r"]: row for row in csv.DictReader(file)}
+    # 410M looped, worth 580M, at the cost of 1B
+    assert [round(float(rows["4"][name]), 2) for name in ("unique", "worth", "cost")] == [0.41, 0.59, 1.02]
