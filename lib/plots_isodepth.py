@@ -50,14 +50,15 @@ def _isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: st
 
 def optima_against_budget(optima):
     """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
-    the budget; open markers lie outside the widths trained."""
+    the budget; open markers lie outside the widths trained and do not count."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
     look = of_recurrences(optima["r"].unique())
     for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
         for r, line in optima.dropna(subset=["N"]).groupby("r"):
             colour, marker = look[r]
-            exponent = power_law(line["budget"], line[column])[1] if len(line) > 1 else np.nan
-            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}: {exponent:.2f}")
+            inside = line[line["inside"]]
+            exponent = f"{power_law(inside['budget'], inside[column])[1]:.2f}" if len(inside) > 1 else "too few"
+            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}: {exponent}")
             for inside, face in ((True, colour), (False, "white")):
                 at = line["inside"] == inside
                 axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
@@ -79,9 +80,10 @@ def _budget_axis(axis, budgets) -> None:
 def predicted_against_measured(panels: dict):
     """000, Figs. 8 and 10: predicted against measured loss, one panel a fit; panels: title -> (fit, runs)."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
+    look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
     for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
         predicted = runs["loss"] * np.exp(fit.residuals)
-        for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
+        for r, (colour, marker) in look.items():
             at = (runs["r"] == r).to_numpy()
             axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
         ends = [runs["loss"].min(), runs["loss"].max()]
@@ -104,14 +106,14 @@ def residuals(panels: dict):
     )
     budgets = sorted({budget for _, runs in panels.values() for budget in runs["budget"]})
     look = dict(zip(budgets, zip(shades("residual-norm", len(budgets)), "osD^v<>", strict=False), strict=True))
-    for row, (title, (fit, runs)) in zip(axes, panels.items(), strict=True):
+    for i, (row, (title, (fit, runs))) in enumerate(zip(axes, panels.items(), strict=True)):
         off = runs["loss"] * (1 - np.exp(fit.residuals))
         for axis, column, label in zip(row, ("N", "D"), ("unique parameters N", "tokens D"), strict=True):
             for budget, (colour, marker) in look.items():
                 at = runs["budget"] == budget
                 axis.plot(runs[column][at], off[at], marker, color=colour, ms=3.5, label=f"{rate(budget)} FLOPs")
             axis.axhline(0, color="#666666", lw=0.8, ls=":")
-            count_axis(axis, label if row is axes[-1] else "")
+            count_axis(axis, label if i == len(panels) - 1 else "")
         row[0].set_ylabel(f"{title}\nresidual (nats)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))

@@ -1,9 +1,10 @@
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
 from lib import isodepth, plots, plots_isodepth
-from lib.fit import fit_joint
+from lib.fit import fit_chinchilla, fit_joint
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +25,11 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     assert stars == optima["inside"].sum() > 15
     against = plots_isodepth.optima_against_budget(optima)
     assert [axis.get_ylabel() for axis in against.axes] == ["optimal parameters N*", "optimal tokens D*"]
+    plain = optima[(optima["r"] == 1) & optima["inside"]]
+    exponent = np.polyfit(np.log(plain["budget"]), np.log(plain["N"]), 1)[0]
+    assert against.axes[0].get_legend().get_texts()[0].get_text() == f"r = 1: {exponent:.2f}"
+    few = plots_isodepth.optima_against_budget(optima.assign(inside=optima["budget"] == 1e18)).axes[0]
+    assert few.get_legend().get_texts()[0].get_text() == "r = 1: too few"
     fit = fit_joint(*(runs[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
     (panel,) = plots_isodepth.predicted_against_measured({"the law": (fit, runs)}).axes
     assert "$R^2$ = 1.000" in panel.get_title()
@@ -69,3 +75,18 @@ def test_predictions_stand_beside_what_was_trained():
     stars = [line for line in axis.lines if line.get_marker() == "*"]
     assert [line.get_ydata()[0] for line in stars] == [2.1, 2.16]
     assert stars[0].get_xdata()[0] != stars[1].get_xdata()[0]  # side by side
+
+
+def test_each_recurrence_keeps_its_colour_in_a_panel_of_its_own():
+    runs = isodepth.published_grid()
+    own = {f"r = {r}": (fit_chinchilla(cell["N"], cell["D"], cell["loss"]), cell) for r, cell in runs.groupby("r")}
+    figure = plots_isodepth.predicted_against_measured(own)
+    drawn = [next(line.get_color() for line in axis.lines if len(line.get_xdata()) > 2) for axis in figure.axes]
+    assert len(set(drawn)) == 4
+    residuals = plots_isodepth.residuals(own)
+    assert [axis.get_xlabel() for axis in residuals.axes] == [""] * 6 + ["unique parameters N", "tokens D"]
+    assert [axis.get_ylabel() for axis in residuals.axes[::2]] == [f"r = {r}\nresidual (nats)" for r in (1, 2, 4, 8)]
+    losses = np.concatenate(
+        [line.get_ydata() for axis in residuals.axes for line in axis.lines if line.get_marker() != "None"]
+    )
+    assert np.abs(losses).max() < 1e-6  # the law's own losses leave nothing
