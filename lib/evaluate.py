@@ -1,11 +1,12 @@
 """Losses on the fixed held-out rows, always at a fixed number of loops."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from lib.model import LoopedLM, token_losses
+from lib.model import LoopedLM, target_losses, token_losses
 
 EVAL_TOKENS = 1 << 14  # tokens in one forward pass
 
@@ -33,3 +34,19 @@ def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops:
         "val_perplexity": math.exp(min(loss, 700.0)) if loss == loss else math.nan,
         "val_bpb": float(sums[1] / (math.log(2) * token_bytes[targets].sum())),
     }
+
+
+@torch.no_grad()
+def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state_seed: int = 0) -> dict[int, float]:
+    """T -> validation loss in nats per token after T loops, on rows [B, S + 1], in one pass over the loops."""
+    was_training = model.training
+    model.eval()
+    device = model.embed.weight.device
+    sums = dict.fromkeys(sorted(set(depths)), 0.0)
+    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
+    for start in range(0, len(batch), rows):
+        part = torch.as_tensor(batch[start : start + rows], device=device)
+        for T, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
+            sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
+    model.train(was_training)
+    return {T: total / batch[:, 1:].size for T, total in sums.items()}

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -112,14 +113,36 @@ class LoopedLM(nn.Module):
         self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
     ) -> tuple[Tensor, LoopEnd]:
         """The head's input [B, S, d], and the end of the loop."""
-        if tokens.shape[1] > self.cfg.context:
-            raise InputError(f"context: a sequence of {tokens.shape[1]} is longer than the model's {self.cfg.context}")
         if draw is None and self.training:
             draw = Draw(int(torch.randint(2**62, ())), 0, range(len(tokens)))
         n, k = self._loops(len(tokens), loops, draw)
         if not torch.is_grad_enabled():  # there is nothing to truncate
             n, k = 0 * n, n + k
+        e, values, routing = self._before(tokens)
+        end = self._loop(e, values, n, k, draw if self.training else None)
+        x, last = self._after(end.state, values)
+        return x, dataclasses.replace(end, routing=[*routing, *end.routing, *last])
 
+    @torch.no_grad()
+    def hidden_at(self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0) -> Iterator[tuple[int, Tensor]]:
+        """(T, the head's input [B, S, d] after T loops) for each of ``depths``, rising, in one pass over the loops.
+
+        As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
+        e, values, _ = self._before(tokens)
+        h = previous = self.injection.spread(self._initial_state(e, None, state_seed))
+        prepared, done = self.injection.prepare(e), np.zeros(len(tokens), dtype=int)
+        for T in sorted(set(depths)):
+            self._loops(len(tokens), T, None)  # refuses a T that the model cannot make
+            if self.cfg.recur:
+                more = T - done
+                h, previous = self._run(h, previous, prepared, values, more, done, [])
+                done = done + more
+            yield T, self._after(self.injection.pool(h), values)[0]
+
+    def _before(self, tokens: Tensor) -> tuple[Tensor, dict[int, Tensor], list[LayerUse]]:
+        """The prelude's output e [B, S, d], and the value embeddings of layers that have them."""
+        if tokens.shape[1] > self.cfg.context:
+            raise InputError(f"context: a sequence of {tokens.shape[1]} is longer than the model's {self.cfg.context}")
         x = self.embed(tokens).to(self.residual_dtype)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
@@ -128,13 +151,13 @@ class LoopedLM(nn.Module):
         e, routing = self._stack(self.prelude, 0, x, values)
         if self.prelude_norm is not None:
             e = self.prelude_norm(e)
-        end = self._loop(e, values, n, k, draw if self.training else None)
-        x = end.state
-        if self.readout is not None:
-            x = linear(x, self.readout.weight)
-        x, last = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values)
-        end = dataclasses.replace(end, routing=[*routing, *end.routing, *last])
-        return self.final_norm(x, self.compute_dtype), end
+        return e, values, routing
+
+    def _after(self, state: Tensor, values: dict[int, Tensor]) -> tuple[Tensor, list[LayerUse]]:
+        """From the last state to the head's input [B, S, d]."""
+        x = state if self.readout is None else linear(state, self.readout.weight)
+        x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values)
+        return self.final_norm(x, self.compute_dtype), uses
 
     def _loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
         """(n, k) for each row: loops without gradient, then with."""
@@ -243,15 +266,15 @@ class LoopedLM(nn.Module):
         z = torch.stack([routing.z for routing in live]).mean()
         return self.cfg.balance_loss * balance + self.cfg.router_z_loss * z
 
-    def _initial_state(self, e: Tensor, draw: Draw | None) -> Tensor:
-        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows."""
+    def _initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
+        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
         kind, (B, S, d) = self.cfg.state_init, e.shape
         if kind == "prelude":
             return e
         if kind == "zero":
             return torch.zeros_like(e)
         if draw is None:
-            h = self._noise(seeds.torch_stream("state", 0), S, d).to(e.device).expand(B, S, d)
+            h = self._noise(seeds.torch_stream("state", seed), S, d).to(e.device).expand(B, S, d)
         else:
             draws = [seeds.torch_stream("state", draw.seed, draw.step, row, device=e.device) for row in draw.rows]
             h = torch.stack([self._noise(generator, S, d) for generator in draws])
@@ -371,6 +394,12 @@ class HeadLoss(torch.autograd.Function):
 def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None) -> Tensor:
     """Cross-entropy of every target in nats [B, S], in eval mode at a fixed number of loops."""
     hidden, _ = model.hidden(tokens, loops)
+    return target_losses(model, hidden, targets)
+
+
+@torch.no_grad()
+def target_losses(model: LoopedLM, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats [B, S] of the head's inputs [B, S, d]; no more than HEAD_CHUNK x V logits ever exist."""
     x, w = hidden.flatten(0, 1), model.head_weight.to(hidden.dtype)
     parts = [
         -torch.log_softmax(softcap((part @ w.T).float(), model.cfg.softcap), dim=-1).gather(1, target[:, None])[:, 0]

@@ -5,10 +5,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.evaluate import validate
+from lib.errors import InputError
+from lib.evaluate import depth_sweep, validate
 from lib.model import LoopedLM
 from lib.tokenizer import ByteTokenizer
-from tests.test_model import config
+from tests.test_model import KINDS, config, randomized
 
 
 def test_validation_is_nats_perplexity_and_bits_per_byte(monkeypatch):
@@ -43,3 +44,24 @@ def test_a_model_that_is_not_finite_gives_nan():
         model.embed.weight.fill_(float("nan"))
     result = validate(model, np.full((2, 17), 97), ByteTokenizer.token_bytes)
     assert all(math.isnan(value) for value in result.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_pass_over_the_loops_equals_one_pass_for_each_depth(kind, monkeypatch):
+    monkeypatch.setattr("lib.evaluate.EVAL_TOKENS", 50)  # several passes
+    model = randomized(config(kind, vocab_size=256)).train()
+    batch = np.random.default_rng(0).integers(97, 120, size=(5, 17))
+    depths = [1] if model.cfg.recur == 0 else [4, 1, 3, 3]
+    swept = depth_sweep(model, batch, depths)
+    assert model.training and list(swept) == sorted(set(depths))
+    for T, loss in swept.items():
+        assert loss == pytest.approx(validate(model, batch, ByteTokenizer.token_bytes, T)["val_loss"], rel=1e-6)
+
+
+def test_the_initial_state_is_drawn_from_the_state_seed_alone():
+    model = randomized(config(vocab_size=256))
+    batch = np.random.default_rng(0).integers(97, 120, size=(3, 17))
+    first, again, other = (depth_sweep(model, batch, [1, 8], seed) for seed in (0, 0, 1))
+    assert first == again and first[1] != other[1]
+    with pytest.raises(InputError, match="loops: 0 is too few"):
+        depth_sweep(model, batch, [0, 2])
