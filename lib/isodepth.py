@@ -121,14 +121,18 @@ def steps_for(budget: float, flops_per_token: float, data: DataConfig, batch: in
     return round(steps)
 
 
-def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
-    """A model trained for ``budget`` FLOPs as 000 counts them, by its optimiser at these base rates.
+def run(
+    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict,
+    paper: str = "000", like: str = "isodepth-s10-r4",
+) -> RunConfig:  # fmt: skip
+    """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at these
+    base rates.
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    steps = steps_for(budget, count(cfg, data.context).published["000"], data, training["batch"], cfg.width)
+    steps = steps_for(budget, count(cfg, data.context).published[paper], data, training["batch"], cfg.width)
     return RunConfig(
-        model=cfg, data=data, optim=optimizer("isodepth-s10-r4", steps, **rates),
+        model=cfg, data=data, optim=optimizer(like, steps, **rates),
         train=TrainConfig(steps=steps, **training),
     )  # fmt: skip
 

@@ -7,12 +7,12 @@ each as often as it runs: once + r looped.
 import numpy as np
 import pandas as pd
 
-from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from lib import isodepth
+from lib.config import DataConfig, ModelConfig, RunConfig
 from lib.errors import InputError
 from lib.fit import isoflop_optimum
 from lib.flops import count
-from lib.isodepth import steps_for
-from lib.presets import optimizer, preset
+from lib.presets import preset
 
 #: its table of sizes: parameters, FLOPs per token
 PUBLISHED_SIZES = {
@@ -63,15 +63,11 @@ def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConf
 
 
 def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
-    """A model trained for ``budget`` FLOPs as 003 counts them.
+    """A model trained for ``budget`` FLOPs as 003 counts them, by nanochat's optimiser at these rates.
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    steps = steps_for(budget, count(cfg, data.context).published["003"], data, training["batch"], cfg.width)
-    return RunConfig(
-        model=cfg, data=data, optim=optimizer("looped-nanochat-s8", steps, **rates),
-        train=TrainConfig(steps=steps, **training),
-    )  # fmt: skip
+    return isodepth.run(cfg, budget, data, rates, training, paper="003", like="looped-nanochat-s8")
 
 
 def frame(results, budgets: dict[str, float]) -> pd.DataFrame:

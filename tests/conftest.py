@@ -33,3 +33,15 @@ def python(code: str, **options) -> subprocess.Popen:
     """A fresh interpreter running ``code``, as another user's process would."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **options)
+
+
+@pytest.fixture
+def style():
+    """The look of figures, and none of them left open."""
+    from matplotlib import pyplot
+
+    from lib import plots
+
+    plots.use_style("smoke")
+    yield
+    pyplot.close("all")

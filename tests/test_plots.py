@@ -13,12 +13,7 @@ from lib import plots
 from lib.config import ModelConfig
 from lib.presets import preset
 
-
-@pytest.fixture(autouse=True)
-def style():
-    plots.use_style("smoke")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_colours_differ_also_for_the_colour_blind():

@@ -1,4 +1,3 @@
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,12 +5,7 @@ import pytest
 from lib import isodepth, plots, plots_isodepth
 from lib.fit import fit_chinchilla, fit_joint
 
-
-@pytest.fixture(autouse=True)
-def style():
-    plots.use_style("smoke")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_the_iso_depth_figures_draw_the_papers_grid():

@@ -1,4 +1,3 @@
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,12 +5,7 @@ import pytest
 from lib import plots
 from lib.plots_stability import loss_against_rate, outcome_against_radius, training_curves
 
-
-@pytest.fixture(autouse=True)
-def style():
-    plots.use_style("smoke")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():

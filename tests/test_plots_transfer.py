@@ -1,17 +1,10 @@
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from lib import plots
 from lib.plots_transfer import loss_against_base_rate, regrets
 from lib.transfer import best_rates
 
-
-@pytest.fixture(autouse=True)
-def style():
-    plots.use_style("smoke")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("style")
 
 
 @pytest.fixture

@@ -1,16 +1,10 @@
-import matplotlib.pyplot as plt
 import pytest
 
-from lib import plots, usage
+from lib import usage
 from lib.plots_usage import ratio_against_budget, width_sweep
 from tests.test_usage import sweep
 
-
-@pytest.fixture(autouse=True)
-def style():
-    plots.use_style("smoke")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_the_sweep_has_a_curve_and_a_star_a_budget_in_both_counts():
