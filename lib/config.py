@@ -335,7 +335,9 @@ class TrainConfig(Config):
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"
     )
-    eval_every: int | None = Field(None, ge=1, description="steps between validations, only at the end when empty")
+    eval_every: int | None = Field(
+        None, ge=1, description="steps between validations, which then also trace the state; at the end only when empty"
+    )
     max_state_rms: float = Field(1e4, gt=0, description="a larger rms of h_T ends the run as diverged")
 
     @field_validator("precision")

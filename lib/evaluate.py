@@ -46,7 +46,7 @@ def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state
     rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
     for start in range(0, len(batch), rows):
         part = torch.as_tensor(batch[start : start + rows], device=device)
-        for T, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
+        for T, _, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
             sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
     model.train(was_training)
     return {T: total / batch[:, 1:].size for T, total in sums.items()}

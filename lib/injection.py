@@ -1,9 +1,9 @@
 """How the prelude's output e enters the loop: u = A-bar h + B-bar e, before the recurrent blocks R (001, Eq. 1).
 
 ``prepare(e)`` computes once per forward what does not change from loop to loop, ``inject(h, prepared, t)`` gives the
-blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their output s; ``transition()`` is A-bar, as a
-vector where it is diagonal, for the spectral radius. Hyper-connections keep K states, which ``spread`` makes and
-``pool`` sums.
+blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their output s; ``transition()`` is A-bar and
+``driving()`` B-bar, as a vector where they are diagonal, for their spectra. Hyper-connections keep K states, which
+``spread`` makes and ``pool`` sums.
 """
 
 import math
@@ -40,12 +40,18 @@ class NoInjection(nn.Module):
     def transition(self) -> Tensor:
         return torch.ones(1)
 
+    def driving(self) -> Tensor:
+        return torch.zeros(1)
+
 
 class Add(NoInjection):
     """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
 
     def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
         return h + prepared
+
+    def driving(self) -> Tensor:
+        return torch.ones(1)
 
 
 class Concat(NoInjection):
@@ -67,6 +73,9 @@ class Concat(NoInjection):
 
     def transition(self) -> Tensor:
         return self.weight[:, self.width :]
+
+    def driving(self) -> Tensor:
+        return self.weight[:, : self.width]
 
 
 class LTI(NoInjection):
@@ -93,6 +102,9 @@ class LTI(NoInjection):
 
     def transition(self) -> Tensor:
         return torch.exp(-F.softplus(self.dt_bias) * torch.exp(self.A_log))
+
+    def driving(self) -> Tensor:
+        return F.softplus(self.dt_bias)[:, None] * self.B
 
 
 class HyperConnections(NoInjection):

@@ -124,8 +124,10 @@ class LoopedLM(nn.Module):
         return x, dataclasses.replace(end, routing=[*routing, *end.routing, *last])
 
     @torch.no_grad()
-    def hidden_at(self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0) -> Iterator[tuple[int, Tensor]]:
-        """(T, the head's input [B, S, d] after T loops) for each of ``depths``, rising, in one pass over the loops.
+    def hidden_at(
+        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
 
         As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
         e, values, _ = self._before(tokens)
@@ -137,7 +139,8 @@ class LoopedLM(nn.Module):
                 more = T - done
                 h, previous = self._run(h, previous, prepared, values, more, done, [])
                 done = done + more
-            yield T, self._after(self.injection.pool(h), values)[0]
+            state = self.injection.pool(h)
+            yield T, state, self._after(state, values)[0]
 
     def _before(self, tokens: Tensor) -> tuple[Tensor, dict[int, Tensor], list[LayerUse]]:
         """The prelude's output e [B, S, d], and the value embeddings of layers that have them."""

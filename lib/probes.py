@@ -1,8 +1,11 @@
 """What happens inside a looped model while it trains."""
 
+import math
+
 import torch
 from torch import Tensor
 
+from lib.layers import linear
 from lib.model import LoopedLM, LoopEnd
 
 
@@ -33,13 +36,57 @@ def spectral_norm(transition: Tensor) -> float:
     return torch.linalg.matrix_norm(transition.float().cpu(), ord=2).max().item()
 
 
+SPECTRA = ("rho", "a_norm", "b_norm", "c_norm")
+
+
 @torch.no_grad()
-def transition_metrics(model: LoopedLM) -> dict[str, float]:
-    """rho and norm of the injection's A-bar, nan where weights are no longer finite."""
-    transition = model.injection.transition().detach()
-    if not torch.isfinite(transition).all():
-        return {"rho": float("nan"), "a_norm": float("nan")}
-    return {"rho": spectral_radius(transition), "a_norm": spectral_norm(transition)}
+def spectra(model: LoopedLM) -> dict[str, float]:
+    """The spectral radius rho of A-bar, and the spectral norms of A-bar, B-bar and the readout C (001, App. "Ablation
+    of Prelude Normalization"); nan where weights are no longer finite, or for a C that there is not."""
+    A, B = model.injection.transition(), model.injection.driving()
+    C = A.new_full((1,), math.nan) if model.readout is None else model.readout.weight
+    measures = (spectral_radius, spectral_norm, spectral_norm, spectral_norm)
+    return {
+        name: measure(matrix) if torch.isfinite(matrix).all() else math.nan
+        for name, measure, matrix in zip(SPECTRA, measures, (A, A, B, C), strict=True)
+    }
+
+
+@torch.no_grad()
+def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]:
+    """Where a token's state grows: 2-norms averaged over tokens [B, S] (001, App. "Ablation of Prelude Normalization").
+
+    ``prelude 1``, ... after each block of the prelude and ``e`` at its end; ``injection`` and ``recur 1``, ... in the
+    first loop; ``loop 1``, ... after each of ``loops`` loops; and ``expansion``, |C h| / |h| of the readout at the
+    last. In eval mode.
+    """
+    norms: dict[str, float] = {}
+
+    def note(name: str, x: Tensor) -> None:  # the first loop's, of a block that loops
+        norms.setdefault(name, x.float().norm(dim=-1).mean().item())
+
+    hooks = []
+    for stack, blocks in (("prelude", model.prelude), ("recur", model.recur)):
+        for i, block in enumerate(blocks, start=1):
+            hooks.append(block.register_forward_hook(lambda _, __, out, name=f"{stack} {i}": note(name, out[0])))
+    hooks.append(model.recur[0].register_forward_pre_hook(lambda _, given: note("injection", given[0])))
+    if model.prelude_norm is not None:
+        hooks.append(model.prelude_norm.register_forward_hook(lambda _, __, out: note("e", out)))
+    was_training = model.training
+    model.eval()
+    try:
+        for T, state, _ in model.hidden_at(tokens, range(1, loops + 1)):
+            note(f"loop {T}", state)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    if model.prelude_norm is None and model.prelude:
+        norms["e"] = norms[f"prelude {len(model.prelude)}"]
+    if model.readout is not None:
+        out = linear(state, model.readout.weight).float()
+        norms["expansion"] = (out.norm(dim=-1) / state.float().norm(dim=-1)).mean().item()
+    return norms
 
 
 @torch.no_grad()

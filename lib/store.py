@@ -1,6 +1,7 @@
 """The run store: finished runs on disk, found again by what they are.
 
-    runs/<key>/            config, result, metrics (JSON) and model.safetensors: a directory that exists is finished
+    runs/<key>/            config, result, metrics (JSON) and model.safetensors: a directory that exists is finished;
+                           what is measured on it later is noted there too (loss by depth)
     runs/.<key>.partial    the checkpoint of a run that is still training, or was interrupted
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
@@ -88,6 +89,15 @@ class RunStore:
             save_weights(draft / "model.safetensors")
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
+
+    def noted(self, result: RunResult, name: str) -> dict:
+        """What was measured on a finished run after its training and noted beside it, {} where nothing was."""
+        path = result.path / f"{name}.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def note(self, result: RunResult, name: str, values: dict) -> None:
+        """Notes what was measured beside a finished run; a record keeps it when its weights are gone."""
+        files.write_json(result.path / f"{name}.json", values)
 
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records; those of another recipe or unreadable are left out."""

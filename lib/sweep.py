@@ -12,8 +12,9 @@ from tqdm import tqdm
 
 from lib.config import RunConfig
 from lib.errors import InputError
+from lib.evaluate import depth_sweep
 from lib.flops import count
-from lib.model import Draw, LoopedLM
+from lib.model import Draw, LoopedLM, load_weights
 from lib.optim import Optimizer, clip_gradients
 from lib.store import RunResult, RunStore, curves, frame
 from lib.train import device_name, load_data, one_thread_on_cpu, train
@@ -74,6 +75,40 @@ def sweep(configs: list[RunConfig], store: RunStore, jobs: int | None = None, ma
         _prepare_texts(todo.missing, store)
         _train_all(todo.missing, store, todo.jobs)
     return Runs([train(cfg, store) for cfg in configs])
+
+
+def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], state_seed: int = 0):
+    """Validation loss of runs in the store after each of ``depths`` loops: a frame with one row a run and depth,
+    columns key, T and loss in nats per token. All depths of a run take one pass over its loops
+    (``evaluate.depth_sweep``), and what was measured once is noted beside the run. Diverged runs are left out.
+
+    Raises InputError for a record, which has no weights, where it does not hold these depths.
+    """
+    import pandas as pd
+
+    rows = []
+    for cfg in {cfg.key: cfg for cfg in configs}.values():
+        result = store.find(cfg)
+        if result.status != "finished":
+            continue
+        noted = store.noted(result, "depth_losses")
+        known = noted.setdefault(str(state_seed), {})
+        missing = [T for T in sorted(set(depths)) if str(T) not in known]
+        if missing:
+            weights = result.path / "model.safetensors"
+            if not weights.exists():
+                raise InputError(
+                    f"depths: the record {result.key} has no weights to measure {missing} with, "
+                    f"use some of {', '.join(known) or 'none'}"
+                )
+            model = load_weights(weights).set_precision(cfg.train.precision)
+            model.to("cuda" if torch.cuda.is_available() else "cpu")
+            _, _, validation = load_data(cfg, store)
+            losses = depth_sweep(model, validation, missing, state_seed)
+            known.update({str(T): loss for T, loss in losses.items()})
+            store.note(result, "depth_losses", noted)
+        rows += [{"key": result.key, "T": T, "loss": known[str(T)]} for T in sorted(set(depths))]
+    return pd.DataFrame(rows, columns=["key", "T", "loss"])
 
 
 def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Plan:

@@ -30,11 +30,12 @@ from lib.flops import count
 from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM, load_strictly
 from lib.optim import Optimizer, clip_gradients
-from lib.probes import state_metrics, transition_metrics
+from lib.probes import spectra, state_metrics, state_trace
 from lib.store import UNREADABLE, RunResult, RunStore
 
 LOGGED = 500  # a run logs every step, or about this many of them
-SPECTRA = 100  # spectral radii are computed about this often
+SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
+TRACED = 24, 32  # loops and validation rows of the state norms that are traced at each validation
 
 Progress = Callable[[int, float], None]  # steps done, loss
 
@@ -170,16 +171,25 @@ class _Training:
         cfg = self.cfg.train
         if not last and self.step % max(1, cfg.steps // LOGGED):
             return
-        spectra = {"rho": math.nan, "a_norm": math.nan}
-        if last or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA) == 0:
-            spectra = transition_metrics(self.model)
-        validation = dict.fromkeys(("val_loss", "val_perplexity", "val_bpb"), math.nan)
+        values = {"step": self.step, **values, "tokens_per_s": self.cfg.tokens_per_step / seconds}
+        if last or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0:
+            values |= spectra(self.model)
         if last or (cfg.eval_every and self.step % cfg.eval_every == 0):
             with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
-                validation = validate(self.model, self.validation, self.token_bytes)
-        speed = {"tokens_per_s": self.cfg.tokens_per_step / seconds}
-        for name, value in {"step": self.step, **values, **spectra, **validation, **speed}.items():
-            self.metrics.setdefault(name, []).append(value)
+                values |= validate(self.model, self.validation, self.token_bytes)
+                if cfg.eval_every and self.cfg.model.recur:
+                    values |= self._trace()
+        rows = len(self.metrics.get("step", []))
+        for name in {**self.metrics, **values}:  # what is not measured now is nan
+            self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))
+
+    def _trace(self) -> dict[str, float]:
+        """``trace loop 1`` and so on: the state's norms on its way through the model."""
+        loops, rows = TRACED
+        if self.cfg.model.injection == "hyper-connections":  # which have no more loops than they are trained with
+            loops = min(loops, self.cfg.model.mean_loops)
+        tokens = torch.as_tensor(self.validation[:rows, :-1], device=self.device)
+        return {f"trace {place}": norm for place, norm in state_trace(self.model, tokens, loops).items()}
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 

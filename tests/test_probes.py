@@ -23,11 +23,11 @@ def test_spectral_radius_is_of_eigenvalues_not_of_entries():
 
 def test_radius_of_each_injection():
     lti = LoopedLM(config("parcae"))
-    assert probes.transition_metrics(lti)["rho"] == pytest.approx(math.sqrt(1 / 5))
+    assert probes.spectra(lti)["rho"] == pytest.approx(math.sqrt(1 / 5))
     base = randomized(config("base"))
     W = base.injection.weight.detach().numpy()
     expected = np.abs(np.linalg.eigvals(W[:, 32:])).max()
-    measured = probes.transition_metrics(base)
+    measured = probes.spectra(base)
     assert measured["rho"] == pytest.approx(expected, rel=1e-4)
     assert (
         measured["a_norm"] == pytest.approx(np.linalg.norm(W[:, 32:], 2), rel=1e-4) and measured["a_norm"] >= expected
@@ -38,7 +38,7 @@ def test_weights_that_are_not_finite_have_no_radius():
     base = LoopedLM(config("base"))
     with torch.no_grad():
         base.injection.weight[0, 40] = float("inf")
-    assert math.isnan(probes.transition_metrics(base)["rho"])
+    assert math.isnan(probes.spectra(base)["rho"])
 
 
 def test_state_metrics_are_norms_per_token():
@@ -82,5 +82,39 @@ def test_the_radius_of_hyper_connections_is_that_of_their_lanes():
     model = LoopedLM(cfg)
     with torch.no_grad():
         model.injection.M[1] = torch.tensor([[1.0, 4.0], [0.0, 1.5]])
-    metrics = probes.transition_metrics(model)
+    metrics = probes.spectra(model)
     assert metrics["rho"] == pytest.approx(1.5) and metrics["a_norm"] > 4
+
+
+def test_spectral_norms_of_b_and_c():
+    model = randomized(config("parcae", readout=True))
+    measured, dt = probes.spectra(model), torch.nn.functional.softplus(model.injection.dt_bias)
+    B = (dt[:, None] * model.injection.B).detach().numpy()
+    assert measured["b_norm"] == pytest.approx(np.linalg.norm(B, 2), rel=1e-4)
+    assert measured["c_norm"] == pytest.approx(np.linalg.norm(model.readout.weight.detach().numpy(), 2), rel=1e-4)
+    base = randomized(config("base"))
+    W = base.injection.weight.detach().numpy()
+    assert probes.spectra(base)["b_norm"] == pytest.approx(np.linalg.norm(W[:, :32], 2), rel=1e-4)
+    assert math.isnan(probes.spectra(base)["c_norm"])
+
+
+@pytest.mark.parametrize("prelude_norm", [True, False])
+def test_the_trace_follows_a_state_through_the_model(prelude_norm):
+    model = randomized(config("parcae", prelude=2, recur=2, prelude_norm=prelude_norm, readout=True)).train()
+    x = tokens()
+    trace = probes.state_trace(model, x, 3)
+    assert model.training
+    assert set(trace) == {"prelude 1", "prelude 2", "e", "injection", "recur 1", "recur 2",
+                          "loop 1", "loop 2", "loop 3", "expansion"}  # fmt: skip
+    model.eval()
+    with torch.no_grad():
+        for T in (1, 2, 3):
+            _, end = model.hidden(x, T)
+            assert trace[f"loop {T}"] == pytest.approx(end.state.norm(dim=-1).mean().item(), rel=1e-5)
+        assert trace["loop 1"] == pytest.approx(trace["recur 2"])  # the first loop's, not the last's
+        u = model.injection.inject(model.hidden(x, 1)[1].previous, model.injection.prepare(model._before(x)[0]), 0)
+        assert trace["injection"] == pytest.approx(u.norm(dim=-1).mean().item(), rel=1e-5)
+        C = end.state @ model.readout.weight.T
+        assert trace["expansion"] == pytest.approx((C.norm(dim=-1) / end.state.norm(dim=-1)).mean().item(), rel=1e-5)
+    assert (trace["e"] == trace["prelude 2"]) != prelude_norm
+    assert not model.recur[0]._forward_hooks and not model.recur[0]._forward_pre_hooks

@@ -134,3 +134,11 @@ def test_numbers_survive_the_store_exactly(store):
     found = store.find(small_run())
     assert found.metrics["loss"] == [0.1 + 0.2] and found.metrics["rho"][0] != found.metrics["rho"][0]
     assert json.loads((found.path / "config.json").read_text())["data"]["source"] == "sotu"
+
+
+def test_what_is_measured_later_stays_beside_the_run(store, tmp_path):
+    result = finish(store, small_run())
+    assert store.noted(result, "depth_losses") == {}
+    store.note(result, "depth_losses", {"0": {"1": 0.1 + 0.2}})
+    record = RunStore(tmp_path / "other", records=[store.path])
+    assert record.noted(record.find(small_run()), "depth_losses") == {"0": {"1": 0.1 + 0.2}}

@@ -127,3 +127,23 @@ if __name__ == "__main__":
     assert len(store.frame()) == done
     assert len(plan(configs, store).missing) == 6 - done
     assert len(sweep(configs, store, jobs=2).frame()) == 6
+
+
+def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"document {i} says {i * i} things" * 5 for i in range(60)))
+    cfg = small_run(data={"source": str(path), "max_bytes": None, "val_rows": 4})  # a text of the user's own
+    result = sweep([cfg], store, jobs=1).results[0]
+    frame = sweeping.depth_losses([cfg, cfg], store, [4, 1, 8])
+    assert frame["T"].tolist() == [1, 4, 8] and set(frame["key"]) == {cfg.key}
+    at_mean = frame.set_index("T")["loss"][cfg.model.mean_loops]
+    assert at_mean == pytest.approx(result.summary["val_loss"], rel=1e-5)
+    other = sweeping.depth_losses([cfg], store, [1], state_seed=7)["loss"][0]
+    assert other != frame["loss"][0]
+    monkeypatch.setattr(sweeping, "depth_sweep", lambda *args: pytest.fail("measured again"))
+    assert sweeping.depth_losses([cfg], store, [1, 8])["loss"].tolist() == frame["loss"][[0, 2]].tolist()
+    (result.path / "model.safetensors").unlink()
+    record = RunStore(tmp_path / "other" / "runs", records=[store.path])
+    assert sweeping.depth_losses([cfg], record, [8])["loss"].tolist() == frame["loss"][[2]].tolist()
+    with pytest.raises(InputError, match=r"depths: the record .* has no weights to measure"):
+        sweeping.depth_losses([cfg], record, [2, 8])

@@ -60,8 +60,12 @@ def test_the_numbers_of_the_recipe(store):
 
 def test_every_metric_is_followed(store):
     result = train(small_run(train={"eval_every": 2}), store)
-    expected = {"step", "loss", "state_norm", "residual", "state_rms", "grad_norm", "rho", "a_norm"}
-    assert expected | {"val_loss", "val_perplexity", "val_bpb", "tokens_per_s"} == set(result.metrics)
+    expected = {"step", "loss", "state_norm", "residual", "state_rms", "grad_norm", "rho", "a_norm", "b_norm"}
+    expected |= {"c_norm", "val_loss", "val_perplexity", "val_bpb", "tokens_per_s"}
+    traced = {name for name in result.metrics if name.startswith("trace ")}
+    assert expected | traced == set(result.metrics) and {"trace e", "trace loop 24"} <= traced
+    assert {len(column) for column in result.metrics.values()} == {6}
+    assert [v == v for v in result.metrics["trace loop 1"]] == [False, True] * 3
     assert result.metrics["step"] == [1, 2, 3, 4, 5, 6]
     assert [v == v for v in result.metrics["val_loss"]] == [False, True] * 3
     assert all(0 < rho < 1 for rho in result.metrics["rho"])  # the default injection is LTI
