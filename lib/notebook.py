@@ -91,12 +91,12 @@ class Notebook:
 
     def save(self, figure, name: str) -> None:
         """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
-        from IPython.display import display
+        from IPython.display import Image, display
         from matplotlib import pyplot
 
-        plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp())
+        png = plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp())
         pyplot.close(figure)  # or the end of the cell would show it once more
-        display(figure)
+        display(Image(filename=png, width=round(figure.get_figwidth() * plots.SCREEN_DPI)))
 
     def verdicts(self, findings: list[claims.Finding]):
         """A table of what was measured and the verdicts."""

@@ -17,6 +17,7 @@ from lib.flops import count
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
+SCREEN_DPI = 110  # of figures in a notebook
 
 # Okabe and Ito's palette, safe for all common colour deficiencies
 COLOURS = {
