@@ -232,6 +232,12 @@ class DataConfig(Config):
             object.__setattr__(self, "content", text.content_id(self.source, self.subset, self.field, self.tokenizer))
         return self
 
+    @classmethod
+    def of(cls, p: dict) -> "DataConfig":
+        """The text that a notebook's parameters name; max_bytes 0 is all of it."""
+        text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
+        return cls(**text, max_bytes=p["max_bytes"] or None)
+
     def replace(self, **changes):
         """A copy with some fields changed; another text or tokenizer has another content."""
         if {"source", "subset", "field", "tokenizer"} & changes.keys():
@@ -335,9 +341,8 @@ class TrainConfig(Config):
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"
     )
-    eval_every: int | None = Field(
-        None, ge=1, description="steps between validations, which then also trace the state; at the end only when empty"
-    )
+    eval_every: int | None = Field(None, ge=1, description="steps between validations, only at the end when empty")
+    trace_every: int | None = Field(None, ge=1, description="steps between traces of the state's norm, none when empty")
     max_state_rms: float = Field(1e4, gt=0, description="a larger rms of h_T ends the run as diverged")
 
     @field_validator("precision")

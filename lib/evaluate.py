@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from lib.model import LoopedLM, target_losses, token_losses
+from lib.config import DataConfig
+from lib.data import token_store, validation_batch
+from lib.errors import InputError
+from lib.model import LoopedLM, load_weights, target_losses, token_losses
 
 EVAL_TOKENS = 1 << 14  # tokens in one forward pass
 
@@ -50,3 +54,26 @@ def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state
             sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
     model.train(was_training)
     return {T: total / batch[:, 1:].size for T, total in sums.items()}
+
+
+def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence[int]):
+    """Validation loss of a checkpoint (``model.load_weights``) after each of ``depths`` loops, on the held-out rows of
+    a text: a frame with columns key and size (both its name), mean_loops, T and loss in nats per token.
+
+    Raises InputError for a checkpoint that cannot be read, or one whose vocabulary is not the tokenizer's.
+    """
+    import pandas as pd
+
+    model = load_weights(path)
+    tokens = token_store(data, cache)
+    if tokens.tokenizer.vocab_size > model.cfg.vocab_size:
+        raise InputError(
+            f"tokenizer: {data.tokenizer} has {tokens.tokenizer.vocab_size} entries, more than the checkpoint's "
+            f"{model.cfg.vocab_size}, give the tokenizer.json it was trained with"
+        )
+    losses = depth_sweep(model, validation_batch(data, tokens), depths)
+    name = Path(path).name
+    rows = [
+        {"key": name, "size": name, "mean_loops": model.cfg.mean_loops, "T": T, "loss": x} for T, x in losses.items()
+    ]
+    return pd.DataFrame(rows)

@@ -105,10 +105,9 @@ def layout(p: dict) -> dict:
 
 def settings(p: dict) -> tuple[DataConfig, dict, dict]:
     """(data, rates, training) that the runs of a notebook with parameters ``p`` have in common."""
-    text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
     rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
     training = {"batch": p["batch"], "micro_batch": p["micro_batch"] or None, "precision": p["precision"]}
-    return DataConfig(**text, max_bytes=p["max_bytes"] or None), rates, training
+    return DataConfig.of(p), rates, training
 
 
 def steps_for(budget: float, flops_per_token: float, data: DataConfig, batch: int, width: int) -> int:

@@ -417,11 +417,11 @@ def target_losses(model: LoopedLM, hidden: Tensor, targets: Tensor) -> Tensor:
 def load_weights(path: Path | str) -> LoopedLM:
     """A model, in eval mode, from one of our checkpoints, an official Parcae one (001) or a Hugging Face Llama.
 
-    path: a safetensors file, or the folder of one or of its shards. Ours carry their config in the file's metadata; of
-    the others a config.json beside the file is read. Raises InputError when the file cannot be read or its layout is
-    not known, or naming the tensors that are missing, unknown or misshapen.
+    path: a safetensors file, the folder of one or of its shards, or hf:NAME of a model on the hub. Ours carry their
+    config in the file's metadata; of the others a config.json beside the file is read. Raises InputError when the file
+    cannot be read or its layout is not known, or naming the tensors that are missing, unknown or misshapen.
     """
-    tensors, metadata, about = _read_safetensors(Path(path))
+    tensors, metadata, about = _read_safetensors(_local(str(path)))
     if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**json.loads(metadata["config"]))
     elif layouts.is_parcae(tensors):
@@ -433,6 +433,19 @@ def load_weights(path: Path | str) -> LoopedLM:
     model = LoopedLM(cfg, seed=None)
     load_strictly(model, tensors)
     return model.eval()
+
+
+def _local(path: str) -> Path:
+    """Where a checkpoint lies on this machine; one of the hub is fetched."""
+    if not path.startswith("hf:"):
+        return Path(path)
+    import huggingface_hub  # only here: nothing else needs the network
+
+    try:
+        return Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=["*.safetensors", "*.json"]))
+    except Exception as error:  # the hub's own errors, and those of every layer below it
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict, dict]:

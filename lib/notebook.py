@@ -22,6 +22,8 @@ from lib.train import provenance
 #: the workbook: notebooks/, params/ and outputs/ lie here
 ROOT = Path(lib.__file__).parent.parent
 PROFILES = ("smoke", "cpu", "gpu", "paper")
+#: columns of a plan
+PLAN = ("runs of", "runs", "missing", "shared with", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Notebook:
                 "tokens per run": _range([cfg.tokens for cfg in runs]),
                 "FLOPs": sum(c.flops_per_token * cfg.tokens for c, cfg in zip(counts, runs, strict=True)),
             })  # fmt: skip
-        return pd.DataFrame(rows).set_index("runs of")
+        return pd.DataFrame(rows, columns=PLAN).set_index("runs of")
 
     def _plans_of_others(self, own: set[str]) -> dict[str, set[str]]:
         """Notebook -> keys of the runs it planned last; writes down this one's."""

@@ -47,6 +47,50 @@ def training_curves(curves, quantities: dict[str, str], reference: dict[str, flo
     return figure
 
 
+def curves_by_rate(curves, reference: dict[str, float], columns: int = 5):
+    """001, App. "Additional Stability Ablations": for every learning rate the training loss and, below it, the state
+    norm, one line an architecture, drawn for one seed; ``columns`` rates side by side. A cross ends a run that
+    diverged; the loss is a running mean over a thirtieth of the run. ``reference`` draws a level of the loss."""
+    rates = sorted(curves["lr"].unique())
+    columns = min(columns, len(rates))
+    blocks = -(-len(rates) // columns)
+    figure, axes = plt.subplots(
+        2 * blocks, columns, figsize=(PAGE, 1.25 * 2 * blocks + 0.5), sharex=True, sharey=False, squeeze=False
+    )
+    norms = curves["state_norm"].replace([np.inf], np.nan).dropna()
+    for i, lr in enumerate(rates):
+        above, below = axes[2 * (i // columns), i % columns], axes[2 * (i // columns) + 1, i % columns]
+        for architecture, run in curves[curves["lr"] == lr].groupby("architecture", sort=False):
+            smooth = run["loss"].rolling(max(1, len(run) // 30), min_periods=1).mean()
+            for axis, y in ((above, smooth), (below, run["state_norm"])):
+                axis.plot(run["step"], y, color=COLOURS[architecture], lw=0.9, label=NAMES[architecture])
+                if (run["status"] == "diverged").any():
+                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=COLOURS[architecture], ms=4.5, mew=1.2)
+        above.axhline(reference["loss"], color="#666666", lw=0.8, ls=":")
+        above.set_ylim(*_within(curves["loss"]))
+        below.set_yscale("log")
+        below.set_ylim(norms.min() * 0.7, norms.max() * 1.5)
+        above.set_title(f"lr {rate(lr)}")
+        for axis in (above, below):
+            axis.tick_params(labelleft=i % columns == 0)
+    for axis in axes.flat[: 2 * blocks * columns]:
+        axis.set_visible(axis.lines != [] and len(axis.lines) > 0)
+    for block in range(blocks):
+        axes[2 * block, 0].set_ylabel("loss (nats)")
+        axes[2 * block + 1, 0].set_ylabel(r"$\|h_T\|_2$")
+    for axis in axes[-1]:
+        axis.set_xlabel("step")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    return figure
+
+
+def _within(losses) -> tuple[float, float]:
+    """Limits of an axis of losses that leave out the first steps and what a blow-up adds."""
+    low, high = np.nanquantile(losses.replace([np.inf], np.nan), [0.001, 0.97])
+    return float(low) - 0.05 * (high - low), float(high)
+
+
 def loss_against_rate(frame, limit: float, limit_name: str):
     """Validation loss against learning rate, one marker a run, a line through the seeds' median; open markers are runs
     that do not train. ``frame`` has columns architecture, lr, val_loss and trains; ``limit`` is drawn as a level."""

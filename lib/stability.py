@@ -6,6 +6,22 @@ Works on data frames with one row a run and columns architecture, lr, seed, stat
 import numpy as np
 import pandas as pd
 
+from lib.config import DataConfig, OptimConfig, RunConfig, TrainConfig
+from lib.presets import instability_model
+
+
+def run(p: dict, architecture: str, lr: float, seed: int) -> RunConfig:
+    """An architecture in 001's RDM set-up, with the sizes, schedule and text of a notebook's parameters ``p``."""
+    sizes = ("vocab_size", "width", "heads", "mlp", "mlp_width", "qk_norm", "context", "mean_loops", "backprop_loops")
+    schedule = ("warmup_steps", "cooldown_steps", "update_clipping")
+    training = ("steps", "batch", "precision", "max_state_rms")
+    return RunConfig(
+        model=instability_model(architecture, **{name: p[name] for name in sizes}),
+        data=DataConfig.of(p),
+        optim=OptimConfig(lr=lr, **{name: p[name] for name in schedule}),
+        train=TrainConfig(seed=seed, micro_batch=p["micro_batch"] or None, **{name: p[name] for name in training}),
+    )
+
 
 def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
     """True for runs that neither blew up nor ended above ``loss_limit`` (what a model of that order knows of the text).

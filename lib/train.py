@@ -35,7 +35,7 @@ from lib.store import UNREADABLE, RunResult, RunStore
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
-TRACED = 24, 32  # loops and validation rows of the state norms that are traced at each validation
+TRACED = 24, 32  # loops and validation rows over which the state's norm is traced
 
 Progress = Callable[[int, float], None]  # steps done, loss
 
@@ -169,16 +169,18 @@ class _Training:
 
     def _log(self, values: dict, seconds: float, last: bool) -> None:
         cfg = self.cfg.train
-        if not last and self.step % max(1, cfg.steps // LOGGED):
+        validates = last or (cfg.eval_every and self.step % cfg.eval_every == 0)
+        traces = cfg.trace_every and self.cfg.model.recur and (last or self.step % cfg.trace_every == 0)
+        if not (validates or traces) and self.step % max(1, cfg.steps // LOGGED):
             return
         values = {"step": self.step, **values, "tokens_per_s": self.cfg.tokens_per_step / seconds}
-        if last or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0:
+        if validates or traces or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0:
             values |= spectra(self.model)
-        if last or (cfg.eval_every and self.step % cfg.eval_every == 0):
-            with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
+        with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
+            if validates:
                 values |= validate(self.model, self.validation, self.token_bytes)
-                if cfg.eval_every and self.cfg.model.recur:
-                    values |= self._trace()
+            if traces:
+                values |= self._trace()
         rows = len(self.metrics.get("step", []))
         for name in {**self.metrics, **values}:  # what is not measured now is nan
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))

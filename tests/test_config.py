@@ -151,6 +151,7 @@ def test_defaults_are_those_of_the_recipe():
         ),
         TrainConfig: dict(
             steps=300, batch=8, micro_batch=None, seed=0, compile=False, checkpoint_loops=False, eval_every=None,
+            trace_every=None,
             max_state_rms=1e4,
         ),
     }  # fmt: skip
@@ -201,3 +202,9 @@ def test_half_rounds_up():
     assert ModelConfig(mean_loops=7, backprop_loops="half").max_backprop_loops == 4
     assert ModelConfig(mean_loops=7, backprop_loops="all").max_backprop_loops is None
     assert ModelConfig(mean_loops=7, backprop_loops=3).max_backprop_loops == 3
+
+
+def test_the_text_of_a_notebooks_parameters():
+    p = dict(source="sotu", content="", tokenizer="bytes", context=32, val_rows=16, max_bytes=0, width=8)
+    assert DataConfig.of(p) == DataConfig(context=32, val_rows=16)
+    assert DataConfig.of({**p, "max_bytes": 1000}).max_bytes == 1000

@@ -2,13 +2,17 @@ import math
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 
+from lib.config import DataConfig
+from lib.data import token_store, validation_batch
 from lib.errors import InputError
-from lib.evaluate import depth_sweep, validate
+from lib.evaluate import checkpoint_depths, depth_sweep, validate
 from lib.model import LoopedLM
 from lib.tokenizer import ByteTokenizer
+from tests.test_layouts import official_parcae
 from tests.test_model import KINDS, config, randomized
 
 
@@ -65,3 +69,31 @@ def test_the_initial_state_is_drawn_from_the_state_seed_alone():
     assert first == again and first[1] != other[1]
     with pytest.raises(InputError, match="loops: 0 is too few"):
         depth_sweep(model, batch, [0, 2])
+
+
+@pytest.fixture
+def official(tmp_path):
+    """A small random checkpoint in the official Parcae layout, with a vocabulary of bytes."""
+    tensors = official_parcae()
+    grown = torch.randn(256, tensors["transformer.wte.weight"].shape[1]) * 0.1
+    tables = {name: torch.randn(256, t.shape[1]) for name, t in tensors.items() if name.startswith("value_embeds")}
+    path = tmp_path / "official.safetensors"
+    safetensors.torch.save_file({**tensors, **tables, "transformer.wte.weight": grown}, path)
+    return path
+
+
+def test_a_checkpoint_in_the_official_layout_is_measured_at_every_depth(official, tmp_path):
+    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8)
+    frame = checkpoint_depths(str(official), data, tmp_path / "tokens", range(1, 13))
+    assert frame["T"].tolist() == list(range(1, 13)) and set(frame["mean_loops"]) == {8}
+    batch = validation_batch(data, token_store(data, tmp_path / "tokens"))
+    from lib.model import load_weights
+
+    alone = validate(load_weights(official), batch, ByteTokenizer.token_bytes, loops=5)["val_loss"]
+    assert frame.set_index("T")["loss"][5] == pytest.approx(alone, rel=1e-5)
+
+
+def test_a_checkpoint_needs_its_own_tokenizer(official, tmp_path):
+    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8, tokenizer="bpe-600")
+    with pytest.raises(InputError, match="tokenizer: bpe-600 has 600 entries, more than the checkpoint's 256, give"):
+        checkpoint_depths(str(official), data, tmp_path / "tokens", [1])

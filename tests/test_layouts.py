@@ -258,3 +258,24 @@ def test_a_llama_needs_its_config(tmp_path):
     (tmp_path / "config.json").unlink()
     with pytest.raises(InputError, match=r"a Llama needs a config\.json"):
         load_weights(tmp_path)
+
+
+def test_a_checkpoint_of_the_hub_is_fetched_or_refused_in_one_line(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    safetensors.torch.save_file(official_parcae(), tmp_path / "model.safetensors")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: str(tmp_path / name))
+    with pytest.raises(InputError, match="path: "):
+        load_weights("hf:elsewhere")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: str(tmp_path))
+    assert load_weights("hf:SandyResearch/parcae-140m").cfg.injection == "lti"
+
+    def unreachable(name, **_):
+        raise ConnectionError("no route to host\nand more")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    with pytest.raises(
+        InputError, match=r"path: hf:org/name cannot be fetched .no route to host., give a file"
+    ) as error:
+        load_weights("hf:org/name")
+    assert "\n" not in str(error.value)

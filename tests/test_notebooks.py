@@ -11,10 +11,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import safetensors.torch
+import torch
 import yaml
 
 from lib.claims import ledger
 from tests.conftest import ROOT
+from tests.test_layouts import official_parcae
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 PROFILES = ("smoke", "cpu", "gpu", "paper")
@@ -58,6 +61,8 @@ def test_committed_notebooks_are_clean(name):
     text = (ROOT / "notebooks" / f"{name}.ipynb").read_text()
     assert not re.search(r"[\"' (](/[A-Za-z]+){2,}|[A-Z]:\\\\", text), "an absolute path"
     for cell in cells(name):
+        parameters = "parameters" in cell.metadata.get("tags", [])  # each on a line with its comment, for papermill
+        assert parameters or max(map(len, cell.source.splitlines())) <= 120
         functions = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.FunctionDef)]
         assert all(len(ast.unparse(f).splitlines()) <= 5 for f in functions)
 
@@ -106,7 +111,8 @@ def test_the_smoke_profile_runs(name, outputs_folder):
     shown = sum("image/png" in o.get("data", {}) for o in outputs)
     assert shown == len(stamps), f"{shown} figures are shown, {len(stamps)} written"
     streams = "".join(o.text for o in outputs if o.output_type == "stream")
-    assert "ended as diverged" in streams and "FLOP/s" not in streams  # one line, not the bar's many
+    trains = any("nb.sweep(" in cell.source for cell in cells(name))
+    assert ("ended as diverged" in streams) == trains and "FLOP/s" not in streams  # one line, not the bar's many
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -249,3 +255,20 @@ def test_the_published_law_is_drawn_without_training(tmp_path):
         rows = {row["r"]: row for row in csv.DictReader(file)}
     # 410M looped, worth 580M, at the cost of 1B
     assert [round(float(rows["4"][name]), 2) for name in ("unique", "worth", "cost")] == [0.41, 0.59, 1.02]
+
+
+def test_a_checkpoint_is_measured_instead_of_training(tmp_path):
+    """A small random one in the official layout; its vocabulary is that of bytes."""
+    tensors = official_parcae()
+    for name in [name for name in tensors if "wte" in name or "value_embeds" in name]:
+        tensors[name] = torch.randn(256, tensors[name].shape[1]) * 0.1
+    safetensors.torch.save_file(tensors, tmp_path / "official.safetensors")
+    arguments = ["-f", "params/smoke/test_time_saturation.yaml", "-p", "outputs", str(tmp_path)]
+    arguments += ["-p", "checkpoint", str(tmp_path / "official.safetensors"), "-p", "context", "16"]
+    done = papermill("test_time_saturation", tmp_path / "out.ipynb", *arguments)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not list((tmp_path / "runs").glob("*")) and not (tmp_path / "claims").exists()
+    with (tmp_path / "tables" / "smoke" / "test_time_saturation.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["size"] == "official.safetensors" and row["mean_loops"] == "8" and float(row["at mean_loops"]) > 4
+    assert (tmp_path / "figures" / "smoke" / "test_time_saturation_forms.png").exists()

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from lib import plots
-from lib.plots_stability import loss_against_rate, outcome_against_radius, training_curves
+from lib.plots_stability import curves_by_rate, loss_against_rate, outcome_against_radius, training_curves
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -32,3 +32,21 @@ def test_runs_that_do_not_train_are_open_markers():
             if line.get_marker() in ("o", "^") and len(line.get_xdata()):
                 faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
         assert faces == {plots.COLOURS["base"]: 1, "white": 1, plots.COLOURS["parcae"]: 1}
+
+
+def test_every_rate_has_its_loss_and_its_state_norm():
+    curves = pd.DataFrame([
+        {"architecture": a, "lr": lr, "status": "diverged" if lr > 0.5 and a == "base" else "finished", "step": s,
+         "loss": 5.0 - s / 10, "state_norm": 1.0 + s}
+        for a in ("base", "parcae") for lr in (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.6) for s in range(6)
+    ])  # fmt: skip
+    figure = curves_by_rate(curves, {"loss": 2.4}, columns=5)
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    assert len(shown) == 2 * 7
+    losses = [axis for axis in shown if axis.get_title()]
+    assert [axis.get_title() for axis in losses] == [
+        f"lr {x}" for x in ("1e-1", "2e-1", "3e-1", "4e-1", "6e-1", "8e-1", "1.6e0")
+    ]
+    crosses = [sum(line.get_marker() == "x" for line in axis.lines) for axis in losses]
+    assert crosses == [0, 0, 0, 0, 1, 1, 1]
+    assert {axis.get_yscale() for axis in shown} == {"linear", "log"}

@@ -24,8 +24,9 @@ MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
     "scaling", "layouts", "model", "optim", "flops",
     "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "optimum", "fit",
-    "frontier", "isodepth", "usage", "transfer", "stability", "claims",
-    "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "notebook", "report",
+    "frontier", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
+    "compression", "claims", "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability",
+    "plots_parcae", "plots_looping", "notebook", "report",
 ]  # fmt: skip
 
 

@@ -71,3 +71,15 @@ def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):
 def test_largest_is_per_run():
     curves = pd.DataFrame({"key": ["x", "x", "y"], "rho": [1.0, math.nan, 3.0]})
     assert stability.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}
+
+
+def test_a_run_is_what_the_parameters_say():
+    p = dict(
+        width=32, heads=2, mlp="relu2", mlp_width=64, qk_norm=True, mean_loops=4, backprop_loops=2, vocab_size=256,
+        context=32, batch=4, micro_batch=0, steps=12, warmup_steps=2, cooldown_steps=0, update_clipping=True,
+        precision="fp32", max_state_rms=50.0, source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=16,
+    )  # fmt: skip
+    base, parcae = (stability.run(p, name, 0.01, 3) for name in ("base", "parcae"))
+    assert base.model.injection == "concat" and parcae.model.injection == "lti" and parcae.model.readout
+    assert base.optim == parcae.optim and base.data == parcae.data
+    assert (base.optim.lr, base.optim.update_clipping, base.train.seed, base.train.max_state_rms) == (0.01, True, 3, 50)

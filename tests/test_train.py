@@ -59,18 +59,26 @@ def test_the_numbers_of_the_recipe(store):
 
 
 def test_every_metric_is_followed(store):
-    result = train(small_run(train={"eval_every": 2}), store)
+    result = train(small_run(train={"eval_every": 2, "trace_every": 3}), store)
     expected = {"step", "loss", "state_norm", "residual", "state_rms", "grad_norm", "rho", "a_norm", "b_norm"}
     expected |= {"c_norm", "val_loss", "val_perplexity", "val_bpb", "tokens_per_s"}
     traced = {name for name in result.metrics if name.startswith("trace ")}
     assert expected | traced == set(result.metrics) and {"trace e", "trace loop 24"} <= traced
     assert {len(column) for column in result.metrics.values()} == {6}
-    assert [v == v for v in result.metrics["trace loop 1"]] == [False, True] * 3
+    assert [v == v for v in result.metrics["trace loop 1"]] == [False, False, True] * 2
     assert result.metrics["step"] == [1, 2, 3, 4, 5, 6]
     assert [v == v for v in result.metrics["val_loss"]] == [False, True] * 3
     assert all(0 < rho < 1 for rho in result.metrics["rho"])  # the default injection is LTI
     assert all(math.isfinite(v) for name in ("state_norm", "residual", "grad_norm") for v in result.metrics[name])
     assert {"attention", "text", "commit", "torch", "device", "recipe"} <= set(result.provenance)
+
+
+def test_a_validation_is_logged_whatever_else_is(store, monkeypatch):
+    monkeypatch.setattr("lib.train.LOGGED", 2)  # every fifth step of ten
+    result = train(small_run(train={"steps": 10, "eval_every": 3}), store)
+    assert result.metrics["step"] == [3, 5, 6, 9, 10]
+    assert [v == v for v in result.metrics["val_loss"]] == [True, False, True, True, True]
+    assert [v == v for v in result.metrics["rho"]] == [True] * 5
 
 
 def test_the_same_config_gives_the_same_numbers(tmp_path):

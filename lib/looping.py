@@ -1,0 +1,122 @@
+"""Loops against tokens at fixed parameters and FLOPs: 001, Sec. "Looping as an Orthogonal Scaling Axis in Training".
+
+Works on data frames with one row a run: budget C in FLOPs, mean_loops, n_eff (the parameters with all loops unrolled),
+F training FLOPs per token as 001 counts them, D = C / F tokens, loss in nats per token.
+"""
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from lib import parcae
+from lib.config import RunConfig
+from lib.errors import InputError
+from lib.fit import Fit, isoflop_optimum, power_law
+from lib.flops import count
+
+COLUMNS = ("budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
+
+
+def steps_for(p: dict, mean_loops: int, budget: float) -> int:
+    """Steps that ``budget`` FLOPs buy at mean_loops. Raises InputError for fewer than ten."""
+    flops = count(parcae.model(p, mean_loops=mean_loops), p["context"]).published["001"]
+    steps = budget / flops / (p["batch"] * p["context"])
+    if not steps >= 9.5:
+        raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at {mean_loops} loops, raise them")
+    return round(steps)
+
+
+def grid(p: dict) -> dict[tuple, RunConfig]:
+    """("mean_loops = ...", budget, mean_loops, seed) -> run, for every budget, mean_loops and seed of ``p``."""
+    return {
+        (f"mean_loops = {mu}", budget, mu, seed): parcae.run(
+            p, parcae.model(p, mean_loops=mu), steps_for(p, mu, budget), seed
+        )
+        for mu in p["loops"] for budget in p["budgets"] for seed in p["seeds"]
+    }  # fmt: skip
+
+
+def size(cfg: RunConfig) -> dict:
+    """n_eff, F and D of a run."""
+    counts = count(cfg.model, cfg.data.context)
+    return {"n_eff": counts.n_eff(1.0), "F": counts.published["001"], "D": cfg.tokens}
+
+
+def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
+    """One row a finished run of the plan, as ``grid`` makes it."""
+    found = {result.key: result for result in results}
+    rows = []
+    for (_, budget, mu, seed), cfg in plan.items():
+        result = found[cfg.key]
+        if result.status == "finished":
+            label = {"budget": budget, "mean_loops": mu, "seed": seed}
+            rows.append(label | size(cfg) | {"loss": result.summary["val_loss"]})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def optima(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a budget: the minimum of the parabola of the loss in log mean_loops over the looped runs, all seeds
+    together: mean_loops*, the loss there, D* = C / F(mean_loops*), and ``inside`` where it lies among those trained."""
+    rows = []
+    for budget, cell in runs[runs["mean_loops"] > 1].groupby("budget"):
+        cell = cell.sort_values("mean_loops")
+        least, most = cell["mean_loops"].min(), cell["mean_loops"].max()
+        try:
+            best, loss, stderr = isoflop_optimum(cell["mean_loops"], cell["loss"])
+        except InputError:  # no minimum: the better end
+            ends = cell.groupby("mean_loops")["loss"].mean()
+            best, loss, stderr = float(ends.idxmin()), float(ends.min()), np.nan
+            least, most = np.inf, -np.inf
+        # F is linear in the loops but for rounding mu_bwd, so that it is interpolated in them
+        F = np.interp(best, cell["mean_loops"], cell["F"])
+        rows.append({
+            "budget": budget, "mean_loops": best, "stderr": stderr, "D": budget / F, "loss": loss,
+            "inside": bool(least <= best <= most),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def exponent(optima: pd.DataFrame, column: str) -> tuple[float, tuple[float, float]]:
+    """The exponent of a power law in the budget over the optima inside, and its 95 % interval (Student's t over the
+    line's residuals); no interval below three budgets."""
+    inside = optima[optima["inside"]]
+    if len(inside) < 2:
+        return np.nan, (-np.inf, np.inf)
+    _, slope, stderr = power_law(inside["budget"], inside[column])
+    if len(inside) < 3:
+        return slope, (-np.inf, np.inf)
+    half = scipy.stats.t.ppf(0.975, len(inside) - 2) * stderr
+    return slope, (slope - half, slope + half)
+
+
+def gaps_to_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> pd.Series:
+    """For each budget the loss of the runs at mean_loops = 1 less that of the best looped one, positive where looping
+    is better (001, Fig. "frontier against fixed depth")."""
+    fixed = runs[runs["mean_loops"] == 1].groupby("budget")["loss"].mean()
+    return (fixed - optima.set_index("budget")["loss"]).dropna()
+
+
+def best_by_law(fit: Fit, p: dict, budgets, loops) -> pd.DataFrame:
+    """One row a budget: which mean_loops, of a fine grid over the range of ``loops``, the fitted law wants for it, its
+    tokens and its loss: the efficient frontier in 001's figure of contours."""
+    trained = sorted(mu for mu in loops if mu > 1)
+    counts = [count(parcae.model(p, mean_loops=mu), p["context"]) for mu in trained]
+    fine = np.geomspace(trained[0], trained[-1], 200)
+    n_eff, F = (
+        np.interp(fine, trained, values)
+        for values in ([c.n_eff(1.0) for c in counts], [c.published["001"] for c in counts])
+    )
+    rows = []
+    for budget in budgets:
+        losses = fit.predict(n_eff, budget / F)
+        best = int(np.argmin(losses))
+        rows.append({
+            "budget": budget, "mean_loops": fine[best], "D": budget / F[best], "loss": losses[best],
+            "inside": 0 < best < len(fine) - 1,
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def errors(fit: Fit, held_out: pd.DataFrame) -> pd.Series:
+    """Prediction of each held-out run less its loss, in percent of the loss."""
+    return 100 * (fit.predict(held_out["n_eff"], held_out["D"]) / held_out["loss"] - 1)

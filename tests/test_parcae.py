@@ -1,0 +1,69 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from lib import parcae
+from lib.errors import InputError
+from lib.flops import count
+from lib.presets import optimizer, preset
+
+#: a notebook's parameters at the paper's 140M
+P = dict(
+    width=768, layers=2, head_dim=128, mean_loops=8, vocab_size=32_768, context=2048, batch=256, micro_batch=16,
+    lr=8e-3, muon_lr=8e-3, precision="bf16-mixed", source="sotu", content="0123456789abcdef", tokenizer="bytes",
+    max_bytes=0, val_rows=16,
+)  # fmt: skip
+
+
+def test_at_the_papers_size_they_are_the_papers_models():
+    assert parcae.model(P) == preset("parcae-140m") and parcae.transformer(P) == preset("gpt-140m")
+    medium = {**P, "width": 1024, "layers": 4}
+    assert count(parcae.model(medium)).n_params == 388_003_328
+    assert count(parcae.transformer(medium)).n_params == 385_903_104
+
+
+def test_the_ladder_changes_one_thing_a_rung():
+    fields = {name: parcae.model(P, **changes).model_dump() for name, changes in parcae.LADDER.items()}
+    rungs = list(fields)
+    changed = [{key for key in fields[a] if fields[a][key] != fields[b][key]} for a, b in itertools.pairwise(rungs)]
+    assert changed == [{"injection", "readout"}, {"depth_per"}, {"prelude_norm"}]
+    assert parcae.model(P, **parcae.LADDER[rungs[-1]]) == parcae.model(P)
+    assert fields["RDM"]["injection"] == "concat" and fields["RDM"]["depth_per"] == "batch"
+
+
+def test_the_three_samplers_differ_in_their_truncation_alone():
+    full, fill, correction = (
+        parcae.model(P, **parcae.sampler(name, 8)) for name in ("full backpropagation", "fill", "correction")
+    )
+    assert full.max_backprop_loops is None and fill.max_backprop_loops == correction.max_backprop_loops == 8
+    assert fill.fill and not correction.fill and not full.fill
+    with pytest.raises(InputError, match="samplers: 'none' is not known"):
+        parcae.sampler("none", 8)
+
+
+def test_without_looping_nothing_is_sampled():
+    cfg = parcae.model(P, mean_loops=1)
+    assert cfg.depth == "fixed" and cfg.max_backprop_loops is None
+    assert count(cfg).n_params == count(parcae.model(P)).n_params
+
+
+def test_the_same_model_is_the_same_run_however_it_was_asked_for():
+    assert parcae.model(P, mean_loops=8, backprop_loops=4) == parcae.model(P)
+    assert parcae.model(P, mean_loops=8, backprop_loops=8).max_backprop_loops == 8
+
+
+def test_a_run_trains_as_the_paper_trains():
+    cfg = parcae.run(P, parcae.model(P), 1000, seed=3)
+    assert cfg.optim == optimizer("parcae-140m", 1000) and cfg.optim.cooldown_steps == 500
+    assert (cfg.train.seed, cfg.train.trace_every, cfg.train.micro_batch) == (3, 166, 16)
+    assert cfg.tokens == 1000 * 256 * 2048
+    other = parcae.run({**P, "lr": 1e-3, "muon_lr": 2e-3, "micro_batch": 0}, parcae.model(P), 1000, seed=3)
+    assert (other.optim.lr, other.optim.muon_lr, other.train.micro_batch) == (1e-3, 2e-3, None)
+
+
+def test_a_width_that_heads_do_not_divide_is_refused():
+    for head_dim in (0, 100):
+        with pytest.raises(InputError, match="width: 768 is not a multiple of head_dim"):
+            parcae.model({**P, "head_dim": head_dim})
+    assert np.isclose(parcae.model(P).mlp_width / 768, 4)

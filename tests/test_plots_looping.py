@@ -1,0 +1,70 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import looping, plots_looping, saturation
+from lib.fit import fit_parcae
+from tests.test_looping import SMALL, parabolas
+from tests.test_saturation import curve
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+def labelled(axis) -> list[str]:
+    return [line.get_label() for line in axis.lines if not line.get_label().startswith("_")]
+
+
+@pytest.fixture
+def runs():
+    rows = parabolas(loops=(1, 2, 4, 8))
+    sizes = looping.grid({**SMALL, "budgets": [2e11]})
+    n_eff = {label[2]: looping.size(cfg)["n_eff"] for label, cfg in sizes.items()}
+    F = {label[2]: looping.size(cfg)["F"] for label, cfg in sizes.items()}
+    rows = rows.assign(n_eff=rows["mean_loops"].map(n_eff), F=rows["mean_loops"].map(F), budget=rows["budget"] * 2e11)
+    D = rows["budget"] / rows["F"]
+    return rows.assign(D=D, loss=1.2 + 300 * rows["n_eff"] ** -0.5 + 900 * D**-0.5)
+
+
+def test_isoflop_figures(runs):
+    optima = looping.optima(parabolas(loops=(1, 2, 4, 8)))
+    figure = plots_looping.isoflop(parabolas(loops=(1, 2, 4, 8)), optima)
+    assert labelled(figure.axes[0])[0] == "1e0 FLOPs" and len(labelled(figure.axes[0])) == 4
+    stars = [line for line in figure.axes[0].lines if line.get_marker() == "*" and len(line.get_xdata())]
+    assert stars[0].get_xdata() == pytest.approx([4.0])
+    looped = runs[runs["mean_loops"] > 1]
+    law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
+    wanted = looping.best_by_law(law, SMALL, sorted(runs["budget"].unique()), SMALL["loops"])
+    axes = plots_looping.powers(optima, wanted).axes
+    assert labelled(axes[0]) == ["parabolas: exponent 0.40", "parametric law"]
+    axis = plots_looping.contours(law, runs, wanted).axes[0]
+    assert labelled(axis) == ["runs", "efficient frontier"] and len(axis.lines[0].get_xdata()) == len(looped)
+    axis = plots_looping.against_fixed_depth(parabolas(), looping.optima(parabolas())).axes[0]
+    assert len(labelled(axis)) == 2
+
+
+def test_saturation_figures():
+    curves = pd.concat([curve(f"m{mu}", mu, 6 / mu, range(1, 17)) for mu in (4, 8)])
+    fitted = {key: saturation.fits(own)["exponential"] for key, own in curves.groupby("key")}
+    (axis,) = plots_looping.saturation({"d = 64": curves}, fitted).axes
+    stars = [line for line in axis.lines if line.get_marker() == "*"]
+    assert [float(star.get_xdata()[0]) for star in stars] == [4, 8]
+    assert axis.get_ylim()[1] < curves["loss"].max()
+    axes = plots_looping.forms(saturation.compare(curves)).axes
+    assert [tick.get_text() for tick in axes[0].get_yticklabels()] == list(saturation.FORMS)
+    assert axes[0].get_xscale() == "log"
+
+
+def test_predicted_curves_share_one_legend():
+    curves = pd.concat([curve(f"s{seed}", 8, 0.7, title=f"seed {seed}") for seed in (1, 2)], ignore_index=True)
+    figure = plots_looping.predicted_curves(curves, curves["loss"] + 0.1, curves["loss"] + 0.01)
+    assert [axis.get_title() for axis in figure.axes] == ["seed 1", "seed 2"]
+    assert labelled(figure.axes[1]) == ["measured", "unified law", "oracle floor"]
+
+
+def test_compression_marks_the_tokenizers_of_others():
+    table = pd.DataFrame({"tokenizer": ["bpe-512", "bpe-1024", "gpt2"], "vocabulary": [512, 1024, 50257],
+                          "train": [2.0, 2.5, 4.6], "validation": [1.9, 2.4, np.nan],
+                          "own": [True, True, False]})  # fmt: skip
+    (axis,) = plots_looping.compression(table).axes
+    assert labelled(axis) == ["train text", "validation text"]
+    assert [text.get_text() for text in axis.texts] == ["gpt2"]
