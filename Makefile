@@ -99,7 +99,7 @@ outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml
 	@mkdir -p $(@D) && rm -f $@
 	$(BIN)/papermill --log-level ERROR --no-progress-bar --stdout-file - --stderr-file - \
 	  $< $(@D)/$*.ipynb \
-	  -f params/$(PROFILE)/$*.yaml -p jobs $(JOBS)
+	  -f params/$(PROFILE)/$*.yaml $(if $(shell grep '^jobs:' params/$(PROFILE)/$*.yaml),-p jobs $(JOBS))
 	@touch $@
 
 report: $(READY)

@@ -60,17 +60,20 @@ def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence
     """Validation loss of a checkpoint (``model.load_weights``) after each of ``depths`` loops, on the held-out rows of
     a text: a frame with columns key and size (both its name), mean_loops, T and loss in nats per token.
 
-    Raises InputError for a checkpoint that cannot be read, or one whose vocabulary is not the tokenizer's.
+    Raises InputError for a checkpoint that cannot be read, or one that was not trained on this tokenizer's tokens: its
+    vocabulary is smaller, or is not that of bytes.
     """
     import pandas as pd
 
     model = load_weights(path)
     tokens = token_store(data, cache)
-    if tokens.tokenizer.vocab_size > model.cfg.vocab_size:
+    size, own = tokens.tokenizer.vocab_size, model.cfg.vocab_size
+    if size > own or (data.tokenizer == "bytes" and size != own):
         raise InputError(
-            f"tokenizer: {data.tokenizer} has {tokens.tokenizer.vocab_size} entries, more than the checkpoint's "
-            f"{model.cfg.vocab_size}, give the tokenizer.json it was trained with"
+            f"tokenizer: {data.tokenizer} has {size} entries, the checkpoint {own}, give the tokenizer.json it was "
+            "trained with"
         )
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     losses = depth_sweep(model, validation_batch(data, tokens), depths)
     name = Path(path).name
     rows = [

@@ -1,8 +1,11 @@
 """Loops against tokens at fixed parameters and FLOPs: 001, Sec. "Looping as an Orthogonal Scaling Axis in Training".
 
-Works on data frames with one row a run: budget C in FLOPs, mean_loops, n_eff (the parameters with all loops unrolled),
-F training FLOPs per token as 001 counts them, D = C / F tokens, loss in nats per token.
+Works on data frames with one row a run: budget C in FLOPs, mean_loops, n_eff (the parameters with all loops unrolled,
+tables included: only so do the paper's own coefficients give its models the losses it prints), F training FLOPs per
+token as 001 counts them, D = C / F tokens, loss in nats per token.
 """
+
+import contextlib
 
 import numpy as np
 import pandas as pd
@@ -27,7 +30,15 @@ def steps_for(p: dict, mean_loops: int, budget: float) -> int:
 
 
 def grid(p: dict) -> dict[tuple, RunConfig]:
-    """("mean_loops = ...", budget, mean_loops, seed) -> run, for every budget, mean_loops and seed of ``p``."""
+    """("mean_loops = ...", budget, mean_loops, seed) -> run, for every budget, mean_loops and seed of ``p``.
+
+    Raises InputError where no parabola could be laid through a budget's looped runs, or no law through all of them.
+    """
+    looped = [mu for mu in p["loops"] if mu > 1]
+    if min(p["loops"]) < 1 or len(looped) < 3:
+        raise InputError(f"loops: {p['loops']} has fewer than three above 1, which a parabola needs, list more")
+    if len(looped) * len(p["budgets"]) < 6:
+        raise InputError(f"budgets: {len(p['budgets'])} are too few for a law of five parameters, list more")
     return {
         (f"mean_loops = {mu}", budget, mu, seed): parcae.run(
             p, parcae.model(p, mean_loops=mu), steps_for(p, mu, budget), seed
@@ -36,10 +47,21 @@ def grid(p: dict) -> dict[tuple, RunConfig]:
     }  # fmt: skip
 
 
+def held_out(p: dict) -> dict[tuple, RunConfig]:
+    """The runs that the laws are asked to predict, labelled as those of ``grid``: Parcae at p's own mean_loops and
+    steps, one a seed of held_out_seeds."""
+    cfg = parcae.model(p)
+    budget = p["steps"] * p["batch"] * p["context"] * count(cfg, p["context"]).published["001"]
+    return {
+        ("held out", budget, p["mean_loops"], seed): parcae.run(p, cfg, p["steps"], seed)
+        for seed in p["held_out_seeds"]
+    }
+
+
 def size(cfg: RunConfig) -> dict:
     """n_eff, F and D of a run."""
     counts = count(cfg.model, cfg.data.context)
-    return {"n_eff": counts.n_eff(1.0), "F": counts.published["001"], "D": cfg.tokens}
+    return {"n_eff": counts.n_usage, "F": counts.published["001"], "D": cfg.tokens}
 
 
 def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
@@ -56,23 +78,23 @@ def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a budget: the minimum of the parabola of the loss in log mean_loops over the looped runs, all seeds
-    together: mean_loops*, the loss there, D* = C / F(mean_loops*), and ``inside`` where it lies among those trained."""
+    together: mean_loops*, its standard error, the loss there and D* = C / F(mean_loops*). Where the parabola has no
+    minimum among the loops trained, ``inside`` is False and the better end of them stands there instead."""
     rows = []
     for budget, cell in runs[runs["mean_loops"] > 1].groupby("budget"):
         cell = cell.sort_values("mean_loops")
-        least, most = cell["mean_loops"].min(), cell["mean_loops"].max()
-        try:
-            best, loss, stderr = isoflop_optimum(cell["mean_loops"], cell["loss"])
-        except InputError:  # no minimum: the better end
-            ends = cell.groupby("mean_loops")["loss"].mean()
+        trained = cell.groupby("mean_loops")["loss"].mean()
+        best = loss = stderr = np.nan
+        if len(trained) >= 3:
+            with contextlib.suppress(InputError):  # it has no minimum
+                best, loss, stderr = isoflop_optimum(cell["mean_loops"], cell["loss"])
+        inside = trained.index.min() <= best <= trained.index.max()
+        if not inside:
+            ends = trained.iloc[[0, -1]]
             best, loss, stderr = float(ends.idxmin()), float(ends.min()), np.nan
-            least, most = np.inf, -np.inf
         # F is linear in the loops but for rounding mu_bwd, so that it is interpolated in them
-        F = np.interp(best, cell["mean_loops"], cell["F"])
-        rows.append({
-            "budget": budget, "mean_loops": best, "stderr": stderr, "D": budget / F, "loss": loss,
-            "inside": bool(least <= best <= most),
-        })  # fmt: skip
+        D = budget / np.interp(best, cell["mean_loops"], cell["F"])
+        rows.append({"budget": budget, "mean_loops": best, "stderr": stderr, "D": D, "loss": loss, "inside": inside})
     return pd.DataFrame(rows)
 
 
@@ -104,7 +126,7 @@ def best_by_law(fit: Fit, p: dict, budgets, loops) -> pd.DataFrame:
     fine = np.geomspace(trained[0], trained[-1], 200)
     n_eff, F = (
         np.interp(fine, trained, values)
-        for values in ([c.n_eff(1.0) for c in counts], [c.published["001"] for c in counts])
+        for values in ([c.n_usage for c in counts], [c.published["001"] for c in counts])
     )
     rows = []
     for budget in budgets:
@@ -117,6 +139,7 @@ def best_by_law(fit: Fit, p: dict, budgets, loops) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def errors(fit: Fit, held_out: pd.DataFrame) -> pd.Series:
-    """Prediction of each held-out run less its loss, in percent of the loss."""
-    return 100 * (fit.predict(held_out["n_eff"], held_out["D"]) / held_out["loss"] - 1)
+def errors(fit: Fit, runs: pd.DataFrame) -> pd.Series:
+    """The law's prediction of each run less its loss, in percent of the loss, by seed."""
+    off = 100 * (fit.predict(runs["n_eff"], runs["D"]) / runs["loss"] - 1)
+    return pd.Series(off.to_numpy(), index=runs["seed"])

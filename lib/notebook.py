@@ -43,6 +43,13 @@ class Notebook:
         """Runs of the workbook, and the committed records of this profile."""
         return RunStore(self.outputs / "runs", records=[ROOT / "outputs" / "records" / self.profile])
 
+    def need_positive(self, *names: str) -> None:
+        """Raises InputError where one of these parameters, a number or a list of them, is below 1."""
+        for name in names:
+            value = self.parameters[name]
+            if min(value if isinstance(value, list) else [value]) < 1:
+                raise InputError(f"{name}: {value} is too small, use at least 1")
+
     def plan(self, configs: dict[tuple, RunConfig]):
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 

@@ -12,6 +12,7 @@ from numpy import ndarray
 from lib.laws import Law
 
 DELTA = 1e-3  # of Huber's loss (000 and 001)
+TRIED = 30  # Newton steps after which starts are compared
 STARTS = 6
 
 
@@ -70,12 +71,14 @@ class Problem:
 
 
 def starts(problem: Problem, best: int = STARTS) -> list[ndarray]:
-    """The best cells of the grid of shapes, with amplitudes by linear least squares on relative residuals."""
+    """The best cells of the grid of shapes, with amplitudes by linear least squares on relative residuals: ``best`` of
+    all, and, where more than one is asked for, the best for each value of each shape, since the best of all may lie in
+    one valley."""
     grids = [problem.law.grids.get(n, np.linspace(low, high, 8)) for n, (low, high) in problem.law.shapes.items()]
     shapes = np.array(list(itertools.product(*grids)))
     g = problem.log_terms(shapes)  # [k, cells, n]
     centre = g.mean(-1, keepdims=True)
-    f = np.exp(g - centre - problem.log_loss) * np.sqrt(problem.weights)
+    f = np.exp(np.minimum(g - centre, 300) - problem.log_loss) * np.sqrt(problem.weights)
     normal = np.einsum("jcn,icn->cji", f, f)
     normal += 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] * np.eye(problem.k)
     amplitudes = np.linalg.solve(normal, np.einsum("jcn,n->cj", f, np.sqrt(problem.weights))[..., None])[..., 0]
@@ -86,11 +89,20 @@ def starts(problem: Problem, best: int = STARTS) -> list[ndarray]:
     full = theta[:, : problem.k].T[..., None] + g
     top = full.max(0)
     values = problem.value(top + np.log(np.exp(full - top).sum(0)) - problem.log_loss)
-    return list(theta[np.argsort(values, kind="stable")[:best]])
+    order = np.argsort(values, kind="stable")
+    chosen = list(order[:best])
+    if best > 1:
+        for column in shapes.T:
+            chosen += [order[column[order] == value][0] for value in np.unique(column)]
+    return list(theta[list(dict.fromkeys(chosen))])
 
 
 def minimum(problem: Problem, starts: list[ndarray]) -> ndarray:
-    """The best of Newton's method from these starts. Small deltas are approached through larger ones."""
+    """The best of Newton's method from these starts: of many, those that a few steps leave ahead are followed to the
+    end. Small deltas are approached through larger ones."""
+    if len(starts) > STARTS:
+        tried = sorted((newton(problem, start, TRIED) for start in starts), key=lambda end: end[1])
+        starts = [theta for theta, _ in tried[:STARTS]]
     delta = problem.delta
     if delta < DELTA:
         for step in np.geomspace(DELTA, delta, 10):

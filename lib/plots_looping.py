@@ -37,6 +37,10 @@ def isoflop(runs, optima):
         curve = np.polynomial.Polynomial.fit(np.log(looped["mean_loops"]), looped["loss"], 2)
         x = np.geomspace(looped["mean_loops"].min(), looped["mean_loops"].max(), 60)
         axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
+        for _, fixed in cell[cell["mean_loops"] == 1].groupby("seed"):
+            nearest = looped[looped["seed"] == fixed["seed"].iloc[0]].nsmallest(1, "mean_loops")
+            ends = [float(x.iloc[0]) for x in (fixed["loss"], nearest["loss"])] if len(nearest) else []
+            axis.plot([1, nearest["mean_loops"].iloc[0]] if ends else [], ends, ":", color=colour, lw=0.7)
         best = optima[(optima["budget"] == budget) & optima["inside"]]
         axis.plot(best["mean_loops"], best["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
     loops_axis(axis, sorted(runs["mean_loops"].unique()))
@@ -46,8 +50,8 @@ def isoflop(runs, optima):
 
 
 def powers(optima, law):
-    """mean_loops* and D* against the budget: circles from the parabolas (open: outside the loops trained), a dashed
-    line from the parametric law."""
+    """mean_loops* and D* against the budget: circles from the parabolas (open: the end of the loops trained, which have
+    no optimum among them), a dashed line from the parametric law where it has one there."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.5))
     for axis, column, label in zip(axes, ("mean_loops", "D"), (r"optimal $\mu_{rec}$", "optimal tokens"), strict=True):
         for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
@@ -59,7 +63,9 @@ def powers(optima, law):
             middle = np.log(own[column]).mean() - slope * np.log(own["budget"]).mean()
             line = np.exp(middle) * optima["budget"] ** slope
             axis.plot(optima["budget"], line, color=COLOURS["parcae"], label=f"parabolas: exponent {slope:.2f}")
-        axis.plot(law["budget"], law[column], "--", color="#666666", label="parametric law")
+        wanted = law[law["inside"]]
+        if len(wanted):
+            axis.plot(wanted["budget"], wanted[column], "s--", color="#666666", ms=3, label="parametric law")
         axis.set_xscale("log")
         axis.set_yscale("log")
         budgets = sorted(optima["budget"])
@@ -67,7 +73,8 @@ def powers(optima, law):
         axis.minorticks_off()
         axis.set_xlabel("budget (FLOPs)")
         axis.set_ylabel(label)
-        axis.legend()
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
     if axes[0].get_ylim()[1] / axes[0].get_ylim()[0] < 100:
         ticks = [mu for mu in (1, 2, 3, 4, 6, 8, 12, 16, 24) if axes[0].get_ylim()[0] <= mu <= axes[0].get_ylim()[1]]
         axes[0].set_yticks(ticks, [str(mu) for mu in ticks])
@@ -88,7 +95,8 @@ def contours(fit, runs, law):
     axis.clabel(lines, fontsize=6, fmt="%.2f")
     axis.plot(looped["mean_loops"], looped["D"], "o", color="#666666", ms=2.5, label="runs")
     inside = law[law["inside"]]
-    axis.plot(inside["mean_loops"], inside["D"], "-", color="#0072B2", lw=1.6, label="efficient frontier")
+    if len(inside):
+        axis.plot(inside["mean_loops"], inside["D"], "-", color="#0072B2", lw=1.6, label="efficient frontier")
     loops_axis(axis, sorted(sizes.index))
     axis.set_yscale("log")
     axis.set_ylabel("training tokens D")
@@ -103,7 +111,7 @@ def against_fixed_depth(runs, optima):
     mean = fixed.groupby("budget")["loss"].mean()
     axis.plot(fixed["budget"], fixed["loss"], "D", color=COLOURS["transformer"], ms=3)
     axis.plot(mean.index, mean, color=COLOURS["transformer"], label="fixed depth, one loop")
-    axis.plot(optima["budget"], optima["loss"], "^-", color=COLOURS["parcae"], label=r"best $\mu_{rec}$, parabola")
+    axis.plot(optima["budget"], optima["loss"], "^-", color=COLOURS["parcae"], label=r"best $\mu_{rec} > 1$")
     axis.set_xscale("log")
     axis.set_xticks(list(mean.index), [rate(budget) for budget in mean.index])
     axis.minorticks_off()
@@ -133,7 +141,8 @@ def saturation(panels: dict, fitted: dict):
         axis.set_xlabel("test-time loops T")
         axis.set_title(title)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
-    axes[0, -1].legend()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return figure
 
 

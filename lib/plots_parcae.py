@@ -1,5 +1,7 @@
 """The figures of 001's ablations and comparisons in its Transformer set-up."""
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -24,7 +26,7 @@ def ordered(values, architecture: str = "parcae") -> dict:
     """value -> (colour, marker), light to dark for an ordered quantity."""
     values = sorted(values)
     return dict(
-        zip(values, zip(shades(architecture, len(values)), "os^vD<>P*X"[: len(values)], strict=True), strict=True)
+        zip(values, zip(shades(architecture, len(values)), itertools.cycle("os^vD<>P*X"), strict=False), strict=True)
     )
 
 
@@ -62,7 +64,7 @@ def state_trace(traces: dict, loops: int):
     injection and the first loop's blocks (left), and after each loop (right); one row a title -> frame with a column
     ``step`` and one a place, one line a step, light: early, dark: late."""
     figure, axes = plt.subplots(
-        len(traces), 2, figsize=(PAGE, 2.1 * len(traces) + 0.4), width_ratios=(1, 1.5), sharey="row", squeeze=False
+        len(traces), 2, figsize=(PAGE, 2.1 * len(traces) + 0.4), width_ratios=(1, 1.5), sharey=True, squeeze=False
     )
     for (first, after), (title, frame) in zip(axes, traces.items(), strict=True):
         names = [name for name in frame if name != "step" and name != "expansion"]
@@ -101,7 +103,8 @@ def spectra(curves):
         axis.set_title(variant)
         axis.set_xlabel("step")
     axes[0, 0].set_ylabel("spectral norm, expansion ratio")
-    axes[0, 0].legend()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return figure
 
 

@@ -73,13 +73,15 @@ def curves_by_rate(curves, reference: dict[str, float], columns: int = 5):
         above.set_title(f"lr {rate(lr)}")
         for axis in (above, below):
             axis.tick_params(labelleft=i % columns == 0)
-    for axis in axes.flat[: 2 * blocks * columns]:
-        axis.set_visible(axis.lines != [] and len(axis.lines) > 0)
+    for axis in axes.flat:
+        axis.set_visible(len(axis.lines) > 0)
     for block in range(blocks):
         axes[2 * block, 0].set_ylabel("loss (nats)")
         axes[2 * block + 1, 0].set_ylabel(r"$\|h_T\|_2$")
-    for axis in axes[-1]:
-        axis.set_xlabel("step")
+    for column in axes.T:
+        lowest = [axis for axis in column if axis.get_visible()][-1]
+        lowest.tick_params(labelbottom=True)
+        lowest.set_xlabel("step")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     return figure

@@ -9,6 +9,7 @@ import torch
 
 from lib.config import ModelConfig
 from lib.depth import DepthRule
+from lib.fit import interval
 from lib.model import Draw, LoopedLM
 from lib.train import one_thread_on_cpu
 
@@ -33,29 +34,41 @@ def distributions(configs: dict[str, ModelConfig]) -> pd.DataFrame:
 
 
 def highest_spike(losses) -> float:
-    """The most that a training loss stands above the median of the steps around it, in nats, over the second half of a
-    run."""
+    """The most that a logged training loss stands above the median of those around it, in nats, over the second half of
+    a run. Runs of up to 500 steps log every one."""
     losses = pd.Series(np.asarray(losses, dtype=float))
     above = losses - losses.rolling(WINDOW, center=True, min_periods=WINDOW // 2).median()
     return float(above.iloc[len(losses) // 2 :].max())
 
 
-def seconds_per_step(configs: dict[str, ModelConfig], batch: int, context: int, rounds: int = 20) -> dict[str, list]:
-    """Seconds of forward and backward passes under each rule, one a round, taken in turns so that a machine that slows
-    down does so for all. Random tokens; depths are drawn as in training."""
+def seconds_per_step(
+    configs: dict[str, ModelConfig], rows: int, context: int, rounds: int = 20, precision: str = "fp32"
+) -> pd.DataFrame:
+    """Seconds of a forward and backward pass [round, rule], taken in turns so that a machine that slows down does so
+    for all. Random tokens; depths are drawn as in training."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    times = {name: [] for name in configs}
+    seconds = []
     with one_thread_on_cpu():
-        models = {name: LoopedLM(cfg).to(device).train() for name, cfg in configs.items()}
-        tokens = torch.randint(min(cfg.vocab_size for cfg in configs.values()), (batch, context + 1), device=device)
+        models = {name: LoopedLM(cfg).set_precision(precision).to(device).train() for name, cfg in configs.items()}
+        tokens = torch.randint(min(cfg.vocab_size for cfg in configs.values()), (rows, context + 1), device=device)
         for step in range(rounds + 2):
+            draw, taken = Draw(0, step, range(step * rows, (step + 1) * rows)), {}
             for name, model in models.items():
                 begin = time.perf_counter()
-                draw = Draw(0, step, range(step * batch, (step + 1) * batch))
                 loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], draw=draw)
                 loss.backward()
-                model.zero_grad(set_to_none=True)
                 loss.item()
-                if step >= 2:  # the first ones warm up
-                    times[name].append(time.perf_counter() - begin)
-    return times
+                taken[name] = time.perf_counter() - begin
+                model.zero_grad(set_to_none=True)
+            seconds.append(taken)
+    return pd.DataFrame(seconds[2:])  # the first ones warm up
+
+
+def overhead(seconds: pd.DataFrame, rule: str, reference: str, resamples: int = 1000) -> tuple[float, float, float]:
+    """How much longer ``rule`` takes than ``reference``, in percent: the ratio of the mean times, and its interval over
+    resamples of the rounds, in which both drew their depths."""
+    both = seconds[[rule, reference]].to_numpy()
+    drawn = np.random.default_rng(0).integers(len(both), size=(resamples, len(both)))
+    means = both[drawn].mean(1)
+    ratio = 100 * (both[:, 0].mean() / both[:, 1].mean() - 1)
+    return float(ratio), *interval(100 * (means[:, 0] / means[:, 1] - 1))

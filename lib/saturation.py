@@ -4,12 +4,14 @@ Works on data frames with one row a model and depth: key (of the model), mean_lo
 unified law n_eff and D as well.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
 from lib import laws
 from lib.errors import InputError
-from lib.fit import Fit, fit, fit_unified, power_law
+from lib.fit import Fit, fit, fit_parcae, power_law
 from lib.optimum import DELTA, huber
 
 #: 001's candidates, a to d
@@ -56,7 +58,8 @@ def compare(curves: pd.DataFrame) -> pd.DataFrame:
 
 def saturations(curves: pd.DataFrame) -> pd.DataFrame:
     """One row a model: L_inf, Z and z of its exponential; the loss at T = mean_loops; how far L_inf lies from it in
-    percent; and ``left``, the share of the gain from T = 1 to the best T that comes only after mean_loops."""
+    percent; and ``left``, the share of the gain from T = 1 to the best T that comes only after mean_loops. on a bound:
+    parameters of the exponential that its box holds."""
     rows = []
     for key, curve in curves.groupby("key", sort=False):
         mu = curve["mean_loops"].iloc[0]
@@ -65,7 +68,8 @@ def saturations(curves: pd.DataFrame) -> pd.DataFrame:
         rows.append({
             "key": key, "mean_loops": mu, **fitted.params, "at mean_loops": losses[mu],
             "off, %": 100 * abs(fitted.params["L_inf"] / losses[mu] - 1),
-            "left": (losses[mu] - losses.min()) / (losses[1] - losses.min()),
+            "left": (losses[mu] - losses.loc[mu:].min()) / (losses[1] - losses.min()),
+            "on a bound": ", ".join(fitted.at_bound),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -79,20 +83,38 @@ def decay_exponent(table: pd.DataFrame) -> float:
 CONDITIONINGS = {"learned gamma": None, "gamma = 1": 1.0, "no conditioning": 0.0}
 
 
-def unified(curves: pd.DataFrame) -> dict[str, Fit]:
-    """The unified law under each conditioning, on curves of many models."""
-    columns = [curves[name] for name in ("n_eff", "D", "mean_loops", "T", "loss")]
-    return {name: fit_unified(*columns, gamma=gamma) for name, gamma in CONDITIONINGS.items()}
+def training_floor(curves: pd.DataFrame) -> dict[str, float]:
+    """The training law fitted to the losses at T = mean_loops, in the unified law's names (001, Eq. "unified")."""
+    at_mean = curves[curves["T"] == curves["mean_loops"]]
+    law = fit_parcae(at_mean["n_eff"], at_mean["D"], at_mean["loss"]).params
+    return {"E": law["E"], "X": law["A"], "x": law["a"], "Y": law["B"], "y": law["b"]}
+
+
+def conditionings(curves: pd.DataFrame, floor: dict[str, float]) -> dict[str, Fit]:
+    """The unified law's test-time decay under each conditioning, its floor held at a training law's (001, Table of
+    mu_rec conditioning)."""
+    return {name: fit_decay(floor, gamma)(*columns(curves)) for name, gamma in CONDITIONINGS.items()}
+
+
+def fit_decay(floor: dict[str, float], gamma: float | None) -> Callable[..., Fit]:
+    """A fit of Z, z and, where it is None, gamma of the unified law; the floor is held."""
+    law = laws.hold(laws.unified(gamma), **floor)
+    return lambda *arrays: fit(law, arrays[:-1], arrays[-1])
+
+
+def columns(curves: pd.DataFrame) -> tuple[pd.Series, ...]:
+    """The arguments of ``fit_unified``."""
+    return tuple(curves[name] for name in ("n_eff", "D", "mean_loops", "T", "loss"))
 
 
 def predict(fitted: Fit, curves: pd.DataFrame, oracle: bool = False) -> np.ndarray:
     """The unified law's loss for each point. ``oracle``: each model's measured loss at T = mean_loops takes the place
     of the training law's floor."""
-    columns = [curves[name].to_numpy(float) for name in ("n_eff", "D", "mean_loops", "T")]
-    predicted = fitted.predict(*columns)
+    *inputs, _ = columns(curves)
+    predicted = fitted.predict(*inputs)
     if not oracle:
         return predicted
-    floor = fitted.predict(*columns[:3], np.full(len(curves), 1e6))  # after so many loops nothing is left of the decay
+    floor = fitted.predict(*inputs[:3], np.full(len(curves), 1e6))  # after so many loops nothing is left of the decay
     measured = curves[curves["T"] == curves["mean_loops"]].set_index("key")["loss"]
     return predicted - floor + curves["key"].map(measured).to_numpy()
 

@@ -95,5 +95,5 @@ def test_a_checkpoint_in_the_official_layout_is_measured_at_every_depth(official
 
 def test_a_checkpoint_needs_its_own_tokenizer(official, tmp_path):
     data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8, tokenizer="bpe-600")
-    with pytest.raises(InputError, match="tokenizer: bpe-600 has 600 entries, more than the checkpoint's 256, give"):
+    with pytest.raises(InputError, match="tokenizer: bpe-600 has 600 entries, the checkpoint 256, give the"):
         checkpoint_depths(str(official), data, tmp_path / "tokens", [1])

@@ -396,3 +396,28 @@ def test_bounds_of_a_rank_correlation_are_fishers():
     assert rank_bounds(0.04, 116) == pytest.approx((-0.144, 0.221), abs=1e-3)
     with pytest.raises(InputError, match="inputs: 1 arrays for the Chinchilla law, give N, D"):
         fit(laws.CHINCHILLA, [[1, 2]], [1, 2])
+
+
+#: validation losses of nine small Parcae models (001's isoFLOP set-up): mu_rec, N, D, then T = 1, 2, 4, 6, 8, 12, 24
+MEASURED = np.array([
+    (2, 77312, 226816, 1.7985, 1.7986, 1.8030, 1.8035, 1.8036, 1.8036, 1.8036),
+    (2, 77312, 635392, 1.5988, 1.5977, 1.5981, 1.5981, 1.5981, 1.5981, 1.5981),
+    (2, 77312, 1815040, 1.4622, 1.4619, 1.4619, 1.4619, 1.4619, 1.4619, 1.4619),
+    (4, 104192, 174592, 1.8694, 1.8397, 1.8395, 1.8402, 1.8403, 1.8404, 1.8404),
+    (4, 104192, 489472, 1.6617, 1.6430, 1.6423, 1.6425, 1.6425, 1.6425, 1.6425),
+    (4, 104192, 1397760, 1.4909, 1.4782, 1.4775, 1.4775, 1.4775, 1.4775, 1.4775),
+    (8, 157952, 119808, 2.0138, 1.9448, 1.9354, 1.9353, 1.9353, 1.9353, 1.9353),
+    (8, 157952, 335360, 1.8069, 1.7158, 1.7005, 1.6998, 1.6998, 1.6998, 1.6998),
+    (8, 157952, 957440, 1.6607, 1.5394, 1.5180, 1.5171, 1.5171, 1.5171, 1.5172),
+])  # fmt: skip
+
+
+def test_a_law_fits_at_least_as_well_as_one_that_it_contains():
+    """On these curves the best cells of the grid all lie in one valley, and the optimum in another."""
+    mu, N, D, losses = *MEASURED[:, :3].T, MEASURED[:, 3:]
+    T = np.array([1, 2, 4, 6, 8, 12, 24])
+    inputs = [np.repeat(x, len(T)) for x in (N, D, mu)]
+    free, one, none = (
+        fit_unified(*inputs, np.tile(T, len(mu)), losses.ravel(), gamma=gamma).objective for gamma in (None, 1.0, 0.0)
+    )
+    assert free <= one * (1 + 1e-9) and free <= none * (1 + 1e-9)

@@ -128,3 +128,14 @@ def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
     assert second["shared with"].to_dict() == {"slow": "a (1)", "fast": "", "again": ""}
     assert a.plan({("slow", 2e-3): runs[2e-3]})["shared with"].tolist() == ["b (1)"]
     assert b.plan({("fast", 4e-3): runs[4e-3], ("fast", "twice"): runs[4e-3]})["runs"].tolist() == [1]
+
+
+def test_counts_below_one_are_refused_by_name():
+    import dataclasses
+
+    nb = dataclasses.replace(notebook.Notebook("x", {"depths": [4, 0], "rounds": 0, "steps": 3}, ROOT))
+    nb.need_positive("steps")
+    with pytest.raises(InputError, match=r"depths: \[4, 0\] is too small, use at least 1"):
+        nb.need_positive("steps", "depths")
+    with pytest.raises(InputError, match="rounds: 0 is too small"):
+        nb.need_positive("rounds")

@@ -221,6 +221,12 @@ def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
     assert again.returncode == 0 and "papermill" not in again.stdout
 
 
+def test_make_runs_a_notebook_that_trains_nothing(workbook):
+    done = make(workbook, "reproduce-figures", "PROFILE=smoke", "JOBS=1", "ONLY=tokenizer_compression")
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    assert (workbook / "outputs" / "claims" / "smoke" / "001-tokenizer-compression.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -264,7 +270,17 @@ def test_a_checkpoint_is_measured_instead_of_training(tmp_path):
         tensors[name] = torch.randn(256, tensors[name].shape[1]) * 0.1
     safetensors.torch.save_file(tensors, tmp_path / "official.safetensors")
     arguments = ["-f", "params/smoke/test_time_saturation.yaml", "-p", "outputs", str(tmp_path)]
-    arguments += ["-p", "checkpoint", str(tmp_path / "official.safetensors"), "-p", "context", "16"]
+    arguments += [
+        "-p",
+        "checkpoint",
+        str(tmp_path / "official.safetensors"),
+        "-p",
+        "context",
+        "16",
+        "-p",
+        "deepest",
+        "12",
+    ]
     done = papermill("test_time_saturation", tmp_path / "out.ipynb", *arguments)
     assert done.returncode == 0, done.stderr[-2000:]
     assert not list((tmp_path / "runs").glob("*")) and not (tmp_path / "claims").exists()

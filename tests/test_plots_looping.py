@@ -17,7 +17,7 @@ def labelled(axis) -> list[str]:
 @pytest.fixture
 def runs():
     rows = parabolas(loops=(1, 2, 4, 8))
-    sizes = looping.grid({**SMALL, "budgets": [2e11]})
+    sizes = looping.grid(SMALL)
     n_eff = {label[2]: looping.size(cfg)["n_eff"] for label, cfg in sizes.items()}
     F = {label[2]: looping.size(cfg)["F"] for label, cfg in sizes.items()}
     rows = rows.assign(n_eff=rows["mean_loops"].map(n_eff), F=rows["mean_loops"].map(F), budget=rows["budget"] * 2e11)
@@ -34,9 +34,9 @@ def test_isoflop_figures(runs):
     looped = runs[runs["mean_loops"] > 1]
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
     wanted = looping.best_by_law(law, SMALL, sorted(runs["budget"].unique()), SMALL["loops"])
-    axes = plots_looping.powers(optima, wanted).axes
+    axes = plots_looping.powers(optima, wanted.assign(inside=True)).axes
     assert labelled(axes[0]) == ["parabolas: exponent 0.40", "parametric law"]
-    axis = plots_looping.contours(law, runs, wanted).axes[0]
+    axis = plots_looping.contours(law, runs, wanted.assign(inside=True)).axes[0]
     assert labelled(axis) == ["runs", "efficient frontier"] and len(axis.lines[0].get_xdata()) == len(looped)
     axis = plots_looping.against_fixed_depth(parabolas(), looping.optima(parabolas())).axes[0]
     assert len(labelled(axis)) == 2

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib import sampling
@@ -34,6 +35,18 @@ def test_a_spike_is_what_stands_out_of_the_second_half():
 def test_steps_are_timed_in_turns():
     cheap = ModelConfig(**{**SMALL, "mean_loops": 1, "depth": "fixed", "backprop_loops": "all"})
     dear = ModelConfig(**{**SMALL, "mean_loops": 24, "depth": "fixed", "backprop_loops": "all"})
-    times = sampling.seconds_per_step({"cheap": cheap, "dear": dear}, batch=4, context=32, rounds=5)
-    assert {name: len(seconds) for name, seconds in times.items()} == {"cheap": 5, "dear": 5}
-    assert np.median(times["dear"]) > 2 * np.median(times["cheap"]) > 0
+    times = sampling.seconds_per_step({"cheap": cheap, "dear": dear}, rows=4, context=32, rounds=5)
+    assert times.shape == (5, 2) and times["dear"].median() > 2 * times["cheap"].median() > 0
+
+
+def test_overhead_is_a_ratio_of_means_and_covers_what_the_depths_make_of_it():
+    random = np.random.default_rng(1)
+    covered = 0
+    for _ in range(100):
+        depths = random.poisson(8, size=(30, 1)), random.poisson(8, size=(30, 8)).mean(1, keepdims=True)
+        seconds = pd.DataFrame(np.hstack(depths), columns=["per batch", "per sequence"]) + 4.0
+        _, low, high = sampling.overhead(seconds, "per sequence", "per batch", resamples=200)
+        covered += low <= 0 <= high
+    assert covered > 85
+    twice = pd.DataFrame({"a": [2.0, 4.0, 6.0], "b": [1.0, 2.0, 3.0]})
+    assert sampling.overhead(twice, "a", "b") == pytest.approx((100, 100, 100))

@@ -4,6 +4,7 @@ import pytest
 
 from lib import saturation
 from lib.errors import InputError
+from lib.fit import fit_unified
 
 ALL = tuple(range(1, 25))
 
@@ -44,6 +45,11 @@ def test_what_is_left_after_mean_loops():
     row = saturation.saturations(own).iloc[0]
     losses = own.set_index("T")["loss"]
     assert row["left"] == pytest.approx((losses[4] - losses[24]) / (losses[1] - losses[24]))
+    early = own.assign(
+        loss=own["loss"] + 0.1 * (own["T"] > 3)
+    )  # a model that is best before mean_loops has no gain left
+    flat = saturation.saturations(early.assign(loss=early["loss"].where(early["T"] <= 3, 2.0))).iloc[0]
+    assert flat["left"] == 0 and row["on a bound"] == ""
     assert row["off, %"] == pytest.approx(100 * (1 - 1.5 / losses[4]), rel=1e-3)
 
 
@@ -60,14 +66,17 @@ def grid():
 
 
 def test_conditioning_on_mean_loops_is_what_the_curves_need(grid):
-    fits = saturation.unified(grid)
+    floor = saturation.training_floor(grid)  # of losses that have not quite reached it
+    assert {name: floor[name] for name in ("E", "x", "y")} == pytest.approx({"E": 1.2, "x": 0.6, "y": 0.5}, rel=0.2)
+    fits = saturation.conditionings(grid, {"E": 1.2, "X": 300, "x": 0.6, "Y": 500, "y": 0.5})
     assert fits["learned gamma"].params["gamma"] == pytest.approx(1.1, rel=1e-3)
+    assert fits["gamma = 1"].params["E"] == pytest.approx(1.2)  # held
     assert fits["learned gamma"].objective < fits["gamma = 1"].objective < fits["no conditioning"].objective
     assert fits["no conditioning"].objective > 3 * fits["gamma = 1"].objective
 
 
 def test_the_oracles_floor_is_the_measured_loss_at_mean_loops(grid):
-    fitted = saturation.unified(grid)["gamma = 1"]
+    fitted = fit_unified(*saturation.columns(grid), gamma=1.0)
     held_out = grid[grid["mean_loops"] == 8].assign(loss=lambda rows: rows["loss"] + 0.3)  # a floor the law misses
     plain, oracle = (saturation.predict(fitted, held_out, oracle=which) for which in (False, True))
     off, off_oracle = (saturation.percent_off(p, held_out) for p in (plain, oracle))
