@@ -12,7 +12,7 @@ from numpy import ndarray
 from lib.laws import Law
 
 DELTA = 1e-3  # of Huber's loss (000 and 001)
-TRIED = 30  # Newton steps after which starts are compared
+TRIED = 10  # Newton steps after which starts are compared
 STARTS = 6
 
 
