@@ -49,11 +49,11 @@ def training_curves(curves, quantities: dict[str, str], reference: dict[str, flo
 
 def curves_by_rate(curves, reference: dict[str, float], columns: int = 5):
     """001, App. "Additional Stability Ablations": for every learning rate the training loss and, below it, the state
-    norm, one line an architecture, drawn for one seed; ``columns`` rates side by side. A cross ends a run that
+    norm, one line an architecture, drawn for one seed; at most ``columns`` rates side by side. A cross ends a run that
     diverged; the loss is a running mean over a thirtieth of the run. ``reference`` draws a level of the loss."""
     rates = sorted(curves["lr"].unique())
-    columns = min(columns, len(rates))
     blocks = -(-len(rates) // columns)
+    columns = -(-len(rates) // blocks)  # evenly filled
     figure, axes = plt.subplots(
         2 * blocks, columns, figsize=(PAGE, 1.25 * 2 * blocks + 0.5), sharex=True, sharey=False, squeeze=False
     )
