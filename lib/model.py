@@ -19,13 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lib import depth, layouts, scaling, seeds
+from lib import depth, layouts, scaling, seeds, weights
 from lib.config import ModelConfig
 from lib.errors import InputError
+from lib.head import HeadLoss, cross_entropies, softcap
 from lib.injection import make_injection
 from lib.layers import Block, RMSNorm, Routing, linear, rope_angles
-
-HEAD_CHUNK = 4096  # tokens whose logits exist at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -351,48 +350,6 @@ def _unsort(use: LayerUse, sort: Tensor, undo: Tensor) -> LayerUse:
     return dataclasses.replace(use, routing=use.routing._replace(chosen=torch.cat((chosen, resting))[undo]))
 
 
-def softcap(logits: Tensor, c: float) -> Tensor:
-    """c tanh(z / c); the logits themselves where c is 0."""
-    return c * torch.tanh(logits / c) if c else logits
-
-
-class HeadLoss(torch.autograd.Function):
-    """Mean cross-entropy of softcap(x W^T) against targets, with the gradients computed chunk by chunk in the forward
-    pass.
-
-    x [N, d], W [V, d], targets [N], c the softcap. No more than HEAD_CHUNK x V logits ever exist.
-    """
-
-    @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
-        w = weight.to(x.dtype)
-        needs_grad = x.requires_grad or weight.requires_grad
-        grad_x = torch.empty_like(x) if needs_grad else None
-        grad_w = torch.zeros_like(weight) if needs_grad else None
-        total = x.new_zeros((), dtype=torch.float32)
-        for start in range(0, len(x), HEAD_CHUNK):
-            part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK, None]
-            z = softcap((part @ w.T).float(), c)
-            log_p = torch.log_softmax(z, dim=-1)
-            total -= log_p.gather(1, target).sum()
-            if needs_grad:
-                # d loss / d logits = (p - onehot) / N, through the cap times 1 - tanh^2
-                g = log_p.exp_()
-                g.scatter_add_(1, target, torch.full_like(target, -1, dtype=g.dtype))
-                if c:
-                    g *= 1 - (z / c).square()
-                g = (g / len(x)).to(x.dtype)
-                grad_x[start : start + HEAD_CHUNK] = g @ w
-                grad_w += g.T @ part
-        ctx.save_for_backward(grad_x, grad_w)
-        return total / len(x)
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor):
-        grad_x, grad_w = ctx.saved_tensors
-        return grad_x * grad_output, grad_w * grad_output, None, None
-
-
 @torch.no_grad()
 def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None) -> Tensor:
     """Cross-entropy of every target in nats [B, S], in eval mode at a fixed number of loops."""
@@ -402,13 +359,9 @@ def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | 
 
 @torch.no_grad()
 def target_losses(model: LoopedLM, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats [B, S] of the head's inputs [B, S, d]; no more than HEAD_CHUNK x V logits ever exist."""
-    x, w = hidden.flatten(0, 1), model.head_weight.to(hidden.dtype)
-    parts = [
-        -torch.log_softmax(softcap((part @ w.T).float(), model.cfg.softcap), dim=-1).gather(1, target[:, None])[:, 0]
-        for part, target in zip(x.split(HEAD_CHUNK), targets.flatten().split(HEAD_CHUNK), strict=True)
-    ]
-    return torch.cat(parts).view_as(targets)
+    """Cross-entropy in nats [B, S] of the head's inputs [B, S, d]."""
+    losses = cross_entropies(hidden.flatten(0, 1), model.head_weight, targets.flatten(), model.cfg.softcap)
+    return losses.view_as(targets)
 
 
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
@@ -421,7 +374,7 @@ def load_weights(path: Path | str) -> LoopedLM:
     config in the file's metadata; of the others a config.json beside the file is read. Raises InputError when the file
     cannot be read or its layout is not known, or naming the tensors that are missing, unknown or misshapen.
     """
-    tensors, metadata, about = _read_safetensors(_local(str(path)))
+    tensors, metadata, about = weights.read(path)
     if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**json.loads(metadata["config"]))
     elif layouts.is_parcae(tensors):
@@ -431,59 +384,5 @@ def load_weights(path: Path | str) -> LoopedLM:
     else:
         raise InputError(f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint")
     model = LoopedLM(cfg, seed=None)
-    load_strictly(model, tensors)
+    weights.load_strictly(model, tensors)
     return model.eval()
-
-
-def _local(path: str) -> Path:
-    """Where a checkpoint lies on this machine; one of the hub is fetched."""
-    if not path.startswith("hf:"):
-        return Path(path)
-    import huggingface_hub  # only here: nothing else needs the network
-
-    try:
-        return Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=["*.safetensors", "*.json"]))
-    except Exception as error:  # the hub's own errors, and those of every layer below it
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None
-
-
-def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict, dict]:
-    """Tensors, the metadata in the file, and the config.json beside it (both empty where there is none)."""
-    files = [path]
-    if path.is_dir():
-        files = [path / "model.safetensors"]
-        if (index := path / "model.safetensors.index.json").exists():
-            files = [path / name for name in sorted({*_read_json(index).get("weight_map", {}).values()})]
-    tensors, metadata = {}, {}
-    try:
-        for file in files:
-            with safetensors.safe_open(file, framework="pt") as opened:
-                metadata |= opened.metadata() or {}
-            tensors |= safetensors.torch.load_file(file)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
-    beside = (path if path.is_dir() else path.parent) / "config.json"
-    return tensors, metadata, _read_json(beside) if beside.exists() else {}
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise InputError(f"path: {path} is not JSON ({error}), restore or remove it") from None
-
-
-def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Every tensor of the model from tensors, of the same shape, and nothing left over."""
-    own = model.state_dict()
-    faults = [f"{name} is missing" for name in sorted(own.keys() - tensors.keys())]
-    faults += [f"{name} is unknown" for name in sorted(tensors.keys() - own.keys())]
-    faults += [
-        f"{name} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in sorted(own.keys() & tensors.keys())
-        if own[name].shape != tensors[name].shape
-    ]
-    if faults:
-        raise InputError(f"weights: {'; '.join(faults[:8])}" + (f"; and {len(faults) - 8} more" * (len(faults) > 8)))
-    model.load_state_dict(tensors)

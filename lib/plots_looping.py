@@ -37,10 +37,10 @@ def isoflop(runs, optima):
         curve = np.polynomial.Polynomial.fit(np.log(looped["mean_loops"]), looped["loss"], 2)
         x = np.geomspace(looped["mean_loops"].min(), looped["mean_loops"].max(), 60)
         axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
-        for _, fixed in cell[cell["mean_loops"] == 1].groupby("seed"):
-            nearest = looped[looped["seed"] == fixed["seed"].iloc[0]].nsmallest(1, "mean_loops")
-            ends = [float(x.iloc[0]) for x in (fixed["loss"], nearest["loss"])] if len(nearest) else []
-            axis.plot([1, nearest["mean_loops"].iloc[0]] if ends else [], ends, ":", color=colour, lw=0.7)
+        for _, of_seed in cell.groupby("seed"):
+            first = of_seed.nsmallest(2, "mean_loops")
+            if first["mean_loops"].iloc[0] == 1:  # from fixed depth to the fewest loops
+                axis.plot(first["mean_loops"], first["loss"], ":", color=colour, lw=0.7)
         best = optima[(optima["budget"] == budget) & optima["inside"]]
         axis.plot(best["mean_loops"], best["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
     loops_axis(axis, sorted(runs["mean_loops"].unique()))

@@ -28,10 +28,11 @@ from lib.errors import InputError
 from lib.evaluate import validate
 from lib.flops import count
 from lib.layers import attention_kind
-from lib.model import Draw, LoopedLM, load_strictly
+from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.probes import spectra, state_metrics, state_trace
 from lib.store import UNREADABLE, RunResult, RunStore
+from lib.weights import load_strictly
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
@@ -176,11 +177,10 @@ class _Training:
         values = {"step": self.step, **values, "tokens_per_s": self.cfg.tokens_per_step / seconds}
         if validates or traces or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0:
             values |= spectra(self.model)
-        with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
-            if validates:
-                values |= validate(self.model, self.validation, self.token_bytes)
-            if traces:
-                values |= self._trace()
+        if validates or traces:
+            with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
+                values |= validate(self.model, self.validation, self.token_bytes) if validates else {}
+                values |= self._trace() if traces else {}
         rows = len(self.metrics.get("step", []))
         for name in {**self.metrics, **values}:  # what is not measured now is nan
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))

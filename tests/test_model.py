@@ -4,15 +4,16 @@ import math
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 
 from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.flops import count
-from lib.model import Draw, HeadLoss, LoopedLM, load_strictly, load_weights, softcap, token_losses
+from lib.head import softcap
+from lib.model import Draw, LoopedLM, load_weights, token_losses
 from lib.presets import preset
+from lib.weights import load_strictly
 
 KINDS = {
     "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
@@ -389,20 +390,6 @@ def test_init_depends_on_the_seed_alone():
     assert not torch.equal(a.embed.weight, c.embed.weight)
 
 
-@pytest.mark.parametrize("c", [0.0, 2.5])
-def test_chunked_head_equals_cross_entropy(monkeypatch, c):
-    monkeypatch.setattr("lib.model.HEAD_CHUNK", 10)
-    x = torch.randn(33, 16, dtype=torch.float64, requires_grad=True)
-    w = torch.randn(50, 16, dtype=torch.float64, requires_grad=True)
-    targets = torch.randint(50, (33,))
-    ours = HeadLoss.apply(x, w, targets, c)
-    expected = F.cross_entropy(softcap(x @ w.T, c), targets)
-    torch.testing.assert_close(ours.double(), expected, rtol=1e-6, atol=1e-6)
-    grads = torch.autograd.grad(3 * ours, (x, w))
-    for ours_, theirs in zip(grads, torch.autograd.grad(3 * expected, (x, w)), strict=True):
-        torch.testing.assert_close(ours_, theirs, rtol=1e-5, atol=1e-6)
-
-
 def test_token_losses_are_those_of_the_logits():
     model, x = randomized(config()).eval(), tokens()
     expected = F.cross_entropy(model(x, 3).flatten(0, 1), x.flatten(), reduction="none").view_as(x)
@@ -447,28 +434,6 @@ def test_weights_survive_saving(tmp_path):
     again = load_weights(tmp_path)
     assert again.cfg == model.cfg and not again.training
     assert torch.equal(again(tokens()), model(tokens()))
-
-
-def test_loading_is_strict_and_says_which_names_differ(tmp_path):
-    model = LoopedLM(config())
-    weights = model.state_dict()
-    del weights["embed.weight"]
-    weights["extra"] = torch.zeros(1)
-    weights["readout.weight"] = torch.zeros(3, 3)
-    with pytest.raises(InputError) as error:
-        load_strictly(model, weights)
-    message = str(error.value)
-    assert "embed.weight is missing" in message and "extra is unknown" in message
-    assert "readout.weight has shape (3, 3) instead of (32, 32)" in message
-
-
-def test_unreadable_weights_are_one_line(tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(b"\x10\x00\x00")
-    with pytest.raises(InputError, match="cannot be read as safetensors"):
-        load_weights(tmp_path)
-    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match="carries no config and is neither"):
-        load_weights(tmp_path)
 
 
 def test_bad_calls_are_one_line():

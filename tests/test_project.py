@@ -22,7 +22,7 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 #: the order of the house: a module imports only those before it
 MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
-    "scaling", "layouts", "model", "optim", "flops",
+    "scaling", "layouts", "weights", "head", "model", "optim", "flops",
     "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "optimum", "fit",
     "frontier", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
     "compression", "claims", "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability",

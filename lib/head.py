@@ -1,0 +1,59 @@
+"""From the head's input to logits and losses, without all logits at once. N tokens, d width, V vocabulary."""
+
+import torch
+from torch import Tensor
+
+HEAD_CHUNK = 4096  # tokens whose logits exist at once
+
+
+def softcap(logits: Tensor, c: float) -> Tensor:
+    """c tanh(z / c); the logits themselves where c is 0."""
+    return c * torch.tanh(logits / c) if c else logits
+
+
+class HeadLoss(torch.autograd.Function):
+    """Mean cross-entropy of softcap(x W^T) against targets, with the gradients computed chunk by chunk in the forward
+    pass.
+
+    x [N, d], W [V, d], targets [N], c the softcap. No more than HEAD_CHUNK x V logits ever exist.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
+        w = weight.to(x.dtype)
+        needs_grad = x.requires_grad or weight.requires_grad
+        grad_x = torch.empty_like(x) if needs_grad else None
+        grad_w = torch.zeros_like(weight) if needs_grad else None
+        total = x.new_zeros((), dtype=torch.float32)
+        for start in range(0, len(x), HEAD_CHUNK):
+            part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK, None]
+            z = softcap((part @ w.T).float(), c)
+            log_p = torch.log_softmax(z, dim=-1)
+            total -= log_p.gather(1, target).sum()
+            if needs_grad:
+                # d loss / d logits = (p - onehot) / N, through the cap times 1 - tanh^2
+                g = log_p.exp_()
+                g.scatter_add_(1, target, torch.full_like(target, -1, dtype=g.dtype))
+                if c:
+                    g *= 1 - (z / c).square()
+                g = (g / len(x)).to(x.dtype)
+                grad_x[start : start + HEAD_CHUNK] = g @ w
+                grad_w += g.T @ part
+        ctx.save_for_backward(grad_x, grad_w)
+        return total / len(x)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor):
+        grad_x, grad_w = ctx.saved_tensors
+        return grad_x * grad_output, grad_w * grad_output, None, None
+
+
+@torch.no_grad()
+def cross_entropies(x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
+    """Cross-entropy of every target in nats [N], of x [N, d] and W [V, d] under softcap c."""
+    w = weight.to(x.dtype)
+    parts = [
+        -torch.log_softmax(softcap((part @ w.T).float(), c), dim=-1).gather(1, target[:, None])[:, 0]
+        for part, target in zip(x.split(HEAD_CHUNK), targets.split(HEAD_CHUNK), strict=True)
+    ]
+    return torch.cat(parts)

@@ -1,0 +1,30 @@
+import pytest
+import safetensors.torch
+import torch
+
+from lib.errors import InputError
+from lib.model import LoopedLM, load_weights
+from lib.weights import load_strictly
+from tests.test_model import config
+
+
+def test_loading_is_strict_and_says_which_names_differ(tmp_path):
+    model = LoopedLM(config())
+    weights = model.state_dict()
+    del weights["embed.weight"]
+    weights["extra"] = torch.zeros(1)
+    weights["readout.weight"] = torch.zeros(3, 3)
+    with pytest.raises(InputError) as error:
+        load_strictly(model, weights)
+    message = str(error.value)
+    assert "embed.weight is missing" in message and "extra is unknown" in message
+    assert "readout.weight has shape (3, 3) instead of (32, 32)" in message
+
+
+def test_unreadable_weights_are_one_line(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"\x10\x00\x00")
+    with pytest.raises(InputError, match="cannot be read as safetensors"):
+        load_weights(tmp_path)
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="carries no config and is neither"):
+        load_weights(tmp_path)
