@@ -73,7 +73,7 @@ class ModelConfig(Config):
     readout: bool = Field(False, description="C, a d x d map after the last loop")
 
     # the block
-    block: Literal["pre-norm", "sandwich"] = "pre-norm"
+    block: Literal["pre-norm", "sandwich", "post-norm"] = "pre-norm"
     norm_gain: bool = Field(True, description="RMSNorm with learnable gain")
     norm_eps: float = Field(1e-5, gt=0)
     qk_norm: bool = True
@@ -101,6 +101,7 @@ class ModelConfig(Config):
     init: Literal["scaled", "scaled-zero", "uniform", "normal", "mup"] = Field(
         "scaled", description="see the table of each in lib/scaling.py"
     )
+    init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
 
     @model_validator(mode="after")
     def _fits_together(self):
@@ -134,6 +135,8 @@ class ModelConfig(Config):
             raise ValueError("lanes: only hyper-connections have them, use injection='hyper-connections'")
         if self.short_window is not None and "S" not in self.windows:
             raise ValueError("short_window: no layer is short, put an S into windows")
+        if self.init_std != 0.02 and self.init not in ("normal", "mup"):
+            raise ValueError(f"init_std: {self.init} has its own, use init='normal' or 'mup'")
         if self.init == "mup" and self.tied:
             raise ValueError("init: muP scales the head and not the table, use tied=False")
         self._check_depth()
@@ -254,6 +257,7 @@ class OptimConfig(Config):
     scaling: Literal["none", "mup", "hyperp", "depth-loop"] = Field(
         "none", description="how rates, decay and eps depend on the model and the data; see lib/scaling.py"
     )
+    reference_depth: int = Field(12, ge=1, description="L_0 of depth-loop, the unique layers that lr was tuned at")
     # AdamW
     lr: float = Field(1e-3, gt=0)
     embedding_lr: float | None = Field(None, gt=0, description="of the tables; lr when empty, as the next three")
@@ -312,6 +316,8 @@ class OptimConfig(Config):
         if self.muon_cautious and not self.muon_weight_decay and self.name == "muon":
             raise ValueError("muon_cautious: there is no muon_weight_decay to be cautious with, set it or use False")
         scaled_by = {"mup": "adamw", "depth-loop": "adamw", "hyperp": "muonh"}.get(self.scaling, self.name)
+        if self.reference_depth != 12 and self.scaling != "depth-loop":
+            raise ValueError("reference_depth: only depth-loop has one, use scaling='depth-loop'")
         if scaled_by != self.name:
             raise ValueError(f"scaling: {self.scaling} is a rule for {scaled_by}, set name={scaled_by!r}")
         if self.final and not self.cooldown_steps:

@@ -36,6 +36,13 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype or x.dtype)
 
 
+class NoNorm(nn.Module):
+    """x in ``dtype``, where a block has no norm."""
+
+    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        return x.to(dtype or x.dtype)
+
+
 # ---- rotary positions ------------------------------------------------------------------------------------------------
 
 
@@ -221,36 +228,32 @@ class Block(nn.Module):
 
     pre-norm:  x = x + a f(n(x)).
     sandwich:  x = n'(x + a f(n(x))), which normalises the stream itself (001's "residual norm", after Huginn).
+    post-norm: x = n'(x + a f(x)), which 002 leaves open.
     """
 
     def __init__(self, cfg: ModelConfig, layer: int = 0):
         """layer: which of the unique layers it is, for its window and its value table."""
         super().__init__()
 
-        def norm():
-            return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
+        def norm(*kinds: str) -> nn.Module:
+            return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps) if cfg.block in kinds else NoNorm()
 
-        sandwich = cfg.block == "sandwich"
+        before, after = ("pre-norm", "sandwich"), ("sandwich", "post-norm")
         looped = cfg.recur == 0 or cfg.prelude <= layer < cfg.prelude + cfg.recur
         self.a = cfg.residual_multiplier if looped else 1.0
-        self.attn_norm, self.attn = norm(), Attention(cfg, cfg.has_values(layer), cfg.window(layer))
-        self.attn_post = norm() if sandwich else None
-        self.mlp_norm, self.mlp = norm(), MLP(cfg) if cfg.experts == 1 else MoE(cfg)
-        self.mlp_post = norm() if sandwich else None
+        self.attn_norm, self.attn = norm(*before), Attention(cfg, cfg.has_values(layer), cfg.window(layer))
+        self.attn_post = norm(*after)
+        self.mlp_norm, self.mlp = norm(*before), MLP(cfg) if cfg.experts == 1 else MoE(cfg)
+        self.mlp_post = norm(*after)
 
     def forward(
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None
     ) -> tuple[Tensor, Routing | None]:
-        x = self._add(x, self.attn(self.attn_norm(x, dtype), angles, values))
-        if self.attn_post is not None:
-            x = self.attn_post(x)
+        x = self.attn_post(self._add(x, self.attn(self.attn_norm(x, dtype), angles, values)))
         y, routing = self.mlp(self.mlp_norm(x, dtype)), None
         if isinstance(self.mlp, MoE):
             y, routing = y
-        x = self._add(x, y)
-        if self.mlp_post is not None:
-            x = self.mlp_post(x)
-        return x, routing
+        return self.mlp_post(self._add(x, y)), routing
 
     def _add(self, x: Tensor, branch: Tensor) -> Tensor:
         return x + branch if self.a == 1 else x + self.a * branch

@@ -1,30 +1,30 @@
 """Parameterisations: how each parameter starts, and how its rate, decay and eps depend on the model and the data.
 
 Everything is a function of a parameter's role, so that a parameterisation is a table; ``lib.optim.placements`` prints
-it for a model. w = d / 128 (muP), L the unique layers of the looped stack, B tokens a step, D tokens a run.
+it for a model. w = d / 128 (muP), L the unique layers of the looped stack and L_0 those at which the rate was tuned, B
+tokens a step, D tokens a run.
 
-Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width):
+Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width, s is cfg.init_std):
 
 | role                     | scaled        | scaled-zero  | uniform        | normal | mup           |
 |--------------------------|---------------|--------------|----------------|--------|---------------|
-| embedding                | u             | orthogonal u | 1              | .02    | .02           |
-| head                     | u             | orthogonal u | .001           | .02    | .02 / sqrt(w) |
-| matrix, router           | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
-| value gate               | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02           |
-| branch output            | u / sqrt(2 l) | 0            | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
-| concatenating injection  | u             | orthogonal u | U: 1/sqrt(fan) | .02    | .02 / sqrt(w) |
+| embedding                | u             | orthogonal u | 1              | s      | s             |
+| head                     | u             | orthogonal u | .001           | s      | s / sqrt(w)   |
+| matrix, router           | u             | orthogonal u | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
+| value gate               | u             | orthogonal u | U: 1/sqrt(fan) | s      | s             |
+| branch output            | u / sqrt(2 l) | 0            | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
+| concatenating injection  | u             | orthogonal u | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
 
 A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes and
 B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s, ``scaled-zero`` the
-code of 001, ``uniform`` 000's App. C.1, ``mup`` 004's Table 2 with a base of .02 (ours), ``normal`` that base alone
-(002, ours).
+code of 001, ``uniform`` 000's App. C.1, ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is ours, neither states it.
 
 Multipliers:
 
 | scaling    | rate                                                                       | decay      | eps         |
 |------------|----------------------------------------------------------------------------|------------|-------------|
 | mup        | 1 / w on head, matrices, branch outputs, router, injection, B, readout     | 1          | 1           |
-| depth-loop | (L/12)^-1/2 in the looped stack                                            | (L/12)^1/2 | (L/12)^-1/2 |
+| depth-loop | (L/L_0)^-1/2 in the looped stack; L_0 = 12 in 002                          | (L/L_0)^.5 | (L/L_0)^-.5 |
 | hyperp     | matrices (B/2^18)^.558 (D/D_ref)^-.32, others (B/2^18)^.558 (d/640)^-1/2   | 1          | 1           |
 """
 
@@ -38,8 +38,6 @@ from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
 
 MUP_WIDTH = 128  # 004, Sec. "Maximal Update Parameterization"
-BASE_STD = 0.02  # ours: neither 002 nor 004 states it
-DEPTH = 12  # 002, App. 8.2
 HYPERP_WIDTH, HYPERP_BATCH = 640, 2**18  # 000, App. D
 #: D_ref of 000: ten tokens per usage-weighted parameter of its s = 10 model, 20 layers and 4 injections or none
 HYPERP_TOKENS = {
@@ -116,7 +114,7 @@ def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
             return Init("normal", 1.0 if what == "embedding" else 1e-3)
         return Init("uniform", shape[-1] ** -0.5)
     narrow = cfg.init == "mup" and what in ("head", *HIDDEN)
-    return Init("normal", BASE_STD / math.sqrt(cfg.width / MUP_WIDTH) if narrow else BASE_STD)
+    return Init("normal", cfg.init_std / math.sqrt(cfg.width / MUP_WIDTH) if narrow else cfg.init_std)
 
 
 # ---- how its rate depends on the model and the data ------------------------------------------------------------------
@@ -140,7 +138,7 @@ def multipliers(
     if optim.scaling == "mup" and what in ("head", *HIDDEN):
         return Multipliers(lr=MUP_WIDTH / cfg.width)
     if optim.scaling == "depth-loop" and name.startswith("recur." if cfg.recur else ("prelude.", "coda.")):
-        depth = (cfg.recur or cfg.layers) / DEPTH
+        depth = (cfg.recur or cfg.layers) / optim.reference_depth
         decay = depth**0.5 if optim.decay == "coupled" else 1.0  # lr x decay does not depend on the depth
         return Multipliers(lr=depth**-0.5, weight_decay=decay, eps=depth**-0.5)
     if optim.scaling == "hyperp":

@@ -105,30 +105,31 @@ def test_mlps_are_their_equations(kind):
     torch.testing.assert_close(mlp(x), hidden @ mlp.down.weight.T)
 
 
-@pytest.mark.parametrize("kind", ["pre-norm", "sandwich"])
-def test_blocks_are_their_equations(kind):
+def normed(x):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "norms"),
+    [("pre-norm", normed, lambda x: x, 2), ("sandwich", normed, normed, 4), ("post-norm", lambda x: x, normed, 2)],
+)
+def test_blocks_are_their_equations(kind, before, after, norms):
     block = Block(small(block=kind))
     x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
-    middle = x + block.attn(block.attn_norm(x), angles)
-    if kind == "sandwich":
-        middle = block.attn_post(middle)
-    out = middle + block.mlp(block.mlp_norm(middle))
-    if kind == "sandwich":
-        out = block.mlp_post(out)
-        rms = block(x, angles, torch.float32)[0].square().mean(-1).sqrt()
-        torch.testing.assert_close(rms, torch.ones_like(rms), rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(block(x, angles, torch.float32)[0], out)
-    assert (block.attn_post is not None) == (kind == "sandwich")
+    middle = after(x + block.attn(before(x), angles))
+    expected = after(middle + block.mlp(before(middle)))
+    torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
+    gains = [name for name, p in block.named_parameters() if p.ndim == 1]
+    assert len(gains) == norms
 
 
-@pytest.mark.parametrize("kind", ["pre-norm", "sandwich"])
+@pytest.mark.parametrize("kind", ["pre-norm", "sandwich", "post-norm"])
 def test_the_residual_multiplier_scales_both_branches(kind):
     cfg = small(block=kind, residual="1/N", mean_loops=4, residual_c=2.0)
     block, x, angles = Block(cfg, layer=1), torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
     middle = x + 0.5 * block.attn(block.attn_norm(x), angles)
-    middle = block.attn_post(middle) if kind == "sandwich" else middle
-    out = middle + 0.5 * block.mlp(block.mlp_norm(middle))
-    out = block.mlp_post(out) if kind == "sandwich" else out
+    middle = block.attn_post(middle)
+    out = block.mlp_post(middle + 0.5 * block.mlp(block.mlp_norm(middle)))
     torch.testing.assert_close(block(x, angles, torch.float32)[0], out)
 
 

@@ -453,7 +453,8 @@ def test_bad_calls_are_one_line():
 # ---- any config
 
 ANY = dict(
-    prelude=[0, 1, 2], coda=[0, 1], prelude_norm=[False, True], readout=[False, True], block=["pre-norm", "sandwich"],
+    prelude=[0, 1, 2], coda=[0, 1], prelude_norm=[False, True], readout=[False, True],
+    block=["pre-norm", "sandwich", "post-norm"],
     norm_gain=[False, True], qk_norm=[False, True], rope=["interleaved", "half-split"], value_embeddings=[False, True],
     windows=["L", "S", "SL", "SSL"], residual=["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"], embed_norm=[False, True],
     tied=[False, True], softcap=[0.0, 15.0], init=["scaled", "scaled-zero", "uniform", "normal", "mup"],

@@ -114,6 +114,18 @@ def test_depth_loop_scales_the_looped_stack_alone():
         independent = placements(on_meta(preset("residual-L48-N4")), optim.replace(decay="independent"))
         assert {p.weight_decay for p in independent} == {0.0, 0.1}
         assert (table.lr, table.eps, rows["final_norm.weight"].lr) == (1e-2, 1e-8, 1e-2)
+    tuned_at_48 = placements(on_meta(preset("residual-L48-N4")), optim.replace(reference_depth=48))
+    assert {p.lr for p in tuned_at_48} == {1e-2} and {p.weight_decay for p in tuned_at_48} == {0.0, 0.1}
+
+
+def test_a_narrow_model_keeps_the_size_of_its_branches_by_init_std():
+    model = LoopedLM(preset("residual-L12-N1", vocab_size=256, width=64, heads=2, recur=1, init_std=0.07))
+    found = {name: p.std().item() for name, p in model.named_parameters() if p.ndim > 1}
+    assert found == pytest.approx(dict.fromkeys(found, 0.07), rel=0.05)
+    with pytest.raises(InputError, match="init_std"):
+        ModelConfig(init_std=0.1)
+    with pytest.raises(InputError, match="reference_depth"):
+        OptimConfig(reference_depth=4)
 
 
 @pytest.mark.parametrize(
