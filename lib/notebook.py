@@ -16,6 +16,7 @@ from lib import claims, files, plots, sweep
 from lib.config import RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
+from lib.measure import measure
 from lib.store import RunStore
 from lib.train import provenance
 
@@ -124,6 +125,15 @@ class Notebook:
 
     def _stamp(self) -> dict:
         return {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
+
+    def measure(self, function, cases: list) -> list[dict]:
+        """``measure.measure`` with the notebook's store and ``jobs``."""
+        from IPython.display import clear_output
+
+        results = measure(function, cases, self.store, self.parameters["jobs"] or None)
+        clear_output(wait=True)
+        print(f"{len(cases)} measurements")
+        return results
 
     def claim(
         self, id: str, values: list[float], seeds: list[int], unit: str, note: str = "",

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lib import files
 from lib.claims import interval
@@ -30,6 +30,8 @@ COLOURS = {
     "truncated": "#E6B800",
     "hyper-connections": "#3A2FC0",
     "looped-nanochat": "#6B6B6B",
+    "looped": "#2B50FF",
+    "post-norm": "#A8A000",
 }
 NAMES = {
     "base": "Base (pre-norm, concat)",
@@ -41,9 +43,12 @@ NAMES = {
     "truncated": "Looped, iso-depth, truncated",
     "hyper-connections": "Looped, hyper-connections",
     "looped-nanochat": "Looped nanochat",
+    "looped": "Looped, no injection",
+    "post-norm": "Looped, Post-Norm",
 }
 MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P",
-           "truncated": "<", "hyper-connections": ">", "looped-nanochat": "X"}  # fmt: skip
+           "truncated": "<", "hyper-connections": ">", "looped-nanochat": "X", "looped": "p",
+           "post-norm": "h"}  # fmt: skip
 
 _profile = "cpu"
 
@@ -77,7 +82,10 @@ def use_style(profile: str) -> None:
 def shades(architecture: str, n: int) -> list[tuple]:
     """n shades of an architecture's colour, light to dark, for an ordered quantity such as the learning rate."""
     colour = np.array(to_rgb(COLOURS[architecture]))
-    ramp = LinearSegmentedColormap.from_list(architecture, [0.65 + 0.35 * colour, colour, 0.35 * colour])
+    anchors = [0.65 + 0.35 * colour, colour, 0.35 * colour]
+    if colour.max() < 0.3:  # nothing is darker
+        anchors = [0.8 + 0.2 * colour, 0.5 + 0.5 * colour, colour]
+    ramp = LinearSegmentedColormap.from_list(architecture, anchors)
     return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [tuple(colour)]
 
 
@@ -105,6 +113,14 @@ def count_axis(axis, label: str) -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
     axis.set_xlabel(label)
+
+
+def few_decades(axis) -> None:
+    """A log y axis that spans little: ticked and labelled at 1, 2 and 5."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def dots(columns: dict[str, list[float]], label: str):

@@ -48,8 +48,36 @@ def regrets(panels: dict, kept: float, look: dict[str, str], x: str = "base lear
     return figure
 
 
+def loss_curves(runs, best, panel: str, condition: str, architecture: str | dict[str, str]):
+    """002, Fig. 5: loss against base rate, the mean of the seeds; a panel a value of the column ``panel``, a line a
+    value of ``condition``, light to dark, in the colour of ``architecture``, which may differ from panel to panel. The
+    triangle below is the parabola's minimum, from ``best_rates``."""
+    titles = list(dict.fromkeys(runs[panel]))
+    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.8), sharey=True, squeeze=False)
+    for axis, title in zip(axes[0], titles, strict=True):
+        cell, minima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
+        lines = list(dict.fromkeys(cell[condition]))
+        name = architecture if isinstance(architecture, str) else architecture[title]
+        for line, colour in zip(lines, shades(name, len(lines)), strict=True):
+            losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
+            axis.plot(losses.index, losses, "o-", color=colour, ms=3, label=line)
+            found = minima[minima[condition] == line]
+            transform = axis.get_xaxis_transform()
+            axis.plot(found["lr"], [0.04] * len(found), "v", color=colour, ms=5, mec="white", transform=transform)
+        _rate_axis(axis, cell["lr"])
+        axis.set_xlabel("base learning rate")
+        axis.set_title(title)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.52), ncols=1 + (len(lines) > 3), columnspacing=1)
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    return figure
+
+
 def _rates(axis, rates, kept: float) -> None:
     axis.axvline(kept, color="#666666", lw=0.8, ls=":")
+    _rate_axis(axis, rates)
+
+
+def _rate_axis(axis, rates) -> None:
     axis.set_xscale("log", base=2)
     ticks = sorted(set(rates))
     axis.set_xticks(ticks, [rate(lr) for lr in ticks], rotation=45)

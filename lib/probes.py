@@ -90,6 +90,44 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
 
 
 @torch.no_grad()
+def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
+    """The residual stream [n + 1, B, S, d] of a model without injection: at the entry of the looped stack and after
+    every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2). In eval mode."""
+    states: list[Tensor] = []
+
+    def entry(_, given) -> None:
+        if not states:
+            states.append(given[0])
+
+    hooks = [block.register_forward_hook(lambda _, __, out: states.append(out[0])) for block in model.recur]
+    hooks.append(model.recur[0].register_forward_pre_hook(entry))
+    was_training = model.training
+    model.eval()
+    try:
+        model.hidden(tokens)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return torch.stack(states[:: every or len(model.recur)]).float()
+
+
+def increment_cosines(states: Tensor) -> Tensor:
+    """Cosines [n, n] between the increments of a stream [n + 1, B, S, d], of each token, averaged over tokens (002,
+    Fig. 3 and 6)."""
+    increments = torch.nn.functional.normalize(states.diff(dim=0).flatten(1, 2), dim=-1)
+    return torch.einsum("itd,jtd->ij", increments, increments) / increments.shape[1]
+
+
+def mean_cosines(cosines: Tensor) -> tuple[float, float]:
+    """(mean over the pairs of early and middle increments, mean over the pairs with the last one) of cosines [n, n];
+    nan where there is no such pair."""
+    n = len(cosines)
+    early = cosines[:-1, :-1][~torch.eye(n - 1, dtype=torch.bool)]
+    return early.mean().item(), cosines[:-1, -1].mean().item()
+
+
+@torch.no_grad()
 def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
     """(unique layer, loop) -> the experts [B, S, k] that each token took there, the likeliest first (004, Fig. "Expert
     assignment overlap"); layers outside the loop have loop 0. In eval mode at ``loops``, mean_loops when None."""

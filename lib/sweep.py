@@ -2,14 +2,13 @@
 
 import concurrent.futures
 import dataclasses
-import multiprocessing.forkserver
-import os
-import threading
 import time
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
+from lib import workers
 from lib.config import RunConfig
 from lib.errors import InputError
 from lib.evaluate import depth_sweep
@@ -19,6 +18,7 @@ from lib.optim import Optimizer, clip_gradients
 from lib.store import RunResult, RunStore, curves, frame
 from lib.train import device_name, load_data, one_thread_on_cpu, train
 
+WEIGHTS = "model.safetensors"
 PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
 
@@ -63,7 +63,7 @@ def sweep(configs: list[RunConfig], store: RunStore, jobs: int | None = None, ma
     exceeds max_hours an InputError says so.
     """
     if jobs != 1 and not all((store.path / cfg.key).is_dir() for cfg in configs):
-        _start_workers()  # they import torch while the cost is measured
+        workers.start()  # they import torch while the cost is measured
     todo = plan(configs, store, jobs)
     print(todo)
     if max_hours is not None and todo.hours > max_hours:
@@ -95,27 +95,33 @@ def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], s
         known = noted.setdefault(str(state_seed), {})
         missing = [T for T in sorted(set(depths)) if str(T) not in known]
         if missing:
-            weights = result.path / "model.safetensors"
-            if not weights.exists():
+            if not (result.path / WEIGHTS).exists():
                 raise InputError(
                     f"depths: the record {result.key} has no weights to measure {missing} with, "
                     f"use some of {', '.join(known) or 'none'}"
                 )
-            model = load_weights(weights).set_precision(cfg.train.precision)
-            model.to("cuda" if torch.cuda.is_available() else "cpu")
-            _, _, validation = load_data(cfg, store)
-            losses = depth_sweep(model, validation, missing, state_seed)
+            losses = depth_sweep(*trained_model(cfg, store), missing, state_seed)
             known.update({str(T): loss for T, loss in losses.items()})
             store.note(result, "depth_losses", noted)
         rows += [{"key": result.key, "T": T, "loss": known[str(T)]} for T in sorted(set(depths))]
     return pd.DataFrame(rows, columns=["key", "T", "loss"])
 
 
+def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:
+    """The model of a run in the store, in eval mode and on this device, and its validation rows [B, S + 1].
+
+    Raises InputError for a record, which has no weights."""
+    weights = store.find(cfg).path / WEIGHTS
+    if not weights.exists():
+        raise InputError(f"runs: the record {cfg.key} has no weights to measure with, train it here")
+    model = load_weights(weights).set_precision(cfg.train.precision)
+    _, _, validation = load_data(cfg, store)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), validation
+
+
 def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Plan:
     """What is missing and what it costs. The time is measured: a step of each missing shape is run."""
-    if jobs is not None and jobs < 1:
-        raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
-    jobs = jobs or (1 if torch.cuda.is_available() else cores())
+    jobs = workers.processes(jobs)
     unique = {cfg.key: cfg for cfg in configs}
     missing = [cfg for cfg in unique.values() if store.find(cfg) is None]
     missing.sort(key=_run_flops, reverse=True)
@@ -127,11 +133,6 @@ def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> 
     for cfg in missing:
         finish[finish.index(min(finish))] += _run_flops(cfg) / rates[_shape(cfg)]
     return Plan(len(unique), missing, sum(map(_run_flops, missing)), max(finish) / 3600, min(jobs, len(missing) or 1))
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_flops(cfg: RunConfig) -> float:
@@ -203,44 +204,19 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                 done += cost
                 bar.update(done - bar.n)
             return
-        context = _start_workers()
-        progress = context.Array("d", len(configs), lock=False)  # share of each run that is done
-        with concurrent.futures.ProcessPoolExecutor(jobs, context, _worker_starts, (progress,)) as pool:
-            futures = [pool.submit(_worker_trains, i, cfg, store) for i, cfg in enumerate(configs)]
-            try:
-                pending = set(futures)
-                while pending:
-                    finished, pending = concurrent.futures.wait(pending, 0.5, concurrent.futures.FIRST_COMPLETED)
-                    for future in finished:
-                        future.result()
-                    bar.update(sum(share * cost for share, cost in zip(progress, flops, strict=True)) - bar.n)
-            except BaseException:
-                # an error or an interrupt: nothing more is started; what runs is stopped, to go on from its checkpoint
-                workers = list(pool._processes.values())
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in workers:
-                    worker.terminate()
-                raise
-
-
-def _start_workers():
-    """A context whose processes are forked from a clean server that has the library imported, and no thread running."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lib.train", "torch._dynamo"])  # torch's optimisers import the latter
-    multiprocessing.forkserver.ensure_running()
-    return context
+        progress = workers.start().Array("d", len(configs), lock=False)  # share of each run that is done
+        with workers.pool(jobs, _worker_starts, progress) as pool:  # what an error stops goes on from its checkpoint
+            pending = {pool.submit(_worker_trains, i, cfg, store) for i, cfg in enumerate(configs)}
+            while pending:
+                finished, pending = concurrent.futures.wait(pending, 0.5, concurrent.futures.FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                bar.update(sum(share * cost for share, cost in zip(progress, flops, strict=True)) - bar.n)
 
 
 def _worker_starts(progress) -> None:
     global _progress
     _progress = progress
-    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
-
-
-def _end_with_the_sweep() -> None:
-    """A sweep that was killed takes its processes with it; what they trained goes on from their checkpoints."""
-    multiprocessing.parent_process().join()
-    os._exit(1)
 
 
 def _worker_trains(index: int, cfg: RunConfig, store: RunStore) -> None:

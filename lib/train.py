@@ -30,7 +30,7 @@ from lib.flops import count
 from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
-from lib.probes import spectra, state_metrics, state_trace
+from lib.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
 from lib.store import UNREADABLE, RunResult, RunStore
 from lib.weights import load_strictly
 
@@ -186,12 +186,17 @@ class _Training:
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))
 
     def _trace(self) -> dict[str, float]:
-        """``trace loop 1`` and so on: the state's norms on its way through the model."""
+        """``trace loop 1`` and so on: the state's norms on its way through the model; where nothing is injected, also
+        how parallel the loops' increments are, ``trace cosine`` of early pairs and ``trace last cosine``."""
         loops, rows = TRACED
         if self.cfg.model.injection == "hyper-connections":  # which have no more loops than they are trained with
             loops = min(loops, self.cfg.model.mean_loops)
         tokens = torch.as_tensor(self.validation[:rows, :-1], device=self.device)
-        return {f"trace {place}": norm for place, norm in state_trace(self.model, tokens, loops).items()}
+        trace = state_trace(self.model, tokens, loops)
+        if self.cfg.model.injection == "none":
+            cosines = increment_cosines(stream(self.model, tokens))
+            trace["cosine"], trace["last cosine"] = mean_cosines(cosines)
+        return {f"trace {place}": value for place, value in trace.items()}
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 

@@ -29,3 +29,31 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
         found = {"lr": lr, "stderr": stderr / lr, "inside": inside, "best tried": losses.idxmin(), "regret": regret}
         rows.append({**dict(zip(by, condition, strict=True)), **found})
     return pd.DataFrame(rows)
+
+
+def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
+    """How far the best rate moves: one row for each combination of ``by``, with ``drift``, the slope of log lr* against
+    log ``axis`` over the rows of ``best_rates`` whose optimum lies inside the rates tried (nan with fewer than two).
+
+    0 is a rate that transfers; a rule that leaves an output change like N^a wants a drift of -a (002, Theorem 2)."""
+    rows = []
+    for group, cell in best.groupby(by, sort=False):
+        cell = cell[cell["inside"]]
+        slope = np.polyfit(np.log(cell[axis]), np.log(cell["lr"]), 1)[0] if cell[axis].nunique() > 1 else np.nan
+        rows.append({**dict(zip(by, group, strict=True)), "drift": float(slope)})
+    return pd.DataFrame(rows)
+
+
+def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
+    """What it costs not to tune again: ``kept`` is the best rate tried at the least value of ``axis``, ``regret`` the
+    nats that it loses on the best rate tried at each other value; one row for each combination of ``by`` and such
+    value. Seeds are averaged unless they are in ``by``; a kept rate that diverges costs nan."""
+    rows = []
+    for group, cell in runs.groupby(by, sort=False):
+        losses = cell.pivot_table(index=axis, columns="lr", values="loss").sort_index()
+        kept = losses.iloc[0].idxmin()
+        for value, row in losses.iloc[1:].iterrows():
+            rows.append(
+                {**dict(zip(by, group, strict=True)), axis: value, "kept": kept, "regret": row[kept] - row.min()}
+            )
+    return pd.DataFrame(rows)

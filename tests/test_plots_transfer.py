@@ -1,7 +1,9 @@
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 
-from lib.plots_transfer import loss_against_base_rate, regrets
+from lib.plots import shades
+from lib.plots_transfer import loss_against_base_rate, loss_curves, regrets
 from lib.transfer import best_rates
 
 pytestmark = pytest.mark.usefixtures("style")
@@ -41,3 +43,14 @@ def test_a_line_a_group_and_a_triangle_at_its_optimum(runs):
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["r = 1", "r = 4"]
     triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v" and line.get_markersize() == 6]
     assert triangles == pytest.approx(best["lr"].tolist())
+
+
+def test_curves_have_a_panel_a_group_in_its_own_colour(runs):
+    best = best_rates(runs, ["group", "condition"], 0.02)
+    axes = loss_curves(runs, best, "group", "condition", LOOK).axes
+    assert [axis.get_title() for axis in axes] == ["r = 1", "r = 4"]
+    for axis, name in zip(axes, LOOK.values(), strict=True):
+        curves = [line for line in axis.lines if line.get_marker() == "o"]
+        assert [to_hex(line.get_color()) for line in curves] == [to_hex(colour) for colour in shades(name, 2)]
+        triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v"]
+        assert triangles == pytest.approx(best[best["group"] == axis.get_title()]["lr"].tolist())

@@ -118,3 +118,32 @@ def test_the_trace_follows_a_state_through_the_model(prelude_norm):
         assert trace["expansion"] == pytest.approx((C.norm(dim=-1) / end.state.norm(dim=-1)).mean().item(), rel=1e-5)
     assert (trace["e"] == trace["prelude 2"]) != prelude_norm
     assert not model.recur[0]._forward_hooks and not model.recur[0]._forward_pre_hooks
+
+
+@pytest.mark.parametrize("recur", [1, 2])
+def test_the_stream_is_every_state_of_the_loop(recur):
+    cfg = config("passthrough", recur=recur, mean_loops=4, backprop_loops="all")
+    model, x = randomized(cfg).train(), tokens()
+    states = probes.stream(model, x)
+    assert model.training and states.shape == (5, *x.shape, cfg.width) and not model.recur[0]._forward_hooks
+    model.eval()
+    with torch.no_grad():
+        for T in range(1, 5):
+            torch.testing.assert_close(states[T], model.hidden(x, T)[1].state)
+        torch.testing.assert_close(states[0], model._before(x)[0])
+    every_layer = probes.stream(model, x, every=1)
+    assert len(every_layer) == 4 * recur + 1 and torch.equal(every_layer[::recur], states)
+
+
+def test_cosines_are_between_increments_of_each_token():
+    steps = torch.tensor([[3.0, 0.0], [0.0, 2.0], [-1.0, 0.0], [5.0, 5.0]])  # one token's increments
+    other = torch.tensor([[1.0, 0.0], [7.0, 0.0], [2.0, 0.0], [4.0, 0.0]])  # another's, all parallel
+    states = torch.cumsum(torch.stack((torch.zeros(5, 2), torch.ones(5, 2)), dim=1), 0) * 0
+    states[1:] = torch.cumsum(torch.stack((steps, other), dim=1), 0)
+    cosines = probes.increment_cosines(states[:, None])
+    half = 0.5**0.5
+    alone = torch.tensor([[1, 0, -1, half], [0, 1, 0, half], [-1, 0, 1, -half], [half, half, -half, 1]])
+    torch.testing.assert_close(cosines, (alone + 1) / 2)
+    early, last = probes.mean_cosines(alone)
+    assert early == pytest.approx(-1 / 3) and last == pytest.approx(half / 3)
+    assert all(map(math.isnan, probes.mean_cosines(torch.ones(1, 1))))

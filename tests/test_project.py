@@ -23,10 +23,12 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
     "scaling", "layouts", "weights", "head", "model", "optim", "flops",
-    "tokenizer", "data", "evaluate", "probes", "store", "train", "sweep", "laws", "optimum", "fit",
+    "tokenizer", "data", "evaluate", "probes", "store", "train", "workers", "measure", "sweep",
+    "laws", "optimum", "fit",
     "frontier", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
-    "compression", "claims", "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability",
-    "plots_parcae", "plots_looping", "notebook", "report",
+    "compression", "growth", "residual", "claims", "plots", "plots_isodepth", "plots_usage", "plots_transfer",
+    "plots_stability",
+    "plots_parcae", "plots_looping", "plots_residual", "notebook", "report",
 ]  # fmt: skip
 
 

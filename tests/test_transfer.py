@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.transfer import best_rates
+from lib.transfer import best_rates, drift, regret_of_keeping
 
 
 def sweep(best: float, condition: str, noise=0.0, curvature=0.02, rates=(0.01, 0.02, 0.04, 0.08)) -> pd.DataFrame:
@@ -36,3 +36,28 @@ def test_seeds_are_averaged_and_what_cannot_be_read_off_is_nan():
     falling = sweep(0.03, "a").assign(loss=[4.0, 3.0, 2.5, 2.4])[:2]
     row = best_rates(falling, ["condition"], 0.01).iloc[0]
     assert np.isnan(row["lr"]) and not row["inside"] and row["regret"] == pytest.approx(1.0)
+
+
+def moving(exponent: float, seed: int, loops=(1, 2, 4, 8)) -> pd.DataFrame:
+    """Sweeps whose best rate is 0.03 N^exponent."""
+    parts = [sweep(0.03 * N**exponent, str(N)).assign(N=N, seed=seed) for N in loops]
+    return pd.concat(parts)
+
+
+def test_a_drift_is_the_exponent_of_the_best_rate():
+    runs = pd.concat([moving(-0.5, 1).assign(rule="sqrt"), moving(0.0, 1).assign(rule="linear")])
+    best = best_rates(runs, ["rule", "seed", "N"], 0.02)
+    found = drift(best, ["rule"], "N").set_index("rule")["drift"]
+    assert found.to_dict() == pytest.approx({"sqrt": -0.5, "linear": 0.0}, abs=1e-9)
+    # an optimum outside the rates tried is no optimum
+    far = pd.concat([moving(0.0, 1), moving(0.0, 1, loops=(512,)).assign(loss=lambda f: -f["lr"])])
+    assert drift(best_rates(far, ["seed", "N"], 0.02), ["seed"], "N")["drift"][0] == pytest.approx(0, abs=1e-9)
+
+
+def test_keeping_a_rate_costs_what_it_loses_on_the_best():
+    runs = pd.concat([moving(-0.5, seed) for seed in (1, 2)])
+    table = regret_of_keeping(runs, ["seed"], "N")
+    assert table["kept"].unique().tolist() == [0.04] and table["N"].tolist() == [2, 4, 8] * 2
+    at_8 = 0.03 * 8**-0.5
+    expected = 0.02 * (np.log(0.04 / at_8) ** 2 - np.log(0.01 / at_8) ** 2)
+    assert table["regret"][2] == pytest.approx(expected) and (table["regret"] >= 0).all()

@@ -1,0 +1,58 @@
+"""Processes that compute in parallel, one thread each, and that end when their parent does."""
+
+import concurrent.futures
+import contextlib
+import multiprocessing.forkserver
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import torch
+
+from lib.errors import InputError
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processes(jobs: int | None) -> int:
+    """How many to use: one a core where ``jobs`` is None, and one on a GPU. Raises InputError below 1."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
+    return jobs or (1 if torch.cuda.is_available() else cores())
+
+
+def start():
+    """A context whose processes are forked from a clean server that has the library imported, and no thread running."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lib.train", "torch._dynamo"])  # torch's optimisers import the latter
+    multiprocessing.forkserver.ensure_running()
+    return context
+
+
+@contextlib.contextmanager
+def pool(jobs: int, initialise: Callable, *arguments) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    """``jobs`` processes, each of which calls ``initialise(*arguments)`` first. An error or an interrupt inside the
+    block stops what runs and starts nothing more."""
+    with concurrent.futures.ProcessPoolExecutor(jobs, start(), _begin, (initialise, arguments)) as executor:
+        try:
+            yield executor
+        except BaseException:
+            running = list(executor._processes.values())
+            executor.shutdown(wait=False, cancel_futures=True)
+            for worker in running:
+                worker.terminate()
+            raise
+
+
+def _begin(initialise: Callable, arguments: tuple) -> None:
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    initialise(*arguments)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that was killed takes its processes with it; what they trained goes on from their checkpoints."""
+    multiprocessing.parent_process().join()
+    os._exit(1)

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+
+from lib import residual
+from lib.errors import InputError
+from lib.growth import RULES, first_steps
+from lib.model import LoopedLM
+from lib.optim import placements
+from lib.store import RunStore
+from lib.train import train
+
+P = dict(
+    width=32, head_dim=16, mlp_width=48, init_std=0.1, c=2.0, vocab_size=256, context=16, lr=1e-3, source="sotu",
+    content="", tokenizer="bytes", val_rows=8, max_bytes=300_000, batch=4, micro_batch=0, steps=10, precision="fp32",
+    reference_depth=1, kept_lr=0.004,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "alpha"), [("none", 2), ("1/sqrt(N)", 2 / 36**0.5), ("1/N", 2 / 9), ("1/(N sqrt(L))", 2 / (9 * 2))]
+)
+def test_the_rules_multiply_the_branches(rule, alpha):
+    cfg = residual.model(P, rule, 9, 4)
+    assert cfg.residual_multiplier == pytest.approx(alpha)
+    assert LoopedLM(cfg).recur[0].a == pytest.approx(alpha) and (cfg.recur, cfg.mean_loops) == (4, 9)
+
+
+def test_at_one_loop_sqrt_and_linear_are_one_run():
+    one = [residual.run(P, residual.model(P, rule, 1, 4), 0.002, 7) for rule in ("1/sqrt(N)", "1/(N sqrt(L))")]
+    assert one[0].key == one[1].key
+    four = [residual.run(P, residual.model(P, rule, 4, 4), 0.002, 7) for rule in ("1/sqrt(N)", "1/(N sqrt(L))")]
+    assert four[0].key != four[1].key
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_stack_has_a_layer_for_every_use_and_the_multiplier_of_the_loop(rule):
+    looped, stack = residual.model(P, rule, 6), residual.stack(P, rule, 6)
+    assert stack.residual_multiplier == pytest.approx(looped.residual_multiplier)
+    assert (stack.recur, stack.mean_loops, stack.layers) == (6, 1, 6)
+    assert LoopedLM(stack).recur[5].a == pytest.approx(LoopedLM(looped).recur[0].a)
+
+
+def test_the_correction_is_of_the_looped_stack_and_none_at_the_reference():
+    at_reference = [
+        residual.run(P, residual.model(P, "1/(N sqrt(L))", 2, 1), 0.002, 7, corrected) for corrected in (True, False)
+    ]
+    assert at_reference[0].key == at_reference[1].key
+    cfg = residual.run(P, residual.model(P, "1/(N sqrt(L))", 2, 4), 0.002, 7)
+    rates = {row.name: row.lr for row in placements(LoopedLM(cfg.model), cfg.optim)}
+    assert rates["recur.0.attn.q.weight"] == pytest.approx(0.001) and rates["embed.weight"] == 0.002
+    plain = residual.run(P, cfg.model, 0.002, 7, corrected=False)
+    assert {row.lr for row in placements(LoopedLM(plain.model), plain.optim)} == {0.002}
+
+
+def test_only_runs_at_the_kept_rate_are_traced():
+    cfg = residual.model(P, "1/(N sqrt(L))", 3)
+    assert (
+        residual.run(P, cfg, 0.004, 1).train.trace_every == 1
+        and residual.run(P, cfg, 0.002, 1).train.trace_every is None
+    )
+
+
+@pytest.mark.parametrize("kind", residual.INJECTIONS)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_injection_takes_every_rule(kind, rule):
+    cfg = residual.model(P, rule, 3, **residual.INJECTIONS[kind])
+    assert cfg.residual_multiplier == pytest.approx(2 * RULES[rule](3))
+    found = first_steps(residual.first_steps(P, cfg, 1, 0, 1))
+    assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
+
+
+def test_increments_and_traces_of_finished_runs(tmp_path):
+    store = RunStore(tmp_path / "runs")
+    configs = [residual.run(P, residual.model(P, "1/(N sqrt(L))", N), 0.004, 1) for N in (1, 4)]
+    results = [train(cfg, store) for cfg in configs]
+    found = residual.increments(configs, store)
+    four = found[configs[1].key]
+    assert np.shape(four["cosines"]) == np.shape(four["initial"]) == (4, 4) and len(four["norms"]) == 5
+    assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5) and four["cosines"] != four["initial"]
+    (results[1].path / "model.safetensors").unlink()  # noted beside the run, and not measured again
+    assert residual.increments(configs[:1], store) == {configs[0].key: found[configs[0].key]}
+    traces = residual.traces(results, [{"N": 1}, {"N": 4}])
+    assert traces.groupby("N")["step"].agg(list).to_dict() == {1: list(range(1, 11)), 4: list(range(1, 11))}
+    last = traces[(traces["N"] == 4) & (traces["step"] == 10)].iloc[0]
+    early = np.array(four["cosines"])[:3, :3][~np.eye(3, dtype=bool)].mean()
+    # the trace is of 32 validation rows, of which there are 8 here: the same tokens
+    assert last["early"] == pytest.approx(early, abs=1e-4) and last["norm"] == pytest.approx(
+        four["norms"][-1], rel=1e-4
+    )
+    assert traces[traces["N"] == 1]["early"].isna().all()
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(InputError, match="rules: '1/N2'"):
+        residual.model(P, "1/N2", 2)
+    with pytest.raises(InputError, match="head_dim 24"):
+        residual.model({**P, "head_dim": 24}, "none", 2)
+
+
+def test_a_fixed_narrow_model_has_branches_as_large_as_the_paper_width():
+    # init_std keeps std sqrt(d), and with it what a matrix makes of a normed input
+    narrow = LoopedLM(residual.model({**P, "init_std": 0.02 * (768 / 32) ** 0.5}, "none", 1))
+    wide = LoopedLM(residual.model({**P, "width": 768, "head_dim": 64, "mlp_width": 1152, "init_std": 0.02}, "none", 1))
+    sizes = []
+    for model in (narrow, wide):
+        x = torch.randn(1, 16, model.cfg.width)
+        with torch.no_grad():
+            sizes.append(model.recur[0].mlp(x / x.square().mean(-1, keepdim=True).sqrt()).std().item())
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.5)

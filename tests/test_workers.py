@@ -1,0 +1,54 @@
+import os
+import subprocess
+import time
+
+import pytest
+import torch
+
+from lib import workers
+from lib.errors import InputError
+from tests.conftest import python
+
+
+def test_as_many_processes_as_asked_for_or_as_there_are_cores(monkeypatch):
+    assert workers.processes(3) == 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert workers.processes(None) == workers.cores() == len(os.sched_getaffinity(0))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert workers.processes(None) == 1  # a card is shared badly
+    with pytest.raises(InputError, match="jobs: 0"):
+        workers.processes(0)
+
+
+def test_a_pool_initialises_each_process_and_computes_elsewhere():
+    with workers.pool(2, torch.set_num_threads, 1) as pool:
+        found = [pool.submit(torch.get_num_threads).result(), pool.submit(os.getpid).result()]
+    assert found[0] == 1 and found[1] != os.getpid()
+
+
+def test_an_error_stops_what_runs():
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match="enough"), workers.pool(2, torch.set_num_threads, 1) as pool:
+        pool.submit(os.getpid).result()
+        pool.submit(time.sleep, 60)
+        raise ValueError("enough")
+    assert time.monotonic() - begin < 30
+
+
+def test_processes_end_with_a_parent_that_is_killed():
+    parent = python(
+        "import os, time, torch\n"
+        "from lib import workers\n"
+        "if __name__ == '__main__':\n"
+        "    with workers.pool(1, torch.set_num_threads, 1) as pool:\n"
+        "        print(pool.submit(os.getpid).result(), flush=True)\n"
+        "        pool.submit(time.sleep, 60).result()\n"
+    )
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    for _ in range(100):
+        if subprocess.run(["kill", "-0", str(worker)], capture_output=True).returncode:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"process {worker} outlived its parent")
