@@ -124,4 +124,4 @@ clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report
 
 distclean: clean
-	rm -rf outputs/runs outputs/tokens .venv *.egg-info
+	rm -rf outputs/runs outputs/tokens outputs/measured .venv *.egg-info

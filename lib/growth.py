@@ -12,11 +12,13 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from lib import probes, seeds
+from lib import probes
+from lib.claims import interval
 from lib.config import Config, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer
+from lib.seeds import torch_stream
 
 #: alpha by the number of loops N
 RULES = {"none": lambda N: 1.0, "1/sqrt(N)": lambda N: N**-0.5, "1/N": lambda N: 1 / N}
@@ -28,28 +30,44 @@ SQUARES = {
 CHANGES = {"none": 1.0, "1/sqrt(N)": 0.5, "1/N": 0.0}
 
 
-class FirstSteps(Config):
-    """A model at its init and over its first optimiser steps, on one row of random tokens as long as its context."""
+class Start(Config):
+    """A model at its init, on one row of random tokens as long as its context."""
 
     model: ModelConfig = Field(strict=False)
-    optim: OptimConfig = Field(strict=False)
     block: int = Field(1, ge=1, description="layers of a block, whose increments are compared")
-    steps: int = Field(10, ge=0)
     seed: int = Field(0, ge=0)
+
+    def network(self) -> LoopedLM:
+        return LoopedLM(self.model, seed=self.seed).to("cuda" if torch.cuda.is_available() else "cpu")
 
     def tokens(self) -> torch.Tensor:
         """The row [1, S + 1], the same at every step."""
-        generator = seeds.torch_stream("random tokens", self.seed)
+        generator = torch_stream("random tokens", self.seed)
         return torch.randint(self.model.vocab_size, (1, self.model.context + 1), generator=generator)
+
+    @property
+    def flops(self) -> float:
+        """Of a forward pass."""
+        return self.model.context * count(self.model).flops_per_token_forward
+
+
+class FirstSteps(Start):
+    """The same over its first optimiser steps."""
+
+    optim: OptimConfig = Field(strict=False)
+    steps: int = Field(10, ge=1)
+
+    @property
+    def flops(self) -> float:
+        return (self.steps + 1) * self.model.context * count(self.model).flops_per_token
 
 
 def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     """squares [steps + 1] at the end of the last loop, before the first step and after each; changes [steps] of the
     state there, by each step. In fp32."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = LoopedLM(case.model, seed=case.seed).to(device).train()
-    tokens = case.tokens().to(device)
-    optimizer = Optimizer(model, case.optim, max(1, case.steps), case.model.context)
+    model = case.network().train()
+    tokens = case.tokens().to(model.angles.device)
+    optimizer = Optimizer(model, case.optim, case.steps, case.model.context)
     squares, changes, before = [], [], None
     for step in range(case.steps + 1):
         # the same draw at every step, so that a random initial state stays what it is
@@ -66,22 +84,23 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     return {"squares": squares, "changes": changes}
 
 
-def initial_increments(case: FirstSteps) -> dict:
+def initial_increments(case: Start) -> dict:
     """At the init: cosines [n, n] between the increments of the n passes over a block, one block n times or n blocks
     once, and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""
-    states = probes.stream(LoopedLM(case.model, seed=case.seed), case.tokens()[:, :-1], every=case.block)
+    model = case.network()
+    states = probes.stream(model, case.tokens()[:, :-1].to(model.angles.device), every=case.block)
     branches = (states[-1] - states[0]).square().mean().item()
     return {"cosines": probes.increment_cosines(states).tolist(), "branches": branches}
 
 
 def relu_steps(
-    width: int, loops: int, alpha: float, shared: bool, normalised: bool, lr: float, seeds_: list[int]
+    width: int, loops: int, alpha: float, shared: bool, normalised: bool, lr: float, seeds: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(squares [seeds], changes [seeds]) of the theory's model x <- x + alpha W relu(x), W ~ N(0, 1/d) (002, Eq. 1).
 
     normalised: the branch reads x / rms(x), so that activations are bounded as Theorem 1 assumes. One W for all loops,
     or one for each. A step is Adam's first, eta sign(gradient), of a linear readout of x_N drawn once (Theorem 2)."""
-    draws = [seeds.torch_stream("relu model", seed) for seed in seeds_]
+    draws = [torch_stream("relu model", seed) for seed in seeds]
     layers = 1 if shared else loops
     x0 = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
     W = torch.stack([torch.randn(layers, width, width, generator=g, dtype=torch.float64) for g in draws])
@@ -103,17 +122,20 @@ def relu_steps(
         return x.square().mean(-1).numpy(), (changed - x).square().mean(-1).sqrt().numpy()
 
 
-def relu_frame(width: int, loops: list[int], lr: float, seeds_: list[int]) -> pd.DataFrame:
-    """The theory's model under every rule, with normalised and with raw branch inputs, looped: one row a model, rule, N
-    and seed, with columns square and change."""
+#: the theory's model: name -> (one W for all loops, branches read a normalised stream)
+RELU = {"ReLU, looped": (True, True), "ReLU, stack": (False, True), "ReLU, looped raw": (True, False)}
+
+
+def relu_frame(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.DataFrame:
+    """The theory's model under every rule: one row a kind of ``RELU``, rule, N and seed, with square and change."""
     rows = []
-    for name, normalised in (("ReLU, normalised", True), ("ReLU, raw", False)):
+    for name, (shared, normalised) in RELU.items():
         for rule, alpha in RULES.items():
             for N in loops:
-                found = zip(*relu_steps(width, N, alpha(N), True, normalised, lr, seeds_), strict=True)
+                measured = zip(*relu_steps(width, N, alpha(N), shared, normalised, lr, seeds), strict=True)
                 rows += [
                     {"model": name, "rule": rule, "N": N, "seed": seed, "square": square, "change": change}
-                    for seed, (square, change) in zip(seeds_, found, strict=True)
+                    for seed, (square, change) in zip(seeds, measured, strict=True)
                 ]
     return pd.DataFrame(rows)
 
@@ -131,17 +153,59 @@ def tidy(labels: list[dict], results: list[dict]) -> tuple[pd.DataFrame, pd.Data
     return pd.DataFrame(squares), pd.DataFrame(changes)
 
 
-def cost(cases: dict[tuple, FirstSteps]) -> pd.DataFrame:
-    """What measurements would take: one row for each first part of their labels."""
-    rows = []
-    for group in dict.fromkeys(label[0] for label in cases):
-        some = [case for label, case in cases.items() if label[0] == group]
-        flops = [(case.steps + 1) * case.model.context * count(case.model).flops_per_token for case in some]
-        rows.append({
-            "measurements of": group, "measurements": len(some), "optimiser steps": sum(case.steps for case in some),
-            "parameters, at most": max(count(case.model).n_params for case in some), "FLOPs": sum(flops),
-        })  # fmt: skip
-    return pd.DataFrame(rows).set_index("measurements of")
+def nearness(exponents: pd.Series, predicted: float, within: float) -> pd.Series:
+    """By how much each exponent lies nearer to what is predicted than ``within``."""
+    return within - (exponents - predicted).abs()
+
+
+def statistics(
+    states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: dict[tuple, np.ndarray], least: int
+) -> dict[tuple, pd.Series]:
+    """What the claims are about, each a number a seed. Exponents in N from ``least`` on: ("square", model, rule) at the
+    init, ("change", model, rule, step), and without a step for the theory's model; ("change", "up to least") of the
+    looped model's first step under 1/N. ("growth", rule): octaves by which the looped norm grows over the steps at the
+    largest N. Off the diagonal of cosines (model, seed) -> [n, n]: ("cosine", model, "absolute"), the mean absolute
+    one, and ("cosine", model, "5 %"), the quantile."""
+    start = pd.concat([states[states["step"] == 0], relu])
+    found = {
+        ("square", *group): cell.set_index("seed")["exponent"]
+        for group, cell in exponents(start, ["model", "rule", "seed"], "square", "N", least).groupby(["model", "rule"])
+    }
+    for frame, by in ((changes, ["model", "rule", "step"]), (relu, ["model", "rule"])):
+        for group, cell in exponents(frame, [*by, "seed"], "change", "N", least).groupby(by):
+            found["change", *group] = cell.set_index("seed")["exponent"]
+    first = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
+    found["change", "up to least"] = exponents(first, ["seed"], "change", "N", 1).set_index("seed")["exponent"]
+    most = states[(states["model"] == "looped") & (states["N"] == states["N"].max())]
+    for rule, cell in most.groupby("rule"):
+        norms = cell.pivot(index="seed", columns="step", values="norm")
+        found["growth", rule] = np.log2(norms.max(axis=1) / norms[0])
+    for model in dict.fromkeys(model for model, _ in cosines):
+        off = {seed: m[~np.eye(len(m), dtype=bool)] for (of, seed), m in cosines.items() if of == model}
+        found["cosine", model, "absolute"] = pd.Series({seed: np.abs(x).mean() for seed, x in off.items()})
+        found["cosine", model, "5 %"] = pd.Series({seed: np.quantile(x, 0.05) for seed, x in off.items()})
+    return found
+
+
+def farthest(of: dict[tuple, pd.Series], predicted: dict[tuple, float]) -> pd.Series:
+    """The largest distance of ``statistics`` from what is predicted for them, seed by seed."""
+    return pd.concat([(of[name] - value).abs() for name, value in predicted.items()], axis=1).max(axis=1)
+
+
+def of_blocks(labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame, sums: list[dict]) -> pd.DataFrame:
+    """What was measured of blocks, one row a label: square and norm at the init, change by the first step, and branches
+    from ``sums``, which are those of the labels in their order."""
+    keys = list(labels)
+    found = labels.assign(branches=[found["branches"] for found in sums])
+    start, first = states[states["step"] == 0], changes[changes["step"] == 1]
+    return found.merge(start.drop(columns="step"), on=keys).merge(first.drop(columns="step"), on=keys)
+
+
+def with_intervals(exponents: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """mean, low and high of the column ``exponent`` over the seeds of each combination of ``by``: the 95 % interval of
+    the mean by Student's t."""
+    rows = {group: interval(cell["exponent"]) for group, cell in exponents.groupby(by, sort=False)}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
 
 
 def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:
@@ -160,11 +224,6 @@ def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:
         for name, (rule, cells, quantity, over) in slopes.items()
     }
     return pd.DataFrame(found)
-
-
-def nearness(exponents: pd.Series, predicted: float, within: float) -> list[float]:
-    """By how much each exponent lies nearer to what is predicted than ``within``."""
-    return (within - (exponents - predicted).abs()).tolist()
 
 
 def exponents(frame: pd.DataFrame, by: list[str], quantity: str, over: str, least: int) -> pd.DataFrame:

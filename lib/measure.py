@@ -1,8 +1,11 @@
 """Measurements that are no training runs: each is made once, in parallel, and kept in a file beside the runs."""
 
+import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from tqdm import tqdm
@@ -10,31 +13,57 @@ from tqdm import tqdm
 import lib
 from lib import files, workers
 from lib.config import Config
+from lib.errors import InputError
 from lib.store import RunStore
 from lib.train import one_thread_on_cpu, provenance
 
+Function = Callable[[Config], dict]
 
-def measure(function: Callable[[Config], dict], cases: Sequence[Config], store: RunStore, jobs: int | None = None):
+
+def measure(
+    function: Function,
+    cases: Sequence[Config],
+    store: RunStore,
+    jobs: int | None = None,
+    max_hours: float | None = None,
+) -> list[dict]:
     """``function(case)``, a dict of numbers and lists, for each of ``cases``, in their order.
 
-    Each is kept as measured/<name of the function>/<key>.json beside the store's runs as soon as it is made, so that
-    an interrupted series goes on where it stopped; those in the store's records are read. A case holds all that
-    decides its numbers. ``function`` must be importable by name; jobs: processes, one a core when None (one on a GPU).
+    Each is kept as measured/<function>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
+    series goes on where it stopped; those in the store's records are read. A case holds all that decides its numbers,
+    and ``flops``, what it costs; ``function`` must be importable by name. jobs: processes, one a core when None (one on
+    a GPU). The two cheapest are made first; when the others would take more than max_hours at the better one's rate,
+    which overstates what small cases take, an InputError says so.
     """
-    missing = {key(case): case for case in cases if _found(function, case, store) is None}
+    missing = {key(case): case for case in cases if found(function, case, store) is None}
+    missing = sorted(missing.values(), key=lambda case: case.flops)
     jobs = min(workers.processes(jobs), max(1, len(missing)))
     with tqdm(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
+        first, others, rate = missing[:2], missing[2:], 0.0
+        for case in first:  # the first of all pays for what torch loads
+            begin = time.perf_counter()
+            with one_thread_on_cpu():
+                _keep(function, case, store)
+            bar.update()
+            rate = max(rate, case.flops / (time.perf_counter() - begin))
+        hours = sum(case.flops for case in others) / rate / jobs / 3600 if others else 0.0
+        if max_hours is not None and hours > max_hours:
+            raise InputError(
+                f"max_hours: {len(others)} missing measurements need up to {hours:.2g} hours here, more than "
+                f"max_hours={max_hours:g}; raise max_hours, or choose a smaller profile"
+            )
         if jobs == 1:
-            for case in missing.values():
+            for case in others:
                 with one_thread_on_cpu():
                     _keep(function, case, store)
                 bar.update()
         else:
             with workers.pool(jobs, torch.set_num_threads, 1) as pool:
-                for future in [pool.submit(_keep, function, case, store) for case in missing.values()]:
+                # the longest first, so that none is left alone at the end
+                for future in [pool.submit(_keep, function, case, store) for case in reversed(others)]:
                     future.result()
                     bar.update()
-    return [_found(function, case, store) for case in cases]
+    return [found(function, case, store) for case in cases]
 
 
 def key(case: Config) -> str:
@@ -43,15 +72,32 @@ def key(case: Config) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _found(function: Callable, case: Config, store: RunStore) -> dict | None:
+def found(function: Function, case: Config, store: RunStore) -> dict | None:
+    """What was measured, or None. A file that cannot be read is set aside, to be measured again."""
     for root in (store.path.parent, *store.records):
-        path = root / "measured" / function.__name__ / f"{key(case)}.json"
+        path = _path(root, function, case)
         if path.exists():
-            return json.loads(path.read_text())["measured"]
+            try:
+                return json.loads(path.read_text())["measured"]
+            except (ValueError, KeyError, TypeError) as error:
+                if root != store.path.parent:
+                    raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
+                aside = files.set_aside(path)
+                print(f"measurement {path.name} cannot be read ({error}): set aside as {aside.name}, to be made again")
     return None
 
 
-def _keep(function: Callable, case: Config, store: RunStore) -> None:
-    path = store.path.parent / "measured" / function.__name__ / f"{key(case)}.json"
-    kept = {"case": case.model_dump(mode="json"), "measured": function(case), "provenance": provenance()}
-    files.write_json(path, kept)
+def _path(root: Path, function: Function, case: Config) -> Path:
+    return root / "measured" / f"{function.__module__}.{function.__qualname__}" / f"{key(case)}.json"
+
+
+def _keep(function: Function, case: Config, store: RunStore) -> None:
+    """Measures and writes, unless another process did while this one waited for it."""
+    path = _path(store.path.parent, function, case)
+    lock = path.with_name(f".{path.stem}.lock")
+    with files.lock(lock):
+        if not path.exists():
+            kept = {"case": case.model_dump(mode="json"), "measured": function(case), "provenance": provenance()}
+            files.write_json(path, kept)
+    with contextlib.suppress(FileNotFoundError):
+        lock.unlink()

@@ -12,11 +12,10 @@ import pydantic
 import yaml
 
 import lib
-from lib import claims, files, plots, sweep
-from lib.config import RunConfig
+from lib import claims, files, measure, plots, sweep
+from lib.config import Config, RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
-from lib.measure import measure
 from lib.store import RunStore
 from lib.train import provenance
 
@@ -126,11 +125,27 @@ class Notebook:
     def _stamp(self) -> dict:
         return {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
 
+    def plan_measurements(self, cases: dict[tuple, Config], function):
+        """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
+        import pandas as pd
+
+        rows = []
+        for group in dict.fromkeys(label[0] for label in cases):
+            some = list({measure.key(case): case for label, case in cases.items() if label[0] == group}.values())
+            rows.append({
+                "measurements of": group, "runs": len(some),
+                "missing": sum(measure.found(function, case, self.store) is None for case in some),
+                "parameters": _range([count(case.model).n_params for case in some]),
+                "FLOPs": sum(case.flops for case in some),
+            })  # fmt: skip
+        return pd.DataFrame(rows).set_index("measurements of")
+
     def measure(self, function, cases: list) -> list[dict]:
-        """``measure.measure`` with the notebook's store and ``jobs``."""
+        """``measure.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
         from IPython.display import clear_output
 
-        results = measure(function, cases, self.store, self.parameters["jobs"] or None)
+        jobs, max_hours = self.parameters["jobs"] or None, self.parameters["max_hours"]
+        results = measure.measure(function, cases, self.store, jobs, max_hours)
         clear_output(wait=True)
         print(f"{len(cases)} measurements")
         return results

@@ -7,8 +7,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from lib.plots import COLUMN, PAGE, few_decades, rate, shades
 
-#: markers and line styles of the rules for alpha, whatever the architecture
-RULES = {"none": ("o", "-"), "1/sqrt(N)": ("s", "--"), "1/N": ("^", "-."), "1/(N sqrt(L))": ("D", ":")}
+#: of the rules for alpha, whatever the architecture
+MARKS = {"none": ("o", "-"), "1/sqrt(N)": ("s", "--"), "1/N": ("^", "-."), "1/(N sqrt(L))": ("D", ":")}
 
 
 def steps_by_rule(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str]):
@@ -45,7 +45,7 @@ def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str],
             seeds = cell[cell["rule"] == rule].groupby("N")[quantity]
             mean = seeds.mean()
             found = exponents[(exponents["model"] == title) & (exponents["rule"] == rule)]["exponent"]
-            marker, line = RULES[rule]
+            marker, line = MARKS[rule]
             axis.plot(mean.index, mean, marker=marker, ls=line, color=colour,
                       label=f"{_alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$")  # fmt: skip
             axis.vlines(mean.index, seeds.min(), seeds.max(), color=colour, lw=0.8)
@@ -67,7 +67,7 @@ def growth_in_layers(blocks: pd.DataFrame, architecture: str):
         for rule in rules:
             for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
                 mean = blocks[(blocks["rule"] == rule) & (blocks["N"] == N)].groupby("L")[quantity].mean()
-                marker, line = RULES[rule]
+                marker, line = MARKS[rule]
                 axis.plot(mean.index, mean, marker=marker, ls=line, color=colour, label=f"{_alpha(rule)}, N = {N}")
         few_decades(axis)
         _loops(axis, blocks["L"])
@@ -100,36 +100,41 @@ def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float])
     return figure
 
 
-def cosine_matrices(matrices: dict[str, np.ndarray]):
-    """002, Fig. 3, 6 and 8: cosines between the increments of the stream, one matrix [n, n] a title."""
-    figure, axes = plt.subplots(1, len(matrices), figsize=(min(PAGE, 0.9 + 1.9 * len(matrices)), 2.3), squeeze=False)
-    for axis, (title, matrix) in zip(axes[0], matrices.items(), strict=True):
-        matrix = np.asarray(matrix)
+def cosine_matrices(matrices: dict[str, np.ndarray], columns: int):
+    """002, Fig. 3, 6 and 8: cosines between the increments of the stream, one matrix [n, n] a title, ``columns`` a
+    row."""
+    rows = -(-len(matrices) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(min(PAGE, 0.9 + 1.9 * columns), 0.3 + 2.0 * rows), squeeze=False
+    )
+    for axis, (title, matrix) in zip(axes.flat, matrices.items(), strict=False):
         n = len(matrix)
-        image = axis.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r", extent=(0.5, n + 0.5, n + 0.5, 0.5))
+        image = axis.imshow(np.asarray(matrix), vmin=-1, vmax=1, cmap="RdBu_r", extent=(0.5, n + 0.5, n + 0.5, 0.5))
         ticks = sorted({1, *range(max(2, n // 4), n + 1, max(1, n // 4))})
         axis.set_xticks(ticks)
         axis.set_yticks(ticks)
         axis.grid(visible=False)
         axis.set_title(title)
+    for axis in axes[-1]:
         axis.set_xlabel("increment")
-    axes[0, 0].set_ylabel("increment")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("increment")
     figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, ticks=(-1, 0, 1))
     return figure
 
 
-def best_rates(best: pd.DataFrame, over: str, architecture: str):
+def best_rates(best: pd.DataFrame, group: str, names: dict, over: str, architecture: str):
     """The best rate of each condition against the column ``over``, with the parabola's 95 % interval: a line a value of
-    the column group; a hollow marker lies outside the rates tried. Columns of ``transfer.best_rates`` besides."""
+    the column ``group``, called what ``names`` has for it; a hollow marker lies outside the rates tried. best is a
+    frame of ``transfer.best_rates``."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
-    groups = list(dict.fromkeys(best["group"]))
-    for i, (group, colour, marker) in enumerate(zip(groups, shades(architecture, len(groups)), "os^D", strict=False)):
-        cell = best[best["group"] == group].sort_values(over)
-        x = cell[over] * 1.03 ** (i - len(groups) / 2)  # beside each other
-        spread = np.exp(1.96 * cell["stderr"].fillna(0))
-        axis.vlines(x, cell["lr"] / spread, cell["lr"] * spread, color=colour, lw=0.9)
+    for i, (value, name) in enumerate(names.items()):
+        colour, marker = shades(architecture, len(names))[i], "os^D"[i % 4]
+        cell = best[best[group] == value].sort_values(over)
+        x = cell[over] * 1.03 ** (i - len(names) / 2)  # beside each other
+        axis.vlines(x, cell["low"], cell["high"], color=colour, lw=0.9)
         axis.plot(x, cell["lr"], color=colour, lw=1)
-        axis.plot([], [], marker=marker, color=colour, lw=1, label=group)
+        axis.plot([], [], marker=marker, color=colour, lw=1, label=name)
         for inside, fill in ((True, colour), (False, "white")):
             some = (cell["inside"] == inside).to_numpy()
             if not some.any():
@@ -165,19 +170,30 @@ def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str):
 
 
 def over_training(frame: pd.DataFrame, quantities: dict[str, str], architecture: str):
-    """How what is traced evolves: a panel a quantity (column of ``frame`` -> axis label), a line a number of loops N,
-    the mean of the seeds over training steps, shaded from the least to the most."""
-    figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.3), squeeze=False)
-    loops = sorted(frame["N"].unique())
-    for axis, (quantity, label) in zip(axes[0], quantities.items(), strict=True):
-        for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
-            seeds = frame[frame["N"] == N].groupby("step")[quantity]
-            if seeds.mean().notna().any():
-                axis.plot(seeds.mean().index, seeds.mean(), "o-", ms=2.5, color=colour, label=f"N = {N}")
+    """How what is traced evolves: a row a depth L, a panel a quantity (column of ``frame`` -> axis label), a line a
+    number of loops N, the mean of the seeds over training steps; bands span the seeds."""
+    depths, loops = sorted(frame["L"].unique()), sorted(frame["N"].unique())
+    figure, axes = plt.subplots(
+        len(depths), len(quantities), figsize=(PAGE, 1.6 * len(depths) + 0.7), sharex=True, sharey="col", squeeze=False
+    )
+    for row, L in zip(axes, depths, strict=True):
+        for axis, (quantity, label) in zip(row, quantities.items(), strict=True):
+            for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
+                cell = frame[(frame["L"] == L) & (frame["N"] == N)].dropna(subset=[quantity])
+                if cell.empty:
+                    continue
+                seeds = cell.groupby("step")[quantity]
+                axis.plot(seeds.mean().index, seeds.mean(), "o-", ms=2.5, color=colour)
                 axis.fill_between(seeds.mean().index, seeds.min(), seeds.max(), color=colour, alpha=0.2, lw=0)
+            axis.set_ylabel(label)
+            axis.set_title(f"L = {L}")
+    for axis in axes[-1]:
         axis.set_xlabel("training step")
-        axis.set_ylabel(label)
-        axis.legend()
+    handles = [
+        plt.Line2D([], [], marker="o", ms=2.5, color=colour, label=f"N = {N}")
+        for N, colour in zip(loops, shades(architecture, len(loops)), strict=True)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(loops))
     return figure
 
 

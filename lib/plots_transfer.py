@@ -4,6 +4,8 @@ import matplotlib.pyplot as plt
 
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, rate, shades
 
+LINES = "osD^PXph"  # markers of conditions
+
 
 def loss_against_base_rate(runs, best, kept: float, look: dict[str, str], x: str = "base learning rate"):
     """000, Fig. 6: loss against rate, one line a row of ``look`` (value of the column group -> architecture); the
@@ -48,27 +50,31 @@ def regrets(panels: dict, kept: float, look: dict[str, str], x: str = "base lear
     return figure
 
 
-def loss_curves(runs, best, panel: str, condition: str, architecture: str | dict[str, str]):
-    """002, Fig. 5: loss against base rate, the mean of the seeds; a panel a value of the column ``panel``, a line a
-    value of ``condition``, light to dark, in the colour of ``architecture``, which may differ from panel to panel. The
-    triangle below is the parabola's minimum, from ``best_rates``."""
-    titles = list(dict.fromkeys(runs[panel]))
-    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.8), sharey=True, squeeze=False)
+def loss_curves(runs, best, panel: str, condition: str, look: dict[str, str]):
+    """002, Fig. 5: loss against base rate, the mean of the seeds; a panel a value of the column ``panel``, in the
+    colour that ``look`` has for it, a shade and a marker a value of ``condition``. The triangle below is the parabola's
+    minimum, from ``best_rates``."""
+    titles, lines = list(dict.fromkeys(runs[panel])), list(dict.fromkeys(runs[condition]))
+    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, title in zip(axes[0], titles, strict=True):
         cell, minima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
-        lines = list(dict.fromkeys(cell[condition]))
-        name = architecture if isinstance(architecture, str) else architecture[title]
-        for line, colour in zip(lines, shades(name, len(lines)), strict=True):
+        for line, colour, marker in zip(lines, shades(look[title], len(lines)), LINES, strict=False):
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
-            axis.plot(losses.index, losses, "o-", color=colour, ms=3, label=line)
+            axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
             found = minima[minima[condition] == line]
             transform = axis.get_xaxis_transform()
-            axis.plot(found["lr"], [0.04] * len(found), "v", color=colour, ms=5, mec="white", transform=transform)
+            axis.plot(found["lr"], [0.05] * len(found), "v", color=colour, ms=6, mec="white", transform=transform)
         _rate_axis(axis, cell["lr"])
         axis.set_xlabel("base learning rate")
         axis.set_title(title)
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.52), ncols=1 + (len(lines) > 3), columnspacing=1)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
+    # of one colour for all panels, or grey
+    colours = shades(look[titles[0]], len(lines)) if len(set(look.values())) == 1 else ["#555555"] * len(lines)
+    handles = [
+        plt.Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
+        for line, colour, marker in zip(lines, colours, LINES, strict=False)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
     return figure
 
 

@@ -92,15 +92,22 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
 @torch.no_grad()
 def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
     """The residual stream [n + 1, B, S, d] of a model without injection: at the entry of the looped stack and after
-    every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2). In eval mode."""
-    states: list[Tensor] = []
+    every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2); before a ``loop_norm``,
+    if there is one. In eval mode."""
+    every, states, uses = every or len(model.recur), [], 0
 
     def entry(_, given) -> None:
         if not states:
-            states.append(given[0])
+            states.append(given[0].float())
 
-    hooks = [block.register_forward_hook(lambda _, __, out: states.append(out[0])) for block in model.recur]
-    hooks.append(model.recur[0].register_forward_pre_hook(entry))
+    def used(_, __, out) -> None:
+        nonlocal uses
+        uses += 1
+        if uses % every == 0:
+            states.append(out[0].float())
+
+    hooks = [model.recur[0].register_forward_pre_hook(entry)]
+    hooks += [block.register_forward_hook(used) for block in model.recur]
     was_training = model.training
     model.eval()
     try:
@@ -109,7 +116,7 @@ def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
         model.train(was_training)
         for hook in hooks:
             hook.remove()
-    return torch.stack(states[:: every or len(model.recur)]).float()
+    return torch.stack(states)
 
 
 def increment_cosines(states: Tensor) -> Tensor:
@@ -119,11 +126,12 @@ def increment_cosines(states: Tensor) -> Tensor:
     return torch.einsum("itd,jtd->ij", increments, increments) / increments.shape[1]
 
 
-def mean_cosines(cosines: Tensor) -> tuple[float, float]:
+def mean_cosines(cosines) -> tuple[float, float]:
     """(mean over the pairs of early and middle increments, mean over the pairs with the last one) of cosines [n, n];
     nan where there is no such pair."""
+    cosines = torch.as_tensor(cosines)
     n = len(cosines)
-    early = cosines[:-1, :-1][~torch.eye(n - 1, dtype=torch.bool)]
+    early = cosines[:-1, :-1][~torch.eye(n - 1, dtype=torch.bool, device=cosines.device)]
     return early.mean().item(), cosines[:-1, -1].mean().item()
 
 

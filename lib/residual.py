@@ -1,7 +1,7 @@
 """002's models and runs, looped and not, at any size, and what is read off them.
 
 ``p`` is everywhere the parameters of a notebook: width, head_dim, init_std, c; vocab_size, context; the text; steps,
-batch, micro_batch, precision, reference_depth and kept_lr.
+batch, micro_batch, precision, checkpoint_loops, reference_depth and kept_lr.
 """
 
 import math
@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 
 from lib import probes
+from lib.claims import interval
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.growth import RULES, FirstSteps
@@ -17,9 +18,9 @@ from lib.model import LoopedLM
 from lib.presets import optimizer, preset
 from lib.store import RunResult, RunStore
 from lib.sweep import trained_model
+from lib.train import TRACED_ROWS
 
 TRACES = 10  # of the state in each run at the kept rate
-TRACED_ROWS = 32  # of the validation set, over which cosines and norms are averaged
 
 #: what is put in place of no injection, as changes to 002's model; the branches' multiplier stays
 INJECTIONS = {
@@ -35,32 +36,34 @@ LOOK = {"looped": "looped", "concat": "base", "lti": "parcae", "hyper-connection
 
 
 def model(p: dict, rule: str, loops: int, layers: int = 1, **fields) -> ModelConfig:
-    """``layers`` unique layers looped ``loops`` times, the branches multiplied by alpha: c under "none", c / N under
-    "1/N", c / sqrt(N L) under "1/sqrt(N)", and 002's c / (N sqrt(L)). At one loop the last two are the same model and
-    get the same config. Raises InputError for another rule."""
+    """``layers`` unique layers L looped ``loops`` times N, the branches multiplied by c alpha, alpha as the rule says:
+    none (1), 1/sqrt(N), 1/N; with the layers' share besides, 1/sqrt(L), 1/sqrt(N L) and 002's own, 1/(N sqrt(L)). At
+    one loop the last three are the same model and get the same config. Raises InputError for another rule."""
     c, root = p["c"], layers**0.5
-    if loops == 1 and rule == "1/sqrt(N)":
+    if loops == 1 and rule in ("1/sqrt(L)", "1/sqrt(N L)"):
         rule = "1/(N sqrt(L))"
     multiplier = {
         "none": {"residual": "none", "residual_c": c},
-        "1/sqrt(N)": {"residual": "1/sqrt(N)", "residual_c": c / root},
+        "1/sqrt(N)": {"residual": "1/sqrt(N)", "residual_c": c},
         "1/N": {"residual": "1/N", "residual_c": c},
+        "1/sqrt(L)": {"residual": "none", "residual_c": c / root},
+        "1/sqrt(N L)": {"residual": "1/sqrt(N)", "residual_c": c / root},
         "1/(N sqrt(L))": {"residual": "1/(N sqrt(L))", "residual_c": c},
     }
     if rule not in multiplier:
-        raise InputError(f"rules: {rule!r} is not known, use {', '.join(multiplier)}")
+        raise InputError(f"rule: {rule!r} is not known, use {', '.join(multiplier)}")
     return preset("residual-L12-N1", recur=layers, mean_loops=loops, **multiplier[rule], **_sizes(p), **fields)
 
 
 def stack(p: dict, rule: str, copies: int, layers: int = 1) -> ModelConfig:
-    """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if they were loops."""
+    """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
     alpha = p["c"] * RULES[rule](copies)
     return preset("residual-L12-N1", recur=copies * layers, residual="none", residual_c=alpha, **_sizes(p))
 
 
 def first_steps(p: dict, cfg: ModelConfig, layers: int, seed: int, steps: int) -> FirstSteps:
     """The first ``steps`` optimiser steps of a model, at p's rate, the same for all parameters."""
-    optim = optimizer("residual-L12-N1", max(1, steps), lr=p["lr"], scaling="none")
+    optim = optimizer("residual-L12-N1", steps, lr=p["lr"], scaling="none")
     return FirstSteps(model=cfg, optim=optim, block=layers, steps=steps, seed=seed)
 
 
@@ -82,14 +85,22 @@ def run(p: dict, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True)
         train=TrainConfig(
             steps=steps, batch=p["batch"], micro_batch=p["micro_batch"] or None, precision=p["precision"], seed=seed,
             trace_every=max(1, steps // TRACES) if lr == p["kept_lr"] else None,
+            checkpoint_loops=p["checkpoint_loops"],
         ),
     )  # fmt: skip
 
 
+def loss(result: RunResult) -> float:
+    """A run's final validation loss in nats per token. One that diverged, or knows less than nothing, counts as knowing
+    nothing, log V: it stays in every comparison, and one wild number decides none."""
+    nothing = math.log(result.config.model.vocab_size)
+    return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
+
+
 def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict]:
-    """Of each finished run, by key: ``cosines`` [n, n] between the increments of its loops, ``initial`` cosines of the
-    same model before its training, and ``norms`` [n + 1] of the stream before and after each loop, 2-norms averaged
-    over tokens (002, Fig. 6 to 8). On validation rows; noted beside the run."""
+    """Of each finished run, by key: ``cosines`` [n, n] between the increments of its loops and ``norms`` [n + 1] of the
+    stream before and after each loop, 2-norms averaged over tokens (002, Fig. 6 to 8); the same of the model before its
+    training, ``initial cosines`` and ``initial norms``. On validation rows; noted beside the run."""
     found = {}
     for cfg in configs:
         result = store.find(cfg)
@@ -101,28 +112,47 @@ def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict]:
             device = trained.angles.device
             tokens = torch.as_tensor(validation[:TRACED_ROWS, :-1], device=device)
             start = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision).to(device)
-            states = probes.stream(trained, tokens)
-            noted = {
-                "cosines": probes.increment_cosines(states).tolist(),
-                "initial": probes.increment_cosines(probes.stream(start, tokens)).tolist(),
-                "norms": states.norm(dim=-1).mean((1, 2)).tolist(),
-            }
+            for prefix, network in (("", trained), ("initial ", start)):
+                states = probes.stream(network, tokens)
+                noted[prefix + "cosines"] = probes.increment_cosines(states).tolist()
+                noted[prefix + "norms"] = states.norm(dim=-1).mean((1, 2)).tolist()
             store.note(result, "increments", noted)
         found[cfg.key] = noted
     return found
 
 
-def traces(results: list[RunResult], labels: list[dict]) -> pd.DataFrame:
-    """What was traced as runs at the kept rate trained: one row a run and traced step, under its label's columns, with
+def traces(results: list[RunResult], labels: list[dict], increments: dict[str, dict]) -> pd.DataFrame:
+    """How runs at the kept rate changed: one row a run and traced step, 0 included, under its label's columns, with
     ``norm`` after the last loop and the mean cosines of increments, ``early`` pairs and pairs with the ``last``."""
     rows = []
     for result, label in zip(results, labels, strict=True):
+        start = increments[result.key]
+        early, last = probes.mean_cosines(start["initial cosines"])
+        rows.append({**label, "step": 0, "norm": start["initial norms"][-1], "early": early, "last": last})
         metrics, end = result.metrics, f"trace loop {result.config.model.mean_loops}"
         for i, step in enumerate(metrics["step"]):
             if math.isfinite(metrics[end][i]):
                 early, last = metrics["trace cosine"][i], metrics["trace last cosine"][i]
                 rows.append({**label, "step": step, "norm": metrics[end][i], "early": early, "last": last})
     return pd.DataFrame(rows)
+
+
+def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFrame:
+    """Does a rule hold? One row for each (model, rule) and name of ``series``, whose values are indexed by model, rule
+    and seed: n seeds, their mean and its 95 % interval (Student's t), and ``holds``: yes where the whole interval lies
+    within the name's limit of 0, no where all of it lies outside, else not resolved; empty for a name without limit."""
+    rows = {}
+    for name, values in series.items():
+        for group, cell in values.dropna().groupby(["model", "rule"], sort=False):
+            mean, low, high = interval(cell)
+            limit, holds = limits.get(name), ""
+            if limit is not None:
+                outside = low > limit or high < -limit
+                holds = "yes" if max(-low, high) < limit else "no" if outside else "not resolved"
+            rows[*group, name] = {"n": len(cell), "mean": mean, "low": low, "high": high, "holds": holds}
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.index.names = ["model", "rule", "of"]
+    return table
 
 
 def _sizes(p: dict) -> dict:

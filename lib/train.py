@@ -36,7 +36,7 @@ from lib.weights import load_strictly
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
-TRACED = 24, 32  # loops and validation rows over which the state's norm is traced
+TRACED_LOOPS, TRACED_ROWS = 24, 32  # at least so many loops of so many validation rows are traced
 
 Progress = Callable[[int, float], None]  # steps done, loss
 
@@ -188,10 +188,10 @@ class _Training:
     def _trace(self) -> dict[str, float]:
         """``trace loop 1`` and so on: the state's norms on its way through the model; where nothing is injected, also
         how parallel the loops' increments are, ``trace cosine`` of early pairs and ``trace last cosine``."""
-        loops, rows = TRACED
-        if self.cfg.model.injection == "hyper-connections":  # which have no more loops than they are trained with
-            loops = min(loops, self.cfg.model.mean_loops)
-        tokens = torch.as_tensor(self.validation[:rows, :-1], device=self.device)
+        own = self.cfg.model.mean_loops
+        # hyper-connections have no more loops than they are trained with
+        loops = own if self.cfg.model.injection == "hyper-connections" else max(TRACED_LOOPS, own)
+        tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
         trace = state_trace(self.model, tokens, loops)
         if self.cfg.model.injection == "none":
             cosines = increment_cosines(stream(self.model, tokens))

@@ -3,13 +3,16 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import growth
+from lib import growth, seeds
 from lib.config import OptimConfig
-from lib.growth import RULES, FirstSteps, exponents, first_steps, initial_increments, relu_steps
+from lib.flops import count
+from lib.growth import RULES, FirstSteps, Start, exponents, first_steps, initial_increments, relu_steps
 from lib.model import LoopedLM
 from lib.presets import preset
 
 LOOPS = [8, 16, 32, 64]
+GOLDEN_STEPS = [0.54714, 0.56579, 0.10154]  # squares and changes
+GOLDEN_START = [0.54345, 0.35037]  # branches, a cosine
 
 
 def tiny(**fields):
@@ -52,7 +55,7 @@ def test_a_step_of_the_relu_model_is_the_signs():
     _, (small,) = relu_steps(8, 1, 1.0, True, False, 1e-6, [3])
     _, (large,) = relu_steps(8, 1, 1.0, True, False, 2e-6, [3])
     assert large == pytest.approx(2 * small, rel=1e-6)
-    x0 = torch.randn(8, generator=growth.seeds.torch_stream("relu model", 3), dtype=torch.float64)
+    x0 = torch.randn(8, generator=seeds.torch_stream("relu model", 3), dtype=torch.float64)
     assert small == pytest.approx(1e-6 * torch.relu(x0).sum().item(), rel=1e-6)
 
 
@@ -79,8 +82,8 @@ def test_a_random_initial_state_is_not_a_change():
 
 
 def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
-    looped = FirstSteps(model=tiny(mean_loops=8, recur=2), optim=OptimConfig(), block=2)
-    stacked = FirstSteps(model=tiny(mean_loops=1, recur=16), optim=OptimConfig(), block=2)
+    looped = Start(model=tiny(mean_loops=8, recur=2), block=2)
+    stacked = Start(model=tiny(mean_loops=1, recur=16), block=2)
     off = {}
     for name, case in (("looped", looped), ("stacked", stacked)):
         found = initial_increments(case)
@@ -102,6 +105,14 @@ def test_exponents_are_slopes_from_least_on():
     assert exponents(frame, ["rule"], "square", "N", 16)["exponent"].isna().all()  # one point has no slope
 
 
+def test_intervals_are_of_the_mean_over_seeds():
+    frame = pd.DataFrame({"rule": ["a", "a", "a", "b"], "exponent": [1.0, 2.0, 3.0, 5.0]})
+    found = growth.with_intervals(frame, ["rule"])
+    half = 4.302653 / 3**0.5  # Student's t at two degrees of freedom, standard deviation 1
+    assert found.iloc[0].tolist() == pytest.approx([2, 2 - half, 2 + half], rel=1e-6)
+    assert found.iloc[1].tolist() == [5, -np.inf, np.inf]
+
+
 def test_blocks_of_layers_have_their_exponents():
     rows = [
         {"rule": rule, "N": N, "L": L, "seed": seed, "square": 2 * (L if rule == "1/N" else N**0.5), "branches": L**1.2,
@@ -120,8 +131,52 @@ def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
     states, changes = growth.tidy(labels, results)
     assert states["norm"].tolist() == [1, 2, 3, 4] and states["step"].tolist() == [0, 1, 0, 1]
     assert changes["change"].tolist() == [0.5, 0.7] and changes["model"].tolist() == ["a", "b"]
+    sums = [{"branches": 5.0}, {"branches": 6.0}]
+    # the order of the labels decides which sum is whose, not the order of the rows
+    blocks = growth.of_blocks(pd.DataFrame(labels), states.iloc[::-1], changes.iloc[::-1], sums)
+    assert blocks[["model", "square", "change", "branches"]].to_numpy().tolist() == [["a", 1, 0.5, 5], ["b", 9, 0.7, 6]]
     case = FirstSteps(model=tiny(mean_loops=2), optim=OptimConfig(), steps=3)
-    table = growth.cost({("a", 1): case, ("a", 2): case, ("b", 1): case})
-    per_token = growth.count(case.model).flops_per_token
-    assert table["FLOPs"].tolist() == [2 * 4 * 16 * per_token, 4 * 16 * per_token]
-    assert growth.nearness(pd.Series([0.1, -0.4]), 0.0, 0.25) == pytest.approx([0.15, -0.15])
+    assert case.flops == 4 * 16 * count(case.model).flops_per_token
+    assert growth.nearness(pd.Series([0.1, -0.4]), 0.0, 0.25).tolist() == pytest.approx([0.15, -0.15])
+
+
+def test_statistics_are_numbers_a_seed():
+    models = {"looped": 2.0, "stack": 1.0}
+    rows = [
+        {"model": model, "rule": rule, "N": N, "seed": seed, "step": step, "square": N**e * 4**step,
+         "norm": N ** (e / 2) * 2**step, "change": N ** (0.5 * e) if N > 4 else N}
+        for model, e in models.items() for rule in RULES for N in (1, 2, 4, 8, 16) for seed in (9, 3)
+        for step in (0, 1, 2)
+    ]  # fmt: skip
+    states = pd.DataFrame(rows)
+    changes = states[states["step"] > 0].copy()
+    relu = states[states["step"] == 0].assign(model="ReLU, looped")
+    cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in models for seed in (9, 3)}
+    of = growth.statistics(states, changes, relu, cosines, 8)
+    assert of["square", "looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
+    assert of["square", "stack", "1/N"][3] == pytest.approx(1)
+    assert of["change", "looped", "1/N", 2][9] == pytest.approx(1) and of["change", "stack", "none", 1][
+        9
+    ] == pytest.approx(0.5)
+    assert ("change", "ReLU, looped", "1/N") in of and of["change", "up to least"][3] == pytest.approx(1)
+    assert of["growth", "1/sqrt(N)"][9] == pytest.approx(2)  # octaves over two steps
+    assert of["cosine", "stack", "absolute"][3] == 0.5 and of["cosine", "looped", "5 %"][3] == -0.5
+    off = growth.farthest(of, {("square", "looped", "none"): 2.0, ("square", "stack", "none"): 0.25})
+    assert off.to_dict() == pytest.approx({9: 0.75, 3: 0.75})
+
+
+def test_the_theorys_models_are_all_drawn():
+    frame = growth.relu_frame(16, [1, 4], 1e-3, [5, 6])
+    assert len(frame) == len(growth.RELU) * 3 * 2 * 2
+    row = frame.query("model == 'ReLU, stack' and rule == '1/N' and N == 4 and seed == 6").iloc[0]
+    squares, changes = relu_steps(16, 4, 0.25, False, True, 1e-3, [5, 6])
+    assert row["square"] == squares[1] and row["change"] == changes[1]
+
+
+def test_a_changed_measurement_raises_the_recipe():
+    """What is kept under a key must not change its meaning: raise ``lib.RECIPE`` when these numbers change."""
+    case = FirstSteps(model=tiny(mean_loops=3), optim=OptimConfig(lr=1e-3), steps=1, seed=1)
+    found = first_steps(case)
+    assert found["squares"] + found["changes"] == pytest.approx(GOLDEN_STEPS, rel=1e-2)
+    start = initial_increments(Start(model=tiny(mean_loops=3), seed=1))
+    assert [start["branches"], start["cosines"][0][2]] == pytest.approx(GOLDEN_START, rel=1e-3)

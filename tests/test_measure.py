@@ -4,6 +4,7 @@ import pytest
 from pydantic import Field
 
 from lib.config import Config
+from lib.errors import InputError
 from lib.measure import key, measure
 from lib.store import RunStore
 
@@ -11,6 +12,10 @@ from lib.store import RunStore
 class Case(Config):
     x: float = 0.0
     note: str = Field("", description="a field that is mostly left alone")
+
+    @property
+    def flops(self) -> float:
+        return 1 + self.x
 
 
 def squared(case: Case) -> dict:
@@ -27,7 +32,7 @@ def broken(case: Case) -> dict:
 def test_each_case_is_measured_in_the_order_given(store, jobs):
     found = measure(squared, [Case(x=3), Case(x=2), Case(x=3)], store, jobs)
     assert [values["square"] for values in found] == [9, 4, 9]
-    kept = sorted((store.path.parent / "measured" / "squared").glob("*.json"))
+    kept = sorted((store.path.parent / "measured" / f"{__name__}.squared").glob("*.json"))
     assert [path.stem for path in kept] == sorted({key(Case(x=3)), key(Case(x=2))})
     assert json.loads(kept[0].read_text())["case"]["x"] in (2, 3)
 
@@ -35,7 +40,7 @@ def test_each_case_is_measured_in_the_order_given(store, jobs):
 def test_what_is_kept_is_read_and_not_measured_again(store):
     with pytest.raises(ZeroDivisionError):
         measure(broken, [Case(x=2), Case(x=3)], store, jobs=1)
-    path = store.path.parent / "measured" / "broken" / f"{key(Case(x=2))}.json"
+    path = store.path.parent / "measured" / f"{__name__}.broken" / f"{key(Case(x=2))}.json"
     kept = json.loads(path.read_text())  # made before the error
     path.write_text(json.dumps({**kept, "measured": {"square": -1}}))
     assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
@@ -50,3 +55,23 @@ def test_records_are_read_where_the_store_has_nothing(store, tmp_path):
 
 def test_a_key_is_of_what_the_case_says():
     assert key(Case(x=1)) == key(Case(x=1, note="")) != key(Case(x=1, note="other"))
+
+
+def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):
+    measure(squared, [Case(x=2)], store, jobs=1)
+    path = store.path.parent / "measured" / f"{__name__}.squared" / f"{key(Case(x=2))}.json"
+    path.write_text(path.read_text()[:20])
+    assert measure(squared, [Case(x=2)], store, jobs=1) == [{"square": 4}]
+    assert "set aside" in capsys.readouterr().out and path.with_name(f"{path.name}.corrupt-1").exists()
+    elsewhere = RunStore(store.path.parent / "new" / "runs", records=[store.path.parent])
+    path.write_text("{")
+    with pytest.raises(OSError, match="the record"):  # which is not ours to move
+        measure(squared, [Case(x=2)], elsewhere, jobs=1)
+
+
+def test_what_would_take_too_long_is_refused_after_the_two_cheapest(store):
+    cases = [Case(x=x) for x in (1e9, 1, 2)]
+    with pytest.raises(InputError, match="max_hours: 1 missing measurements need up to"):
+        measure(squared, cases, store, jobs=1, max_hours=1e-9)
+    assert len(list((store.path.parent / "measured").rglob("*.json"))) == 2
+    assert len(measure(squared, cases, store, jobs=1, max_hours=1e9)) == 3

@@ -66,7 +66,7 @@ def test_blocks_of_layers_get_a_panel_a_quantity():
 
 
 def test_matrices_share_one_scale():
-    figure = plots_residual.cosine_matrices({"a": np.eye(12), "b": -np.ones((4, 4))})
+    figure = plots_residual.cosine_matrices({"a": np.eye(12), "b": -np.ones((4, 4))}, 2)
     images = [axis.images[0] for axis in figure.axes[:2]]
     assert {image.get_clim() for image in images} == {(-1, 1)} and images[1].get_extent() == [0.5, 4.5, 4.5, 0.5]
 
@@ -77,7 +77,9 @@ def test_a_best_rate_outside_the_rates_tried_is_hollow():
         {"group": "sqrt", "N": N, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
         for N, best in ((1, 0.03), (4, 0.2)) for lr in rates
     ])  # fmt: skip
-    (axis,) = plots_residual.best_rates(best_rates(runs, ["group", "N"], 0.02), "N", "looped").axes
+    (axis,) = plots_residual.best_rates(
+        best_rates(runs, ["group", "N"], 0.02), "group", {"sqrt": "the rule"}, "N", "looped"
+    ).axes
     fills = {line.get_ydata()[0]: line.get_markerfacecolor() for line in axis.lines if len(line.get_ydata()) == 1}
     inside, outside = sorted(fills)
     assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
@@ -93,8 +95,11 @@ def test_norms_run_from_the_embedding_to_the_last_loop():
 
 def test_what_one_loop_does_not_have_is_not_drawn():
     frame = pd.DataFrame([
-        {"N": N, "seed": seed, "step": step, "norm": 1.0, "early": np.nan if N == 1 else 0.5}
-        for N in (1, 4) for seed in (1, 2) for step in (5, 10)
+        {"L": L, "N": N, "seed": seed, "step": step, "norm": 1.0, "early": np.nan if N == 1 else 0.5}
+        for L, N in ((1, 1), (1, 4), (2, 4)) for seed in (1, 2) for step in (5, 10)
     ])  # fmt: skip
-    axes = plots_residual.over_training(frame, {"norm": "norm", "early": "cosine"}, "looped").axes
-    assert [len(axis.lines) for axis in axes] == [2, 1]
+    figure = plots_residual.over_training(frame, {"norm": "norm", "early": "cosine"}, "looped")
+    assert [len(axis.lines) for axis in figure.axes] == [2, 1, 1, 1]
+    colours = [axis.lines[-1].get_color() for axis in figure.axes]
+    assert len(set(colours)) == 1  # N = 4 looks the same everywhere
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["N = 1", "N = 4"]

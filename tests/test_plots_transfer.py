@@ -47,10 +47,14 @@ def test_a_line_a_group_and_a_triangle_at_its_optimum(runs):
 
 def test_curves_have_a_panel_a_group_in_its_own_colour(runs):
     best = best_rates(runs, ["group", "condition"], 0.02)
-    axes = loss_curves(runs, best, "group", "condition", LOOK).axes
+    figure = loss_curves(runs, best, "group", "condition", LOOK)
+    axes = figure.axes
     assert [axis.get_title() for axis in axes] == ["r = 1", "r = 4"]
     for axis, name in zip(axes, LOOK.values(), strict=True):
-        curves = [line for line in axis.lines if line.get_marker() == "o"]
+        curves = [line for line in axis.lines if line.get_marker() in "os"]
         assert [to_hex(line.get_color()) for line in curves] == [to_hex(colour) for colour in shades(name, 2)]
         triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v"]
         assert triangles == pytest.approx(best[best["group"] == axis.get_title()]["lr"].tolist())
+    handles = figure.legends[0].legend_handles
+    assert [handle.get_label() for handle in handles] == ["d = 16", "d = 24"]
+    assert {to_hex(handle.get_color()) for handle in handles} == {"#555555"}  # the panels' colours differ

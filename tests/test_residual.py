@@ -1,4 +1,7 @@
+import dataclasses
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -13,32 +16,36 @@ from lib.train import train
 P = dict(
     width=32, head_dim=16, mlp_width=48, init_std=0.1, c=2.0, vocab_size=256, context=16, lr=1e-3, source="sotu",
     content="", tokenizer="bytes", val_rows=8, max_bytes=300_000, batch=4, micro_batch=0, steps=10, precision="fp32",
-    reference_depth=1, kept_lr=0.004,
+    reference_depth=1, kept_lr=0.004, checkpoint_loops=False,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("rule", "alpha"), [("none", 2), ("1/sqrt(N)", 2 / 36**0.5), ("1/N", 2 / 9), ("1/(N sqrt(L))", 2 / (9 * 2))]
-)
+    ("rule", "alpha"),
+    [
+        ("none", 2), ("1/sqrt(N)", 2 / 3), ("1/N", 2 / 9),
+        ("1/sqrt(L)", 2 / 2), ("1/sqrt(N L)", 2 / 6), ("1/(N sqrt(L))", 2 / 18),
+    ],
+)  # fmt: skip
 def test_the_rules_multiply_the_branches(rule, alpha):
     cfg = residual.model(P, rule, 9, 4)
     assert cfg.residual_multiplier == pytest.approx(alpha)
     assert LoopedLM(cfg).recur[0].a == pytest.approx(alpha) and (cfg.recur, cfg.mean_loops) == (4, 9)
 
 
-def test_at_one_loop_sqrt_and_linear_are_one_run():
-    one = [residual.run(P, residual.model(P, rule, 1, 4), 0.002, 7) for rule in ("1/sqrt(N)", "1/(N sqrt(L))")]
-    assert one[0].key == one[1].key
-    four = [residual.run(P, residual.model(P, rule, 4, 4), 0.002, 7) for rule in ("1/sqrt(N)", "1/(N sqrt(L))")]
-    assert four[0].key != four[1].key
+def test_at_one_loop_the_rules_of_a_block_are_one_run():
+    rules = ("1/sqrt(L)", "1/sqrt(N L)", "1/(N sqrt(L))")
+    for loops, runs in ((1, 1), (4, 3)):
+        keys = {residual.run(P, residual.model(P, rule, loops, 4), 0.002, 7).key for rule in rules}
+        assert len(keys) == runs
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_stack_has_a_layer_for_every_use_and_the_multiplier_of_the_loop(rule):
-    looped, stack = residual.model(P, rule, 6), residual.stack(P, rule, 6)
-    assert stack.residual_multiplier == pytest.approx(looped.residual_multiplier)
-    assert (stack.recur, stack.mean_loops, stack.layers) == (6, 1, 6)
-    assert LoopedLM(stack).recur[5].a == pytest.approx(LoopedLM(looped).recur[0].a)
+    for layers in (1, 2):
+        looped, stack = residual.model(P, rule, 6, layers), residual.stack(P, rule, 6, layers)
+        assert (stack.recur, stack.mean_loops, stack.layers) == (6 * layers, 1, 6 * layers)
+        assert LoopedLM(stack).recur[5].a == pytest.approx(LoopedLM(looped).recur[0].a)
 
 
 def test_the_correction_is_of_the_looped_stack_and_none_at_the_reference():
@@ -70,29 +77,58 @@ def test_every_injection_takes_every_rule(kind, rule):
     assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
 
 
-def test_increments_and_traces_of_finished_runs(tmp_path):
+@pytest.mark.parametrize("layers", [1, 2])
+def test_increments_and_traces_of_finished_runs(tmp_path, layers):
     store = RunStore(tmp_path / "runs")
-    configs = [residual.run(P, residual.model(P, "1/(N sqrt(L))", N), 0.004, 1) for N in (1, 4)]
+    configs = [residual.run(P, residual.model(P, "1/(N sqrt(L))", N, layers), 0.004, 1) for N in (1, 4)]
     results = [train(cfg, store) for cfg in configs]
     found = residual.increments(configs, store)
     four = found[configs[1].key]
-    assert np.shape(four["cosines"]) == np.shape(four["initial"]) == (4, 4) and len(four["norms"]) == 5
-    assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5) and four["cosines"] != four["initial"]
-    (results[1].path / "model.safetensors").unlink()  # noted beside the run, and not measured again
-    assert residual.increments(configs[:1], store) == {configs[0].key: found[configs[0].key]}
-    traces = residual.traces(results, [{"N": 1}, {"N": 4}])
-    assert traces.groupby("N")["step"].agg(list).to_dict() == {1: list(range(1, 11)), 4: list(range(1, 11))}
-    last = traces[(traces["N"] == 4) & (traces["step"] == 10)].iloc[0]
-    early = np.array(four["cosines"])[:3, :3][~np.eye(3, dtype=bool)].mean()
-    # the trace is of 32 validation rows, of which there are 8 here: the same tokens
-    assert last["early"] == pytest.approx(early, abs=1e-4) and last["norm"] == pytest.approx(
-        four["norms"][-1], rel=1e-4
-    )
+    assert np.shape(four["cosines"]) == np.shape(four["initial cosines"]) == (4, 4) and len(four["norms"]) == 5
+    assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5)
+    assert four["cosines"] != four["initial cosines"] and four["norms"] != four["initial norms"]
+    (results[1].path / "model.safetensors").unlink()  # noted beside the run, which a record keeps
+    elsewhere = RunStore(tmp_path / "new" / "runs", records=[store.path])
+    assert residual.increments(configs[1:], elsewhere) == {configs[1].key: four}
+    traces = residual.traces(results, [{"N": 1}, {"N": 4}], found)
+    assert traces.groupby("N")["step"].agg(list).to_dict() == {1: list(range(11)), 4: list(range(11))}
+    first, last = (traces[(traces["N"] == 4) & (traces["step"] == step)].iloc[0] for step in (0, 10))
+    for row, prefix in ((first, "initial "), (last, "")):
+        early = np.array(four[prefix + "cosines"])[:3, :3][~np.eye(3, dtype=bool)].mean()
+        # the trace is of 32 validation rows, of which there are 8 here: the same tokens
+        assert row["early"] == pytest.approx(early, abs=1e-4)
+        assert row["norm"] == pytest.approx(four[prefix + "norms"][-1], rel=1e-4)
     assert traces[traces["N"] == 1]["early"].isna().all()
 
 
+def test_more_loops_than_usual_are_traced_to_their_end(tmp_path):
+    cfg = residual.run({**P, "steps": 1}, residual.model(P, "1/N", 30), 0.004, 1)
+    result, = [train(cfg, RunStore(tmp_path / "runs"))]  # fmt: skip
+    assert "trace loop 30" in result.metrics and "trace loop 31" not in result.metrics
+
+
+def test_a_run_that_diverged_knows_nothing(tmp_path):
+    cfg = residual.run(P, residual.model(P, "1/N", 2), 0.004, 1)
+    result = train(cfg, RunStore(tmp_path / "runs"))
+    assert residual.loss(result) == result.summary["val_loss"] < np.log(256)
+    for status, val_loss in (("diverged", np.nan), ("diverged", 3.0), ("finished", 80.0)):
+        broken = dataclasses.replace(result, status=status, summary={**result.summary, "val_loss": val_loss})
+        assert residual.loss(broken) == pytest.approx(np.log(256))
+
+
+def test_a_rule_holds_where_the_whole_interval_says_so():
+    index = pd.MultiIndex.from_product([["a", "b", "c"], ["1/N"], [1, 2, 3]], names=["model", "rule", "seed"])
+    drift = pd.Series([0.0, 0.01, -0.01, 1.0, 1.01, 0.99, 0.2, 0.3, np.nan], index=index)
+    table = residual.judged({"drift": drift, "gain": drift}, {"drift": 0.25})
+    assert table.loc[("a", "1/N", "drift"), "holds"] == "yes" and table.loc[("b", "1/N", "drift"), "holds"] == "no"
+    assert table.loc[("c", "1/N", "drift"), "holds"] == "not resolved" and table.loc[("c", "1/N", "drift"), "n"] == 2
+    assert table.loc[("a", "1/N", "gain"), "holds"] == "" and table.loc[("b", "1/N", "gain"), "mean"] == pytest.approx(
+        1
+    )
+
+
 def test_bad_parameters_are_named():
-    with pytest.raises(InputError, match="rules: '1/N2'"):
+    with pytest.raises(InputError, match="rule: '1/N2'"):
         residual.model(P, "1/N2", 2)
     with pytest.raises(InputError, match="head_dim 24"):
         residual.model({**P, "head_dim": 24}, "none", 2)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.transfer import best_rates, drift, regret_of_keeping
+from lib.transfer import best_rates, drift, regret_at, regret_of_keeping
 
 
 def sweep(best: float, condition: str, noise=0.0, curvature=0.02, rates=(0.01, 0.02, 0.04, 0.08)) -> pd.DataFrame:
@@ -20,6 +20,9 @@ def test_the_best_rate_is_the_parabolas_and_regret_is_measured():
     expected = 0.02 * (np.log(0.02 / 0.06) ** 2 - np.log(0.08 / 0.06) ** 2)
     assert table["regret"]["off"] == pytest.approx(expected)
     assert (table["stderr"][:2] < 1e-6).all()
+    noisy = best_rates(sweep(0.03, "x", noise=0.003), ["condition"], 0.02).iloc[0]
+    half = 12.706205 * noisy["stderr"]  # four rates leave one degree of freedom
+    assert np.log([noisy["lr"] / noisy["low"], noisy["high"] / noisy["lr"]]) == pytest.approx([half, half], rel=1e-6)
 
 
 def test_its_stderr_is_its_spread():
@@ -49,9 +52,11 @@ def test_a_drift_is_the_exponent_of_the_best_rate():
     best = best_rates(runs, ["rule", "seed", "N"], 0.02)
     found = drift(best, ["rule"], "N").set_index("rule")["drift"]
     assert found.to_dict() == pytest.approx({"sqrt": -0.5, "linear": 0.0}, abs=1e-9)
-    # an optimum outside the rates tried is no optimum
-    far = pd.concat([moving(0.0, 1), moving(0.0, 1, loops=(512,)).assign(loss=lambda f: -f["lr"])])
-    assert drift(best_rates(far, ["seed", "N"], 0.02), ["seed"], "N")["drift"][0] == pytest.approx(0, abs=1e-9)
+    # an optimum outside the rates tried counts as their edge, and a falling line as its best rate
+    for loss in (lambda f: 2 + 0.02 * np.log(f["lr"] / 9) ** 2, lambda f: 2 - 0.1 * np.log(f["lr"])):
+        two = pd.concat([moving(0.0, 1, loops=(1,)), moving(0.0, 1, loops=(2,)).assign(loss=loss)])
+        found = drift(best_rates(two, ["seed", "N"], 0.02), ["seed"], "N")["drift"][0]
+        assert found == pytest.approx(np.log2(0.08 / 0.03), abs=1e-6)
 
 
 def test_keeping_a_rate_costs_what_it_loses_on_the_best():
@@ -61,3 +66,9 @@ def test_keeping_a_rate_costs_what_it_loses_on_the_best():
     at_8 = 0.03 * 8**-0.5
     expected = 0.02 * (np.log(0.04 / at_8) ** 2 - np.log(0.01 / at_8) ** 2)
     assert table["regret"][2] == pytest.approx(expected) and (table["regret"] >= 0).all()
+
+
+def test_a_regret_at_a_rate_is_over_the_best_rate_tried():
+    found = regret_at(pd.concat([moving(-0.5, 1)]), ["seed", "N"], 0.08)
+    expected = 0.02 * (np.log(0.08 / 0.03) ** 2 - np.log(0.04 / 0.03) ** 2)
+    assert found[1, 1] == pytest.approx(expected) and list(found.index) == [(1, 1), (1, 2), (1, 4), (1, 8)]
