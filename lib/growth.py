@@ -204,8 +204,14 @@ def of_blocks(labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame,
 def with_intervals(exponents: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """mean, low and high of the column ``exponent`` over the seeds of each combination of ``by``: the 95 % interval of
     the mean by Student's t."""
-    rows = {group: interval(cell["exponent"]) for group, cell in exponents.groupby(by, sort=False)}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
+    rows = [
+        {
+            **dict(zip(by, group, strict=True)),
+            **dict(zip(("mean", "low", "high"), interval(cell["exponent"]), strict=True)),
+        }
+        for group, cell in exponents.groupby(by, sort=False)
+    ]
+    return pd.DataFrame(rows).set_index(by)
 
 
 def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:

@@ -50,6 +50,9 @@ def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str],
                       label=f"{_alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$")  # fmt: skip
             axis.vlines(mean.index, seeds.min(), seeds.max(), color=colour, lw=0.8)
         axis.set_yscale("log")
+        least, most = cell[quantity].min(), cell[quantity].max()
+        if most < 2 * least:  # constant, but for rounding
+            axis.set_ylim(least / 10, most * 10)
         _loops(axis, cell["N"])
         axis.set_title(title)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28))
@@ -105,7 +108,7 @@ def cosine_matrices(matrices: dict[str, np.ndarray], columns: int):
     row."""
     rows = -(-len(matrices) // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(min(PAGE, 0.9 + 1.9 * columns), 0.3 + 2.0 * rows), squeeze=False
+        rows, columns, figsize=(min(PAGE, 0.9 + 1.9 * columns), 0.5 + 2.2 * rows), squeeze=False
     )
     for axis, (title, matrix) in zip(axes.flat, matrices.items(), strict=False):
         n = len(matrix)
@@ -147,7 +150,7 @@ def best_rates(best: pd.DataFrame, group: str, names: dict, over: str, architect
     _loops(axis, best[over])
     axis.set_xlabel(over)
     axis.set_ylabel("best base learning rate")
-    axis.legend()
+    figure.legend(loc="outside upper center", ncols=len(names))
     return figure
 
 

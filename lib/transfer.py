@@ -27,7 +27,8 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
             lr = stderr = np.nan
         regret = losses[kept] - losses.min() if kept in losses.index else np.nan
         inside = bool(losses.index.min() <= lr <= losses.index.max())
-        beyond = np.exp(scipy.stats.t.ppf(0.975, max(1, len(losses) - 3)) * stderr / lr)
+        with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
+            beyond = np.exp(scipy.stats.t.ppf(0.975, max(1, len(losses) - 3)) * stderr / lr)
         found = {"lr": lr, "stderr": stderr / lr, "low": lr / beyond, "high": lr * beyond, "inside": inside,
                  "best tried": losses.idxmin(), "least tried": losses.index.min(), "most tried": losses.index.max(),
                  "regret": regret}  # fmt: skip

@@ -108,6 +108,7 @@ def test_exponents_are_slopes_from_least_on():
 def test_intervals_are_of_the_mean_over_seeds():
     frame = pd.DataFrame({"rule": ["a", "a", "a", "b"], "exponent": [1.0, 2.0, 3.0, 5.0]})
     found = growth.with_intervals(frame, ["rule"])
+    assert found.index.name == "rule" and list(found.index) == ["a", "b"]
     half = 4.302653 / 3**0.5  # Student's t at two degrees of freedom, standard deviation 1
     assert found.iloc[0].tolist() == pytest.approx([2, 2 - half, 2 + half], rel=1e-6)
     assert found.iloc[1].tolist() == [5, -np.inf, np.inf]

@@ -43,6 +43,10 @@ def test_the_legend_has_the_exponents(states):
     words = [text.get_text() for text in axes[1].get_legend().get_texts()]
     assert words == [r"$\alpha = 1$: $N^{2.00}$", r"$\alpha = 1/\sqrt{N}$: $N^{1.00}$", r"$\alpha = 1/N$: $N^{0.00}$"]
     assert [label.get_text() for label in axes[0].get_xticklabels()] == ["1", "2", "4", "8"]
+    # rounding is not drawn as if it were growth
+    flat = start.assign(square=1 + 1e-7 * start["N"])
+    for axis in plots_residual.growth(flat, "square", "square", LOOK, slopes).axes:
+        assert axis.get_ylim() == pytest.approx((0.1, 10), rel=1e-3)
 
 
 def test_changes_are_drawn_step_by_step_with_the_predicted_slope(states):
