@@ -26,9 +26,8 @@ MODULES = [
     "tokenizer", "data", "evaluate", "probes", "store", "train", "workers", "measure", "sweep",
     "laws", "optimum", "fit",
     "frontier", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
-    "compression", "claims", "growth", "residual", "plots", "plots_isodepth", "plots_usage", "plots_transfer",
-    "plots_stability",
-    "plots_parcae", "plots_looping", "plots_residual", "notebook", "report",
+    "compression", "claims", "growth", "residual", "sparse", "exits", "plots", "plots_isodepth", "plots_usage",
+    "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual", "notebook", "report",
 ]  # fmt: skip
 
 
