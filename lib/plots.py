@@ -32,6 +32,8 @@ COLOURS = {
     "looped-nanochat": "#6B6B6B",
     "looped": "#2B50FF",
     "post-norm": "#A8A000",
+    "moe": "#5A2A83",
+    "looped-moe": "#2FD0AA",
 }
 NAMES = {
     "base": "Base (pre-norm, concat)",
@@ -45,10 +47,12 @@ NAMES = {
     "looped-nanochat": "Looped nanochat",
     "looped": "Looped, no injection",
     "post-norm": "Looped, Post-Norm",
+    "moe": "MoE",
+    "looped-moe": "Looped-MoE",
 }
 MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P",
            "truncated": "<", "hyper-connections": ">", "looped-nanochat": "X", "looped": "p",
-           "post-norm": "h"}  # fmt: skip
+           "post-norm": "h", "moe": "*", "looped-moe": "d"}  # fmt: skip
 
 _profile = "cpu"
 

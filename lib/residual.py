@@ -90,13 +90,6 @@ def run(p: dict, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True)
     )  # fmt: skip
 
 
-def loss(result: RunResult) -> float:
-    """A run's final validation loss in nats per token. One that diverged, or knows less than nothing, counts as knowing
-    nothing, log V: it stays in every comparison, and one wild number decides none."""
-    nothing = math.log(result.config.model.vocab_size)
-    return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
-
-
 def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict]:
     """Of each finished run, by key: ``cosines`` [n, n] between the increments of its loops and ``norms`` [n + 1] of the
     stream before and after each loop, 2-norms averaged over tokens (002, Fig. 6 to 8); the same of the model before its

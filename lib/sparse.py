@@ -8,7 +8,8 @@ from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.presets import optimizer, preset
 
-ARCHITECTURES = ("base", "looped", "moe", "looped-moe")
+#: the four, and the names of their colours and markers: Base is a plain Transformer
+LOOK = {"base": "transformer", "looped": "looped", "moe": "moe", "looped-moe": "looped-moe"}
 WARMUP = 0.05  # of a run; ours, 004 does not state it
 
 
@@ -17,8 +18,8 @@ def model(p: dict, architecture: str, width: int, loops: int | None = None) -> M
     None), SwiGLU of 8 d / 3 rounded up to a multiple of 8, split among the active experts (004, Table 1 and 5).
 
     Raises InputError for another name, or sizes that do not divide."""
-    if architecture not in ARCHITECTURES:
-        raise InputError(f"architectures: {architecture!r} is not known, use {', '.join(ARCHITECTURES)}")
+    if architecture not in LOOK:
+        raise InputError(f"architectures: {architecture!r} is not known, use {', '.join(LOOK)}")
     depth, loops, head_dim = p["depth"], loops or p["loops"], p["head_dim"]
     if depth % loops:
         raise InputError(f"loops: {loops} loops do not divide the depth of {depth} layers, use a divisor")

@@ -3,12 +3,22 @@
 A parameterisation transfers if the optimum stays where it is (000, App. D.2; 002, Fig. 5; 004, mu-P figure).
 """
 
+import math
+
 import numpy as np
 import pandas as pd
 import scipy.stats
 
 from lib.errors import InputError
 from lib.fit import isoflop_optimum
+from lib.store import RunResult
+
+
+def final_loss(result: RunResult) -> float:
+    """A run's final validation loss in nats per token. One that diverged, or knows less than nothing, counts as knowing
+    nothing, log V: it stays in every comparison, and one wild number decides none."""
+    nothing = math.log(result.config.model.vocab_size)
+    return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
 
 
 def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:

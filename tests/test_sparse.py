@@ -13,7 +13,7 @@ P = dict(
 
 
 def test_the_four_use_as_much_and_store_differently():
-    counts = {name: count(sparse.model(P, name, 64)) for name in sparse.ARCHITECTURES}
+    counts = {name: count(sparse.model(P, name, 64)) for name in sparse.LOOK}
     router = 4 * 8 * 64  # of each effective layer
     assert counts["base"].n_active == counts["looped"].n_active
     assert counts["moe"].n_active == counts["looped-moe"].n_active == counts["base"].n_active + router

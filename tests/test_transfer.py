@@ -1,8 +1,12 @@
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from lib.transfer import best_rates, drift, regret_at, regret_of_keeping
+from lib.train import train
+from lib.transfer import best_rates, drift, final_loss, regret_at, regret_of_keeping
+from tests.conftest import small_run
 
 
 def sweep(best: float, condition: str, noise=0.0, curvature=0.02, rates=(0.01, 0.02, 0.04, 0.08)) -> pd.DataFrame:
@@ -72,3 +76,11 @@ def test_a_regret_at_a_rate_is_over_the_best_rate_tried():
     found = regret_at(pd.concat([moving(-0.5, 1)]), ["seed", "N"], 0.08)
     expected = 0.02 * (np.log(0.08 / 0.03) ** 2 - np.log(0.04 / 0.03) ** 2)
     assert found[1, 1] == pytest.approx(expected) and list(found.index) == [(1, 1), (1, 2), (1, 4), (1, 8)]
+
+
+def test_a_run_that_diverged_knows_nothing(store):
+    result = train(small_run(), store)
+    assert final_loss(result) == result.summary["val_loss"] < np.log(256)
+    for status, val_loss in (("diverged", np.nan), ("diverged", 3.0), ("finished", 80.0)):
+        broken = dataclasses.replace(result, status=status, summary={**result.summary, "val_loss": val_loss})
+        assert final_loss(broken) == pytest.approx(np.log(256))
