@@ -25,7 +25,7 @@ from lib.frontier import (
     sizes,
 )
 from lib.laws import hold, joint
-from lib.presets import optimizer, preset
+from lib.presets import head_count, optimizer, preset
 
 #: the joint law of 000 at full precision (its project page), and its widths / 64 per budget
 PUBLISHED = dict(A=28.027, B=915.82, E=1.56773, alpha=0.19924, beta=0.36863, phi=0.459)
@@ -54,10 +54,8 @@ def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields) -
         raise InputError(f"recurrences: {looped} looped layers are not shared by {r} loops, use divisors of {looped}")
     if once < 0 or once % 2:
         raise InputError(f"once: {once} layers are no prelude and coda of the same size, use an even number")
-    if head_dim < 1 or width % head_dim:
-        raise InputError(f"widths: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
     layers = dict(prelude=once // 2, recur=looped // r, coda=once // 2, mean_loops=r)
-    shape = dict(width=width, heads=width // head_dim, mlp_width=4 * width)
+    shape = dict(width=width, heads=head_count(width, head_dim, "widths"), mlp_width=4 * width)
     return preset("isodepth-s10-r1" if r == 1 else "isodepth-s10-r4", **{**layers, **shape, **fields})
 
 

@@ -6,7 +6,7 @@ vocab_size, context; the text; lr, muon_lr; batch, micro_batch and precision.
 
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.presets import optimizer, preset
+from lib.presets import head_count, optimizer, preset
 
 #: Table of stability results: a Transformer made into a recurrent depth model, and what is added to it one by one
 LADDER = {
@@ -63,10 +63,8 @@ def run(p: dict, cfg: ModelConfig, steps: int, seed: int) -> RunConfig:
 
 def _shape(p: dict) -> dict:
     width, head_dim = p["width"], p["head_dim"]
-    if head_dim < 1 or width % head_dim:
-        raise InputError(f"width: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
     stacks = dict.fromkeys(("prelude", "recur", "coda"), p["layers"])
     return dict(
-        width=width, heads=width // head_dim, mlp_width=4 * width, **stacks,
+        width=width, heads=head_count(width, head_dim), mlp_width=4 * width, **stacks,
         vocab_size=p["vocab_size"], context=p["context"],
     )  # fmt: skip

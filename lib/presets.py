@@ -129,6 +129,13 @@ def preset(name: str, **changes) -> ModelConfig:
     return ModelConfig(**{**PRESETS[name], **changes})
 
 
+def head_count(width: int, head_dim: int, field: str = "width") -> int:
+    """The heads of a model of that width. Raises InputError, which names ``field``, where they do not divide it."""
+    if head_dim < 1 or width % head_dim:
+        raise InputError(f"{field}: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
+    return width // head_dim
+
+
 def optimizer(name: str, steps: int, **changes) -> OptimConfig:
     """How the papers train the preset of that name for ``steps``, with ``changes`` to the fields.
 

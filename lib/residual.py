@@ -13,9 +13,9 @@ from lib import probes
 from lib.claims import interval
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.growth import RULES, FirstSteps
+from lib.growth import FirstSteps
 from lib.model import LoopedLM
-from lib.presets import optimizer, preset
+from lib.presets import head_count, optimizer, preset
 from lib.store import RunResult, RunStore
 from lib.sweep import trained_model
 from lib.train import TRACED_ROWS
@@ -57,7 +57,7 @@ def model(p: dict, rule: str, loops: int, layers: int = 1, **fields) -> ModelCon
 
 def stack(p: dict, rule: str, copies: int, layers: int = 1) -> ModelConfig:
     """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
-    alpha = p["c"] * RULES[rule](copies)
+    alpha = model(p, rule, copies).residual_multiplier
     return preset("residual-L12-N1", recur=copies * layers, residual="none", residual_c=alpha, **_sizes(p))
 
 
@@ -150,9 +150,7 @@ def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFra
 
 def _sizes(p: dict) -> dict:
     width, head_dim = p["width"], p["head_dim"]
-    if head_dim < 1 or width % head_dim:
-        raise InputError(f"width: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
     return dict(
-        width=width, heads=width // head_dim, mlp_width=p["mlp_width"], init_std=p["init_std"],
+        width=width, heads=head_count(width, head_dim), mlp_width=p["mlp_width"], init_std=p["init_std"],
         vocab_size=p["vocab_size"], context=p["context"],
     )  # fmt: skip

@@ -6,7 +6,7 @@ active_experts and head_dim; vocab_size, context; the text; batch, micro_batch a
 
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.presets import optimizer, preset
+from lib.presets import head_count, optimizer, preset
 
 #: the four, and the names of their colours and markers: Base is a plain Transformer
 LOOK = {"base": "transformer", "looped": "looped", "moe": "moe", "looped-moe": "looped-moe"}
@@ -23,13 +23,12 @@ def model(p: dict, architecture: str, width: int, loops: int | None = None) -> M
     depth, loops, head_dim = p["depth"], loops or p["loops"], p["head_dim"]
     if depth % loops:
         raise InputError(f"loops: {loops} loops do not divide the depth of {depth} layers, use a divisor")
-    if head_dim < 1 or width % head_dim:
-        raise InputError(f"widths: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
     looped, sparse = "looped" in architecture, "moe" in architecture
     stacks = {"recur": depth // loops, "mean_loops": loops} if looped else {"prelude": depth}
     experts = {"experts": p["experts"], "active_experts": p["active_experts"]} if sparse else {}
     return preset(
-        f"{architecture}-128", width=width, heads=width // head_dim, mlp_width=-(-8 * width // (3 * 8)) * 8,
+        f"{architecture}-128", width=width, heads=head_count(width, head_dim, "widths"),
+        mlp_width=-(-8 * width // (3 * 8)) * 8,
         vocab_size=p["vocab_size"], context=p["context"], **stacks, **experts,
     )  # fmt: skip
 

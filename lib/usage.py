@@ -12,7 +12,7 @@ from lib.config import DataConfig, ModelConfig, RunConfig
 from lib.errors import InputError
 from lib.fit import isoflop_optimum
 from lib.flops import count
-from lib.presets import preset
+from lib.presets import head_count, preset
 
 #: its table of sizes: parameters, FLOPs per token
 PUBLISHED_SIZES = {
@@ -56,9 +56,7 @@ def table_of_sizes() -> pd.DataFrame:
 
 def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConfig:
     """003's model at a width: 2/4/2 layers, r = 4, depth fixed."""
-    if head_dim < 1 or width % head_dim:
-        raise InputError(f"widths: {width} is not a multiple of head_dim {head_dim}, use multiples of it")
-    shape = dict(width=width, heads=width // head_dim, mlp_width=4 * width)
+    shape = dict(width=width, heads=head_count(width, head_dim, "widths"), mlp_width=4 * width)
     return preset("looped-nanochat-s8", vocab_size=vocab_size, context=context, **shape)
 
 

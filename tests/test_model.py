@@ -11,8 +11,7 @@ from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.flops import count
 from lib.head import softcap
-from lib.model import Draw, LoopedLM, load_weights, token_losses
-from lib.presets import preset
+from lib.model import Draw, LoopedLM, token_losses
 from lib.weights import load_strictly
 
 KINDS = {
@@ -347,49 +346,6 @@ def test_the_initial_state_is_what_its_name_says():
     assert torch.equal(again, states["normal"][5:8])
 
 
-def test_loss_at_init_is_about_the_entropy_of_the_vocabulary():
-    # 001's 140M starts at 10.6255 where ln V is 10.3972, at any loop count
-    model = LoopedLM(config("values", state_init="like-init", prelude_norm=True, readout=True)).eval()
-    losses = [token_losses(model, tokens(), tokens().roll(-1, 1), n).mean().item() for n in (1, 4, 8)]
-    assert max(losses) - min(losses) < 0.2
-    assert losses[0] == pytest.approx(math.log(61), abs=0.4)
-
-
-@pytest.mark.long
-def test_the_140m_starts_at_the_loss_of_001s_code():
-    model = LoopedLM(preset("parcae-140m")).eval()
-    x = torch.randint(32_768, (1, 513), generator=torch.Generator().manual_seed(0))
-    losses = [token_losses(model, x[:, :-1], x[:, 1:], n).mean().item() for n in (1, 4, 8)]
-    assert losses == pytest.approx([10.6255] * 3, abs=0.05) and max(losses) - min(losses) < 1e-3
-
-
-def test_scaled_zero_is_orthogonal_with_zero_branch_outputs():
-    model = LoopedLM(config("values", readout=True))
-    std = math.sqrt(2 / (5 * 32))
-    for name, weight in model.named_parameters():
-        if name.endswith(("attn.out.weight", "mlp.down.weight")):
-            assert not weight.any()
-        elif name.endswith(("attn.q.weight", "mlp.up.weight", "embed.weight")) and "value" not in name:
-            gram = weight @ weight.T if weight.shape[0] <= weight.shape[1] else weight.T @ weight
-            torch.testing.assert_close(gram, torch.eye(len(gram)) * std**2 * max(weight.shape), atol=1e-4, rtol=1e-4)
-    singular = torch.linalg.svdvals(model.readout.weight)
-    torch.testing.assert_close(singular, torch.full_like(singular, 0.6325), atol=1e-3, rtol=1e-3)
-
-
-def test_scaled_divides_branch_outputs_by_the_effective_depth():
-    cfg = config("base", width=128, mlp_width=512, mean_loops=4)
-    model, std = LoopedLM(cfg), math.sqrt(2 / (5 * 128))
-    assert model.recur[0].attn.q.weight.std().item() == pytest.approx(std, rel=0.03)
-    assert model.recur[0].mlp.down.weight.std().item() == pytest.approx(std / math.sqrt(2 * 6), rel=0.03)
-    assert model.injection.weight.std().item() == pytest.approx(std, rel=0.03)
-
-
-def test_init_depends_on_the_seed_alone():
-    a, b, c = LoopedLM(config(), seed=3), LoopedLM(config(), seed=3), LoopedLM(config(), seed=4)
-    assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
-    assert not torch.equal(a.embed.weight, c.embed.weight)
-
-
 def test_token_losses_are_those_of_the_logits():
     model, x = randomized(config()).eval(), tokens()
     expected = F.cross_entropy(model(x, 3).flatten(0, 1), x.flatten(), reduction="none").view_as(x)
@@ -423,17 +379,6 @@ def test_a_compiled_block_serves_every_depth_and_number_of_rows(monkeypatch):
     for loops in (1, 7):
         model.loss(x, x, loops)[0].backward()
     assert 0 < seen == torch._dynamo.utils.counters["stats"]["unique_graphs"]
-
-
-# ---- weights
-
-
-def test_weights_survive_saving(tmp_path):
-    model = randomized(config("iso-depth")).eval()
-    model.save(tmp_path / "model.safetensors")
-    again = load_weights(tmp_path)
-    assert again.cfg == model.cfg and not again.training
-    assert torch.equal(again(tokens()), model(tokens()))
 
 
 def test_bad_calls_are_one_line():

@@ -9,10 +9,10 @@ from lib import scaling
 from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
 from lib.flops import count
-from lib.model import LoopedLM
+from lib.model import LoopedLM, token_losses
 from lib.optim import Optimizer, placements
 from lib.presets import preset
-from tests.test_model import KINDS, config
+from tests.test_model import KINDS, config, tokens
 
 
 def on_meta(cfg: ModelConfig) -> LoopedLM:
@@ -46,6 +46,49 @@ def test_uniform_is_the_papers_init():
     assert found["recur.0.mlp.down.weight"] == pytest.approx(1 / 16, rel=0.03)  # its input is four times as wide
     largest = model.recur[0].attn.q.weight.abs().max().item()
     assert 0.99 * math.sqrt(3) / 8 < largest <= math.sqrt(3) / 8  # bounded, unlike a normal
+
+
+def test_loss_at_init_is_about_the_entropy_of_the_vocabulary():
+    # 001's 140M starts at 10.6255 where ln V is 10.3972, at any loop count
+    model = LoopedLM(config("values", state_init="like-init", prelude_norm=True, readout=True)).eval()
+    losses = [token_losses(model, tokens(), tokens().roll(-1, 1), n).mean().item() for n in (1, 4, 8)]
+    assert max(losses) - min(losses) < 0.2
+    assert losses[0] == pytest.approx(math.log(61), abs=0.4)
+
+
+@pytest.mark.long
+def test_the_140m_starts_at_the_loss_of_001s_code():
+    model = LoopedLM(preset("parcae-140m")).eval()
+    x = torch.randint(32_768, (1, 513), generator=torch.Generator().manual_seed(0))
+    losses = [token_losses(model, x[:, :-1], x[:, 1:], n).mean().item() for n in (1, 4, 8)]
+    assert losses == pytest.approx([10.6255] * 3, abs=0.05) and max(losses) - min(losses) < 1e-3
+
+
+def test_scaled_zero_is_orthogonal_with_zero_branch_outputs():
+    model = LoopedLM(config("values", readout=True))
+    std = math.sqrt(2 / (5 * 32))
+    for name, weight in model.named_parameters():
+        if name.endswith(("attn.out.weight", "mlp.down.weight")):
+            assert not weight.any()
+        elif name.endswith(("attn.q.weight", "mlp.up.weight", "embed.weight")) and "value" not in name:
+            gram = weight @ weight.T if weight.shape[0] <= weight.shape[1] else weight.T @ weight
+            torch.testing.assert_close(gram, torch.eye(len(gram)) * std**2 * max(weight.shape), atol=1e-4, rtol=1e-4)
+    singular = torch.linalg.svdvals(model.readout.weight)
+    torch.testing.assert_close(singular, torch.full_like(singular, 0.6325), atol=1e-3, rtol=1e-3)
+
+
+def test_scaled_divides_branch_outputs_by_the_effective_depth():
+    cfg = config("base", width=128, mlp_width=512, mean_loops=4)
+    model, std = LoopedLM(cfg), math.sqrt(2 / (5 * 128))
+    assert model.recur[0].attn.q.weight.std().item() == pytest.approx(std, rel=0.03)
+    assert model.recur[0].mlp.down.weight.std().item() == pytest.approx(std / math.sqrt(2 * 6), rel=0.03)
+    assert model.injection.weight.std().item() == pytest.approx(std, rel=0.03)
+
+
+def test_init_depends_on_the_seed_alone():
+    a, b, c = LoopedLM(config(), seed=3), LoopedLM(config(), seed=3), LoopedLM(config(), seed=4)
+    assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+    assert not torch.equal(a.embed.weight, c.embed.weight)
 
 
 def test_concat_identity_starts_as_i_and_zero():
@@ -82,14 +125,14 @@ def test_hyperp_is_the_papers_rule():
     optim = OptimConfig(name="muonh", scaling="hyperp", muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005)
     # at the reference batch and its own D_ref nothing is changed
     D_ref = {1: 983_296_000, 4: 1_016_064_000}
-    for loops, tokens in D_ref.items():
+    for loops, horizon in D_ref.items():
         cfg = preset(f"isodepth-s10-r{loops}")
         usage = count(cfg)
         once = 20 * (12 * 640**2 + 2 * 640) + (loops * 2 * 640**2 if loops > 1 else 0)
-        assert tokens == 10 * once
+        assert horizon == 10 * once
         # the definition: usage-weighted non-embedding parameters, without the model-level norms
         assert usage.n_usage - usage.n_embedding - 3 * 640 == once
-        found = rates(cfg, optim, steps=tokens // 2**18, tokens_per_step=2**18)
+        found = rates(cfg, optim, steps=horizon // 2**18, tokens_per_step=2**18)
         assert found["recur.0.attn.q.weight"] == pytest.approx(0.014, rel=1e-3)
         assert found["embed.weight"] == pytest.approx(0.3) and found["head.weight"] == pytest.approx(0.004)
         assert found["final_norm.weight"] == pytest.approx(0.005)

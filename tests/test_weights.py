@@ -5,7 +5,7 @@ import torch
 from lib.errors import InputError
 from lib.model import LoopedLM, load_weights
 from lib.weights import load_strictly
-from tests.test_model import config
+from tests.test_model import config, randomized, tokens
 
 
 def test_loading_is_strict_and_says_which_names_differ(tmp_path):
@@ -28,3 +28,11 @@ def test_unreadable_weights_are_one_line(tmp_path):
     safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="carries no config and is neither"):
         load_weights(tmp_path)
+
+
+def test_weights_survive_saving(tmp_path):
+    model = randomized(config("iso-depth")).eval()
+    model.save(tmp_path / "model.safetensors")
+    again = load_weights(tmp_path)
+    assert again.cfg == model.cfg and not again.training
+    assert torch.equal(again(tokens()), model(tokens()))
