@@ -43,7 +43,7 @@ help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
 	@echo 'make test                the tests (some twenty minutes on two cores)'
 	@echo 'make test-long           the slow ones: kills in series, a browser'
-	@echo 'make bench               speed of every family, of a sweep and of the fits, as ratios'
+	@echo 'make bench               speed of every family, of a sweep, of the fits and of decoding, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
 	@echo 'make report              outputs/report/index.html from what is there'
 	@echo 'make env                 .venv from the pins in environment.yml'
@@ -119,6 +119,7 @@ test-long: $(READY)
 bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench_fit
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench_decode
 
 clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report

@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lib.head import softcap
-from lib.layers import linear
 from lib.model import LoopedLM
 
 
@@ -24,15 +22,48 @@ class Exits:
     """Of each exit: ``depth`` [E], the share of the effective layers used up to there; ``loss`` [E, n] in nats; and
     ``divergence`` [E, n], the Jensen-Shannon divergence from the last exit's prediction, normalised to [0, 1].
 
-    ``scores``: criterion -> [E, n], below a threshold where a token may leave. entropy of the prediction (004); kl and
-    l2, how far prediction and state have moved since the exit before; acceleration, |(h - h') - (h' - h'')|, of the
-    last two moves. Where there is no exit before, a score is infinite.
+    ``scores``: criterion of ``CRITERIA`` -> [E, n], below a threshold where a token may leave.
     """
 
     depth: np.ndarray
     loss: np.ndarray
     divergence: np.ndarray
     scores: dict[str, np.ndarray]
+
+
+@dataclasses.dataclass
+class Seen:
+    """Tokens at an exit: their state h [n, d], its ``move`` since the exit before, and log_p [n, V] of the prediction;
+    nan where there was no exit before."""
+
+    h: Tensor
+    move: Tensor
+    log_p: Tensor | None
+
+    @classmethod
+    def nothing(cls, n: int, d: int, V: int, device: torch.device | str = "cpu") -> "Seen":
+        """Of n tokens that have met no exit."""
+        return cls(*(torch.full((n, size), math.nan, device=device) for size in (d, d, V)))
+
+    def then(self, h: Tensor, log_p: Tensor | None) -> "Seen":
+        """The same tokens at their next exit."""
+        return Seen(h, h - self.h, log_p)
+
+
+#: criterion -> score [n] of tokens (now, at the exit before), which leave below a threshold; nan, which is never below,
+#: where there is no exit before. The first is 004's; the looped nanochat log (003) names the others.
+CRITERIA = {
+    # H(p) in nats
+    "entropy": lambda now, before: -(now.log_p.exp() * now.log_p).sum(-1),
+    # KL(p || p') in nats
+    "kl": lambda now, before: (now.log_p.exp() * (now.log_p - before.log_p)).sum(-1),
+    # |h - h'|
+    "l2": lambda now, before: now.move.norm(dim=-1),
+    # |(h - h') - (h' - h'')|
+    "acceleration": lambda now, before: (now.move - before.move).norm(dim=-1),
+}
+#: those that need the coda and the head at every exit
+PREDICTING = ("entropy", "kl")
 
 
 @torch.no_grad()
@@ -45,22 +76,15 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
     found = list(_outputs(model, tokens, every_layer))
     depth, targets = np.array([share for share, _, _ in found]), targets.flatten()
     last = _log_probabilities(model, found[-1][2])
-    columns: dict[str, list[Tensor]] = {
-        name: [] for name in ("loss", "divergence", "entropy", "kl", "l2", "acceleration")
-    }
-    before, state, move = None, None, None
+    columns: dict[str, list[Tensor]] = {name: [] for name in ("loss", "divergence", *CRITERIA)}
+    seen = Seen.nothing(len(targets), model.cfg.width, model.cfg.vocab_size, last.device)
     for _, h, x in found:
-        log_p = last if x is found[-1][2] else _log_probabilities(model, x)
-        h = h.flatten(0, 1).float()
-        never = torch.full((len(h),), math.inf, device=h.device)
-        step = None if state is None else h - state
-        columns["loss"].append(-log_p.gather(1, targets[:, None])[:, 0])
-        columns["divergence"].append(jensen_shannon(log_p, last))
-        columns["entropy"].append(-(log_p.exp() * log_p).sum(-1))
-        columns["kl"].append(never if before is None else (log_p.exp() * (log_p - before)).sum(-1))
-        columns["l2"].append(never if step is None else step.norm(dim=-1))
-        columns["acceleration"].append(never if move is None else (step - move).norm(dim=-1))
-        before, state, move = log_p, h, step
+        now = seen.then(h.flatten(0, 1).float(), last if x is found[-1][2] else _log_probabilities(model, x))
+        columns["loss"].append(-now.log_p.gather(1, targets[:, None])[:, 0])
+        columns["divergence"].append(jensen_shannon(now.log_p, last))
+        for name, score in CRITERIA.items():
+            columns[name].append(score(now, seen))
+        seen = now
     stacked = {name: torch.stack(values).cpu().numpy() for name, values in columns.items()}
     return Exits(depth, stacked.pop("loss"), stacked.pop("divergence"), stacked)
 
@@ -118,5 +142,4 @@ def _outputs(model: LoopedLM, tokens: Tensor, every_layer: bool) -> Iterator[tup
 
 def _log_probabilities(model: LoopedLM, x: Tensor) -> Tensor:
     """[B S, V] in fp32."""
-    logits = softcap(linear(x.flatten(0, 1), model.head_weight).float(), model.cfg.softcap)
-    return logits.log_softmax(-1)
+    return model.logits(x.flatten(0, 1)).log_softmax(-1)

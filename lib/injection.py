@@ -3,7 +3,8 @@
 ``prepare(e)`` computes once per forward what does not change from loop to loop, ``inject(h, prepared, t)`` gives the
 blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their output s; ``transition()`` is A-bar and
 ``driving()`` B-bar, as a vector where they are diagonal, for their spectra. Hyper-connections keep K states, which
-``spread`` makes and ``pool`` sums.
+``spread`` makes and ``pool`` sums; theirs are the only weights that know their loop. t is an int, or a LongTensor
+[B, S] where tokens are in different loops.
 """
 
 import math
@@ -28,10 +29,10 @@ class NoInjection(nn.Module):
     def prepare(self, e: Tensor) -> Tensor:
         return e
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
+    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
         return h
 
-    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int) -> Tensor:
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
         return s
 
     def pool(self, h: Tensor) -> Tensor:
@@ -47,7 +48,7 @@ class NoInjection(nn.Module):
 class Add(NoInjection):
     """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
+    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
         return h + prepared
 
     def driving(self) -> Tensor:
@@ -68,7 +69,7 @@ class Concat(NoInjection):
     def prepare(self, e: Tensor) -> Tensor:
         return linear(e, self.weight[:, : self.width])
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
+    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
         return linear(h, self.transition()) + prepared
 
     def transition(self) -> Tensor:
@@ -96,7 +97,7 @@ class LTI(NoInjection):
         dt = F.softplus(self.dt_bias)
         return self.transition().to(e.dtype), dt.to(e.dtype) * linear(e, self.B)
 
-    def inject(self, h: Tensor, prepared: tuple[Tensor, Tensor], t: int) -> Tensor:
+    def inject(self, h: Tensor, prepared: tuple[Tensor, Tensor], t: int | Tensor) -> Tensor:
         decay, dt_B_e = prepared
         return torch.addcmul(dt_B_e, decay, h)
 
@@ -128,12 +129,12 @@ class HyperConnections(NoInjection):
     def spread(self, h: Tensor) -> Tensor:
         return h[..., None, :].expand(*h.shape[:-1], self.K, h.shape[-1])
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int) -> Tensor:
-        return torch.einsum("k,bskd->bsd", self.alpha[t].to(h.dtype), h)
+    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
+        return torch.einsum("...k,...kd->...d", self.alpha[t].to(h.dtype), h)
 
-    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int) -> Tensor:
-        mixed = torch.einsum("jk,bskd->bsjd", self.M[t].to(h.dtype), h)
-        return mixed + self.beta[t].to(h.dtype)[:, None] * (s - u)[..., None, :]
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
+        mixed = torch.einsum("...jk,...kd->...jd", self.M[t].to(h.dtype), h)
+        return mixed + self.beta[t].to(h.dtype)[..., None] * (s - u)[..., None, :]
 
     def pool(self, h: Tensor) -> Tensor:
         return h.sum(-2)

@@ -7,6 +7,7 @@ D head_dim; E experts, of which a token takes k.
 import functools
 import importlib.util
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ GATE_CHANNELS = 32  # of the normed input that a value-embedding gate reads (001
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """x W^T in the dtype of x. Casting at every use keeps the gradient's sum over loops in fp32."""
-    return F.linear(x, weight.to(x.dtype))
+    return F.linear(x, weight if weight.dtype == x.dtype else weight.to(x.dtype))
 
 
 class RMSNorm(nn.Module):
@@ -128,8 +129,19 @@ class Attention(nn.Module):
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
     def forward(self, x: Tensor, angles: Tensor, values: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, self.fused(), angles, values)
+        return linear(attention(q, k, v, self.window).flatten(-2), self.out.weight)
+
+    def fused(self) -> Tensor:
+        """The three projections as one matrix [3d, d]."""
+        return torch.cat((self.q.weight, self.k.weight, self.v.weight))
+
+    def project(
+        self, x: Tensor, fused: Tensor, angles: Tensor, values: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v [B, S, H, D] of x [B, S, d], whose positions have ``angles`` [S, D/2, 2] or more."""
         # one matmul, one rotation and one norm for all: small models are bound by the number of operations
-        qkv = linear(x, torch.cat((self.q.weight, self.k.weight, self.v.weight)))
+        qkv = linear(x, fused)
         qk, v = qkv.unflatten(-1, (3 * self.heads, -1)).split((2 * self.heads, self.heads), dim=-2)
         if self.gate is not None:
             # v += 2 sigmoid(W x[:32]) * value embedding, one gate a head (001's code)
@@ -138,8 +150,11 @@ class Attention(nn.Module):
         qk = rotate(qk, angles, self.rope)
         if self.qk_norm:
             qk = F.rms_norm(qk, qk.shape[-1:])
-        q, k = qk.to(v.dtype).chunk(2, dim=-2)
-        return linear(attention(q, k, v, self.window).flatten(-2), self.out.weight)
+        return *qk.to(v.dtype).chunk(2, dim=-2), v
+
+
+#: (attention layer, its input [B, S, d], value embeddings) -> its branch [B, S, d]
+Attend = Callable[[Attention, Tensor, Tensor | None], Tensor]
 
 
 class MLP(nn.Module):
@@ -247,9 +262,12 @@ class Block(nn.Module):
         self.mlp_post = norm(*after)
 
     def forward(
-        self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None
+        self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None, attend: Attend | None = None
     ) -> tuple[Tensor, Routing | None]:
-        x = self.attn_post(self._add(x, self.attn(self.attn_norm(x, dtype), angles, values)))
+        """``attend``, if given, takes the place of causal attention over x itself: a decoder's, over its cache."""
+        normed = self.attn_norm(x, dtype)
+        branch = self.attn(normed, angles, values) if attend is None else attend(self.attn, normed, values)
+        x = self.attn_post(self._add(x, branch))
         y, routing = self.mlp(self.mlp_norm(x, dtype)), None
         if isinstance(self.mlp, MoE):
             y, routing = y

@@ -7,9 +7,10 @@ Shapes: B batch, S sequence, d width, V vocabulary.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,10 @@ from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.head import HeadLoss, cross_entropies, softcap
 from lib.injection import make_injection
-from lib.layers import Block, RMSNorm, Routing, linear, rope_angles
+from lib.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
+
+#: (unique layer, its attention, its input [B, S, d], value embeddings) -> its branch [B, S, d]
+LayerAttend = Callable[[int, Attention, Tensor, Tensor | None], Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +101,7 @@ class LoopedLM(nn.Module):
 
     def forward(self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None) -> Tensor:
         hidden, _ = self.hidden(tokens, loops, draw)
-        return softcap(linear(hidden, self.head_weight).float(), self.cfg.softcap)
+        return self.logits(hidden)
 
     def loss(
         self, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
@@ -114,12 +118,12 @@ class LoopedLM(nn.Module):
         """The head's input [B, S, d], and the end of the loop."""
         if draw is None and self.training:
             draw = Draw(int(torch.randint(2**62, ())), 0, range(len(tokens)))
-        n, k = self._loops(len(tokens), loops, draw)
+        n, k = self._split_loops(len(tokens), loops, draw)
         if not torch.is_grad_enabled():  # there is nothing to truncate
             n, k = 0 * n, n + k
-        e, values, routing = self._before(tokens)
+        e, values, routing = self.before(tokens)
         end = self._loop(e, values, n, k, draw if self.training else None)
-        x, last = self._after(end.state, values)
+        x, last = self.after(end.state, values)
         return x, dataclasses.replace(end, routing=[*routing, *end.routing, *last])
 
     @torch.no_grad()
@@ -129,42 +133,67 @@ class LoopedLM(nn.Module):
         """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
 
         As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
-        e, values, _ = self._before(tokens)
-        h = previous = self.injection.spread(self._initial_state(e, None, state_seed))
+        e, values, _ = self.before(tokens)
+        h = previous = self.injection.spread(self.initial_state(e, None, state_seed))
         prepared, done = self.injection.prepare(e), np.zeros(len(tokens), dtype=int)
         for T in sorted(set(depths)):
-            self._loops(len(tokens), T, None)  # refuses a T that the model cannot make
+            self.loops_of(len(tokens), T)  # refuses a T that the model cannot make
             if self.cfg.recur:
                 more = T - done
                 h, previous = self._run(h, previous, prepared, values, more, done, [])
                 done = done + more
             state = self.injection.pool(h)
-            yield T, state, self._after(state, values)[0]
+            yield T, state, self.after(state, values)[0]
 
-    def _before(self, tokens: Tensor) -> tuple[Tensor, dict[int, Tensor], list[LayerUse]]:
+    # The three parts of a pass. A decoder calls them for the tokens that it has on their way, as one row [1, n], and
+    # passes ``attend(layer, ...)``, which takes the place of attention over that row.
+
+    def before(
+        self, tokens: Tensor, attend: LayerAttend | None = None
+    ) -> tuple[Tensor, dict[int, Tensor], list[LayerUse]]:
         """The prelude's output e [B, S, d], and the value embeddings of layers that have them."""
-        if tokens.shape[1] > self.cfg.context:
+        if attend is None and tokens.shape[1] > self.cfg.context:
             raise InputError(f"context: a sequence of {tokens.shape[1]} is longer than the model's {self.cfg.context}")
         x = self.embed(tokens).to(self.residual_dtype)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         # looked up once: the loop uses its layers' value tables again and again
         values = {int(layer): table(tokens) for layer, table in self.value_embeds.items()}
-        e, routing = self._stack(self.prelude, 0, x, values)
+        e, routing = self._stack(self.prelude, 0, x, values, attend=attend)
         if self.prelude_norm is not None:
             e = self.prelude_norm(e)
         return e, values, routing
 
-    def _after(self, state: Tensor, values: dict[int, Tensor]) -> tuple[Tensor, list[LayerUse]]:
+    def step(
+        self, h: Tensor, prepared, values: dict[int, Tensor], t: int | Tensor, attend: LayerAttend | None = None
+    ) -> tuple[Tensor, list[LayerUse]]:
+        """h_{t+1} = R(A-bar h_t + B-bar e)."""
+        u = self.injection.inject(h, prepared, t)
+        s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t, attend)
+        if self.cfg.loop_norm != "none":
+            s = (self.final_norm if self.cfg.loop_norm == "final" else self.loop_norm)(s)
+        return self.injection.merge(h, u, s, t), uses
+
+    def after(
+        self, state: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
+    ) -> tuple[Tensor, list[LayerUse]]:
         """From the last state to the head's input [B, S, d]."""
         x = state if self.readout is None else linear(state, self.readout.weight)
-        x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values)
+        x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values, attend=attend)
         return self.final_norm(x, self.compute_dtype), uses
 
-    def _loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
+    def logits(self, x: Tensor) -> Tensor:
+        """fp32 logits [..., V] of the head's input [..., d]."""
+        return softcap(linear(x, self.head_weight).float(), self.cfg.softcap)
+
+    def _split_loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
         """(n, k) for each row: loops without gradient, then with."""
         if loops is None and self.training:
             return depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
+        return depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
+
+    def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
+        """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
         given = loops.cpu() if isinstance(loops, Tensor) else loops
         given = np.asarray(self.cfg.mean_loops if given is None else given)
         if given.dtype.kind != "i" or given.shape not in ((), (rows,)):
@@ -179,29 +208,23 @@ class LoopedLM(nn.Module):
                 f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these hyper-connections have "
                 "parameters for, run at most as many"
             )
-        return depth.split(total, self.cfg.max_backprop_loops)
+        return total
 
     def _stack(
-        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], loop: int = 0
-    ) -> tuple[Tensor, list[LayerUse]]:
+        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], loop: int | Tensor = 0,
+        attend: LayerAttend | None = None,
+    ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
         """Applies blocks, the unique layers first, first + 1, ..."""
         uses = []
         if self.any_rows and len(x) > 1:
             for part in (x, *values.values()):
                 torch._dynamo.maybe_mark_dynamic(part, 0)
         for layer, block in enumerate(blocks, start=first):
-            x, routing = block(x, self.angles, self.compute_dtype, values.get(layer))
+            own = None if attend is None else functools.partial(attend, layer)
+            x, routing = block(x, self.angles, self.compute_dtype, values.get(layer), own)
             if routing is not None:
                 uses.append(LayerUse(layer, loop, routing))
         return x, uses
-
-    def _step(self, h: Tensor, prepared, values: dict[int, Tensor], t: int) -> tuple[Tensor, list[LayerUse]]:
-        """h_{t+1} = R(A-bar h_t + B-bar e)."""
-        u = self.injection.inject(h, prepared, t)
-        s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t)
-        if self.cfg.loop_norm != "none":
-            s = (self.final_norm if self.cfg.loop_norm == "final" else self.loop_norm)(s)
-        return self.injection.merge(h, u, s, t), uses
 
     def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
         """max(n) loops without gradient, then max(k) with. A row that has done its own is frozen and not computed.
@@ -210,7 +233,7 @@ class LoopedLM(nn.Module):
         """
         if self.cfg.recur == 0:
             return LoopEnd(e, e)
-        h = self._initial_state(e, draw)
+        h = self.initial_state(e, draw)
         order = np.argsort(-(n + k), kind="stable")
         n, k = n[order], k[order]
         sort = torch.as_tensor(order, device=e.device) if len({*(n + k)}) > 1 else None
@@ -253,9 +276,9 @@ class LoopedLM(nn.Module):
             # rows may be at different loops here; what knows its loop, hyper-connections, has no truncation
             arguments = (h, prepared, values, int(done[0]) + t)
             if self.checkpoint_loops and torch.is_grad_enabled():
-                h, used = checkpoint(self._step, *arguments, use_reentrant=False, preserve_rng_state=False)
+                h, used = checkpoint(self.step, *arguments, use_reentrant=False, preserve_rng_state=False)
             else:
-                h, used = self._step(*arguments)
+                h, used = self.step(*arguments)
             uses += used
         for resting, before in reversed(finished):
             h, previous = torch.cat((h, resting)), torch.cat((previous, before))
@@ -268,7 +291,7 @@ class LoopedLM(nn.Module):
         z = torch.stack([routing.z for routing in live]).mean()
         return self.cfg.balance_loss * balance + self.cfg.router_z_loss * z
 
-    def _initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
+    def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
         """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
         kind, (B, S, d) = self.cfg.state_init, e.shape
         if kind == "prelude":

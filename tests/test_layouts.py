@@ -111,7 +111,7 @@ def test_official_parcae_checkpoints_give_their_logits_and_truncated_gradients(t
     w = {name: t.clone().requires_grad_() for name, t in tensors.items() if name != "freqs_cis"}
     model.train()
     draw = Draw(0, 0, range(3))
-    h_0 = model._initial_state(torch.zeros(3, 16, D), draw)
+    h_0 = model.initial_state(torch.zeros(3, 16, D), draw)
     theirs = parcae_by_its_equations(w, x, loops, h_0, backprop=2, stacks=stacks)
     ours = model(x, loops, draw)
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)

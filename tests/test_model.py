@@ -125,11 +125,11 @@ def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
     e, _ = model._stack(model.prelude, 0, embedded, values)
     if model.prelude_norm is not None:
         e = model.prelude_norm(e)
-    h = model.injection.spread(model._initial_state(e, draw))
+    h = model.injection.spread(model.initial_state(e, draw))
     for t in range(loops):
         if 0 < t == loops - (cfg.max_backprop_loops or loops):  # where all loops backpropagate, so does h_0
             h = h.detach()
-        h, _ = model._step(h, model.injection.prepare(e), values, t)
+        h, _ = model.step(h, model.injection.prepare(e), values, t)
     h = model.injection.pool(h)
     out = h if model.readout is None else F.linear(h, model.readout.weight)
     out = model.final_norm(model._stack(model.coda, cfg.prelude + cfg.recur, out, values)[0])
@@ -227,7 +227,7 @@ def test_detached_loops_leave_a_router_its_own_losses():
 def test_fill_draws_around_the_truncation():
     cfg = config(depth="poisson", fill=True, mean_loops=6, backprop_loops=4)
     model = LoopedLM(cfg).train()
-    n, k = model._loops(64, None, Draw(0, 0, range(64)))
+    n, k = model._split_loops(64, None, Draw(0, 0, range(64)))
     assert set(k) == {4} and 1 < n.mean() < 3
     model.loss(tokens(), tokens())[0].backward()
 
@@ -328,11 +328,11 @@ def test_causality(kind):
     torch.testing.assert_close(model(x[:, :10]), model(x)[:, :10], rtol=1e-4, atol=1e-5)
 
 
-def test_the_initial_state_is_what_its_name_says():
+def test_theinitial_state_is_what_its_name_says():
     e = torch.randn(256, 16, 32)
     draw = Draw(0, 0, range(256))
     states = {
-        kind: LoopedLM(config(state_init=kind))._initial_state(e, draw) for kind in ("like-init", "normal", "unit")
+        kind: LoopedLM(config(state_init=kind)).initial_state(e, draw) for kind in ("like-init", "normal", "unit")
     }
     sigma = math.sqrt(2 / (5 * 32))
     like = states["like-init"]
@@ -340,9 +340,9 @@ def test_the_initial_state_is_what_its_name_says():
     assert like.std().item() == pytest.approx(sigma * 0.9867, rel=0.01)  # a normal cut at three sigma
     assert states["normal"].std().item() == pytest.approx(1, rel=0.01)
     torch.testing.assert_close(states["unit"].std(-1), torch.ones(256, 16))
-    assert torch.equal(LoopedLM(config("iso-depth"))._initial_state(e, draw), e)
-    assert not LoopedLM(config("additive"))._initial_state(e, draw).any()
-    again = LoopedLM(config(state_init="normal"))._initial_state(e[:3], Draw(0, 0, range(5, 8)))
+    assert torch.equal(LoopedLM(config("iso-depth")).initial_state(e, draw), e)
+    assert not LoopedLM(config("additive")).initial_state(e, draw).any()
+    again = LoopedLM(config(state_init="normal")).initial_state(e[:3], Draw(0, 0, range(5, 8)))
     assert torch.equal(again, states["normal"][5:8])
 
 

@@ -112,7 +112,7 @@ def test_the_trace_follows_a_state_through_the_model(prelude_norm):
             _, end = model.hidden(x, T)
             assert trace[f"loop {T}"] == pytest.approx(end.state.norm(dim=-1).mean().item(), rel=1e-5)
         assert trace["loop 1"] == pytest.approx(trace["recur 2"])  # the first loop's, not the last's
-        u = model.injection.inject(model.hidden(x, 1)[1].previous, model.injection.prepare(model._before(x)[0]), 0)
+        u = model.injection.inject(model.hidden(x, 1)[1].previous, model.injection.prepare(model.before(x)[0]), 0)
         assert trace["injection"] == pytest.approx(u.norm(dim=-1).mean().item(), rel=1e-5)
         C = end.state @ model.readout.weight.T
         assert trace["expansion"] == pytest.approx((C.norm(dim=-1) / end.state.norm(dim=-1)).mean().item(), rel=1e-5)
@@ -130,7 +130,7 @@ def test_the_stream_is_every_state_of_the_loop(recur):
     with torch.no_grad():
         for T in range(1, 5):
             torch.testing.assert_close(states[T], model.hidden(x, T)[1].state)
-        torch.testing.assert_close(states[0], model._before(x)[0])
+        torch.testing.assert_close(states[0], model.before(x)[0])
     every_layer = probes.stream(model, x, every=1)
     assert len(every_layer) == 4 * recur + 1 and torch.equal(every_layer[::recur], states)
 

@@ -26,7 +26,7 @@ MODULES = [
     "tokenizer", "data", "evaluate", "probes", "store", "train", "workers", "measure", "sweep",
     "laws", "optimum", "fit",
     "frontier", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
-    "compression", "claims", "growth", "residual", "sparse", "exits", "plots", "plots_isodepth", "plots_usage",
+    "compression", "claims", "growth", "residual", "sparse", "exits", "decode", "plots", "plots_isodepth", "plots_usage",
     "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual", "notebook", "report",
 ]  # fmt: skip
 

@@ -1,0 +1,278 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.decode import Exit, Sampling, generate, score, stream
+from lib.errors import InputError
+from lib.exits import CRITERIA, leave, measure_exits
+from lib.layers import linear
+from lib.model import token_losses
+from lib.presets import preset
+from tests.test_model import KINDS, config, randomized, tokens
+
+SMALL = dict(vocab_size=61, width=32, heads=2, mlp_width=48, context=24)
+#: every family: the kinds of the model's own tests, and the papers' that are missing there
+FAMILIES = {kind: config(kind) for kind in KINDS} | {
+    "transformer": preset("gpt-140m", **SMALL | {"width": 64, "heads": 2}),
+    "moe": preset("moe-128", **SMALL, prelude=3),
+    "looped-moe": preset("looped-moe-128", **SMALL, recur=2, mean_loops=3),
+    "post-norm": preset("residual-L12-N4", **SMALL, recur=2, block="post-norm", residual="1/N"),
+}
+LOOPED = [kind for kind, cfg in FAMILIES.items() if cfg.recur]
+
+
+def built(kind):
+    return randomized(FAMILIES[kind]).eval()
+
+
+def prompts_of(*lengths, seed=3):
+    x = np.random.default_rng(seed).integers(0, 61, (len(lengths), max(lengths)))
+    return [row[:n].tolist() for row, n in zip(x, lengths, strict=True)]
+
+
+def middling(model, criterion="entropy"):
+    """A threshold below which some tokens are after one loop, and others are not."""
+    x = tokens()
+    scores = measure_exits(model, x[:, :-1], x[:, 1:]).scores[criterion]
+    first = {"entropy": 0, "kl": 1, "l2": 1, "acceleration": 2}[criterion]
+    return float(np.median(scores[first]))
+
+
+@torch.no_grad()
+def recomputed(model, prompt, new_tokens, loops=None):
+    """Greedy decoding without a cache."""
+    sequence = list(prompt)
+    for _ in range(new_tokens):
+        sequence.append(int(model(torch.tensor([sequence]), loops)[0, -1].argmax()))
+    return sequence[len(prompt) :]
+
+
+# ---- nobody leaves ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_decoding_is_full_recomputation_token_for_token_in_any_batch(kind):
+    model, prompts = built(kind), prompts_of(3, 9, 1, 5)
+    expected = [recomputed(model, prompt, 10) for prompt in prompts]
+    assert [answer.tokens for answer in generate(model, prompts, 10)] == expected
+    for some in ([2], [1, 0], [3, 3, 2, 0]):
+        answers = generate(model, [prompts[i] for i in some], 10)
+        assert [answer.tokens for answer in answers] == [expected[i] for i in some]
+    T = model.cfg.mean_loops
+    assert answers[0].loops == [T] * 10 and answers[0].prompt_loops == [T] * 5
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_one_pass_over_given_text_scores_as_the_model_does(kind):
+    model, x = built(kind), tokens()
+    found = score(model, x[:, :-1], x[:, 1:])
+    np.testing.assert_allclose(found.loss, token_losses(model, x[:, :-1], x[:, 1:]).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_prompt_that_waited_for_a_place_is_answered_as_if_alone():
+    model, prompts = built("parcae"), prompts_of(3, 9, 1, 5, 7)
+    rule = Exit(middling(model))
+    expected = generate(model, prompts, 8, rule)
+    for batch in (1, 2, 9):
+        assert generate(model, prompts, 8, rule, batch=batch) == expected
+
+
+def test_a_number_of_loops_can_be_asked_for():
+    model, prompts = built("parcae"), prompts_of(4, 2)
+    for loops in (1, 3, 7):
+        answers = generate(model, prompts, 6, Exit(loops=loops))
+        assert [answer.tokens for answer in answers] == [recomputed(model, prompt, 6, loops) for prompt in prompts]
+
+
+# ---- somebody leaves -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", LOOPED)
+def test_who_leaves_does_not_depend_on_the_batch(kind):
+    """Rows are at different tokens and loops of theirs, and share every computation."""
+    model, prompts = built(kind), prompts_of(3, 9, 1, 5)
+    rule = Exit(threshold=middling(model))
+    together = generate(model, prompts, 12, rule)
+    assert len({loops for answer in together for loops in answer.loops}) > 1
+    for i, prompt in enumerate(prompts):
+        assert generate(model, [prompt], 12, rule)[0] == together[i]
+
+
+@pytest.mark.parametrize("kind", LOOPED)
+def test_when_all_leave_at_once_the_model_has_one_loop(kind):
+    model, prompts = built(kind), prompts_of(4, 7)
+    early = generate(model, prompts, 8, Exit(threshold=math.inf))
+    assert [answer.tokens for answer in early] == [recomputed(model, prompt, 8, 1) for prompt in prompts]
+    assert {*early[0].loops, *early[0].prompt_loops} == {1}
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("kind", ["passthrough", "parcae", "hyper-connections"])
+def test_a_first_token_leaves_where_the_measured_scores_say(kind, criterion):
+    model, x = built(kind), tokens(12, 2)  # nobody before it owes it anything
+    threshold = middling(model, criterion)
+    exits = measure_exits(model, x[:, :1], x[:, 1:])
+    at = leave(exits.scores[criterion], threshold)
+    found = score(model, x[:, :1], x[:, 1:], Exit(threshold, criterion))
+    assert (found.loops[:, 0] == at + 1).all() and len({*at}) > 1
+    np.testing.assert_allclose(found.loss[:, 0], exits.loss[at, np.arange(12)], rtol=1e-4)
+
+
+@torch.no_grad()
+def one_by_one(model, sequence, threshold, kept):
+    """The rule for what is owed, written out token by token for a model of looped layers alone: a token in loop t reads
+    of an earlier one the last loop u <= T - 1 with u = t (mod kept), and where that one left before u, its last."""
+    T = model.cfg.mean_loops
+    entries = []  # of each token: loop -> layer -> (k, v)
+    logits, taken = [], []
+    for position, token in enumerate(sequence):
+        h, own = model.embed.weight[token][None, None], []
+        for t in range(T):
+            own.append([])
+            for layer, block in enumerate(model.recur):
+                angles = model.angles[position : position + 1]
+                q, k, v = block.attn.project(block.attn_norm(h), block.attn.fused(), angles)
+                own[t].append((k, v))
+                last = max(u for u in range(T) if u % kept == t % kept)
+                seen = [past[min(last, len(past) - 1)][layer] for past in entries] + [(k, v)]
+                keys, values = (torch.cat(parts, 1).transpose(1, 2) for parts in zip(*seen, strict=True))
+                out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values).transpose(1, 2)
+                h = h + block.a * linear(out.flatten(-2), block.attn.out.weight)
+                h = h + block.a * block.mlp(block.mlp_norm(h))
+            z = model.logits(model.final_norm(h))[0, 0]
+            if torch.distributions.Categorical(logits=z).entropy() < threshold:
+                break
+        entries.append(own)
+        logits.append(z)
+        taken.append(t + 1)
+    return torch.stack(logits), taken
+
+
+@pytest.mark.parametrize("kept", [1, 2, 6])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_a_token_owes_is_its_last_entry(kept, leaves):
+    model = built("passthrough")
+    threshold = middling(model) if leaves else 0.0
+    prompt = prompts_of(1)[0]
+    answer = generate(model, [prompt], 14, Exit(threshold, kept_loops=kept))[0]
+    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold, kept)
+    assert answer.tokens == logits.argmax(-1).tolist()
+    assert answer.loops == taken and (len({*taken}) > 1) == leaves
+
+
+def test_a_prompt_is_read_as_if_token_by_token():
+    """In a model without a coda: who is still inside sees of who has left what decoding would see."""
+    model, x = built("passthrough"), tokens(2, 13)
+    threshold = middling(model)
+    found = score(model, x[:, :-1], x[:, 1:], Exit(threshold))
+    for row, loss, loops in zip(x, found.loss, found.loops, strict=True):
+        logits, taken = one_by_one(model, row[:-1].tolist(), threshold, model.cfg.mean_loops)
+        assert loops.tolist() == taken
+        np.testing.assert_allclose(loss, F.cross_entropy(logits, row[1:], reduction="none"), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kept", [None, 1])
+def test_loops_that_are_saved_are_not_computed(kept):
+    model, prompts = built("parcae"), prompts_of(3, 9, 1, 5)
+    rule, uses = Exit(middling(model), kept_loops=kept), []
+    for block in model.recur:
+        block.register_forward_hook(lambda _, given, __: uses.append(given[0].shape[:2].numel()))
+    answers = generate(model, prompts, 9, rule)
+    inside = sum(sum(answer.prompt_loops) + sum(answer.loops[1:]) for answer in answers)
+    assert sum(uses) == inside * len(model.recur)
+    assert inside < sum(len(prompt) + 8 for prompt in prompts) * model.cfg.mean_loops
+
+
+# ---- drawing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (dict(temperature=1.0), [0.1, 0.2, 0.3, 0.4]),
+        (dict(temperature=0.5), [1 / 30, 4 / 30, 9 / 30, 16 / 30]),
+        (dict(temperature=1.0, top_k=2), [0, 0, 3 / 7, 4 / 7]),
+        (dict(temperature=1.0, top_p=0.75), [0, 2 / 9, 3 / 9, 4 / 9]),
+        (dict(temperature=1.0, top_k=3, top_p=0.5), [0, 0, 3 / 7, 4 / 7]),
+        (dict(temperature=0.0), [0, 0, 0, 1]),
+    ],
+)
+def test_tokens_are_drawn_from_the_distribution_asked_for(rule, expected):
+    logits, n = torch.tensor([0.1, 0.2, 0.3, 0.4]).log(), 4000
+    draws = Sampling(**rule).draw(logits.expand(n, 4), np.random.default_rng(0).random(n).tolist())
+    found = np.bincount(draws, minlength=4) / n
+    np.testing.assert_allclose(found, expected, atol=4 * math.sqrt(0.25 / n))
+    assert (found[np.array(expected) == 0] == 0).all()
+
+
+def test_a_draw_depends_on_its_seed_and_row_alone():
+    model, prompts = built("parcae"), prompts_of(3, 9, 5)
+    warm = Sampling(temperature=1.5, seed=4)
+    three = generate(model, prompts, 10, sampling=warm)
+    assert generate(model, prompts[:2], 10, sampling=warm) == three[:2]
+    assert generate(model, prompts, 10, sampling=Sampling(temperature=1.5, seed=5)) != three
+    same = generate(model, [prompts[0]] * 2, 10, sampling=warm)
+    assert same[0].tokens != same[1].tokens
+
+
+def test_a_stream_brings_the_same_tokens_one_by_one():
+    model, prompts = built("parcae"), prompts_of(3, 9)
+    answers = generate(model, prompts, 10, Exit(middling(model)))
+    events = list(stream(model, prompts, 10, Exit(middling(model))))
+    for row, answer in enumerate(answers):
+        assert [(event.token, event.loops) for event in events if event.row == row] == list(
+            zip(answer.tokens, answer.loops, strict=True)
+        )
+    begun = stream(model, prompts, 10)
+    assert [event.row for event in itertools.islice(begun, 2)] == [0, 1]  # nobody waits for the longest answer
+
+
+def test_a_stop_token_ends_its_row_alone():
+    model, prompts = built("parcae"), prompts_of(3, 9)
+    plain = generate(model, prompts, 10)
+    first = plain[0].tokens
+    stop = next(token for token in first if token not in plain[1].tokens)
+    stopped = generate(model, prompts, 10, stop=[stop])
+    assert stopped[0].tokens == first[: first.index(stop)] and stopped[0].stopped
+    assert stopped[1] == plain[1] and not plain[1].stopped
+
+
+def test_a_context_can_be_filled_to_its_end():
+    model, prompt = built("iso-depth"), prompts_of(20)[0]
+    assert generate(model, [prompt], 5)[0].tokens == recomputed(model, prompt, 5)  # 24 positions predict 25th
+    assert generate(model, [prompt], 0)[0].tokens == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: generate(m, [], 3), "prompts: one is empty"),
+        (lambda m: generate(m, [[1], []], 3), "prompts: one is empty"),
+        (lambda m: generate(m, [[1, 61]], 3), "prompts: token 61 is not among the model's 61"),
+        (lambda m: generate(m, [[-1]], 3), "prompts: token -1"),
+        (lambda m: generate(m, [[1] * 20], 6), "new_tokens: 20 tokens of a prompt and 6 new ones"),
+        (lambda m: generate(m, [[1]], -1), "new_tokens: -1 is too few"),
+        (lambda m: generate(m, [[1]], 3, Exit(loops=0)), "loops: 0 is too few"),
+        (lambda m: generate(m, [[1]], 3, batch=0), "batch: 0 is too few"),
+        (lambda m: Exit(-0.1), "threshold: -0.1 is no score"),
+        (lambda m: Exit(math.nan), "threshold: nan is no score"),
+        (lambda m: Exit(0.1, "margin"), "criterion: 'margin' is not known, use one of entropy"),
+        (lambda m: Exit(kept_loops=0), "kept_loops: 0 is too few"),
+        (lambda m: Sampling(temperature=-1), "temperature: -1 is out of range"),
+        (lambda m: Sampling(top_k=-1), "top_k: -1 is too few"),
+        (lambda m: Sampling(top_p=0), "top_p: 0 is no share"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused_in_one_line(call, message):
+    with pytest.raises(InputError) as error:
+        call(built("parcae"))
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_hyper_connections_refuse_more_loops_than_they_have():
+    with pytest.raises(InputError, match="run at most as many"):
+        generate(built("hyper-connections"), [[1]], 2, Exit(loops=7))
