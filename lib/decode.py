@@ -6,8 +6,8 @@ full. What a token leaves behind, its keys and values, is kept for each layer an
 loop t has none for the loops after it: later tokens find there its entries of loop t, which costs nothing (the other
 choice, to compute them when they are asked for, gives back what leaving has saved).
 
-With a threshold of zero nobody leaves, and every token is what full recomputation gives. Fastest in fp32 on one
-thread: products of so few rows gain nothing from more.
+With a threshold of zero, and all loops kept, every token is what full recomputation gives; in bf16 up to its rounding.
+Fastest in fp32 on one thread: products of so few rows gain nothing from more.
 """
 
 import dataclasses
@@ -30,6 +30,7 @@ from lib.layers import Attention, linear
 from lib.model import LoopedLM
 
 PIECE = 128  # tokens of a row that attend at once
+SCORED = 1 << 14  # given tokens on their way at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Exit:
     ``criterion`` (``exits.CRITERIA``) is below ``threshold``.
 
     kept_loops: how many loops' keys and values are kept, all when None; loop t then overwrites those of loop t -
-    kept_loops, so that a later token finds the last ones.
+    kept_loops, so that a later token finds the last ones. The tokens of a prompt go through the loops together, and
+    see of each other those of the loop that they are in; of each other's coda, where there is one, what it makes of
+    the state there. So with either setting an answer depends on where the prompt ends.
     """
 
     threshold: float = 0.0
@@ -79,14 +82,16 @@ class Sampling:
         distribution."""
         if self.temperature == 0:
             return logits.argmax(-1).tolist()
-        p, token = (logits.double() / self.temperature).softmax(-1).sort(descending=True, stable=True)
+        z = logits.double()
+        z = (z - z.amax(-1, keepdim=True)) / self.temperature
+        p, token = z.softmax(-1).sort(descending=True, stable=True)
         if self.top_k:
             p = p[:, : self.top_k] / p[:, : self.top_k].sum(-1, keepdim=True)
         # a token is left out where those before it hold top_p already
         p = torch.where(p.cumsum(-1) - p < self.top_p, p, 0)
-        reached = p.cumsum(-1)
-        at = (reached <= reached[:, -1:] * torch.tensor(u, device=p.device)[:, None]).sum(-1, keepdim=True)
-        return token.gather(1, at)[:, 0].tolist()
+        reached, wanted = p.cumsum(-1), torch.tensor(u, dtype=p.dtype, device=p.device)[:, None]
+        at = (reached <= reached[:, -1:] * wanted).sum(-1, keepdim=True)
+        return token.gather(1, at.minimum((p > 0).sum(-1, keepdim=True) - 1))[:, 0].tolist()
 
 
 class Event(NamedTuple):
@@ -145,9 +150,16 @@ class Scores(NamedTuple):
 def score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None = None) -> Scores:
     """How well tokens [B, S] predict their targets when they leave early, debts included; one pass, as over a prompt
     (004 counts the saving, and lets everyone see what those who left would have computed)."""
-    B, S = tokens.shape
+    rows = max(1, SCORED // tokens.shape[1])
+    parts = [
+        _score(model, x, y, leave) for x, y in zip(tokens.cpu().split(rows), targets.cpu().split(rows), strict=True)
+    ]
+    return Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None) -> Scores:
     decoder = _decoder(model, tokens.tolist(), 0, leave, None)
-    loss = np.zeros((B, S))
+    loss = np.zeros(tokens.shape)
     for row, given in enumerate(tokens.tolist()):
         decoder.enter(row, given)
     for left in decoder.run():
@@ -250,6 +262,7 @@ class _Tokens:
     rows: np.ndarray
     positions: np.ndarray
     loops: np.ndarray  # made so far
+    device: torch.device
     h: Tensor
     prepared: tuple | Tensor
     values: dict[int, Tensor]
@@ -258,7 +271,7 @@ class _Tokens:
     @functools.cached_property
     def where(self) -> tuple[Tensor, Tensor]:
         """Rows and positions for indexing a tensor."""
-        return torch.as_tensor(self.rows), torch.as_tensor(self.positions)
+        return torch.as_tensor(self.rows, device=self.device), torch.as_tensor(self.positions, device=self.device)
 
     @functools.cached_property
     def runs(self) -> list[tuple[int, int]]:
@@ -271,7 +284,8 @@ class _Tokens:
         index = torch.as_tensor(which, device=self.h.device)
         seen = None if self.seen is None else Seen(*(x if x is None else x[index] for x in vars(self.seen).values()))
         return _Tokens(
-            self.rows[which], self.positions[which], self.loops[which], self.h[:, index], _pick(self.prepared, index),
+            self.rows[which], self.positions[which], self.loops[which], self.device,
+            self.h[:, index], _pick(self.prepared, index),
             {layer: value[:, index] for layer, value in self.values.items()}, seen,
         )  # fmt: skip
 
@@ -287,7 +301,14 @@ class _Tokens:
             pairs = zip(vars(self.seen).values(), vars(other.seen).values(), strict=True)
             seen = Seen(*(None if a is None else torch.cat((a, b)) for a, b in pairs))
         return _Tokens(
-            rows, positions, loops, torch.cat((self.h, other.h), 1), _join(self.prepared, other.prepared), values, seen
+            rows,
+            positions,
+            loops,
+            self.device,
+            torch.cat((self.h, other.h), 1),
+            _join(self.prepared, other.prepared),
+            values,
+            seen,
         )
 
 
@@ -363,7 +384,7 @@ class _Decoder:
         for row, tokens in entering:
             self.reached[row] += len(tokens)
         given = torch.tensor([[token for _, tokens in entering for token in tokens]], device=self.device)
-        new = _Tokens(rows, positions, np.zeros_like(rows), None, None, {}, None)
+        new = _Tokens(rows, positions, np.zeros_like(rows), self.device, None, None, {}, None)
         self._face(new)
         e, new.values, _ = model.before(given, self._attend)
         h = e if self.noise is None else self.noise[:, new.where[1]]
@@ -395,6 +416,8 @@ class _Decoder:
 
     def _let_out(self, now: _Tokens, which: np.ndarray, logits: Tensor | None) -> _Left:
         leaving = now if len(which) == len(now.rows) else now[which]
+        if logits is None and len(self.model.coda):  # those who leave see there also those before them who stay
+            logits = self._predict(now)
         logits = self._predict(leaving) if logits is None else logits[torch.as_tensor(which, device=self.device)]
         self.taken[leaving.rows, leaving.positions] = leaving.loops
         self._share(leaving)

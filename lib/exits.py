@@ -14,7 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lib.config import RunConfig
 from lib.model import LoopedLM
+from lib.store import RunStore
+from lib.sweep import trained_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,11 +92,40 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
     return Exits(depth, stacked.pop("loss"), stacked.pop("divergence"), stacked)
 
 
+EXIT_TOKENS = 1 << 11  # of which all exits' predictions exist at once
+
+
+def exits_of_run(cfg: RunConfig, store: RunStore, rows: int, every_layer: bool = False) -> Exits:
+    """``measure_exits`` of a run in the store, on the first ``rows`` of its validation text: n = rows * S tokens."""
+    model, validation = trained_model(cfg, store)
+    x = torch.as_tensor(validation[:rows], device=model.embed.weight.device)
+    parts = [
+        measure_exits(model, part[:, :-1], part[:, 1:], every_layer)
+        for part in x.split(max(1, EXIT_TOKENS // (x.shape[1] - 1)))
+    ]
+    loss, divergence = (np.concatenate([getattr(part, name) for part in parts], 1) for name in ("loss", "divergence"))
+    scores = {name: np.concatenate([part.scores[name] for part in parts], 1) for name in CRITERIA}
+    return Exits(parts[0].depth, loss, divergence, scores)
+
+
 def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
     """JSD(p || q) / log 2 of rows of log probabilities [n, V], in [0, 1] (004, Eq. 2)."""
     log_m = torch.logaddexp(log_p, log_q) - math.log(2)
     divergence = (log_p.exp() * (log_p - log_m) + log_q.exp() * (log_q - log_m)).sum(-1) / 2
     return (divergence / math.log(2)).clamp(0, 1)
+
+
+def convergence(exits: Exits, context: int):
+    """One row an exit: ``layer``, from 1 on, the mean ``divergence`` from the last, its ``spread``, the standard
+    deviation over the rows of ``context`` tokens, and the share of tokens that have ``converged``, below 0.5 (004, Fig.
+    JSD); a pandas frame."""
+    import pandas as pd
+
+    by_row = exits.divergence.reshape(len(exits.depth), -1, context).mean(-1)
+    return pd.DataFrame({
+        "layer": np.arange(1, len(exits.depth) + 1), "divergence": by_row.mean(1), "spread": by_row.std(1),
+        "converged": (exits.divergence < 0.5).mean(1),
+    })  # fmt: skip
 
 
 def leave(scores: np.ndarray, threshold: float) -> np.ndarray:
@@ -109,8 +141,9 @@ def trade_off(exits: Exits, criterion: str, saved: list[float]) -> list[float]:
 
     Between two neighbouring thresholds the mean loss is interpolated."""
     scores, tokens = exits.scores[criterion], np.arange(exits.loss.shape[1])
-    # a quantile of all scores a step; infinity lets every token leave at once
-    thresholds = [-math.inf, *np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201))), math.inf]
+    # a quantile of all scores a step; infinity lets everybody leave at the first exit that has a score
+    finite = scores[np.isfinite(scores)]
+    thresholds = [*(np.unique(np.quantile(finite, np.linspace(0, 1, 201))) if len(finite) else ()), math.inf, -math.inf]
     points = []
     for threshold in thresholds:
         at = leave(scores, threshold)

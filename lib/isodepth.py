@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from lib import laws
+from lib import isoflop, laws
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.fit import Fit, bootstrap, fit, fit_joint, interval, isoflop_optimum, r2, resampled, split
+from lib.fit import Fit, bootstrap, fit, fit_joint, interval, r2, resampled, split
 from lib.flops import count
 from lib.frontier import (
     at_width,
@@ -313,21 +313,8 @@ def held_phi_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[floa
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a budget and r: the minimum of the parabola of the loss in log N (000, Fig. 2): N, its standard error,
-    the loss there, its width and D = C / F(N); ``inside`` where it lies between the widths trained (nan without
-    minimum)."""
-    rows = []
-    for (budget, r), cell in runs.groupby(["budget", "r"]):
-        cell = cell.sort_values("N")
-        try:
-            N, loss, stderr = isoflop_optimum(cell["N"], cell["loss"])
-        except InputError:
-            N = loss = stderr = np.nan
-        width, F = (np.exp(np.interp(np.log(N), np.log(cell["N"]), np.log(cell[column]))) for column in ("width", "F"))
-        inside = bool(cell["N"].min() <= N <= cell["N"].max())
-        found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": budget / F, "inside": inside}
-        rows.append({"budget": budget, "r": r, **found})
-    return pd.DataFrame(rows)
+    """One row a budget and r: the minimum of the parabola of the loss in log N (000, Fig. 2)."""
+    return isoflop.optima(runs.sort_values(["budget", "r"]), ["budget", "r"])
 
 
 def families(

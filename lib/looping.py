@@ -9,12 +9,11 @@ import contextlib
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
 from lib import parcae
 from lib.config import RunConfig
 from lib.errors import InputError
-from lib.fit import Fit, isoflop_optimum, power_law
+from lib.fit import Fit, isoflop_optimum
 from lib.flops import count
 
 COLUMNS = ("budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
@@ -96,19 +95,6 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
         D = budget / np.interp(best, cell["mean_loops"], cell["F"])
         rows.append({"budget": budget, "mean_loops": best, "stderr": stderr, "D": D, "loss": loss, "inside": inside})
     return pd.DataFrame(rows)
-
-
-def exponent(optima: pd.DataFrame, column: str) -> tuple[float, tuple[float, float]]:
-    """The exponent of a power law in the budget over the optima inside, and its 95 % interval (Student's t over the
-    line's residuals); no interval below three budgets."""
-    inside = optima[optima["inside"]]
-    if len(inside) < 2:
-        return np.nan, (-np.inf, np.inf)
-    _, slope, stderr = power_law(inside["budget"], inside[column])
-    if len(inside) < 3:
-        return slope, (-np.inf, np.inf)
-    half = scipy.stats.t.ppf(0.975, len(inside) - 2) * stderr
-    return slope, (slope - half, slope + half)
 
 
 def gaps_to_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> pd.Series:

@@ -29,7 +29,7 @@ def isoflop_curves(runs, optima):
     for axis, budget in zip(axes[0], budgets, strict=True):
         for r, cell in runs[runs["budget"] == budget].groupby("r"):
             best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
-            _isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
+            isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
     axes[0, 0].set_ylabel("validation loss (nats per token)")
@@ -38,7 +38,7 @@ def isoflop_curves(runs, optima):
     return figure
 
 
-def _isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: str | None = None) -> None:
+def isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: str | None = None) -> None:
     """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
     axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
     if len(cell) >= 3:
@@ -173,9 +173,9 @@ def probed_curves(runs, optima):
                     )
                     best = best[best["inside"]]
                     if which == "baseline" and r > 1:
-                        _isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
+                        isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
                     elif len(cell):
-                        _isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
+                        isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
             axis.set_title(f"{probe}, {rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lib.looping import exponent
+from lib.isoflop import exponent
 from lib.plots import COLOURS, COLUMN, PAGE, count_axis, rate, shades
 from lib.plots_parcae import ordered
 

@@ -31,6 +31,7 @@ from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
+from lib.routing import divergence_by_pair, looped_choices
 from lib.store import UNREADABLE, RunResult, RunStore
 from lib.weights import load_strictly
 
@@ -179,11 +180,21 @@ class _Training:
             values |= spectra(self.model)
         if validates or traces:
             with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
-                values |= validate(self.model, self.validation, self.token_bytes) if validates else {}
+                values |= self._validate() if validates else {}
                 values |= self._trace() if traces else {}
         rows = len(self.metrics.get("step", []))
         for name in {**self.metrics, **values}:  # what is not measured now is nan
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))
+
+    def _validate(self) -> dict[str, float]:
+        """The losses; and where routers loop, how many tokens keep their experts from one loop to another, ``routing
+        none 1-2`` and so on, the mean of the layers."""
+        values = validate(self.model, self.validation, self.token_bytes)
+        if self.cfg.model.experts > 1 and self.cfg.model.mean_loops > 1:
+            tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
+            pairs = divergence_by_pair(looped_choices(self.model, tokens))
+            values |= {f"routing {name}": share for name, share in pairs.items()}
+        return values
 
     def _trace(self) -> dict[str, float]:
         """``trace loop 1`` and so on: the state's norms on its way through the model; where nothing is injected, also

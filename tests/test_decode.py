@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from lib import decode
 from lib.decode import Exit, Sampling, generate, score, stream
 from lib.errors import InputError
 from lib.exits import CRITERIA, leave, measure_exits
@@ -100,6 +101,40 @@ def test_who_leaves_does_not_depend_on_the_batch(kind):
     assert len({loops for answer in together for loops in answer.loops}) > 1
     for i, prompt in enumerate(prompts):
         assert generate(model, [prompt], 12, rule)[0] == together[i]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("kind", ["iso-depth", "parcae", "hyper-connections"])
+def test_with_a_coda_no_criterion_depends_on_the_batch(kind, criterion):
+    """A prompt's token that leaves sees in the coda those before it that stay, and nothing of whoever had its place."""
+    model, prompts = built(kind), prompts_of(9, 7, 9, 8)
+    rule = Exit(middling(model, criterion), criterion)
+    alone = [generate(model, [prompt], 5, rule)[0] for prompt in prompts]
+    assert generate(model, prompts, 5, rule, batch=1) == generate(model, prompts, 5, rule) == alone
+
+
+@pytest.mark.parametrize("kind", LOOPED)
+def test_attention_in_pieces_is_attention(kind, monkeypatch):
+    model, prompts = built(kind), prompts_of(3, 9, 5)
+    rule = Exit(middling(model))
+    whole = generate(model, prompts, 6, rule)
+    monkeypatch.setattr(decode, "PIECE", 2)
+    assert generate(model, prompts, 6, rule) == whole
+
+
+def test_texts_are_scored_in_blocks(monkeypatch):
+    model, x = built("parcae"), tokens(5, 13)
+    whole = score(model, x[:, :-1], x[:, 1:], Exit(middling(model)))
+    monkeypatch.setattr(decode, "SCORED", 24)  # two rows at once
+    parts = score(model, x[:, :-1], x[:, 1:], Exit(middling(model)))
+    np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-4)
+    assert (parts.loops == whole.loops).all()
+
+
+def test_in_bf16_scores_are_the_models_up_to_rounding():
+    model, x = built("passthrough").set_precision("bf16-mixed"), tokens()
+    found, exact = score(model, x[:, :-1], x[:, 1:]).loss, token_losses(model, x[:, :-1], x[:, 1:]).numpy()
+    assert np.abs(found - exact).max() < 0.2 and np.abs(found - exact).mean() < 0.02
 
 
 @pytest.mark.parametrize("kind", LOOPED)
@@ -207,6 +242,14 @@ def test_tokens_are_drawn_from_the_distribution_asked_for(rule, expected):
     found = np.bincount(draws, minlength=4) / n
     np.testing.assert_allclose(found, expected, atol=4 * math.sqrt(0.25 / n))
     assert (found[np.array(expected) == 0] == 0).all()
+
+
+def test_the_last_of_all_draws_is_still_a_token_that_may_be_drawn():
+    logits = torch.tensor([[0.1, 0.2, 0.3, 0.4]]).log()
+    for rule in (dict(), dict(top_k=2), dict(top_p=0.75)):
+        (token,) = Sampling(temperature=1.0, **rule).draw(logits, [1 - 1e-12])
+        assert token == {"top_k": 2, "top_p": 1}.get(next(iter(rule), ""), 0)
+    assert Sampling(temperature=1e-310).draw(logits, [0.5]) == [3]
 
 
 def test_a_draw_depends_on_its_seed_and_row_alone():

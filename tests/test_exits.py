@@ -5,8 +5,12 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from lib.exits import Exits, jensen_shannon, leave, measure_exits, trade_off
+from lib import exits as exiting
+from lib.exits import Exits, convergence, exits_of_run, jensen_shannon, leave, measure_exits, trade_off
 from lib.model import token_losses
+from lib.sweep import trained_model
+from lib.train import train
+from tests.conftest import small_run
 from tests.test_model import KINDS, config, randomized, tokens
 
 
@@ -92,3 +96,35 @@ def test_what_saves_nothing_costs_nothing():
     full = math.exp(token_losses(model, x[:, :-1], x[:, 1:]).mean().item())
     for criterion in exits.scores:
         assert trade_off(exits, criterion, [0.0]) == pytest.approx([full], rel=1e-3)
+
+
+def test_a_criterion_that_never_spoke_saves_nothing():
+    model, x = randomized(config("passthrough", mean_loops=2)).eval(), tokens()
+    exits = measure_exits(model, x[:, :-1], x[:, 1:])
+    assert np.isnan(exits.scores["acceleration"]).all()
+    full = trade_off(exits, "entropy", [0.0])
+    assert trade_off(exits, "acceleration", [0.0]) == pytest.approx(full)
+    assert math.isnan(trade_off(exits, "acceleration", [0.1])[0])
+
+
+def test_convergence_by_layer():
+    divergence = np.array([[0.9, 0.7, 0.1, 0.3], [0.2, 0.6, 0.0, 0.2], [0.0] * 4])  # two rows of two tokens
+    exits = Exits(np.array([1, 2, 3]) / 3, np.zeros((3, 4)), divergence, {})
+    table = convergence(exits, 2)
+    assert table["layer"].tolist() == [1, 2, 3] and table["converged"].tolist() == [0.5, 0.75, 1]
+    assert table["divergence"].tolist() == pytest.approx([0.5, 0.25, 0])
+    assert table["spread"].tolist() == pytest.approx([0.3, 0.15, 0])  # rows of .8 and .2, .4 and .1
+
+
+def test_the_exits_of_a_run_are_those_of_its_validation_rows(store, monkeypatch):
+    cfg = small_run(model={"depth": "fixed"})
+    train(cfg, store)
+    whole = exits_of_run(cfg, store, rows=6)
+    monkeypatch.setattr(exiting, "EXIT_TOKENS", 64)  # two rows at once
+    parts = exits_of_run(cfg, store, rows=6)
+    assert whole.loss.shape == (4, 6 * 32)
+    np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-4)
+    np.testing.assert_allclose(parts.scores["l2"][1:], whole.scores["l2"][1:], rtol=1e-3, atol=1e-5)
+    model, validation = trained_model(cfg, store)
+    x = torch.as_tensor(validation[:6])
+    np.testing.assert_allclose(whole.loss[-1], token_losses(model, x[:, :-1], x[:, 1:]).flatten(), rtol=1e-4)

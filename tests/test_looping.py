@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import looping, parcae
+from lib import isoflop, looping, parcae
 from lib.errors import InputError
 from lib.fit import fit_parcae
 from lib.flops import count
@@ -59,7 +59,7 @@ def test_optima_and_their_exponents():
     assert optima["loss"].tolist() == pytest.approx([3 - 0.1 * np.log(C) for C in (1, 2, 4, 8)])
     assert optima["D"].tolist() == pytest.approx([C / (3 + 4 * C**0.4) for C in (1, 2, 4, 8)])
     assert optima["inside"].all()
-    slope, (low, high) = looping.exponent(optima, "mean_loops")
+    slope, (low, high) = isoflop.exponent(optima, "mean_loops")
     assert slope == pytest.approx(0.4) and low == pytest.approx(0.4) and high == pytest.approx(0.4)
 
 
@@ -70,10 +70,10 @@ def test_an_optimum_outside_the_loops_trained_does_not_count():
     # what stands there is a loss that was measured, not one beyond the loops trained
     at_eight = runs[runs["mean_loops"] == 8].set_index("budget")["loss"]
     assert optima["loss"].tolist()[:3] == at_eight.tolist()[:3] and optima["mean_loops"].tolist()[:3] == [8, 8, 8]
-    assert np.isnan(looping.exponent(optima, "mean_loops")[0])
+    assert np.isnan(isoflop.exponent(optima, "mean_loops")[0])
     falling = parabolas().assign(loss=lambda runs: 3 - runs["mean_loops"] ** 0.5)
     assert not looping.optima(falling)["inside"].any()
-    assert looping.exponent(looping.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
+    assert isoflop.exponent(looping.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
 
 
 def test_gaps_are_positive_where_looping_is_better():

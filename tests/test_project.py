@@ -23,11 +23,12 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 MODULES = [
     "errors", "seeds", "files", "text", "config", "presets", "layers", "injection", "depth",
     "scaling", "layouts", "weights", "head", "model", "optim", "flops",
-    "tokenizer", "data", "evaluate", "probes", "store", "train", "workers", "measure", "sweep",
+    "tokenizer", "data", "evaluate", "probes", "routing", "store", "train", "workers", "measure", "sweep",
     "laws", "optimum", "fit",
-    "frontier", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
-    "compression", "claims", "growth", "residual", "sparse", "exits", "decode", "plots", "plots_isodepth", "plots_usage",
-    "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual", "notebook", "report",
+    "frontier", "isoflop", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
+    "compression", "claims", "growth", "residual", "sparse", "exits", "decode", "pace", "plots", "plots_isodepth",
+    "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual",
+    "plots_sparse", "playground", "notebook", "report",
 ]  # fmt: skip
 
 
@@ -122,3 +123,10 @@ def test_the_readmes_tour_of_a_config_runs(tmp_path, monkeypatch):
     names = {}
     exec(textwrap.dedent(tour), names)
     assert names["count"](names["cfg"]).published["000"] == 1_027_799_040
+
+
+def test_the_readmes_decoding_runs():
+    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", README, re.M) if "lib.decode" in block)
+    names = {}
+    exec(textwrap.dedent(block), names)
+    assert [len(answer.tokens) for answer in names["answers"]] == [8, 8] and names["event"].row in (0, 1)

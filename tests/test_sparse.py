@@ -1,10 +1,15 @@
+import pandas as pd
 import pytest
+import torch
 
 from lib import sparse
 from lib.errors import InputError
 from lib.flops import count
 from lib.model import LoopedLM
 from lib.optim import placements
+from lib.routing import divergence_by_pair, looped_choices
+from lib.sweep import trained_model
+from lib.train import train
 
 P = dict(
     depth=4, loops=2, experts=8, active_experts=2, head_dim=16, vocab_size=256, context=32, source="sotu", content="",
@@ -51,3 +56,74 @@ def test_rates_follow_mup_and_the_schedule_is_the_papers():
 def test_bad_parameters_are_named(changes, name, width, says):
     with pytest.raises(InputError, match=says):
         sparse.model({**P, **changes}, name, width)
+
+
+ISO = {**P, "architectures": list(sparse.LOOK), "widths": {1e9: [16, 32, 48]}, "lr": 1e-3, "seeds": [3]}
+
+
+def test_all_runs_of_a_budget_cost_the_same_active_flops():
+    plan = sparse.grid(ISO)
+    assert len(plan) == 4 * 3
+    for (_, budget, width, seed), cfg in plan.items():
+        assert 6 * count(cfg.model).n_active * cfg.tokens == pytest.approx(budget, rel=0.05)
+        assert (cfg.model.width, cfg.train.seed) == (width, seed)
+
+
+@pytest.mark.parametrize(
+    ("widths", "says"),
+    [({1e9: [16, 32]}, "too few for a parabola"), ({1e8: [16, 32, 64]}, "widths: 16 has 6 steps")],
+)
+def test_a_grid_that_says_nothing_is_refused(widths, says):
+    with pytest.raises(InputError, match=says):
+        sparse.grid({**ISO, "widths": widths})
+
+
+def test_the_papers_table_of_sizes():
+    """004, App., Table of configurations: active, stored Looped-MoE, stored MoE, in millions."""
+    table = sparse.table_of_sizes()
+    for d, expected in {128: (16, 16, 18, 23), 512: (103, 103, 129, 207), 1024: (305, 305, 407, 711)}.items():
+        assert tuple(table.loc[d].round()) == expected
+
+
+def test_gaps_are_between_compute_optimal_losses():
+    runs = pd.DataFrame([
+        {"architecture": name, "budget": C, "width": d, "seed": seed, "loss": loss + noise}
+        for name, losses in (("base", (2.0, 1.8, 1.9)), ("looped", (2.1, 1.95, 2.2)))
+        for d, loss in zip((16, 24, 32), losses, strict=True) for C in (1e9, 2e9)
+        for seed, noise in ((1, 0.1), (2, -0.1))
+    ])  # fmt: skip
+    optima = pd.DataFrame([
+        {"architecture": name, "budget": C, "loss": loss, "inside": C > 1e9}
+        for name, loss in (("base", 1.75), ("looped", 1.94)) for C in (1e9, 2e9)
+    ])  # fmt: skip
+    # at the first budget there is no minimum inside, and the best run stands there
+    assert sparse.gaps(runs, optima, "base", "looped").tolist() == pytest.approx([1.85 - 1.7, 1.94 - 1.75])
+
+
+def test_one_size_is_studied_with_every_number_of_loops():
+    p = {**P, "width": 32, "lr": 1e-3, "steps": 80, "seeds": [1, 2]}
+    plan = sparse.studied(p, [2, 4])
+    assert list(dict.fromkeys(name for name, _ in plan)) == [
+        "Base", "Looped 2x2", "Looped 1x4", "MoE", "Looped-MoE 2x2", "Looped-MoE 1x4"
+    ]  # fmt: skip
+    assert {cfg.train.eval_every for cfg in plan.values()} == {10}
+    assert sparse.studied(p, [2], ["looped"])["Looped 2x2", 1] == plan["Looped 2x2", 1]
+
+
+def test_routing_is_followed_through_training(store):
+    p = {**P, "width": 32, "lr": 1e-3, "steps": 8, "seeds": [1]}
+    plan = sparse.studied(p, [2], ["looped-moe"])
+    (result,) = [train(cfg, store) for cfg in plan.values()]
+    curve = sparse.routing_curves(plan, [result])
+    assert curve["step"].tolist() == list(range(1, 9)) and set(curve["name"]) == {"Looped-MoE 2x2"}
+    assert curve[["none", "partial", "identical"]].sum(axis=1).tolist() == pytest.approx([1] * 8)
+    model, text = trained_model(result.config, store)
+    at_end = divergence_by_pair(looped_choices(model, torch.as_tensor(text[:, :-1])))
+    assert curve["none"].iloc[-1] == pytest.approx(at_end["none 1-2"], abs=0.01)
+
+
+def test_wide_mlps_are_the_papers():
+    """004, App., Table of configurations: d_ff."""
+    for d, d_ff in {128: 384, 256: 704, 640: 1728, 1024: 2752}.items():
+        assert sparse.model({**P, "head_dim": 64}, "base", d).mlp_width == d_ff
+    assert sparse.model(P, "base", 32).mlp_width == 88

@@ -1,0 +1,270 @@
+"""The figures of Looped-MoE and early exit (004)."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import PercentFormatter
+
+from lib.fit import power_law
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, few_decades, rate, shades
+from lib.plots_isodepth import isoflop_curve
+from lib.routing import KINDS
+from lib.sparse import LOOK, TITLES
+
+KAPLAN = 0.076  # the exponent of L ~ N^-a that 004 compares with
+#: early-exit criteria: line and marker
+CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceleration": ("-.", "v")}
+
+
+def isoflop_curves(runs, optima):
+    """004, Fig. isoflops: loss against active parameters, one panel an architecture, one shade a budget with its
+    parabola and star; the line through the stars, and Kaplan's slope, dashed."""
+    names = list(dict.fromkeys(runs["architecture"]))
+    figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        own, stars = runs[runs["architecture"] == name], optima[(optima["architecture"] == name) & optima["inside"]]
+        budgets = sorted(runs["budget"].unique())
+        for budget, colour in zip(budgets, shades(LOOK[name], len(budgets)), strict=True):
+            cell = own[own["budget"] == budget]
+            best = stars[stars["budget"] == budget]
+            isoflop_curve(axis, cell, best, colour, MARKERS[LOOK[name]])
+        title = TITLES[name]
+        if len(stars) > 1:
+            coef, slope, _ = power_law(stars["N"], stars["loss"])
+            N = np.array([own["N"].min(), own["N"].max()])
+            axis.plot(N, coef * N**slope, color="#444444", lw=0.9)
+            middle = np.exp(np.log(stars["N"]).mean()), np.exp(np.log(stars["loss"]).mean())
+            axis.plot(N, middle[1] * (N / middle[0]) ** -KAPLAN, "--", color="#999999", lw=0.9)
+            title += f"\n$L \\sim N^{{{slope:.2f}}}$"
+        axis.set_title(title)
+        count_axis(axis, "active parameters")
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    span = runs["loss"].max() - runs["loss"].min()
+    axes[0, 0].set_ylim(runs["loss"].min() - 0.08 * span, runs["loss"].max() + 0.08 * span)
+    handles = [
+        plt.Line2D([], [], color=colour, marker="o", ms=3.5, lw=0.9, label=f"{rate(budget)} FLOPs")
+        for budget, colour in zip(budgets, shades("looped-nanochat", len(budgets)), strict=True)
+    ]
+    handles.append(plt.Line2D([], [], color="#999999", ls="--", lw=0.9, label=f"slope {-KAPLAN}"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    return figure
+
+
+def combined(optima):
+    """004, Fig. combined scaling: compute-optimal loss of each architecture against the budget, against active and
+    against stored parameters."""
+    columns = {"budget": "budget (FLOPs)", "N": "active parameters", "stored": "stored parameters"}
+    figure, axes = plt.subplots(1, 3, figsize=(PAGE, 2.5), sharey=True)
+    for axis, (column, label) in zip(axes, columns.items(), strict=True):
+        for name, line in optima[optima["inside"]].groupby("architecture", sort=False):
+            look = LOOK[name]
+            axis.plot(line[column], line["loss"], MARKERS[look] + "-", color=COLOURS[look], label=TITLES[name])
+        count_axis(axis, label)
+        if column == "budget":
+            axis.set_xticks(budgets := sorted(optima["budget"].unique()), [rate(x) for x in budgets])
+    axes[0].set_ylabel("compute-optimal loss (nats)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LOOK))
+    return figure
+
+
+# ---- routing ---------------------------------------------------------------------------------------------------------
+
+
+def overlaps(panels: dict):
+    """004, Fig. "Expert assignment overlap": one panel a model, title -> table of ``routing.divergence`` averaged over
+    seeds; a bar a layer and pair of loops, and beside it, narrow and pale, what chance gives at the same load."""
+    sizes = [len(table) for table in panels.values()]
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(PAGE, 2.7), sharey=True, squeeze=False, width_ratios=[max(4, size) for size in sizes]
+    )
+    colours = dict(zip(KINDS, (COLOURS["looped-moe"], "#D9D9D9", "#6B6B6B"), strict=True))
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        x = np.arange(len(table))
+        for suffix, offset, width, alpha in (("", -0.12, 0.5, 1.0), (" by chance", 0.28, 0.22, 0.55)):
+            bottom = np.zeros(len(table))
+            for kind, colour in colours.items():
+                share = table[kind + suffix].to_numpy()
+                label = kind if not suffix else None
+                axis.bar(x + offset, share, width, bottom, color=colour, alpha=alpha, label=label)
+                bottom += share
+        several = table[["first", "second"]].drop_duplicates().shape[0] > 1
+        names = [f"{row.layer}: {row.first}-{row.second}" if several else f"{row.layer}" for row in table.itertuples()]
+        axis.set_xticks(x, names, rotation=90 if len(names) > 8 else 0)
+        axis.set_xlabel("layer: loops" if several else "layer")
+        axis.set_title(title)
+        axis.grid(visible=False, axis="x")
+    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes[0, 0].set_ylabel("tokens")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, [f"{label} of the experts kept" if label == "none" else label for label in labels],
+                  loc="outside upper center", ncols=3)  # fmt: skip
+    return figure
+
+
+def overlap_growth(curves):
+    """Share of tokens that keep none or all of their experts between loops as training goes on, the mean of layers and
+    pairs of loops; thin a seed, thick their mean, dashed what chance gives. curves: name, seed, step, and the columns
+    of ``routing.KINDS`` with and without "by chance"."""
+    names = list(dict.fromkeys(curves["name"]))
+    figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.4), sharey=True, squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        own = curves[curves["name"] == name]
+        for kind, colour, marker in (("none", COLOURS["looped-moe"], "d"), ("identical", "#6B6B6B", "s")):
+            for _, line in own.groupby("seed"):
+                axis.plot(line["step"], line[kind], color=colour, lw=0.5, alpha=0.6)
+            mean = own.groupby("step")[[kind, f"{kind} by chance"]].mean()
+            axis.plot(mean.index, mean[kind], marker + "-", color=colour, ms=3, label=kind)
+            axis.plot(mean.index, mean[f"{kind} by chance"], "--", color=colour, lw=0.9, label=f"{kind}, by chance")
+        axis.set_xlabel("training step")
+        axis.set_title(name)
+    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes[0, 0].set_ylabel("tokens")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+# ---- exits -----------------------------------------------------------------------------------------------------------
+
+
+def look_of(names) -> dict[str, tuple]:
+    """(colour, marker) of each model's name: its architecture's, and a shade for each number of loops."""
+    looks, names = {}, list(dict.fromkeys(names))
+    for architecture, title in TITLES.items():
+        own = [name for name in names if name.rsplit(" ", 1)[0] == title]
+        colours = shades(LOOK[architecture], len(own)) if len(own) > 1 else [COLOURS[LOOK[architecture]]] * len(own)
+        markers = itertools.cycle(MARKERS[LOOK[architecture]] + "so^v")
+        looks |= {name: (colour, next(markers)) for name, colour in zip(own, colours, strict=True)}
+    return looks
+
+
+def convergence(table, boundaries: list[int]):
+    """004, Fig. JSD: mean normalised divergence of each effective layer's prediction from the last one's, with the
+    standard deviation over sequences, and the share of tokens below 0.5. table: name, seed, layer, divergence, spread,
+    converged; the dotted lines are ends of loops."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.7))
+    looks = look_of(table["name"])
+    for name, (colour, marker) in looks.items():
+        mean = table[table["name"] == name].groupby("layer")[["divergence", "spread", "converged"]].mean()
+        axes[0].plot(mean.index, mean["divergence"], marker + "-", color=colour, ms=3.5, label=name)
+        low, high = mean["divergence"] - mean["spread"], mean["divergence"] + mean["spread"]
+        axes[0].fill_between(mean.index, low, high, color=colour, alpha=0.1, lw=0)
+        axes[1].plot(mean.index, mean["converged"], marker + "-", color=colour, ms=3.5)
+    for axis in axes:
+        for boundary in boundaries:
+            axis.axvline(boundary, color="#666666", lw=0.8, ls=":")
+        axis.set_xticks(sorted(table["layer"].unique()))
+        axis.set_xlabel("effective layer")
+    axes[0].set_ylabel("divergence from the last (JSD)")
+    axes[0].set_ylim(bottom=0)
+    axes[1].set_ylabel("tokens with JSD below 0.5")
+    axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(looks))
+    return figure
+
+
+def trade_offs(panels: dict):
+    """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, one panel a
+    title -> table with columns name, saved, perplexity; the mean of the seeds, where all of them save so much."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.9), sharey=True, squeeze=False)
+    looks = look_of(name for table in panels.values() for name in table["name"])
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        for name in dict.fromkeys(table["name"]):
+            colour, marker = looks[name]
+            line = table[table["name"] == name].groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
+            axis.plot(line.index, line, marker + "-", color=colour, ms=3.5, label=name)
+        few_decades(axis)
+        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_xlabel("FLOPs saved")
+        axis.set_title(title)
+    axes[0, 0].set_ylabel("perplexity per token")
+    handles = {line.get_label(): line for axis in axes[0] for line in axis.lines}
+    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=4)
+    return figure
+
+
+def criteria(table):
+    """When to leave: perplexity against the share saved by each criterion, one panel a model. table: name, criterion,
+    saved, perplexity."""
+    looks = look_of(table["name"])
+    figure, axes = plt.subplots(1, len(looks), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
+    for axis, name in zip(axes[0], looks, strict=True):
+        colours = shades("looped-nanochat", 5)
+        for (criterion, (style, marker)), colour in zip(CRITERIA.items(), reversed(colours), strict=False):
+            own = table[(table["name"] == name) & (table["criterion"] == criterion)]
+            line = own.groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
+            axis.plot(line.index, line, marker + style, color=colour, ms=3.5, label=criterion)
+        few_decades(axis)
+        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_xlabel("FLOPs saved")
+        axis.set_title(name)
+    axes[0, 0].set_ylabel("perplexity per token")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def saved_time(table):
+    """Time saved against loops saved, one panel a width, the line where they are the same. table: width, what (decoding
+    or prefill), batch, saved, time, and the range of its rounds from low to high."""
+    widths = sorted(table["width"].unique())
+    figure, axes = plt.subplots(1, len(widths), figsize=(PAGE, 2.8), sharex=True, sharey=True, squeeze=False)
+    palette = itertools.cycle((COLOURS["looped"], "#E69F00", "#000000"))
+    colours = {batch: next(palette) for batch in sorted(table["batch"].unique())}
+    for axis, width in zip(axes[0], widths, strict=True):
+        own = table[table["width"] == width]
+        axis.plot([0, own["saved"].max()], [0, own["saved"].max()], color="#999999", lw=0.8, ls=":")
+        for (what, batch), line in own.groupby(["what", "batch"], sort=False):
+            style, marker = ("-", "o") if what == "decoding" else ("--", "s")
+            colour, label = colours[batch], f"{what}, batch {batch}"
+            axis.plot(line["saved"], line["time"], marker + style, color=colour, ms=3.5, label=label)
+            axis.vlines(line["saved"], line["low"], line["high"], color=colour, lw=0.7)
+        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_xlabel("loops saved")
+        axis.set_title(f"d = {width}")
+    axes[0, 0].set_ylabel("time saved")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def debts(table):
+    """What leaving costs where everybody sees what those who left would have computed (as 004 counts it), and where
+    their last entries stand in. table: name, saved, counted, decoded (perplexities)."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
+    for name, (colour, marker) in look_of(table["name"]).items():
+        own = table[table["name"] == name]
+        for column, style, face in (("counted", ":", "white"), ("decoded", "-", colour)):
+            label = f"{name}, {column}"
+            axis.plot(own["saved"], own[column], marker + style, color=colour, ms=3.5, mfc=face, label=label)
+    few_decades(axis)
+    axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.set_xlabel("loops saved")
+    axis.set_ylabel("perplexity per token")
+    axis.legend()
+    return figure
+
+
+def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: int = 60):
+    """At which of ``most`` loops each token left: a bar a token with its text below, ``wide`` a line; the first
+    ``prompt`` are grey."""
+    lines = range(0, len(pieces), wide)
+    figure, axes = plt.subplots(len(lines), 1, figsize=(PAGE, 0.6 + 1.3 * len(lines)), squeeze=False)
+    for axis, start in zip(axes[:, 0], lines, strict=True):
+        x = np.arange(start, min(start + wide, len(pieces)))
+        colours = ["#B0B0B0" if i < prompt else COLOURS["looped-moe"] for i in x]
+        axis.bar(x, loops[start : start + wide], 0.85, color=colours)
+        axis.set_xticks(x, [_visible(pieces[i]) for i in x], fontsize=6.5)
+        axis.tick_params(axis="x", length=0)
+        axis.set_xlim(start - 1, start + min(wide, len(pieces)))
+        axis.set_ylim(0, most + 0.3)
+        axis.set_yticks(range(0, most + 1, max(1, most // 4)))
+        axis.set_ylabel("left after loop")
+        axis.grid(visible=False, axis="x")
+    handles = [plt.Rectangle((0, 0), 1, 1, color="#B0B0B0"), plt.Rectangle((0, 0), 1, 1, color=COLOURS["looped-moe"])]
+    figure.legend(handles, ["prompt", "answer"], loc="outside upper right", ncols=2)
+    return figure
+
+
+def _visible(piece: str) -> str:
+    """A token's text for an axis: blanks and line ends shown, a document's beginning as ^, a dollar no formula."""
+    return piece.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5").replace("$", r"\$") or "^"

@@ -1,0 +1,64 @@
+import pytest
+
+from lib import playground
+from lib.data import token_store
+from lib.decode import Exit, Sampling, generate
+from lib.errors import InputError
+from lib.train import train
+from tests.conftest import small_run
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+@pytest.fixture
+def trained(store):
+    cfg = small_run(model={"depth": "fixed"})
+    train(cfg, store)
+    return store, cfg
+
+
+def test_an_answer_follows_its_prompt_and_every_token_read_has_a_bar(trained):
+    store, cfg = trained
+    player = playground.Player(store, cfg.key[:6])
+    text, figure = player.answer("We", 5, Exit(), Sampling())
+    bytes_ = token_store(cfg.data, store.tokens).tokenizer
+    found = generate(player.model, [[bytes_.bos, *b"We"]], 5, stop=[bytes_.bos])[0]
+    assert text == bytes_.decode(found.tokens)
+    axis = figure.axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [4] * (3 + 4)  # the last one is not read
+    assert [label.get_text() for label in axis.get_xticklabels()][:3] == ["^", "W", "e"]
+
+
+def test_an_answer_ends_with_the_context(trained):
+    store, cfg = trained
+    text, figure = playground.Player(store, cfg.key).answer("a" * 30, 100, Exit(), Sampling())
+    assert len(figure.axes[0].patches) == 32 and len(text.encode()) >= 1
+
+
+def test_what_is_not_there_is_refused(trained):
+    store, cfg = trained
+    with pytest.raises(InputError, match="run: 'nothing' names 0 finished runs"):
+        playground.Player(store, "nothing")
+    with pytest.raises(InputError, match="prompt: has 40 tokens, this run reads 31"):
+        playground.Player(store, cfg.key).answer("a" * 40, 5, Exit(), Sampling())
+
+
+def test_the_menu_has_every_run_with_weights_the_best_first(trained):
+    store, cfg = trained
+    worse = small_run(optim={"lr": 1e-6})
+    train(worse, store)
+    (store.path / train(small_run(train={"seed": 5}), store).key / "model.safetensors").unlink()
+    menu = playground.choices(store)
+    assert list(menu.values()) == [cfg.key, worse.key]
+    assert "d 32, 1+1+1 layers x 4" in next(iter(menu))
+
+
+def test_moving_something_answers_anew(trained, capsys):
+    store, cfg = trained
+    box = playground.controls(store, cfg.key, "We", 3, Exit(), Sampling())
+    menu, prompt, loops, threshold, _ = box.children[:5]
+    assert menu.value.endswith(cfg.key[:8]) and (loops.value, threshold.value) == (4, 0.0)
+    output = box.children[5]
+    prompt.value = "a" * 40
+    shown = capsys.readouterr().out + "".join(part.get("text", "") for part in output.outputs)
+    assert "prompt: has 40 tokens" in shown

@@ -1,0 +1,126 @@
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from lib import isoflop, plots, plots_sparse, sparse
+from tests.test_isoflop import curves
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+@pytest.fixture
+def runs():
+    wide = curves().query("architecture == 'wide'")
+    return pd.concat([
+        wide.assign(architecture=name, loss=wide["loss"] + 0.1 * i, stored=wide["N"] * (1 + i))
+        for i, name in enumerate(sparse.LOOK)
+    ])  # fmt: skip
+
+
+def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
+    optima = isoflop.optima(runs, ["architecture", "budget"])
+    figure = plots_sparse.isoflop_curves(runs, optima)
+    assert [axis.get_title().split("\n")[0] for axis in figure.axes] == ["Base", "Looped", "MoE", "Looped-MoE"]
+    assert figure.axes[0].get_title().endswith("$L \\sim N^{-0.10}$")
+    stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
+    assert [line.get_xdata()[0] for line in stars] == pytest.approx([C**0.5 / 10 for C in (1e9, 4e9, 16e9)])
+
+
+def test_optima_against_what_is_active_and_stored(runs):
+    optima = sparse.with_stored(isoflop.optima(runs, ["architecture", "budget"]), runs)
+    axes = plots_sparse.combined(optima).axes
+    assert [axis.get_xlabel() for axis in axes] == ["budget (FLOPs)", "active parameters", "stored parameters"]
+    assert all(to_hex(line.get_color()).upper() == plots.COLOURS[look]
+               for line, look in zip(axes[0].lines, sparse.LOOK.values(), strict=True))  # fmt: skip
+    assert axes[2].lines[3].get_xdata() == pytest.approx(4 * axes[1].lines[3].get_xdata(), rel=1e-6)
+
+
+def shares(none, partial, suffix=""):
+    return {f"none{suffix}": none, f"partial{suffix}": partial, f"identical{suffix}": 1 - none - partial}
+
+
+def test_bars_add_up_and_chance_stands_beside():
+    table = pd.DataFrame([
+        {"layer": layer, "first": s, "second": t, **shares(0.2, 0.5), **shares(0.5, 0.4, " by chance")}
+        for layer in (1, 2) for s, t in ((1, 2), (1, 3), (2, 3))
+    ])  # fmt: skip
+    one = table[(table["first"] == 1) & (table["second"] == 2)]
+    left, right = plots_sparse.overlaps({"4x2": one, "4x3": table}).axes
+    assert [label.get_text() for label in left.get_xticklabels()] == ["1", "2"]
+    assert [label.get_text() for label in right.get_xticklabels()][:2] == ["1: 1-2", "1: 1-3"]
+    tops = [bar.get_y() + bar.get_height() for bar in right.patches]
+    assert max(tops) == pytest.approx(1) and len(right.patches) == 6 * 6
+    assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
+
+
+def test_growth_has_a_line_a_seed_and_chance():
+    curve = pd.DataFrame([
+        {"name": "4x2", "seed": seed, "step": step, **shares(0.1 * step, 0.2), **shares(0.5, 0.4, " by chance")}
+        for seed in (1, 2) for step in (1, 2, 3)
+    ])  # fmt: skip
+    (axis,) = plots_sparse.overlap_growth(curve).axes
+    assert len(axis.lines) == 2 * (2 + 2)
+    assert axis.lines[2].get_ydata() == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_shades_and_markers_tell_numbers_of_loops_apart():
+    looks = plots_sparse.look_of(iter(["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]))
+    assert list(looks) == ["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]
+    assert (
+        looks["Looped-MoE 4x2"][0] == plots.COLOURS["looped-moe"] and len({str(look) for look in looks.values()}) == 5
+    )
+
+
+def test_convergence_has_a_band_and_the_boundaries():
+    table = pd.DataFrame([
+        {"name": name, "seed": seed, "layer": layer, "divergence": 0.5 / layer, "spread": 0.1, "converged": layer / 4}
+        for name in ("Base", "Looped 2x2") for seed in (1, 2) for layer in (1, 2, 3, 4)
+    ])  # fmt: skip
+    left, right = plots_sparse.convergence(table, [2]).axes
+    assert len(left.collections) == 2 and len(left.lines) == 3 and left.lines[2].get_xdata() == [2, 2]
+    assert right.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 0.75, 1])
+
+
+def test_a_line_ends_where_a_seed_saves_no_more():
+    table = pd.DataFrame([
+        {"name": "Base", "seed": seed, "criterion": criterion, "saved": saved,
+         "perplexity": np.nan if saved > 0.1 and seed == 2 else 5 + seed}
+        for seed in (1, 2) for saved in (0.0, 0.1, 0.2) for criterion in plots_sparse.CRITERIA
+    ])  # fmt: skip
+    (axis,) = plots_sparse.trade_offs({"one": table}).axes
+    assert axis.lines[0].get_ydata()[:2] == pytest.approx([6.5, 6.5]) and np.isnan(axis.lines[0].get_ydata()[2])
+    (axis,) = plots_sparse.criteria(table).axes
+    assert [line.get_label() for line in axis.lines] == list(plots_sparse.CRITERIA)
+
+
+def test_time_is_compared_with_loops():
+    table = pd.DataFrame([
+        {"width": d, "what": what, "batch": batch, "saved": saved, "time": saved / 2,
+         "low": 0, "high": saved}
+        for d in (32, 64) for what in ("decoding", "prefill") for batch in (1, 16) for saved in (0.1, 0.3)
+    ])  # fmt: skip
+    axes = plots_sparse.saved_time(table).axes
+    assert [axis.get_title() for axis in axes] == ["d = 32", "d = 64"] and len(axes[0].lines) == 5
+    assert list(axes[0].lines[0].get_xdata()) == [0, 0.3]  # where a loop is its time
+
+
+def test_debts_stand_beside_what_was_counted():
+    table = pd.DataFrame({"name": ["Looped 2x4"] * 2, "saved": [0, 0.3], "counted": [5, 6], "decoded": [5, 7]})
+    counted, decoded = plots_sparse.debts(table).axes[0].lines
+    assert list(counted.get_ydata()) == [5, 6] and list(decoded.get_ydata()) == [5, 7]
+
+
+def test_a_bar_says_where_a_token_left():
+    axis = plots_sparse.left_at(["", "a", " ", "$", "\n"], [4, 4, 2, 1, 3], 4, prompt=2).axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [4, 4, 2, 1, 3]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["^", "a", "\u2423", r"\$", "\u21b5"]
+    colours = [to_hex(bar.get_facecolor()).upper() for bar in axis.patches]
+    assert colours[1] == "#B0B0B0" and colours[2] == plots.COLOURS["looped-moe"]
+
+
+def test_many_tokens_are_wrapped():
+    axes = plots_sparse.left_at(["a"] * 130, [1] * 130, 4, prompt=70).axes
+    assert [len(axis.patches) for axis in axes] == [60, 60, 10]
+    assert to_hex(axes[1].patches[9].get_facecolor()).upper() == "#B0B0B0"
+    assert to_hex(axes[1].patches[10].get_facecolor()).upper() == plots.COLOURS["looped-moe"]
