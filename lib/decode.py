@@ -1,18 +1,10 @@
-"""Cached decoding in which a token that has left early is not computed any further.
-
-Tokens on their way are one flat batch [1, n], whatever their row, position and loop: the looped layers are the same in
-every loop, so that a row whose token has left begins its next one while others are still inside, and the batch stays
-full. What a token leaves behind, its keys and values, is kept for each layer and each loop. A token that left after
-loop t has none for the loops after it: later tokens find there its entries of loop t, which costs nothing (the other
-choice, to compute them when they are asked for, gives back what leaving has saved).
+"""Cached decoding in which a token that has left early is not computed any further (``lib/inflight.py``).
 
 With a threshold of zero, and all loops kept, every token is what full recomputation gives; in bf16 up to its rounding.
 Fastest in fp32 on one thread: products of so few rows gain nothing from more.
 """
 
 import dataclasses
-import functools
-import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,37 +17,10 @@ from torch import Tensor
 
 from lib import seeds
 from lib.errors import InputError
-from lib.exits import CRITERIA, PREDICTING, Seen
-from lib.layers import Attention, linear
+from lib.inflight import Decoder, Exit
 from lib.model import LoopedLM
 
-PIECE = 128  # tokens of a row that attend at once
 SCORED = 1 << 14  # given tokens on their way at once
-
-
-@dataclasses.dataclass(frozen=True)
-class Exit:
-    """When a token leaves: after ``loops`` loops (mean_loops when None), or after the first whose score by
-    ``criterion`` (``exits.CRITERIA``) is below ``threshold``.
-
-    kept_loops: how many loops' keys and values are kept, all when None; loop t then overwrites those of loop t -
-    kept_loops, so that a later token finds the last ones. The tokens of a prompt go through the loops together, and
-    see of each other those of the loop that they are in; of each other's coda, where there is one, what it makes of
-    the state there. So with either setting an answer depends on where the prompt ends.
-    """
-
-    threshold: float = 0.0
-    criterion: str = "entropy"
-    loops: int | None = None
-    kept_loops: int | None = None
-
-    def __post_init__(self):
-        if not self.threshold >= 0:
-            raise InputError(f"threshold: {self.threshold} is no score, use 0 (nobody leaves) or more")
-        if self.criterion not in CRITERIA:
-            raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join(CRITERIA)}")
-        if self.kept_loops is not None and self.kept_loops < 1:
-            raise InputError(f"kept_loops: {self.kept_loops} is too few, keep at least 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +135,7 @@ def _score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None)
 
 def _decoder(
     model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None, batch: int | None
-) -> "_Decoder":
+) -> Decoder:
     """One that has room for them, if they can be decoded."""
     if not len(prompts) or not all(len(prompt) for prompt in prompts):
         raise InputError("prompts: one is empty, give each at least one token, such as that of a document's beginning")
@@ -191,7 +156,7 @@ def _decoder(
             f"new_tokens: {longest} tokens of a prompt and {new_tokens} new ones are more than the model's context of "
             f"{context} allows, ask for at most {max(context - longest + 1, 0)} or shorten the prompt"
         )
-    return _Decoder(model, min(batch or len(prompts), len(prompts)), length, leave or Exit())
+    return Decoder(model, min(batch or len(prompts), len(prompts)), length, leave or Exit())
 
 
 @dataclasses.dataclass
@@ -204,7 +169,7 @@ class _Question:
 
 
 def _answer(
-    decoder: "_Decoder", prompts: Sequence[Sequence[int]], new_tokens: int, sampling: Sampling, stop: set[int],
+    decoder: Decoder, prompts: Sequence[Sequence[int]], new_tokens: int, sampling: Sampling, stop: set[int],
     answers: list[Answer],
 ) -> Iterator[Event]:  # fmt: skip
     """Fills ``answers``, and tells of each token."""
@@ -244,240 +209,3 @@ def _answer(
                 decoder.enter(row, [token])
             elif waiting:
                 begin(row)
-
-
-class _Left(NamedTuple):
-    """Tokens that have just left: their rows and positions [m], and what they predict [m, V]."""
-
-    rows: np.ndarray
-    positions: np.ndarray
-    logits: Tensor
-
-
-@dataclasses.dataclass
-class _Tokens:
-    """Tokens on their way [n], those of a row side by side in the order of their positions: what each carries through
-    the loops. h and prepared are [1, n, ...], as the model wants them."""
-
-    rows: np.ndarray
-    positions: np.ndarray
-    loops: np.ndarray  # made so far
-    device: torch.device
-    h: Tensor
-    prepared: tuple | Tensor
-    values: dict[int, Tensor]
-    seen: Seen | None
-
-    @functools.cached_property
-    def where(self) -> tuple[Tensor, Tensor]:
-        """Rows and positions for indexing a tensor."""
-        return torch.as_tensor(self.rows, device=self.device), torch.as_tensor(self.positions, device=self.device)
-
-    @functools.cached_property
-    def runs(self) -> list[tuple[int, int]]:
-        """(start, stop) of each row's tokens, in pieces: a piece looks no further than its last position."""
-        cuts = [0, *(np.flatnonzero(self.rows[1:] != self.rows[:-1]) + 1).tolist(), len(self.rows)]
-        rows = itertools.pairwise(cuts)
-        return [(at, min(at + PIECE, stop)) for start, stop in rows for at in range(start, stop, PIECE)]
-
-    def __getitem__(self, which) -> "_Tokens":
-        index = torch.as_tensor(which, device=self.h.device)
-        seen = None if self.seen is None else Seen(*(x if x is None else x[index] for x in vars(self.seen).values()))
-        return _Tokens(
-            self.rows[which], self.positions[which], self.loops[which], self.device,
-            self.h[:, index], _pick(self.prepared, index),
-            {layer: value[:, index] for layer, value in self.values.items()}, seen,
-        )  # fmt: skip
-
-    def __add__(self, other: "_Tokens") -> "_Tokens":
-        """Both; ``other`` are of other rows."""
-        rows, positions, loops = (
-            np.concatenate(pair)
-            for pair in ((self.rows, other.rows), (self.positions, other.positions), (self.loops, other.loops))
-        )
-        values = {layer: torch.cat((value, other.values[layer]), 1) for layer, value in self.values.items()}
-        seen = None
-        if self.seen is not None:
-            pairs = zip(vars(self.seen).values(), vars(other.seen).values(), strict=True)
-            seen = Seen(*(None if a is None else torch.cat((a, b)) for a, b in pairs))
-        return _Tokens(
-            rows,
-            positions,
-            loops,
-            self.device,
-            torch.cat((self.h, other.h), 1),
-            _join(self.prepared, other.prepared),
-            values,
-            seen,
-        )
-
-
-class _Decoder:
-    """Rows of up to ``length`` positions with their cache. ``enter`` tokens, ``run`` until all have left; what comes
-    out may be answered by entering more."""
-
-    def __init__(self, model: LoopedLM, rows: int, length: int, leave: Exit):
-        cfg, weight = model.cfg, model.embed.weight
-        self.model, self.leave, self.device, self.rows = model, leave, weight.device, rows
-        self.T = int(model.loops_of(1, leave.loops)[0])
-        self.tests = leave.threshold > 0 and self.T > 1
-        self.predicts = leave.criterion in PREDICTING
-        self.taken = np.zeros((rows, length), dtype=int)  # loops of each token that has left
-        self.entering: list[tuple[int, list[int]]] = []
-        self.flight: _Tokens | None = None
-        self.reached = np.zeros(rows, dtype=int)  # positions of each row that are taken
-        self.noise = None
-        if cfg.state_init != "prelude":
-            self.noise = model.initial_state(weight.new_zeros(1, length, cfg.width, dtype=model.residual_dtype), None)
-        # keys and values: [kept loops, B, P, 2, H, D] of each unique layer, the looped ones side by side
-        slots = min(leave.kept_loops or self.T, self.T)
-        shape = rows, length, 2, cfg.heads, cfg.head_dim
-        self.looped = weight.new_zeros(cfg.recur, slots, *shape, dtype=model.compute_dtype)
-        once = weight.new_zeros(cfg.prelude + cfg.coda, 1, *shape, dtype=model.compute_dtype)
-        self.cache = [*once[: cfg.prelude], *self.looped, *once[cfg.prelude :]]
-        blocks = (*model.prelude, *model.recur, *model.coda)
-        with torch.no_grad():
-            self.fused = [block.attn.fused().to(model.compute_dtype) for block in blocks]
-
-    def enter(self, row: int, tokens: Sequence[int]) -> None:
-        """The next tokens of a row, whose tokens before have all left."""
-        self.entering.append((row, list(tokens)))
-
-    def inside(self, row: int) -> bool:
-        """Whether tokens of a row are still on their way."""
-        return self.flight is not None and row in self.flight.rows
-
-    def clear(self, row: int) -> None:
-        """Makes room for another text: what is in the cache is overwritten before anybody looks there."""
-        self.reached[row] = 0
-
-    def run(self) -> Iterator[_Left]:
-        """Loop after loop, until nobody is on the way; after each, those that left."""
-        while self.entering or self.flight is not None:
-            with torch.inference_mode():
-                left = self._tick()
-            if left is not None:
-                yield left
-
-    def _tick(self) -> _Left | None:
-        """Lets in who waits, makes one loop with everybody, lets out who is done."""
-        if self.entering:
-            begun = self._begin(self.entering)
-            self.entering = []
-            self.flight = begun if self.flight is None else self.flight + begun
-        now = self.flight
-        if self.model.cfg.recur:
-            loop = torch.as_tensor(now.loops, device=self.device)[None]
-            self._face(now, loop[0] % self.looped.shape[1])
-            now.h, _ = self.model.step(now.h, now.prepared, now.values, loop, self._attend)
-        now.loops += 1
-        done = now.loops == self.T
-        if self.tests:
-            return self._test(now, done)
-        return self._let_out(now, np.flatnonzero(done), None) if done.any() else None
-
-    def _begin(self, entering: list[tuple[int, list[int]]]) -> _Tokens:
-        """Embedding, prelude and initial state of new tokens."""
-        model = self.model
-        rows = np.concatenate([np.full(len(tokens), row) for row, tokens in entering])
-        positions = np.concatenate([self.reached[row] + np.arange(len(tokens)) for row, tokens in entering])
-        for row, tokens in entering:
-            self.reached[row] += len(tokens)
-        given = torch.tensor([[token for _, tokens in entering for token in tokens]], device=self.device)
-        new = _Tokens(rows, positions, np.zeros_like(rows), self.device, None, None, {}, None)
-        self._face(new)
-        e, new.values, _ = model.before(given, self._attend)
-        h = e if self.noise is None else self.noise[:, new.where[1]]
-        new.h, new.prepared = model.injection.spread(h), model.injection.prepare(e)
-        if self.tests and self.leave.criterion != "entropy":
-            V = model.cfg.vocab_size if self.leave.criterion == "kl" else 0
-            new.seen = Seen.nothing(len(rows), model.cfg.width, V, self.device)
-        return new
-
-    def _test(self, now: _Tokens, done: np.ndarray) -> _Left | None:
-        """Scores everybody, and lets out who is below the threshold or done."""
-        h, log_p, logits = self.model.injection.pool(now.h)[0].float(), None, None
-        if self.predicts:
-            logits = self._predict(now)
-            log_p = logits.log_softmax(-1)
-        seen = Seen(h, h, log_p) if now.seen is None else now.seen.then(h, log_p)
-        below = CRITERIA[self.leave.criterion](seen, now.seen) < self.leave.threshold
-        if now.seen is not None:
-            now.seen = seen
-        which = np.flatnonzero(done | below.cpu().numpy())
-        return self._let_out(now, which, logits) if len(which) else None
-
-    def _predict(self, tokens: _Tokens) -> Tensor:
-        """Logits [n, V] through coda and head."""
-        if len(self.model.coda):
-            self._face(tokens)
-        state = self.model.injection.pool(tokens.h)
-        return self.model.logits(self.model.after(state, tokens.values, self._attend)[0][0])
-
-    def _let_out(self, now: _Tokens, which: np.ndarray, logits: Tensor | None) -> _Left:
-        leaving = now if len(which) == len(now.rows) else now[which]
-        if logits is None and len(self.model.coda):  # those who leave see there also those before them who stay
-            logits = self._predict(now)
-        logits = self._predict(leaving) if logits is None else logits[torch.as_tensor(which, device=self.device)]
-        self.taken[leaving.rows, leaving.positions] = leaving.loops
-        self._share(leaving)
-        stay = np.setdiff1d(np.arange(len(now.rows)), which, assume_unique=True)
-        self.flight = now[stay] if len(stay) else None
-        return _Left(leaving.rows, leaving.positions, logits)
-
-    def _share(self, left: _Tokens) -> None:
-        """What tokens that left early owe to later ones: their last entries stand for all that would have followed."""
-        slots, pairs = self.looped.shape[1], []
-        for loops in {*left.loops.tolist()} - {self.T}:
-            last = (loops - 1) % slots
-            owed = sorted({t % slots for t in range(loops, self.T)} - {last})
-            which = np.flatnonzero(left.loops == loops)
-            pairs += [(i, slot, last) for slot in owed for i in which]
-        if not pairs:
-            return
-        who, to, last = torch.as_tensor(pairs, device=self.device).T
-        rows, positions = (index[who] for index in left.where)
-        self.looped[:, to, rows, positions] = self.looped[:, last, rows, positions]
-
-    # ---- attention over the cache ------------------------------------------------------------------------------------
-
-    def _face(self, tokens: _Tokens, slots: Tensor | None = None) -> None:
-        """Prepares the attention of these tokens, in these slots [n] of the cache: the first, of layers used once."""
-        self.facing, self.angles = tokens, self.model.angles[tokens.where[1]]
-        self.slots = torch.zeros_like(tokens.where[0]) if slots is None else slots
-        self.slot_of = self.slots.tolist()
-
-    def _attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
-        """Attention of x [1, n, d], each token over its row's keys and values of its loop, its own included."""
-        q, k, v = attn.project(x, self.fused[layer], self.angles, values)
-        cache, tokens = self.cache[layer], self.facing
-        cache[self.slots, *tokens.where] = torch.stack((k[0], v[0]), 1)
-        q, parts = q.transpose(1, 2), []  # [1, H, n, D]
-        for start, stop in tokens.runs:
-            positions = tokens.positions[start:stop]
-            end = int(positions[-1]) + 1
-            first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)
-            keys, vals = cache[self.slot_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
-            mask = self._mask(positions, first, attn.window) if stop - start > 1 else None
-            parts.append(F.scaled_dot_product_attention(q[:, :, start:stop], keys, vals, attn_mask=mask))
-        out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-        return linear(out.transpose(1, 2).flatten(2), attn.out.weight)
-
-    def _mask(self, positions: np.ndarray, first: int, window: int | None) -> Tensor:
-        """[q, keys]: which of the keys from position ``first`` on each token may see."""
-        at = torch.as_tensor(positions, device=self.device)[:, None]
-        keys = torch.arange(first, int(positions[-1]) + 1, device=self.device)
-        return keys <= at if window is None else (keys <= at) & (keys > at - window)
-
-
-def _pick(prepared, index: Tensor):
-    """What an injection prepared, of some tokens: [1, n, d] tensors are cut, parameters are not."""
-    if isinstance(prepared, tuple):
-        return tuple(_pick(part, index) for part in prepared)
-    return prepared[:, index] if prepared.ndim == 3 else prepared
-
-
-def _join(prepared, other):
-    if isinstance(prepared, tuple):
-        return tuple(map(_join, prepared, other))
-    return torch.cat((prepared, other), 1) if prepared.ndim == 3 else prepared

@@ -4,10 +4,10 @@ import itertools
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
 from lib.fit import power_law
-from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, few_decades, rate, shades
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, rate, shades
 from lib.plots_isodepth import isoflop_curve
 from lib.routing import KINDS
 from lib.sparse import LOOK, TITLES
@@ -19,7 +19,7 @@ CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceler
 
 def isoflop_curves(runs, optima):
     """004, Fig. isoflops: loss against active parameters, one panel an architecture, one shade a budget with its
-    parabola and star; the line through the stars, and Kaplan's slope, dashed."""
+    parabola and star; the line through the stars, where there are three, and Kaplan's slope, dashed."""
     names = list(dict.fromkeys(runs["architecture"]))
     figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
@@ -30,7 +30,7 @@ def isoflop_curves(runs, optima):
             best = stars[stars["budget"] == budget]
             isoflop_curve(axis, cell, best, colour, MARKERS[LOOK[name]])
         title = TITLES[name]
-        if len(stars) > 1:
+        if len(stars) > 2:
             coef, slope, _ = power_law(stars["N"], stars["loss"])
             N = np.array([own["N"].min(), own["N"].max()])
             axis.plot(N, coef * N**slope, color="#444444", lw=0.9)
@@ -51,19 +51,22 @@ def isoflop_curves(runs, optima):
     return figure
 
 
-def combined(optima):
-    """004, Fig. combined scaling: compute-optimal loss of each architecture against the budget, against active and
-    against stored parameters."""
+def combined(best):
+    """004, Fig. combined scaling: the loss of each architecture's best models (``sparse.best_models``) against the
+    budget, against active and against stored parameters; open where it is only the best of the sizes trained."""
     columns = {"budget": "budget (FLOPs)", "N": "active parameters", "stored": "stored parameters"}
     figure, axes = plt.subplots(1, 3, figsize=(PAGE, 2.5), sharey=True)
     for axis, (column, label) in zip(axes, columns.items(), strict=True):
-        for name, line in optima[optima["inside"]].groupby("architecture", sort=False):
+        for name, line in best.groupby("architecture", sort=False):
             look = LOOK[name]
-            axis.plot(line[column], line["loss"], MARKERS[look] + "-", color=COLOURS[look], label=TITLES[name])
+            axis.plot(line[column], line["loss"], "-", color=COLOURS[look], lw=0.9)
+            for inside, face in ((True, COLOURS[look]), (False, "white")):
+                own, title = line[line["inside"] == inside], TITLES[name] if inside else None
+                axis.plot(own[column], own["loss"], MARKERS[look], color=COLOURS[look], mfc=face, label=title)
         count_axis(axis, label)
         if column == "budget":
-            axis.set_xticks(budgets := sorted(optima["budget"].unique()), [rate(x) for x in budgets])
-    axes[0].set_ylabel("compute-optimal loss (nats)")
+            axis.set_xticks(budgets := sorted(best["budget"].unique()), [rate(x) for x in budgets])
+    axes[0].set_ylabel("best loss (nats per token)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LOOK))
     return figure
 
@@ -94,6 +97,7 @@ def overlaps(panels: dict):
         axis.set_xlabel("layer: loops" if several else "layer")
         axis.set_title(title)
         axis.grid(visible=False, axis="x")
+        axis.set_axisbelow(True)
     axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes[0, 0].set_ylabel("tokens")
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -173,7 +177,7 @@ def trade_offs(panels: dict):
             colour, marker = looks[name]
             line = table[table["name"] == name].groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
             axis.plot(line.index, line, marker + "-", color=colour, ms=3.5, label=name)
-        few_decades(axis)
+        _perplexities(axis)
         axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axis.set_xlabel("FLOPs saved")
         axis.set_title(title)
@@ -194,7 +198,7 @@ def criteria(table):
             own = table[(table["name"] == name) & (table["criterion"] == criterion)]
             line = own.groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
             axis.plot(line.index, line, marker + style, color=colour, ms=3.5, label=criterion)
-        few_decades(axis)
+        _perplexities(axis)
         axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axis.set_xlabel("FLOPs saved")
         axis.set_title(name)
@@ -236,7 +240,7 @@ def debts(table):
         for column, style, face in (("counted", ":", "white"), ("decoded", "-", colour)):
             label = f"{name}, {column}"
             axis.plot(own["saved"], own[column], marker + style, color=colour, ms=3.5, mfc=face, label=label)
-    few_decades(axis)
+    _perplexities(axis)
     axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axis.set_xlabel("loops saved")
     axis.set_ylabel("perplexity per token")
@@ -260,9 +264,18 @@ def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: i
         axis.set_yticks(range(0, most + 1, max(1, most // 4)))
         axis.set_ylabel("left after loop")
         axis.grid(visible=False, axis="x")
+        axis.set_axisbelow(True)
     handles = [plt.Rectangle((0, 0), 1, 1, color="#B0B0B0"), plt.Rectangle((0, 0), 1, 1, color=COLOURS["looped-moe"])]
     figure.legend(handles, ["prompt", "answer"], loc="outside upper right", ncols=2)
     return figure
+
+
+def _perplexities(axis) -> None:
+    """A log y axis that spans less than a decade."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(MaxNLocator(6))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def _visible(piece: str) -> str:

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pandas as pd
 
+from lib import isoflop
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.flops import count
@@ -90,23 +91,24 @@ def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def with_stored(optima: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The optima of ``isoflop.optima`` with the parameters that each one stores, between the sizes trained by a power
-    law."""
-    stored = []
-    for best in optima.itertuples():
-        own = runs[runs["architecture"] == best.architecture].sort_values("N")
-        stored.append(np.exp(np.interp(np.log(best.N), np.log(own["N"]), np.log(own["stored"]))))
-    return optima.assign(stored=stored)
+def best_models(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row an architecture and budget: the compute-optimal model of ``isoflop.optima``, or where the parabola has no
+    minimum among the sizes trained (``inside`` is False) the best of these; and the parameters that it stores, between
+    the sizes by a power law."""
+    best = isoflop.optima(runs, ["architecture", "budget"])
+    for i, row in best.iterrows():
+        own = runs[(runs["architecture"] == row["architecture"]) & (runs["budget"] == row["budget"])].sort_values("N")
+        if not row["inside"]:
+            columns = ["N", "D", "width", "loss"]
+            best.loc[i, columns] = own.loc[own["loss"].idxmin(), columns].astype(float)
+        best.loc[i, "stored"] = np.exp(np.interp(np.log(best.loc[i, "N"]), np.log(own["N"]), np.log(own["stored"])))
+    return best
 
 
-def gaps(runs: pd.DataFrame, optima: pd.DataFrame, better: str, worse: str) -> pd.Series:
-    """By budget, nats by which the compute-optimal loss of ``better`` lies below that of ``worse``: the parabola's
-    minimum, or where it has none among the sizes trained the best of these."""
-    best = runs.groupby(["architecture", "budget"])["loss"].min()
-    minima = optima[optima["inside"]].set_index(["architecture", "budget"])["loss"]
-    best.update(minima)
-    return best[worse] - best[better]
+def gaps(best: pd.DataFrame, better: str, worse: str) -> pd.Series:
+    """By budget, nats by which the loss of ``better`` lies below that of ``worse``, of their ``best_models``."""
+    losses = best.pivot(index="budget", columns="architecture", values="loss")
+    return losses[worse] - losses[better]
 
 
 def table_of_sizes() -> pd.DataFrame:
@@ -129,14 +131,14 @@ def name(architecture: str, depth: int, loops: int) -> str:
 def studied(p: dict, each: list[int], architectures=tuple(LOOK)) -> dict[tuple, RunConfig]:
     """(name, seed) -> the runs of one size that routing, convergence and early exit are studied on: ``width``,
     ``steps``, the looped ones with ``each`` number of loops (004, Sec. "Does More Looping Improve Early-Exit
-    Efficiency?"). Routing is followed on the way."""
-    runs = {}
+    Efficiency?"). Where routers loop, they are looked at on the way."""
+    runs, look = {}, max(1, p["steps"] // VALIDATIONS)
     for architecture in architectures:
         for loops in each if "looped" in architecture else each[:1]:
             cfg = model(p, architecture, p["width"], loops)
             runs |= {
                 (name(architecture, p["depth"], loops), seed): run(
-                    p, cfg, p["lr"], p["steps"], seed, max(1, p["steps"] // VALIDATIONS)
+                    p, cfg, p["lr"], p["steps"], seed, look if cfg.experts > 1 and cfg.recur else None
                 )
                 for seed in p["seeds"]
             }

@@ -4,13 +4,11 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from lib import decode
 from lib.decode import Exit, Sampling, generate, score, stream
 from lib.errors import InputError
 from lib.exits import CRITERIA, leave, measure_exits
-from lib.layers import linear
 from lib.model import token_losses
 from lib.presets import preset
 from tests.test_model import KINDS, config, randomized, tokens
@@ -113,15 +111,6 @@ def test_with_a_coda_no_criterion_depends_on_the_batch(kind, criterion):
     assert generate(model, prompts, 5, rule, batch=1) == generate(model, prompts, 5, rule) == alone
 
 
-@pytest.mark.parametrize("kind", LOOPED)
-def test_attention_in_pieces_is_attention(kind, monkeypatch):
-    model, prompts = built(kind), prompts_of(3, 9, 5)
-    rule = Exit(middling(model))
-    whole = generate(model, prompts, 6, rule)
-    monkeypatch.setattr(decode, "PIECE", 2)
-    assert generate(model, prompts, 6, rule) == whole
-
-
 def test_texts_are_scored_in_blocks(monkeypatch):
     model, x = built("parcae"), tokens(5, 13)
     whole = score(model, x[:, :-1], x[:, 1:], Exit(middling(model)))
@@ -155,71 +144,6 @@ def test_a_first_token_leaves_where_the_measured_scores_say(kind, criterion):
     found = score(model, x[:, :1], x[:, 1:], Exit(threshold, criterion))
     assert (found.loops[:, 0] == at + 1).all() and len({*at}) > 1
     np.testing.assert_allclose(found.loss[:, 0], exits.loss[at, np.arange(12)], rtol=1e-4)
-
-
-@torch.no_grad()
-def one_by_one(model, sequence, threshold, kept):
-    """The rule for what is owed, written out token by token for a model of looped layers alone: a token in loop t reads
-    of an earlier one the last loop u <= T - 1 with u = t (mod kept), and where that one left before u, its last."""
-    T = model.cfg.mean_loops
-    entries = []  # of each token: loop -> layer -> (k, v)
-    logits, taken = [], []
-    for position, token in enumerate(sequence):
-        h, own = model.embed.weight[token][None, None], []
-        for t in range(T):
-            own.append([])
-            for layer, block in enumerate(model.recur):
-                angles = model.angles[position : position + 1]
-                q, k, v = block.attn.project(block.attn_norm(h), block.attn.fused(), angles)
-                own[t].append((k, v))
-                last = max(u for u in range(T) if u % kept == t % kept)
-                seen = [past[min(last, len(past) - 1)][layer] for past in entries] + [(k, v)]
-                keys, values = (torch.cat(parts, 1).transpose(1, 2) for parts in zip(*seen, strict=True))
-                out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values).transpose(1, 2)
-                h = h + block.a * linear(out.flatten(-2), block.attn.out.weight)
-                h = h + block.a * block.mlp(block.mlp_norm(h))
-            z = model.logits(model.final_norm(h))[0, 0]
-            if torch.distributions.Categorical(logits=z).entropy() < threshold:
-                break
-        entries.append(own)
-        logits.append(z)
-        taken.append(t + 1)
-    return torch.stack(logits), taken
-
-
-@pytest.mark.parametrize("kept", [1, 2, 6])
-@pytest.mark.parametrize("leaves", [False, True])
-def test_what_a_token_owes_is_its_last_entry(kept, leaves):
-    model = built("passthrough")
-    threshold = middling(model) if leaves else 0.0
-    prompt = prompts_of(1)[0]
-    answer = generate(model, [prompt], 14, Exit(threshold, kept_loops=kept))[0]
-    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold, kept)
-    assert answer.tokens == logits.argmax(-1).tolist()
-    assert answer.loops == taken and (len({*taken}) > 1) == leaves
-
-
-def test_a_prompt_is_read_as_if_token_by_token():
-    """In a model without a coda: who is still inside sees of who has left what decoding would see."""
-    model, x = built("passthrough"), tokens(2, 13)
-    threshold = middling(model)
-    found = score(model, x[:, :-1], x[:, 1:], Exit(threshold))
-    for row, loss, loops in zip(x, found.loss, found.loops, strict=True):
-        logits, taken = one_by_one(model, row[:-1].tolist(), threshold, model.cfg.mean_loops)
-        assert loops.tolist() == taken
-        np.testing.assert_allclose(loss, F.cross_entropy(logits, row[1:], reduction="none"), rtol=1e-4)
-
-
-@pytest.mark.parametrize("kept", [None, 1])
-def test_loops_that_are_saved_are_not_computed(kept):
-    model, prompts = built("parcae"), prompts_of(3, 9, 1, 5)
-    rule, uses = Exit(middling(model), kept_loops=kept), []
-    for block in model.recur:
-        block.register_forward_hook(lambda _, given, __: uses.append(given[0].shape[:2].numel()))
-    answers = generate(model, prompts, 9, rule)
-    inside = sum(sum(answer.prompt_loops) + sum(answer.loops[1:]) for answer in answers)
-    assert sum(uses) == inside * len(model.recur)
-    assert inside < sum(len(prompt) + 8 for prompt in prompts) * model.cfg.mean_loops
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------------------
@@ -301,10 +225,6 @@ def test_a_context_can_be_filled_to_its_end():
         (lambda m: generate(m, [[1]], -1), "new_tokens: -1 is too few"),
         (lambda m: generate(m, [[1]], 3, Exit(loops=0)), "loops: 0 is too few"),
         (lambda m: generate(m, [[1]], 3, batch=0), "batch: 0 is too few"),
-        (lambda m: Exit(-0.1), "threshold: -0.1 is no score"),
-        (lambda m: Exit(math.nan), "threshold: nan is no score"),
-        (lambda m: Exit(0.1, "margin"), "criterion: 'margin' is not known, use one of entropy"),
-        (lambda m: Exit(kept_loops=0), "kept_loops: 0 is too few"),
         (lambda m: Sampling(temperature=-1), "temperature: -1 is out of range"),
         (lambda m: Sampling(top_k=-1), "top_k: -1 is too few"),
         (lambda m: Sampling(top_p=0), "top_p: 0 is no share"),

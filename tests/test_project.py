@@ -26,7 +26,8 @@ MODULES = [
     "tokenizer", "data", "evaluate", "probes", "routing", "store", "train", "workers", "measure", "sweep",
     "laws", "optimum", "fit",
     "frontier", "isoflop", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
-    "compression", "claims", "growth", "residual", "sparse", "exits", "decode", "pace", "plots", "plots_isodepth",
+    "compression", "claims", "growth", "residual", "sparse", "exits", "inflight", "decode", "pace", "plots",
+    "plots_isodepth",
     "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual",
     "plots_sparse", "playground", "notebook", "report",
 ]  # fmt: skip

@@ -85,19 +85,20 @@ def test_the_papers_table_of_sizes():
         assert tuple(table.loc[d].round()) == expected
 
 
-def test_gaps_are_between_compute_optimal_losses():
+def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
+    N = {16: 1000.0, 24: 2000.0, 32: 4000.0}
+    losses = {"base": {16: 2.0, 24: 1.8, 32: 2.0}, "looped": {16: 1.9, 24: 2.05, 32: 2.3}}
     runs = pd.DataFrame([
-        {"architecture": name, "budget": C, "width": d, "seed": seed, "loss": loss + noise}
-        for name, losses in (("base", (2.0, 1.8, 1.9)), ("looped", (2.1, 1.95, 2.2)))
-        for d, loss in zip((16, 24, 32), losses, strict=True) for C in (1e9, 2e9)
-        for seed, noise in ((1, 0.1), (2, -0.1))
+        {"architecture": name, "budget": 1e9, "width": d, "seed": 1, "N": N[d], "F": 6 * N[d], "D": 1e9 / (6 * N[d]),
+         "stored": 3 * N[d], "loss": loss}
+        for name, row in losses.items() for d, loss in row.items()
     ])  # fmt: skip
-    optima = pd.DataFrame([
-        {"architecture": name, "budget": C, "loss": loss, "inside": C > 1e9}
-        for name, loss in (("base", 1.75), ("looped", 1.94)) for C in (1e9, 2e9)
-    ])  # fmt: skip
-    # at the first budget there is no minimum inside, and the best run stands there
-    assert sparse.gaps(runs, optima, "base", "looped").tolist() == pytest.approx([1.85 - 1.7, 1.94 - 1.75])
+    best = sparse.best_models(runs).set_index("architecture")
+    assert best["inside"].tolist() == [True, False]
+    assert best["N"].tolist() == pytest.approx([2000, 1000]) and best["loss"].tolist() == pytest.approx([1.8, 1.9])
+    assert best["stored"].tolist() == pytest.approx([6000, 3000])
+    gap = sparse.gaps(best.reset_index(), "base", "looped")
+    assert gap.tolist() == pytest.approx([0.1]) and gap.index.tolist() == [1e9]
 
 
 def test_one_size_is_studied_with_every_number_of_loops():
@@ -106,7 +107,9 @@ def test_one_size_is_studied_with_every_number_of_loops():
     assert list(dict.fromkeys(name for name, _ in plan)) == [
         "Base", "Looped 2x2", "Looped 1x4", "MoE", "Looped-MoE 2x2", "Looped-MoE 1x4"
     ]  # fmt: skip
-    assert {cfg.train.eval_every for cfg in plan.values()} == {10}
+    assert {name: cfg.train.eval_every for (name, seed), cfg in plan.items() if seed == 1} == {
+        "Base": None, "Looped 2x2": None, "Looped 1x4": None, "MoE": None, "Looped-MoE 2x2": 10, "Looped-MoE 1x4": 10
+    }  # fmt: skip
     assert sparse.studied(p, [2], ["looped"])["Looped 2x2", 1] == plan["Looped 2x2", 1]
 
 
