@@ -60,8 +60,9 @@ class Player:
         read = [*tokens, *found.tokens[:-1]]
         loops = [*found.prompt_loops, *found.loops[1:]]
         pieces = [self.tokenizer.decode([token]) for token in read]
-        most = leave.loops or self.model.cfg.mean_loops
-        return self.tokenizer.decode(found.tokens), plots_sparse.left_at(pieces, loops, most, len(tokens))
+        figure = plots_sparse.left_at(pieces, loops, leave.loops or self.model.cfg.mean_loops, len(tokens))
+        plt.close(figure)  # or the end of a cell would show it once more
+        return self.tokenizer.decode(found.tokens), figure
 
 
 def controls(store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling):
@@ -95,6 +96,5 @@ def controls(store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exi
             return
         print(prompt + text)
         display(figure)
-        plt.close(figure)
 
     return widgets.VBox([*parts.values(), widgets.interactive_output(show, parts)])
