@@ -252,8 +252,8 @@ def test_an_expected_loop_is_what_training_runs():
     cfg = ModelConfig(width=32, depth="poisson", mean_loops=6)
     model = LoopedLM(cfg).train()
     steps = []
-    inner = model._step
-    model._step = lambda h, *rest: (steps.append(len(h)), inner(h, *rest))[1]
+    inner = model.step
+    model.step = lambda h, *rest: (steps.append(len(h)), inner(h, *rest))[1]
     x = torch.zeros(64, 4, dtype=torch.long)
     for step in range(20):
         model.hidden(x, draw=Draw(0, step, range(64)))
