@@ -20,6 +20,7 @@ from torch import Tensor
 
 from lib.errors import InputError
 from lib.exits import CRITERIA, PREDICTING, Seen
+from lib.injection import per_token
 from lib.layers import Attention, linear
 from lib.model import LoopedLM
 
@@ -90,7 +91,7 @@ class Tokens:
         seen = None if self.seen is None else Seen(*(x if x is None else x[index] for x in vars(self.seen).values()))
         return Tokens(
             self.rows[which], self.positions[which], self.loops[which], self.device,
-            self.h[:, index], _pick(self.prepared, index),
+            self.h[:, index], per_token(lambda x: x[:, index], self.prepared),
             {layer: value[:, index] for layer, value in self.values.items()}, seen,
         )  # fmt: skip
 
@@ -111,7 +112,7 @@ class Tokens:
             loops,
             self.device,
             torch.cat((self.h, other.h), 1),
-            _join(self.prepared, other.prepared),
+            per_token(lambda x, y: torch.cat((x, y), 1), self.prepared, other.prepared),
             values,
             seen,
         )
@@ -273,16 +274,3 @@ class Decoder:
         at = torch.as_tensor(positions, device=self.device)[:, None]
         keys = torch.arange(first, int(positions[-1]) + 1, device=self.device)
         return keys <= at if window is None else (keys <= at) & (keys > at - window)
-
-
-def _pick(prepared, index: Tensor):
-    """What an injection prepared, of some tokens: [1, n, d] tensors are cut, parameters are not."""
-    if isinstance(prepared, tuple):
-        return tuple(_pick(part, index) for part in prepared)
-    return prepared[:, index] if prepared.ndim == 3 else prepared
-
-
-def _join(prepared, other):
-    if isinstance(prepared, tuple):
-        return tuple(map(_join, prepared, other))
-    return torch.cat((prepared, other), 1) if prepared.ndim == 3 else prepared

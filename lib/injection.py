@@ -8,6 +8,7 @@ blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their outpu
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -141,6 +142,13 @@ class HyperConnections(NoInjection):
 
     def transition(self) -> Tensor:
         return self.M
+
+
+def per_token(f: Callable[..., Tensor], *prepared):
+    """``f`` of what an injection prepared, once or several times: of its tensors [B, S, d], not of its parameters."""
+    if isinstance(prepared[0], tuple):
+        return tuple(per_token(f, *parts) for parts in zip(*prepared, strict=True))
+    return f(*prepared) if prepared[0].ndim == 3 else prepared[0]
 
 
 def make_injection(cfg: ModelConfig) -> NoInjection:

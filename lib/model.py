@@ -24,7 +24,7 @@ from lib import depth, layouts, scaling, seeds, weights
 from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.head import HeadLoss, cross_entropies, softcap
-from lib.injection import make_injection
+from lib.injection import make_injection, per_token
 from lib.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
 
 #: (unique layer, its attention, its input [B, S, d], value embeddings) -> its branch [B, S, d]
@@ -269,7 +269,7 @@ class LoopedLM(nn.Module):
             if rows < len(h):
                 h, resting = h.split((rows, len(h) - rows))
                 finished.append((resting, previous[rows:]))
-                prepared = _first(prepared, rows)
+                prepared = per_token(lambda x, rows=rows: x[:rows], prepared)
                 values = {layer: v[:rows] for layer, v in values.items()}
             previous = h.detach()
             h = previous if detach else h
@@ -352,13 +352,6 @@ class LoopedLM(nn.Module):
         """safetensors with the config in the metadata."""
         metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm"}
         safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
-
-
-def _first(prepared, rows: int):
-    """The first rows of what an injection prepared: [B, S, d] tensors are cut, parameters are not."""
-    if isinstance(prepared, tuple):
-        return tuple(_first(part, rows) for part in prepared)
-    return prepared[:rows] if prepared.ndim == 3 else prepared
 
 
 def _detached(prepared):
