@@ -68,8 +68,10 @@ def optimal(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def gaps(best: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Loss less the plain model's on an axis: a row a budget, a column a recurrence; from ``optimal``."""
+    """Loss less the plain model's on an axis: a row a budget, a column a recurrence, nan on an axis without tasks; from
+    ``optimal``."""
     losses = best[best["axis"] == axis].pivot(index="budget", columns="r", values="loss")
+    losses = losses.reindex(index=sorted(best["budget"].unique()), columns=sorted(best["r"].unique()))
     return losses.sub(losses[1], axis=0)
 
 
@@ -96,7 +98,7 @@ def order_margins(best: pd.DataFrame) -> list[float]:
     """Of each recurrence, what the 95 % interval of its mean gap over budgets (Student's t) leaves above that mean's
     size, the least of reasoning primitives and math word problems: positive where no order is resolved."""
     margins = []
-    for axis in {REASONING, MATH} & {*best["axis"]}:
+    for axis in (REASONING, MATH):
         found = gaps(best, axis).drop(columns=1)
         reach = scipy.stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
         margins.append(reach - found.mean().abs())

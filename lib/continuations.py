@@ -104,13 +104,14 @@ def _rows(index: int, question: Question, context: int) -> Iterator[_Row]:
     prefix, choices = list(question.prefix), [list(choice) for choice in question.choices]
     room = context + 1 - max(map(len, choices))
     if room >= 1:
+        cut, prefix = max(0, len(prefix) - room), prefix[-room:]
         first, size = 0, 0
         for i, choice in enumerate(choices):
             if i > first and size + len(choice) > context:  # attention grows with the square of a row
-                yield _Row(index, first, prefix[-room:], choices[first:i], max(0, len(prefix) - room) * (first == 0))
-                first, size = i, 0
+                yield _Row(index, first, prefix, choices[first:i], cut)
+                first, size, cut = i, 0, 0
             size += len(choice)
-        yield _Row(index, first, prefix[-room:], choices[first:], max(0, len(prefix) - room) * (first == 0))
+        yield _Row(index, first, prefix, choices[first:], cut)
         return
     for i, choice in enumerate(choices):
         tokens = (prefix + choice)[-context - 1 :]
@@ -134,7 +135,7 @@ class _Layout:
     """Where everything is in a batch [B, S]: ``tokens``, their ``positions``, who may see whom; and of all choices' own
     tokens, the ``targets`` [m], where in [B S] they are predicted, ``source``, and how many belong to each choice."""
 
-    def __init__(self, rows: list[_Row], device: torch.device):
+    def __init__(self, rows: list[_Row], model: LoopedLM):
         B, S = len(rows), max(row.length for row in rows)
         tokens, positions = np.zeros((B, S), dtype=int), np.zeros((B, S), dtype=int)
         branch = np.full((B, S), -1)  # 0 the prefix, 1, 2, ... the choices, -1 padding
@@ -152,18 +153,17 @@ class _Layout:
                 at = inner.stop
         self.shape = B, S
         self.tokens, self.positions, branch, self.source, self.targets = (
-            torch.as_tensor(x, device=device) for x in (tokens, positions, branch, source, targets)
+            torch.as_tensor(x, device=model.angles.device) for x in (tokens, positions, branch, source, targets)
         )
+        self.angles = model.angles[self.positions.flatten()]
         self.back = self.positions[:, :, None] - self.positions[:, None]  # [B, S, S]
         own = (branch[:, :, None] == branch[:, None]) | (branch[:, None] == 0)
         self.seen = own & (self.back >= 0)
 
-    def attend(self, model: LoopedLM, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
+    def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention over the row [1, B S, d]: each token over what it may see."""
-        angles = model.angles[self.positions.flatten()]
-        q, k, v = (
-            y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in attn.project(x, attn.fused(), angles, values)
-        )
+        projected = attn.project(x, attn.fused(), self.angles, values)
+        q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
         seen = self.seen if attn.window is None else self.seen & (self.back < attn.window)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None])
         return linear(out.transpose(1, 2).reshape(*x.shape[:2], -1), attn.out.weight)
@@ -173,12 +173,8 @@ def _score(
     model: LoopedLM, rows: list[_Row], depths: list[int], state_seed: int
 ) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
     """For each T: of each row the choices' negative log-likelihoods, and which of them are greedy."""
-    layout = _Layout(rows, model.embed.weight.device)
-
-    def attend(*arguments) -> Tensor:
-        return layout.attend(model, *arguments)
-
-    e, values, _ = model.before(layout.tokens.view(1, -1), attend)
+    layout = _Layout(rows, model)
+    e, values, _ = model.before(layout.tokens.view(1, -1), layout.attend)
     h = e
     if model.cfg.state_init != "prelude":
         whole = model.initial_state(e.new_zeros(1, model.cfg.context, e.shape[-1]), None, state_seed)
@@ -186,9 +182,9 @@ def _score(
     h, prepared = model.injection.spread(h), model.injection.prepare(e)
     for T in range(1, depths[-1] + 1):
         if model.cfg.recur:
-            h, _ = model.step(h, prepared, values, T - 1, attend)
+            h, _ = model.step(h, prepared, values, T - 1, layout.attend)
         if T in depths:
-            x, _ = model.after(model.injection.pool(h), values, attend)
+            x, _ = model.after(model.injection.pool(h), values, layout.attend)
             yield T, _read(model, x[0], layout, [len(row.choices) for row in rows])
 
 

@@ -110,8 +110,11 @@ def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], s
 def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:
     """The model of a run in the store, in eval mode and on this device, and its validation rows [B, S + 1].
 
-    Raises InputError for a record, which has no weights."""
-    weights = store.find(cfg).path / WEIGHTS
+    Raises InputError for a run that is not there, and for a record, which has no weights."""
+    result = store.find(cfg)
+    if result is None:
+        raise InputError(f"runs: there is no run {cfg.key} in {store.path}, train it, or give the folder its name back")
+    weights = result.path / WEIGHTS
     if not weights.exists():
         raise InputError(f"runs: the record {cfg.key} has no weights to measure with, train it here")
     model = load_weights(weights).set_precision(cfg.train.precision)

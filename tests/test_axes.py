@@ -85,6 +85,14 @@ def test_margins_are_positive_where_the_paper_is_right():
     assert max(axes.tie_margins(shaped(Compositional={1: 0.0, 2: 0.4, 4: 0.4}))) < 0
 
 
+def test_an_axis_without_tasks_has_no_margin():
+    table = grid()
+    few = table[~table["task"].isin(task.name for name in (axes.KNOWLEDGE, axes.SYMBOLIC) for task in axes.ALL[name])]
+    best = optimal(by_axis(few))
+    assert all(map(math.isnan, axes.knowledge_margins(best) + axes.tie_margins(best)))
+    assert not any(map(math.isnan, axes.reading_margins(best) + axes.order_margins(best)))
+
+
 def test_an_order_that_every_budget_has_is_resolved():
     def of(gap):
         return optimal(by_axis(grid(lambda axis, budget, r, width: 2 + gap(budget, r))))

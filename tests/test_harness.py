@@ -164,6 +164,11 @@ def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, checkpoint):
 
     with pytest.raises(InputError, match="path: there is no"):
         Looped(str(tmp_path / "nobody"))
+    store = RunStore(tmp_path / "runs")
+    sweep([small_run()], store, jobs=1)
+    (store.path / small_run().key).rename(store.path / "renamed")
+    with pytest.raises(InputError, match="runs: there is no run"):
+        Looped(str(store.path / "renamed"))
     with pytest.raises(TypeError, match="loop"):
         Looped(str(checkpoint[0]), loop=3, tokenizer=str(checkpoint[0] / "tokenizer.json"))
     with pytest.raises(InputError, match="loops: 3 loops over no layer"):
