@@ -10,16 +10,34 @@ from lib import primitives
 from lib.config import RunConfig
 from lib.downstream import Evaluation, Subject, evaluations, suite
 from lib.store import RunStore
-from lib.tasks import AXES, REASONING, Task
+from lib.tasks import CORE, Task, table
 
-#: axis -> tasks, in the order of 000's Table 7
-ALL: dict[str, tuple[Task, ...]] = {
-    **{axis: AXES[axis] for axis in ("Parametric knowledge", "Reading comprehension", "Math word problems")},
-    REASONING: tuple(primitives.REASONING),
-    "Compositional symbolic": AXES["Compositional symbolic"],
-}
-TASKS: tuple[Task, ...] = tuple(task for tasks in ALL.values() for task in tasks)
-KNOWLEDGE, READING, MATH, _, SYMBOLIC = ALL
+_TRIVIA = ("triviaqa_wikipedia_nocontext_val", "triviaqa_sm_sub", "triviaqa")
+_of = {task.name: task for task in CORE} | table(
+    ("triviaqa", 5, 0, " ", _TRIVIA, "trivia_qa/rc.wikipedia.nocontext"),
+    ("natural_questions", 5, 0, " ", ("nq_open_val", "naturalqs_sample1000"), "nq_open/none"),
+    ("webquestions", 5, 0, " ", ("webquestions_test", "webquestions"), ""),
+    ("tydiqa_goldp", 3, 0, " ", ("tydiqa_english_dev", "tydiqa"), ""),
+    ("squad_v2", 3, 0, " ", ("squad_v2",), ""),
+    ("drop", 3, 0, " ", ("drop", "drop_sample1000"), "drop/bpb_5shot"),
+    ("svamp", 5, 0, " ", ("symbolic_problem_solving/svamp", "svamp"), ""),
+    ("asdiv", 5, 0, " ", ("asdiv",), ""),
+    ("mawps", 5, 0, " ", ("mawps",), ""),
+)  # fmt: skip
+#: axis -> tasks (000, Table 7)
+AXES: dict[str, tuple[Task, ...]] = {
+    "Parametric knowledge": (_of["triviaqa"], _of["natural_questions"], _of["webquestions"]),
+    "Reading comprehension": (
+        _of["lambada_openai"], _of["tydiqa_goldp"], _of["squad_v2"], _of["drop"], _of["coqa"].at(1),
+    ),
+    "Math word problems": (_of["svamp"], _of["asdiv"], _of["mawps"]),
+    "Reasoning primitives": tuple(primitives.PROBES),
+    "Compositional symbolic": (
+        _of["bigbench_dyck_languages"], _of["bigbench_qa_wikidata"], _of["arc_easy"], _of["bigbench_cs_algorithms"],
+    ),
+}  # fmt: skip
+KNOWLEDGE, READING, MATH, REASONING, SYMBOLIC = AXES
+TASKS: tuple[Task, ...] = tuple(task for tasks in AXES.values() for task in tasks)
 
 
 def questions(
@@ -54,7 +72,7 @@ def by_axis(table: pd.DataFrame) -> pd.DataFrame:
     ``accuracy``, ``tasks``; from ``labelled``. Axes without any task are left out."""
     runs = table[["subject", "budget", "r", "width", "seed", "val_loss"]].drop_duplicates()
     parts = []
-    for axis, tasks in ALL.items():
+    for axis, tasks in AXES.items():
         part = suite(table, tasks, "loss").assign(axis=axis)
         part["accuracy"] = suite(table, tasks, "accuracy")["accuracy"]
         parts.append(part)

@@ -28,7 +28,8 @@ from lib.model import LoopedLM, load_weights
 from lib.primitives import GENERATED, generated
 from lib.store import RunStore
 from lib.sweep import trained_model
-from lib.tasks import Example, Task, chosen, digest, prompt, read
+from lib.taskfiles import read
+from lib.tasks import Example, Task, chosen, digest, prompt
 from lib.tokenizer import BPETokenizer, ByteTokenizer
 
 PIECE = 1 << 10  # pairs of texts encoded at once: with examples in front they are long

@@ -78,7 +78,7 @@ def copying(random: np.random.Generator, length: int) -> Example:
 
 
 #: 000's axis, five examples in front of an assignment
-REASONING = {
+PROBES = {
     Task("Induction head"): induction,
     Task("VarAssign d0 (math)", 5): lambda random: assignment(random, 0, code=False),
     Task("VarAssign d0 (code)", 5): lambda random: assignment(random, 0, code=True),
@@ -98,7 +98,7 @@ DEPTH = {
     Task("Copying 8", 2): lambda random: copying(random, 8),
 }
 #: by name: with other examples in front a task is still generated
-GENERATED = {task.name: make for task, make in (REASONING | DEPTH).items()}
+GENERATED = {task.name: make for task, make in (PROBES | DEPTH).items()}
 
 
 def generated(task: Task) -> list[Example]:

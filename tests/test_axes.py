@@ -23,18 +23,25 @@ def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2
         rows += [
             dict(subject=cfg.key, task=task.name, shots=task.shots, limit=50, seed=0, T=r, chance=0.0, n=50, cut=0,
                  accuracy=0.1, accuracy_stderr=0.01, loss=loss(axis, budget, r, width), loss_stderr=0.02)
-            for axis, tasks in axes.ALL.items() for task in tasks
+            for axis, tasks in axes.AXES.items() for task in tasks
         ]  # fmt: skip
     return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))
 
 
 def test_axes_are_the_papers_table():
-    assert [len(tasks) for tasks in axes.ALL.values()] == [3, 5, 3, 5, 4] and len(axes.TASKS) == 20
-    assert [*axes.ALL] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
+    assert [len(tasks) for tasks in axes.AXES.values()] == [3, 5, 3, 5, 4] and len(axes.TASKS) == 20
+    shots = {axis: [task.shots for task in tasks] for axis, tasks in axes.AXES.items()}
+    # 5 examples closed-book, one for CoQA, ten for the symbolic tasks
+    assert (
+        shots[axes.KNOWLEDGE] == [5, 5, 5]
+        and shots[axes.READING] == [0, 3, 3, 3, 1]
+        and {*shots[axes.SYMBOLIC]} == {10}
+    )
+    assert [*axes.AXES] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
 
 
 def test_the_best_runs_are_asked_with_every_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr(axes, "TASKS", axes.ALL[axes.REASONING][1:2])  # with examples in front
+    monkeypatch.setattr(axes, "TASKS", axes.AXES[axes.REASONING][1:2])  # with examples in front
     plan = {("g", 1e9, r, width, 7): small_run(train={"seed": r + width}) for r in (1, 2) for width in (8, 16)}
     losses = pd.DataFrame(
         [dict(budget=1e9, r=r, width=width, seed=7, loss=width * (-1) ** r) for _, _, r, width, _ in plan]
@@ -49,13 +56,13 @@ def test_an_axis_is_the_mean_of_its_tasks():
     points = by_axis(table)
     assert len(points) == 12 * 5
     for axis, part in points.groupby("axis"):
-        k = len(axes.ALL[axis])
+        k = len(axes.AXES[axis])
         assert part["loss"].tolist() == pytest.approx([len(axis) / 10] * 12)
         assert part["stderr"].tolist() == pytest.approx([0.02 / math.sqrt(k)] * 12) and set(part["tasks"]) == {k}
-    assert macro(points)["loss"].tolist() == pytest.approx([np.mean([len(axis) for axis in axes.ALL]) / 10] * 12)
+    assert macro(points)["loss"].tolist() == pytest.approx([np.mean([len(axis) for axis in axes.AXES]) / 10] * 12)
     # tasks that a source does not have, and axes with none of them, are left out
     some = table[table["task"] != "drop"]
-    some = by_axis(some[~some["task"].isin(task.name for task in axes.ALL[axes.MATH])])
+    some = by_axis(some[~some["task"].isin(task.name for task in axes.AXES[axes.MATH])])
     assert set(some[some["axis"] == axes.READING]["tasks"]) == {4} and axes.MATH not in set(some["axis"])
 
 
@@ -87,7 +94,7 @@ def test_margins_are_positive_where_the_paper_is_right():
 
 def test_an_axis_without_tasks_has_no_margin():
     table = grid()
-    few = table[~table["task"].isin(task.name for name in (axes.KNOWLEDGE, axes.SYMBOLIC) for task in axes.ALL[name])]
+    few = table[~table["task"].isin(task.name for name in (axes.KNOWLEDGE, axes.SYMBOLIC) for task in axes.AXES[name])]
     best = optimal(by_axis(few))
     assert all(map(math.isnan, axes.knowledge_margins(best) + axes.tie_margins(best)))
     assert not any(map(math.isnan, axes.reading_margins(best) + axes.order_margins(best)))

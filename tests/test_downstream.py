@@ -22,7 +22,7 @@ from lib.downstream import (
 )  # fmt: skip
 from lib.errors import InputError
 from lib.model import LoopedLM
-from lib.primitives import DEPTH, REASONING
+from lib.primitives import DEPTH, PROBES
 from lib.store import RunStore
 from lib.sweep import sweep
 from lib.tasks import CORE, Example, Task, prompt
@@ -184,7 +184,7 @@ def store(tmp_path_factory):
     return store
 
 
-SOME = [task for task in REASONING | DEPTH if task.name in ("Induction head", "Parity of 4")]
+SOME = [task for task in PROBES | DEPTH if task.name in ("Induction head", "Parity of 4")]
 
 
 def test_a_run_is_asked_once_and_goes_on_where_it_stopped(store, monkeypatch):

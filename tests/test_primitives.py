@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from lib.primitives import DEPTH, GENERATED, REASONING, generated, hops
+from lib.primitives import DEPTH, GENERATED, PROBES, generated, hops
 from lib.tasks import Task, digest
 
 
@@ -14,8 +14,8 @@ def of(name):
 
 
 def test_axes_and_sizes_are_the_papers():
-    assert len(REASONING) == 5 and [task.shots for task in REASONING] == [0, 5, 5, 5, 5]
-    assert all(len(generated(task)) == 1000 for task in REASONING)
+    assert len(PROBES) == 5 and [task.shots for task in PROBES] == [0, 5, 5, 5, 5]
+    assert all(len(generated(task)) == 1000 for task in PROBES)
     assert generated(Task("Induction head")) == generated(Task("Induction head"))
     assert len({digest(of(name)) for name in GENERATED}) == len(GENERATED)
 
