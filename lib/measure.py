@@ -32,14 +32,16 @@ def measure(
     Each is kept as measured/<function>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
     series goes on where it stopped; those in the store's records are read. A case holds all that decides its numbers,
     and ``flops``, what it costs; ``function`` must be importable by name. jobs: processes, one a core when None (one on
-    a GPU). The two cheapest are made first; when the others would take more than max_hours at the better one's rate,
-    which overstates what small cases take, an InputError says so.
+    a GPU). The cheapest is made first, then the one in the middle; when the others would take more than max_hours at
+    the better one's rate, an InputError says so.
     """
     missing = {key(case): case for case in cases if found(function, case, store) is None}
     missing = sorted(missing.values(), key=lambda case: case.flops)
     jobs = min(workers.processes(jobs), max(1, len(missing)))
     with tqdm(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
-        first, others, rate = missing[:2], missing[2:], 0.0
+        middle = len(missing) // 2
+        first, rate = missing[: bool(middle)] + missing[middle : middle + 1], 0.0
+        others = [case for case in missing if case not in first]
         for case in first:  # the first of all pays for what torch loads
             begin = time.perf_counter()
             with one_thread_on_cpu():

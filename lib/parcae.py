@@ -37,6 +37,25 @@ def transformer(p: dict) -> ModelConfig:
     return preset("gpt-140m", **{**_shape(p), "prelude": 3 * p["layers"], "recur": 0, "coda": 0})
 
 
+def against_transformer(p: dict) -> dict[tuple, RunConfig]:
+    """(architecture, d, seed) -> run: Parcae and the Transformer of the same stacks, at each of ``sizes``, d -> layers
+    of a stack (Table "Comparing Parcae to Fixed-Depth Transformers")."""
+    of_size = {d: {**p, "width": d, "layers": layers} for d, layers in p["sizes"].items()}
+    return {
+        (name, d, seed): run(q, cfg(q), p["steps"], seed)
+        for d, q in of_size.items() for seed in p["seeds"]
+        for name, cfg in (("transformer", transformer), ("parcae", model))
+    }  # fmt: skip
+
+
+def ladder(p: dict) -> dict[tuple, RunConfig]:
+    """(rung, seed) -> run of LADDER."""
+    return {
+        (rung, seed): run(p, model(p, **changes), p["steps"], seed)
+        for rung, changes in LADDER.items() for seed in p["seeds"]
+    }  # fmt: skip
+
+
 def sampler(name: str, mean_loops: int) -> dict:
     """The fields of the three models that 001 compares at mu_bwd = mu_rec (App. "Sampling of Truncated Recurrence")."""
     rules = {

@@ -10,7 +10,7 @@ from lib.data import token_store
 from lib.decode import Exit, Sampling, generate
 from lib.errors import InputError
 from lib.store import RunResult, RunStore
-from lib.sweep import WEIGHTS, trained_model
+from lib.sweep import WEIGHTS, run_model
 
 
 def choices(store: RunStore) -> dict[str, str]:
@@ -41,7 +41,7 @@ class Player:
                 "lib.playground.choices(store)"
             )
         run = found[0]
-        self.model, _ = trained_model(run.config, store)
+        self.model = run_model(run.config, store)
         self.tokenizer = token_store(run.config.data, store.tokens).tokenizer
 
     def answer(self, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling):

@@ -127,6 +127,12 @@ def few_decades(axis) -> None:
     axis.yaxis.set_minor_locator(NullLocator())
 
 
+def legend_above(figure, axis) -> None:
+    """One legend for all panels, off the data: the lines of one of them, in one row."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+
+
 def dots(columns: dict[str, list[float]], label: str):
     """One row a variant: a dot a seed, and the 95 % interval of their mean (Student's t)."""
     figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))

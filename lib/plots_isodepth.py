@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 
 from lib.fit import power_law
-from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, rate, shades
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, legend_above, rate, shades
 
 #: the looks of 000's probes
 PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
@@ -33,8 +33,7 @@ def isoflop_curves(runs, optima):
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
     axes[0, 0].set_ylabel("validation loss (nats per token)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(look))
+    legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -115,8 +114,7 @@ def residuals(panels: dict):
             axis.axhline(0, color="#666666", lw=0.8, ls=":")
             count_axis(axis, label if i == len(panels) - 1 else "")
         row[0].set_ylabel(f"{title}\nresidual (nats)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    legend_above(figure, axes[0, 0])
     return figure
 
 

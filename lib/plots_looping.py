@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from lib.isoflop import exponent
-from lib.plots import COLOURS, COLUMN, PAGE, count_axis, rate, shades
+from lib.plots import COLOURS, COLUMN, PAGE, count_axis, legend_above, rate, shades
 from lib.plots_parcae import ordered
 
 #: the looks of 001's functional forms
@@ -141,8 +141,7 @@ def saturation(panels: dict, fitted: dict):
         axis.set_xlabel("test-time loops T")
         axis.set_title(title)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    legend_above(figure, axes[0, 0])
     return figure
 
 

@@ -5,7 +5,7 @@ import itertools
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, shades
+from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, legend_above, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability and of samplers: Parcae's variants are shades of its colour
@@ -103,8 +103,7 @@ def spectra(curves):
         axis.set_title(variant)
         axis.set_xlabel("step")
     axes[0, 0].set_ylabel("spectral norm, expansion ratio")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -143,12 +142,12 @@ def training(curves, quantities: dict[str, str], looks: dict):
 
 def by_size(frame):
     """Validation perplexity against parameters, one line an architecture through the seeds' mean, a dot a seed.
-    frame: architecture, parameters, val_perplexity."""
+    frame: architecture, parameters, perplexity."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
-        mean = runs.groupby("parameters")["val_perplexity"].mean()
-        axis.plot(runs["parameters"], runs["val_perplexity"], marker, color=colour, ms=3)
+        mean = runs.groupby("parameters")["perplexity"].mean()
+        axis.plot(runs["parameters"], runs["perplexity"], marker, color=colour, ms=3)
         axis.plot(mean.index, mean, color=colour, lw=1, label=NAMES[architecture], marker=marker, ms=4)
     count_axis(axis, "parameters")
     axis.set_ylabel("validation perplexity")

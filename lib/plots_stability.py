@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, rate, shades
+from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_above, rate, shades
 
 
 def training_curves(curves, quantities: dict[str, str], reference: dict[str, float] | None = None):
@@ -82,8 +82,7 @@ def curves_by_rate(curves, reference: dict[str, float], columns: int = 5):
         lowest = [axis for axis in column if axis.get_visible()][-1]
         lowest.tick_params(labelbottom=True)
         lowest.set_xlabel("step")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    legend_above(figure, axes[0, 0])
     return figure
 
 

@@ -23,6 +23,22 @@ def run(p: dict, architecture: str, lr: float, seed: int) -> RunConfig:
     )
 
 
+def against_rdm(p: dict, setup: dict) -> dict[tuple, RunConfig]:
+    """(architecture, d, seed) -> run: Parcae and the residual-normalised RDM at ``rdm_widths`` and ``rdm_lr`` (001,
+    Table "Zero-Shot and Perplexity Results Trained on RDM Setup"), as the parameters ``setup`` of ``instability``
+    otherwise have it. Parcae is the one that is compared there, with or without C and prelude norm."""
+    parcae = "parcae" if "parcae" in setup["architectures"] else "parcae-rdm"
+    shapes = {
+        d: {"width": d, "heads": max(1, d * setup["heads"] // setup["width"]),
+            "mlp_width": d * setup["mlp_width"] // setup["width"]}
+        for d in p["rdm_widths"]
+    }  # fmt: skip
+    return {
+        (name, d, seed): run({**setup, **shape}, name, p["rdm_lr"], seed)
+        for d, shape in shapes.items() for name in ("residual-norm", parcae) for seed in p["seeds"]
+    }  # fmt: skip
+
+
 def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
     """True for runs that neither blew up nor ended above ``loss_limit`` (what a model of that order knows of the text).
 

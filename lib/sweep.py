@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from lib import workers
 from lib.config import RunConfig
+from lib.data import token_store, validation_batch
 from lib.errors import InputError
 from lib.evaluate import depth_sweep
 from lib.flops import count
@@ -107,8 +108,8 @@ def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], s
     return pd.DataFrame(rows, columns=["key", "T", "loss"])
 
 
-def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:
-    """The model of a run in the store, in eval mode and on this device, and its validation rows [B, S + 1].
+def run_model(cfg: RunConfig, store: RunStore) -> LoopedLM:
+    """The model of a run in the store, in eval mode and on this device.
 
     Raises InputError for a run that is not there, and for a record, which has no weights."""
     result = store.find(cfg)
@@ -118,8 +119,12 @@ def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray
     if not weights.exists():
         raise InputError(f"runs: the record {cfg.key} has no weights to measure with, train it here")
     model = load_weights(weights).set_precision(cfg.train.precision)
-    _, _, validation = load_data(cfg, store)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), validation
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:
+    """``run_model`` and the run's validation rows [B, S + 1]."""
+    return run_model(cfg, store), validation_batch(cfg.data, token_store(cfg.data, store.tokens))
 
 
 def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Plan:

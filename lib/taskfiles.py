@@ -61,6 +61,12 @@ def _choice(context: str, choices: Sequence[str], gold: object) -> Example:
     return Example((context,), tuple(choice.strip() for choice in choices), int(gold))
 
 
+def _query(d: dict) -> Example:
+    """SciQ has a passage that supports the answer in a field of its own."""
+    query = f"{d['support']}\nQuestion: {d['query']}\nAnswer:".lstrip() if "support" in d else d["query"]
+    return _choice(query, d["choices"], d["gold"])
+
+
 def _winogrande(d: dict) -> Example:
     before, after = d["sentence"].split("_")
     options = tuple(before + d[option] for option in ("option1", "option2"))
@@ -100,7 +106,7 @@ def _with_letters(question: str, choices: Sequence[str], gold: int) -> Example:
 #: fields that a line has -> its example; the first that fits
 LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict], Example]], ...] = (
     # the bundles of DCLM and llm-foundry
-    (("query", "choices", "gold"), lambda d: _choice(d["query"], d["choices"], d["gold"])),
+    (("query", "choices", "gold"), _query),
     (
         ("context_options", "continuation", "gold"),
         lambda d: Example(tuple(d["context_options"]), (d["continuation"],), int(d["gold"])),

@@ -116,23 +116,34 @@ _EXTENDED = table(
 )  # fmt: skip
 CORE: tuple[Task, ...] = tuple(_CORE.values())
 CORE_EXTENDED: tuple[Task, ...] = (*CORE, *_EXTENDED.values())
+LAMBADA = _CORE["lambada_openai"]
+WIKITEXT = Task("wikitext", files=("wikitext", "wikitext_2_raw_test", "wikitext_103_raw_test"))
+#: 001, Table "Zero-Shot and Perplexity Results Trained on RDM Setup"
+ZERO_SHOT: dict[str, Task] = {
+    "HellaSwag": _CORE["hellaswag_zeroshot"],
+    "ARC-c": _CORE["arc_challenge"].at(0),
+    "ARC-e": _CORE["arc_easy"].at(0),
+    "PIQA": _CORE["piqa"].at(0),
+    "BoolQ": _CORE["boolq"].at(0),
+    "SciQ": Task("sciq", 0, 25, _ANSWER, ("sciq",), "sciq/rc_0shot"),
+}
 
 
-def _olmes(name: str, folder: str, norm: str) -> Task:
-    return Task(f"{name} (OLMES)", packaged=folder, norm=norm, curated=True)
+def _olmes(name: str, chance: float, folder: str, norm: str) -> Task:
+    return Task(f"{name} (OLMES)", chance=chance, packaged=folder, norm=norm, curated=True)
 
 
 #: 004, Table of benchmarks: completions after five curated examples, normalised as OLMES does for each
 CORE_9: tuple[Task, ...] = (
-    _olmes("ARC-E", "arc_easy/test_rc_5shot", "character"),
-    _olmes("ARC-C", "arc_challenge/test_rc_5shot", "unconditional"),
-    _olmes("BoolQ", "boolq/val_rc_5shot", "whole"),
-    _olmes("CSQA", "csqa/val_rc_5shot", "unconditional"),
-    _olmes("HellaSwag", "hellaswag/val_rc_5shot", "character"),
-    _olmes("OBQA", "openbookqa/test_rc_5shot", "unconditional"),
-    _olmes("PIQA", "piqa/val_rc_5shot", "character"),
-    _olmes("SIQA", "socialiqa/val_rc_5shot", "character"),
-    _olmes("WinoG", "winogrande/val_rc_5shot", "whole"),
+    _olmes("ARC-E", 25, "arc_easy/test_rc_5shot", "character"),
+    _olmes("ARC-C", 25, "arc_challenge/test_rc_5shot", "unconditional"),
+    _olmes("BoolQ", 50, "boolq/val_rc_5shot", "whole"),
+    _olmes("CSQA", 20, "csqa/val_rc_5shot", "unconditional"),
+    _olmes("HellaSwag", 25, "hellaswag/val_rc_5shot", "character"),
+    _olmes("OBQA", 25, "openbookqa/test_rc_5shot", "unconditional"),
+    _olmes("PIQA", 50, "piqa/val_rc_5shot", "character"),
+    _olmes("SIQA", 100 / 3, "socialiqa/val_rc_5shot", "character"),
+    _olmes("WinoG", 50, "winogrande/val_rc_5shot", "whole"),
 )
 
 

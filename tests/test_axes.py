@@ -22,7 +22,7 @@ def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2
         losses.append(dict(budget=budget, r=r, width=width, seed=7, loss=val(budget, r, width)))
         rows += [
             dict(subject=cfg.key, task=task.name, shots=task.shots, limit=50, seed=0, T=r, chance=0.0, n=50, cut=0,
-                 accuracy=0.1, accuracy_stderr=0.01, loss=loss(axis, budget, r, width), loss_stderr=0.02)
+                 accuracy=0.1, accuracy_stderr=0.01, drawn=True, loss=loss(axis, budget, r, width), loss_stderr=0.02)
             for axis, tasks in axes.AXES.items() for task in tasks
         ]  # fmt: skip
     return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))

@@ -6,7 +6,7 @@ import pytest
 
 from lib import downstream, measure
 from lib.downstream import (
-    Asked,
+    Answer,
     Subject,
     ask,
     encode,
@@ -89,9 +89,12 @@ def test_greedy_answers_are_exact_matches(model):
     assert ask(model, Latin(), Task("t", answer=""), other)[model.cfg.mean_loops]["accuracy"] == 0
 
 
-def one(nll, tokens=(4, 2), characters=(2, 8), alone=(1.0, 5.0)):
-    columns = (np.array(column, dtype=float) for column in (nll, tokens, characters, (1, 1)))
-    return Asked(*([column] for column in columns), [np.array([False, False])], [np.array(alone)], [False])
+def two(*nll):
+    """Answers of 4 and 2 tokens, 2 and 8 letters, with losses of 1 and 5 by themselves."""
+    return [
+        Answer(loss, tokens, False, False, text, alone)
+        for loss, tokens, text, alone in zip(nll, (4, 2), ("no", "yes, sir"), (1.0, 5.0), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,21 +108,22 @@ def one(nll, tokens=(4, 2), characters=(2, 8), alone=(1.0, 5.0)):
 )
 def test_norms_choose_as_their_names_say(norm, nll, best):
     task = Task("t", norm=norm)
-    assert [scores(task, one(nll), [gold])["accuracy"] for gold in (0, 1)] == [best == 0, best == 1]
+    assert [scores(task, [two(*nll)], [gold])["accuracy"] for gold in (0, 1)] == [best == 0, best == 1]
 
 
 def test_scores_of_known_numbers():
-    asked = Asked(*(one((4.0, 3.0))[i] + one((2.0, 8.0))[i] for i in range(7)))
-    found = scores(Task("t"), asked, [0, 1])
+    found = scores(Task("t"), [two(4.0, 3.0), two(2.0, 8.0)], [0, 1])
     assert found["accuracy"] == 0.5 and found["accuracy_stderr"] == pytest.approx(0.5)
     assert found["loss"] == pytest.approx((4 / 4 + 8 / 2) / 2) and found["loss_stderr"] == pytest.approx(1.5)
     assert found["token_perplexity"] == pytest.approx(math.exp(12 / 6))
-    assert found["word_perplexity"] == pytest.approx(math.exp(12 / 2))
-    assert math.isnan(scores(Task("t"), one((4.0, 3.0)), [0])["accuracy_stderr"])
+    # of a ratio: residuals 4 - 2 * 4 and 8 - 2 * 2 about 2 nats a token, over 6 tokens
+    assert found["token_perplexity_stderr"] == pytest.approx(math.exp(2) * math.sqrt(2 * (16 + 16)) / 6)
+    assert found["word_perplexity"] == pytest.approx(math.exp(12 / 3))
+    assert math.isnan(scores(Task("t"), [two(4.0, 3.0)], [0])["accuracy_stderr"])
 
 
 def test_a_model_that_blew_up_is_never_right():
-    assert scores(Task("t"), one((math.nan, math.nan)), [0])["accuracy"] == 0
+    assert scores(Task("t"), [two(math.nan, math.nan)], [0])["accuracy"] == 0
 
 
 def test_what_is_likely_anyway_counts_less(model):
@@ -242,10 +246,10 @@ def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
 # ---- suites
 
 
-def table_of(accuracies, seeds=(0, 1, 2)):
+def table_of(accuracies, seeds=(0, 1, 2), drawn=True):
     rows = [
         dict(subject="s", task=task, shots=0, limit=9, seed=seed, T=4, chance=chance, n=100, cut=0, loss=2 - accuracy,
-             loss_stderr=0.02, accuracy=accuracy + 0.01 * seed, accuracy_stderr=0.03)
+             loss_stderr=0.02, accuracy=accuracy + 0.01 * seed, accuracy_stderr=0.03, drawn=drawn)
         for task, chance, accuracy in accuracies for seed in seeds
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -266,3 +270,8 @@ def test_core_is_the_mean_of_centred_accuracies():
     assert math.isnan(suite(alone, [Task("a")], "centred").spread[0])
     assert suite(table, [Task("a", shots=1)], "loss").empty  # with examples in front it is another task
     assert math.isnan(over_seeds(table_of([("a", 0, 0.5)], seeds=[0])).loss_spread[0])
+    # a task that no seed changes has no spread, and does not hide that of the others
+    still = over_seeds(table_of([("b", 0, 0.09)], seeds=[0], drawn=False))
+    assert still.loss_spread[0] == 0
+    (row,) = suite(pd.concat([table, still.assign(task="d")]), [Task("a"), Task("d")], "centred").to_dict("records")
+    assert row["spread"] == pytest.approx(0.01 / 0.75 / 2)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from lib import tasks
+from lib import taskfiles, tasks
 from lib.errors import InputError
 from lib.store import RunStore
 from lib.sweep import sweep
@@ -61,7 +61,7 @@ def real():
     chosen = []
     for task in tasks.CORE:
         if task.name in ("hellaswag_zeroshot", "arc_easy"):
-            examples = tasks.read(task)
+            examples = taskfiles.read(task)
             fits = [i for i, e in enumerate(examples) if max(len(c) + len(k) for c, k in e.options) < CONTEXT]
             chosen += [(examples[i].gold, tasks.prompt(task.at(0), examples, i, 0)) for i in fits[:ITEMS]]
     assert len(chosen) == 2 * ITEMS

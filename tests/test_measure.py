@@ -69,7 +69,7 @@ def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):
         measure(squared, [Case(x=2)], elsewhere, jobs=1)
 
 
-def test_what_would_take_too_long_is_refused_after_the_two_cheapest(store):
+def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_one(store):
     cases = [Case(x=x) for x in (1e9, 1, 2)]
     with pytest.raises(InputError, match="max_hours: 1 missing measurements need up to"):
         measure(squared, cases, store, jobs=1, max_hours=1e-9)

@@ -32,6 +32,15 @@ def test_the_ladder_changes_one_thing_a_rung():
     assert fields["RDM"]["injection"] == "concat" and fields["RDM"]["depth_per"] == "batch"
 
 
+def test_comparisons_share_their_runs():
+    p = {**P, "sizes": {768: 2, 1024: 4}, "seeds": [1, 2], "steps": 100}
+    runs, ladder = parcae.against_transformer(p), parcae.ladder(p)
+    assert len(runs) == 8 and len(ladder) == 4 * 2 and len({cfg.key for cfg in runs.values()}) == 8
+    assert runs["parcae", 768, 2] == ladder["+ prelude norm", 2]
+    assert runs["transformer", 1024, 1].model == parcae.transformer({**P, "width": 1024, "layers": 4})
+    assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
+
+
 def test_the_three_samplers_differ_in_their_truncation_alone():
     full, fill, correction = (
         parcae.model(P, **parcae.sampler(name, 8)) for name in ("full backpropagation", "fill", "correction")

@@ -66,6 +66,6 @@ def test_training_panels():
 
 def test_sizes_have_an_architectures_own_colour():
     frame = pd.DataFrame({"architecture": ["transformer"] * 2 + ["parcae"] * 2, "parameters": [1e5, 2e5] * 2,
-                          "val_perplexity": [8.0, 7.0, 7.5, 6.5]})  # fmt: skip
+                          "perplexity": [8.0, 7.0, 7.5, 6.5]})  # fmt: skip
     (axis,) = plots_parcae.by_size(frame).axes
     assert [line.get_color() for line in lines(axis)] == [COLOURS["transformer"], COLOURS["parcae"]]

@@ -27,7 +27,7 @@ MODULES = [
     "laws", "optimum", "fit",
     "frontier", "isoflop", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
     "compression", "claims", "growth", "residual", "sparse", "exits", "inflight", "decode", "pace",
-    "tasks", "taskfiles", "primitives", "downstream", "axes", "harness", "plots", "plots_isodepth",
+    "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness", "plots", "plots_isodepth",
     "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual",
     "plots_sparse", "plots_downstream", "playground", "notebook", "report",
 ]  # fmt: skip

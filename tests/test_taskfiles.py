@@ -27,6 +27,10 @@ def written(folder: Path, *lines, name="here.jsonl") -> Path:
     ("line", "expected"),
     [
         ({"query": "q", "choices": ["a", "b"], "gold": 1}, Example(("q",), ("a", "b"), 1)),
+        (
+            {"support": "s.", "query": "q", "choices": ["a", "b"], "gold": 1},
+            Example(("s.\nQuestion: q\nAnswer:",), ("a", "b"), 1),
+        ),
         ({"context_options": ["x", "y"], "continuation": "z", "gold": 0}, Example(("x", "y"), ("z",), 0)),
         ({"context": "c", "continuation": "z"}, Example(("c",), ("z",))),
         ({"context": "c", "answer": "z", "aliases": ["zz"]}, Example(("c",), ("z",))),
