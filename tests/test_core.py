@@ -8,6 +8,7 @@ import scipy.stats
 from lib import core, looping, measure, sparse
 from lib.core import Contrast, contrast, least
 from lib.downstream import evaluate, over_seeds
+from lib.errors import InputError
 from lib.store import RunStore
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, LAMBADA, WIKITEXT, ZERO_SHOT
 from tests.conftest import small_run
@@ -174,11 +175,16 @@ def test_what_diverged_stays_in_the_table():
     assert math.isnan(core.leads(runs, ["Core"], "parcae", "never trained", [1, 2])[0].values[0])
 
 
-def test_what_a_source_has_is_said():
-    tasks = [task for task in CORE_EXTENDED if task.name not in ("copa", "siqa")]
-    table = asked(PLAN, lambda label, task, T: 0.5, tasks)
-    assert core.there(table) == "Core: 21 of 22 tasks, Core-Extended: 44 of 46 tasks"
-    assert core.there(table, nine=CORE_9) == "nine: 0 of 9 tasks"
+def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path):
+    assert core.there("") == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
+    assert core.there("", texts=core.TEXTS.values(), nine=CORE_9) == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
+    (tmp_path / "wikitext.jsonl").write_text('{"page": "One two three."}')
+    assert core.there(str(tmp_path), texts=[*core.TEXTS.values()]) == "texts: 1 of 2 tasks"
+    with pytest.raises(InputError, match="is not a folder"):
+        core.there(str(tmp_path / "nowhere"))
+    (tmp_path / "copa.jsonl").write_text('{"context": "a"}')
+    with pytest.raises(InputError, match=r"copa\.jsonl, line 1"):
+        core.there(str(tmp_path))
 
 
 def test_the_table_of_transformers_is_of_means_over_seeds():
