@@ -6,6 +6,13 @@ JOBS    ?= 0
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 # a CUDA build of torch where an accelerator answers, the CPU build otherwise
 TORCH   ?= $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
+# where sweeps are trained, and what a run asks for there: for lib/cluster.py, by way of the environment
+ENGINE      ?=
+RAY_ADDRESS ?=
+RUN_CPUS    ?=
+RUN_GPUS    ?=
+RUN_MEMORY  ?=
+export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY
 
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 BIN        := .venv/bin
@@ -16,12 +23,15 @@ DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
 
 # ---- bad input: one line, before anything runs -----------------------------------------------------------------------
 GIVEN   := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $(v))),$(v)))
-UNKNOWN := $(filter-out PROFILE ONLY JOBS PYTHON TORCH,$(GIVEN))
+UNKNOWN := $(filter-out PROFILE ONLY JOBS PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY,$(GIVEN))
 ifneq ($(UNKNOWN),)
-$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, PYTHON or TORCH)
+$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS or RUN_MEMORY)
 endif
 ifeq ($(filter $(PROFILE),smoke cpu gpu paper),)
 $(error PROFILE: '$(PROFILE)' is not known, use smoke, cpu, gpu or paper)
+endif
+ifneq ($(filter-out ray,$(ENGINE)),)
+$(error ENGINE: '$(ENGINE)' is not known, use ray, or leave it out for the cores of this machine)
 endif
 ifneq ($(filter-out $(NAMES),$(ONLY)),)
 $(error ONLY: there is no notebook '$(firstword $(filter-out $(NAMES),$(ONLY)))', use one of: $(NAMES))
@@ -54,6 +64,7 @@ help:
 	@echo 'PROFILE=$(PROFILE)   smoke (seconds), cpu (minutes on two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core'
+	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY'
 	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
 	@echo 'PYTHON=$(PYTHON)'
 

@@ -21,7 +21,7 @@ def replacing(path: Path) -> Iterator[Path]:
     leaves ``path`` as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     remove(draft)
     try:
         with disk_full_says(path):

@@ -13,6 +13,7 @@ import yaml
 
 import lib
 from lib import claims, files, measure, plots, sweep
+from lib.cluster import Cluster
 from lib.config import Config, RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
@@ -86,10 +87,11 @@ class Notebook:
         return {name: keys for name, keys in plans.items() if name != self.name}
 
     def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
-        """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``."""
+        """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so."""
         from IPython.display import clear_output
 
-        runs = sweep.sweep(configs, self.store, self.parameters["jobs"] or None, self.parameters["max_hours"])
+        jobs, max_hours = self.parameters["jobs"] or None, self.parameters["max_hours"]
+        runs = sweep.sweep(configs, self.store, jobs, max_hours, Cluster.of(os.environ))
         clear_output(wait=True)  # the bar is for watching; the executed notebook keeps one line
         diverged = sum(result.status == "diverged" for result in runs.results)
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60

@@ -11,7 +11,9 @@ A second directory of records may be read along: runs made elsewhere, in the sam
 
 import contextlib
 import dataclasses
+import errno
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import safetensors
@@ -80,7 +82,7 @@ class RunStore:
     def finish(self, result: RunResult, save_weights) -> RunResult:
         """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
         path = self.path / result.key
-        with files.replacing(path) as draft:
+        with _unless_there(path), files.replacing(path) as draft:
             draft.mkdir()
             (draft / "config.json").write_text(result.config.without_paths().model_dump_json(indent=1))
             (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}))
@@ -114,6 +116,16 @@ class RunStore:
     def frame(self):
         """A pandas frame with one row a run: every field of its config, its status and its summary."""
         return frame(self.runs())
+
+
+@contextlib.contextmanager
+def _unless_there(path: Path) -> Iterator[None]:
+    """Where locks do not reach, another machine may have finished the same run first: its numbers are the same."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not path.is_dir():
+            raise
 
 
 def frame(results: list[RunResult]):

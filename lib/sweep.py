@@ -1,14 +1,17 @@
 """Many runs: what is missing is trained, one process per core and the longest first; the rest is read."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
 from lib import workers
+from lib.cluster import Cluster, connected, slots, train_all
 from lib.config import RunConfig
 from lib.data import token_store, validation_batch
 from lib.errors import InputError
@@ -57,24 +60,34 @@ class Runs:
         return curves(self.results)
 
 
-def sweep(configs: list[RunConfig], store: RunStore, jobs: int | None = None, max_hours: float | None = None) -> Runs:
+def sweep(
+    configs: list[RunConfig], store: RunStore, jobs: int | None = None, max_hours: float | None = None,
+    cluster: Cluster | None = None,
+) -> Runs:  # fmt: skip
     """Every run of configs, trained where the store does not have it.
 
-    jobs: processes, one per core when None (one on a GPU). Before anything is trained the cost is printed, and when it
-    exceeds max_hours an InputError says so.
+    jobs: processes, one per core when None (one on a GPU); cluster: where Ray trains them instead. Before anything is
+    trained the cost is printed, and when it exceeds max_hours an InputError says so.
     """
-    if jobs != 1 and not all((store.path / cfg.key).is_dir() for cfg in configs):
-        workers.start()  # they import torch while the cost is measured
-    todo = plan(configs, store, jobs)
-    print(todo)
-    if max_hours is not None and todo.hours > max_hours:
-        raise InputError(
-            f"max_hours: the missing runs need about {_spell(todo.hours)} here, more than max_hours={max_hours:g}; "
-            "raise max_hours, or choose a smaller profile"
-        )
-    if todo.missing:
-        _prepare_texts(todo.missing, store)
-        _train_all(todo.missing, store, todo.jobs)
+    if all(store.find(cfg) is not None for cfg in configs):
+        cluster = None  # nobody has to be reached
+    with connected(cluster) if cluster else contextlib.nullcontext() as ray:
+        jobs = slots(ray, cluster) if cluster else jobs
+        if jobs != 1 and not cluster and not all((store.path / cfg.key).is_dir() for cfg in configs):
+            workers.start()  # they import torch while the cost is measured
+        todo = plan(configs, store, jobs)
+        print(todo)
+        if max_hours is not None and todo.hours > max_hours:
+            raise InputError(
+                f"max_hours: the missing runs need about {_spell(todo.hours)} here, more than max_hours={max_hours:g}; "
+                "raise max_hours, or choose a smaller profile"
+            )
+        if todo.missing:
+            _prepare_texts(todo.missing, store)
+            if cluster:
+                _train_on(ray, todo.missing, store, cluster)
+            else:
+                _train_all(todo.missing, store, todo.jobs)
     return Runs([train(cfg, store) for cfg in configs])
 
 
@@ -197,10 +210,24 @@ def _prepare_texts(configs: list[RunConfig], store: RunStore) -> None:
             load_data(cfg, store, show)
 
 
+def _bar(flops: list[float]) -> tqdm:
+    return tqdm(total=sum(flops), unit="FLOP", unit_scale=True, desc=f"{len(flops)} runs", mininterval=1.0)
+
+
+def _advance(bar: tqdm, shares: Sequence[float], flops: list[float]) -> None:
+    """To where these shares of the runs are done."""
+    bar.update(sum(share * cost for share, cost in zip(shares, flops, strict=True)) - bar.n)
+
+
+def _train_on(ray, configs: list[RunConfig], store: RunStore, cluster: Cluster) -> None:
+    flops = [_run_flops(cfg) for cfg in configs]
+    with _bar(flops) as bar:
+        train_all(ray, configs, store, cluster, lambda shares: _advance(bar, shares, flops))
+
+
 def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
     flops = [_run_flops(cfg) for cfg in configs]
-    bar = tqdm(total=sum(flops), unit="FLOP", unit_scale=True, desc=f"{len(configs)} runs", mininterval=1.0)
-    with bar:
+    with _bar(flops) as bar:
         if jobs == 1:
             done = 0.0
             for cfg, cost in zip(configs, flops, strict=True):
@@ -219,7 +246,7 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                 finished, pending = concurrent.futures.wait(pending, 0.5, concurrent.futures.FIRST_COMPLETED)
                 for future in finished:
                     future.result()
-                bar.update(sum(share * cost for share, cost in zip(progress, flops, strict=True)) - bar.n)
+                _advance(bar, progress, flops)
 
 
 def _worker_starts(progress) -> None:

@@ -300,8 +300,9 @@ def provenance() -> dict:
         commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
     except OSError:
         commit = ""
+    taken = Path(lib.__file__).with_name("commit.txt")  # of a copy that was sent to a cluster
     return {
-        "commit": commit or "no git",
+        "commit": commit or (taken.read_text() if taken.exists() else "no git"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

@@ -142,3 +142,11 @@ def test_what_is_measured_later_stays_beside_the_run(store, tmp_path):
     store.note(result, "depth_losses", {"0": {"1": 0.1 + 0.2}})
     record = RunStore(tmp_path / "other", records=[store.path])
     assert record.noted(record.find(small_run()), "depth_losses") == {"0": {"1": 0.1 + 0.2}}
+
+
+def test_a_run_that_another_machine_finished_meanwhile_is_kept(store):
+    result = train(small_run(), store)
+    before = {path.name: path.read_bytes() for path in result.path.iterdir()}
+    again = store.finish(result, lambda path: path.write_bytes(b"other"))
+    assert again.path == result.path and {p.name: p.read_bytes() for p in result.path.iterdir()} == before
+    assert not list(store.path.glob("*.tmp")) and not list(store.path.glob(".*.tmp"))

@@ -1,0 +1,229 @@
+"""Sweeps on a Ray cluster: a run is a core task, Ray places it, and the store owns what is finished.
+
+A worker or a node that dies costs the runs in flight, which begin again elsewhere at their checkpoints. The driver may
+die too: started again, it asks for what the store does not have.
+"""
+
+import contextlib
+import dataclasses
+import math
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import lib
+from lib import workers
+from lib.config import RunConfig
+from lib.errors import InputError
+from lib.flops import count
+from lib.store import RunStore
+from lib.train import provenance, read_position, train
+
+ANSWERS_WITHIN = 30.0  # seconds for an address, and for every node to import what a run needs
+RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
+LOOK_EVERY = 2.0  # seconds between looks at what has finished
+RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
+STATE = 16  # bytes of a parameter: weight, gradient and two moments, in fp32
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Where runs are trained and what each asks for.
+
+    address: host:port of a running cluster ("auto" for the one of this machine); a new one on this machine when empty.
+    cpus and gpus of a run may be fractions; gpus: 1 where the cluster has any when None. memory: bytes of a run,
+    estimated from its size when None. checkpoint_seconds: what a death may cost."""
+
+    address: str = ""
+    cpus: float = 1.0
+    gpus: float | None = None
+    memory: int | None = None
+    checkpoint_seconds: float = 30.0
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "Cluster | None":
+        """What make was told: ENGINE (ray, or nothing), RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY (bytes). They say
+        where and not what, so that no parameter of a notebook holds them. Raises InputError for what they cannot be."""
+        engine = environment.get("ENGINE", "")
+        if engine not in ("", "ray"):
+            raise InputError(f"ENGINE: {engine!r} is not known, use ray, or leave it out for the cores of this machine")
+        if not engine:
+            return None
+        asked = {}
+        for name, field, least in (("RUN_CPUS", "cpus", 0.01), ("RUN_GPUS", "gpus", 0), ("RUN_MEMORY", "memory", 1)):
+            given = environment.get(name, "")
+            try:
+                asked |= {field: float(given)} if given else {}
+            except ValueError:
+                asked[field] = math.nan
+            if given and not least <= asked[field] < math.inf:
+                raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
+        if "memory" in asked:
+            asked["memory"] = int(asked["memory"])
+        return cls(environment.get("RAY_ADDRESS", ""), **asked)
+
+
+def memory_of(cfg: RunConfig) -> int:
+    """Bytes that a run is said to need: the process, the state of its parameters, and 34 bytes for each number of the
+    residual stream of each layer and loop that is kept for the backward pass (Korthikanti et al. 2022)."""
+    rows, model = cfg.train.micro_batch or cfg.train.batch, cfg.model
+    loops = 1 if cfg.train.checkpoint_loops else model.max_backprop_loops or model.mean_loops
+    layers = model.prelude + model.coda + model.recur * loops
+    return int(RESIDENT + STATE * count(model).n_params + 34 * rows * cfg.data.context * model.width * layers)
+
+
+def train_all(
+    ray, configs: list[RunConfig], store: RunStore, cluster: Cluster, show: Callable[[list[float]], None]
+) -> None:
+    """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises;
+    then, as when it is interrupted, the others go on from their checkpoints another time."""
+    task = ray.remote(max_retries=RETRIES, num_cpus=cluster.cpus, num_gpus=gpus_of(ray, cluster))(_train)
+    done, pending = [0.0] * len(configs), {}
+    for i, cfg in enumerate(configs):
+        one = task.options(memory=cluster.memory or memory_of(cfg), name=f"run {cfg.key}")
+        pending[one.remote(_absolute(cfg), store, cluster.checkpoint_seconds)] = i
+    while pending:
+        finished, _ = ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
+        for reference in finished:
+            _result(ray, reference)
+            done[pending.pop(reference)] = 1.0
+        for i in pending.values():
+            done[i] = max(done[i], _share(configs[i], store))
+        show(done)
+
+
+def gpus_of(ray, cluster: Cluster) -> float:
+    """GPUs of a run."""
+    has_any = ray.cluster_resources().get("GPU", 0) > 0
+    return float(has_any) if cluster.gpus is None else cluster.gpus
+
+
+def slots(ray, cluster: Cluster) -> int:
+    """How many runs the cluster can train at once, by CPUs and GPUs. Raises InputError where no node could hold one,
+    which Ray would wait for in silence."""
+    gpus, held = gpus_of(ray, cluster), 0
+    for node in (node["Resources"] for node in ray.nodes() if node["Alive"]):
+        by_cpus = node.get("CPU", 0) / cluster.cpus
+        held += int(min(by_cpus, node.get("GPU", 0) / gpus) if gpus else by_cpus)
+    if not held:
+        raise InputError(f"RUN_CPUS: no node has {cluster.cpus:g} CPUs and {gpus:g} GPUs at once, ask for less")
+    return held
+
+
+def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float) -> None:
+    """One run, wherever Ray has put it; read at once where another has trained it."""
+    train(cfg, store, checkpoint_seconds=checkpoint_seconds)
+
+
+def _share(cfg: RunConfig, store: RunStore) -> float:
+    """How much of a run its last checkpoint has: what it did since is lost with its worker."""
+    try:
+        return read_position(store.partial(cfg.key))["step"] / cfg.train.steps
+    except Exception:  # there is none yet, or it is being replaced
+        return 0.0
+
+
+def _absolute(cfg: RunConfig) -> RunConfig:
+    """With the text named by a path that holds in any working directory."""
+    here = {name: str(Path(value).absolute()) for name in ("source", "tokenizer")
+            if Path(value := getattr(cfg.data, name)).is_file()}  # fmt: skip
+    return cfg.replace(data=cfg.data.replace(**here)) if here else cfg
+
+
+# ---- the cluster -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def connected(cluster: Cluster) -> Iterator:
+    """Ray, connected; a cluster that was started for it ends with it. Every node has been seen to import the library.
+
+    Raises InputError where Ray is not installed, nobody answers, or a node lacks a package."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError("ENGINE: ray is not installed, run pip install -e .[ray], or leave ENGINE out") from None
+    if cluster.address not in ("", "auto"):
+        _answers(cluster.address)
+    with tempfile.TemporaryDirectory() as folder:
+        local = {} if cluster.address else {"include_dashboard": False, "num_cpus": workers.cores()}
+        try:
+            ray.init(
+                cluster.address or "local", runtime_env={"py_modules": [str(_packed(Path(folder)))]},
+                log_to_driver=False, logging_level="ERROR", **local,
+            )  # fmt: skip
+        except ConnectionError as error:
+            raise InputError(f"RAY_ADDRESS: no cluster at {cluster.address} ({error}), start one") from None
+        try:
+            _every_node_imports(ray)
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _packed(folder: Path) -> Path:
+    """The library as it is here, with the commit it was taken from: workers have no git."""
+    shutil.copytree(Path(lib.__file__).parent, folder / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "lib" / "commit.txt").write_text(provenance()["commit"])
+    return folder / "lib"
+
+
+def _answers(address: str) -> None:
+    """Raises InputError where nobody, or somebody else, listens there: Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"RAY_ADDRESS: {address!r} is no address, use HOST:PORT as ray start prints it")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise InputError(f"RAY_ADDRESS: {address} does not answer ({error}), start the cluster or mend it") from None
+    ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        healthy = subprocess.run(ask, capture_output=True, timeout=ANSWERS_WITHIN - 10).returncode == 0
+    except subprocess.TimeoutExpired:
+        healthy = False
+    if not healthy:
+        raise InputError(f"RAY_ADDRESS: what answers at {address} is no Ray cluster of this version, mend the address")
+
+
+def _every_node_imports(ray) -> None:
+    """Raises InputError for a node that does not answer in time or cannot import the library."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
+    asked = {
+        ray.remote(num_cpus=0, max_retries=0)(_imports)
+        .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(): name
+        for node, name in nodes.items()
+    }  # fmt: skip
+    finished, missing = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWERS_WITHIN)
+    for reference in finished:
+        try:
+            problem = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            problem = str(error).strip().splitlines()[-1]
+        if problem:
+            raise InputError(f"ENGINE: node {asked[reference]} cannot train ({problem}), install environment.yml there")
+    if missing:
+        names = ", ".join(asked[reference] for reference in missing)
+        raise InputError(f"ENGINE: node {names} did not answer in {ANSWERS_WITHIN:.0f} s, mend it or take it out")
+
+
+def _imports() -> str:
+    """What is missing here, "" when nothing is."""
+    try:
+        import lib.train  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+def _result(ray, reference) -> None:
+    """Raises what a run raised, as itself."""
+    try:
+        ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, InputError) else error from None

@@ -1,0 +1,193 @@
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+import pytest
+
+from lib import cluster as clusters
+from lib.cluster import Cluster, connected, memory_of, train_all
+from lib.data import token_store
+from lib.errors import InputError
+from lib.store import RunStore
+from lib.sweep import sweep
+from tests.conftest import small_run
+
+TIMES = ("tokens_per_s",)  # what no two runs share
+
+
+def numbers(result) -> dict:
+    metrics = {name: column for name, column in result.metrics.items() if name not in TIMES}
+    return {"status": result.status, "metrics": repr(metrics), "val_loss": result.summary["val_loss"]}
+
+
+# ---- what a run asks for
+
+
+def test_memory_grows_with_what_is_kept():
+    small, wide = small_run(), small_run(model={"width": 128, "mlp_width": 256})
+    assert memory_of(small) > 1 << 30 and memory_of(wide) > memory_of(small)
+    rows = small_run(train={"batch": 64})
+    assert memory_of(rows) > memory_of(small) == memory_of(small_run(train={"batch": 64, "micro_batch": 4}))
+    loops = 34 * 4 * 32 * 32  # of one layer of one loop
+    assert memory_of(small) - memory_of(small_run(train={"checkpoint_loops": True})) == loops
+
+
+def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text("One two.\n\nThree four.\n\n" * 200)
+    monkeypatch.chdir(tmp_path)
+    cfg = small_run(data={"source": "text.txt"})
+    moved = clusters._absolute(cfg)
+    assert moved.data.source == str(tmp_path / "text.txt") and moved.key == cfg.key
+    assert clusters._absolute(small_run()) == small_run()
+
+
+def test_make_says_where_and_what_a_run_asks_for():
+    assert Cluster.of({}) is None and Cluster.of({"RAY_ADDRESS": "a:1"}) is None
+    assert Cluster.of({"ENGINE": "ray"}) == Cluster()
+    asked = {"ENGINE": "ray", "RAY_ADDRESS": "a:1", "RUN_CPUS": "0.5", "RUN_GPUS": "0.25", "RUN_MEMORY": "4e9"}
+    assert Cluster.of(asked) == Cluster("a:1", 0.5, 0.25, 4_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ENGINE", "slurm"), ("RUN_CPUS", "two"), ("RUN_CPUS", "0"), ("RUN_GPUS", "-1"), ("RUN_MEMORY", "nan")],
+)
+def test_what_nobody_can_ask_for_is_refused(name, value):
+    with pytest.raises(InputError, match=f"^{name}: '{value}' "):
+        Cluster.of({"ENGINE": "ray", name: value})
+
+
+# ---- what does not work says so
+
+
+def test_without_ray_one_line_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"^ENGINE: ray is not installed, run pip install"), connected(Cluster()):
+        pass
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port"])
+def test_an_address_has_a_host_and_a_port(address):
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match=r"RAY_ADDRESS: .* is no address"), connected(Cluster(address)):
+        pass
+
+
+def test_who_does_not_answer_is_named_at_once():
+    pytest.importorskip("ray")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    begin = time.monotonic()
+    says = rf"RAY_ADDRESS: 127\.0\.0\.1:{port} does not answer"
+    with pytest.raises(InputError, match=says), connected(Cluster(f"127.0.0.1:{port}")):
+        pass
+    assert time.monotonic() - begin < clusters.ANSWERS_WITHIN
+
+
+def test_somebody_else_who_answers_is_noticed(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr(clusters, "ANSWERS_WITHIN", 13.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(InputError, match="is no Ray cluster"), connected(Cluster(address)):
+            pass
+
+
+# ---- three nodes on this machine
+
+
+@pytest.fixture
+def nodes():
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster as OnOneMachine
+
+    cluster = OnOneMachine(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    others = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    yield cluster, others
+    cluster.shutdown()
+
+
+def workers_at_it() -> list[int]:
+    """Processes of Ray that are training."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if file.read().startswith(b"ray::run "):
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.long
+def test_runs_survive_a_killed_worker_and_a_lost_node(nodes, tmp_path):
+    cluster, (first, _) = nodes
+    configs = [small_run(train={"steps": 500, "seed": seed, "batch": 8}) for seed in range(5)]
+    serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
+    store, found = RunStore(tmp_path / "ray" / "runs"), []
+    where = Cluster(cluster.address, memory=1 << 20, checkpoint_seconds=0.5)
+    driver = threading.Thread(target=lambda: found.append(sweep(configs, store, cluster=where)))
+    driver.start()
+
+    def wait_for(condition):
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert driver.is_alive() and time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def checkpoints() -> int:
+        return len(list(store.path.glob(".*.partial")))
+
+    wait_for(lambda: checkpoints() >= 2 and workers_at_it())
+    os.kill(workers_at_it()[0], signal.SIGKILL)
+    wait_for(lambda: checkpoints() >= 2 and len(workers_at_it()) >= 2)
+    cluster.remove_node(first, allow_graceful=False)
+    driver.join(240)
+    assert found, "the sweep did not end"
+    (runs,) = found
+    assert [numbers(result) for result in runs.results] == [numbers(result) for result in serial.results]
+    assert sorted(path.name for path in store.path.iterdir() if path.is_dir()) == sorted(cfg.key for cfg in configs)
+    assert not checkpoints()
+    # the store owns what is finished: another driver has nothing to do
+    again = sweep(configs, store, cluster=Cluster("nobody:1"))
+    assert [numbers(result) for result in again.results] == [numbers(result) for result in serial.results]
+
+
+@pytest.mark.long
+def test_a_node_that_cannot_import_is_named(tmp_path):
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster as OnOneMachine
+
+    (tmp_path / "safetensors.py").write_text("raise ImportError('No module named safetensors')")
+    cluster = OnOneMachine(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
+        cluster.wait_for_nodes()
+        begin = time.monotonic()
+        with pytest.raises(InputError, match=r"ENGINE: node .* cannot train .*safetensors"):
+            sweep([small_run()], RunStore(tmp_path / "runs"), cluster=Cluster(cluster.address))
+        assert time.monotonic() - begin < 60
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.long
+def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(nodes, tmp_path):
+    cluster, _ = nodes
+    store = RunStore(tmp_path / "runs")
+    with pytest.raises(InputError, match="RUN_CPUS: no node has 99 CPUs"):
+        sweep([small_run()], store, cluster=Cluster(cluster.address, cpus=99))
+    (tmp_path / "text.txt").write_text("One two three.\n\nFour five six.\n\n" * 400)
+    cfg = small_run(data={"source": str(tmp_path / "text.txt")})
+    token_store(cfg.data, store.tokens)
+    with pytest.raises(InputError, match="does not exist"), connected(Cluster(cluster.address)) as ray:
+        (tmp_path / "text.txt").unlink()  # a text that the workers do not have
+        train_all(ray, [cfg], store, Cluster(cluster.address), lambda shares: None)
