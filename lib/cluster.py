@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import lib
@@ -102,15 +102,18 @@ def gpus_of(ray, cluster: Cluster) -> float:
     return float(has_any) if cluster.gpus is None else cluster.gpus
 
 
-def slots(ray, cluster: Cluster) -> int:
-    """How many runs the cluster can train at once, by CPUs and GPUs. Raises InputError where no node could hold one,
-    which Ray would wait for in silence."""
-    gpus, held = gpus_of(ray, cluster), 0
-    for node in (node["Resources"] for node in ray.nodes() if node["Alive"]):
-        by_cpus = node.get("CPU", 0) / cluster.cpus
-        held += int(min(by_cpus, node.get("GPU", 0) / gpus) if gpus else by_cpus)
+def slots(ray, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
+    """How many of the runs the cluster can train at once. Raises InputError where no node could hold the largest of
+    them, which Ray would wait for in silence."""
+    asked = {"CPU": cluster.cpus, "GPU": gpus_of(ray, cluster)}
+    asked["memory"] = cluster.memory or max(memory_of(cfg) for cfg in configs)
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    held = sum(int(min(node.get(what, 0) / much for what, much in asked.items() if much)) for node in nodes)
     if not held:
-        raise InputError(f"RUN_CPUS: no node has {cluster.cpus:g} CPUs and {gpus:g} GPUs at once, ask for less")
+        raise InputError(
+            f"RUN_CPUS: no node has {asked['CPU']:g} CPUs, {asked['GPU']:g} GPUs and {asked['memory'] / 1e9:.3g} GB of "
+            "memory at once, ask for less (RUN_CPUS, RUN_GPUS, RUN_MEMORY)"
+        )
     return held
 
 
@@ -155,8 +158,11 @@ def connected(cluster: Cluster) -> Iterator:
                 cluster.address or "local", runtime_env={"py_modules": [str(_packed(Path(folder)))]},
                 log_to_driver=False, logging_level="ERROR", **local,
             )  # fmt: skip
-        except ConnectionError as error:
-            raise InputError(f"RAY_ADDRESS: no cluster at {cluster.address} ({error}), start one") from None
+        except (ConnectionError, RuntimeError) as error:  # nobody there, or of another version
+            problem = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"RAY_ADDRESS: {cluster.address or 'local'} cannot be joined ({problem}), mend it"
+            ) from None
         try:
             _every_node_imports(ray)
             yield ray

@@ -72,7 +72,7 @@ def sweep(
     if all(store.find(cfg) is not None for cfg in configs):
         cluster = None  # nobody has to be reached
     with connected(cluster) if cluster else contextlib.nullcontext() as ray:
-        jobs = slots(ray, cluster) if cluster else jobs
+        jobs = slots(ray, cluster, configs) if cluster else jobs
         if jobs != 1 and not cluster and not all((store.path / cfg.key).is_dir() for cfg in configs):
             workers.start()  # they import torch while the cost is measured
         todo = plan(configs, store, jobs)

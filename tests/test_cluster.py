@@ -185,6 +185,8 @@ def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(nodes, t
     store = RunStore(tmp_path / "runs")
     with pytest.raises(InputError, match="RUN_CPUS: no node has 99 CPUs"):
         sweep([small_run()], store, cluster=Cluster(cluster.address, cpus=99))
+    with pytest.raises(InputError, match=r"RUN_CPUS: no node has 1 CPUs, 0 GPUs and 1\.13e\+06 GB of memory"):
+        sweep([small_run()], store, cluster=Cluster(cluster.address, memory=1 << 50))
     (tmp_path / "text.txt").write_text("One two three.\n\nFour five six.\n\n" * 400)
     cfg = small_run(data={"source": str(tmp_path / "text.txt")})
     token_store(cfg.data, store.tokens)
