@@ -20,7 +20,7 @@ from lib import workers
 from lib.config import RunConfig
 from lib.errors import InputError
 from lib.flops import count
-from lib.store import RunStore
+from lib.store import UNREADABLE, RunStore
 from lib.train import provenance, read_position, train
 
 ANSWERS_WITHIN = 30.0  # seconds for an address, and for every node to import what a run needs
@@ -126,7 +126,7 @@ def _share(cfg: RunConfig, store: RunStore) -> float:
     """How much of a run its last checkpoint has: what it did since is lost with its worker."""
     try:
         return read_position(store.partial(cfg.key))["step"] / cfg.train.steps
-    except Exception:  # there is none yet, or it is being replaced
+    except UNREADABLE:  # there is none yet, or it is being replaced
         return 0.0
 
 

@@ -86,7 +86,9 @@ def best_of_each(grid: dict[tuple, RunConfig], found: dict) -> dict[tuple, RunCo
 # ---- their scores ----------------------------------------------------------------------------------------------------
 
 
-def transformer_scores(table: pd.DataFrame, runs: dict[tuple, RunConfig], names: Sequence[str], found: dict):
+def transformer_scores(
+    table: pd.DataFrame, runs: dict[tuple, RunConfig], names: Sequence[str], found: dict
+) -> pd.DataFrame:
     """``labelled`` runs of 001's Transformer set-up: Core and Core-Extended (nan where none of the tasks that it adds
     is there), and of LAMBADA and WikiText the nats per token and the perplexity per token and word.
 
@@ -203,7 +205,9 @@ class Contrast(NamedTuple):
         return mean - reach, mean + reach
 
 
-def contrast(runs: pd.DataFrame, value: str, weights: dict[tuple, float], by: Sequence[str], seeds: Sequence[int]):
+def contrast(
+    runs: pd.DataFrame, value: str, weights: dict[tuple, float], by: Sequence[str], seeds: Sequence[int]
+) -> Contrast:
     """The sum of weight * value over the runs whose columns ``by`` are the weights' keys; nan where one is missing."""
     values, variance = pd.Series(0.0, index=list(seeds)), 0.0
     for key, weight in weights.items():
@@ -215,8 +219,8 @@ def contrast(runs: pd.DataFrame, value: str, weights: dict[tuple, float], by: Se
 
 def least(contrasts: Sequence[Contrast]) -> tuple[list[float], tuple[float, float]]:
     """(values, bounds) where all are to be positive: those of the contrast with the least mean; the least of the lower
-    bounds and the least of the upper ones, so that noise in many of them does not add up to a contradiction. nan where
-    one of them is."""
+    bounds and the least of the upper ones. So noise alone contradicts in at most 2.5 % a contrast; the least value of
+    each seed would lie below zero far more often. nan where one of them is."""
     if any(math.isnan(sum(one.values) + one.stderr) for one in contrasts):
         return [math.nan] * len(contrasts[0].values), (-math.inf, math.inf)
     bounds = [one.bounds for one in contrasts]

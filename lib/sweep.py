@@ -69,7 +69,7 @@ def sweep(
     jobs: processes, one per core when None (one on a GPU); cluster: where Ray trains them instead. Before anything is
     trained the cost is printed, and when it exceeds max_hours an InputError says so.
     """
-    if all(store.find(cfg) is not None for cfg in configs):
+    if cluster and all(store.find(cfg) is not None for cfg in configs):
         cluster = None  # nobody has to be reached
     with connected(cluster) if cluster else contextlib.nullcontext() as ray:
         jobs = slots(ray, cluster, configs) if cluster else jobs
