@@ -20,6 +20,7 @@ from lib import workers
 from lib.config import RunConfig
 from lib.errors import InputError
 from lib.flops import count
+from lib.ranks import STATE, Ranks, launch
 from lib.store import UNREADABLE, RunStore
 from lib.train import provenance, read_position, train
 
@@ -27,7 +28,6 @@ ANSWERS_WITHIN = 30.0  # seconds for an address, and for every node to import wh
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
 LOOK_EVERY = 2.0  # seconds between looks at what has finished
 RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
-STATE = 16  # bytes of a parameter: weight, gradient and two moments, in fp32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +35,9 @@ class Cluster:
     """Where runs are trained and what each asks for.
 
     address: host:port of a running cluster ("auto" for the one of this machine); a new one on this machine when empty.
-    cpus and gpus of a run may be fractions; gpus: 1 where the cluster has any when None. memory: bytes of a run,
-    estimated from its size when None. checkpoint_seconds: what a death may cost."""
+    cpus and gpus of a run may be fractions; gpus: 1 where the cluster has any when None; a run with several is trained
+    on all of them. memory: bytes of a run, estimated from its size when None. checkpoint_seconds: what a death may
+    cost."""
 
     address: str = ""
     cpus: float = 1.0
@@ -60,7 +61,10 @@ class Cluster:
                 asked |= {field: float(given)} if given else {}
             except ValueError:
                 asked[field] = math.nan
-            if given and not least <= asked[field] < math.inf:
+            in_parts = (
+                field == "gpus" and asked.get(field, 0) > 1 and asked[field] % 1
+            )  # of several GPUs Ray gives none
+            if given and (not least <= asked[field] < math.inf or in_parts):
                 raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
         if "memory" in asked:
             asked["memory"] = int(asked["memory"])
@@ -81,11 +85,12 @@ def train_all(
 ) -> None:
     """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises;
     then, as when it is interrupted, the others go on from their checkpoints another time."""
-    task = ray.remote(max_retries=RETRIES, num_cpus=cluster.cpus, num_gpus=gpus_of(ray, cluster))(_train)
+    gpus = gpus_of(ray, cluster)
+    task = ray.remote(max_retries=RETRIES, num_cpus=cluster.cpus, num_gpus=gpus)(_train)
     done, pending = [0.0] * len(configs), {}
     for i, cfg in enumerate(configs):
         one = task.options(memory=cluster.memory or memory_of(cfg), name=f"run {cfg.key}")
-        pending[one.remote(_absolute(cfg), store, cluster.checkpoint_seconds)] = i
+        pending[one.remote(_absolute(cfg), store, cluster.checkpoint_seconds, max(1, int(gpus)))] = i
     while pending:
         finished, _ = ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
         for reference in finished:
@@ -117,9 +122,13 @@ def slots(ray, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
     return held
 
 
-def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float) -> None:
+def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
     """One run, wherever Ray has put it; read at once where another has trained it."""
-    train(cfg, store, checkpoint_seconds=checkpoint_seconds)
+    if processes == 1:
+        train(cfg, store, checkpoint_seconds=checkpoint_seconds)
+    elif store.find(cfg) is None:
+        Ranks(size=processes).rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
+        launch(processes, _train, cfg, store, checkpoint_seconds, 1)
 
 
 def _share(cfg: RunConfig, store: RunStore) -> float:

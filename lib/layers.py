@@ -178,8 +178,14 @@ class Routing(NamedTuple):
     """What a router did with a batch."""
 
     chosen: Tensor  # [B, S, k], the experts each token took, the likeliest first
-    balance: Tensor  # E sum_i f_i p_i: f_i the share of tokens that took expert i, p_i its mean probability
+    share: Tensor  # f [E], of the tokens that took each expert
+    probability: Tensor  # p [E], the mean over tokens
     z: Tensor  # mean squared log-sum-exp of the router's logits
+
+    @property
+    def balance(self) -> Tensor:
+        """E sum_i f_i p_i."""
+        return len(self.share) * (self.share * self.probability).sum()
 
 
 class MoE(nn.Module):
@@ -206,8 +212,7 @@ class MoE(nn.Module):
         y = self._experts(x.flatten(0, 1).repeat_interleave(k, 0), chosen.flatten(), taken.cumsum(0))
         y = (top.softmax(-1).to(y.dtype)[..., None] * y.view(*chosen.shape, -1)).sum(-2)
         share = taken.sum(0).to(logits.dtype) / (len(taken) / k)
-        balance = E * (share * logits.softmax(-1).mean((0, 1))).sum()
-        return y, Routing(chosen, balance, logits.logsumexp(-1).square().mean())
+        return y, Routing(chosen, share, logits.softmax(-1).mean((0, 1)), logits.logsumexp(-1).square().mean())
 
     def _experts(self, x: Tensor, taken: Tensor, so_far: Tensor) -> Tensor:
         """FFN_i of each row of x [n, d], i = ``taken`` [n]; ``so_far`` [n, E] counts who took which, up to this row."""

@@ -26,6 +26,7 @@ from lib.errors import InputError
 from lib.head import HeadLoss, cross_entropies, softcap
 from lib.injection import make_injection, per_token
 from lib.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
+from lib.ranks import ALONE, of_all_tokens
 
 #: (unique layer, its attention, its input [B, S, d], value embeddings) -> its branch [B, S, d]
 LayerAttend = Callable[[int, Attention, Tensor, Tensor | None], Tensor]
@@ -48,6 +49,7 @@ class LayerUse:
     layer: int
     loop: int
     routing: Routing
+    turn: tuple[int, int] = (0, 0)  # (1 in loops before the truncation, and which of those or of the others)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +76,7 @@ class LoopedLM(nn.Module):
         self.cfg = cfg
         self.compute_dtype = self.residual_dtype = torch.float32
         self.checkpoint_loops = self.any_rows = False
+        self.ranks = ALONE  # those that share a batch's rows with this model's
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
         self.embed = nn.Embedding(cfg.vocab_size, cfg.width)
         self.value_embeds = nn.ModuleDict(
@@ -279,16 +282,22 @@ class LoopedLM(nn.Module):
                 h, used = checkpoint(self.step, *arguments, use_reentrant=False, preserve_rng_state=False)
             else:
                 h, used = self.step(*arguments)
-            uses += used
+            uses += [dataclasses.replace(use, turn=(int(detach), t)) for use in used]
         for resting, before in reversed(finished):
             h, previous = torch.cat((h, resting)), torch.cat((previous, before))
         return h, previous
 
     def _router_loss(self, uses: list[LayerUse]) -> Tensor:
         """The load-balance and z-losses, averaged over the uses of a router that carry gradient (004)."""
-        live = [use.routing for use in uses if use.routing.z.requires_grad] or [use.routing for use in uses]
-        balance = torch.stack([routing.balance for routing in live]).mean()
-        z = torch.stack([routing.z for routing in live]).mean()
+        live = [use for use in uses if use.routing.z.requires_grad] or uses
+        routings = [use.routing for use in live]
+        shares, weights = of_all_tokens(
+            self.ranks, [(use.layer, *use.turn) for use in live], torch.stack([r.share for r in routings]),
+            torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
+        )  # fmt: skip
+        routings = [r._replace(share=share) for r, share in zip(routings, shares, strict=True)]
+        balance = (weights * torch.stack([routing.balance for routing in routings])).mean()
+        z = (weights * torch.stack([routing.z for routing in routings])).mean()
         return self.cfg.balance_loss * balance + self.cfg.router_z_loss * z
 
     def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
 from lib.model import LoopedLM
+from lib.ranks import ALONE, Ranks, as_held, local, whole
 from lib.scaling import MUON_ROLES, init, multipliers, role
 
 #: Polar Express: five quintic steps X <- aX + (bA + cA^2) X with A = X X^T (Amsel et al., in 001)
@@ -96,14 +97,18 @@ def placements(
 class Optimizer:
     """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
 
-    def __init__(self, model: nn.Module, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None):
+    def __init__(
+        self, model: nn.Module, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None,
+        ranks: Ranks = ALONE,
+    ):  # fmt: skip
+        """ranks: the processes that train the same model; they share out what Muon has to orthogonalise."""
         self.cfg, self.steps = cfg, steps
         parameters = dict(model.named_parameters())
         self.placements = placements(model, cfg, steps, tokens_per_step)
         self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
         kind = MuonH if cfg.name == "muonh" else Muon
         matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
-        self.muon = kind(cfg, matrices, model.compute_dtype)
+        self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
 
     def step(self, step: int) -> None:
         """One update with the gradients that are there; step counts from 0."""
@@ -112,6 +117,7 @@ class Optimizer:
         self.muon.step(rate, step, decay=1 - step / self.steps)
 
     def state(self) -> dict[str, Tensor]:
+        """Everything an update depends on, whole and in main memory on every process."""
         return self.adamw.state() | self.muon.state()
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -150,16 +156,16 @@ class AdamW:
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         beta2 = self.cfg.betas[1]
-        squared = parameter.grad.square()
+        squared = whole(parameter.grad).square()
         old = self.torch.state[parameter].get("exp_avg_sq", torch.zeros_like(squared))
-        v_hat = (beta2 * old + (1 - beta2) * squared) / (1 - beta2**self.steps)
+        v_hat = (beta2 * whole(old) + (1 - beta2) * squared) / (1 - beta2**self.steps)
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
     def state(self) -> dict[str, Tensor]:
         tensors = {"adamw.steps": torch.tensor(self.steps)}
         for placement, parameter in self.parameters.items():
             for name, value in self.torch.state.get(parameter, {}).items():
-                tensors[f"adamw.{name}.{placement.name}"] = value
+                tensors[f"adamw.{name}.{placement.name}"] = whole(value).cpu()
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -169,27 +175,36 @@ class AdamW:
             names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
             present = {name: tensors[long] for name, long in names.items() if long in tensors}
             if present:
-                self.torch.state[parameter] = {name: value.to(parameter.device) for name, value in present.items()}
+                self.torch.state[parameter] = {
+                    name: as_held(value.to(parameter.device), parameter) for name, value in present.items()
+                }
 
 
 class Muon:
     """Nesterov momentum, orthogonalised in ``dtype``, with factored variance reduction and cautious decay, each by the
     config.
 
-    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices.
+    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices. Of a stack of n
+    every process updates its share, keeps momentum and variance for that alone, and is told what the others found.
     """
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
 
-    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32):
-        self.cfg, self.dtype = cfg, dtype
+    def __init__(
+        self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32,
+        ranks: Ranks = ALONE,
+    ):  # fmt: skip
+        self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
             self.stacks.setdefault(tuple(parameter.shape[-2:]), []).append((placement, parameter))
         self.momentum: dict[tuple[int, int], Tensor] = {}
         self.variance: dict[tuple[int, int], Tensor] = {}
+        self.own: dict[tuple[int, int], slice] = {}
         for (rows, columns), members in self.stacks.items():
-            device, n = members[0][1].device, sum(p.numel() for _, p in members) // (rows * columns)
+            device = members[0][1].device
+            own = self.own[rows, columns] = ranks.share(self._height((rows, columns)))
+            n = own.stop - own.start
             self.momentum[rows, columns] = torch.zeros(n, rows, columns, device=device)
             # one second moment per row of a tall matrix, per column of a wide one
             factored = (rows, 1) if rows >= columns else (1, columns)
@@ -203,23 +218,30 @@ class Muon:
             early = min(EARLY_MOMENTUM, beta)
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for shape, members in self.stacks.items():
-            gradient = self._stacked(shape, [p.grad for _, p in members])
+            own = self.own[shape]
+            gradient = self._stacked(shape, [p.grad for _, p in members])[own]
             momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
             update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
             if self.cfg.muon_variance_reduction:
                 update = self._reduce_variance(update, self.variance[shape])
             parameters = [p for _, p in members]
             lr = torch.tensor([placement.lr for placement, p in members for _ in range(p.numel() // math.prod(shape))])
-            moved = self._moved(
-                shape, self._stacked(shape, parameters), update, rate * lr.view(-1, 1, 1).to(update), decay
+            lr = rate * lr[own].view(-1, 1, 1).to(update)
+            moved = self._moved(shape, self._stacked(shape, parameters)[own], update, lr, decay)
+            parts = self.ranks.gather(moved, self._height(shape)).split(
+                [p.numel() // math.prod(shape) for p in parameters]
             )
-            parts = moved.split([p.numel() // math.prod(shape) for p in parameters])
-            torch._foreach_copy_(parameters, [part.view_as(p) for part, p in zip(parts, parameters, strict=True)])
+            held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
+            torch._foreach_copy_([local(p) for p in parameters], held)
+
+    def _height(self, shape: tuple[int, int]) -> int:
+        """n of a stack [n, R, C]."""
+        return sum(p.numel() for _, p in self.stacks[shape]) // math.prod(shape)
 
     @staticmethod
     def _stacked(shape: tuple[int, int], tensors: list[Tensor]) -> Tensor:
         """All matrices of one shape [n, R, C]."""
-        return torch.cat([tensor.detach().reshape(-1, *shape) for tensor in tensors])
+        return torch.cat([whole(tensor.detach()).reshape(-1, *shape) for tensor in tensors])
 
     def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
         """p - lr wd p - lr update for a stack [n, R, C]; cautious decay spares what the update does not shrink as
@@ -239,23 +261,32 @@ class Muon:
 
     def state(self) -> dict[str, Tensor]:
         kinds = (("momentum", self.momentum), ("variance", self.variance))
-        return {f"muon.{kind}.{r}x{c}": value for kind, values in kinds for (r, c), value in values.items()}
+        return {f"muon.{kind}.{r}x{c}": self._whole(own, (r, c)) for kind, of in kinds for (r, c), own in of.items()}
+
+    def _whole(self, own: Tensor, shape: tuple[int, int]) -> Tensor:
+        return self.ranks.gather(own, self._height(shape)).cpu()
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         for kind, values in (("momentum", self.momentum), ("variance", self.variance)):
             for rows, columns in values:
-                values[rows, columns].copy_(tensors[f"muon.{kind}.{rows}x{columns}"])
+                values[rows, columns].copy_(tensors[f"muon.{kind}.{rows}x{columns}"][self.own[rows, columns]])
 
 
 class MuonH(Muon):
     """Muon on the sphere of each matrix's own norm: the update is scaled to |W_0|_F, a step is taken, and the result is
     put back to |W_0|_F, so that lr is an angle (Wen et al. 2025, in 000)."""
 
-    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32):
-        super().__init__(cfg, parameters, dtype)
-        self.norms = {shape: _norm(self._stacked(shape, [p for _, p in m])) for shape, m in self.stacks.items()}
+    def __init__(
+        self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32,
+        ranks: Ranks = ALONE,
+    ):  # fmt: skip
+        super().__init__(cfg, parameters, dtype, ranks)
+        self.norms = {
+            shape: _norm(self._stacked(shape, [p for _, p in members])[self.own[shape]])
+            for shape, members in self.stacks.items()
+        }
         for placement, parameter in parameters.items():
-            if not _norm(parameter.detach()).all():
+            if not _norm(whole(parameter.detach())).all():
                 name = placement.name
                 raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
 
@@ -265,12 +296,12 @@ class MuonH(Muon):
         return p * (norm / _norm(p))
 
     def state(self) -> dict[str, Tensor]:
-        return super().state() | {f"muon.norm.{r}x{c}": norm for (r, c), norm in self.norms.items()}
+        return super().state() | {f"muon.norm.{r}x{c}": self._whole(n, (r, c)) for (r, c), n in self.norms.items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         super().load_state(tensors)
         for (r, c), norm in self.norms.items():
-            norm.copy_(tensors[f"muon.norm.{r}x{c}"])
+            norm.copy_(tensors[f"muon.norm.{r}x{c}"][self.own[r, c]])
 
 
 def _norm(matrices: Tensor) -> Tensor:
@@ -294,4 +325,4 @@ def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.
 
 def clip_gradients(model: nn.Module, largest: float) -> float:
     """Scales all gradients to a norm of at most ``largest``; returns the norm they had."""
-    return float(nn.utils.clip_grad_norm_(model.parameters(), largest))
+    return float(whole(nn.utils.clip_grad_norm_(model.parameters(), largest)))

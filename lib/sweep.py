@@ -19,6 +19,7 @@ from lib.evaluate import depth_sweep
 from lib.flops import count
 from lib.model import Draw, LoopedLM, load_weights
 from lib.optim import Optimizer, clip_gradients
+from lib.ranks import here
 from lib.store import RunResult, RunStore, curves, frame
 from lib.train import device_name, load_data, one_thread_on_cpu, train
 
@@ -69,6 +70,10 @@ def sweep(
     jobs: processes, one per core when None (one on a GPU); cluster: where Ray trains them instead. Before anything is
     trained the cost is printed, and when it exceeds max_hours an InputError says so.
     """
+    if here().size > 1:
+        raise InputError(
+            "jobs: torchrun trains one run on all its processes, call lib.train.train for each run instead"
+        )
     if cluster and all(store.find(cfg) is not None for cfg in configs):
         cluster = None  # nobody has to be reached
     with connected(cluster) if cluster else contextlib.nullcontext() as ray:

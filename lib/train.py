@@ -1,10 +1,12 @@
 """One run: a config goes in, a finished run comes out, resumed where an earlier attempt stopped.
 
 ``train(cfg, store)`` is a function of cfg. All randomness is a function of (seed, step, row); a run that is killed at
-any step and started again gives bit for bit the numbers of an uninterrupted one on the same machine.
+any step and started again gives bit for bit the numbers of an uninterrupted one on the same machine. In a script that
+torchrun starts on several GPUs it is one run on all of them: the same rows, the same numbers but for the order of sums.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import math
@@ -21,7 +23,7 @@ import safetensors.torch
 import torch
 
 import lib
-from lib import files
+from lib import files, ranks
 from lib.config import RunConfig
 from lib.data import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.errors import InputError
@@ -31,6 +33,7 @@ from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
+from lib.ranks import Ranks, accumulating, as_held, distribute, whole, whole_model
 from lib.routing import divergence_by_pair, looped_choices
 from lib.store import UNREADABLE, RunResult, RunStore
 from lib.weights import load_strictly
@@ -48,22 +51,27 @@ def train(
     *,
     checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
+    sharded: bool | None = None,
 ) -> RunResult:
     """The finished run: read from the store, waited for while another process trains it, or trained here.
 
     Without a store nothing is kept. Raises InputError for data that does not fit the config; divergence is a result,
-    not an error.
+    not an error. Under torchrun every process calls it with the same cfg and a store that all of them see; ``sharded``:
+    whether weights, gradients and moments are then shared out among them (FSDP2), None where a device cannot hold them.
     """
     if store is None:
         with tempfile.TemporaryDirectory() as folder:
-            result = train(cfg, RunStore(Path(folder) / "runs"), checkpoint_seconds=math.inf, progress=progress)
+            alone = RunStore(Path(folder) / "runs")
+            result = train(cfg, alone, checkpoint_seconds=math.inf, progress=progress, sharded=sharded)
             return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
-    with store.lock(cfg.key):
-        found = store.find(cfg)
-        if found is not None:
-            return found
+    together = ranks.here()
+    with store.lock(cfg.key) if together.first else contextlib.nullcontext():
+        found = store.find(cfg) if together.first else None
+        if together.first_says(found is not None):
+            return found or store.find(cfg)
         with one_thread_on_cpu():
-            return _Training(cfg, store).run(checkpoint_seconds, progress or (lambda step, loss: None))
+            training = _Training(cfg, store, together, sharded)
+            return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
 
 
 def load_data(
@@ -105,19 +113,20 @@ def _find_compiler(device: torch.device) -> None:
 class _Training:
     """The state of one run between steps: model, optimiser, metrics so far, and the next step."""
 
-    def __init__(self, cfg: RunConfig, store: RunStore):
+    def __init__(self, cfg: RunConfig, store: RunStore, together: Ranks, sharded: bool | None):
         self.cfg, self.store, self.partial = cfg, store, store.partial(cfg.key)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.ranks, self.sharded, self.device = together, sharded, together.device
         tokens, self.rows, self.validation = load_data(cfg, store)
         self.token_bytes = tokens.tokenizer.token_bytes
         self.text = tokens.meta
-        self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision).to(self.device)
-        self.model.checkpoint_loops = cfg.train.checkpoint_loops
-        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step)
-        self.step, self.metrics, self.seconds = 0, {}, 0.0
+        self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision)
+        self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, together
         if cfg.train.compile:
             _find_compiler(self.device)
             self.model.compile_blocks()
+        self.loss = distribute(self.model, together, sharded)
+        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, together)
+        self.step, self.metrics, self.seconds = 0, {}, 0.0
 
     def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:
         self._resume()
@@ -129,11 +138,16 @@ class _Training:
             if blown_up:
                 status = "diverged"
                 break
-            if time.monotonic() - saved >= checkpoint_seconds and self.step < self.cfg.train.steps:
+            due = time.monotonic() - saved >= checkpoint_seconds and self.step < self.cfg.train.steps
+            if self.ranks.first_says(due):
                 self._checkpoint()
                 saved = time.monotonic()
         result = RunResult(self.cfg, status, self._summary(), self.metrics, self._provenance())
-        return self.store.finish(result, self.model.save)
+        model = whole_model(self.model)
+        with self.ranks.first_before_the_others():
+            if self.ranks.first:
+                return self.store.finish(result, model.save)
+            return dataclasses.replace(result, path=self.store.path / self.cfg.key)
 
     # ---- a step ------------------------------------------------------------------------------------------------------
 
@@ -141,19 +155,17 @@ class _Training:
         """Forward, backward, update. Returns the loss and whether the run has blown up."""
         cfg, begin = self.cfg.train, time.perf_counter()
         size = cfg.micro_batch or cfg.batch
-        losses, routers, states = [], [], []
-        for start in range(self.step * cfg.batch, (self.step + 1) * cfg.batch, size):
-            batch = torch.as_tensor(self.rows.batch(start, start + size)).to(self.device)
-            draw = Draw(cfg.seed, self.step, range(start, start + size))
-            loss, end = self.model.loss(batch[:, :-1], batch[:, 1:], draw=draw)
-            (loss * (size / cfg.batch)).backward()
-            losses.append(end.cross_entropy.item())
+        passes, end_of_step = [], (self.step + 1) * cfg.batch
+        for start in range(self.step * cfg.batch, end_of_step, size):
+            rows = self.ranks.rows(start, start + size)
+            batch = torch.as_tensor(self.rows.batch(rows.start, rows.stop)).to(self.device)
+            with accumulating(self.loss, last=start + size == end_of_step):
+                loss, end = self.loss(batch[:, :-1], batch[:, 1:], draw=Draw(cfg.seed, self.step, rows))
+                (loss * (size / cfg.batch)).backward()
+            passes.append({"loss": end.cross_entropy.item(), **state_metrics(end)})
             if end.routing:
-                routers.append(loss.item() - losses[-1])
-            states.append(state_metrics(end))
-        values = {"loss": float(np.mean(losses)), **{k: float(np.mean([s[k] for s in states])) for k in states[0]}}
-        if routers:
-            values["router_loss"] = float(np.mean(routers))
+                passes[-1]["router_loss"] = loss.item() - passes[-1]["loss"]
+        values = self._mean(passes)
         values["grad_norm"] = clip_gradients(self.model, self.cfg.optim.clip)
         blown_up = not (
             math.isfinite(values["loss"])
@@ -169,6 +181,14 @@ class _Training:
         self._log(values, seconds, last=blown_up or self.step == cfg.steps)
         return values["loss"], blown_up
 
+    def _mean(self, passes: list[dict[str, float]]) -> dict[str, float]:
+        """The mean over the passes of a step, each over all its rows."""
+        for values in passes:
+            values["state_rms"] **= 2  # a mean of squares is what may be averaged
+        table = self.ranks.mean(torch.tensor([list(values.values()) for values in passes], dtype=torch.float64))
+        table[:, list(passes[0]).index("state_rms")].sqrt_()
+        return dict(zip(passes[0], table.mean(0).tolist(), strict=True))
+
     def _log(self, values: dict, seconds: float, last: bool) -> None:
         cfg = self.cfg.train
         validates = last or (cfg.eval_every and self.step % cfg.eval_every == 0)
@@ -176,45 +196,49 @@ class _Training:
         if not (validates or traces) and self.step % max(1, cfg.steps // LOGGED):
             return
         values = {"step": self.step, **values, "tokens_per_s": self.cfg.tokens_per_step / seconds}
-        if validates or traces or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0:
-            values |= spectra(self.model)
+        looks = validates or traces or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0
+        model = whole_model(self.model) if looks else None
+        values |= spectra(model) if looks else {}
         if validates or traces:
             with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
-                values |= self._validate() if validates else {}
-                values |= self._trace() if traces else {}
+                values |= self._validate(model) if validates else {}
+                values |= self._trace(model) if traces else {}
         rows = len(self.metrics.get("step", []))
         for name in {**self.metrics, **values}:  # what is not measured now is nan
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))
 
-    def _validate(self) -> dict[str, float]:
+    def _validate(self, model: LoopedLM) -> dict[str, float]:
         """The losses; and where routers loop, how many tokens keep their experts from one loop to another, ``routing
         none 1-2`` and so on, the mean of the layers."""
-        values = validate(self.model, self.validation, self.token_bytes)
+        values = validate(model, self.validation, self.token_bytes)
         if self.cfg.model.experts > 1 and self.cfg.model.mean_loops > 1:
             tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
-            pairs = divergence_by_pair(looped_choices(self.model, tokens))
+            pairs = divergence_by_pair(looped_choices(model, tokens))
             values |= {f"routing {name}": share for name, share in pairs.items()}
         return values
 
-    def _trace(self) -> dict[str, float]:
+    def _trace(self, model: LoopedLM) -> dict[str, float]:
         """``trace loop 1`` and so on: the state's norms on its way through the model; where nothing is injected, also
         how parallel the loops' increments are, ``trace cosine`` of early pairs and ``trace last cosine``."""
         own = self.cfg.model.mean_loops
         # hyper-connections have no more loops than they are trained with
         loops = own if self.cfg.model.injection == "hyper-connections" else max(TRACED_LOOPS, own)
         tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
-        trace = state_trace(self.model, tokens, loops)
+        trace = state_trace(model, tokens, loops)
         if self.cfg.model.injection == "none":
-            cosines = increment_cosines(stream(self.model, tokens))
+            cosines = increment_cosines(stream(model, tokens))
             trace["cosine"], trace["last cosine"] = mean_cosines(cosines)
         return {f"trace {place}": value for place, value in trace.items()}
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        """Model, optimiser and position in one safetensors file, which takes the place of the one before at once."""
-        tensors = {f"model.{name}": value.contiguous() for name, value in self.model.state_dict().items()}
+        """Model, optimiser and position in one safetensors file, which takes the place of the one before at once. It is
+        the same file however many processes write it, and any number can go on from it."""
+        tensors = {f"model.{name}": whole(value).cpu().contiguous() for name, value in self.model.state_dict().items()}
         tensors |= {name: value.contiguous() for name, value in self.optimizer.state().items()}
+        if not self.ranks.first:
+            return
         position = {
             "key": self.cfg.key,
             "step": self.step,
@@ -228,23 +252,29 @@ class _Training:
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
-        if not self.partial.exists():
+        if not self.ranks.first_says(self.partial.exists()):
             return
         try:
             position = read_position(self.partial)
             tensors = safetensors.torch.load_file(self.partial)
             if _digest(tensors) != position["sha256"]:
                 raise ValueError("its tensors have changed since it was written")
+            own = self.model.state_dict()
             weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-            load_strictly(self.model, weights)
+            load_strictly(self.model, {k: as_held(v, own[k]) if k in own else v for k, v in weights.items()})
             self.optimizer.load_state(tensors)
             self.step, self.seconds, self.metrics = position["step"], position["seconds"], position["metrics"]
+            problem = None
         except UNREADABLE as error:
-            aside = files.set_aside(self.partial)
-            print(
-                f"the checkpoint of run {self.cfg.key} is damaged ({error}): set aside as {aside.name}, starting anew"
-            )
-            self.__init__(self.cfg, self.store)
+            problem = error
+        if self.ranks.most(torch.tensor(float(problem is not None))):
+            if self.ranks.first:
+                aside = files.set_aside(self.partial)
+                print(
+                    f"the checkpoint of run {self.cfg.key} is damaged ({problem}): set aside as {aside.name}, "
+                    "starting anew"
+                )
+            self.__init__(self.cfg, self.store, self.ranks, self.sharded)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 
@@ -266,6 +296,7 @@ class _Training:
             "recipe": lib.RECIPE,
             "attention": attention_kind(self.device, dtype, self.cfg.data.context),
             "text": self.text,
+            **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),
             **provenance(),
         }
 

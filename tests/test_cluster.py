@@ -13,6 +13,7 @@ from lib.data import token_store
 from lib.errors import InputError
 from lib.store import RunStore
 from lib.sweep import sweep
+from lib.train import train
 from tests.conftest import small_run
 
 TIMES = ("tokens_per_s",)  # what no two runs share
@@ -53,7 +54,14 @@ def test_make_says_where_and_what_a_run_asks_for():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("ENGINE", "slurm"), ("RUN_CPUS", "two"), ("RUN_CPUS", "0"), ("RUN_GPUS", "-1"), ("RUN_MEMORY", "nan")],
+    [
+        ("ENGINE", "slurm"),
+        ("RUN_CPUS", "two"),
+        ("RUN_CPUS", "0"),
+        ("RUN_GPUS", "-1"),
+        ("RUN_GPUS", "1.5"),
+        ("RUN_MEMORY", "nan"),
+    ],
 )
 def test_what_nobody_can_ask_for_is_refused(name, value):
     with pytest.raises(InputError, match=f"^{name}: '{value}' "):
@@ -125,6 +133,17 @@ def workers_at_it() -> list[int]:
         except OSError:
             pass
     return found
+
+
+def test_a_run_with_several_gpus_is_trained_on_all_of_them(tmp_path):
+    cfg = small_run(train={"precision": "fp32", "batch": 6})
+    one, store = train(cfg, RunStore(tmp_path / "one" / "runs")), RunStore(tmp_path / "runs")
+    with pytest.raises(InputError, match=r"^train\.batch: 6 rows of a pass do not divide among 4 processes"):
+        clusters._train(cfg, store, 30.0, processes=4)
+    clusters._train(cfg, store, 30.0, processes=2)
+    found = store.find(cfg)
+    assert found.provenance["processes"] == 2
+    assert found.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=0, abs=1e-5)
 
 
 @pytest.mark.long

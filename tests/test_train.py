@@ -237,9 +237,9 @@ def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
 def test_without_a_compiler_a_compiled_run_is_refused_in_one_line(monkeypatch):
     from torch._inductor import config
 
-    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=r"train.compile: there is no C\+\+ compiler, install g\+\+ or clang"):
+    without = config.patch({"cpp.cxx": ("no-such-compiler",)})  # monkeypatch would leave none at all behind
+    with without, pytest.raises(InputError, match=r"train.compile: there is no C\+\+ compiler, install g\+\+ or clang"):
         train(small_run(train={"steps": 2, "compile": True}))
 
 

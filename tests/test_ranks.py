@@ -1,0 +1,161 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import safetensors.torch
+import torch
+
+from lib.errors import InputError
+from lib.ranks import ALONE, Ranks, of_all_tokens
+from lib.store import RunStore
+from lib.train import train
+from tests.conftest import ROOT, small_run
+
+FP32 = {"precision": "fp32", "batch": 8, "steps": 8, "eval_every": 4}
+MUON = {"name": "muon", "muon_lr": 0.01, "muon_weight_decay": 0.1}
+#: rows that loop a different number of times, so that the two processes use a router a different number of times
+EXPERTS = {"mlp": "swiglu", "experts": 4, "active_experts": 2, "mlp_width": 32, "balance_loss": 0.5}
+CASES = {
+    "AdamW": small_run(train=FP32),
+    "AdamW in passes": small_run(train={**FP32, "micro_batch": 4}, optim={"update_clipping": True}),
+    "Muon": small_run(train=FP32, optim=MUON, model={"prelude": 2, "coda": 2}),
+    "MuonH": small_run(train=FP32, optim={"name": "muonh", "muon_lr": 0.01}),
+    "MoE": small_run(train=FP32, model=EXPERTS),
+    "MoE, detached": small_run(train=FP32, model={**EXPERTS, "truncation": "detach"}, optim=MUON),
+    "MoE in passes": small_run(train={**FP32, "micro_batch": 4}, model=EXPERTS),
+    "hyper-connections": small_run(
+        train=FP32,
+        model={"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"},
+    ),
+    "loops computed again": small_run(train={**FP32, "checkpoint_loops": True, "seed": 1}),
+}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+#: what a process of torchrun does: trains every case, or stops each of them half-way
+TOGETHER = """
+import json, sys
+from pathlib import Path
+from lib.config import RunConfig
+from lib.ranks import here
+from lib.store import RunStore
+from lib.train import train
+
+class Enough(Exception): pass
+
+def stop(step, loss):
+    if step == stop_at: raise Enough
+
+cases, path, sharded, stop_at = json.loads(Path(sys.argv[1]).read_text())
+for name, config in cases.items():
+    try:
+        train(RunConfig(**config), RunStore(path), checkpoint_seconds=0.0, sharded=sharded, progress=stop)
+    except Enough:
+        pass
+"""
+
+
+def together(folder, cases, store, sharded=False, stop_at=-1, processes=2):
+    """Trains cases on several processes."""
+    script, job = folder / "together.py", folder / "job.json"
+    script.write_text(TOGETHER)
+    configs = {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}
+    job.write_text(json.dumps([configs, str(store.path), sharded, stop_at]))
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    done = subprocess.run([*run, script, job], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {name: store.find(cfg) for name, cfg in cases.items()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Every case, trained by one process."""
+    store = RunStore(tmp_path_factory.mktemp("alone") / "runs")
+    return {name: train(cfg, store) for name, cfg in CASES.items()}
+
+
+def assert_same(one, many):
+    assert many.status == one.status == "finished"
+    for name in one.metrics.keys() & {"loss", "val_loss", "grad_norm", "state_rms", "router_loss"}:
+        assert many.metrics[name] == pytest.approx(one.metrics[name], rel=0, abs=1e-5, nan_ok=True), name
+    ours, theirs = (safetensors.torch.load_file(result.path / "model.safetensors") for result in (one, many))
+    assert ours.keys() == theirs.keys()
+    for name in ours:  # as a whole: Adam moves a number whose gradient is rounding error as far as any other
+        assert (theirs[name] - ours[name]).norm() <= 1e-4 * ours[name].norm(), name
+
+
+def test_two_processes_train_what_one_does(alone, tmp_path):
+    found = together(tmp_path, CASES, RunStore(tmp_path / "runs"))
+    for name, result in found.items():
+        assert_same(alone[name], result)
+        assert result.provenance["processes"] == 2 and "processes" not in alone[name].provenance
+
+
+def test_sharded_over_two_processes_too(alone, tmp_path):
+    some = {name: CASES[name] for name in ("AdamW in passes", "MuonH", "MoE, detached", "hyper-connections")}
+    for name, result in together(tmp_path, some, RunStore(tmp_path / "runs"), sharded=True).items():
+        assert_same(alone[name], result)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sharded", [False, True])
+def test_matrices_and_shards_that_do_not_divide_among_three(sharded, tmp_path):
+    cfg = small_run(train={**FP32, "batch": 6, "steps": 4}, optim=MUON, model={"prelude": 2})
+    one = train(cfg, RunStore(tmp_path / "alone" / "runs"))
+    found = together(tmp_path, {"three": cfg}, RunStore(tmp_path / "runs"), sharded, processes=3)
+    assert_same(one, found["three"])
+
+
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(sharded, alone, tmp_path):
+    some = {name: CASES[name] for name in ("Muon", "MoE")}
+    store = RunStore(tmp_path / "two first" / "runs")
+    together(tmp_path, some, store, sharded, stop_at=4)
+    for name, cfg in some.items():
+        assert store.find(cfg) is None and store.partial(cfg.key).exists()
+        steps = []
+        assert_same(alone[name], train(cfg, store, progress=lambda step, loss, steps=steps: steps.append(step)))
+        assert steps == [4, 5, 6, 7, 8]  # the checkpoint is written after a step's progress is told
+
+    store = RunStore(tmp_path / "one first" / "runs")
+    for cfg in some.values():
+        with pytest.raises(KeyboardInterrupt):
+            train(cfg, store, checkpoint_seconds=0.0, progress=interrupt_at(4))
+    for name, result in together(tmp_path, some, store, sharded).items():
+        assert_same(alone[name], result)
+
+
+def interrupt_at(last):
+    def progress(step, loss):
+        if step == last:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.long
+def test_a_damaged_checkpoint_is_set_aside_by_all(alone, tmp_path):
+    store, cfg = RunStore(tmp_path / "runs"), CASES["Muon"]
+    store.path.mkdir()
+    store.partial(cfg.key).write_bytes(b"no checkpoint")
+    assert_same(alone["Muon"], together(tmp_path, {"Muon": cfg}, store)["Muon"])
+    assert len(list(store.path.glob("*.corrupt-1"))) == 1
+
+
+def test_rows_that_do_not_divide_are_refused():
+    assert [Ranks(rank, 2).rows(8, 16) for rank in (0, 1)] == [range(8, 12), range(12, 16)]
+    with pytest.raises(InputError, match=r"^train.batch: 3 rows of a pass do not divide among 2 processes, .*\.?$"):
+        Ranks(0, 2).rows(0, 3)
+
+
+@pytest.mark.parametrize(("n", "size"), [(7, 3), (2, 3), (1, 4), (6, 3), (5, 1)])
+def test_every_piece_of_work_is_somebodys(n, size):
+    shares = [Ranks(rank, size).share(n) for rank in range(size)]
+    assert [i for share in shares for i in range(n)[share]] == list(range(n))
+    assert max(share.stop - share.start for share in shares) == -(-n // size)
+
+
+def test_alone_a_routers_batch_is_its_own():
+    shares, tokens = torch.rand(3, 4), torch.tensor([5.0, 5.0, 2.0])
+    found, weights = of_all_tokens(ALONE, [(1, 0, 0), (1, 0, 1), (1, 0, 2)], shares, tokens)
+    assert found is shares and weights.tolist() == [1, 1, 1]
