@@ -12,7 +12,8 @@ RAY_ADDRESS ?=
 RUN_CPUS    ?=
 RUN_GPUS    ?=
 RUN_MEMORY  ?=
-export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY
+STORE       ?=
+export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE
 
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 BIN        := .venv/bin
@@ -23,9 +24,9 @@ DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
 
 # ---- bad input: one line, before anything runs -----------------------------------------------------------------------
 GIVEN   := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $(v))),$(v)))
-UNKNOWN := $(filter-out PROFILE ONLY JOBS PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY,$(GIVEN))
+UNKNOWN := $(filter-out PROFILE ONLY JOBS PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
 ifneq ($(UNKNOWN),)
-$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS or RUN_MEMORY)
+$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY or STORE)
 endif
 ifeq ($(filter $(PROFILE),smoke cpu gpu paper),)
 $(error PROFILE: '$(PROFILE)' is not known, use smoke, cpu, gpu or paper)
@@ -64,7 +65,7 @@ help:
 	@echo 'PROFILE=$(PROFILE)   smoke (seconds), cpu (minutes on two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core'
-	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY'
+	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
 	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
 	@echo 'PYTHON=$(PYTHON)'
 

@@ -6,6 +6,7 @@ die too: started again, it asks for what the store does not have.
 
 import contextlib
 import dataclasses
+import hashlib
 import math
 import shutil
 import socket
@@ -37,21 +38,25 @@ class Cluster:
     address: host:port of a running cluster ("auto" for the one of this machine); a new one on this machine when empty.
     cpus and gpus of a run may be fractions; gpus: 1 where the cluster has any when None; a run with several is trained
     on all of them. memory: bytes of a run, estimated from its size when None. checkpoint_seconds: what a death may
-    cost."""
+    cost. store: URL of the folder that machines share who share no file system (``lib/remote.py``)."""
 
     address: str = ""
     cpus: float = 1.0
     gpus: float | None = None
     memory: int | None = None
     checkpoint_seconds: float = 30.0
+    store: str = ""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Cluster | None":
-        """What make was told: ENGINE (ray, or nothing), RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY (bytes). They say
-        where and not what, so that no parameter of a notebook holds them. Raises InputError for what they cannot be."""
+        """What make was told: ENGINE (ray, or nothing), RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY (bytes), STORE (a
+        URL). They say where and not what, so that no parameter of a notebook holds them. Raises InputError for what
+        they cannot be."""
         engine = environment.get("ENGINE", "")
         if engine not in ("", "ray"):
             raise InputError(f"ENGINE: {engine!r} is not known, use ray, or leave it out for the cores of this machine")
+        if not engine and environment.get("STORE"):
+            raise InputError("STORE: only a cluster needs a URL, use ENGINE=ray, or leave STORE out")
         if not engine:
             return None
         asked = {}
@@ -68,7 +73,7 @@ class Cluster:
                 raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
         if "memory" in asked:
             asked["memory"] = int(asked["memory"])
-        return cls(environment.get("RAY_ADDRESS", ""), **asked)
+        return cls(environment.get("RAY_ADDRESS", ""), store=environment.get("STORE", ""), **asked)
 
 
 def memory_of(cfg: RunConfig) -> int:
@@ -124,6 +129,9 @@ def slots(ray, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
 
 def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
     """One run, wherever Ray has put it; read at once where another has trained it."""
+    if store.remote:  # the driver's directory means nothing here
+        folder = hashlib.sha256(store.remote.url.encode()).hexdigest()[:16]
+        store = RunStore(Path(tempfile.gettempdir()) / f"looped-lm-{folder}" / "runs", remote=store.remote.url)
     if processes == 1:
         train(cfg, store, checkpoint_seconds=checkpoint_seconds)
     elif store.find(cfg) is None:

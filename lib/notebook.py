@@ -42,7 +42,9 @@ class Notebook:
     @property
     def store(self) -> RunStore:
         """Runs of the workbook, and the committed records of this profile."""
-        return RunStore(self.outputs / "runs", records=[ROOT / "outputs" / "records" / self.profile])
+        cluster = Cluster.of(os.environ)
+        records = [ROOT / "outputs" / "records" / self.profile]
+        return RunStore(self.outputs / "runs", records, cluster.store if cluster else "")
 
     def need_positive(self, *names: str) -> None:
         """Raises InputError where one of these parameters, a number or a list of them, is below 1."""

@@ -6,7 +6,8 @@
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 
-A second directory of records may be read along: runs made elsewhere, in the same layout without weights.
+A second directory of records may be read along: runs made elsewhere, in the same layout without weights. With a
+``remote``, the directory is this machine's own, and what is finished, checkpoints and notes are sent there and fetched.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import safetensors
 
 from lib import files
 from lib.config import RunConfig
+from lib.remote import Remote
 
 #: what reading a damaged run raises
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
@@ -46,10 +48,11 @@ class RunResult:
 
 
 class RunStore:
-    """Runs under ``path``; ``records`` are directories of runs that are only read."""
+    """Runs under ``path``; ``records`` are directories of runs that are only read, ``remote`` the URL of a folder that
+    machines share who share no file system."""
 
-    def __init__(self, path: Path | str, records: list[Path | str] | tuple = ()):
-        self.path = Path(path)
+    def __init__(self, path: Path | str, records: list[Path | str] | tuple = (), remote: str = ""):
+        self.path, self.remote = Path(path), Remote(remote) if remote else None
         self.records = [Path(record) for record in records]
         self.tokens = self.path.parent / "tokens"
 
@@ -64,8 +67,20 @@ class RunStore:
     def partial(self, key: str) -> Path:
         return self.path / f".{key}.partial"
 
+    def fetch_partial(self, key: str) -> None:
+        """The last checkpoint that any machine sent; it is never older than this one's."""
+        if self.remote:
+            self.remote.fetch(self.partial(key).name, self.partial(key))
+
+    def send_partial(self, key: str) -> None:
+        if self.remote:
+            self.remote.send(self.partial(key), self.partial(key).name)
+
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
+        if self.remote and not (self.path / cfg.key).is_dir():
+            with _unless_there(self.path / cfg.key):
+                self.remote.fetch_run(self.path / cfg.key)
         for root in (self.path, *self.records):
             path = root / cfg.key
             if not path.is_dir():
@@ -89,6 +104,9 @@ class RunStore:
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             (draft / "result.json").write_text(json.dumps(fields, indent=1))
             save_weights(draft / "model.safetensors")
+        if self.remote:
+            self.remote.send_run(path)
+            self.remote.remove(self.partial(result.key).name)
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
 
@@ -100,6 +118,8 @@ class RunStore:
     def note(self, result: RunResult, name: str, values: dict) -> None:
         """Notes what was measured beside a finished run; a record keeps it when its weights are gone."""
         files.write_json(result.path / f"{name}.json", values)
+        if self.remote:
+            self.remote.send(result.path / f"{name}.json", f"{result.key}/{name}.json")
 
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records; those of another recipe or unreadable are left out."""

@@ -249,9 +249,12 @@ class _Training:
         }
         with files.replacing(self.partial) as draft:
             safetensors.torch.save_file(tensors, draft, metadata={"position": json.dumps(position)})
+        self.store.send_partial(self.cfg.key)
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
+        if self.ranks.first:
+            self.store.fetch_partial(self.cfg.key)
         if not self.ranks.first_says(self.partial.exists()):
             return
         try:

@@ -1,0 +1,84 @@
+import json
+import pickle
+
+import pytest
+
+from lib.errors import InputError
+from lib.remote import LAST, Remote
+from lib.store import RunStore
+from lib.train import train
+from tests.conftest import small_run
+
+
+@pytest.fixture
+def url(tmp_path):
+    return (tmp_path / "bucket" / "folder").as_uri()
+
+
+def machine(tmp_path, name, url):
+    """The store of one of several machines that share nothing but a URL."""
+    return RunStore(tmp_path / name / "runs", remote=url)
+
+
+def test_a_run_of_one_machine_is_found_by_another(tmp_path, url):
+    cfg = small_run()
+    one, two = machine(tmp_path, "one", url), machine(tmp_path, "two", url)
+    trained = train(cfg, one)
+    found = two.find(cfg)
+    assert found.path == two.path / cfg.key and found.metrics.keys() == trained.metrics.keys()
+    assert (found.path / "model.safetensors").read_bytes() == (trained.path / "model.safetensors").read_bytes()
+    again = train(cfg, two, progress=lambda step, loss: pytest.fail("it was trained again"))
+    assert again.summary == trained.summary
+    two.note(found, "depth_losses", {"1": 2.0})
+    assert machine(tmp_path, "three", url).find(cfg).path.joinpath("depth_losses.json").exists()
+
+
+def test_a_run_that_broke_off_on_one_machine_goes_on_on_another(tmp_path, url):
+    cfg = small_run()
+    whole = train(cfg, RunStore(tmp_path / "alone" / "runs"))
+
+    def stop(step, loss):
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, machine(tmp_path, "one", url), checkpoint_seconds=0.0, progress=stop)
+    steps = []
+    two = machine(tmp_path, "two", url)
+    result = train(cfg, two, progress=lambda step, loss: steps.append(step))
+    assert steps == [4, 5, 6] and result.metrics["loss"] == whole.metrics["loss"]
+    assert sorted(path.name for path in (tmp_path / "bucket" / "folder").iterdir()) == [cfg.key]  # no checkpoint left
+
+
+def test_a_run_is_there_when_its_last_file_is(tmp_path, url):
+    cfg = small_run(train={"steps": 2})
+    train(cfg, machine(tmp_path, "one", url))
+    last = tmp_path / "bucket" / "folder" / cfg.key / LAST
+    kept = last.read_text()
+    last.unlink()
+    two = machine(tmp_path, "two", url)
+    assert two.find(cfg) is None and not (two.path / cfg.key).exists()
+    last.write_text(kept)
+    assert two.find(cfg) is not None
+
+
+def test_the_first_to_finish_is_kept(tmp_path, url):
+    cfg = small_run(train={"steps": 2})
+    first = train(cfg, RunStore(tmp_path / "one" / "runs"))
+    Remote(url).send_run(first.path)
+    other = json.loads((first.path / LAST).read_text())
+    (first.path / LAST).write_text(json.dumps({**other, "status": "diverged"}))
+    Remote(url).send_run(first.path)
+    assert machine(tmp_path, "two", url).find(cfg).status == "finished"
+
+
+def test_it_goes_to_another_process_by_its_url(url):
+    remote = Remote(url)
+    remote.remove("nothing")
+    assert pickle.loads(pickle.dumps(remote)) == remote
+
+
+@pytest.mark.parametrize("url", ["nowhere://bucket", "s3://", "file:///proc/nowhere"])
+def test_a_url_that_nobody_answers_is_one_line(url, tmp_path):
+    with pytest.raises(InputError, match=rf"^STORE: {url} cannot be reached \([^\n]*\), mend it, or install[^\n]*$"):
+        RunStore(tmp_path / "runs", remote=url).find(small_run())
