@@ -154,8 +154,8 @@ def distribute(model: nn.Module, ranks: Ranks, sharded: bool | None) -> Callable
     loss = _Loss(model)
     if not sharded:
         model.to(ranks.device)
-        # a parameter that no loss depends on (hyper-connections have some at the last loop) never gets a gradient
-        return nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False, find_unused_parameters=True)
+        # whatever a model loops, every step has a gradient for every parameter, so that nobody has to look for others
+        return nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)
     from torch.distributed.fsdp import fully_shard
 
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.size,))

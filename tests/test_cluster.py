@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from lib.errors import InputError
 from lib.store import RunStore
 from lib.sweep import sweep
 from lib.train import train
-from tests.conftest import small_run
+from tests.conftest import python, small_run
 
 TIMES = ("tokens_per_s",)  # what no two runs share
 
@@ -179,6 +180,47 @@ def test_runs_survive_a_killed_worker_and_a_lost_node(nodes, tmp_path):
     # the store owns what is finished: another driver has nothing to do
     again = sweep(configs, store, cluster=Cluster("nobody:1"))
     assert [numbers(result) for result in again.results] == [numbers(result) for result in serial.results]
+
+
+DRIVER = """
+import json
+from lib.cluster import Cluster
+from lib.config import RunConfig
+from lib.store import RunStore
+from lib.sweep import sweep
+configs = [RunConfig(**config) for config in json.loads({configs!r})]
+cluster = Cluster({address!r}, memory=1 << 20, checkpoint_seconds=0.5, store={url!r})
+sweep(configs, RunStore({path!r}, remote={url!r}), cluster=cluster)
+"""
+
+
+@pytest.mark.long
+def test_a_driver_that_dies_is_started_again_on_another_machine(nodes, tmp_path):
+    cluster, _ = nodes
+    configs = [small_run(train={"steps": 200 + 200 * seed, "seed": seed, "batch": 8}) for seed in range(4)]
+    serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
+    bucket = tmp_path / "bucket"
+
+    def driver(name: str):
+        given = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
+        path, url = str(tmp_path / name / "runs"), bucket.as_uri()
+        return python(DRIVER.format(configs=given, address=cluster.address, path=path, url=url))
+
+    first = driver("one")
+    deadline = time.monotonic() + 240
+    while not (list(bucket.glob("*/result.json")) and list(bucket.glob(".*.partial"))):
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    first.kill()
+    first.communicate()
+    finished = {path.parent.name: path.stat().st_mtime_ns for path in bucket.glob("*/result.json")}
+    assert 0 < len(finished) < len(configs)
+    second = driver("two")
+    said, _ = second.communicate(timeout=300)
+    assert second.returncode == 0, said
+    store = RunStore(tmp_path / "two" / "runs", remote=bucket.as_uri())
+    assert [numbers(store.find(cfg)) for cfg in configs] == [numbers(result) for result in serial.results]
+    assert all((bucket / key / "result.json").stat().st_mtime_ns == at for key, at in finished.items())
 
 
 @pytest.mark.long

@@ -449,7 +449,7 @@ def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
         loss, end = model.loss(x[:, :-1], x[:, 1:], draw=Draw(0, 0, range(3)))
         loss.backward()
         assert torch.isfinite(loss) and end.state.shape == (3, 8, 32)
-        assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+        assert all(torch.isfinite(p.grad).all() for p in model.parameters())  # none without one: DDP waits for all
         assert model.embed.weight.grad.any() and model.head_weight.grad.any()
         assert count(cfg).n_params == sum(p.numel() for p in model.parameters())
         model.eval()
