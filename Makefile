@@ -134,6 +134,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_decode
 	$(BIN)/python -m tests.bench_downstream
+	$(BIN)/python -m tests.bench_gpu
 
 clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report

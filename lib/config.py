@@ -343,7 +343,7 @@ class TrainConfig(Config):
         validate_default=True,
         description="bf16-mixed: bf16 matmuls, fp32 residual stream; auto: that where the machine has bf16, else fp32",
     )
-    compile: bool = Field(False, description="compile the block")
+    compile: bool = Field(False, description="compile the block; on a GPU long runs do so anyway")
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"
     )

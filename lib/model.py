@@ -341,7 +341,8 @@ class LoopedLM(nn.Module):
         """Compile the block alone: the loop count stays outside, so that one compilation serves every depth."""
         # blocks share their code, so that those with and without values, with and without gradient, count together
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-        torch._inductor.config.compile_threads = 1  # a run has one core, and leaves no helpers behind
+        if not torch.cuda.is_available():
+            torch._inductor.config.compile_threads = 1  # a run has one core, and leaves no helpers behind
         for stack in (self.prelude, self.recur, self.coda):
             for block in stack:
                 block.compile()

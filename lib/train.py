@@ -40,6 +40,7 @@ from lib.weights import load_strictly
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
+WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
 TRACED_LOOPS, TRACED_ROWS = 24, 32  # at least so many loops of so many validation rows are traced
 
 Progress = Callable[[int, float], None]  # steps done, loss
@@ -121,8 +122,11 @@ class _Training:
         self.text = tokens.meta
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision)
         self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, together
-        if cfg.train.compile:
+        self.compiled = cfg.train.compile or (self.device.type == "cuda" and cfg.train.steps >= WORTH_COMPILING)
+        if self.compiled:
             _find_compiler(self.device)
+            # where nobody asked for it, a block that does not compile on this card stays as it is
+            torch._dynamo.config.suppress_errors = not cfg.train.compile
             self.model.compile_blocks()
         self.loss = distribute(self.model, together, sharded)
         self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, together)
@@ -299,6 +303,7 @@ class _Training:
             "recipe": lib.RECIPE,
             "attention": attention_kind(self.device, dtype, self.cfg.data.context),
             "text": self.text,
+            "compiled": self.compiled,
             **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),
             **provenance(),
         }
