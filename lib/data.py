@@ -29,6 +29,7 @@ SHARD_TOKENS = 1 << 25
 TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so many characters are a batch
 ALONE = 1 << 26  # characters that one process tokenises before it starts others
 BUFFER = 1000  # pieces that best fit chooses from
+BITS = 48  # of a piece's place in line
 REMEMBERED = 1 << 14  # planned rows that are kept
 
 Progress = Callable[[str, int], None]
@@ -74,7 +75,7 @@ class TokenStore:
 
     def tokens(self, document: int, start: int, stop: int) -> np.ndarray:
         """Tokens start .. stop - 1 of a document, also where they lie in several shards."""
-        begin = int(self.start[document])
+        begin = self.start.item(document)
         return self._between(begin + start, begin + max(start, stop))
 
     def _between(self, begin: int, end: int) -> np.ndarray:
@@ -143,7 +144,7 @@ def _mend(text: "_Text", meta: dict) -> None:
             batches = functools.partial(_batches, text, Part(folder, index, len(meta["parts"]), meta["revision"]))
             aside = shards.mend(folder, meta["shard_tokens"], number, records[number], batches)
             how = f"damaged: set aside as {' and '.join(aside)}" if aside else "missing"
-            print(f"shard {number:05d} of the tokens in {text.path.name} was {how}, made again")
+            print(f"shard {number:05d} in {folder.relative_to(text.path.parent)} was {how}, made again")
 
 
 def _on_hub(cfg: DataConfig) -> bool:
@@ -440,18 +441,23 @@ class Packer:
         self._recent: collections.deque[list[Piece]] = collections.deque(maxlen=REMEMBERED)
         self._arrivals = self._pieces()
         self._arrived = 0
-        self._buffer: list[tuple[int, int, Piece]] = []  # (length, -arrival, piece): the oldest of a length comes last
+        self._buffer: list[int] = []  # length << BITS - arrival, sorted: the oldest of a length comes last
+        self._waiting: dict[int, Piece] = {}  # the piece behind each of these
 
     def _pieces(self) -> Iterator[Piece]:
         epoch = 0
         while True:
-            for i in seeds.stream(self.purpose, self.seed, epoch).permutation(len(self.document)):
-                yield int(self.document[i]), int(self.start[i]), int(self.stop[i])
+            order = seeds.stream(self.purpose, self.seed, epoch).permutation(len(self.document))
+            for first in range(0, len(order), 4096):
+                some = order[first : first + 4096]
+                yield from zip(*(of[some].tolist() for of in (self.document, self.start, self.stop)), strict=True)
             epoch += 1
 
     def _put(self, piece: Piece) -> None:
         self._arrived += 1
-        bisect.insort(self._buffer, (piece[2] - piece[1], -self._arrived, piece))
+        key = (piece[2] - piece[1] << BITS) - self._arrived
+        bisect.insort(self._buffer, key)
+        self._waiting[key] = piece
 
     def row(self, index: int) -> list[Piece]:
         """The pieces of row ``index``. Rows are planned in order; for one that is long past planning starts anew."""
@@ -467,11 +473,10 @@ class Packer:
         while room > 1:
             while len(self._buffer) < self.buffer_size:
                 self._put(next(self._arrivals))
-            fitting = bisect.bisect_right(self._buffer, (room - 1, 1))
-            if fitting:
-                _, _, piece = self._buffer.pop(fitting - 1)
-            else:
-                _, _, (document, start, stop) = self._buffer.pop(0)
+            fitting = bisect.bisect_left(self._buffer, room - 1 << BITS)
+            piece = self._waiting.pop(self._buffer.pop(fitting - 1 if fitting else 0))
+            if not fitting:
+                document, start, stop = piece
                 piece = (document, start, start + room - 1)
                 self._put((document, start + room - 1, stop))
             row.append(piece)
@@ -489,19 +494,21 @@ class Rows:
         #: rows in one epoch, every piece counted with its BOS
         self.per_epoch = int((lengths.sum() + (-(-lengths // context)).sum()) // (context + 1))
         self.packer = Packer(lengths, context, seed, purpose)
+        self._document = self.documents.item  # as a plain number, which counts faster
 
     def __getitem__(self, index: int) -> np.ndarray:
-        row = np.full(self.context + 1, self.store.tokenizer.bos, dtype=np.int64)
-        at = 0
-        for document, start, stop in self.packer.row(index):
-            row[at + 1 : at + 1 + stop - start] = self.store.tokens(self.documents[document], start, stop)
-            at += 1 + stop - start
-        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
-        return row
+        return self.batch(index, index + 1)[0]
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""
-        return np.stack([self[index] for index in range(start, stop)])
+        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
+        rows = np.full((stop - start, self.context + 1), self.store.tokenizer.bos, dtype=np.int64)
+        for index, row in enumerate(rows, start):
+            at = 1
+            for document, first, last in self.packer.row(index):
+                row[at : at + last - first] = self.store.tokens(self._document(document), first, last)
+                at += 1 + last - first
+        return rows
 
 
 def training_rows(cfg: DataConfig, store: TokenStore, seed: int) -> Rows:

@@ -2,10 +2,10 @@
 
     00000.bin       tokens k size, k size + 1, ... of the part; every shard but the last holds exactly ``size``
     00000.ends.npy  where the documents that end in it end, in tokens from the beginning of the part
-    state.json      what is written: of each shard its checksums, and the place from which it can be written again
+    state.json      the record of each shard (its tokens and checksums) and the place it can be written again from
 
 A place lies between two batches of documents: the source's cursor, and how many documents, bytes of text and tokens
-came before. What is written follows from the batches alone, wherever it was interrupted.
+came before. The shards follow from the batches alone, wherever writing was interrupted; a dataset's cursors do not.
 """
 
 import concurrent.futures
@@ -76,9 +76,9 @@ def state(folder: Path) -> dict:
     """What is written of a part. Raises ValueError, KeyError or TypeError where state.json is damaged."""
     path = folder / "state.json"
     if not path.exists():
-        return {"shards": [], "next": START, "done": False}
+        return {"shards": [], "places": [], "next": START, "done": False}
     found = json.loads(path.read_text())
-    if not {"shards", "next", "done"} <= found.keys():
+    if not {"shards", "places", "next", "done"} <= found.keys():
         raise ValueError("state.json is none of a part")
     return found
 
@@ -93,6 +93,7 @@ def write(folder: Path, size: int, batches: Callable[[dict], Iterator[Batch]]) -
         return
     for shard in cut(batches(written["next"]), written["next"], size, len(written["shards"])):
         written["shards"].append(_save(folder, len(written["shards"]), shard))
+        written["places"].append(shard.place)
         written["next"] = shard.next
         files.write_json(folder / "state.json", written)
     files.write_json(folder / "state.json", {**written, "done": True})
@@ -102,8 +103,9 @@ def mend(folder: Path, size: int, number: int, record: dict, batches: Callable[[
     """Sets what is left of a damaged shard aside and writes it again; the names of what was set aside.
 
     Raises ValueError where it comes out other than it was."""
+    place = state(folder)["places"][number]
     aside = [files.set_aside(path, beside=folder).name for path in _paths(folder, number) if path.exists()]
-    shard = next(cut(batches(record["place"]), record["place"], size, number), None)
+    shard = next(cut(batches(place), place, size, number), None)
     if shard is None or _save(folder, number, shard) != record:
         raise ValueError(f"the text has other tokens than shard {number:05d} had")
     return aside
@@ -156,14 +158,14 @@ def _paths(folder: Path, number: int) -> tuple[Path, Path]:
 
 
 def _save(folder: Path, number: int, shard: Shard) -> dict:
-    """Writes a shard; its record: how many tokens, the crc32 of both files, and where it begins."""
+    """Writes a shard; its record: how many tokens, and the crc32 of both files."""
     buffer = io.BytesIO()
     np.save(buffer, shard.ends)
     contents = shard.tokens.tobytes(), buffer.getvalue()
     for path, content in zip(_paths(folder, number), contents, strict=True):
         with files.replacing(path) as draft:
             draft.write_bytes(content)
-    return {"tokens": len(shard.tokens), "crc32": [zlib.crc32(c) for c in contents], "place": shard.place}
+    return {"tokens": len(shard.tokens), "crc32": [zlib.crc32(content) for content in contents]}
 
 
 def _stamped_checksum(path: Path) -> int:

@@ -34,7 +34,7 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lengths=PARTS, size=st.integers(1, 20))
 def test_shards_hold_the_tokens_and_ends_of_all_documents(tmp_path_factory, lengths, size):
     folder = tmp_path_factory.mktemp("part")
@@ -53,7 +53,7 @@ def test_shards_hold_the_tokens_and_ends_of_all_documents(tmp_path_factory, leng
     assert state["done"] and shards.damaged(folder, state["shards"]) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lengths=PARTS, size=st.integers(1, 20), killed_after=st.integers(0, 6))
 def test_writing_goes_on_where_it_was_killed(tmp_path_factory, lengths, size, killed_after):
     folder = tmp_path_factory.mktemp("part")
@@ -75,7 +75,7 @@ def test_writing_goes_on_where_it_was_killed(tmp_path_factory, lengths, size, ki
     assert content(folder / "killed") == content(folder / "whole")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lengths=PARTS, size=st.integers(1, 20), data=st.data())
 def test_a_damaged_shard_is_written_again_and_no_other(tmp_path_factory, lengths, size, data):
     folder = tmp_path_factory.mktemp("part") / "a"
@@ -105,7 +105,7 @@ def test_a_shard_whose_text_has_changed_is_not_mended(tmp_path):
 
 
 def test_a_state_that_is_none_is_refused(tmp_path):
-    assert shards.state(tmp_path) == {"shards": [], "next": START, "done": False}
+    assert shards.state(tmp_path) == {"shards": [], "places": [], "next": START, "done": False}
     for wrong in ("{", json.dumps({"shards": 3}), "[]"):
         (tmp_path / "state.json").write_text(wrong)
         with pytest.raises((ValueError, AttributeError)):

@@ -117,7 +117,7 @@ def test_the_parts_of_a_dataset_follow_each_other(tmp_path, monkeypatch, kind, c
     source = f"hf:{tmp_path}"
     assert parts(source) == (count, None)
     read = [list(Documents(source, part=(index, count))) for index in range(count)]
-    assert sum(read, []) == list(Documents(source)) and all(read)
+    assert [document for part in read for document in part] == list(Documents(source)) and all(read)
     for index in range(count):
         for stop in range(1, len(read[index])):
             documents = Documents(source, part=(index, count))
