@@ -75,15 +75,13 @@ class TokenStore:
 
     def tokens(self, document: int, start: int, stop: int) -> np.ndarray:
         """Tokens start .. stop - 1 of a document, also where they lie in several shards."""
-        begin = self.start.item(document)
-        return self._between(begin + start, begin + max(start, stop))
-
-    def _between(self, begin: int, end: int) -> np.ndarray:
-        shard, at = divmod(begin, self._size)
-        if at + end - begin <= self._size:
-            return self.shards[shard][at : at + end - begin] if end > begin else np.zeros(0, self.shards.dtype)
-        border = (shard + 1) * self._size
-        return np.concatenate([self.shards[shard][at:], self._between(border, end)])
+        shard, at = divmod(self.start.item(document) + start, self._size)
+        if start < stop <= start + self._size - at:
+            return self.shards[shard][at : at + stop - start]
+        if stop <= start:
+            return np.zeros(0, self.shards.dtype)
+        border = start + self._size - at
+        return np.concatenate([self.shards[shard][at:], self.tokens(document, border, stop)])
 
 
 def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent, jobs: int | None = None) -> TokenStore:

@@ -148,8 +148,6 @@ class Mapped(Sequence):
         return len(self.places)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         return self._mapped(index)
 
 

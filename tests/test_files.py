@@ -5,7 +5,7 @@ import pytest
 
 from lib import files
 from lib.errors import DiskFull
-from tests.conftest import python
+from tests.conftest import ROOT, python
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -131,7 +131,7 @@ def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
 def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, torch\n"
+        f"import os, sys, torch\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from pathlib import Path\n"
         "from lib import files, workers\n"
         f"with files.lock(Path({str(tmp_path / 'lock')!r})), workers.pool(1, torch.set_num_threads, 1) as pool:\n"
