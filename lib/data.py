@@ -253,7 +253,7 @@ def _tokenize(text: _Text, parts: list[Part], progress: Progress, jobs: int) -> 
             _make(text, part, helpers.report, wait=False)
         helpers.wait()
         for part in parts:
-            _make(text, part, progress)
+            _make(text, part, progress, jobs)
 
 
 def _make(text: _Text, part: Part, progress: Progress, jobs: int = 1, wait: bool = True) -> None:

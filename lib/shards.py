@@ -102,8 +102,11 @@ def write(folder: Path, size: int, batches: Callable[[dict], Iterator[Batch]]) -
 def mend(folder: Path, size: int, number: int, record: dict, batches: Callable[[dict], Iterator[Batch]]) -> list[str]:
     """Sets what is left of a damaged shard aside and writes it again; the names of what was set aside.
 
-    Raises ValueError where it comes out other than it was."""
-    place = state(folder)["places"][number]
+    Raises ValueError where it comes out other than it was, or state.json does not say where to begin."""
+    places = state(folder)["places"]
+    if number >= len(places):
+        raise ValueError(f"state.json does not have shard {number:05d}")
+    place = places[number]
     aside = [files.set_aside(path, beside=folder).name for path in _paths(folder, number) if path.exists()]
     shard = next(cut(batches(place), place, size, number), None)
     if shard is None or _save(folder, number, shard) != record:

@@ -213,7 +213,7 @@ def content(store) -> dict[str, bytes]:
 @pytest.mark.parametrize(("tokenizer", "expected"), [("bytes", "6b961d4b7e182a66"), ("bpe-600", "96afc504cecdc862")])
 def test_rows_are_those_that_runs_were_trained_on(tmp_path, monkeypatch, tokenizer, expected):
     cfg = config(context=128, tokenizer=tokenizer, max_bytes=3_000_000, val_rows=128)
-    for size in (1 << 25, 10_007):
+    for size in (1 << 25, 100_003):
         monkeypatch.setattr(data, "SHARD_TOKENS", size)
         store = token_store(cfg, tmp_path / str(size))
         rows = training_rows(cfg, store, 7).batch(0, 500), validation_batch(cfg, store)
@@ -222,12 +222,12 @@ def test_rows_are_those_that_runs_were_trained_on(tmp_path, monkeypatch, tokeniz
 
 
 def test_shards_have_one_size_and_documents_cross_them(tmp_path, monkeypatch, dataset):
-    monkeypatch.setattr(data, "SHARD_TOKENS", 7000)
+    monkeypatch.setattr(data, "SHARD_TOKENS", 30_000)
     store = token_store(config(source=dataset, max_bytes=None), tmp_path)
     assert [part["folder"] for part in store.meta["parts"]] == [f"{i:05d}" for i in range(5)]
     for part in store.meta["parts"]:
         sizes = [shard["tokens"] for shard in part["shards"]]
-        assert set(sizes[:-1]) == {7000} and 0 < sizes[-1] <= 7000
+        assert set(sizes[:-1]) == {30_000} and 0 < sizes[-1] <= 30_000
     for i, document in enumerate(Documents(dataset)):
         assert store.tokenizer.decode(store.tokens(i, 0, store.length[i])) == document
         assert bytes(store.tokens(i, 3, 9).tolist()) == document.encode()[3:9]
@@ -326,6 +326,24 @@ def test_a_damaged_shard_is_named_and_made_again_alone(tmp_path, monkeypatch, ca
     assert sum(map(len, taken)) < 80_000  # not the whole part
 
 
+def test_a_damaged_shard_that_nothing_leads_back_to_has_the_whole_store_made_again(tmp_path, capsys):
+    store = token_store(config(), tmp_path)
+    before = content(store)
+    (store.path / "state.json").unlink()
+    (store.path / "00000.bin").write_bytes(b"ab")
+    assert content(token_store(config(), tmp_path)) == before
+    assert "state.json does not have shard 00000" in capsys.readouterr().out
+
+
+def test_a_store_of_an_earlier_layout_is_made_again(tmp_path, capsys):
+    path = token_store(config(), tmp_path).path
+    meta = json.loads((path / "meta.json").read_text())
+    del meta["shard_tokens"]
+    (path / "meta.json").write_text(json.dumps(meta))
+    assert token_store(config(), tmp_path).meta["tokens"] == meta["tokens"]
+    assert "an earlier layout" in capsys.readouterr().out
+
+
 def test_checksums_cost_milliseconds(tmp_path):
     store = token_store(config(max_bytes=None), tmp_path)  # 24 MB
     folder, records = store.path / store.meta["parts"][0]["folder"], store.meta["parts"][0]["shards"]
@@ -374,12 +392,30 @@ def slow_packing(lengths, context, seed, rows, buffer_size=data.BUFFER):
     return packed
 
 
-@pytest.mark.parametrize(("context", "longest"), [(8, 40), (16, 16), (32, 5)])
-def test_packing_equals_a_slow_reference(monkeypatch, context, longest):
+@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize(("context", "longest"), [(8, 40), (16, 16), (32, 5), (64, 400)])
+def test_packing_equals_a_slow_reference(monkeypatch, context, longest, seed):
     monkeypatch.setattr(data, "BUFFER", 12)
-    lengths = np.random.default_rng(context).integers(1, longest + 1, size=30)
-    packer = Packer(lengths, context, seed=3)
-    assert [packer.row(i) for i in range(120)] == slow_packing(lengths.tolist(), context, 3, 120, 12)
+    lengths = np.random.default_rng(context + seed).integers(1, longest + 1, size=30)
+    packer = Packer(lengths, context, seed)
+    assert [packer.row(i) for i in range(120)] == slow_packing(lengths.tolist(), context, seed, 120, 12)
+
+
+@pytest.mark.parametrize("context", [8, 33])
+@pytest.mark.parametrize("size", [5, 64, 1 << 25])
+def test_rows_hold_the_pieces_that_were_planned(tmp_path, monkeypatch, letters, context, size):
+    monkeypatch.setattr(data, "SHARD_TOKENS", size)
+    store = token_store(config(source=str(letters)), tmp_path)
+    documents = np.arange(3, 37, 2)
+    rows = Rows(store, documents, context, seed=1)
+    plan = slow_packing(store.length[documents].tolist(), context, 1, 60)
+    for index, pieces in enumerate(plan):
+        expected = []
+        for document, start, stop in pieces:
+            text = letters.read_text().split("\n\n")[documents[document]].encode()
+            expected += [ByteTokenizer.bos, *text[start:stop]]
+        expected += [ByteTokenizer.bos] * (context + 1 - len(expected))
+        assert rows[index].tolist() == expected and rows.batch(index, index + 2)[0].tolist() == expected
 
 
 def test_rows_are_full_and_begin_with_bos(tmp_path, letters):
