@@ -3,8 +3,7 @@
 Tokenising is timed on 24 MB of speeches and verse with a BPE of 4,096 trained on them, by one process and by two, in
 turn. Packed rows are to come five times as fast as one GPU eats them: the tokens/s at which an H100 or H200 would train
 the smallest looped model of the gpu profile (Parcae of 1 + 1 x 8 + 1 layers at width 256) at half of its peak in bf16.
-No GPU gets that far at this width, and none trains rows of 256 tokens any faster than those of 1,024, so that rows of
-256, the profile's own, are shown but not judged.
+The profile's own rows of 256 tokens are shown but not judged: planning a row takes Python as long whatever its length.
 """
 
 import statistics
