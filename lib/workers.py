@@ -17,6 +17,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def spare() -> int:
+    """Cores for work that this process hands out: one where it was started to share the cores with others."""
+    return 1 if multiprocessing.parent_process() else cores()
+
+
 def processes(jobs: int | None) -> int:
     """How many to use: one a core where ``jobs`` is None, and one on a GPU. Raises InputError below 1."""
     if jobs is not None and jobs < 1:

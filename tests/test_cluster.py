@@ -209,7 +209,8 @@ def test_a_driver_that_dies_is_started_again_on_another_machine(nodes, tmp_path)
     first = driver("one")
     deadline = time.monotonic() + 240
     while not (list(bucket.glob("*/result.json")) and list(bucket.glob(".*.partial"))):
-        assert first.poll() is None and time.monotonic() < deadline
+        assert first.poll() is None, first.communicate()[0]
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     first.kill()
     first.communicate()

@@ -5,7 +5,7 @@ import pytest
 
 from lib import files
 from lib.errors import DiskFull
-from tests.conftest import python
+from tests.conftest import ROOT, python
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -117,3 +117,33 @@ def test_a_real_full_disk(tmp_path):
         assert train(cfg, store).status == "finished"
     finally:
         subprocess.run(["umount", str(tmp_path)])
+
+
+def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
+    with files.lock(tmp_path / "lock") as mine:
+        assert mine
+        with files.lock(tmp_path / "lock", wait=False) as other:
+            assert not other
+    with files.lock(tmp_path / "lock", wait=False) as mine:
+        assert mine
+
+
+def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import os, sys, torch\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path\n"
+        "from lib import files, workers\n"
+        f"with files.lock(Path({str(tmp_path / 'lock')!r})), workers.pool(1, torch.set_num_threads, 1) as pool:\n"
+        "    pool.submit(os.getpid).result()\n"
+    )
+    process = python(f"import runpy, sys; sys.exit(__import__('subprocess').call([sys.executable, {str(script)!r}]))")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode and "put it under if __name__ == '__main__'" in output
+
+
+def test_what_is_set_aside_from_a_folder_lies_beside_it(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a.bin").write_bytes(b"a")
+    aside = files.set_aside(tmp_path / "run" / "a.bin", beside=tmp_path / "run")
+    assert aside == tmp_path / "run-a.bin.corrupt-1" and aside.read_bytes() == b"a"

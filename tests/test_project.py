@@ -21,9 +21,10 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 
 #: the order of the house: a module imports only those before it
 MODULES = [
-    "errors", "ranks", "seeds", "files", "remote", "text", "config", "presets", "layers", "injection", "depth",
+    "errors", "ranks", "seeds", "files", "remote", "workers", "shards", "text", "config", "presets", "layers",
+    "injection", "depth",
     "scaling", "layouts", "weights", "head", "model", "continuations", "optim", "flops",
-    "tokenizer", "data", "evaluate", "probes", "routing", "store", "train", "workers", "cluster", "measure", "sweep",
+    "tokenizer", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure", "sweep",
     "laws", "optimum", "fit",
     "frontier", "isoflop", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
     "compression", "claims", "growth", "residual", "sparse", "exits", "inflight", "decode", "pace",

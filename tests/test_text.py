@@ -9,7 +9,7 @@ import pytest
 
 from lib import text
 from lib.errors import InputError
-from lib.text import Documents, content_id
+from lib.text import Documents, content_id, parts
 
 PROSE = ["First document.\nIt has two lines.", "Second, with Grüße.", "Third."]
 
@@ -106,6 +106,29 @@ def test_a_hub_dataset_streams_over_shards_and_resumes_in_the_middle(hub_folder)
         taken = [next(iterator) for _ in range(stop)]
         cursor = json.loads(json.dumps(documents.cursor()))
         assert taken + list(Documents(source, cursor=cursor)) == everything
+
+
+@pytest.mark.parametrize("kind", [".parquet", ".jsonl"])
+@pytest.mark.parametrize("count", [4, 3, 2])
+def test_the_parts_of_a_dataset_follow_each_other(tmp_path, monkeypatch, kind, count):
+    monkeypatch.setattr(text, "MAX_PARTS", count)
+    for shard in range(4):
+        write(tmp_path / f"train-{shard:05d}{kind}", [f"{shard} {i}" for i in range(5 * shard + 1)])
+    source = f"hf:{tmp_path}"
+    assert parts(source) == (count, None)
+    read = [list(Documents(source, part=(index, count))) for index in range(count)]
+    assert [document for part in read for document in part] == list(Documents(source)) and all(read)
+    for index in range(count):
+        for stop in range(1, len(read[index])):
+            documents = Documents(source, part=(index, count))
+            iterator = iter(documents)
+            taken = [next(iterator) for _ in range(stop)]
+            cursor = json.loads(json.dumps(documents.cursor()))
+            assert taken + list(Documents(source, cursor=cursor, part=(index, count))) == read[index]
+
+
+def test_a_local_text_has_one_part():
+    assert parts("sotu") == (1, None)
 
 
 def test_a_hub_dataset_without_the_column_says_which_it_has(hub_folder):

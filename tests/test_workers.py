@@ -26,6 +26,12 @@ def test_a_pool_initialises_each_process_and_computes_elsewhere():
     assert found[0] == 1 and found[1] != os.getpid()
 
 
+def test_a_process_that_was_started_starts_no_others():
+    assert workers.spare() == workers.cores()
+    with workers.pool(1, torch.set_num_threads, 1) as pool:
+        assert pool.submit(workers.spare).result() == 1
+
+
 def test_an_error_stops_what_runs():
     begin = time.monotonic()
     with pytest.raises(ValueError, match="enough"), workers.pool(2, torch.set_num_threads, 1) as pool:
