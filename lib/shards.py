@@ -86,8 +86,8 @@ def state(folder: Path) -> dict:
 def write(folder: Path, size: int, batches: Callable[[dict], Iterator[Batch]]) -> None:
     """Writes the shards that are missing. ``batches(place)`` gives a part's documents from a place on."""
     folder.mkdir(parents=True, exist_ok=True)
-    for draft in folder.glob(".*.tmp"):
-        files.remove(draft)  # of a process that was killed while it wrote
+    for draft in (*folder.glob(".[0-9]*.tmp"), *folder.glob(".state.json.*.tmp")):
+        files.remove(draft)  # of a process that was killed while it wrote; what else is here has another lock
     written = state(folder)
     if written["done"]:
         return
