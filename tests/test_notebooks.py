@@ -229,6 +229,17 @@ def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
     assert again.returncode == 0 and "papermill" not in again.stdout
 
 
+def test_a_notebook_runs_from_records_alone(workbook):
+    arguments = ["PROFILE=smoke", "ONLY=instability", "JOBS=1"]
+    done = make(workbook, "records", *arguments, "MINUTES=4")
+    assert done.returncode == 0 and "6 runs finished, 0 are left" in done.stdout, done.stderr[-2000:]
+    shutil.rmtree(workbook / "outputs" / "runs")
+    again = make(workbook, "reproduce-figures", *arguments)
+    assert again.returncode == 0, again.stdout[-1000:]
+    assert not [path for path in (workbook / "outputs" / "runs").iterdir() if not path.name.startswith(".")]
+    assert (workbook / "outputs" / "figures" / "smoke" / "instability_curves.png").exists()
+
+
 def test_make_runs_a_notebook_that_trains_nothing(workbook):
     done = make(workbook, "reproduce-figures", "PROFILE=smoke", "JOBS=1", "ONLY=tokenizer_compression")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
@@ -241,6 +252,10 @@ def test_make_runs_a_notebook_that_trains_nothing(workbook):
         (["reproduce-figures", "PROFILE=huge"], "PROFILE: 'huge' is not known"),
         (["reproduce-figures", "ONLY=nothing"], "ONLY: there is no notebook 'nothing'"),
         (["reproduce-figures", "JOBS=two"], "JOBS: 'two' is not a number"),
+        (["records", "MINUTES=0"], "MINUTES: '0' is not a time"),
+        (["records", "MINUTES=soon"], "MINUTES: 'soon' is not a time"),
+        (["reproduce-figures", "MINUTES=8"], "MINUTES: make reproduce-figures has no limit"),
+        (["records", "ENGINE=ray"], "ENGINE: make records trains on this machine"),
         (["reproduce-figures", "PROFIL=smoke"], "PROFIL: unknown variable"),
         (["env", "TORCH=tpu"], "TORCH: 'tpu' is not known"),
     ],
