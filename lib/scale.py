@@ -59,7 +59,7 @@ class Cost:
 
 
 @functools.cache
-def costs(profile: str = "paper") -> dict[str, Cost]:
+def costs(profile: str) -> dict[str, Cost]:
     """Of every notebook, in the order of NOTEBOOKS; half a minute, nothing is trained."""
     first: dict[str, str] = {}  # key -> the notebook that counts it
     found = {}
