@@ -119,15 +119,15 @@ def in_short(profile: str = "paper") -> str:
     longest = max(own, key=run_flops)
     of = next(cost.notebook for cost in every.values() if longest in cost.own)
     widest = max(own, key=memory_of)
-    return "\n".join([
-        f"- Everything: {len(own):,} distinct runs, {sum(cost.flops for cost in every.values()):.2g} FLOPs, "
-        f"{_whole(total)} GPU hours; without 002, whose runs read 10 billion tokens each, {_whole(without_002)}.",
-        f"- One seed of everything, the first: {len(first):,} runs, {_whole(hours(sum(map(run_flops, first))))} GPU hours.",
-        f"- The longest run, of `{of}`, takes {_whole(hours(run_flops(longest)))} hours on one GPU, and a run uses one: no "
-        "number of GPUs makes the whole shorter than that.",
-        f"- The largest run, of {_short(_parameters(widest))} parameters, needs about {_bytes(memory_of(widest))} of a GPU's "
-        "memory.",
-    ])  # fmt: skip
+    flops, first_hours = sum(cost.flops for cost in every.values()), hours(sum(map(run_flops, first)))
+    last, memory = _whole(hours(run_flops(longest))), _bytes(memory_of(widest))
+    return f"""\
+- Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {_whole(total)} GPU hours; without 002, whose runs read 10
+  billion tokens each, {_whole(without_002)}.
+- One seed of everything, the first: {len(first):,} runs, {_whole(first_hours)} GPU hours.
+- The longest run, of `{of}`, takes {last} hours on one GPU, and a run uses one: no number of
+  GPUs makes the whole shorter than that.
+- The largest run, of {_short(_parameters(widest))} parameters, needs about {memory} of a GPU's memory."""
 
 
 def notebooks(profile: str = "paper") -> str:
@@ -154,14 +154,16 @@ def papers(profile: str = "paper") -> str:
     every = costs(profile)
     rows = [_paper_row(paper, [every[name] for name in names]) for paper, names in NOTEBOOKS.items()]
     rows.append(_paper_row("all", list(every.values())))
-    return _table(["paper", "runs", "FLOPs", "GPU hours", "the paper states", "longest run, hours", "text", "store"], rows)
+    head = ["paper", "runs", "FLOPs", "GPU hours", "the paper states", "longest run, hours", "text", "store"]
+    return _table(head, rows)
 
 
 def _paper_row(paper: str, parts: Sequence[Cost]) -> list[str]:
     own = [cfg for cost in parts for cfg in cost.own]
     flops = sum(cost.flops for cost in parts)
     return [
-        paper, f"{len(own):,}", f"{flops:.2g}", _whole(hours(flops)), STATED.get(paper, "" if paper == "all" else "nothing"),
+        paper, f"{len(own):,}", f"{flops:.2g}", _whole(hours(flops)),
+        STATED.get(paper, "" if paper == "all" else "nothing"),
         _whole(max(hours(run_flops(cfg)) for cfg in own)), _bytes(_texts_bytes(own)),
         _bytes(WEIGHT * sum(map(_parameters, own))),
     ]  # fmt: skip
