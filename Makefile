@@ -3,6 +3,8 @@
 PROFILE ?= cpu
 ONLY    ?=
 JOBS    ?= 0
+# after how long make records stops, no limit when empty
+MINUTES ?=
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 # a CUDA build of torch where an accelerator answers, the CPU build otherwise
 TORCH   ?= $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
@@ -24,9 +26,9 @@ DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
 
 # ---- bad input: one line, before anything runs -----------------------------------------------------------------------
 GIVEN   := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $(v))),$(v)))
-UNKNOWN := $(filter-out PROFILE ONLY JOBS PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
+UNKNOWN := $(filter-out PROFILE ONLY JOBS MINUTES PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
 ifneq ($(UNKNOWN),)
-$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY or STORE)
+$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, MINUTES, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY or STORE)
 endif
 ifeq ($(filter $(PROFILE),smoke cpu gpu paper),)
 $(error PROFILE: '$(PROFILE)' is not known, use smoke, cpu, gpu or paper)
@@ -40,6 +42,15 @@ endif
 ifneq ($(if $(JOBS),$(shell printf %s '$(JOBS)' | tr -d 0-9),empty),)
 $(error JOBS: '$(JOBS)' is not a number of processes, use 0 for one a core)
 endif
+ifeq ($(if $(MINUTES),$(shell printf '%s\n' '$(MINUTES)' | grep -Ex '[0-9]+(\.[0-9]+)?' | grep '[1-9]'),no limit),)
+$(error MINUTES: '$(MINUTES)' is not a time, use a positive number of minutes, or leave it out for no limit)
+endif
+ifneq ($(and $(MINUTES),$(filter-out records,$(MAKECMDGOALS))),)
+$(error MINUTES: make $(firstword $(filter-out records,$(MAKECMDGOALS))) has no limit, use it with make records alone)
+endif
+ifneq ($(and $(ENGINE),$(filter records,$(MAKECMDGOALS))),)
+$(error ENGINE: make records trains on this machine, leave it out, or use make reproduce-figures)
+endif
 ifeq ($(filter $(TORCH),cpu cuda),)
 $(error TORCH: '$(TORCH)' is not known, use cpu or cuda)
 endif
@@ -48,10 +59,11 @@ endif
 # notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks report test test-long bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks records report test test-long bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
+	@echo 'make records             train what is missing, the most telling runs first, and pack results for outputs/records/'
 	@echo 'make test                the tests (about half an hour on two cores)'
 	@echo 'make test-long           the slow ones: kills in series, a browser'
 	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
@@ -65,6 +77,7 @@ help:
 	@echo 'PROFILE=$(PROFILE)   smoke (seconds), cpu (minutes on two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core'
+	@echo 'MINUTES=$(MINUTES)         when make records stops, to go on another time; no limit when empty'
 	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
 	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
 	@echo 'PYTHON=$(PYTHON)'
@@ -114,6 +127,10 @@ outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml
 	  $< $(@D)/$*.ipynb \
 	  -f params/$(PROFILE)/$*.yaml $(if $(shell grep '^jobs:' params/$(PROFILE)/$*.yaml),-p jobs $(JOBS))
 	@touch $@
+
+# results alone, without weights, to be committed
+records: $(READY)
+	@$(BIN)/python -c 'from lib.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
 
 report: $(READY)
 	@$(BIN)/python -c 'from pathlib import Path; from lib.report import build; build(Path("outputs"), "$(PROFILE)")'

@@ -371,11 +371,15 @@ def native_precision() -> Precision:
     return "bf16-mixed" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
+#: made once: to find the text's content takes longer than all else that a key needs
+_default_text = functools.cache(DataConfig)
+
+
 class RunConfig(Config):
     """One training run. Two configs with the same key give the same numbers on the same machine."""
 
     model: ModelConfig = Field(default_factory=ModelConfig, strict=False)
-    data: DataConfig = Field(default_factory=DataConfig, strict=False)
+    data: DataConfig = Field(default_factory=_default_text, strict=False)
     optim: OptimConfig = Field(default_factory=OptimConfig, strict=False)
     train: TrainConfig = Field(default_factory=TrainConfig, strict=False)
 

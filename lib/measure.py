@@ -17,6 +17,7 @@ from lib.errors import InputError
 from lib.store import RunStore
 from lib.train import one_thread_on_cpu, provenance
 
+CHECKSUM = "sha256"  # of the other fields, in a record
 Function = Callable[[Config], dict]
 
 
@@ -74,23 +75,43 @@ def key(case: Config) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def name(function: Function) -> str:
+    """The folder in which its measurements lie."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def found(function: Function, case: Config, store: RunStore) -> dict | None:
     """What was measured, or None. A file that cannot be read is set aside, to be measured again."""
     for root in (store.path.parent, *store.records):
         path = _path(root, function, case)
         if path.exists():
             try:
-                return json.loads(path.read_text())["measured"]
+                return read(path)
             except (ValueError, KeyError, TypeError) as error:
                 if root != store.path.parent:
-                    raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
+                    raise OSError(f"the record {path} cannot be read ({error}), restore it or remove it") from None
                 aside = files.set_aside(path)
                 print(f"measurement {path.name} cannot be read ({error}): set aside as {aside.name}, to be made again")
     return None
 
 
+def read(path: Path) -> dict:
+    """What a file says was measured; raises OSError, ValueError, KeyError or TypeError where it is damaged."""
+    kept = json.loads(path.read_text())
+    values = kept["measured"]
+    if CHECKSUM in kept and kept[CHECKSUM] != with_checksum(kept)[CHECKSUM]:
+        raise ValueError("it has changed since it was packed")
+    return values
+
+
+def with_checksum(kept: dict) -> dict:
+    """The contents of such a file, as a record has them."""
+    fields = {name: value for name, value in kept.items() if name != CHECKSUM}
+    return {**fields, CHECKSUM: hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
+
+
 def _path(root: Path, function: Function, case: Config) -> Path:
-    return root / "measured" / f"{function.__module__}.{function.__qualname__}" / f"{key(case)}.json"
+    return root / "measured" / name(function) / f"{key(case)}.json"
 
 
 def _keep(function: Function, case: Config, store: RunStore) -> None:

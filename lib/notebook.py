@@ -57,12 +57,13 @@ class Notebook:
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 
         missing: runs that the store does not have; shared with: notebooks whose last plan asked for some of the same
-        runs, and for how many. The time it would take on this device is measured by ``sweep``, which says it before it
-        begins."""
+        runs, and for how many. The configs go to outputs/plans/<profile>/<name>.json, for ``plans.read``. The time it
+        would take on this device is measured by ``sweep``, which says it before it begins."""
         import pandas as pd
 
         missing = {cfg.key for cfg in configs.values() if self.store.find(cfg) is None}
-        others = self._plans_of_others({cfg.key for cfg in configs.values()})
+        self._note_plan(runs={cfg.key: cfg.model_dump(mode="json") for cfg in configs.values()})
+        others = self._plans_of_others()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
             runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
@@ -81,12 +82,32 @@ class Notebook:
             })  # fmt: skip
         return pd.DataFrame(rows, columns=PLAN).set_index("runs of")
 
-    def _plans_of_others(self, own: set[str]) -> dict[str, set[str]]:
-        """Notebook -> keys of the runs it planned last; writes down this one's."""
-        folder = self.outputs / "plans" / self.profile
-        files.write_json(folder / f"{self.name}.json", sorted(own))
-        plans = {path.stem: set(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))}
-        return {name: keys for name, keys in plans.items() if name != self.name}
+    def _plans_of_others(self) -> dict[str, set[str]]:
+        """Notebook -> keys of the runs it planned last."""
+        paths = sorted(self._plan_path.parent.glob("*.json"))
+        plans = {path.stem: json.loads(path.read_text()) for path in paths if path.stem != self.name}
+        # a plan of the earlier layout is a list of keys
+        return {name: set(plan if isinstance(plan, list) else plan.get("runs", {})) for name, plan in plans.items()}
+
+    @property
+    def _plan_path(self) -> Path:
+        return self.outputs / "plans" / self.profile / f"{self.name}.json"
+
+    def _planned(self) -> dict:
+        """What this notebook has noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a
+        case -> FLOPs."""
+        found = json.loads(self._plan_path.read_text()) if self._plan_path.exists() else {}
+        return found if isinstance(found, dict) else {}
+
+    def _note_plan(self, **parts: dict) -> None:
+        files.write_json(self._plan_path, {**self._planned(), **parts})
+
+    def _note_measurements(self, function, cases) -> None:
+        """Adds them to those asked for before: some are known only when the runs are there."""
+        known = self._planned().get("measurements", {})
+        name = measure.name(function)
+        asked = known.get(name, {}) | {measure.key(case): case.flops for case in cases}
+        self._note_plan(measurements={**known, name: asked})
 
     def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so."""
@@ -133,6 +154,7 @@ class Notebook:
         """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
         import pandas as pd
 
+        self._note_measurements(function, cases.values())
         rows = []
         for group in dict.fromkeys(label[0] for label in cases):
             some = list({measure.key(case): case for label, case in cases.items() if label[0] == group}.values())
@@ -148,6 +170,7 @@ class Notebook:
         """``measure.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
         from IPython.display import clear_output
 
+        self._note_measurements(function, cases)
         jobs, max_hours = self.parameters["jobs"] or None, self.parameters["max_hours"]
         results = measure.measure(function, cases, self.store, jobs, max_hours)
         clear_output(wait=True)
@@ -232,7 +255,9 @@ _cells_seen = 0
 def _assigned(namespace: dict) -> list[str]:
     """Names assigned since the last check by parameter cells, which begin with '# Parameters', as papermill's do."""
     global _cells_seen
-    history = namespace.get("In", [])
+    if "In" not in namespace:  # cells that run outside a kernel
+        return []
+    history = namespace["In"]
     cells = [cell for cell in history[_cells_seen:] if cell.lstrip().lower().startswith("# parameters")]
     _cells_seen = len(history)
     names = []

@@ -1,6 +1,8 @@
 """One look for every figure: one colour an architecture, colour-blind safe, the profile printed on it."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -55,6 +57,18 @@ MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", 
            "post-norm": "h", "moe": "*", "looped-moe": "d"}  # fmt: skip
 
 _profile = "cpu"
+
+
+@contextlib.contextmanager
+def keeping_style() -> Iterator[None]:
+    """The look of figures and the profile on them are afterwards what they were before."""
+    global _profile
+    before = _profile
+    with mpl.rc_context():
+        try:
+            yield
+        finally:
+            _profile = before
 
 
 def use_style(profile: str) -> None:

@@ -6,13 +6,15 @@
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 
-A second directory of records may be read along: runs made elsewhere, in the same layout without weights. With a
-``remote``, the directory is this machine's own, and what is finished, checkpoints and notes are sent there and fetched.
+A second directory of records may be read along: runs made elsewhere, in the same layout without weights, and with
+checksums.json, by which a damaged one is noticed. With a ``remote``, the directory is this machine's own, and what is
+finished, checkpoints and notes are sent there and fetched.
 """
 
 import contextlib
 import dataclasses
 import errno
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from lib import files
 from lib.config import RunConfig
 from lib.remote import Remote
 
+CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record holds
 #: what reading a damaged run raises
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
 
@@ -86,10 +89,10 @@ class RunStore:
             if not path.is_dir():
                 continue
             try:
-                return _read(path, with_weights=root == self.path)
+                return read_run(path, with_weights=root == self.path)
             except UNREADABLE as error:
                 if root != self.path:
-                    raise OSError(f"the record {path} cannot be read ({error}), restore it") from None
+                    raise OSError(f"the record {path} cannot be read ({error}), restore it or remove it") from None
                 aside = files.set_aside(path)
                 print(f"run {path.name} cannot be read ({error}): set aside as {aside.name}, to be trained again")
         return None
@@ -130,7 +133,7 @@ class RunStore:
         results = []
         for path in paths.values():
             with contextlib.suppress(*UNREADABLE):
-                results.append(_read(path, with_weights=False))
+                results.append(read_run(path, with_weights=False))
         return results
 
     def frame(self):
@@ -170,8 +173,13 @@ def curves(results: list[RunResult]):
     return pd.concat([pd.DataFrame({"key": r.key, **r.metrics}) for r in results], ignore_index=True)
 
 
-def _read(path: Path, with_weights: bool) -> RunResult:
-    """A run from its directory; raises when something in it is missing, cut off or not its own."""
+def read_run(path: Path, with_weights: bool) -> RunResult:
+    """A run from its directory; raises one of UNREADABLE when something in it is missing, cut off, altered since it was
+    packed, or not its own."""
+    sums = json.loads((path / CHECKSUMS).read_text()) if (path / CHECKSUMS).exists() else {}
+    for name, expected in dict(sums).items():
+        if hashlib.sha256((path / name).read_bytes()).hexdigest() != expected:
+            raise ValueError(f"{name} has changed since it was packed")
     config = RunConfig(**json.loads((path / "config.json").read_text()))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")

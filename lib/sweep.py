@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import dataclasses
+import signal
 import time
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ from lib.store import RunResult, RunStore, curves, frame
 from lib.train import device_name, load_data, one_thread_on_cpu, train
 
 WEIGHTS = "model.safetensors"
+STOPPED = "stopped"  # what became of a run that a limit stopped
+CHECKPOINT_SECONDS = 10.0  # what a limit may cost each process
 PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
 
@@ -150,18 +153,19 @@ def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> 
     jobs = workers.processes(jobs)
     unique = {cfg.key: cfg for cfg in configs}
     missing = [cfg for cfg in unique.values() if store.find(cfg) is None]
-    missing.sort(key=_run_flops, reverse=True)
+    missing.sort(key=run_flops, reverse=True)
     rates: dict[tuple, float] = {}
     for cfg in missing:
         if _shape(cfg) not in rates:
             rates[_shape(cfg)] = flops_per_second(cfg)
     finish = [0.0] * jobs  # when each process would be done, the longest run first
     for cfg in missing:
-        finish[finish.index(min(finish))] += _run_flops(cfg) / rates[_shape(cfg)]
-    return Plan(len(unique), missing, sum(map(_run_flops, missing)), max(finish) / 3600, min(jobs, len(missing) or 1))
+        finish[finish.index(min(finish))] += run_flops(cfg) / rates[_shape(cfg)]
+    return Plan(len(unique), missing, sum(map(run_flops, missing)), max(finish) / 3600, min(jobs, len(missing) or 1))
 
 
-def _run_flops(cfg: RunConfig) -> float:
+def run_flops(cfg: RunConfig) -> float:
+    """FLOPs of a run's training, by the honest count."""
     return cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token
 
 
@@ -225,13 +229,13 @@ def _advance(bar: tqdm, shares: Sequence[float], flops: list[float]) -> None:
 
 
 def _train_on(ray, configs: list[RunConfig], store: RunStore, cluster: Cluster) -> None:
-    flops = [_run_flops(cfg) for cfg in configs]
+    flops = [run_flops(cfg) for cfg in configs]
     with _bar(flops) as bar:
         train_all(ray, configs, store, cluster, lambda shares: _advance(bar, shares, flops))
 
 
 def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
-    flops = [_run_flops(cfg) for cfg in configs]
+    flops = [run_flops(cfg) for cfg in configs]
     with _bar(flops) as bar:
         if jobs == 1:
             done = 0.0
@@ -265,6 +269,50 @@ def _worker_trains(index: int, cfg: RunConfig, store: RunStore) -> None:
 
     train(cfg, store, progress=show)
     _progress[index] = 1.0
+
+
+# ---- until a limit ---------------------------------------------------------------------------------------------------
+
+
+class _TimeIsUp(Exception):
+    pass
+
+
+def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, jobs: int) -> dict[str, str]:
+    """Trains runs in their order, ``jobs`` at once, until ``time.monotonic()`` says ``until``.
+
+    Key -> "" for those that are finished, STOPPED for those that the limit stopped or that were not begun, and for
+    those that failed one line that says why; they do not keep the others from being trained. What is stopped, or
+    interrupted, goes on from its last checkpoint another time. A text is tokenised to its end, however long it takes:
+    it would have to begin anew. Raises what concerns all runs, a full disk or a worker that was killed."""
+    outcomes = {}
+    with tqdm(total=len(configs), unit="run", disable=not configs) as bar:
+        if jobs == 1:
+            for cfg in configs:
+                outcomes[cfg.key] = _train_one(cfg, store, until)
+                bar.update()
+            return outcomes
+        with workers.pool(jobs, signal.signal, signal.SIGINT, signal.SIG_IGN) as pool:  # Ctrl-C is the caller's to hear
+            futures = {pool.submit(_train_one, cfg, store, until): cfg.key for cfg in configs}
+            for future in concurrent.futures.as_completed(futures):
+                outcomes[futures[future]] = future.result()
+                bar.update()
+    return outcomes
+
+
+def _train_one(cfg: RunConfig, store: RunStore, until: float) -> str:
+    def look_at_the_clock(step: int, loss: float) -> None:
+        if time.monotonic() >= until and step < cfg.train.steps:  # after its last step a run is only to be written
+            raise _TimeIsUp
+
+    try:
+        look_at_the_clock(0, 0.0)
+        train(cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=look_at_the_clock)
+    except _TimeIsUp:
+        return STOPPED
+    except (InputError, RuntimeError) as error:  # no memory for this one, say
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
 
 
 def _spell(hours: float) -> str:

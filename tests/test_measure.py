@@ -5,7 +5,7 @@ from pydantic import Field
 
 from lib.config import Config
 from lib.errors import InputError
-from lib.measure import key, measure
+from lib.measure import found, key, measure, name, with_checksum
 from lib.store import RunStore
 
 
@@ -75,3 +75,18 @@ def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_o
         measure(squared, cases, store, jobs=1, max_hours=1e-9)
     assert len(list((store.path.parent / "measured").rglob("*.json"))) == 2
     assert len(measure(squared, cases, store, jobs=1, max_hours=1e9)) == 3
+
+
+def test_a_record_that_has_changed_is_noticed(store, tmp_path):
+    measure(squared, [Case(x=1.5)], store, jobs=1)
+    kept = json.loads((store.path.parent / "measured" / name(squared) / f"{key(Case(x=1.5))}.json").read_text())
+    path = tmp_path / "records" / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(with_checksum(with_checksum(kept))))
+    elsewhere = RunStore(tmp_path / "new" / "runs", records=[tmp_path / "records"])
+    assert found(squared, Case(x=1.5), elsewhere) == {"square": 2.25}
+    path.write_text(path.read_text().replace("2.25", "2.75"))
+    with pytest.raises(
+        OSError, match=r"the record .* cannot be read \(it has changed since it was packed\), restore it"
+    ):
+        found(squared, Case(x=1.5), elsewhere)

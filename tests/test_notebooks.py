@@ -15,7 +15,10 @@ import safetensors.torch
 import torch
 import yaml
 
+from lib import notebook as notebooks
+from lib import plans
 from lib.claims import ledger
+from lib.store import RunStore
 from tests.conftest import ROOT
 from tests.test_layouts import official_parcae
 
@@ -113,6 +116,12 @@ def test_the_smoke_profile_runs(name, outputs_folder):
     streams = "".join(o.text for o in outputs if o.output_type == "stream")
     trains = any("nb.sweep(" in cell.source for cell in cells(name))
     assert ("ended as diverged" in streams) == trains and "FLOP/s" not in streams  # one line, not the bar's many
+    executed, plan = plans.read(outputs_folder / "plans" / "smoke" / f"{name}.json"), plans.plan(name, "smoke")
+    assert [cfg.key for cfg in plan.runs] == [cfg.key for cfg in executed.runs]
+    for function, cases in plan.measurements.items():  # others are known only when the runs are there
+        assert cases.items() <= executed.measurements[function].items()
+        kept = {path.stem for path in (outputs_folder / "measured" / function).glob("*.json")}
+        assert executed.measurements[function].keys() <= kept
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,6 +129,7 @@ def test_the_smoke_profile_runs(name, outputs_folder):
 def test_every_profiles_plan_builds_and_counts(name, profile, tmp_path, monkeypatch):
     """The cells up to the plan, without a network and without the text."""
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(notebooks.Notebook, "store", RunStore(tmp_path / "runs"))  # as if there were no records
     parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
     namespace = {}
     exec(cells(name, "parameters")[0].source, namespace)
@@ -171,8 +181,6 @@ def test_values_arrive_as_papermill_and_yaml_write_them(tmp_path):
     arguments += ["-p", "architectures", '["parcae"]', "-p", "outputs", str(tmp_path)]
     done = papermill("instability", tmp_path / "out.ipynb", *arguments)
     assert done.returncode == 0, done.stderr[-2000:]
-    from lib.store import RunStore
-
     assert RunStore(tmp_path / "runs").frame()["optim.lr"].tolist() == [4e-3]
 
 
@@ -221,6 +229,17 @@ def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
     assert again.returncode == 0 and "papermill" not in again.stdout
 
 
+def test_a_notebook_runs_from_records_alone(workbook):
+    arguments = ["PROFILE=smoke", "ONLY=instability", "JOBS=1"]
+    done = make(workbook, "records", *arguments, "MINUTES=4")
+    assert done.returncode == 0 and "6 runs finished, 0 are left" in done.stdout, done.stderr[-2000:]
+    shutil.rmtree(workbook / "outputs" / "runs")
+    again = make(workbook, "reproduce-figures", *arguments)
+    assert again.returncode == 0, again.stdout[-1000:]
+    assert not [path for path in (workbook / "outputs" / "runs").iterdir() if not path.name.startswith(".")]
+    assert (workbook / "outputs" / "figures" / "smoke" / "instability_curves.png").exists()
+
+
 def test_make_runs_a_notebook_that_trains_nothing(workbook):
     done = make(workbook, "reproduce-figures", "PROFILE=smoke", "JOBS=1", "ONLY=tokenizer_compression")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
@@ -233,6 +252,10 @@ def test_make_runs_a_notebook_that_trains_nothing(workbook):
         (["reproduce-figures", "PROFILE=huge"], "PROFILE: 'huge' is not known"),
         (["reproduce-figures", "ONLY=nothing"], "ONLY: there is no notebook 'nothing'"),
         (["reproduce-figures", "JOBS=two"], "JOBS: 'two' is not a number"),
+        (["records", "MINUTES=0"], "MINUTES: '0' is not a time"),
+        (["records", "MINUTES=soon"], "MINUTES: 'soon' is not a time"),
+        (["reproduce-figures", "MINUTES=8"], "MINUTES: make reproduce-figures has no limit"),
+        (["records", "ENGINE=ray"], "ENGINE: make records trains on this machine"),
         (["reproduce-figures", "PROFIL=smoke"], "PROFIL: unknown variable"),
         (["env", "TORCH=tpu"], "TORCH: 'tpu' is not known"),
     ],

@@ -30,7 +30,7 @@ MODULES = [
     "compression", "claims", "growth", "residual", "sparse", "exits", "inflight", "decode", "pace",
     "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness", "plots", "plots_isodepth",
     "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual",
-    "plots_sparse", "plots_downstream", "playground", "notebook", "report",
+    "plots_sparse", "plots_downstream", "playground", "notebook", "plans", "records", "scale", "report",
 ]  # fmt: skip
 
 

@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import json
 
 import pytest
@@ -150,3 +151,25 @@ def test_a_run_that_another_machine_finished_meanwhile_is_kept(store):
     again = store.finish(result, lambda path: path.write_bytes(b"other"))
     assert again.path == result.path and {p.name: p.read_bytes() for p in result.path.iterdir()} == before
     assert not list(store.path.glob("*.tmp")) and not list(store.path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("damage", ["config.json", "result.json", "metrics.json", "depth_losses.json"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "missing"])
+def test_a_damaged_record_is_named_by_its_checksums(store, tmp_path, damage, how):
+    cfg = small_run()
+    path = finish(RunStore(tmp_path / "elsewhere"), cfg, val_loss=2.125).path
+    (path / "depth_losses.json").write_text('{"0": {"1": 3.25}}')
+    sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.glob("*.json")}
+    (path / "checksums.json").write_text(json.dumps(sums))
+    both = RunStore(store.path, records=[path.parent])
+    assert both.find(cfg).summary == {"val_loss": 2.125}
+    text = (path / damage).read_text()
+    if how == "missing":
+        (path / damage).unlink()
+    else:
+        digit = max(i for i, letter in enumerate(text) if letter == "2" or letter == "3")
+        other = {"2": "7", "3": "8"}[text[digit]]
+        (path / damage).write_text(text[:-1] if how == "cut" else text[:digit] + other + text[digit + 1 :])
+    with pytest.raises(OSError, match=rf"the record .*{cfg.key} cannot be read \(.*{damage}.*restore it") as error:
+        both.find(cfg)
+    assert "\n" not in str(error.value) and both.frame().empty

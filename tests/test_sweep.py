@@ -1,4 +1,6 @@
 import json
+import math
+import os
 import signal
 import subprocess
 import time
@@ -6,10 +8,11 @@ import time
 import pytest
 
 from lib import sweep as sweeping
+from lib import workers
 from lib.errors import InputError
 from lib.flops import count
 from lib.store import RunStore
-from lib.sweep import plan, sweep
+from lib.sweep import STOPPED, plan, sweep, train_until
 from lib.train import train
 from tests.conftest import python, small_run
 from tests.test_train import numbers
@@ -147,3 +150,32 @@ def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_pa
     assert sweeping.depth_losses([cfg], record, [8])["loss"].tolist() == frame["loss"][[2]].tolist()
     with pytest.raises(InputError, match=r"depths: the record .* has no weights to measure"):
         sweeping.depth_losses([cfg], record, [2, 8])
+
+
+def test_what_the_limit_stops_goes_on_to_the_same_numbers(store, tmp_path, monkeypatch):
+    (cfg,) = runs(1, steps=400)
+    train(small_run(train={"steps": 1}), store)  # the text, and torch's first use
+    monkeypatch.setattr(sweeping, "CHECKPOINT_SECONDS", 0.3)
+    begin = time.monotonic()
+    assert train_until(begin + 0.8, [cfg, *runs(1)], store, 1) == {cfg.key: STOPPED, runs(1)[0].key: STOPPED}
+    assert time.monotonic() - begin < 5 and store.partial(cfg.key).exists() and store.find(cfg) is None
+    monkeypatch.undo()
+    assert train_until(math.inf, [cfg], store, 1) == {cfg.key: ""}
+    assert numbers(store.find(cfg)) == numbers(train(cfg, RunStore(tmp_path / "other" / "runs")))
+
+
+def test_processes_take_the_runs_in_their_order_until_the_limit(store):
+    quick, endless = runs(2), runs(3, steps=10**6)
+    train(small_run(train={"steps": 1}), store)  # the text
+    with workers.pool(1, os.getpid) as pool:  # what processes import before they begin
+        pool.submit(os.getpid).result()
+    outcomes = train_until(time.monotonic() + 8, [*quick, *endless], store, 2)
+    assert list(map(outcomes.get, [cfg.key for cfg in [*quick, *endless]])) == ["", "", STOPPED, STOPPED, STOPPED]
+    assert {result.key for result in store.runs()} >= {cfg.key for cfg in quick}
+
+
+def test_a_run_that_cannot_be_trained_does_not_keep_others_from_it(store, tmp_path):
+    (tmp_path / "short.txt").write_text("one\n\ntwo")
+    bad = small_run(data={"source": str(tmp_path / "short.txt"), "max_bytes": None})
+    outcomes = train_until(math.inf, [bad, *runs(1)], store, 1)
+    assert "less than one row" in outcomes[bad.key] and outcomes[runs(1)[0].key] == ""
