@@ -125,8 +125,8 @@ def in_short(profile: str = "paper") -> str:
 - Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {_whole(total)} GPU hours; without 002, whose runs read 10
   billion tokens each, {_whole(without_002)}.
 - One seed of everything, the first: {len(first):,} runs, {_whole(first_hours)} GPU hours.
-- The longest run, of `{of}`, takes {last} hours on one GPU, and a run uses one: no number of
-  GPUs makes the whole shorter than that.
+- The longest run, of `{of}`, takes {last} hours on one GPU: a run is given one unless
+  `RUN_GPUS` says more, and the whole takes as long as its longest run.
 - The largest run, of {_short(_parameters(widest))} parameters, needs about {memory} of a GPU's memory."""
 
 
