@@ -5,6 +5,7 @@ holds them with their gradients and moments, and sharded (FSDP2) where it does n
 how many there are, but for the order of sums.
 """
 
+import atexit
 import contextlib
 import dataclasses
 import datetime
@@ -87,7 +88,7 @@ class Ranks:
         """The first process's value, for all."""
         if self.size == 1:
             return value
-        said = torch.tensor([value], device=self.device)
+        said = torch.tensor([int(value)], device=self.device)
         dist.broadcast(said, src=0)
         return int(said)
 
@@ -112,6 +113,7 @@ def here() -> Ranks:
         if torch.cuda.is_available():
             torch.cuda.set_device(dist.get_node_local_rank())
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=WAITS)
+        atexit.register(dist.destroy_process_group)
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 

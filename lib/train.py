@@ -66,6 +66,7 @@ def train(
             result = train(cfg, alone, checkpoint_seconds=math.inf, progress=progress, sharded=sharded)
             return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
     together = ranks.here()
+    together.rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
     with store.lock(cfg.key) if together.first else contextlib.nullcontext():
         found = store.find(cfg) if together.first else None
         if together.first_says(found is not None):
