@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import hashlib
 import math
+import os
 import shutil
 import socket
 import subprocess
@@ -16,14 +17,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
 import lib
-from lib import workers
+from lib import files, workers
 from lib.config import RunConfig
 from lib.errors import InputError
 from lib.flops import count
 from lib.ranks import STATE, Ranks, launch
 from lib.store import UNREADABLE, RunStore
-from lib.train import provenance, read_position, train
+from lib.train import load_data, provenance, read_position, train
 
 ANSWERS_WITHIN = 30.0  # seconds for an address, and for every node to import what a run needs
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
@@ -91,7 +94,10 @@ def train_all(
     """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises;
     then, as when it is interrupted, the others go on from their checkpoints another time."""
     gpus = gpus_of(ray, cluster)
-    task = ray.remote(max_retries=RETRIES, num_cpus=cluster.cpus, num_gpus=gpus)(_train)
+    # a process of a run on several GPUs that dies is an exception to the one that Ray started
+    task = ray.remote(max_retries=RETRIES, retry_exceptions=[ChildFailedError], num_cpus=cluster.cpus, num_gpus=gpus)(
+        _train
+    )
     done, pending = [0.0] * len(configs), {}
     for i, cfg in enumerate(configs):
         one = task.options(memory=cluster.memory or memory_of(cfg), name=f"run {cfg.key}")
@@ -116,6 +122,8 @@ def slots(ray, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
     """How many of the runs the cluster can train at once. Raises InputError where no node could hold the largest of
     them, which Ray would wait for in silence."""
     asked = {"CPU": cluster.cpus, "GPU": gpus_of(ray, cluster)}
+    for cfg in configs:
+        Ranks(size=max(1, int(asked["GPU"]))).rows(0, cfg.train.micro_batch or cfg.train.batch)
     asked["memory"] = cluster.memory or max(memory_of(cfg) for cfg in configs)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     held = sum(int(min(node.get(what, 0) / much for what, much in asked.items() if much)) for node in nodes)
@@ -130,17 +138,28 @@ def slots(ray, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
 def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
     """One run, wherever Ray has put it; read at once where another has trained it."""
     if store.remote:  # the driver's directory means nothing here
-        folder = hashlib.sha256(store.remote.url.encode()).hexdigest()[:16]
-        store = RunStore(Path(tempfile.gettempdir()) / f"looped-lm-{folder}" / "runs", remote=store.remote.url)
+        url = store.remote.url
+        folder = f"looped-lm-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+        here = RunStore(Path(tempfile.gettempdir()) / folder / "runs", remote=url)
+        if not here.remote.has_run(cfg.key):
+            _train_here(cfg, here, checkpoint_seconds, processes)
+        files.remove(here.path / cfg.key)  # it is at the URL
+    else:
+        _train_here(cfg, store, checkpoint_seconds, processes)
+
+
+def _train_here(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
     if processes == 1:
         train(cfg, store, checkpoint_seconds=checkpoint_seconds)
     elif store.find(cfg) is None:
         Ranks(size=processes).rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
-        launch(processes, _train, cfg, store, checkpoint_seconds, 1)
+        load_data(cfg, store)  # and so does this, in one line of its own
+        launch(processes, _train_here, cfg, store, checkpoint_seconds, 1)
 
 
 def _share(cfg: RunConfig, store: RunStore) -> float:
-    """How much of a run its last checkpoint has: what it did since is lost with its worker."""
+    """How much of a run its last checkpoint has: what it did since is lost with its worker. 0 where checkpoints are at
+    a URL, since they would have to be fetched."""
     try:
         return read_position(store.partial(cfg.key))["step"] / cfg.train.steps
     except UNREADABLE:  # there is none yet, or it is being replaced

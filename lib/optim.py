@@ -105,7 +105,7 @@ class Optimizer:
         self.cfg, self.steps = cfg, steps
         parameters = dict(model.named_parameters())
         self.placements = placements(model, cfg, steps, tokens_per_step)
-        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
+        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"}, ranks)
         kind = MuonH if cfg.name == "muonh" else Muon
         matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
         self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
@@ -117,7 +117,7 @@ class Optimizer:
         self.muon.step(rate, step, decay=1 - step / self.steps)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything an update depends on, whole and in main memory on every process."""
+        """Everything an update depends on, whole and in main memory of the process that writes."""
         return self.adamw.state() | self.muon.state()
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -132,8 +132,8 @@ class AdamW:
     With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001).
     """
 
-    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter]):
-        self.cfg, self.parameters, self.steps = cfg, parameters, 0
+    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], ranks: Ranks = ALONE):
+        self.cfg, self.parameters, self.ranks, self.steps = cfg, parameters, ranks, 0
         # update clipping needs a rate for each tensor, otherwise those of one rate, decay and eps share a group
         grouped: dict[object, list[Placement]] = {}
         for p in parameters:
@@ -165,7 +165,7 @@ class AdamW:
         tensors = {"adamw.steps": torch.tensor(self.steps)}
         for placement, parameter in self.parameters.items():
             for name, value in self.torch.state.get(parameter, {}).items():
-                tensors[f"adamw.{name}.{placement.name}"] = whole(value).cpu()
+                tensors[f"adamw.{name}.{placement.name}"] = self.ranks.to_write(value)
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -264,7 +264,7 @@ class Muon:
         return {f"muon.{kind}.{r}x{c}": self._whole(own, (r, c)) for kind, of in kinds for (r, c), own in of.items()}
 
     def _whole(self, own: Tensor, shape: tuple[int, int]) -> Tensor:
-        return self.ranks.gather(own, self._height(shape)).cpu()
+        return self.ranks.to_write(self.ranks.gather(own, self._height(shape)))
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         for kind, values in (("momentum", self.momentum), ("variance", self.variance)):

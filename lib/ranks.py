@@ -65,7 +65,7 @@ class Ranks:
         padded = own.new_zeros(most, *own.shape[1:])
         padded[: len(own)] = own
         everybodys = own.new_empty(self.size * most, *own.shape[1:])
-        dist.all_gather_into_tensor(everybodys, padded)
+        dist.all_gather_single(everybodys, padded)
         return everybodys[:n]
 
     def mean(self, values: Tensor) -> Tensor:
@@ -83,6 +83,11 @@ class Ranks:
         largest = values.to(self.device, copy=True)
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return largest.to(values.device)
+
+    def to_write(self, tensor: Tensor) -> Tensor:
+        """All of it in main memory for the process that writes, nothing for the others; they have to ask too."""
+        tensor = whole(tensor)
+        return tensor.cpu() if self.first else tensor.new_empty(0)
 
     def first_says(self, value: int) -> int:
         """The first process's value, for all."""
@@ -152,7 +157,7 @@ def distribute(model: nn.Module, ranks: Ranks, sharded: bool | None) -> Callable
     if ranks.size == 1:
         return model.to(ranks.device).loss
     if sharded is None:
-        sharded = _too_large(model, ranks.device)
+        sharded = bool(ranks.most(torch.tensor(int(_too_large(model, ranks.device)))))  # for one, for all
     loss = _Loss(model)
     if not sharded:
         model.to(ranks.device)
@@ -167,12 +172,14 @@ def distribute(model: nn.Module, ranks: Ranks, sharded: bool | None) -> Callable
 
 
 def whole_model(model: nn.Module) -> nn.Module:
-    """The model, or a copy with all of its weights where they are sharded: a quarter of what training would take."""
+    """The model, or a copy with all of its weights where they are sharded: four bytes a parameter on every device."""
     tensors = model.state_dict()
     if not any(isinstance(tensor, DTensor) for tensor in tensors.values()):
         return model
-    copy = type(model)(model.cfg, seed=None).to(model.embed.weight.device)
-    copy.load_state_dict({name: whole(tensor) for name, tensor in tensors.items()})
+    with torch.device("meta"):
+        copy = type(model)(model.cfg, seed=None)
+    copy.load_state_dict({name: whole(tensor) for name, tensor in tensors.items()}, assign=True)
+    copy.angles = model.angles
     copy.compute_dtype, copy.residual_dtype = model.compute_dtype, model.residual_dtype
     return copy.train(model.training)
 

@@ -9,6 +9,7 @@ does not have, and where both have a key the first is kept.
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -179,7 +180,7 @@ def main(names: Sequence[str], profile: str, minutes: str, jobs: int) -> None:
     """``make`` for the Makefile: complaints are one line, and an interrupt is none."""
     try:
         status = make(names, profile, float(minutes) if minutes else None, jobs)
-    except (InputError, OSError) as error:
+    except (InputError, OSError, concurrent.futures.BrokenExecutor) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
         print("interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time")

@@ -5,9 +5,11 @@ Every machine works in a directory of its own and sends there what is finished. 
 run is there when its last file is.
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from lib import files
@@ -43,38 +45,59 @@ class Remote:
     def fetch_run(self, path: Path) -> bool:
         """The finished run that is called like ``path``, put there whole; False where there is none."""
         system, root = self._place
-        if not system.exists(f"{root}/{path.name}/{LAST}"):
+        if not self._has(f"{path.name}/{LAST}"):
             return False
-        with files.replacing(path) as draft:
+        with files.replacing(path) as draft, self._said(f"fetching {path.name}"):
             draft.mkdir()
             for name in system.ls(f"{root}/{path.name}", detail=False):
-                system.get_file(name, str(draft / PurePosixPath(name).name))
+                if not name.endswith(".tmp"):
+                    system.get_file(name, str(draft / PurePosixPath(name).name))
         return True
+
+    def has_run(self, key: str) -> bool:
+        return self._has(f"{key}/{LAST}")
 
     def send_run(self, path: Path) -> None:
         """A finished run, unless there is one of its name."""
-        system, root = self._place
-        if system.exists(f"{root}/{path.name}/{LAST}"):
-            return
         for file in sorted(path.iterdir(), key=lambda file: file.name == LAST):
+            if self._has(f"{path.name}/{LAST}"):  # another machine may finish it meanwhile
+                return
             self.send(file, f"{path.name}/{file.name}")
 
     def send(self, path: Path, name: str) -> None:
         """One file, under ``name``."""
         system, root = self._place
-        system.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
-        system.put_file(str(path), f"{root}/{name}")
+        draft = f"{root}/{name}.{os.uname().nodename}-{os.getpid()}.tmp"
+        with self._said(f"sending {name}"):
+            system.makedirs(os.path.dirname(draft), exist_ok=True)
+            system.put_file(str(path), draft)
+            system.mv(draft, f"{root}/{name}")  # of an object store a copy; elsewhere what is half-sent has no name
 
     def fetch(self, name: str, path: Path) -> bool:
         """The file of that name, put at ``path``; False where there is none."""
         system, root = self._place
-        if not system.exists(f"{root}/{name}"):
+        if not self._has(name):
             return False
-        with files.replacing(path) as draft:
+        with files.replacing(path) as draft, self._said(f"fetching {name}"):
             system.get_file(f"{root}/{name}", str(draft))
         return True
 
     def remove(self, name: str) -> None:
         system, root = self._place
-        if system.exists(f"{root}/{name}"):
-            system.rm(f"{root}/{name}")
+        if self._has(name):
+            with self._said(f"removing {name}"):
+                system.rm(f"{root}/{name}")
+
+    def _has(self, name: str) -> bool:
+        system, root = self._place
+        with self._said(f"looking for {name}"):
+            return system.exists(f"{root}/{name}")
+
+    @contextlib.contextmanager
+    def _said(self, what: str) -> Iterator[None]:
+        """Turns what a file system raises into one line. Raises InputError."""
+        try:
+            yield
+        except Exception as error:  # every file system has its own
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise InputError(f"STORE: {what} at {self.url} failed ({reason}), start again when it is back") from None

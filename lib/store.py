@@ -23,6 +23,7 @@ import safetensors
 
 from lib import files
 from lib.config import RunConfig
+from lib.errors import InputError
 from lib.remote import Remote
 
 CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record holds
@@ -60,28 +61,38 @@ class RunStore:
         self.tokens = self.path.parent / "tokens"
 
     @contextlib.contextmanager
-    def lock(self, key: str):
-        """One process trains a run, another that wants it waits here."""
-        with files.lock(self.path / f".{key}.lock"):
-            for draft in self.path.glob(f".*{key}*.tmp"):
+    def lock(self, key: str, wait: bool = True) -> Iterator[bool]:
+        """One process trains a run, another that wants it waits here, or is told False where it does not ``wait``."""
+        with files.lock(self.path / f".{key}.lock", wait) as held:
+            for draft in self.path.glob(f".*{key}*.tmp") if held else ():
                 files.remove(draft)  # of a process that was killed while it wrote
-            yield
+            yield held
 
     def partial(self, key: str) -> Path:
         return self.path / f".{key}.partial"
 
-    def fetch_partial(self, key: str) -> None:
-        """The last checkpoint that any machine sent; it is never older than this one's."""
-        if self.remote:
-            self.remote.fetch(self.partial(key).name, self.partial(key))
+    def fetch_partial(self, key: str) -> Path | None:
+        """A checkpoint that some machine sent, beside this one's own, which may be the later one."""
+        sent = self.partial(key).with_suffix(".fetched")
+        return sent if self.remote and self.remote.fetch(self.partial(key).name, sent) else None
 
     def send_partial(self, key: str) -> None:
-        if self.remote:
-            self.remote.send(self.partial(key), self.partial(key).name)
+        """Whoever cannot send it now sends the next one."""
+        try:
+            if self.remote:
+                self.remote.send(self.partial(key), self.partial(key).name)
+        except InputError as error:
+            print(error)
+
+    def _send_run(self, key: str) -> None:
+        self.remote.send_run(self.path / key)
+        self.remote.remove(self.partial(key).name)
 
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
-        if self.remote and not (self.path / cfg.key).is_dir():
+        if self.remote and (self.path / cfg.key).is_dir():
+            self._send_run(cfg.key)  # unless it was: the network may have gone when the run ended
+        elif self.remote:
             with _unless_there(self.path / cfg.key):
                 self.remote.fetch_run(self.path / cfg.key)
         for root in (self.path, *self.records):
@@ -108,14 +119,15 @@ class RunStore:
             (draft / "result.json").write_text(json.dumps(fields, indent=1))
             save_weights(draft / "model.safetensors")
         if self.remote:
-            self.remote.send_run(path)
-            self.remote.remove(self.partial(result.key).name)
+            self._send_run(result.key)
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
 
     def noted(self, result: RunResult, name: str) -> dict:
         """What was measured on a finished run after its training and noted beside it, {} where nothing was."""
-        path = result.path / f"{name}.json"
+        path, sums = result.path / f"{name}.json", result.path / CHECKSUMS
+        if sums.exists() and path.name not in json.loads(sums.read_text()):
+            return {}  # a note that came into somebody's record when two were merged file by file
         return json.loads(path.read_text()) if path.exists() else {}
 
     def note(self, result: RunResult, name: str, values: dict) -> None:

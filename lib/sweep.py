@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import dataclasses
+import math
 import signal
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from lib import workers
-from lib.cluster import Cluster, connected, slots, train_all
+from lib.cluster import Cluster, connected, gpus_of, slots, train_all
 from lib.config import RunConfig
 from lib.data import token_store, validation_batch
 from lib.errors import InputError
@@ -84,6 +85,8 @@ def sweep(
         if jobs != 1 and not cluster and not all((store.path / cfg.key).is_dir() for cfg in configs):
             workers.start()  # they import torch while the cost is measured
         todo = plan(configs, store, jobs)
+        if cluster:  # the rate is one GPU's
+            todo = dataclasses.replace(todo, hours=todo.hours / max(1, int(gpus_of(ray, cluster))))
         print(todo)
         if max_hours is not None and todo.hours > max_hours:
             raise InputError(
@@ -207,16 +210,23 @@ def flops_per_second(cfg: RunConfig) -> float:
     return rows * context * count(fixed, context).flops_per_token / min(seconds)
 
 
-def _prepare_texts(configs: list[RunConfig], store: RunStore) -> None:
-    """Tokenise every text once, with a bar, and see that it fits, before anything is trained."""
+def _prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float = math.inf) -> None:
+    """Tokenise every text once, with a bar, and see that it fits, before anything is trained. Raises _TimeIsUp at
+    ``until``; what is tokenised then is not tokenised again."""
     for cfg in {(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values():
         with tqdm(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
 
             def show(what: str, count: int, bar=bar):
                 bar.set_description(what)
                 bar.update(count)
+                if time.monotonic() >= until:
+                    raise _TimeIsUp
 
             load_data(cfg, store, show)
+
+
+class _TimeIsUp(Exception):
+    """A limit stops what can be gone on with."""
 
 
 def _bar(flops: list[float]) -> tqdm:
@@ -274,18 +284,20 @@ def _worker_trains(index: int, cfg: RunConfig, store: RunStore) -> None:
 # ---- until a limit ---------------------------------------------------------------------------------------------------
 
 
-class _TimeIsUp(Exception):
-    pass
-
-
 def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, jobs: int) -> dict[str, str]:
     """Trains runs in their order, ``jobs`` at once, until ``time.monotonic()`` says ``until``.
 
     Key -> "" for those that are finished, STOPPED for those that the limit stopped or that were not begun, and for
     those that failed one line that says why; they do not keep the others from being trained. What is stopped, or
-    interrupted, goes on from its last checkpoint another time. A text is tokenised to its end, however long it takes:
-    it would have to begin anew. Raises what concerns all runs, a full disk or a worker that was killed."""
+    interrupted, goes on from its last checkpoint another time; texts are tokenised first. Raises what concerns all
+    runs, a full disk or a worker that was killed."""
     outcomes = {}
+    try:
+        for cfg in {(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values():
+            with contextlib.suppress(InputError):  # the runs of a text that does not fit say so
+                _prepare_texts([cfg], store, until)
+    except _TimeIsUp:
+        return {cfg.key: STOPPED for cfg in configs}
     with tqdm(total=len(configs), unit="run", disable=not configs) as bar:
         if jobs == 1:
             for cfg in configs:

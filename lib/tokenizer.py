@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ SPLIT = (
 )
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
 MAX_CHARACTERS = 10_000
+MAX_BLANKS = 100_000  # tiktoken's pattern runs out of stack in some hundred thousand blanks
+BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
 MAX_TRAINING_CHARACTERS = 2_000_000_000
 
 
@@ -79,6 +82,8 @@ class BPETokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         if self._fast is None or any(added in text for text in texts for added in self._added):
+            return self._encode_as_the_file_says(texts)
+        if any(len(text) > MAX_BLANKS and BLANKS.search(text) for text in texts):
             return self._encode_as_the_file_says(texts)
         return [np.array(self._fast.encode_ordinary(text), dtype=np.int64) for text in texts]
 

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import platform
 import subprocess
 import tempfile
@@ -33,13 +34,14 @@ from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
-from lib.ranks import Ranks, accumulating, as_held, distribute, whole, whole_model
+from lib.ranks import Ranks, accumulating, as_held, distribute, whole_model
 from lib.routing import divergence_by_pair, looped_choices
 from lib.store import UNREADABLE, RunResult, RunStore
 from lib.weights import load_strictly
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
+LOCK_LOOKED_AT = 5.0  # seconds between looks at a lock that another process holds
 WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
 TRACED_LOOPS, TRACED_ROWS = 24, 32  # at least so many loops of so many validation rows are traced
 
@@ -56,7 +58,8 @@ def train(
 ) -> RunResult:
     """The finished run: read from the store, waited for while another process trains it, or trained here.
 
-    Without a store nothing is kept. Raises InputError for data that does not fit the config; divergence is a result,
+    checkpoint_seconds: between two checkpoints, longer where one takes long, 0 for one after every step. Without a
+    store nothing is kept. Raises InputError for data that does not fit the config; divergence is a result,
     not an error. Under torchrun every process calls it with the same cfg and a store that all of them see; ``sharded``:
     whether weights, gradients and moments are then shared out among them (FSDP2), None where a device cannot hold them.
     """
@@ -67,13 +70,29 @@ def train(
             return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
     together = ranks.here()
     together.rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
-    with store.lock(cfg.key) if together.first else contextlib.nullcontext():
+    with _locked(cfg.key, store, together):
         found = store.find(cfg) if together.first else None
         if together.first_says(found is not None):
             return found or store.find(cfg)
         with one_thread_on_cpu():
             training = _Training(cfg, store, together, sharded)
             return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
+
+
+@contextlib.contextmanager
+def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
+    """The run's lock, held by the first of several processes; the others hear from it that it is still waiting, since
+    who hears nothing for long gives up."""
+    if together.size == 1:
+        with store.lock(key):
+            yield
+        return
+    while True:
+        with store.lock(key, wait=False) if together.first else contextlib.nullcontext(False) as held:
+            if together.first_says(held):
+                yield
+                return
+        time.sleep(LOCK_LOOKED_AT)
 
 
 def load_data(
@@ -135,7 +154,7 @@ class _Training:
 
     def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:
         self._resume()
-        status, saved = "finished", time.monotonic()
+        status, saved, cost = "finished", time.monotonic(), 0.0
         self.model.train()
         while self.step < self.cfg.train.steps:
             loss, blown_up = self._one_step()
@@ -143,10 +162,13 @@ class _Training:
             if blown_up:
                 status = "diverged"
                 break
-            due = time.monotonic() - saved >= checkpoint_seconds and self.step < self.cfg.train.steps
-            if self.ranks.first_says(due):
+            # a large checkpoint takes long, and no more than a twentieth of the time is for writing them
+            due = time.monotonic() - saved >= (checkpoint_seconds and max(checkpoint_seconds, 20 * cost))
+            if self.ranks.first_says(due and self.step < self.cfg.train.steps):
+                begin = time.monotonic()
                 self._checkpoint()
                 saved = time.monotonic()
+                cost = saved - begin
         result = RunResult(self.cfg, status, self._summary(), self.metrics, self._provenance())
         model = whole_model(self.model)
         with self.ranks.first_before_the_others():
@@ -240,10 +262,11 @@ class _Training:
     def _checkpoint(self) -> None:
         """Model, optimiser and position in one safetensors file, which takes the place of the one before at once. It is
         the same file however many processes write it, and any number can go on from it."""
-        tensors = {f"model.{name}": whole(value).cpu().contiguous() for name, value in self.model.state_dict().items()}
-        tensors |= {name: value.contiguous() for name, value in self.optimizer.state().items()}
+        tensors = {f"model.{name}": self.ranks.to_write(value) for name, value in self.model.state_dict().items()}
+        tensors |= self.optimizer.state()
         if not self.ranks.first:
             return
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
         position = {
             "key": self.cfg.key,
             "step": self.step,
@@ -258,8 +281,10 @@ class _Training:
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
-        if self.ranks.first:
-            self.store.fetch_partial(self.cfg.key)
+        if self.ranks.first and (sent := self.store.fetch_partial(self.cfg.key)):
+            if step_of(sent) > step_of(self.partial):
+                os.replace(sent, self.partial)
+            files.remove(sent)
         if not self.ranks.first_says(self.partial.exists()):
             return
         try:
@@ -275,13 +300,17 @@ class _Training:
             problem = None
         except UNREADABLE as error:
             problem = error
-        if self.ranks.most(torch.tensor(float(problem is not None))):
+        damaged = self.ranks.first_says(problem is not None)
+        if problem is not None and not damaged:
+            raise OSError(f"the checkpoint {self.partial} cannot be read here ({problem}), though it can elsewhere")
+        if damaged:
             if self.ranks.first:
                 aside = files.set_aside(self.partial)
                 print(
                     f"the checkpoint of run {self.cfg.key} is damaged ({problem}): set aside as {aside.name}, "
                     "starting anew"
                 )
+            del self.model, self.loss, self.optimizer
             self.__init__(self.cfg, self.store, self.ranks, self.sharded)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
@@ -308,6 +337,14 @@ class _Training:
             **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),
             **provenance(),
         }
+
+
+def step_of(checkpoint: Path) -> int:
+    """The next step of a checkpoint, -1 where it is not there or cannot be read."""
+    try:
+        return read_position(checkpoint)["step"]
+    except UNREADABLE:
+        return -1
 
 
 def read_position(checkpoint: Path) -> dict:

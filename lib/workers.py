@@ -18,8 +18,9 @@ def cores() -> int:
 
 
 def spare() -> int:
-    """Cores for work that this process hands out: one where it was started to share the cores with others."""
-    return 1 if multiprocessing.parent_process() else cores()
+    """Cores for work that this process hands out: one where it was started to share the cores with others, by this
+    library or by torchrun, whose first process on a machine has them all."""
+    return 1 if multiprocessing.parent_process() or torch.distributed.get_node_local_rank(0) else cores()
 
 
 def processes(jobs: int | None) -> int:

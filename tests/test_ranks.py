@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import safetensors.torch
@@ -99,6 +101,13 @@ def test_sharded_over_two_processes_too(alone, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("sharded", [False, True])
+def test_compiled_blocks_too(sharded, alone, tmp_path):
+    cfg = CASES["AdamW"].replace(train=CASES["AdamW"].train.replace(compile=True))
+    assert_same(alone["AdamW"], together(tmp_path, {"compiled": cfg}, RunStore(tmp_path / "runs"), sharded)["compiled"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sharded", [False, True])
 def test_matrices_and_shards_that_do_not_divide_among_three(sharded, tmp_path):
     cfg = small_run(train={**FP32, "batch": 6, "steps": 4}, optim=MUON, model={"prelude": 2})
     one = train(cfg, RunStore(tmp_path / "alone" / "runs"))
@@ -131,6 +140,20 @@ def interrupt_at(last):
             raise KeyboardInterrupt
 
     return progress
+
+
+@pytest.mark.long
+def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
+    store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
+    begin = time.monotonic()
+    with store.lock(cfg.key):
+        waiting = threading.Thread(target=together, args=(tmp_path, {"AdamW": cfg}, store))
+        waiting.start()
+        time.sleep(15)
+        assert waiting.is_alive() and store.find(cfg) is None
+    waiting.join(120)
+    assert_same(alone["AdamW"], store.find(cfg))
+    assert time.monotonic() - begin > 15
 
 
 @pytest.mark.long

@@ -50,6 +50,47 @@ def test_a_run_that_broke_off_on_one_machine_goes_on_on_another(tmp_path, url):
     assert sorted(path.name for path in (tmp_path / "bucket" / "folder").iterdir()) == [cfg.key]  # no checkpoint left
 
 
+def gone(*arguments):
+    raise InputError("STORE: the network is gone")
+
+
+def test_a_run_whose_sending_broke_off_is_sent_when_it_is_asked_for_again(tmp_path, url, monkeypatch):
+    cfg, one = small_run(train={"steps": 2}), machine(tmp_path, "one", url)
+    with monkeypatch.context() as patch, pytest.raises(InputError, match=r"^STORE: the network is gone$"):
+        patch.setattr(Remote, "send_run", gone)
+        train(cfg, one)
+    two = machine(tmp_path, "two", url)
+    assert two.find(cfg) is None
+    train(cfg, one, progress=lambda step, loss: pytest.fail("it was trained again"))
+    assert two.find(cfg) is not None
+
+
+def test_a_checkpoint_that_is_older_or_damaged_does_not_replace_ones_own(tmp_path, url, capsys):
+    cfg, one = small_run(), machine(tmp_path, "one", url)
+
+    def stop(step, loss):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    for sent in (b"half a checkpo", None):
+        with pytest.raises(KeyboardInterrupt):
+            train(cfg, one, checkpoint_seconds=0.0, progress=stop)
+        there = tmp_path / "bucket" / "folder" / one.partial(cfg.key).name
+        if sent:
+            there.write_bytes(sent)
+    steps = []
+    train(cfg, one, progress=lambda step, loss: steps.append(step))
+    assert steps == [5, 6] and "damaged" not in capsys.readouterr().out
+
+
+def test_a_checkpoint_that_cannot_be_sent_does_not_end_a_run(tmp_path, url, monkeypatch, capsys):
+    cfg, one = small_run(), machine(tmp_path, "one", url)
+    monkeypatch.setattr(Remote, "send", gone)
+    monkeypatch.setattr(Remote, "send_run", lambda self, path: None)
+    assert train(cfg, one, checkpoint_seconds=0.0).status == "finished"
+    assert capsys.readouterr().out.count("STORE: the network is gone") == 5
+
+
 def test_a_run_is_there_when_its_last_file_is(tmp_path, url):
     cfg = small_run(train={"steps": 2})
     train(cfg, machine(tmp_path, "one", url))

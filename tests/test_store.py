@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lib.store import RunResult, RunStore
+from lib.store import CHECKSUMS, RunResult, RunStore
 from lib.train import train
 from tests.conftest import small_run
 
@@ -173,3 +173,13 @@ def test_a_damaged_record_is_named_by_its_checksums(store, tmp_path, damage, how
     with pytest.raises(OSError, match=rf"the record .*{cfg.key} cannot be read \(.*{damage}.*restore it") as error:
         both.find(cfg)
     assert "\n" not in str(error.value) and both.frame().empty
+
+
+def test_a_note_that_strayed_into_somebodys_record_is_not_read(tmp_path):
+    """cp -rn of two people's records merges files where both have a run."""
+    record = RunStore(tmp_path / "records")
+    result = train(small_run(train={"steps": 2}), record)
+    record.note(result, "own", {"1": 2.0})
+    (result.path / CHECKSUMS).write_text(json.dumps({"own.json": "..."}))
+    (result.path / "strayed.json").write_text(json.dumps({"1": 3.0}))
+    assert record.noted(result, "own") == {"1": 2.0} and record.noted(result, "strayed") == {}

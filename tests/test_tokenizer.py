@@ -111,6 +111,13 @@ def test_long_runs_of_one_character_are_the_same_and_take_no_time(trained):
 
 
 @pytest.mark.long
+def test_a_million_blanks_are_read(trained):
+    text = " " * 1_000_000 + "a"
+    (tokens,) = trained.encode_batch([text])
+    assert trained.decode(tokens) == text and trained._fast is not None
+
+
+@pytest.mark.long
 def test_every_character_is_split_off_alike(tmp_path):
     """A vocabulary whose only merges are of any byte with a, 1, space, !, line ends or ' says where texts are split."""
     letter = {byte: character for character, byte in _byte_of().items()}
