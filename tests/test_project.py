@@ -112,6 +112,13 @@ def test_every_file_the_readme_names_exists():
         assert (ROOT / path).exists(), path
 
 
+def test_one_may_use_and_cite_it():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["license"] == "MIT" and (ROOT / "LICENSE").read_text().startswith("MIT License")
+    assert [entry["notes"][:3] for entry in citation["references"]] == ["000", "001", "002", "003", "004"]
+    assert all(entry["title"] and entry["authors"] for entry in citation["references"])
+
+
 def test_the_readme_names_the_family_of_every_preset():
     families = re.findall(r"`((?:[a-z]+-)+[a-zL]*\*(?:-[a-zN]\*)?)`", README)
     assert len(families) == 11
