@@ -162,7 +162,7 @@ def distribute(model: nn.Module, ranks: Ranks, sharded: bool | None) -> Callable
     if not sharded:
         model.to(ranks.device)
         # whatever a model loops, every step has a gradient for every parameter, so that nobody has to look for others
-        return nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)
+        return nn.parallel.DistributedDataParallel(loss, forward_sync_buffers=False)
     from torch.distributed.fsdp import fully_shard
 
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.size,))
