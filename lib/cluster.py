@@ -25,8 +25,8 @@ from lib.config import RunConfig
 from lib.errors import InputError
 from lib.flops import count
 from lib.ranks import STATE, Ranks, launch
-from lib.store import UNREADABLE, RunStore
-from lib.train import load_data, provenance, read_position, train
+from lib.store import RunStore
+from lib.train import load_data, provenance, step_of, train
 
 ANSWERS_WITHIN = 30.0  # seconds for an address, and for every node to import what a run needs
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
@@ -160,10 +160,7 @@ def _train_here(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, proc
 def _share(cfg: RunConfig, store: RunStore) -> float:
     """How much of a run its last checkpoint has: what it did since is lost with its worker. 0 where checkpoints are at
     a URL, since they would have to be fetched."""
-    try:
-        return read_position(store.partial(cfg.key))["step"] / cfg.train.steps
-    except UNREADABLE:  # there is none yet, or it is being replaced
-        return 0.0
+    return max(0, step_of(store.partial(cfg.key))) / cfg.train.steps
 
 
 def _absolute(cfg: RunConfig) -> RunConfig:

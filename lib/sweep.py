@@ -210,10 +210,14 @@ def flops_per_second(cfg: RunConfig) -> float:
     return rows * context * count(fixed, context).flops_per_token / min(seconds)
 
 
+def _one_of_each_text(configs: Sequence[RunConfig]) -> list[RunConfig]:
+    return list({(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values())
+
+
 def _prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float = math.inf) -> None:
     """Tokenise every text once, with a bar, and see that it fits, before anything is trained. Raises _TimeIsUp at
     ``until``; what is tokenised then is not tokenised again."""
-    for cfg in {(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values():
+    for cfg in _one_of_each_text(configs):
         with tqdm(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
 
             def show(what: str, count: int, bar=bar):
@@ -293,7 +297,7 @@ def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, job
     runs, a full disk or a worker that was killed."""
     outcomes = {}
     try:
-        for cfg in {(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values():
+        for cfg in _one_of_each_text(configs):
             with contextlib.suppress(InputError):  # the runs of a text that does not fit say so
                 _prepare_texts([cfg], store, until)
     except _TimeIsUp:
