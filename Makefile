@@ -2,6 +2,8 @@
 
 PROFILE ?= cpu
 ONLY    ?=
+# the executed notebook that make again runs once more
+COPY    ?=
 JOBS    ?= 0
 # after how long make records stops, no limit when empty
 MINUTES ?=
@@ -16,6 +18,14 @@ RUN_GPUS    ?=
 RUN_MEMORY  ?=
 STORE       ?=
 export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE
+# when it began, for the notebooks to say; make inside make is told
+ifndef SINCE
+export SINCE := $(shell date +%s)
+endif
+# a log, where output goes to no terminal, gets a bar once a minute (make before 4.0 cannot tell)
+ifeq ($(MAKE_TERMOUT)$(filter 3.%,$(MAKE_VERSION)),)
+reproduce-figures notebooks again records: export TQDM_MININTERVAL ?= 60
+endif
 
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 BIN        := .venv/bin
@@ -26,32 +36,41 @@ DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
 
 # ---- bad input: one line, before anything runs -----------------------------------------------------------------------
 GIVEN   := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $(v))),$(v)))
-UNKNOWN := $(filter-out PROFILE ONLY JOBS MINUTES PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
+UNKNOWN := $(filter-out PROFILE ONLY COPY JOBS MINUTES PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
 ifneq ($(UNKNOWN),)
-$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, JOBS, MINUTES, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY or STORE)
+$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, COPY, JOBS, MINUTES, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY or STORE)
 endif
-ifeq ($(filter $(PROFILE),smoke cpu gpu paper),)
+# in make's own words: what is given must not reach a shell before it is known to be harmless
+no_digits = $(subst 0,,$(subst 1,,$(subst 2,,$(subst 3,,$(subst 4,,$(subst 5,,$(subst 6,,$(subst 7,,$(subst 8,,$(subst 9,,$1))))))))))
+ON_A_CLUSTER := $(filter RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
+ifneq ($(words $(PROFILE))-$(filter-out smoke cpu gpu paper,$(PROFILE)),1-)
 $(error PROFILE: '$(PROFILE)' is not known, use smoke, cpu, gpu or paper)
 endif
-ifneq ($(filter-out ray,$(ENGINE)),)
+ifneq ($(filter-out ray,$(ENGINE))$(word 2,$(ENGINE)),)
 $(error ENGINE: '$(ENGINE)' is not known, use ray, or leave it out for the cores of this machine)
 endif
 ifneq ($(filter-out $(NAMES),$(ONLY)),)
 $(error ONLY: there is no notebook '$(firstword $(filter-out $(NAMES),$(ONLY)))', use one of: $(NAMES))
 endif
-ifneq ($(if $(JOBS),$(shell printf %s '$(JOBS)' | tr -d 0-9),empty),)
+ifneq ($(words $(JOBS))-$(call no_digits,$(JOBS)),1-)
 $(error JOBS: '$(JOBS)' is not a number of processes, use 0 for one a core)
 endif
-ifeq ($(if $(MINUTES),$(shell printf '%s\n' '$(MINUTES)' | grep -Ex '[0-9]+(\.[0-9]+)?' | grep '[1-9]'),no limit),)
+ifneq ($(if $(MINUTES),$(words $(MINUTES))-$(filter-out .,$(call no_digits,$(MINUTES)))-$(if $(subst 0,,$(subst .,,$(MINUTES))),,0),1--),1--)
 $(error MINUTES: '$(MINUTES)' is not a time, use a positive number of minutes, or leave it out for no limit)
 endif
 ifneq ($(and $(MINUTES),$(filter-out records,$(MAKECMDGOALS))),)
 $(error MINUTES: make $(firstword $(filter-out records,$(MAKECMDGOALS))) has no limit, use it with make records alone)
 endif
+ifneq ($(if $(COPY),,$(filter again,$(MAKECMDGOALS))),)
+$(error COPY: is not given, name an executed notebook, COPY=outputs/notebooks/cpu/instability.ipynb say)
+endif
 ifneq ($(and $(ENGINE),$(filter records,$(MAKECMDGOALS))),)
 $(error ENGINE: make records trains on this machine, leave it out, or use make reproduce-figures)
 endif
-ifeq ($(filter $(TORCH),cpu cuda),)
+ifneq ($(and $(ON_A_CLUSTER),$(if $(ENGINE),,none)),)
+$(error $(firstword $(ON_A_CLUSTER)): only a cluster needs it, use ENGINE=ray, or leave it out)
+endif
+ifneq ($(words $(TORCH))-$(filter-out cpu cuda,$(TORCH)),1-)
 $(error TORCH: '$(TORCH)' is not known, use cpu or cuda)
 endif
 
@@ -59,16 +78,19 @@ endif
 # notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks records report test test-long bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks again records report lint test test-long mutants bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
+	@echo 'make again COPY=FILE     an executed notebook once more, with the same parameters, into a copy beside it'
 	@echo 'make records             train what is missing, the most telling runs first, and pack results for outputs/records/'
+	@echo 'make lint                ruff, and mypy in strict mode on lib/'
 	@echo 'make test                the tests (about half an hour on two cores)'
 	@echo 'make test-long           the slow ones: kills in series, a browser'
+	@echo 'make mutants             how many small faults in five modules the tests notice (pip install -e .[mutation])'
 	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
-	@echo 'make report              outputs/report/index.html from what is there'
+	@echo 'make report              outputs/report/index.html from what is there, and the notebooks beside it'
 	@echo 'make env                 .venv from the pins in environment.yml'
 	@echo 'make flash               flash-attn into .venv (needs CUDA and its compiler)'
 	@echo 'make clean               remove figures, executed notebooks and the report; trained runs stay'
@@ -86,13 +108,14 @@ help:
 env: $(READY)
 
 $(READY): environment.yml pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "PYTHON: '$(PYTHON)' is not Python 3.11, pass PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv .venv
+	"$(PYTHON)" -m venv .venv
 # another build of torch has the same version to pip, so that it has to go first
 	@if ls .venv/.ready-* >/dev/null 2>&1 && [ ! -e $@ ]; then $(BIN)/pip uninstall --yes --quiet torch; fi; \
 	rm -f .venv/.ready-*
 	@sed -n '/- pip:/,$$ s/^ *- //p' environment.yml | sed '/^pip:/d' > .venv/pins.txt
+	@echo "installing $$(wc -l < .venv/pins.txt) packages and what they need, which takes minutes"
 ifeq ($(TORCH)-$(shell uname -s),cpu-Linux)
 # on Linux the package index has CUDA builds only; a CPU wheel at hand is taken first
 	$(BIN)/pip install --quiet --no-deps --no-index "$$(grep ^torch== .venv/pins.txt)" 2>/dev/null || \
@@ -108,9 +131,10 @@ flash: $(READY)
 	$(BIN)/pip install --no-build-isolation flash-attn
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
+# what runs for long is a child of make itself, no shell in between, so that a signal that ends make ends it too
 reproduce-figures: $(READY)
-	@$(MAKE) --no-print-directory --keep-going notebooks; \
-	failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
+	-@$(MAKE) --no-print-directory --keep-going notebooks
+	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
 	echo "figures    outputs/figures/$(PROFILE)/"; \
 	echo "notebooks  outputs/notebooks/$(PROFILE)/"; \
@@ -120,31 +144,42 @@ reproduce-figures: $(READY)
 
 notebooks: $(DONE)
 
-# the executed copy is written as it runs; only the mark beside it says that it ran to its end
-outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml $(wildcard lib/*.py) params/claims.yaml | $(READY)
-	@mkdir -p $(@D) && rm -f $@
-	$(BIN)/papermill --log-level ERROR --no-progress-bar --stdout-file - --stderr-file - \
-	  $< $(@D)/$*.ipynb \
-	  -f params/$(PROFILE)/$*.yaml $(if $(shell grep '^jobs:' params/$(PROFILE)/$*.yaml),-p jobs $(JOBS))
-	@touch $@
+# a mark holds a checksum of what its notebook was made from: clocks are set back, and copies bring their own times
+outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
+	@made_from="$$(cat $(filter-out FORCE,$^) lib/*.py | cksum)"; \
+	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
+	  "from lib.execute import main; main('$*', '$(PROFILE)', $(JOBS), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
+
+FORCE:
+
+again: $(READY)
+	@$(BIN)/python -c 'import sys; from lib.again import main; main(sys.argv[1])' "$(COPY)"
 
 # results alone, without weights, to be committed
 records: $(READY)
-	@$(BIN)/python -c 'from lib.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
+	@exec $(BIN)/python -c 'from lib.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
 
 report: $(READY)
-	@$(BIN)/python -c 'from pathlib import Path; from lib.report import build; build(Path("outputs"), "$(PROFILE)")'
+	@exec $(BIN)/python -c 'from lib.report import main; main("$(PROFILE)")'
 
 lab: $(READY)
 # --allow-root matters in containers only, where root is who one is
 	$(BIN)/jupyter lab --ip 127.0.0.1 --allow-root
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
+lint: $(READY)
+	$(BIN)/ruff check lib tests notebooks
+	$(BIN)/ruff format --check lib tests
+	$(BIN)/mypy
+
 test: $(READY)
 	$(BIN)/python -m pytest
 
 test-long: $(READY)
 	$(BIN)/python -m pytest -m long
+
+mutants: $(READY)
+	nice -n 15 $(BIN)/python -m tests.mutants
 
 bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench_fit

@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.stats
 
 from lib import primitives
-from lib.config import RunConfig
+from lib.config import Label, RunConfig
 from lib.downstream import Evaluation, Subject, evaluations, suite
 from lib.store import RunStore
 from lib.tasks import CORE, Task, table
@@ -41,7 +41,7 @@ TASKS: tuple[Task, ...] = tuple(task for tasks in AXES.values() for task in task
 
 
 def questions(
-    plan: dict[tuple, RunConfig], losses: pd.DataFrame, store: RunStore, seeds: Sequence[int], source: str, limit: int
+    plan: dict[Label, RunConfig], losses: pd.DataFrame, store: RunStore, seeds: Sequence[int], source: str, limit: int
 ) -> list[Evaluation]:
     """All tasks asked of all runs of a grid: with every seed of the compute-optimal ones, with the first of the others.
 
@@ -57,7 +57,7 @@ def questions(
     ]
 
 
-def labelled(table: pd.DataFrame, plan: dict[tuple, RunConfig], losses: pd.DataFrame) -> pd.DataFrame:
+def labelled(table: pd.DataFrame, plan: dict[Label, RunConfig], losses: pd.DataFrame) -> pd.DataFrame:
     """``downstream.over_seeds`` of a grid's runs with their budget, r, width and validation loss, ``val_loss``.
 
     plan: (group, budget, r, width, seed) -> run; losses: ``isodepth.frame`` of it."""

@@ -5,19 +5,22 @@ from the interval of their mean. Orderings and shapes are margins, positive wher
 """
 
 import dataclasses
-import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pydantic
 import scipy.stats
 import yaml
+from numpy.typing import ArrayLike
 
 from lib import files
-from lib.errors import InputError
+from lib.errors import InputError, one_line
 
 REPRODUCED, UNRESOLVED, CONTRADICTED = "reproduced", "not resolved", "contradicted"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
+VERDICTS = (REPRODUCED, CONTRADICTED, UNRESOLVED, INCOMPARABLE, UNJUDGED, OPEN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Finding:
     profile: str
     note: str
     per: str = "seed"
+    #: notebook, parameters, commit, versions, device
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+_FINDING = pydantic.TypeAdapter(Finding)
 
 
 def ledger(path: Path) -> dict[str, Claim]:
@@ -69,7 +77,7 @@ def ledger(path: Path) -> dict[str, Claim]:
     return claims
 
 
-def interval(values: list[float], level: float = 0.95) -> tuple[float, float, float]:
+def interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
     """(mean, low, high) of the mean by Student's t; a single value has no interval: -inf to inf."""
     x = np.asarray(values, dtype=float)
     if not len(x) or not np.isfinite(x).all():
@@ -94,7 +102,7 @@ def verdict(claim: Claim, bounds: tuple[float, float], profile: str) -> str:
         return REPRODUCED if low > 0 else CONTRADICTED if high < 0 else UNRESOLVED
     if profile != "paper" and not claim.scale_free:
         return INCOMPARABLE
-    if not math.isfinite(high - low) or high - low > abs(claim.value):
+    if claim.value is None or not math.isfinite(high - low) or high - low > abs(claim.value):
         return UNRESOLVED
     inside = low <= claim.value + claim.uncertainty and high >= claim.value - claim.uncertainty
     return REPRODUCED if inside else CONTRADICTED
@@ -111,6 +119,7 @@ def report(
     note: str,
     bounds: tuple[float, float] | None = None,
     per: str = "seed",
+    provenance: dict[str, Any] | None = None,
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it. ``bounds`` is the 95 %
     interval where it does not come from the values, a bootstrap's say; by default it is Student's t over them.
@@ -134,12 +143,26 @@ def report(
         profile,
         note,
         per,
+        provenance or {},
     )
-    files.write_json(folder / f"{claim.id}.json", dataclasses.asdict(finding))
+    files.write_checked(folder / f"{claim.id}.json", dataclasses.asdict(finding))
     return finding
 
 
+def read(path: Path) -> Finding:
+    """A finding that ``report`` wrote. Raises InputError where the file is damaged."""
+    try:
+        finding = _FINDING.validate_python(files.read_checked(path))
+        if finding.verdict in VERDICTS:
+            return finding
+        reason = f"verdict: {finding.verdict!r} is not known"
+    except pydantic.ValidationError as error:
+        reason = one_line(error)
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    raise InputError(f"{path}: cannot be read ({reason})")
+
+
 def findings(folder: Path) -> dict[str, Finding]:
-    """All findings in a folder, by claim."""
-    found = [Finding(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
-    return {finding.id: finding for finding in found}
+    """All findings in a folder, by claim. Raises InputError for one that is damaged."""
+    return {path.stem: read(path) for path in sorted(folder.glob("*.json"))}

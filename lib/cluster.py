@@ -7,6 +7,7 @@ die too: started again, it asks for what the store does not have.
 import contextlib
 import dataclasses
 import hashlib
+import logging
 import math
 import os
 import shutil
@@ -16,6 +17,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
@@ -62,7 +65,7 @@ class Cluster:
             raise InputError("STORE: only a cluster needs a URL, use ENGINE=ray, or leave STORE out")
         if not engine:
             return None
-        asked = {}
+        asked: dict[str, Any] = {}
         for name, field, least in (("RUN_CPUS", "cpus", 0.01), ("RUN_GPUS", "gpus", 0), ("RUN_MEMORY", "memory", 1)):
             given = environment.get(name, "")
             try:
@@ -89,7 +92,7 @@ def memory_of(cfg: RunConfig) -> int:
 
 
 def train_all(
-    ray, configs: list[RunConfig], store: RunStore, cluster: Cluster, show: Callable[[list[float]], None]
+    ray: ModuleType, configs: list[RunConfig], store: RunStore, cluster: Cluster, show: Callable[[list[float]], None]
 ) -> None:
     """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises;
     then, as when it is interrupted, the others go on from their checkpoints another time."""
@@ -112,13 +115,13 @@ def train_all(
         show(done)
 
 
-def gpus_of(ray, cluster: Cluster) -> float:
+def gpus_of(ray: ModuleType, cluster: Cluster) -> float:
     """GPUs of a run."""
     has_any = ray.cluster_resources().get("GPU", 0) > 0
     return float(has_any) if cluster.gpus is None else cluster.gpus
 
 
-def slots(ray, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
+def slots(ray: ModuleType, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
     """How many of the runs the cluster can train at once. Raises InputError where no node could hold the largest of
     them, which Ray would wait for in silence."""
     asked = {"CPU": cluster.cpus, "GPU": gpus_of(ray, cluster)}
@@ -141,7 +144,7 @@ def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes
         url = store.remote.url
         folder = f"looped-lm-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
         here = RunStore(Path(tempfile.gettempdir()) / folder / "runs", remote=url)
-        if not here.remote.has_run(cfg.key):
+        if not store.remote.has_run(cfg.key):
             _train_here(cfg, here, checkpoint_seconds, processes)
         files.remove(here.path / cfg.key)  # it is at the URL
     else:
@@ -174,7 +177,7 @@ def _absolute(cfg: RunConfig) -> RunConfig:
 
 
 @contextlib.contextmanager
-def connected(cluster: Cluster) -> Iterator:
+def connected(cluster: Cluster) -> Iterator[ModuleType]:
     """Ray, connected; a cluster that was started for it ends with it. Every node has been seen to import the library.
 
     Raises InputError where Ray is not installed, nobody answers, or a node lacks a package."""
@@ -185,11 +188,11 @@ def connected(cluster: Cluster) -> Iterator:
     if cluster.address not in ("", "auto"):
         _answers(cluster.address)
     with tempfile.TemporaryDirectory() as folder:
-        local = {} if cluster.address else {"include_dashboard": False, "num_cpus": workers.cores()}
+        local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": workers.cores()}
         try:
             ray.init(
                 cluster.address or "local", runtime_env={"py_modules": [str(_packed(Path(folder)))]},
-                log_to_driver=False, logging_level="ERROR", **local,
+                log_to_driver=False, logging_level=logging.ERROR, **local,
             )  # fmt: skip
         except (ConnectionError, RuntimeError) as error:  # nobody there, or of another version
             problem = str(error).strip().splitlines()[0]
@@ -228,7 +231,7 @@ def _answers(address: str) -> None:
         raise InputError(f"RAY_ADDRESS: what answers at {address} is no Ray cluster of this version, mend the address")
 
 
-def _every_node_imports(ray) -> None:
+def _every_node_imports(ray: ModuleType) -> None:
     """Raises InputError for a node that does not answer in time or cannot import the library."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -260,7 +263,7 @@ def _imports() -> str:
     return ""
 
 
-def _result(ray, reference) -> None:
+def _result(ray: ModuleType, reference: Any) -> None:
     """Raises what a run raised, as itself."""
     try:
         ray.get(reference)

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from lib.config import DataConfig
 from lib.data import TokenStore, token_store
+
+if TYPE_CHECKING:
+    import tiktoken
 
 ENCODED_AT_ONCE = 64  # documents
 
@@ -19,7 +23,7 @@ def of_tokens(store: TokenStore, documents: np.ndarray) -> float:
     return text / int(store.length[documents].sum())
 
 
-def of_encoder(encode: Callable[[list[str]], list], store: TokenStore, documents: np.ndarray) -> float:
+def of_encoder(encode: Callable[[list[str]], list[Any]], store: TokenStore, documents: np.ndarray) -> float:
     """Bytes per token of somebody else's tokenizer on documents of a store of bytes. encode: texts -> their tokens."""
     text = tokens = 0
     for start in range(0, len(documents), ENCODED_AT_ONCE):
@@ -51,7 +55,7 @@ def table(data: DataConfig, sizes: list[int], encodings: list[str], cache: Path)
     return pd.DataFrame(rows)
 
 
-def load_tiktoken(name: str):
+def load_tiktoken(name: str) -> "tiktoken.Encoding | None":
     """An encoding of tiktoken's by its name, or None, said in one line, where it cannot be had."""
     import requests
     import tiktoken

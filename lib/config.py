@@ -6,8 +6,9 @@ Configs are frozen and strict: an unknown or ill-typed field is refused with one
 import functools
 import hashlib
 import json
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 import pydantic
 import torch
@@ -18,6 +19,9 @@ from lib import text
 from lib.errors import InputError, one_line
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
+MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
+#: names a run or a case in a plan: the group it belongs to, then what sets it apart there
+Label = tuple[Any, ...]
 
 
 class Config(pydantic.BaseModel):
@@ -25,13 +29,13 @@ class Config(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    def __init__(self, **values):
+    def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except pydantic.ValidationError as error:
             raise InputError(one_line(error)) from None
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new config."""
         return type(self)(**{**self.model_dump(), **changes})
 
@@ -44,16 +48,16 @@ class ModelConfig(Config):
 
     # sizes
     vocab_size: int = Field(256, ge=2)
-    width: int = Field(64, ge=1)
+    width: int = Field(64, ge=1, le=2**20)
     heads: int = Field(2, ge=1)
-    mlp_width: int = Field(256, ge=1)
-    prelude: int = Field(1, ge=0, description="unique layers before the loop")
-    recur: int = Field(1, ge=0, description="unique layers inside the loop")
-    coda: int = Field(1, ge=0, description="unique layers after the loop")
-    context: int = Field(64, ge=1, description="longest sequence, in tokens")
+    mlp_width: int = Field(256, ge=1, le=2**24)
+    prelude: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers before the loop")
+    recur: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers inside the loop")
+    coda: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers after the loop")
+    context: int = Field(64, ge=1, le=2**30, description="longest sequence, in tokens")
 
     # the loop
-    mean_loops: int = Field(8, ge=1, description="mu_rec; evaluation always runs this many loops")
+    mean_loops: int = Field(8, ge=1, le=2**16, description="mu_rec; evaluation always runs this many loops")
     backprop_loops: int | Literal["half", "all"] = Field("half", description="mu_bwd; half is ceil(mean_loops/2)")
     depth: Literal["fixed", "poisson", "lognormal-poisson"] = "fixed"
     depth_per: Literal["batch", "sequence"] = "sequence"
@@ -89,7 +93,7 @@ class ModelConfig(Config):
     residual_c: float = Field(1.0, gt=0, description="c, the multiplier's constant")
 
     # mixture of experts, in place of every MLP
-    experts: int = Field(1, ge=1, description="E; 1 is a plain MLP")
+    experts: int = Field(1, ge=1, le=2**16, description="E; 1 is a plain MLP")
     active_experts: int = Field(1, ge=1, description="k, the experts a token takes, each mlp_width / k wide")
     balance_loss: float = Field(0.01, ge=0, description="weight of E sum f_i p_i")
     router_z_loss: float = Field(0.001, ge=0, description="weight of the mean squared log-sum-exp of the router")
@@ -104,7 +108,7 @@ class ModelConfig(Config):
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
 
     @model_validator(mode="after")
-    def _fits_together(self):
+    def _fits_together(self) -> Self:
         if self.vocab_size > 2**32:
             raise ValueError(f"vocab_size: {self.vocab_size} does not fit tokens of 32 bits, use at most {2**32}")
         if self.width % self.heads:
@@ -128,7 +132,7 @@ class ModelConfig(Config):
         if self.injection == "add" and self.state_init == "prelude":
             raise ValueError("state_init: additive injection would count the prelude twice, use 'zero'")
         if self.value_embeddings and self.head_dim * self.heads < 32:
-            raise ValueError(f"value_embeddings: the gate reads 32 channels, width {self.width} has fewer")
+            raise ValueError(f"value_embeddings: the gate reads 32 channels, width {self.width} has fewer, widen it")
         if len(self.windows) > self.layers:
             raise ValueError(f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it")
         if self.lanes != 2 and self.injection != "hyper-connections":
@@ -143,24 +147,27 @@ class ModelConfig(Config):
         self._check_experts()
         return self
 
-    def _check_depth(self):
-        if self.fill and (self.depth == "fixed" or self.max_backprop_loops is None):
+    def _check_depth(self) -> None:
+        k = self.max_backprop_loops
+        if self.fill and (self.depth == "fixed" or k is None):
             raise ValueError("fill: it draws loops around a truncation, use a sampled depth and a backprop_loops")
-        if self.fill and self.max_backprop_loops > self.mean_loops:
-            raise ValueError(f"fill: backprop_loops {self.max_backprop_loops} exceeds mean_loops {self.mean_loops}")
+        if self.fill and k is not None and k > self.mean_loops:
+            raise ValueError(f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it")
         if self.injection == "hyper-connections":
             if self.depth != "fixed" or self.truncates:
                 raise ValueError("injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'")
             if self.state_init != "prelude":
                 raise ValueError("state_init: the lanes of hyper-connections start from the prelude, use 'prelude'")
 
-    def _check_experts(self):
+    def _check_experts(self) -> None:
         if self.active_experts > self.experts:
             raise ValueError(f"active_experts: {self.active_experts} of {self.experts} experts, use at most as many")
         if self.experts > 1 and self.mlp != "swiglu":
             raise ValueError("experts: an expert is a SwiGLU, use mlp='swiglu'")
         if self.mlp_width % self.active_experts:
-            raise ValueError(f"mlp_width: {self.mlp_width} is not divisible by active_experts {self.active_experts}")
+            raise ValueError(
+                f"mlp_width: {self.mlp_width} is not divisible by active_experts {self.active_experts}, change one"
+            )
 
     @property
     def head_dim(self) -> int:
@@ -191,7 +198,9 @@ class ModelConfig(Config):
     @property
     def max_backprop_loops(self) -> int | None:
         """mu_bwd as a number; None where every loop carries gradient."""
-        return {"half": -(-self.mean_loops // 2), "all": None}.get(self.backprop_loops, self.backprop_loops)
+        if self.backprop_loops == "all":
+            return None
+        return -(-self.mean_loops // 2) if self.backprop_loops == "half" else self.backprop_loops
 
     @property
     def truncates(self) -> bool:
@@ -213,35 +222,37 @@ class DataConfig(Config):
     context: int = Field(64, ge=1, description="targets per row, in tokens")
     val_fraction: float = Field(0.05, gt=0, le=0.5, description="share of the documents held out")
     val_rows: int = Field(128, ge=1, description="rows of the fixed validation set")
-    content: str = Field("", description="hash of the text and the tokenizer; found out when empty")
+    content: str = Field(
+        "", pattern=r"^[\w-]*$", description="hash of the text and the tokenizer; found out when empty"
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def _subset_of_fineweb(cls, values):
+    def _subset_of_fineweb(cls, values: Any) -> Any:
         fineweb = isinstance(values, dict) and values.get("source") == f"hf:{text.FINEWEB}"
         if fineweb and not values.get("subset"):
             values = {**values, "subset": text.FINEWEB_SUBSET}
         return values
 
     @model_validator(mode="after")
-    def _known_by_content(self):
+    def _known_by_content(self) -> Self:
         if self.tokenizer != "bytes" and not self.tokenizer.endswith(".json"):
-            size = self.tokenizer.removeprefix("bpe-")
-            if size == self.tokenizer or not size.isdigit():
+            size = re.fullmatch("bpe-([0-9]+)", self.tokenizer)
+            if size is None:
                 raise ValueError(f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' or a .json file")
-            if not 260 <= int(size) <= 2**32:
-                raise ValueError(f"tokenizer: a BPE vocabulary has 260 to {2**32} entries, not {size}")
+            if not 260 <= int(size[1]) <= 2**32:
+                raise ValueError(f"tokenizer: a BPE vocabulary has 260 to {2**32} entries, not {size[1]}")
         if not self.content:  # frozen, but not yet handed out
             object.__setattr__(self, "content", text.content_id(self.source, self.subset, self.field, self.tokenizer))
         return self
 
     @classmethod
-    def of(cls, p: dict) -> "DataConfig":
+    def of(cls, p: dict[str, Any]) -> "DataConfig":
         """The text that a notebook's parameters name; max_bytes 0 is all of it."""
         text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
         return cls(**text, max_bytes=p["max_bytes"] or None)
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; another text or tokenizer has another content."""
         if {"source", "subset", "field", "tokenizer"} & changes.keys():
             changes = {"content": "", **changes}
@@ -288,13 +299,13 @@ class OptimConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _hyperball(cls, values):
+    def _hyperball(cls, values: Any) -> Any:
         """MuonH keeps every matrix's norm: no decay and no variance reduction (000)."""
         if isinstance(values, dict) and values.get("name") == "muonh":
             values = {"muon_variance_reduction": False, "muon_weight_decay": 0.0, "muon_cautious": False, **values}
         return values
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; another optimiser starts from its own defaults of what MuonH fixes."""
         values = self.model_dump()
         if changes.get("name", self.name) != self.name:
@@ -304,13 +315,13 @@ class OptimConfig(Config):
 
     @field_validator("betas")
     @classmethod
-    def _betas_decay(cls, betas):
+    def _betas_decay(cls, betas: tuple[float, float]) -> tuple[float, float]:
         if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"must lie in [0, 1), got {betas}")
+            raise ValueError(f"must lie in [0, 1), got {betas}, lower them")
         return betas
 
     @model_validator(mode="after")
-    def _fits_together(self):
+    def _fits_together(self) -> Self:
         if self.name == "muonh" and (self.muon_variance_reduction or self.muon_weight_decay or self.muon_cautious):
             raise ValueError("name: muonh has no variance reduction and no decay, leave muon_* of these out")
         if self.muon_cautious and not self.muon_weight_decay and self.name == "muon":
@@ -338,7 +349,7 @@ class TrainConfig(Config):
         None, ge=1, description="rows per backward pass, all when empty; routers balance each backward pass by itself"
     )
     seed: int = Field(0, ge=0)
-    precision: Precision | Literal["auto"] = Field(
+    precision: Literal[Precision, "auto"] = Field(
         "auto",
         validate_default=True,
         description="bf16-mixed: bf16 matmuls, fp32 residual stream; auto: that where the machine has bf16, else fp32",
@@ -353,13 +364,13 @@ class TrainConfig(Config):
 
     @field_validator("precision")
     @classmethod
-    def _resolved(cls, precision):
+    def _resolved(cls, precision: Precision | Literal["auto"]) -> Precision:
         return native_precision() if precision == "auto" else precision
 
     @model_validator(mode="after")
-    def _divides(self):
+    def _divides(self) -> Self:
         if self.micro_batch and self.batch % self.micro_batch:
-            raise ValueError(f"micro_batch: {self.micro_batch} does not divide batch {self.batch}")
+            raise ValueError(f"micro_batch: {self.micro_batch} does not divide batch {self.batch}, use a divisor")
         return self
 
 
@@ -384,19 +395,25 @@ class RunConfig(Config):
     train: TrainConfig = Field(default_factory=TrainConfig, strict=False)
 
     @model_validator(mode="after")
-    def _fits_together(self):
+    def _fits_together(self) -> Self:
         if self.model.context < self.data.context:
-            raise ValueError(f"model.context: {self.model.context} is shorter than data.context {self.data.context}")
+            raise ValueError(
+                f"model.context: {self.model.context} is shorter than data.context {self.data.context}, raise it"
+            )
         if "S" in self.model.windows and (self.model.short_window or self.model.context // 2) >= self.data.context:
             raise ValueError(
                 f"model.short_window: S layers see all of data.context {self.data.context}, set it below that"
             )
         if self.data.tokenizer == "bytes" and self.model.vocab_size < 256:
-            raise ValueError(f"model.vocab_size: bytes need 256 entries, not {self.model.vocab_size}")
+            raise ValueError(f"model.vocab_size: bytes need 256 entries, not {self.model.vocab_size}, raise it")
         if self.data.tokenizer.startswith("bpe-") and self.model.vocab_size < int(self.data.tokenizer[4:]):
-            raise ValueError(f"model.vocab_size: {self.model.vocab_size} is smaller than {self.data.tokenizer}")
+            raise ValueError(
+                f"model.vocab_size: {self.model.vocab_size} is smaller than {self.data.tokenizer}, raise it"
+            )
         if self.optim.warmup_steps + self.optim.cooldown_steps > self.train.steps:
-            raise ValueError(f"optim.warmup_steps: warm-up and cool-down together exceed {self.train.steps} steps")
+            raise ValueError(
+                f"optim.warmup_steps: warm-up and cool-down together exceed {self.train.steps} steps, shorten them"
+            )
         if (self.model.init == "mup") != (self.optim.scaling == "mup"):
             raise ValueError("optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init")
         if self.optim.name == "muonh" and self.model.init == "scaled-zero":
@@ -412,7 +429,7 @@ class RunConfig(Config):
         }
         return self.replace(data=self.data.replace(**names, content=self.data.content))
 
-    def canonical(self) -> dict:
+    def canonical(self) -> dict[str, Any]:
         """What decides the numbers: the fields that differ from their defaults, so that a new field leaves old runs
         their keys. The text and a tokenizer file are named by their content alone."""
         fields = self.model_dump(mode="json", exclude_defaults=True)

@@ -25,7 +25,7 @@ class Question(NamedTuple):
     """A prefix and what may follow it, as tokens; none of them empty."""
 
     prefix: Sequence[int]
-    choices: Sequence[Sequence[int]]
+    choices: list[Sequence[int]]
 
 
 class Scored(NamedTuple):
@@ -152,12 +152,12 @@ class _Layout:
                 self.lengths.append(len(choice))
                 at = inner.stop
         self.shape = B, S
-        self.tokens, self.positions, branch, self.source, self.targets = (
+        self.tokens, self.positions, of, self.source, self.targets = (
             torch.as_tensor(x, device=model.angles.device) for x in (tokens, positions, branch, source, targets)
         )
         self.angles = model.angles[self.positions.flatten()]
         self.back = self.positions[:, :, None] - self.positions[:, None]  # [B, S, S]
-        own = (branch[:, :, None] == branch[:, None]) | (branch[:, None] == 0)
+        own = (of[:, :, None] == of[:, None]) | (of[:, None] == 0)
         self.seen = own & (self.back >= 0)
 
     def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:

@@ -7,18 +7,17 @@ of what lies between guessing and all right; beside each stands its ``stderr`` o
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from lib import looping, measure, sparse
 from lib.claims import interval
-from lib.config import RunConfig
+from lib.config import Label, RunConfig
 from lib.downstream import Evaluation, Subject, evaluate, evaluations, examples_of, suite
 from lib.flops import count
-from lib.store import RunStore
-from lib.sweep import WEIGHTS
+from lib.store import WEIGHTS, RunStore
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, LAMBADA, WIKITEXT, ZERO_SHOT, Task
 
 SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTENDED}
@@ -34,7 +33,7 @@ CLOSED = 0.75  # of the gap to the next larger model: half the parameters reach 
 
 
 def questions(
-    runs: dict[tuple, RunConfig], found: dict, store: RunStore, tasks: Sequence[Task], seeds: Sequence[int],
+    runs: dict[Label, RunConfig], found: dict[str, Any], store: RunStore, tasks: Sequence[Task], seeds: Sequence[int],
     source: str, limit: int, depths: Sequence[int] = (),
 ) -> list[Evaluation]:  # fmt: skip
     """Every task asked of every run that finished; of records, which have no weights, what was asked before. found: key
@@ -56,7 +55,7 @@ def there(source: str, **suites: Sequence[Task]) -> str:
     return ", ".join(f"{name}: {n} of {of} tasks" for name, (n, of) in found.items())
 
 
-def frontier(grid: dict[tuple, RunConfig], found: dict) -> dict[tuple, RunConfig]:
+def frontier(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label, RunConfig]:
     """("looped" | "fixed depth", budget, seed) -> run: at each budget the looped run with the lowest validation loss,
     and the one at mean_loops = 1 (001, Table "Core Scores Comparison of Looping Optimal Frontier").
 
@@ -66,12 +65,12 @@ def frontier(grid: dict[tuple, RunConfig], found: dict) -> dict[tuple, RunConfig
         loops = cell["mean_loops"]
         for which, own in (("looped", cell[loops > 1]), ("fixed depth", cell[loops == 1])):
             if len(own):
-                mu = loops[own["loss"].idxmin()]
+                mu = own["mean_loops"].iloc[own["loss"].argmin()]
                 chosen[which, budget, seed] = grid[f"mean_loops = {mu}", budget, mu, seed]
     return chosen
 
 
-def best_of_each(grid: dict[tuple, RunConfig], found: dict) -> dict[tuple, RunConfig]:
+def best_of_each(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label, RunConfig]:
     """(architecture, width, seed) -> run: of each of 004's architectures and each seed the one with the lowest
     validation loss at the largest budget of ``grid`` (``sparse.grid``)."""
     runs = sparse.frame([found[cfg.key] for cfg in grid.values()], grid)
@@ -87,7 +86,7 @@ def best_of_each(grid: dict[tuple, RunConfig], found: dict) -> dict[tuple, RunCo
 
 
 def transformer_scores(
-    table: pd.DataFrame, runs: dict[tuple, RunConfig], names: Sequence[str], found: dict
+    table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
     """``labelled`` runs of 001's Transformer set-up: Core and Core-Extended (nan where none of the tasks that it adds
     is there), and of LAMBADA and WikiText the nats per token and the perplexity per token and word.
@@ -98,14 +97,18 @@ def transformer_scores(
     return labelled([core, extended.where(more), *_texts(table)], runs, names, found)
 
 
-def rdm_scores(table: pd.DataFrame, runs: dict[tuple, RunConfig], names: Sequence[str], found: dict) -> pd.DataFrame:
+def rdm_scores(
+    table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
+) -> pd.DataFrame:
     """``labelled`` runs of its RDM set-up: the zero-shot tasks, their mean ``zero-shot``, and WikiText."""
     mean = _suite(table, "zero-shot", tuple(ZERO_SHOT.values()), "accuracy").drop(columns="tasks")
     tasks = [_suite(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in ZERO_SHOT.items()]
     return labelled([mean, *tasks, *_texts(table)[1:]], runs, names, found)
 
 
-def nine_scores(table: pd.DataFrame, runs: dict[tuple, RunConfig], names: Sequence[str], found: dict) -> pd.DataFrame:
+def nine_scores(
+    table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
+) -> pd.DataFrame:
     """``labelled`` runs of 004: Core 9 and its tasks."""
     mean = _suite(table, "Core 9", CORE_9, "accuracy").drop(columns="tasks")
     tasks = [_suite(table, own, (task,), "accuracy")[[own, f"{own} stderr"]] for own, task in NINE.items()]
@@ -137,7 +140,7 @@ def _texts(table: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def labelled(
-    scores: Sequence[pd.DataFrame], runs: dict[tuple, RunConfig], names: Sequence[str], found: dict
+    scores: Sequence[pd.DataFrame], runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
     """The scores of runs with the parts of their labels as columns, ``parameters``, ``mean_loops`` and validation
     ``loss`` and ``perplexity`` per token; nan for what diverged."""
@@ -206,7 +209,7 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    runs: pd.DataFrame, value: str, weights: dict[tuple, float], by: Sequence[str], seeds: Sequence[int]
+    runs: pd.DataFrame, value: str, weights: dict[Label, float], by: Sequence[str], seeds: Sequence[int]
 ) -> Contrast:
     """The sum of weight * value over the runs whose columns ``by`` are the weights' keys; nan where one is missing."""
     values, variance = pd.Series(0.0, index=list(seeds)), 0.0

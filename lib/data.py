@@ -12,9 +12,10 @@ import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, MutableSequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from lib.config import DataConfig
 from lib.errors import DiskFull, InputError
 from lib.text import Documents, content_id
 from lib.text import parts as text_parts
-from lib.tokenizer import BPETokenizer, ByteTokenizer, train_bpe
+from lib.tokenizer import BPETokenizer, ByteTokenizer, Tokenizer, train_bpe
 
 SHARD_TOKENS = 1 << 25
 TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so many characters are a batch
@@ -33,6 +34,8 @@ BITS = 48  # of a piece's place in line
 REMEMBERED = 1 << 14  # planned rows that are kept
 
 Progress = Callable[[str, int], None]
+Cursor = dict[str, Any]  # of a source
+Encoded = tuple[np.ndarray, np.ndarray, int]  # tokens of some texts, how many each has, and their bytes
 
 
 def _silent(what: str, count: int) -> None:
@@ -49,11 +52,12 @@ class TokenStore:
     Document i begins at ``start[i]``, counted as if every shard before it were full, and is ``length[i]`` tokens long.
     """
 
-    def __init__(self, path: Path, tokenizer):
+    def __init__(self, path: Path, tokenizer: Tokenizer):
         self.path, self.tokenizer = path, tokenizer
-        self.meta = json.loads((path / "meta.json").read_text())
+        self.meta = files.read_checked(path / "meta.json")
         self._size = self.meta["shard_tokens"]
-        places, starts, lengths = [], [], []
+        places: list[tuple[Path, int]] = []
+        starts, lengths = [], []
         for part in self.meta["parts"]:
             folder = path / part["folder"]
             ends = shards.ends(folder, part["shards"])
@@ -117,7 +121,7 @@ def _opened(text: "_Text") -> TokenStore | None:
     if not (path / "meta.json").exists():
         return None
     try:
-        meta = json.loads((path / "meta.json").read_text())
+        meta = files.read_checked(path / "meta.json")
         if _on_hub(cfg) and meta["source"] != cfg.source:
             raise InputError(
                 f"data.content: {cfg.content} was made from {meta['source']}, not {cfg.source}, leave it empty"
@@ -134,7 +138,7 @@ def _opened(text: "_Text") -> TokenStore | None:
         return None
 
 
-def _mend(text: "_Text", meta: dict) -> None:
+def _mend(text: "_Text", meta: dict[str, Any]) -> None:
     """Compares every shard with its checksums and makes those again that differ."""
     for index, part in enumerate(meta["parts"]):
         folder, records = text.path / part["folder"], part["shards"]
@@ -157,21 +161,27 @@ def _tokenizer_name(cfg: DataConfig) -> str:
     return "file" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
 
 
-def _tokenizer(cfg: DataConfig, cache: Path, progress: Progress):
+def _tokenizer(cfg: DataConfig, cache: Path, progress: Progress) -> Tokenizer:
     if cfg.tokenizer == "bytes":
         return ByteTokenizer()
     if cfg.tokenizer.endswith(".json"):
         return BPETokenizer(Path(cfg.tokenizer))
     path = cache / f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}.json"
+    checksum = path.with_suffix(".sha256")
+    if path.exists() and checksum.exists() and files.digest(path).encode() != checksum.read_bytes():
+        aside = files.set_aside(path)
+        print(f"the tokenizer {path.name} has changed since it was trained: set aside as {aside.name}, trained again")
     if not path.exists():
         progress(f"training {cfg.tokenizer}", 0)
         with files.replacing(path) as draft:
             train_bpe(_training_documents(cfg, progress), int(cfg.tokenizer.removeprefix("bpe-")), draft)
+            with files.replacing(checksum) as beside:
+                beside.write_bytes(files.digest(draft).encode())
     return BPETokenizer(path)
 
 
-def _held_out(index, val_fraction: float):
-    """Whether document ``index`` is for validation."""
+def _held_out(index: Any, val_fraction: float) -> Any:
+    """Whether document ``index``, or each of an array of them, is for validation."""
     every = round(1 / val_fraction)
     return index % every == every // 2
 
@@ -206,8 +216,8 @@ class Part(NamedTuple):
     """One of ``count`` parts of a text, the folder of its shards, and the revision of its dataset."""
 
     folder: Path
-    index: int = 0
-    count: int = 1
+    index: int = 0  # type: ignore[assignment]  # a tuple has methods of these names, which nobody calls
+    count: int = 1  # type: ignore[assignment]
     revision: str | None = None
 
     @property
@@ -271,7 +281,7 @@ def _make(text: _Text, part: Part, progress: Progress, jobs: int = 1, wait: bool
 
 
 def _batches(
-    text: _Text, part: Part, place: dict, progress: Progress = _silent, jobs: int = 1
+    text: _Text, part: Part, place: dict[str, Any], progress: Progress = _silent, jobs: int = 1
 ) -> Iterator[shards.Batch]:
     """The documents of a part from a place on, as tokens."""
     cfg = text.cfg
@@ -295,7 +305,9 @@ def _in_batches(documents: Iterator[str]) -> Iterator[list[str]]:
         yield texts
 
 
-def _encoded(text: _Text, taken: Iterator, jobs: int) -> Iterator:
+def _encoded(
+    text: _Text, taken: Iterator[tuple[list[str], Cursor]], jobs: int
+) -> Iterator[tuple[list[str], Cursor, Encoded]]:
     """(texts, cursor) and their tokens, in order; beyond the first ALONE characters by ``jobs`` processes."""
     characters = 0
     for texts, cursor in taken:
@@ -306,7 +318,7 @@ def _encoded(text: _Text, taken: Iterator, jobs: int) -> Iterator:
     else:
         return
     with workers.pool(jobs, _begin_encoding, text) as pool:
-        waiting = collections.deque()
+        waiting: collections.deque[tuple[list[str], Cursor, concurrent.futures.Future[Encoded]]] = collections.deque()
         for texts, cursor in taken:
             waiting.append((texts, cursor, pool.submit(_encode_here, texts)))
             if len(waiting) > 4 * jobs:
@@ -316,11 +328,14 @@ def _encoded(text: _Text, taken: Iterator, jobs: int) -> Iterator:
             yield texts, cursor, future.result()
 
 
-def _encode(text: _Text, texts: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
+def _encode(text: _Text, texts: list[str]) -> Encoded:
     """All tokens one after the other, how many each text has, and their bytes."""
     encoded = text.tokenizer.encode_batch(texts)
     tokens = np.concatenate(encoded).astype(text.dtype)
     return tokens, np.array([len(part) for part in encoded]), sum(len(text.encode()) for text in texts)
+
+
+_text: _Text  # of a process that encodes
 
 
 def _begin_encoding(text: _Text) -> None:
@@ -328,7 +343,7 @@ def _begin_encoding(text: _Text) -> None:
     _text = text
 
 
-def _encode_here(texts: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
+def _encode_here(texts: list[str]) -> Encoded:
     return _encode(_text, texts)
 
 
@@ -339,7 +354,7 @@ class _Helpers(contextlib.ExitStack):
         super().__init__()
         self.arguments, self.progress, self.jobs = (text, parts), progress, jobs
         self.alone, self.reported = 0, 0
-        self.futures: list[concurrent.futures.Future] = []
+        self.futures: list[concurrent.futures.Future[None]] = []
 
     def report(self, what: str, count: int) -> None:
         """The progress of this process."""
@@ -366,7 +381,10 @@ class _Helpers(contextlib.ExitStack):
         self._collect()
 
 
-def _begin_helping(done) -> None:
+_done: MutableSequence[int]  # of a process that helps: characters, of each of them
+
+
+def _begin_helping(done: MutableSequence[int]) -> None:
     global _done
     _done = done
 
@@ -390,7 +408,7 @@ def _finish(text: _Text, parts: list[Part]) -> None:
             f"data.source: {cfg.source} is a single document and cannot be split for validation, "
             "separate documents by blank lines or lines <|endoftext|>"
         )
-    files.write_json(text.path / "meta.json", {
+    files.write_checked(text.path / "meta.json", {
         **sums,
         "shard_tokens": text.shard_tokens,
         "dtype": text.dtype.name,
@@ -531,6 +549,18 @@ def validation_batch(cfg: DataConfig, store: TokenStore) -> np.ndarray:
     return rows.batch(0, min(cfg.val_rows, rows.per_epoch))
 
 
+def check_ngrams(n: int, vocab_size: int) -> None:
+    """Raises InputError where ``ngram_entropy`` could not count."""
+    if n < 1:
+        raise InputError(f"limit_ngram: {n} tokens are no n-gram, use at least 1")
+    if vocab_size > 2**24:
+        raise InputError(f"vocab_size: {vocab_size} entries are too many to count tokens of, use at most {2**24}")
+    if n * math.log2(vocab_size) > 24:
+        raise InputError(
+            f"limit_ngram: {n}-grams of {vocab_size} tokens are too many to count, use 1 or a smaller vocabulary"
+        )
+
+
 def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     """Empirical entropy of a token given the n - 1 before it, in nats: n = 1 unigram, n = 2 bigram.
 
@@ -538,8 +568,7 @@ def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     to be an estimate of anything.
     """
     size = store.tokenizer.vocab_size
-    if size**n > 2**24:
-        raise InputError(f"n: {n}-grams of {size} tokens are too many to count, use n=1 or a smaller vocabulary")
+    check_ngrams(n, size)
     counts, waiting, held = np.zeros(size**n), [], 0
     for position, document in enumerate(documents, start=1):
         tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)

@@ -34,7 +34,7 @@ class Sampling:
     top_p: float = 1.0
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
             raise InputError(f"temperature: {self.temperature} is out of range, use 0 (greedy) or more")
         if self.top_k < 0:
@@ -52,8 +52,10 @@ class Sampling:
         if self.top_k or self.top_p < 1:
             p = self._likeliest(p)
         reached = p.cumsum(-1)
-        all_of_it, u = reached[:, -1:].contiguous(), torch.tensor(u, dtype=p.dtype, device=p.device)[:, None]
-        wanted = (all_of_it * u).minimum(all_of_it.nextafter(torch.zeros_like(all_of_it)))  # never rounded up to all
+        all_of_it, share = reached[:, -1:].contiguous(), torch.tensor(u, dtype=p.dtype, device=p.device)[:, None]
+        wanted = (all_of_it * share).minimum(
+            all_of_it.nextafter(torch.zeros_like(all_of_it))
+        )  # never rounded up to all
         return torch.searchsorted(reached, wanted, right=True)[:, 0].tolist()
 
     def _likeliest(self, p: Tensor) -> Tensor:

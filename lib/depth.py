@@ -36,7 +36,7 @@ class DepthRule:
         else:
             drawn = np.array([self._draw(seeds.stream("depth", seed, step, row)) for row in rows])
         if self.cfg.fill:
-            return drawn, np.full(len(rows), self.cfg.max_backprop_loops)
+            return drawn, np.full(len(rows), self._filled)
         return split(drawn, self.cfg.max_backprop_loops)
 
     def distribution(self) -> np.ndarray:
@@ -58,7 +58,7 @@ class DepthRule:
             weights = weights / weights.sum()
             p[1:] = sum(w * _poisson(np.exp(tau), last - 1) for w, tau in zip(weights, taus, strict=True))
         if self.cfg.fill:
-            p = np.concatenate([np.zeros(self.cfg.max_backprop_loops), p])
+            p = np.concatenate([np.zeros(self._filled), p])
         return p / p.sum()
 
     def expected(self) -> tuple[float, float]:
@@ -66,16 +66,22 @@ class DepthRule:
         p = self.distribution()
         total = np.arange(len(p))
         if self.cfg.fill:
-            return float(p @ total) - self.cfg.max_backprop_loops, float(self.cfg.max_backprop_loops)
+            return float(p @ total) - self._filled, float(self._filled)
         n, k = split(total, self.cfg.max_backprop_loops)
         return float(p @ n), float(p @ k)
+
+    @property
+    def _filled(self) -> int:
+        """k of the fill rule, which a config has with a truncation only."""
+        assert self.cfg.max_backprop_loops is not None
+        return self.cfg.max_backprop_loops
 
     @property
     def _poisson_mean(self) -> int:
         """Mean of the Poisson inside. Poisson(e^tau) + 1 has the mean E[e^tau] + 1; the corrected rule takes that one
         off, so that a mean of 4 is 4, while fill has it as published."""
         if self.cfg.fill:
-            return self.cfg.mean_loops - self.cfg.max_backprop_loops
+            return self.cfg.mean_loops - self._filled
         return self.cfg.mean_loops - (self.cfg.depth == "lognormal-poisson")
 
     def _draw(self, random: np.random.Generator) -> int:

@@ -12,10 +12,11 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from pydantic import Field
 
 from lib import continuations
@@ -30,7 +31,10 @@ from lib.store import RunStore
 from lib.sweep import run_model
 from lib.taskfiles import read
 from lib.tasks import Example, Task, chosen, digest, prompt
-from lib.tokenizer import BPETokenizer, ByteTokenizer
+from lib.tokenizer import BPETokenizer, ByteTokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PIECE = 1 << 10  # pairs of texts encoded at once: with examples in front they are long
 STILL = ("prelude", "zero")  # initial states that no seed draws
@@ -63,7 +67,7 @@ NORMS: dict[str, Callable[[Answer], float]] = {
 
 
 def ask(
-    model: LoopedLM, tokenizer, task: Task, examples: Sequence[Example], seed: int = 0, limit: int = 0,
+    model: LoopedLM, tokenizer: Tokenizer, task: Task, examples: Sequence[Example], seed: int = 0, limit: int = 0,
     depths: Sequence[int] = (),
 ) -> dict[int, dict[str, float]]:  # fmt: skip
     """T -> a task's scores (``scores``) after T loops, for each of ``depths`` (mean_loops when there is none).
@@ -87,14 +91,14 @@ def ask(
     return found
 
 
-def encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+def encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
     """(tokens of the context, tokens of what follows it) of each pair of texts: those that the context alone does not
     have. Spaces at its end belong to what follows, as in lm-evaluation-harness."""
     pieces = (pairs[at : at + PIECE] for at in range(0, len(pairs), PIECE))
     return [found for piece in pieces for found in _encode(tokenizer, piece)]
 
 
-def _encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+def _encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
     split = [(context.rstrip(), context[len(context.rstrip()) :] + continuation) for context, continuation in pairs]
     contexts = {context: i for i, context in enumerate(dict.fromkeys(context for context, _ in split))}
     encoded = tokenizer.encode_batch([*contexts, *(context + rest for context, rest in split)])
@@ -146,7 +150,8 @@ def together(scored: Sequence[continuations.Scored], places: list[list[tuple[int
 def scores(task: Task, choices: Sequence[Sequence[Answer]], gold: Sequence[int]) -> dict[str, float]:
     """accuracy and loss (nats per token of the right continuation), and the perplexity per token and per word of all
     right continuations together, each with its standard error over examples; n, and how many of them were cut."""
-    norm, right = NORMS[task.norm], []
+    norm = NORMS[task.norm]
+    right: list[bool] = []
     for answers, best in zip(choices, gold, strict=True):
         if len(answers) == 1:
             right.append(answers[0].greedy)
@@ -158,7 +163,7 @@ def scores(task: Task, choices: Sequence[Sequence[Answer]], gold: Sequence[int])
         np.array(column, dtype=float)
         for column in zip(*((answer.nll, answer.tokens, len(answer.text.split())) for answer in wanted), strict=True)
     )
-    found = {"n": len(gold), "cut": sum(any(answer.cut for answer in answers) for answers in choices)}
+    found: dict[str, float] = {"n": len(gold), "cut": sum(any(answer.cut for answer in answers) for answers in choices)}
     for name, (value, stderr) in {
         "accuracy": _mean(right), "loss": _mean(nll / tokens),
         "token_perplexity": _perplexity(nll, tokens), "word_perplexity": _perplexity(nll, words),
@@ -176,10 +181,10 @@ def _perplexity(nll: np.ndarray, units: np.ndarray) -> tuple[float, float]:
     return value, min(value * error, math.inf)
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float]:
+def _mean(values: ArrayLike) -> tuple[float, float]:
     """And its standard error, nan of a single one."""
-    values = np.asarray(values, dtype=float)
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    x = np.asarray(values, dtype=float)
+    return float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else math.nan
 
 
 # ---- runs, each asked once -------------------------------------------------------------------------------------------
@@ -207,6 +212,8 @@ class Subject:
         files = sorted(Path(path).rglob("*.safetensors")) if Path(path).is_dir() else [Path(path)]
         parts = [cfg.model_dump_json().encode(), tokenizer.encode(), *(file.read_bytes() for file in files)]
         if tokenizer != "bytes":
+            if not Path(tokenizer).is_file():
+                raise InputError(f"tokenizer: there is no file {tokenizer}, use 'bytes' or a tokenizer.json")
             parts[1] = Path(tokenizer).read_bytes()
         digests = b"".join(hashlib.sha256(part).digest() for part in parts)
         return cls(hashlib.sha256(digests).hexdigest()[:16], cfg, None, str(path), tokenizer)
@@ -225,8 +232,8 @@ class Evaluation(Config):
     seed: int = 0
     depths: tuple[int, ...] = ()
     flops: float = Field(0.0, exclude=True)
-    who: Subject | None = Field(None, exclude=True)
-    what: Task | None = Field(None, exclude=True)
+    who: Subject = Field(exclude=True)
+    what: Task = Field(exclude=True)
     source: str = Field("", exclude=True)
     store: str = Field("", exclude=True)
 
@@ -259,7 +266,7 @@ def evaluations(
 
 def _tokens(task: Task, examples: Sequence[Example], context: int) -> float:
     """Of an example, about, for bytes; there are fewer of others. A document is read whole, a question cut to fit."""
-    characters = np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples[:200]])
+    characters = float(np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples[:200]]))
     whole = characters * (task.shots + 1)
     return whole if not examples[0].contexts[0] else min(whole, context)
 
@@ -275,7 +282,7 @@ def examples_of(task: Task, source: str = "") -> list[Example]:
     return generated(task) if task.name in GENERATED else read(task, Path(source) if source else None)
 
 
-def evaluate(case: Evaluation) -> dict:
+def evaluate(case: Evaluation) -> dict[str, Any]:
     """T -> scores, for ``measure``."""
     model, tokenizer = load(case.who, case.store)
     found = ask(model, tokenizer, case.what, examples_of(case.what, case.source), case.seed, case.limit, case.depths)
@@ -303,7 +310,7 @@ def _tokenizer_of(data: DataConfig, tokens: Path) -> ByteTokenizer | BPETokenize
     return token_store(data, tokens).tokenizer
 
 
-def frame(cases: Sequence[Evaluation], found: Sequence[dict]):
+def frame(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":
     """One row a case and T: subject, task, shots, seed, T, chance (a share), whether seeds change anything (``drawn``),
     and the scores."""
     import pandas as pd
@@ -318,7 +325,7 @@ def frame(cases: Sequence[Evaluation], found: Sequence[dict]):
     )  # fmt: skip
 
 
-def over_seeds(table):
+def over_seeds(table: "pd.DataFrame") -> "pd.DataFrame":
     """One row a subject, task and T: the means over seeds; standard errors over examples, which seeds share; and the
     ``spread`` of accuracies and losses over the seeds, their standard deviation: nan of one, 0 where seeds change
     nothing."""
@@ -326,14 +333,14 @@ def over_seeds(table):
     table["centred_stderr"] = table.accuracy_stderr / (1 - table.chance)
     by = table.groupby(["subject", "task", "shots", "limit", "T"], sort=False)
     found = by.mean(numeric_only=True).drop(columns="seed")
-    for name in (name.removesuffix("_stderr") for name in table if name.endswith("_stderr")):
+    for name in (name.removesuffix("_stderr") for name in map(str, table) if name.endswith("_stderr")):
         found[f"{name}_stderr"] = by[f"{name}_stderr"].agg(lambda x: math.sqrt((x**2).mean()))
     for name in ("accuracy", "centred", "loss"):
         found[f"{name}_spread"] = by[name].std(ddof=1).where(found["drawn"] > 0, 0.0)
     return found.reset_index()
 
 
-def suite(table, asked: Sequence[Task], value: str):
+def suite(table: "pd.DataFrame", asked: Sequence[Task], value: str) -> "pd.DataFrame":
     """The mean of ``value`` over those of the tasks that are there, for each subject and T, from ``over_seeds``: CORE
     is that of "centred", an axis of 000 that of "loss". Its ``stderr`` over examples; the ``spread`` over seeds that
     independent draws for each task give it (001's +-), nan where a task had one; and ``tasks``, how many there were."""

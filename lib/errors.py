@@ -1,5 +1,9 @@
 """Bad input: one line that names the field and the remedy."""
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
 import pydantic
 
 
@@ -41,3 +45,21 @@ speed: unknown name, remove it or correct its spelling
             message = f"{message[:1].lower()}{message[1:]} (got {item['input']!r:.80})"
         complaints.append(f"{field}: {message}" if field else message)
     return "; ".join(complaints)
+
+
+def in_one_line(
+    function: Callable[..., object],
+    *arguments: Any,
+    stopped: str = "stopped",
+    complaints: tuple[type[Exception], ...] = (),
+) -> None:
+    """A command: what the user can mend, also of the kinds ``complaints``, is one line and exit status 1; Ctrl-C says
+    that it ``stopped``, with status 130."""
+    mendable: tuple[type[Exception], ...] = (InputError, OSError, *complaints)
+    try:
+        function(*arguments)
+    except mendable as error:
+        raise SystemExit(str(error)) from None
+    except KeyboardInterrupt:
+        print(stopped, file=sys.stderr)
+        raise SystemExit(130) from None

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,11 +13,14 @@ from lib.data import token_store, validation_batch
 from lib.errors import InputError
 from lib.model import LoopedLM, load_weights, target_losses, token_losses
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 EVAL_TOKENS = 1 << 14  # tokens in one forward pass
 
 
 @torch.no_grad()
-def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops: int | None = None) -> dict:
+def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops: int | None = None) -> dict[str, Any]:
     """val_loss (nats per token), val_perplexity and val_bpb (bits per byte of text) on rows [B, S + 1].
 
     Bits per byte leaves out targets that are no text (BOS), as nanochat does (003). ``loops`` None is mean_loops.
@@ -56,7 +60,7 @@ def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state
     return {T: total / batch[:, 1:].size for T, total in sums.items()}
 
 
-def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence[int]):
+def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence[int]) -> "pd.DataFrame":
     """Validation loss of a checkpoint (``model.load_weights``) after each of ``depths`` loops, on the held-out rows of
     a text: a frame with columns key and size (both its name), mean_loops, T and loss in nats per token.
 

@@ -8,7 +8,8 @@ Shapes: E exits in the order of their depth, the last one the model's own output
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ from lib.config import RunConfig
 from lib.model import LoopedLM
 from lib.store import RunStore
 from lib.sweep import trained_model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,26 +40,26 @@ class Exits:
 
 @dataclasses.dataclass
 class Seen:
-    """Tokens at an exit: their state h [n, d], its ``move`` since the exit before, and log_p [n, V] of the prediction;
-    nan where there was no exit before."""
+    """Tokens at an exit: their state h [n, d], its ``move`` since the exit before, and log_p [n, V] of the prediction,
+    where V is 0 if nobody asks for it; nan where there was no exit before."""
 
     h: Tensor
     move: Tensor
-    log_p: Tensor | None
+    log_p: Tensor
 
     @classmethod
     def nothing(cls, n: int, d: int, V: int, device: torch.device | str = "cpu") -> "Seen":
         """Of n tokens that have met no exit."""
         return cls(*(torch.full((n, size), math.nan, device=device) for size in (d, d, V)))
 
-    def then(self, h: Tensor, log_p: Tensor | None) -> "Seen":
+    def then(self, h: Tensor, log_p: Tensor) -> "Seen":
         """The same tokens at their next exit."""
         return Seen(h, h - self.h, log_p)
 
 
 #: criterion -> score [n] of tokens (now, at the exit before), which leave below a threshold; nan, which is never below,
 #: where there is no exit before. The first is 004's; the looped nanochat log (003) names the others.
-CRITERIA = {
+CRITERIA: dict[str, Callable[[Seen, Seen], Tensor]] = {
     # H(p) in nats
     "entropy": lambda now, before: -(now.log_p.exp() * now.log_p).sum(-1),
     # KL(p || p') in nats
@@ -115,7 +119,7 @@ def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
     return (divergence / math.log(2)).clamp(0, 1)
 
 
-def convergence(exits: Exits, context: int):
+def convergence(exits: Exits, context: int) -> "pd.DataFrame":
     """One row an exit: ``layer``, from 1 on, the mean ``divergence`` from the last, its ``spread``, the standard
     deviation over the rows of ``context`` tokens, and the share of tokens that have ``converged``, below 0.5 (004, Fig.
     JSD); a pandas frame."""

@@ -1,8 +1,9 @@
-"""Files that are either whole or not there: written beside their place and renamed."""
+"""Files that are either whole or not there: written beside their place and renamed; and checksums of what they say."""
 
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import multiprocessing
 import os
@@ -10,8 +11,12 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from lib.errors import DiskFull
+from lib.errors import DiskFull, InputError
+
+CHECKSUM = "sha256"  # of a JSON file's other fields
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -19,9 +24,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside ``path`` to write to; when the block succeeds, it takes the place of ``path``.
 
     The name may become a file, or a directory where there is none yet. A block that fails, or a disk that fills up,
-    leaves ``path`` as it was.
+    leaves ``path`` as it was. Raises DiskFull, and InputError for a folder that cannot be written to.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    need_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     remove(draft)
     try:
@@ -36,12 +41,20 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def replacing_together(*paths: Path) -> Iterator[list[Path]]:
+    """``replacing`` for files of one folder that belong together. Of two processes that write them, the files of the
+    last to finish are kept, and never some of each; others of the folder wait."""
+    with lock(paths[0].parent / ".lock"), contextlib.ExitStack() as stack:
+        yield [stack.enter_context(replacing(path)) for path in paths]
+
+
+@contextlib.contextmanager
 def disk_full_says(path: Path) -> Iterator[None]:
     """Turns a full disk, or a quota, into one line. numpy and safetensors report it without an errno."""
     try:
         yield
     except Exception as error:
-        by_number = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        by_number = getattr(error, "errno", None) in FULL
         by_text = re.search(r"os error (28|122|27)\b|\d+ requested and \d+ written", str(error))
         if by_number or by_text:
             raise DiskFull(
@@ -50,9 +63,59 @@ def disk_full_says(path: Path) -> Iterator[None]:
         raise
 
 
-def write_json(path: Path, value) -> None:
+def need_folder(path: Path) -> None:
+    """Makes a folder where there is none. Raises InputError where it cannot be written to, DiskFull, in one line."""
+    remedy = "choose another place for outputs, or change its rights"
+    with disk_full_says(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in FULL:
+                raise
+            raise InputError(f"outputs: {path} cannot be made ({error.strerror}), {remedy}") from None
+    if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
+        raise InputError(f"outputs: {path} cannot be written to, {remedy}")
+
+
+def write_json(path: Path, value: Any) -> None:
     with replacing(path) as draft:
         draft.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Raises OSError, or a ValueError that names the file."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:  # also where it is no text
+        raise ValueError(f"{path.name} is no JSON any more: {error}") from None
+
+
+def write_checked(path: Path, fields: dict[str, Any]) -> None:
+    """JSON with a checksum among its fields, for ``read_checked``."""
+    write_json(path, with_checksum(fields))
+
+
+def read_checked(path: Path) -> dict[str, Any]:
+    """The fields of a JSON file, without their checksum; one that has none is believed. Raises OSError or ValueError
+    where it is damaged."""
+    kept = read_json(path)
+    if not isinstance(kept, dict):
+        raise ValueError(f"{path.name} holds no fields")
+    if CHECKSUM in kept and kept[CHECKSUM] != with_checksum(kept)[CHECKSUM]:
+        raise ValueError(f"{path.name} has changed since it was written")
+    return {name: value for name, value in kept.items() if name != CHECKSUM}
+
+
+def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields as such a file holds them."""
+    fields = {name: value for name, value in fields.items() if name != CHECKSUM}
+    return {**fields, CHECKSUM: hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove(path: Path) -> None:
@@ -79,8 +142,10 @@ def lock(path: Path, wait: bool = True) -> Iterator[bool]:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         # it imports the script that started it, which may hold the lock and wait for it in turn
         raise RuntimeError("a process is starting that runs the script anew: put it under if __name__ == '__main__'")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    need_folder(path.parent)
+    with disk_full_says(path):
+        file = path.open("w")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = True
@@ -92,6 +157,7 @@ def lock(path: Path, wait: bool = True) -> Iterator[bool]:
 def set_aside(path: Path, beside: Path | None = None) -> Path:
     """Moves something that cannot be trusted out of the way, under a name that says so; beside a folder that it is
     in, where that is given."""
+    need_folder((beside or path).parent)
     name = path.name if beside is None else f"{beside.name}-{path.name}"
     for number in range(1, 1000):
         aside = (beside or path).with_name(f"{name.lstrip('.')}.corrupt-{number}")

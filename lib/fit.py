@@ -7,17 +7,20 @@ best cells of a coarse grid of shapes, in each of which the amplitudes are a lin
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.optimize
 import scipy.stats
 from numpy import ndarray
+from numpy.typing import ArrayLike
 
 from lib import laws
 from lib.errors import InputError
 from lib.laws import Law
 from lib.optimum import DELTA, Problem, huber, minimum, starts
+from lib.progress import passing
 
 OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
 
@@ -44,7 +47,7 @@ class Fit:
     covariance: ndarray
     delta: float  # of the loss that was minimised
 
-    def predict(self, *inputs) -> ndarray:
+    def predict(self, *inputs: ArrayLike) -> ndarray:
         """The law's loss in nats at other inputs, given in the order of the fit's arguments."""
         return self.law.loss(self.params, *inputs)
 
@@ -54,7 +57,7 @@ class Fit:
         return dict(zip(self.names, np.sqrt(np.diag(self.covariance)), strict=True))
 
 
-def fit(law: Law, inputs: Sequence, loss, objective: str = "huber", delta: float = DELTA) -> Fit:
+def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str = "huber", delta: float = DELTA) -> Fit:
     """The law at its optimum on arrays of inputs [n], in the law's order, and losses in nats [n].
 
     objective: huber, with this ``delta``, absolute or squares, of the log residuals. Raises InputError, in one line,
@@ -69,27 +72,33 @@ def fit(law: Law, inputs: Sequence, loss, objective: str = "huber", delta: float
     return _as_fit(problem, minimum(problem, starts(problem)))
 
 
-def fit_chinchilla(N, D, loss, **options) -> Fit:
+def fit_chinchilla(N: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
     """L = E + A N^-alpha + B D^-beta, the per-architecture law of 000 (Eq. 3)."""
     return fit(laws.CHINCHILLA, (N, D), loss, **options)
 
 
-def fit_joint(n_once, n_rec, r, D, loss, phi: float | None = None, **options) -> Fit:
+def fit_joint(
+    n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, D: ArrayLike, loss: ArrayLike, phi: float | None = None,
+    **options: Any,
+) -> Fit:  # fmt: skip
     """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None."""
     return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
 
 
-def fit_parcae(n_eff, D, loss, **options) -> Fit:
+def fit_parcae(n_eff: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
     """L = E + A N^-a + B D^-b on effective parameters with all loops unrolled, the training law of 001."""
     return fit(laws.PARCAE, (n_eff, D), loss, **options)
 
 
-def fit_saturation(T, loss, law: Law = laws.SATURATION, **options) -> Fit:
+def fit_saturation(T: ArrayLike, loss: ArrayLike, law: Law = laws.SATURATION, **options: Any) -> Fit:
     """L = L_inf + Z exp(-z T) over test-time loops T, or one of its rivals (001)."""
     return fit(law, (T,), loss, **options)
 
 
-def fit_unified(n_eff, D, mu_rec, T, loss, gamma: float | None = None, **options) -> Fit:
+def fit_unified(
+    n_eff: ArrayLike, D: ArrayLike, mu_rec: ArrayLike, T: ArrayLike, loss: ArrayLike, gamma: float | None = None,
+    **options: Any,
+) -> Fit:  # fmt: skip
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
     return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
 
@@ -127,7 +136,7 @@ def table(fits: dict[str, Fit]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").join(words).rename_axis("fit")
 
 
-def r2(predicted, loss, weights=None) -> float:
+def r2(predicted: ArrayLike, loss: ArrayLike, weights: ndarray | pd.Series | None = None) -> float:
     """Share of the variance of the losses, in nats, that the predictions explain; each point counts as its weight."""
     loss = np.asarray(loss)
     mean = np.average(loss, weights=weights)
@@ -162,7 +171,9 @@ def _covariance(problem: Problem, theta: ndarray, free: ndarray) -> tuple[ndarra
 # ---- how sure --------------------------------------------------------------------------------------------------------
 
 
-def bootstrap(fit: Callable[..., Fit], arrays: Sequence, cells, n: int = 200, seed: int = 0) -> pd.DataFrame:
+def bootstrap(
+    fit: Callable[..., Fit], arrays: Sequence[ArrayLike], cells: Any, n: int = 200, seed: int | Sequence[int] = 0
+) -> pd.DataFrame:
     """Refits on cells drawn with replacement: one row a resample, one column a parameter (000, App. F.2).
 
     fit: a function of this module that returns a Fit; arrays: its arguments in order, the loss last; cells: what each
@@ -170,21 +181,22 @@ def bootstrap(fit: Callable[..., Fit], arrays: Sequence, cells, n: int = 200, se
     points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
     """
     point = fit(*arrays)
-    return pd.DataFrame([_refit(point, arrays, weights) for weights in resampled(point.law, arrays, cells, n, seed)])
+    draws = resampled(point.law, arrays, cells, n, seed)
+    return pd.DataFrame([_refit(point, arrays, weights) for weights in passing(draws, "resamples")])
 
 
-def resampled(law: Law, arrays: Sequence, cells, n: int, seed: int) -> list[ndarray]:
+def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: int | Sequence[int]) -> list[ndarray]:
     """How often each point [points] is in each of n resamples of the cells. One that leaves an input without a second
     value that the law needs, a single r say, is drawn again."""
     if n < 1:
         raise InputError(f"resamples: {n} give no interval, use at least 1")
-    number = _numbered(cells, len(arrays[-1]))
+    number = _numbered(cells, np.size(arrays[-1]))
     random = np.random.default_rng(seed)
     size = number.max() + 1
     if size < 2:
         raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
     varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
-    found = []
+    found: list[ndarray] = []
     while len(found) < n:
         weights = np.bincount(random.integers(size, size=size), minlength=size)[number]
         if all(len(np.unique(x[weights > 0])) > 1 for x in varying):
@@ -192,7 +204,7 @@ def resampled(law: Law, arrays: Sequence, cells, n: int, seed: int) -> list[ndar
     return found
 
 
-def _numbered(cells, points: int) -> ndarray:
+def _numbered(cells: Any, points: int) -> ndarray:
     """Cell labels as numbers 0, 1, ... [n]."""
     frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
     if len(frame) != points:
@@ -200,7 +212,7 @@ def _numbered(cells, points: int) -> ndarray:
     return frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy()
 
 
-def _refit(point: Fit, arrays: Sequence, weights: ndarray) -> dict[str, float]:
+def _refit(point: Fit, arrays: Sequence[ArrayLike], weights: ndarray) -> dict[str, float]:
     """The parameters where the points with weights are counted that often."""
     kept = weights > 0
     *inputs, loss = (np.asarray(x, dtype=float)[kept] for x in arrays)
@@ -209,20 +221,22 @@ def _refit(point: Fit, arrays: Sequence, weights: ndarray) -> dict[str, float]:
     return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
 
 
-def interval(draws, level: float = 0.95) -> tuple[float, float]:
+def interval(draws: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Percentile interval of the resamples of one parameter."""
     low, high = np.quantile(np.asarray(draws), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def interval_bca(
-    fit: Callable[..., Fit], arrays: Sequence, cells, draws: pd.DataFrame, name: str, level: float = 0.95
-) -> tuple[float, float]:
+    fit: Callable[..., Fit], arrays: Sequence[ArrayLike], cells: Any, draws: pd.DataFrame, name: str,
+    level: float = 0.95,
+) -> tuple[float, float]:  # fmt: skip
     """Bias-corrected and accelerated interval of parameter ``name`` (Efron 1987): the percentiles are moved by how far
     the resamples lie off the estimate, and by the skew of the estimate when each cell is left out in turn."""
     point = fit(*arrays)
     number = _numbered(cells, len(point.residuals))
-    left_out = np.array([_refit(point, arrays, (number != cell) * 1)[name] for cell in range(number.max() + 1)])
+    cells = passing(range(number.max() + 1), "leaving out each cell")
+    left_out = np.array([_refit(point, arrays, (number != cell) * 1)[name] for cell in cells])
     away = left_out.mean() - left_out
     acceleration = (away**3).sum() / max(6 * (away**2).sum() ** 1.5, 1e-300)
     below = np.clip((draws[name] < point.params[name]).mean(), 0.5 / len(draws), 1 - 0.5 / len(draws))
@@ -232,12 +246,13 @@ def interval_bca(
     return float(low), float(high)
 
 
-def halves(fit: Callable[..., Fit], arrays: Sequence, by) -> tuple[Fit, Fit]:
+def halves(fit: Callable[..., Fit], arrays: Sequence[ArrayLike], by: ArrayLike) -> tuple[Fit, Fit]:
     """Fits to the points of low and of high ``by`` [n], the budget say (000, App. F.3)."""
-    return tuple(fit(*(np.asarray(x)[half] for x in arrays)) for half in split(by))
+    low, high = (fit(*(np.asarray(x)[half] for x in arrays)) for half in split(by))
+    return low, high
 
 
-def split(by) -> tuple[ndarray, ndarray]:
+def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
     """Which points [n] lie low and which high in ``by`` [n], cut between its values where the halves are most equal."""
     by = np.asarray(by)
     cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
@@ -246,9 +261,9 @@ def split(by) -> tuple[ndarray, ndarray]:
     return by <= cut, by > cut
 
 
-def residual_rank_test(fit: Fit, x) -> tuple[float, float]:
+def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
     """Spearman's rank correlation of the residuals with x [n], and its p-value: is a trend left (000, App. F.1)?"""
-    result = scipy.stats.spearmanr(fit.residuals, x)
+    result = scipy.stats.spearmanr(fit.residuals, np.asarray(x))
     return float(result.statistic), float(result.pvalue)
 
 
@@ -261,7 +276,7 @@ def rank_bounds(rho: float, n: int, level: float = 0.95) -> tuple[float, float]:
 # ---- optima and power laws -------------------------------------------------------------------------------------------
 
 
-def isoflop_optimum(x, loss) -> tuple[float, float, float]:
+def isoflop_optimum(x: ArrayLike, loss: ArrayLike) -> tuple[float, float, float]:
     """(x*, loss*, stderr): the minimum of a parabola of the loss in log x, and the standard error of x* (delta method,
     in units of x; nan for three points). Raises InputError where the parabola has no minimum."""
     x, loss = (np.asarray(values, dtype=float) for values in (x, loss))
@@ -284,7 +299,7 @@ def isoflop_optimum(x, loss) -> tuple[float, float, float]:
     return float(np.exp(best + centre)), float(c - b * b / (4 * a)), float(stderr)
 
 
-def power_law(x, y) -> tuple[float, float, float]:
+def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float, float]:
     """(coef, exponent, stderr) of y = coef x^exponent by least squares in logs; stderr of the exponent, nan for two
     points. Compute-optimal N* ~ C^a, L* ~ N^-alpha (its exponent is -alpha), and their like."""
     x, y = (np.asarray(values, dtype=float) for values in (x, y))

@@ -7,6 +7,7 @@ beside it.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     per_loop = 2 * (sum(layer.matmuls for layer in recur) + inject_loop) + lanes + len(recur) * attention
 
     n, k = (int(x) for x in depth.split(np.array(r), cfg.max_backprop_loops))
-    formulas = _published_000, _published_001, _published_000, _published_004
+    formulas: tuple[Callable[..., float], ...] = _published_000, _published_001, _published_000, _published_004
     parts = dict(cfg=cfg, S=S, once=once, recur=recur, table=table, n_params=n_params, n_active=n_active)
     training = {name: f(**parts, passes=6, looped=2 * n + 6 * k) for name, f in zip(PAPERS, formulas, strict=True)}
     forward = {name: f(**parts, passes=2, looped=2 * r) for name, f in zip(PAPERS, formulas, strict=True)}
@@ -147,7 +148,9 @@ def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
 PAPERS = ("000", "001", "003", "004")
 
 
-def _published_000(cfg, S, once, recur, table, passes, looped, **_) -> float:
+def _published_000(
+    cfg: ModelConfig, S: int, once: list[_Layer], recur: list[_Layer], table: int, passes: int, looped: int, **_: int
+) -> float:
     """000 (and 003): 6 (prelude + coda + head) + (2 (r-k) + 6 k)(recur + inject) + 12 h q window per layer use, the
     norms inside blocks counted with the matmuls; hyper-connections cost (K^2 + 2K) d a loop (App. G.1)."""
     inject = {"concat": 2, "concat-identity": 2, "lti": 1}.get(cfg.injection, 0) * cfg.width**2
@@ -159,7 +162,10 @@ def _published_000(cfg, S, once, recur, table, passes, looped, **_) -> float:
     return flops + 2 * cfg.width * windows
 
 
-def _published_001(cfg, S, once, recur, table, n_params, passes, looped, **_) -> float:
+def _published_001(
+    cfg: ModelConfig, S: int, once: list[_Layer], recur: list[_Layer], table: int, n_params: int, passes: int,
+    looped: int, **_: int,
+) -> float:  # fmt: skip
     """001, App. "FLOP Estimate of Parcae": 6 P_nc + 2 P_core n + 6 P_core k + attention. P_nc is everything but the
     token table and the core, so that value tables count as matmuls and a tied head does not."""
     core = sum(layer.matmuls + layer.norms for layer in recur)
@@ -168,6 +174,6 @@ def _published_001(cfg, S, once, recur, table, n_params, passes, looped, **_) ->
     return passes * everything_else + looped * core + attention
 
 
-def _published_004(cfg, n_active, passes, **_) -> float:
+def _published_004(cfg: ModelConfig, n_active: int, passes: int, **_: int) -> float:
     """004: C = 6 N_active D, with the parameters of every executed layer use, tables included."""
     return passes * n_active

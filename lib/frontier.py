@@ -2,6 +2,7 @@
 take."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
     return float(n_once), float(n_rec), float(flops)
 
 
-def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dict:
+def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dict[str, Any]:
     """The width of a family (``sizes``) whose loss is least when ``budget`` FLOPs are spent on it: width, n_once,
     n_rec, N = n_once + n_rec, D = C / F(N) tokens, loss, and at_edge where it is the narrowest or widest of the table.
 

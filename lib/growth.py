@@ -6,22 +6,29 @@ step of the optimiser changes in x_N.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from lib import probes
 from lib.claims import interval
-from lib.config import Config, ModelConfig, OptimConfig
+from lib.config import Config, Label, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer
 from lib.seeds import torch_stream
 
 #: alpha by the number of loops N
-RULES = {"none": lambda N: 1.0, "1/sqrt(N)": lambda N: N**-0.5, "1/N": lambda N: 1 / N}
+RULES: dict[str, Callable[[int], float]] = {
+    "none": lambda N: 1.0,
+    "1/sqrt(N)": lambda N: N**-0.5,
+    "1/N": lambda N: 1 / N,
+}
 #: what 002 predicts: the exponent in N of |x_N|^2, looped and not, and of the change of one step, looped
 SQUARES = {
     "looped": {"none": 2.0, "1/sqrt(N)": 1.0, "1/N": 0.0},
@@ -84,7 +91,7 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     return {"squares": squares, "changes": changes}
 
 
-def initial_increments(case: Start) -> dict:
+def initial_increments(case: Start) -> dict[str, Any]:
     """At the init: cosines [n, n] between the increments of the n passes over a block, one block n times or n blocks
     once, and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""
     model = case.network()
@@ -107,7 +114,7 @@ def relu_steps(
     readout = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
     W = (W / math.sqrt(width)).requires_grad_()
 
-    def run(weights):
+    def run(weights: Tensor) -> Tensor:
         x = x0
         for t in range(loops):
             branch = x * torch.rsqrt(x.square().mean(-1, keepdim=True)) if normalised else x
@@ -140,7 +147,7 @@ def relu_frame(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.
     return pd.DataFrame(rows)
 
 
-def tidy(labels: list[dict], results: list[dict]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What ``first_steps`` measured, each result under its label's columns: (one row a step from 0 on, with square and
     its root norm; one row a step from 1 on, with change)."""
     squares, changes = [], []
@@ -159,8 +166,8 @@ def nearness(exponents: pd.Series, predicted: float, within: float) -> pd.Series
 
 
 def statistics(
-    states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: dict[tuple, np.ndarray], least: int
-) -> dict[tuple, pd.Series]:
+    states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: dict[Label, np.ndarray], least: int
+) -> dict[Label, pd.Series]:
     """What the claims are about, each a number a seed. Exponents in N from ``least`` on: ("square", model, rule) at the
     init, ("change", model, rule, step), and without a step for the theory's model; ("change", "up to least") of the
     looped model's first step under 1/N. ("growth", rule): octaves by which the looped norm grows over the steps at the
@@ -187,12 +194,14 @@ def statistics(
     return found
 
 
-def farthest(of: dict[tuple, pd.Series], predicted: dict[tuple, float]) -> pd.Series:
+def farthest(of: dict[Label, pd.Series], predicted: dict[Label, float]) -> pd.Series:
     """The largest distance of ``statistics`` from what is predicted for them, seed by seed."""
     return pd.concat([(of[name] - value).abs() for name, value in predicted.items()], axis=1).max(axis=1)
 
 
-def of_blocks(labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame, sums: list[dict]) -> pd.DataFrame:
+def of_blocks(
+    labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame, sums: list[dict[str, Any]]
+) -> pd.DataFrame:
     """What was measured of blocks, one row a label: square and norm at the init, change by the first step, and branches
     from ``sums``, which are those of the labels in their order."""
     keys = list(labels)

@@ -10,6 +10,7 @@ writes the results; everything else is ``lib/continuations.py`` and ``lib/decode
 
 import json
 from pathlib import Path
+from typing import Any
 
 try:
     from lm_eval.api.instance import Instance
@@ -21,21 +22,23 @@ except ImportError:
 from lib import seeds
 from lib.config import RunConfig
 from lib.continuations import score
-from lib.decode import Exit, Sampling, generate
+from lib.decode import Sampling, generate
 from lib.downstream import Subject, encode, laid_out, load, together
 from lib.errors import InputError
+from lib.inflight import Exit
+from lib.store import UNREADABLE
 
 NEW_TOKENS = 256  # of an answer, where a task does not say
 PIECE = 32  # after which a text is looked through for where it ends
 
 
 @register_model("looped")
-class Looped(LM):
+class Looped(LM):  # type: ignore[misc]
     """Scores and continues texts after a fixed number of loops. A context that is too long loses its left end."""
 
     def __init__(
         self, path: str, loops: int | None = None, tokenizer: str = "bytes", seed: int = 0,
-        batch_size=None, max_batch_size=None, device=None,
+        batch_size: object = None, max_batch_size: object = None, device: object = None,
     ):  # fmt: skip
         """The harness passes a batch size and a device; both are decided here, by memory and by what there is."""
         super().__init__()
@@ -56,7 +59,7 @@ class Looped(LM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         return [self._continue(number, *request.args) for number, request in enumerate(requests)]
 
-    def _continue(self, number: int, context: str, options: dict) -> str:
+    def _continue(self, number: int, context: str, options: dict[str, Any]) -> str:
         """Up to the first of the texts where it is to end; sampled pieces draw from streams of their own."""
         until = options.get("until") or []
         until = [until] if isinstance(until, str) else until
@@ -64,7 +67,7 @@ class Looped(LM):
         temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
         prompt = [self.tokens.bos, *self.tokens.encode_batch([context])[0].tolist()]
         found: list[int] = []
-        ends_of_text = {self.tokens.bos, self.tokens.eos} - {None}
+        ends_of_text = {token for token in (self.tokens.bos, self.tokens.eos) if token is not None}
         while len(found) < most:
             piece = min(PIECE, most - len(found), self.model.cfg.context)
             given = [*prompt, *found][-(self.model.cfg.context - piece + 1) :]
@@ -85,7 +88,11 @@ def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:
         raise InputError(f"path: there is no {path}, give a run of outputs/runs or a checkpoint")
     described = path / "result.json"
     if described.exists():
-        return Subject.of_run(RunConfig(**json.loads((path / "config.json").read_text()))), str(path.parent)
+        try:
+            cfg = RunConfig(**json.loads((path / "config.json").read_text()))
+        except UNREADABLE as error:
+            raise InputError(f"path: the run {path} cannot be read ({error}), restore it or train it again") from None
+        return Subject.of_run(cfg), str(path.parent)
     return Subject.of_checkpoint(path, tokenizer), ""
 
 

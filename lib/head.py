@@ -1,5 +1,7 @@
 """From the head's input to logits and losses, without all logits at once. N tokens, d width, V vocabulary."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -19,11 +21,11 @@ class HeadLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
         w = weight.to(x.dtype)
         needs_grad = x.requires_grad or weight.requires_grad
-        grad_x = torch.empty_like(x) if needs_grad else None
-        grad_w = torch.zeros_like(weight) if needs_grad else None
+        grad_x = torch.empty_like(x if needs_grad else x[:0])
+        grad_w = torch.zeros_like(weight if needs_grad else weight[:0])
         total = x.new_zeros((), dtype=torch.float32)
         for start in range(0, len(x), HEAD_CHUNK):
             part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK, None]
@@ -43,7 +45,7 @@ class HeadLoss(torch.autograd.Function):
         return total / len(x)
 
     @staticmethod
-    def backward(ctx, grad_output: Tensor):
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None, None]:
         grad_x, grad_w = ctx.saved_tensors
         return grad_x * grad_output, grad_w * grad_output, None, None
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lib.errors import InputError
 from lib.exits import CRITERIA, PREDICTING, Seen
-from lib.injection import per_token
+from lib.injection import Prepared, per_token
 from lib.layers import Attention, linear
 from lib.model import LoopedLM
 
@@ -43,11 +43,13 @@ class Exit:
     loops: int | None = None
     kept_loops: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.threshold >= 0:
             raise InputError(f"threshold: {self.threshold} is no score, use 0 (nobody leaves) or more")
         if self.criterion not in CRITERIA:
             raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join(CRITERIA)}")
+        if self.loops is not None and self.loops < 1:
+            raise InputError(f"loops: {self.loops} is too few, run at least 1")
         if self.kept_loops is not None and self.kept_loops < 1:
             raise InputError(f"kept_loops: {self.kept_loops} is too few, keep at least 1")
 
@@ -68,11 +70,21 @@ class Tokens:
     at: np.ndarray  # [3, n]: rows, positions, and the loops made so far
     device: torch.device
     h: Tensor
-    prepared: tuple | Tensor
+    prepared: Prepared
     values: dict[int, Tensor]
     seen: Seen | None
 
-    rows, positions, loops = (property(lambda self, i=i: self.at[i]) for i in range(3))
+    @property
+    def rows(self) -> np.ndarray:
+        return self.at[0]
+
+    @property
+    def positions(self) -> np.ndarray:
+        return self.at[1]
+
+    @property
+    def loops(self) -> np.ndarray:
+        return self.at[2]
 
     @functools.cached_property
     def where(self) -> tuple[Tensor, Tensor]:
@@ -114,7 +126,7 @@ class Tokens:
         seen = None
         if self.seen is not None:
             parts = zip(*(vars(tokens.seen).values() for tokens in every), strict=True)
-            seen = Seen(*(None if part[0] is None else f(*part) for part in parts))
+            seen = Seen(*(f(*part) for part in parts))
         return Tokens(
             at, self.device, inner(*(tokens.h for tokens in every)),
             per_token(inner, *(tokens.prepared for tokens in every)),
@@ -159,7 +171,7 @@ class Decoder:
 
     def inside(self, row: int) -> bool:
         """Whether tokens of a row are still on their way."""
-        return self.count[row] > 0
+        return bool(self.count[row] > 0)
 
     def clear(self, row: int) -> None:
         """Makes room for another text: what is in the cache is overwritten before anybody looks there."""
@@ -175,12 +187,13 @@ class Decoder:
 
     def _tick(self) -> Left | None:
         """Lets in who waits, makes one loop with everybody, lets out who is done."""
-        now, gone = self.flight, self.gone
-        if self.entering:
-            new = self._begin(self.entering)
-            now = new if now is None else now.followed_by(new, gone)
+        gone = self.gone
+        if self.flight is None:
+            now = self._begin(self.entering)
+        elif self.entering:
+            now = self.flight.followed_by(self._begin(self.entering), gone)
         else:
-            now = now.without(gone)
+            now = self.flight.without(gone)
         self.flight, self.entering, self.gone = now, [], gone[:0]
         if self.model.cfg.recur:
             loop = torch.as_tensor(now.loops, device=self.device)[None]
@@ -201,7 +214,8 @@ class Decoder:
             self.reached[row] += len(tokens)
             self.count[row] += len(tokens)
         given = torch.tensor([[token for _, tokens in entering for token in tokens]], device=self.device)
-        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), self.device, None, None, {}, None)
+        nothing = torch.empty(0, device=self.device)  # what they carry is computed once they are faced
+        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), self.device, nothing, (), {}, None)
         self._face(new)
         e, new.values, _ = model.before(given, self._attend)
         h = e if self.noise is None else self.noise[:, new.where[1]]
@@ -213,12 +227,13 @@ class Decoder:
 
     def _test(self, now: Tokens, done: np.ndarray) -> Left | None:
         """Scores everybody, and lets out who is below the threshold or done."""
-        h, log_p, logits = self.model.injection.pool(now.h)[0].float(), None, None
+        h, logits = self.model.injection.pool(now.h)[0].float(), None
+        log_p = h[:, :0]
         if self.predicts:
             logits = self._predict(now)
             log_p = logits.log_softmax(-1)
         seen = Seen(h, h, log_p) if now.seen is None else now.seen.then(h, log_p)
-        below = CRITERIA[self.leave.criterion](seen, now.seen) < self.leave.threshold
+        below = CRITERIA[self.leave.criterion](seen, now.seen or seen) < self.leave.threshold
         if now.seen is not None:
             now.seen = seen
         which = np.flatnonzero(done | below.cpu().numpy())

@@ -20,6 +20,9 @@ from lib.layers import linear
 #: 001's code: A-bar starts at sqrt(1/5), which keeps the variance of a state of size sqrt(2/(5d))
 INITIAL_DECAY = math.sqrt(1 / 5)
 
+#: what ``prepare`` returns
+Prepared = tuple[Tensor, ...]
+
 
 class NoInjection(nn.Module):
     """u = h: the state starts from e and never sees it again."""
@@ -27,10 +30,10 @@ class NoInjection(nn.Module):
     def spread(self, h: Tensor) -> Tensor:
         return h
 
-    def prepare(self, e: Tensor) -> Tensor:
-        return e
+    def prepare(self, e: Tensor) -> Prepared:
+        return (e,)
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         return h
 
     def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
@@ -49,8 +52,9 @@ class NoInjection(nn.Module):
 class Add(NoInjection):
     """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
-        return h + prepared
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        (e,) = prepared
+        return h + e
 
     def driving(self) -> Tensor:
         return torch.ones(1)
@@ -67,11 +71,12 @@ class Concat(NoInjection):
         self.width = cfg.width
         self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
 
-    def prepare(self, e: Tensor) -> Tensor:
-        return linear(e, self.weight[:, : self.width])
+    def prepare(self, e: Tensor) -> Prepared:
+        return (linear(e, self.weight[:, : self.width]),)
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
-        return linear(h, self.transition()) + prepared
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        (W_e,) = prepared
+        return linear(h, self.transition()) + W_e
 
     def transition(self) -> Tensor:
         return self.weight[:, self.width :]
@@ -94,11 +99,11 @@ class LTI(NoInjection):
         self.dt_bias = nn.Parameter(torch.full((cfg.width,), math.log(math.expm1(dt))))
         self.B = nn.Parameter(torch.eye(cfg.width))
 
-    def prepare(self, e: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(self, e: Tensor) -> Prepared:
         dt = F.softplus(self.dt_bias)
         return self.transition().to(e.dtype), dt.to(e.dtype) * linear(e, self.B)
 
-    def inject(self, h: Tensor, prepared: tuple[Tensor, Tensor], t: int | Tensor) -> Tensor:
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         decay, dt_B_e = prepared
         return torch.addcmul(dt_B_e, decay, h)
 
@@ -130,7 +135,7 @@ class HyperConnections(NoInjection):
     def spread(self, h: Tensor) -> Tensor:
         return h[..., None, :].expand(*h.shape[:-1], self.K, h.shape[-1])
 
-    def inject(self, h: Tensor, prepared: Tensor, t: int | Tensor) -> Tensor:
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         return torch.einsum("...k,...kd->...d", self.alpha[t].to(h.dtype), h)
 
     def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
@@ -144,11 +149,9 @@ class HyperConnections(NoInjection):
         return self.M
 
 
-def per_token(f: Callable[..., Tensor], *prepared):
+def per_token(f: Callable[..., Tensor], *prepared: Prepared) -> Prepared:
     """``f`` of what an injection prepared, once or several times: of its tensors [B, S, d], not of its parameters."""
-    if isinstance(prepared[0], tuple):
-        return tuple(per_token(f, *parts) for parts in zip(*prepared, strict=True))
-    return f(*prepared) if prepared[0].ndim == 3 else prepared[0]
+    return tuple(f(*parts) if parts[0].ndim == 3 else parts[0] for parts in zip(*prepared, strict=True))
 
 
 def make_injection(cfg: ModelConfig) -> NoInjection:

@@ -4,15 +4,16 @@ Every model has ``once`` + ``looped`` effective layers; at r loops the looped pa
 tokens are what its budget buys: D = C / F, F the paper's training FLOPs per token.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
 from lib import isoflop, laws
-from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.fit import Fit, bootstrap, fit, fit_joint, interval, r2, resampled, split
 from lib.flops import count
@@ -26,6 +27,7 @@ from lib.frontier import (
 )
 from lib.laws import hold, joint
 from lib.presets import head_count, optimizer, preset
+from lib.store import RunResult
 
 #: the joint law of 000 at full precision (its project page), and its widths / 64 per budget
 PUBLISHED = dict(A=28.027, B=915.82, E=1.56773, alpha=0.19924, beta=0.36863, phi=0.459)
@@ -45,7 +47,7 @@ PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
-def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields) -> ModelConfig:
+def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields: Any) -> ModelConfig:
     """000's model at r loops: once / 2 layers, looped / r layers looped r times, once / 2 layers.
 
     Raises InputError where the layers cannot be cut so.
@@ -60,7 +62,7 @@ def model(r: int, width: int, head_dim: int, looped: int, once: int, **fields) -
 
 
 #: 000, App. C.2: the injections of its ablation, as changes to its model
-INJECTIONS = {
+INJECTIONS: dict[str, dict[str, Any]] = {
     "linear": {},
     "additive": {"injection": "add", "state_init": "zero"},
     "passthrough": {"injection": "none"},
@@ -68,19 +70,19 @@ INJECTIONS = {
 }
 
 
-def injection(name: str) -> dict:
+def injection(name: str) -> dict[str, Any]:
     """The fields of one of the ablation's injections."""
     if name not in INJECTIONS:
         raise InputError(f"injections: {name!r} is not known, use {', '.join(INJECTIONS)}")
     return INJECTIONS[name]
 
 
-def intervention(name: str, r: int) -> dict:
+def intervention(name: str, r: int) -> dict[str, Any]:
     """The fields that one of 000's probes changes in its model at r loops (App. G.1); nothing at r = 1.
 
     truncated: only the last ceil(r / 2) loops carry gradient. hyper-connections: two lanes instead of the injection.
     """
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "baseline": {},
         "truncated": {"backprop_loops": -(-r // 2)},
         "hyper-connections": INJECTIONS["hyper-connections"],
@@ -96,12 +98,12 @@ def parameters(cfg: ModelConfig) -> int:
     return counts.n_once + counts.n_rec
 
 
-def layout(p: dict) -> dict:
+def layout(p: dict[str, Any]) -> dict[str, Any]:
     """What the models of a notebook with parameters ``p`` have in common."""
     return {name: p[name] for name in ("head_dim", "looped", "once", "vocab_size", "context")}
 
 
-def settings(p: dict) -> tuple[DataConfig, dict, dict]:
+def settings(p: dict[str, Any]) -> tuple[DataConfig, dict[str, Any], dict[str, Any]]:
     """(data, rates, training) that the runs of a notebook with parameters ``p`` have in common."""
     rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
     training = {"batch": p["batch"], "micro_batch": p["micro_batch"] or None, "precision": p["precision"]}
@@ -119,7 +121,7 @@ def steps_for(budget: float, flops_per_token: float, data: DataConfig, batch: in
 
 
 def run(
-    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict,
+    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict[str, Any], training: dict[str, Any],
     paper: str = "000", like: str = "isodepth-s10-r4",
 ) -> RunConfig:  # fmt: skip
     """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at these
@@ -135,9 +137,9 @@ def run(
 
 
 def grid(
-    recurrences: list[int], budgets: list[float], widths: dict[float, list[int]], seeds: list[int], layout: dict,
-    data: DataConfig, rates: dict, training: dict, probe: str = "baseline",
-) -> dict[tuple, RunConfig]:  # fmt: skip
+    recurrences: list[int], budgets: list[float], widths: dict[float, list[int]], seeds: list[int],
+    layout: dict[str, Any], data: DataConfig, rates: dict[str, Any], training: dict[str, Any], probe: str = "baseline",
+) -> dict[Label, RunConfig]:  # fmt: skip
     """("r = ...", budget, r, width, seed) -> run, for every budget, its widths, every r and seed; under a probe the
     first part is its name."""
     for budget in budgets:
@@ -152,8 +154,9 @@ def grid(
 
 
 def matched_tokens(
-    recurrences: list[int], width: int, budget: float, layout: dict, data: DataConfig, rates: dict, training: dict
-) -> dict[tuple, RunConfig]:
+    recurrences: list[int], width: int, budget: float, layout: dict[str, Any], data: DataConfig, rates: dict[str, Any],
+    training: dict[str, Any],
+) -> dict[Label, RunConfig]:  # fmt: skip
     """("beyond the grid", budget, r, width, seed) -> run, all on the tokens that ``budget`` FLOPs buy the first of them
     (000, App. I)."""
     models = {r: model(r, width, **layout) for r in recurrences}
@@ -166,12 +169,11 @@ def matched_tokens(
     }
 
 
-def grid_with_noise(p: dict) -> dict[tuple, RunConfig]:
+def grid_with_noise(p: dict[str, Any]) -> dict[Label, RunConfig]:
     """The grid of a notebook with parameters ``p``: its seed everywhere, its noise_seeds in one cell."""
-    common = (layout(p), *settings(p))
     noisy = noise_cell(p["recurrences"], p["budgets"], p["widths"])
-    return grid(p["recurrences"], p["budgets"], p["widths"], [p["seed"]], *common) | grid(
-        *noisy, p["noise_seeds"], *common
+    return grid(p["recurrences"], p["budgets"], p["widths"], [p["seed"]], layout(p), *settings(p)) | grid(
+        *noisy, p["noise_seeds"], layout(p), *settings(p)
     )
 
 
@@ -189,7 +191,7 @@ def noise_cell(
 COLUMNS = ("budget", "r", "width", "seed", "n_once", "n_rec", "N", "F", "D", "loss")
 
 
-def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
+def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
     """One row a run of the plan: budget, r, width, seed, n_once, n_rec, N = n_once + n_rec, D tokens, F FLOPs per
     token, loss.
 
@@ -197,10 +199,10 @@ def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
     """
     found = {result.key: result for result in results}
     rows = []
-    for (_, *label), cfg in plan.items():
+    for (_, *cell), cfg in plan.items():
         result = found[cfg.key]
         if result.status == "finished":
-            label = dict(zip(("budget", "r", "width", "seed"), label, strict=True))
+            label = dict(zip(("budget", "r", "width", "seed"), cell, strict=True))
             rows.append(
                 label | _size(result.config.model, result.config.data.context)
                 | {"D": result.summary["tokens"], "loss": result.summary["val_loss"]}
@@ -208,7 +210,7 @@ def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _size(cfg: ModelConfig, context: int) -> dict:
+def _size(cfg: ModelConfig, context: int) -> dict[str, Any]:
     counts = count(cfg, context)
     return {
         "n_once": counts.n_once,
@@ -230,9 +232,9 @@ def published_grid() -> pd.DataFrame:
     return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
 
 
-def joint_arrays(runs: pd.DataFrame) -> tuple[pd.Series, ...]:
+def joint_arrays(runs: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series, pd.Series, pd.Series]:
     """The arguments of ``fit_joint``."""
-    return tuple(runs[column] for column in ("n_once", "n_rec", "r", "D", "loss"))
+    return runs["n_once"], runs["n_rec"], runs["r"], runs["D"], runs["loss"]
 
 
 def r2_interval(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, float]:
@@ -318,7 +320,7 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def families(
-    recurrences: list[int], widths: dict[float, list[int]], layout: dict, probe: str = "baseline"
+    recurrences: list[int], widths: dict[float, list[int]], layout: dict[str, Any], probe: str = "baseline"
 ) -> dict[int, pd.DataFrame]:
     """r -> the sizes of its family at every width of the grid."""
     every = sorted({width for some in widths.values() for width in some})
@@ -387,7 +389,7 @@ def predicted(runs: pd.DataFrame, fit: Fit, draws: pd.DataFrame) -> pd.DataFrame
     return runs.assign(predicted=loss, low=low, high=high, **{"error (%)": 100 * (loss / runs["loss"] - 1)})
 
 
-def allocations(fit: Fit, family: pd.DataFrame, r: int, budgets) -> pd.DataFrame:
+def allocations(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) -> pd.DataFrame:
     """One row a budget: the law's compute-optimal model of one family, and ``budget``."""
     return pd.DataFrame([{"budget": budget, **compute_optimal(fit, family, r, budget)} for budget in budgets])
 
@@ -409,7 +411,7 @@ def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def frontiers(fit: Fit, unrolled: Fit, families: dict[int, pd.DataFrame], budgets) -> pd.DataFrame:
+def frontiers(fit: Fit, unrolled: Fit, families: dict[int, pd.DataFrame], budgets: Iterable[float]) -> pd.DataFrame:
     """One row a budget and r: the compute-optimal loss by a law, and by the one fitted with phi held at 1 (000, Fig. 1,
     right). Budgets run from half the least to twice the most given; optima at the edge of a family's widths are left
     out."""

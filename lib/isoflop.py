@@ -1,5 +1,7 @@
 """Compute-optimal models read off iso-FLOP curves, and how they scale with the budget."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import scipy.stats
@@ -41,6 +43,8 @@ def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[flo
     return slope, (slope - half, slope + half)
 
 
-def exponents(optima: pd.DataFrame, by: str, column: str, of: str = "budget") -> dict[str, tuple]:
+def exponents(
+    optima: pd.DataFrame, by: str, column: str, of: str = "budget"
+) -> dict[Any, tuple[float, tuple[float, float]]]:
     """``exponent`` of each value of the column ``by``."""
     return {value: exponent(own, column, of) for value, own in optima.groupby(by, sort=False)}

@@ -10,10 +10,12 @@ tokens, T and mu_rec loops, losses nats per token.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
+from numpy.typing import ArrayLike
 
 from lib.errors import InputError
 
@@ -21,6 +23,9 @@ AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
 EXPONENT = (0.0, 2.5)
 PHI = (-3.0, 3.0)
+
+#: g_j of each amplitude, an array or a constant
+Terms = list[ndarray | float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,17 +42,17 @@ class Law:
     inputs: tuple[str, ...]
     amplitudes: dict[str, tuple[float, float]]
     shapes: dict[str, tuple[float, float]]
-    log_terms: Callable[..., list]
+    log_terms: Callable[..., Terms]
     grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     may_be_zero: tuple[str, ...] = ()
 
-    def loss(self, params: dict[str, float], *inputs) -> ndarray:
+    def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
         """The law's loss at these inputs."""
         terms = self.log_terms(params, *(np.asarray(x, dtype=float) for x in inputs))
-        return sum(params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True))
+        return sum((params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True)), np.zeros(()))
 
-    def checked(self, inputs: Sequence, loss) -> tuple[list[ndarray], ndarray]:
+    def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[ndarray], ndarray]:
         """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
         if len(inputs) != len(self.inputs):
             raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
@@ -94,7 +99,7 @@ CHINCHILLA = Law(
 def joint(phi: float | None = None) -> Law:
     """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
 
-    def log_terms(p, n_once, n_rec, r, D):
+    def log_terms(p: dict[str, ndarray], n_once: ndarray, n_rec: ndarray, r: ndarray, D: ndarray) -> Terms:
         worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
         return [-p["alpha"] * np.log(n_once + worth * n_rec), -p["beta"] * np.log(D), 0]
 
@@ -177,7 +182,7 @@ POWER = Law(
 def unified(gamma: float | None = None) -> Law:
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
 
-    def log_terms(p, n_eff, D, mu_rec, T):
+    def log_terms(p: dict[str, ndarray], n_eff: ndarray, D: ndarray, mu_rec: ndarray, T: ndarray) -> Terms:
         rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
         return [0, -p["x"] * np.log(n_eff), -p["y"] * np.log(D), -rate * T]
 

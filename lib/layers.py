@@ -8,7 +8,7 @@ import functools
 import importlib.util
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -100,8 +100,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Ten
     if kind == "bmm":
         return _bmm_attention(q, k, v, window)
     mask = None if window is None else _mask(S, window, q).isfinite()
-    heads_first = (t.transpose(1, 2) for t in (q, k, v))
-    return F.scaled_dot_product_attention(*heads_first, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
 
 
 def _mask(S: int, window: int | None, like: Tensor) -> Tensor:
@@ -144,6 +144,7 @@ class Attention(nn.Module):
         qkv = linear(x, fused)
         qk, v = qkv.unflatten(-1, (3 * self.heads, -1)).split((2 * self.heads, self.heads), dim=-2)
         if self.gate is not None:
+            assert values is not None
             # v += 2 sigmoid(W x[:32]) * value embedding, one gate a head (001's code)
             gate = 2 * torch.sigmoid(linear(x[..., :GATE_CHANNELS], self.gate.weight))
             v = v + gate[..., None] * values.to(v.dtype).unflatten(-1, (self.heads, -1))
@@ -229,7 +230,7 @@ class MoE(nn.Module):
             runs = torch.empty_like(x).index_copy(0, slots, x).split(counts)
             each = zip(runs, zip(*(w.unbind() for w in weights), strict=True), strict=True)
             y = torch.cat([expert(run, *own) for run, own in each])
-        return Pick.apply(y, slots)
+        return Pick.apply(y, slots)  # type: ignore[no-untyped-call]
 
 
 def expert(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
@@ -241,13 +242,13 @@ class Pick(torch.autograd.Function):
     """x[rows], no row twice; the gradient is put back instead of added up row by row."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, rows: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
         ctx.save_for_backward(rows)
         ctx.length = len(x)
         return x.index_select(0, rows)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (rows,) = ctx.saved_tensors
         return grad.new_zeros(ctx.length, grad.shape[1]).index_copy_(0, rows, grad), None
 

@@ -4,6 +4,7 @@ Two layouts are read: the official Parcae checkpoints of 001, and Hugging Face's
 """
 
 import re
+from typing import Any
 
 from torch import Tensor
 
@@ -68,7 +69,7 @@ def is_llama(tensors: Tensors) -> bool:
     return "model.embed_tokens.weight" in tensors
 
 
-def from_parcae(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
+def from_parcae(tensors: Tensors, about: dict[str, Any]) -> tuple[ModelConfig, Tensors]:
     """Config and our tensors of an official Parcae checkpoint.
 
     ``about`` is its config.json, or empty: then sizes come from the shapes, heads from the gates or freqs_cis, and the
@@ -93,7 +94,7 @@ def from_parcae(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
     gates = [t for name, t in ours.items() if name.endswith("attn.gate.weight")]
     heads = about.get("num_attention_heads") or (len(gates[0]) if gates else width // _head_dim(freqs, width))
     rope_base = about.get("rope_base") or (about.get("rope_settings") or {}).get("rope_base") or 50_000
-    state_init = about.get("state_init") or "like-init"
+    state_init: Any = about.get("state_init") or "like-init"
     cfg = ModelConfig(
         vocab_size=vocab_size, width=width, heads=heads,
         mlp_width=len(_first(ours, "mlp.up.weight")),
@@ -110,7 +111,7 @@ def from_parcae(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
     return cfg, ours
 
 
-def from_llama(tensors: Tensors, about: dict) -> tuple[ModelConfig, Tensors]:
+def from_llama(tensors: Tensors, about: dict[str, Any]) -> tuple[ModelConfig, Tensors]:
     """Config and our tensors of a Hugging Face Llama; ``about`` is its config.json, which the shapes cannot replace.
 
     Raises InputError where it has what this library does not: grouped key heads, biases, scaled RoPE.

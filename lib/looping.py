@@ -6,20 +6,23 @@ token as 001 counts them, D = C / F tokens, loss in nats per token.
 """
 
 import contextlib
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lib import parcae
-from lib.config import RunConfig
+from lib.config import Label, RunConfig
 from lib.errors import InputError
 from lib.fit import Fit, isoflop_optimum
 from lib.flops import count
+from lib.store import RunResult
 
 COLUMNS = ("budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
 
 
-def steps_for(p: dict, mean_loops: int, budget: float) -> int:
+def steps_for(p: dict[str, Any], mean_loops: int, budget: float) -> int:
     """Steps that ``budget`` FLOPs buy at mean_loops. Raises InputError for fewer than ten."""
     flops = count(parcae.model(p, mean_loops=mean_loops), p["context"]).published["001"]
     steps = budget / flops / (p["batch"] * p["context"])
@@ -28,7 +31,7 @@ def steps_for(p: dict, mean_loops: int, budget: float) -> int:
     return round(steps)
 
 
-def grid(p: dict) -> dict[tuple, RunConfig]:
+def grid(p: dict[str, Any]) -> dict[Label, RunConfig]:
     """("mean_loops = ...", budget, mean_loops, seed) -> run, for every budget, mean_loops and seed of ``p``.
 
     Raises InputError where no parabola could be laid through a budget's looped runs, or no law through all of them.
@@ -46,7 +49,7 @@ def grid(p: dict) -> dict[tuple, RunConfig]:
     }  # fmt: skip
 
 
-def held_out(p: dict) -> dict[tuple, RunConfig]:
+def held_out(p: dict[str, Any]) -> dict[Label, RunConfig]:
     """The runs that the laws are asked to predict, labelled as those of ``grid``: Parcae at p's own mean_loops and
     steps, one a seed of held_out_seeds."""
     cfg = parcae.model(p)
@@ -57,13 +60,13 @@ def held_out(p: dict) -> dict[tuple, RunConfig]:
     }
 
 
-def size(cfg: RunConfig) -> dict:
+def size(cfg: RunConfig) -> dict[str, Any]:
     """n_eff, F and D of a run."""
     counts = count(cfg.model, cfg.data.context)
     return {"n_eff": counts.n_usage, "F": counts.published["001"], "D": cfg.tokens}
 
 
-def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
+def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
     """One row a finished run of the plan, as ``grid`` makes it."""
     found = {result.key: result for result in results}
     rows = []
@@ -90,7 +93,7 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
         inside = trained.index.min() <= best <= trained.index.max()
         if not inside:
             ends = trained.iloc[[0, -1]]
-            best, loss, stderr = float(ends.idxmin()), float(ends.min()), np.nan
+            best, loss, stderr = float(ends.index[int(ends.argmin())]), float(ends.min()), np.nan
         # F is linear in the loops but for rounding mu_bwd, so that it is interpolated in them
         D = budget / np.interp(best, cell["mean_loops"], cell["F"])
         rows.append({"budget": budget, "mean_loops": best, "stderr": stderr, "D": D, "loss": loss, "inside": inside})
@@ -104,7 +107,7 @@ def gaps_to_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> pd.Series:
     return (fixed - optima.set_index("budget")["loss"]).dropna()
 
 
-def best_by_law(fit: Fit, p: dict, budgets, loops) -> pd.DataFrame:
+def best_by_law(fit: Fit, p: dict[str, Any], budgets: Iterable[float], loops: Iterable[int]) -> pd.DataFrame:
     """One row a budget: which mean_loops, of a fine grid over the range of ``loops``, the fitted law wants for it, its
     tokens and its loss: the efficient frontier in 001's figure of contours."""
     trained = sorted(mu for mu in loops if mu > 1)

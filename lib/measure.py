@@ -6,28 +6,38 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import torch
-from tqdm import tqdm
 
 import lib
 from lib import files, workers
-from lib.config import Config
 from lib.errors import InputError
-from lib.store import RunStore
+from lib.progress import Bar
+from lib.store import UNREADABLE, RunStore
 from lib.train import one_thread_on_cpu, provenance
 
-CHECKSUM = "sha256"  # of the other fields, in a record
-Function = Callable[[Config], dict]
+
+class Case(Protocol):
+    """What is measured: a config with all that decides the numbers, and ``flops``, what it costs."""
+
+    @property
+    def flops(self) -> float: ...
+
+    def model_dump(self, *, mode: str = ..., exclude_defaults: bool = ...) -> dict[str, Any]: ...
+
+
+C = TypeVar("C", bound=Case)
+Function = Callable[[C], dict[str, Any]]
 
 
 def measure(
-    function: Function,
-    cases: Sequence[Config],
+    function: Function[C],
+    cases: Sequence[C],
     store: RunStore,
     jobs: int | None = None,
     max_hours: float | None = None,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """``function(case)``, a dict of numbers and lists, for each of ``cases``, in their order.
 
     Each is kept as measured/<function>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
@@ -36,10 +46,10 @@ def measure(
     a GPU). The cheapest is made first, then the one in the middle; when the others would take more than max_hours at
     the better one's rate, an InputError says so.
     """
-    missing = {key(case): case for case in cases if found(function, case, store) is None}
-    missing = sorted(missing.values(), key=lambda case: case.flops)
+    by_key = {key(case): case for case in cases if found(function, case, store) is None}
+    missing = sorted(by_key.values(), key=lambda case: case.flops)
     jobs = min(workers.processes(jobs), max(1, len(missing)))
-    with tqdm(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
+    with Bar(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
         middle = len(missing) // 2
         first, rate = missing[: bool(middle)] + missing[middle : middle + 1], 0.0
         others = [case for case in missing if case not in first]
@@ -50,7 +60,7 @@ def measure(
             bar.update()
             rate = max(rate, case.flops / (time.perf_counter() - begin))
         hours = sum(case.flops for case in others) / rate / jobs / 3600 if others else 0.0
-        if max_hours is not None and hours > max_hours:
+        if max_hours is not None and not hours <= max_hours:
             raise InputError(
                 f"max_hours: {len(others)} missing measurements need up to {hours:.2g} hours here, more than "
                 f"max_hours={max_hours:g}; raise max_hours, or choose a smaller profile"
@@ -66,61 +76,59 @@ def measure(
                 for future in [pool.submit(_keep, function, case, store) for case in reversed(others)]:
                     future.result()
                     bar.update()
-    return [found(function, case, store) for case in cases]
+    results = []
+    for case in cases:
+        result = found(function, case, store)
+        assert result is not None  # it was there, or has just been kept
+        results.append(result)
+    return results
 
 
-def key(case: Config) -> str:
+def key(case: Case) -> str:
     """A hash of the recipe and of the case's fields that differ from their defaults."""
     fields = {"recipe": lib.RECIPE, **case.model_dump(mode="json", exclude_defaults=True)}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def name(function: Function) -> str:
+def name(function: Function[C]) -> str:
     """The folder in which its measurements lie."""
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def found(function: Function, case: Config, store: RunStore) -> dict | None:
+def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:
     """What was measured, or None. A file that cannot be read is set aside, to be measured again."""
     for root in (store.path.parent, *store.records):
         path = _path(root, function, case)
         if path.exists():
             try:
                 return read(path)
-            except (ValueError, KeyError, TypeError) as error:
+            except UNREADABLE as error:
                 if root != store.path.parent:
-                    raise OSError(f"the record {path} cannot be read ({error}), restore it or remove it") from None
+                    raise InputError(
+                        f"records: the record {path} cannot be read ({error}), restore it or remove it"
+                    ) from None
                 aside = files.set_aside(path)
                 print(f"measurement {path.name} cannot be read ({error}): set aside as {aside.name}, to be made again")
     return None
 
 
-def read(path: Path) -> dict:
+def read(path: Path) -> dict[str, Any]:
     """What a file says was measured; raises OSError, ValueError, KeyError or TypeError where it is damaged."""
-    kept = json.loads(path.read_text())
-    values = kept["measured"]
-    if CHECKSUM in kept and kept[CHECKSUM] != with_checksum(kept)[CHECKSUM]:
-        raise ValueError("it has changed since it was packed")
-    return values
+    values: dict[str, Any] = files.read_checked(path)["measured"]
+    return dict(values)
 
 
-def with_checksum(kept: dict) -> dict:
-    """The contents of such a file, as a record has them."""
-    fields = {name: value for name, value in kept.items() if name != CHECKSUM}
-    return {**fields, CHECKSUM: hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
-
-
-def _path(root: Path, function: Function, case: Config) -> Path:
+def _path(root: Path, function: Function[C], case: C) -> Path:
     return root / "measured" / name(function) / f"{key(case)}.json"
 
 
-def _keep(function: Function, case: Config, store: RunStore) -> None:
+def _keep(function: Function[C], case: C, store: RunStore) -> None:
     """Measures and writes, unless another process did while this one waited for it."""
     path = _path(store.path.parent, function, case)
     lock = path.with_name(f".{path.stem}.lock")
     with files.lock(lock):
         if not path.exists():
             kept = {"case": case.model_dump(mode="json"), "measured": function(case), "provenance": provenance()}
-            files.write_json(path, kept)
+            files.write_checked(path, kept)
     with contextlib.suppress(FileNotFoundError):
         lock.unlink()

@@ -24,7 +24,7 @@ from lib import depth, layouts, scaling, seeds, weights
 from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.head import HeadLoss, cross_entropies, softcap
-from lib.injection import make_injection, per_token
+from lib.injection import Prepared, make_injection, per_token
 from lib.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
 from lib.ranks import ALONE, of_all_tokens
 
@@ -47,7 +47,7 @@ class LayerUse:
     sets rows apart, the deepest row's), and what its router did, with -1 for rows that rest."""
 
     layer: int
-    loop: int
+    loop: int | Tensor
     routing: Routing
     turn: tuple[int, int] = (0, 0)  # (1 in loops before the truncation, and which of those or of the others)
 
@@ -70,6 +70,8 @@ class LoopedLM(nn.Module):
     same fixed draw for every row, so that a sequence's logits do not depend on its batch.
     """
 
+    angles: Tensor
+
     def __init__(self, cfg: ModelConfig, seed: int | None = 0):
         """seed: of the init; None leaves the weights for a checkpoint to fill."""
         super().__init__()
@@ -90,7 +92,7 @@ class LoopedLM(nn.Module):
         self.loop_norm = self._norm(cfg.loop_norm == "own")
         self.readout = nn.Linear(cfg.width, cfg.width, bias=False) if cfg.readout else None
         self.coda = nn.ModuleList(blocks[cfg.prelude + cfg.recur :])
-        self.final_norm = self._norm(True)
+        self.final_norm = RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
         angles = rope_angles(cfg.context, cfg.head_dim, cfg.rope_base)
         self.register_buffer("angles", angles, persistent=False)
@@ -111,7 +113,9 @@ class LoopedLM(nn.Module):
     ) -> tuple[Tensor, LoopEnd]:
         """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end."""
         hidden, end = self.hidden(tokens, loops, draw)
-        cross_entropy = HeadLoss.apply(hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap)
+        cross_entropy = HeadLoss.apply(  # type: ignore[no-untyped-call]
+            hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap
+        )
         loss = cross_entropy + self._router_loss(end.routing) if end.routing else cross_entropy
         return loss, dataclasses.replace(end, cross_entropy=cross_entropy.detach())
 
@@ -168,13 +172,16 @@ class LoopedLM(nn.Module):
         return e, values, routing
 
     def step(
-        self, h: Tensor, prepared, values: dict[int, Tensor], t: int | Tensor, attend: LayerAttend | None = None
-    ) -> tuple[Tensor, list[LayerUse]]:
+        self, h: Tensor, prepared: Prepared, values: dict[int, Tensor], t: int | Tensor,
+        attend: LayerAttend | None = None,
+    ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
         """h_{t+1} = R(A-bar h_t + B-bar e)."""
         u = self.injection.inject(h, prepared, t)
         s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t, attend)
-        if self.cfg.loop_norm != "none":
-            s = (self.final_norm if self.cfg.loop_norm == "final" else self.loop_norm)(s)
+        if self.cfg.loop_norm == "final":
+            s = self.final_norm(s)
+        elif self.loop_norm is not None:
+            s = self.loop_norm(s)
         return self.injection.merge(h, u, s, t), uses
 
     def after(
@@ -191,14 +198,14 @@ class LoopedLM(nn.Module):
 
     def _split_loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
         """(n, k) for each row: loops without gradient, then with."""
-        if loops is None and self.training:
+        if loops is None and self.training and draw is not None:
             return depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
         return depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
 
     def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
         """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
-        given = loops.cpu() if isinstance(loops, Tensor) else loops
-        given = np.asarray(self.cfg.mean_loops if given is None else given)
+        wanted = self.cfg.mean_loops if loops is None else loops
+        given = np.asarray(wanted.cpu() if isinstance(wanted, Tensor) else wanted)
         if given.dtype.kind != "i" or given.shape not in ((), (rows,)):
             raise InputError(f"loops: give one int, or a LongTensor with one for each of the {rows} rows")
         total = np.broadcast_to(given, (rows,))
@@ -218,7 +225,7 @@ class LoopedLM(nn.Module):
         attend: LayerAttend | None = None,
     ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
         """Applies blocks, the unique layers first, first + 1, ..."""
-        uses = []
+        uses: list[LayerUse] = []
         if self.any_rows and len(x) > 1:
             for part in (x, *values.values()):
                 torch._dynamo.maybe_mark_dynamic(part, 0)
@@ -243,7 +250,8 @@ class LoopedLM(nn.Module):
         if sort is not None:
             h, e, values = h[sort], e[sort], {layer: v[sort] for layer, v in values.items()}
         start = previous = h = self.injection.spread(h)
-        prepared, uses = self.injection.prepare(e), []
+        prepared = self.injection.prepare(e)
+        uses: list[LayerUse] = []
         if n.any():
             detach = self.cfg.truncation == "detach"
             with contextlib.nullcontext() if detach else torch.no_grad():
@@ -259,8 +267,8 @@ class LoopedLM(nn.Module):
         return LoopEnd(h, previous, uses)
 
     def _run(
-        self, h: Tensor, previous: Tensor, prepared, values: dict[int, Tensor], loops: np.ndarray, done: np.ndarray,
-        uses: list[LayerUse], detach: bool = False,
+        self, h: Tensor, previous: Tensor, prepared: Prepared, values: dict[int, Tensor], loops: np.ndarray,
+        done: np.ndarray, uses: list[LayerUse], detach: bool = False,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """``loops`` [B] more loops of each row, the most first, after ``done``; ``detach`` cuts the graph before each.
         Returns h and the state before the last loop, and appends to uses."""
@@ -364,9 +372,9 @@ class LoopedLM(nn.Module):
         safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
 
 
-def _detached(prepared):
+def _detached(prepared: Prepared) -> Prepared:
     """What an injection prepared, as constants."""
-    return tuple(map(_detached, prepared)) if isinstance(prepared, tuple) else prepared.detach()
+    return tuple(x.detach() for x in prepared)
 
 
 def _unsort(use: LayerUse, sort: Tensor, undo: Tensor) -> LayerUse:
@@ -408,7 +416,9 @@ def load_weights(path: Path | str) -> LoopedLM:
     elif layouts.is_llama(tensors):
         cfg, tensors = layouts.from_llama(tensors, about)
     else:
-        raise InputError(f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint")
+        raise InputError(
+            f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint, give one of them"
+        )
     model = LoopedLM(cfg, seed=None)
     weights.load_strictly(model, tensors)
     return model.eval()

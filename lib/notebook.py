@@ -1,28 +1,44 @@
 """What every notebook does: check its parameters, show the plan, run it, stamp figures and claims with provenance."""
 
 import ast
+import contextlib
 import dataclasses
 import difflib
+import functools
 import json
 import os
 import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pydantic
 import yaml
+from matplotlib.figure import Figure
 
 import lib
-from lib import claims, files, measure, plots, sweep
+from lib import claims, files, measure, playground, plots, sweep
 from lib.cluster import Cluster
-from lib.config import Config, RunConfig
+from lib.config import Label, RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
+from lib.measure import C
 from lib.store import RunStore
 from lib.train import provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from IPython.display import Image
+
+    from lib.growth import Start
+
+S = TypeVar("S", bound="Start")
 
 #: the workbook: notebooks/, params/ and outputs/ lie here
 ROOT = Path(lib.__file__).parent.parent
 PROFILES = ("smoke", "cpu", "gpu", "paper")
+#: kind of output under which an executed copy keeps its provenance; no front end shows it
+PROVENANCE = "application/vnd.looped-lm.provenance+json"
 #: columns of a plan
 PLAN = ("runs of", "runs", "missing", "shared with", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
 
@@ -32,7 +48,7 @@ class Notebook:
     """A notebook whose parameters have been checked, and where its results go."""
 
     name: str
-    parameters: dict
+    parameters: dict[str, Any]
     outputs: Path
 
     @property
@@ -53,7 +69,7 @@ class Notebook:
             if min(value if isinstance(value, list) else [value]) < 1:
                 raise InputError(f"{name}: {value} is too small, use at least 1")
 
-    def plan(self, configs: dict[tuple, RunConfig]):
+    def plan(self, configs: dict[Label, RunConfig]) -> "pd.DataFrame":
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 
         missing: runs that the store does not have; shared with: notebooks whose last plan asked for some of the same
@@ -62,7 +78,8 @@ class Notebook:
         import pandas as pd
 
         missing = {cfg.key for cfg in configs.values() if self.store.find(cfg) is None}
-        self._note_plan(runs={cfg.key: cfg.model_dump(mode="json") for cfg in configs.values()})
+        with self._noting() as planned:
+            planned["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in configs.values()}
         others = self._plans_of_others()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
@@ -85,29 +102,25 @@ class Notebook:
     def _plans_of_others(self) -> dict[str, set[str]]:
         """Notebook -> keys of the runs it planned last."""
         paths = sorted(self._plan_path.parent.glob("*.json"))
-        plans = {path.stem: json.loads(path.read_text()) for path in paths if path.stem != self.name}
-        # a plan of the earlier layout is a list of keys
-        return {name: set(plan if isinstance(plan, list) else plan.get("runs", {})) for name, plan in plans.items()}
+        return {path.stem: set(read_plan(path).get("runs", {})) for path in paths if path.stem != self.name}
 
     @property
     def _plan_path(self) -> Path:
         return self.outputs / "plans" / self.profile / f"{self.name}.json"
 
-    def _planned(self) -> dict:
-        """What this notebook has noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a
-        case -> FLOPs."""
-        found = json.loads(self._plan_path.read_text()) if self._plan_path.exists() else {}
-        return found if isinstance(found, dict) else {}
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[dict[str, Any]]:
+        """What is noted of the plan, to be changed by one process at a time."""
+        with files.lock(self._plan_path.parent / ".lock"):
+            planned = read_plan(self._plan_path)
+            yield planned
+            files.write_checked(self._plan_path, planned)
 
-    def _note_plan(self, **parts: dict) -> None:
-        files.write_json(self._plan_path, {**self._planned(), **parts})
-
-    def _note_measurements(self, function, cases) -> None:
+    def _note_measurements(self, function: measure.Function[C], cases: Iterable[C]) -> None:
         """Adds them to those asked for before: some are known only when the runs are there."""
-        known = self._planned().get("measurements", {})
-        name = measure.name(function)
-        asked = known.get(name, {}) | {measure.key(case): case.flops for case in cases}
-        self._note_plan(measurements={**known, name: asked})
+        with self._noting() as planned:
+            asked = planned.setdefault("measurements", {}).setdefault(measure.name(function), {})
+            asked |= {measure.key(case): case.flops for case in cases}
 
     def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so."""
@@ -123,34 +136,50 @@ class Notebook:
         )
         return runs
 
-    def save(self, figure, name: str) -> None:
+    def save(self, figure: Figure, name: str) -> None:
         """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
-        from IPython.display import Image, display
+        from IPython.display import display
+
+        display(self._saved(figure, name))
+
+    def slide(self, draw: Callable[..., Figure], name: str, **sliders: tuple[Any, ...]) -> None:
+        """``save`` of what ``draw`` returns with every slider where it begins; in JupyterLab, where somebody can move
+        them, the figure is shown below its sliders (``playground.sliders``)."""
+        from IPython.display import display
+
+        picture = self._saved(draw(**{slider: at for slider, (at, *_) in sliders.items()}), name)
+        display(playground.sliders(draw, **sliders) if playground.somebody_is_there() else picture)
+
+    def _saved(self, figure: Figure, name: str) -> "Image":
+        """The picture of a figure that has been written."""
+        from IPython.display import Image
         from matplotlib import pyplot
 
-        png = plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp())
+        png = plots.save(figure, self.outputs / "figures" / self.profile / name, self._stamp)
         pyplot.close(figure)  # or the end of the cell would show it once more
-        display(Image(filename=png, width=round(figure.get_figwidth() * plots.SCREEN_DPI)))
+        width = round(figure.get_figwidth() * plots.SCREEN_DPI)
+        return Image(filename=png, width=width, alt=f"Figure {name}")
 
-    def verdicts(self, findings: list[claims.Finding]):
+    def verdicts(self, findings: list[claims.Finding]) -> "pd.DataFrame":
         """A table of what was measured and the verdicts."""
         import pandas as pd
 
         columns = ["verdict", "mean", "low", "high", "unit"]
         return pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")[columns]
 
-    def save_table(self, table, name: str, digits: int = 4):
+    def save_table(self, table: "pd.DataFrame", name: str, digits: int = 4) -> "pd.DataFrame":
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
-        files.write_json(path.with_suffix(".json"), self._stamp())
-        with files.replacing(path) as draft:
+        with files.replacing_together(path, path.with_suffix(".json")) as (draft, note):
             table.to_csv(draft, float_format=f"%.{digits}g")
+            note.write_text(json.dumps(self._stamp, indent=1) + "\n")
         return table
 
-    def _stamp(self) -> dict:
+    @functools.cached_property
+    def _stamp(self) -> dict[str, Any]:
         return {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
 
-    def plan_measurements(self, cases: dict[tuple, Config], function):
+    def plan_measurements(self, cases: dict[Label, S], function: measure.Function[S]) -> "pd.DataFrame":
         """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
         import pandas as pd
 
@@ -166,7 +195,7 @@ class Notebook:
             })  # fmt: skip
         return pd.DataFrame(rows).set_index("measurements of")
 
-    def measure(self, function, cases: list) -> list[dict]:
+    def measure(self, function: measure.Function[C], cases: list[C]) -> list[dict[str, Any]]:
         """``measure.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
         from IPython.display import clear_output
 
@@ -187,16 +216,31 @@ class Notebook:
         if entry is None:
             raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
         folder = self.outputs / "claims" / self.profile
-        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note, bounds, per)
+        where = (self.profile, folder)
+        return claims.report(entry, self.name, values, seeds, *where, unit, note, bounds, per, self._stamp)
 
 
-def _range(values: list[float]):
+def read_plan(path: Path) -> dict[str, Any]:
+    """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs.
+    {} where there is none; one that is damaged is set aside, and its notebook writes it anew. A plan of the earlier
+    layout is a list of keys: their configs are {}."""
+    try:
+        if path.exists() and isinstance(keys := json.loads(path.read_text()), list):
+            return {"runs": {key: {} for key in keys}}
+        return files.read_checked(path) if path.exists() else {}
+    except ValueError as error:
+        aside = files.set_aside(path)
+        print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
+        return {}
+
+
+def _range(values: Sequence[float]) -> float | str:
     """The value, or from the least to the most where they differ."""
     low, high = min(values), max(values)
     return low if low == high else f"{plots.short(low)} to {plots.short(high)}"
 
 
-def start(name: str, namespace: dict) -> Notebook:
+def start(name: str, namespace: dict[str, Any]) -> Notebook:
     """Checks a notebook's parameters, whoever set them, and puts their coerced values back into ``namespace``.
 
     The notebook's parameters cell annotates each with its type; their names are those of params/cpu/<name>.yaml. Values
@@ -213,32 +257,61 @@ def start(name: str, namespace: dict) -> Notebook:
     if missing:
         raise InputError(f"{missing[0]}: is not set, give it a value in the parameters cell")
     types = namespace["__annotations__"]
-    schema = pydantic.create_model(name, **{parameter: (types[parameter], ...) for parameter in known})
-    given = {parameter: _read(namespace[parameter], types[parameter]) for parameter in known}
+    read = {parameter: _read(namespace[parameter], types[parameter]) for parameter in known}
+    for parameter, value in read.items():
+        _check_kind(parameter, value, types[parameter])
+    finite = pydantic.ConfigDict(allow_inf_nan=False)
+    fields: dict[str, Any] = {parameter: (types[parameter], ...) for parameter in known}
+    schema = pydantic.create_model(name, __config__=finite, **fields)
     try:
-        parameters = schema(**given).model_dump()
+        parameters = schema(**read).model_dump()
     except pydantic.ValidationError as error:
         raise InputError(one_line(error)) from None
     if parameters["profile"] not in PROFILES:
         raise InputError(f"profile: {parameters['profile']!r} is not known, use one of {', '.join(PROFILES)}")
     for parameter, value in parameters.items():
-        if isinstance(value, list) and (not value or len(set(value)) < len(value)):
+        lists = [value, *value.values()] if isinstance(value, dict) else [value]
+        if any(isinstance(x, list | dict) and (not x or len({*x}) < len(x)) for x in lists):
             raise InputError(f"{parameter}: {value} is empty or names something twice, list each once")
+    _check_folder(parameters["outputs"])
     namespace.update(parameters)
     os.chdir(ROOT)  # so that a path means the same from make, papermill and JupyterLab
     plots.use_style(parameters["profile"])
+    if "In" in namespace:  # in a kernel
+        from IPython.display import display
+
+        display({PROVENANCE: provenance()}, raw=True)  # for lib/again.py
     return Notebook(name, parameters, ROOT / parameters["outputs"])
 
 
-def read_parameters(profile: str, name: str) -> dict:
+def _check_folder(outputs: str) -> None:
+    """Raises InputError where results could not be written."""
+    folder = ROOT / outputs
+    try:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    except OSError as error:
+        raise InputError(f"outputs: {outputs:.80} is no path ({error.strerror}), give a folder") from None
+    if not outputs.strip() or not nearest.is_dir():
+        raise InputError(f"outputs: {outputs!r} is no folder and in none, give one, it is made where it is missing")
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"outputs: {nearest} may not be written to, give another folder")
+
+
+def read_parameters(profile: str, name: str) -> dict[str, Any]:
     """params/<profile>/<name>.yaml."""
     path = ROOT / "params" / profile / f"{name}.yaml"
     if not path.exists():
         raise InputError(f"profile: {path.relative_to(ROOT)} does not exist, use one of {', '.join(PROFILES)}")
-    return yaml.safe_load(path.read_text())
+    try:
+        parameters = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"profile: {path} is not YAML ({' '.join(str(error).split())}), mend it") from None
+    if not isinstance(parameters, dict):
+        raise InputError(f"profile: {path} is no list of names and values, write 'name: value' on each line")
+    return parameters
 
 
-def _read(value, kind):
+def _read(value: Any, kind: Any) -> Any:
     """Text becomes the list, dict or number it spells, unless text is what is wanted."""
     wants_text = kind is str or (str in typing.get_args(kind) and typing.get_origin(kind) not in (list, dict))
     if not isinstance(value, str) or wants_text:
@@ -249,10 +322,28 @@ def _read(value, kind):
         return value
 
 
+def _check_kind(parameter: str, value: Any, kind: Any) -> None:
+    """Refuses what pydantic would take for a number, or would not explain: -p makes a number of all that looks like
+    one."""
+    if kind is not bool and any(isinstance(leaf, bool) for leaf in _leaves(value)):
+        wanted = kind.__name__ if isinstance(kind, type) else kind
+        raise InputError(f"{parameter}: takes no true or false (got {value!r}), give it as {wanted}")
+    if kind is str and isinstance(value, int | float):
+        raise InputError(f"{parameter}: input should be text (got {value!r}), papermill's -r leaves what looks like a "
+                         "number as it is, as quotes do in a file")  # fmt: skip
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What a value holds that is neither list nor dict, keys too."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, list) else [value]
+
+
 _cells_seen = 0
 
 
-def _assigned(namespace: dict) -> list[str]:
+def _assigned(namespace: dict[str, Any]) -> list[str]:
     """Names assigned since the last check by parameter cells, which begin with '# Parameters', as papermill's do."""
     global _cells_seen
     if "In" not in namespace:  # cells that run outside a kernel

@@ -6,6 +6,7 @@ MuonH those of 000.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +78,7 @@ def placements(
             lr = cfg.muon_lr * by.lr
             if cfg.name == "muon":
                 lr *= math.sqrt(max(1, rows_ / columns))
-            optimizer, decay, eps = cfg.name, cfg.muon_weight_decay, math.nan
+            optimizer, decay, eps = str(cfg.name), cfg.muon_weight_decay, math.nan
         else:
             of_role = {
                 "embedding": cfg.embedding_lr,
@@ -98,7 +99,7 @@ class Optimizer:
     """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
 
     def __init__(
-        self, model: nn.Module, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None,
+        self, model: LoopedLM, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None,
         ranks: Ranks = ALONE,
     ):  # fmt: skip
         """ranks: the processes that train the same model; they share out what Muon has to orthogonalise."""
@@ -156,15 +157,19 @@ class AdamW:
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         beta2 = self.cfg.betas[1]
-        squared = whole(parameter.grad).square()
-        old = self.torch.state[parameter].get("exp_avg_sq", torch.zeros_like(squared))
+        squared = whole(_gradient(parameter)).square()
+        old = self._held(parameter).get("exp_avg_sq", torch.zeros_like(squared))
         v_hat = (beta2 * whole(old) + (1 - beta2) * squared) / (1 - beta2**self.steps)
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
+
+    def _held(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """torch's state of a parameter; {} of one that never had a gradient."""
+        return self.torch.state.get(parameter, {}) if self.torch is not None else {}
 
     def state(self) -> dict[str, Tensor]:
         tensors = {"adamw.steps": torch.tensor(self.steps)}
         for placement, parameter in self.parameters.items():
-            for name, value in self.torch.state.get(parameter, {}).items():
+            for name, value in self._held(parameter).items():
                 tensors[f"adamw.{name}.{placement.name}"] = self.ranks.to_write(value)
         return tensors
 
@@ -174,7 +179,7 @@ class AdamW:
             # a parameter that never had a gradient has no state
             names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
             present = {name: tensors[long] for name, long in names.items() if long in tensors}
-            if present:
+            if present and self.torch is not None:
                 self.torch.state[parameter] = {
                     name: as_held(value.to(parameter.device), parameter) for name, value in present.items()
                 }
@@ -197,7 +202,8 @@ class Muon:
         self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
-            self.stacks.setdefault(tuple(parameter.shape[-2:]), []).append((placement, parameter))
+            rows, columns = parameter.shape[-2:]
+            self.stacks.setdefault((rows, columns), []).append((placement, parameter))
         self.momentum: dict[tuple[int, int], Tensor] = {}
         self.variance: dict[tuple[int, int], Tensor] = {}
         self.own: dict[tuple[int, int], slice] = {}
@@ -219,7 +225,7 @@ class Muon:
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for shape, members in self.stacks.items():
             own = self.own[shape]
-            gradient = self._stacked(shape, [p.grad for _, p in members])[own]
+            gradient = self._stacked(shape, [_gradient(p) for _, p in members])[own]
             momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
             update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
             if self.cfg.muon_variance_reduction:
@@ -239,7 +245,7 @@ class Muon:
         return sum(p.numel() for _, p in self.stacks[shape]) // math.prod(shape)
 
     @staticmethod
-    def _stacked(shape: tuple[int, int], tensors: list[Tensor]) -> Tensor:
+    def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
         """All matrices of one shape [n, R, C]."""
         return torch.cat([whole(tensor.detach()).reshape(-1, *shape) for tensor in tensors])
 
@@ -302,6 +308,11 @@ class MuonH(Muon):
         super().load_state(tensors)
         for (r, c), norm in self.norms.items():
             norm.copy_(tensors[f"muon.norm.{r}x{c}"][self.own[r, c]])
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
+    return parameter.grad
 
 
 def _norm(matrices: Tensor) -> Tensor:

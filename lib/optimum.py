@@ -115,7 +115,7 @@ def minimum(problem: Problem, starts: list[ndarray]) -> ndarray:
 def newton(problem: Problem, theta: ndarray, steps: int = 400) -> tuple[ndarray, float]:
     """Damped Newton inside the box: parameters that push against their bound rest, negative curvature is turned, and
     damping is in units of the curvature that each point would have inside delta."""
-    value, damping = problem.value(problem.residuals(theta)), 1e-3
+    value, damping = float(problem.value(problem.residuals(theta))), 1e-3
     for _ in range(steps):
         gradient, hessian, J = problem.derivatives(theta)
         free = ~(((theta <= problem.low) & (gradient > 0)) | ((theta >= problem.high) & (gradient < 0)))
@@ -130,11 +130,11 @@ def newton(problem: Problem, theta: ndarray, steps: int = 400) -> tuple[ndarray,
             trial = theta.copy()
             trial[free] -= (axes @ (along / (np.abs(curvature) + damping))) / scale
             trial = np.clip(trial, problem.low, problem.high)
-            trial_value = problem.value(problem.residuals(trial))
+            trial_value = float(problem.value(problem.residuals(trial)))
             if trial_value < value:
                 break
             damping *= 6
         else:
             break
         theta, value, damping = trial, trial_value, max(damping / 5, 1e-12)
-    return theta, float(value)
+    return theta, value

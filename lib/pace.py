@@ -9,9 +9,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib.decode import Exit, Sampling, generate, score
+from lib.decode import Sampling, generate, score
 from lib.exits import Exits, trade_off
+from lib.inflight import Exit
 from lib.model import LoopedLM
+from lib.progress import passing
 from lib.train import one_thread_on_cpu
 
 #: a run returns the loops of all its tokens
@@ -53,8 +55,9 @@ def prefill(model: LoopedLM, x: Tensor, batch: int) -> Run:
     """Reads rows of x, ``batch`` at a time, sixteen at least in all."""
     parts = x[: max(batch, 16)].split(batch)
 
-    def run(leave: Exit) -> np.ndarray:
-        return np.concatenate([score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts])
+    def run(leave: Exit) -> list[int]:
+        taken = [score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts]
+        return np.concatenate(taken).tolist()
 
     return run
 
@@ -63,7 +66,7 @@ def in_turn(run: Run, leave: Exit, loops: int, rounds: int) -> list[tuple[float,
     """(tokens/s without leaving, with it, share of the loops saved) of each round; one more to warm up."""
     found = []
     with one_thread_on_cpu():
-        for _ in range(rounds + 1):
+        for _ in passing(range(rounds + 1), "rounds"):
             slow, _ = _rate(run, Exit(), loops)
             found.append((slow, *_rate(run, leave, loops)))
     return found[1:]

@@ -4,12 +4,14 @@
 vocab_size, context; the text; lr, muon_lr; batch, micro_batch and precision.
 """
 
-from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from typing import Any
+
+from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.presets import head_count, optimizer, preset
 
 #: Table of stability results: a Transformer made into a recurrent depth model, and what is added to it one by one
-LADDER = {
+LADDER: dict[str, dict[str, Any]] = {
     "RDM": {"injection": "concat", "readout": False, "depth_per": "batch", "prelude_norm": False},
     "+ constrained A": {"depth_per": "batch", "prelude_norm": False},
     "+ per-sequence": {"prelude_norm": False},
@@ -21,7 +23,7 @@ LADDER = {
 TRACES = 6
 
 
-def model(p: dict, **fields) -> ModelConfig:
+def model(p: dict[str, Any], **fields: Any) -> ModelConfig:
     """Parcae of p's size, with ``fields`` changed. Without looping, at mean_loops = 1, nothing is sampled; mu_bwd =
     ceil(mu_rec / 2) is called "half", so that it is the same run however it was asked for."""
     cfg = {"mean_loops": p.get("mean_loops"), **_shape(p), **fields}
@@ -32,12 +34,12 @@ def model(p: dict, **fields) -> ModelConfig:
     return preset("parcae-140m", **cfg)
 
 
-def transformer(p: dict) -> ModelConfig:
+def transformer(p: dict[str, Any]) -> ModelConfig:
     """Its Transformer: the same three stacks, each run once, without injection, readout and prelude norm."""
     return preset("gpt-140m", **{**_shape(p), "prelude": 3 * p["layers"], "recur": 0, "coda": 0})
 
 
-def against_transformer(p: dict) -> dict[tuple, RunConfig]:
+def against_transformer(p: dict[str, Any]) -> dict[Label, RunConfig]:
     """(architecture, d, seed) -> run: Parcae and the Transformer of the same stacks, at each of ``sizes``, d -> layers
     of a stack (Table "Comparing Parcae to Fixed-Depth Transformers")."""
     of_size = {d: {**p, "width": d, "layers": layers} for d, layers in p["sizes"].items()}
@@ -48,7 +50,7 @@ def against_transformer(p: dict) -> dict[tuple, RunConfig]:
     }  # fmt: skip
 
 
-def ladder(p: dict) -> dict[tuple, RunConfig]:
+def ladder(p: dict[str, Any]) -> dict[Label, RunConfig]:
     """(rung, seed) -> run of LADDER."""
     return {
         (rung, seed): run(p, model(p, **changes), p["steps"], seed)
@@ -56,9 +58,9 @@ def ladder(p: dict) -> dict[tuple, RunConfig]:
     }  # fmt: skip
 
 
-def sampler(name: str, mean_loops: int) -> dict:
+def sampler(name: str, mean_loops: int) -> dict[str, Any]:
     """The fields of the three models that 001 compares at mu_bwd = mu_rec (App. "Sampling of Truncated Recurrence")."""
-    rules = {
+    rules: dict[str, dict[str, Any]] = {
         "full backpropagation": {"backprop_loops": "all"},
         "fill": {"backprop_loops": mean_loops, "fill": True},
         "correction": {"backprop_loops": mean_loops},
@@ -68,7 +70,7 @@ def sampler(name: str, mean_loops: int) -> dict:
     return {"mean_loops": mean_loops, **rules[name]}
 
 
-def run(p: dict, cfg: ModelConfig, steps: int, seed: int) -> RunConfig:
+def run(p: dict[str, Any], cfg: ModelConfig, steps: int, seed: int) -> RunConfig:
     """The model trained for ``steps`` as 001 trains its 140M models, at p's rates: Muon and AdamW, constant, then
     falling to 0 over the last half."""
     return RunConfig(
@@ -80,7 +82,7 @@ def run(p: dict, cfg: ModelConfig, steps: int, seed: int) -> RunConfig:
     )  # fmt: skip
 
 
-def _shape(p: dict) -> dict:
+def _shape(p: dict[str, Any]) -> dict[str, Any]:
     width, head_dim = p["width"], p["head_dim"]
     stacks = dict.fromkeys(("prelude", "recur", "coda"), p["layers"])
     return dict(

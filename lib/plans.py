@@ -3,18 +3,18 @@
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 
 from lib import plots
 from lib.config import RunConfig
 from lib.errors import InputError
-from lib.notebook import ROOT, read_parameters
+from lib.notebook import ROOT, read_parameters, read_plan
 
 NOTEBOOKS = ROOT / "notebooks"
 
@@ -33,12 +33,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 
 
-def planned(name: str, profile: str, **changes) -> list[RunConfig]:
+def planned(name: str, profile: str, **changes: Any) -> list[RunConfig]:
     """The distinct runs that a notebook plans for a profile, in its order; see ``plan``."""
     return plan(name, profile, **changes).runs
 
 
-def plan(name: str, profile: str, **changes) -> Plan:
+def plan(name: str, profile: str, **changes: Any) -> Plan:
     """Executes the notebook's code cells up to the one tagged ``plan``, with params/<profile>/<name>.yaml and
     ``changes`` put in as papermill would, and reads the plan that they write into ``outputs``, a folder that is
     forgotten where changes do not name one.
@@ -60,17 +60,15 @@ def plan(name: str, profile: str, **changes) -> Plan:
 
 
 def read(path: Path) -> Plan:
-    """The plan that a notebook wrote last (``Notebook.plan``); an empty one where there is none, or one of the earlier
-    layout, which names runs by nothing but their keys."""
-    found = json.loads(path.read_text()) if path.exists() else {}
-    if isinstance(found, list):
-        found = {}
-    return Plan([RunConfig(**fields) for fields in found.get("runs", {}).values()], found.get("measurements", {}))
+    """The plan that a notebook wrote last (``Notebook.plan``); an empty one where there is none that can be read."""
+    found = read_plan(path)
+    configs = [fields for fields in found.get("runs", {}).values() if fields]
+    return Plan([RunConfig(**fields) for fields in configs], found.get("measurements", {}))
 
 
-def _execute(name: str, values: dict) -> None:
+def _execute(name: str, values: dict[str, Any]) -> None:
     """The cells up to the plan in a namespace of their own, without a word."""
-    namespace: dict = {}
+    namespace: dict[str, Any] = {}
     for cell in nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type != "code":
             continue

@@ -1,16 +1,79 @@
-"""Trying a trained model by hand: a prompt, a slider for the loops and one for the threshold, and a picture of which
-token left at which loop."""
+"""Moving something by hand: a figure with sliders, and a trained model with a prompt, sliders for its loops and
+threshold, and a picture of which token left at which loop.
+
+Widgets are for JupyterLab, where a running kernel answers them. Run by make, a notebook has figures alone: in an
+executed copy, or its HTML, a widget would be an empty box. ``somebody_is_there`` tells the two apart.
+"""
 
 import functools
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 from lib import plots_sparse
 from lib.data import token_store
-from lib.decode import Exit, Sampling, generate
+from lib.decode import Sampling, generate
 from lib.errors import InputError
-from lib.store import RunResult, RunStore
-from lib.sweep import WEIGHTS, run_model
+from lib.inflight import Exit
+from lib.plots import SCREEN_DPI
+from lib.store import WEIGHTS, RunResult, RunStore
+from lib.sweep import run_model
+
+if TYPE_CHECKING:
+    import ipywidgets
+    from IPython.display import Image
+
+
+def somebody_is_there() -> bool:
+    """Whether the cell that runs was sent by a front end that may be asked for input, as JupyterLab and VS Code may.
+
+    Papermill and nbconvert say of every cell that nobody would answer; outside a kernel there is nobody."""
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return kernel is not None and bool(kernel.get_parent()["content"].get("allow_stdin"))
+
+
+def shown(figure: Figure) -> "Image":
+    """A figure as the picture that a notebook shows; it is closed, or the end of a cell would show it once more."""
+    from IPython.display import Image
+
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    plt.close(figure)
+    return Image(png.getvalue(), width=round(figure.get_figwidth() * SCREEN_DPI))
+
+
+def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> "ipywidgets.VBox":
+    """Widgets: a slider for each argument of ``draw``, and the figure that it returns, drawn anew when one is moved.
+
+    parts: name -> (where the slider begins, its least and greatest value, its step), of whole numbers or of floats. An
+    InputError of ``draw`` is printed in the figure's place."""
+    import ipywidgets as widgets
+    from IPython.display import display
+
+    kinds = {int: widgets.IntSlider, float: widgets.FloatSlider}
+    made = {
+        name: kinds[type(step)](at, min=low, max=high, step=step, description=name, continuous_update=False)
+        for name, (at, low, high, step) in parts.items()
+    }
+    return _above(made, lambda **values: display(shown(draw(**values))))
+
+
+def _above(parts: dict[str, Any], answer: Callable[..., object]) -> "ipywidgets.VBox":
+    """Widgets above what ``answer`` shows for their values, or its InputError."""
+    import ipywidgets as widgets
+
+    def show(**values: Any) -> None:
+        try:
+            answer(**values)
+        except InputError as error:
+            print(error)
+
+    return widgets.VBox([*parts.values(), widgets.interactive_output(show, parts)])
 
 
 def choices(store: RunStore) -> dict[str, str]:
@@ -19,7 +82,7 @@ def choices(store: RunStore) -> dict[str, str]:
 
 
 def _playable(store: RunStore) -> list[RunResult]:
-    return [run for run in store.runs() if run.status == "finished" and (run.path / WEIGHTS).exists()]
+    return [run for run in store.runs() if run.status == "finished" and (run.folder / WEIGHTS).exists()]
 
 
 def _title(run: RunResult) -> str:
@@ -44,7 +107,7 @@ class Player:
         self.model = run_model(run.config, store)
         self.tokenizer = token_store(run.config.data, store.tokens).tokenizer
 
-    def answer(self, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling):
+    def answer(self, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling) -> tuple[str, Figure]:
         """(text, figure): what follows the prompt, up to the end of the model's context, and where each token left.
 
         Raises InputError for a prompt that is longer than the context."""
@@ -65,7 +128,9 @@ class Player:
         return self.tokenizer.decode(found.tokens), figure
 
 
-def controls(store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling):
+def controls(
+    store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling
+) -> "ipywidgets.VBox":
     """The widgets: a menu of the store's runs, the prompt, sliders for loops, threshold and temperature. They begin
     where the arguments are, and answer when something is moved."""
     import ipywidgets as widgets
@@ -86,15 +151,11 @@ def controls(store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exi
         ),
     }
 
-    def show(run: str, prompt: str, loops: int, threshold: float, temperature: float) -> None:
-        try:
-            moved = Exit(threshold, leave.criterion, loops, leave.kept_loops)
-            drawn = Sampling(temperature, sampling.top_k, sampling.top_p, sampling.seed)
-            text, figure = player(menu[run]).answer(prompt, new_tokens, moved, drawn)
-        except InputError as error:
-            print(error)
-            return
+    def answer(run: str, prompt: str, loops: int, threshold: float, temperature: float) -> None:
+        moved = Exit(threshold, leave.criterion, loops, leave.kept_loops)
+        drawn = Sampling(temperature, sampling.top_k, sampling.top_p, sampling.seed)
+        text, figure = player(menu[run]).answer(prompt, new_tokens, moved, drawn)
         print(prompt + text)
-        display(figure)
+        display(shown(figure))
 
-    return widgets.VBox([*parts.values(), widgets.interactive_output(show, parts)])
+    return _above(parts, answer)

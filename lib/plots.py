@@ -4,13 +4,17 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.typing import ColorType
 
 from lib import files
 from lib.claims import interval
@@ -97,24 +101,25 @@ def use_style(profile: str) -> None:
     })  # fmt: skip
 
 
-def shades(architecture: str, n: int) -> list[tuple]:
+def shades(architecture: str, n: int) -> list[ColorType]:
     """n shades of an architecture's colour, light to dark, for an ordered quantity such as the learning rate."""
     colour = np.array(to_rgb(COLOURS[architecture]))
     anchors = [0.65 + 0.35 * colour, colour, 0.35 * colour]
     if colour.max() < 0.3:  # nothing is darker
         anchors = [0.8 + 0.2 * colour, 0.5 + 0.5 * colour, colour]
     ramp = LinearSegmentedColormap.from_list(architecture, anchors)
-    return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [tuple(colour)]
+    return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [to_rgb(COLOURS[architecture])]
 
 
-def save(figure, path: Path, stamp: dict) -> Path:
-    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them; the profile is printed on the figure."""
+def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
+    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; the profile is printed
+    on the figure."""
     figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
     text = json.dumps(stamp, sort_keys=True, default=str)
-    files.write_json(path.with_suffix(".json"), json.loads(text))
-    for suffix, metadata in ((".png", {"Description": text}), (".pdf", {"Subject": text})):
-        with files.replacing(path.with_suffix(suffix)) as draft:
-            figure.savefig(draft, format=suffix[1:], metadata=metadata)
+    with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):
+        note.write_text(json.dumps(json.loads(text), indent=1) + "\n")
+        figure.savefig(png, format="png", metadata={"Description": text})
+        figure.savefig(pdf, format="pdf", metadata={"Subject": text})
     return path.with_suffix(".png")
 
 
@@ -124,7 +129,7 @@ def rate(lr: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-def count_axis(axis, label: str) -> None:
+def count_axis(axis: Axes, label: str) -> None:
     """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M."""
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -133,7 +138,7 @@ def count_axis(axis, label: str) -> None:
     axis.set_xlabel(label)
 
 
-def few_decades(axis) -> None:
+def few_decades(axis: Axes) -> None:
     """A log y axis that spans little: ticked and labelled at 1, 2 and 5."""
     axis.set_yscale("log")
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -141,13 +146,13 @@ def few_decades(axis) -> None:
     axis.yaxis.set_minor_locator(NullLocator())
 
 
-def legend_above(figure, axis) -> None:
+def legend_above(figure: Figure, axis: Axes) -> None:
     """One legend for all panels, off the data: the lines of one of them, in one row."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
 
 
-def dots(columns: dict[str, list[float]], label: str):
+def dots(columns: dict[str, list[float]], label: str) -> Figure:
     """One row a variant: a dot a seed, and the 95 % interval of their mean (Student's t)."""
     figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
     for y, values in enumerate(columns.values()):
@@ -177,7 +182,7 @@ PARTS = {
 LEFT, WIDE = 1.5, 7.0  # of the boxes, in tenths of the picture
 
 
-def show(cfg: ModelConfig):
+def show(cfg: ModelConfig) -> Figure:
     """The picture of a model beside its counts."""
     counts = count(cfg)
     figure, (left, right) = plt.subplots(1, 2, figsize=(COLUMN, 3.9), width_ratios=(2, 1), layout="constrained")
@@ -199,7 +204,7 @@ def show(cfg: ModelConfig):
     return figure
 
 
-def side_by_side(configs: list[ModelConfig]):
+def side_by_side(configs: list[ModelConfig]) -> Figure:
     """The pictures of several models, in one row."""
     figure, axes = plt.subplots(1, len(configs), figsize=(PAGE, 3.2), squeeze=False, layout="constrained")
     for axis, cfg in zip(axes[0], configs, strict=True):
@@ -211,7 +216,7 @@ def side_by_side(configs: list[ModelConfig]):
     return figure
 
 
-def picture(axis, cfg: ModelConfig) -> None:
+def picture(axis: Axes, cfg: ModelConfig) -> None:
     """Draws a model from its config alone, input at the bottom: grey runs once, orange is shared by all loops. A cell
     is a layer with Long or Short attention, v where it has a value table."""
     axis.axis("off")
@@ -243,7 +248,7 @@ def _what_a_layer_is(cfg: ModelConfig) -> str:
     return "\n".join(lines)
 
 
-def _loop(axis, cfg: ModelConfig, entry: float) -> float:
+def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     """The loop from ``entry`` upwards; returns where the next box begins."""
     lanes = f", in {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
     start = {"prelude": "e", "zero": "0", "like-init": "noise, like-init", "unit": "noise, unit"}
@@ -257,11 +262,11 @@ def _loop(axis, cfg: ModelConfig, entry: float) -> float:
         "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
         "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
     }.get(cfg.injection)
-    y = _boxes(axis, y, [(inject, "injection", inject is not None)])
+    y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
     top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
-    frame = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
+    frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
     axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
     _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
     if inject is not None and cfg.injection != "hyper-connections":
@@ -281,14 +286,14 @@ def _loops(cfg: ModelConfig) -> str:
     return "\n".join(lines)
 
 
-def _words(axis, y: float, words: str, side: str) -> float:
+def _words(axis: Axes, y: float, words: str, side: str) -> float:
     """Lines of text from y on, upwards ('bottom' at y) or downwards; returns where they end."""
     axis.text(5, y, words, ha="center", va=side, fontsize=6, linespacing=1.15)
     height = 0.36 * (words.count("\n") + 1)
     return y + height if side == "bottom" else y - height
 
 
-def _layers(axis, cfg: ModelConfig, stack: str, layers: range, y: float, part: str) -> float:
+def _layers(axis: Axes, cfg: ModelConfig, stack: str, layers: range, y: float, part: str) -> float:
     """A box that names the stack, with one cell a layer, up to eight, on top; returns where the next box begins."""
     if not layers:
         return y
@@ -302,7 +307,7 @@ def _layers(axis, cfg: ModelConfig, stack: str, layers: range, y: float, part: s
     return y + 0.45
 
 
-def _boxes(axis, y: float, boxes: list[tuple]) -> float:
+def _boxes(axis: Axes, y: float, boxes: list[tuple[str, str, int]]) -> float:
     """Boxes (label, part, drawn or not) from y upwards; returns where the next one begins."""
     for label, part, drawn in boxes:
         if drawn:
@@ -313,7 +318,7 @@ def _boxes(axis, y: float, boxes: list[tuple]) -> float:
     return y
 
 
-def _arrow(axis, start: tuple, end: tuple) -> None:
+def _arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
     axis.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=7, lw=0.9, color="#444444",
                                    connectionstyle="arc3,rad=0.5", clip_on=False))  # fmt: skip
 

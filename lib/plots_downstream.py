@@ -1,8 +1,14 @@
 """The figures of the downstream evaluations (000, App. H; 001; 004)."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.typing import ColorType
 
 from lib.core import NINE
 from lib.plots import COLOURS, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above
@@ -11,7 +17,7 @@ from lib.plots_parcae import VARIANTS
 from lib.sparse import LOOK, TITLES
 
 
-def axes_by_budget(best):
+def axes_by_budget(best: pd.DataFrame) -> Figure:
     """000, Fig. 11: the loss of each axis at the compute-optimal runs (``axes.optimal``) against the budget, one panel
     an axis, one line a recurrence; bars are a standard error over examples."""
     names = list(dict.fromkeys(best["axis"]))
@@ -35,7 +41,7 @@ def axes_by_budget(best):
     return figure
 
 
-def axes_by_loss(points):
+def axes_by_loss(points: pd.DataFrame) -> Figure:
     """000, Fig. 12: the loss of each axis against the validation loss of every run, with a quadratic through each
     recurrence's; better models to the right."""
     names = list(dict.fromkeys(points["axis"]))
@@ -54,7 +60,7 @@ def axes_by_loss(points):
     return figure
 
 
-def _with_curve(panel, x, y, colour, marker, label: str) -> None:
+def _with_curve(panel: Axes, x: pd.Series, y: pd.Series, colour: ColorType, marker: str, label: str) -> None:
     panel.plot(x, y, marker, color=colour, ms=3, label=label)
     if len(x) > 3:
         curve = np.polynomial.Polynomial.fit(x, y, 2)
@@ -62,7 +68,7 @@ def _with_curve(panel, x, y, colour, marker, label: str) -> None:
         panel.plot(at, curve(at), color=colour, lw=0.9)
 
 
-def accuracy_and_loss(runs):
+def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
     """000, Fig. 13: accuracy and continuation loss, averaged over the axes (``axes.macro``), against validation loss;
     better is to the right and down, so that accuracy's axis is turned over."""
     figure, panels = plt.subplots(1, 2, figsize=(PAGE, 2.6))
@@ -80,7 +86,7 @@ def accuracy_and_loss(runs):
     return figure
 
 
-def by_depth(table):
+def by_depth(table: pd.DataFrame) -> Figure:
     """The loss of the right answer against test-time loops T, one panel a task, one line a trained number of loops;
     filled where T is the trained one. Bars are a standard error."""
     names = list(dict.fromkeys(table["task"]))
@@ -116,7 +122,7 @@ def by_depth(table):
 # ---- 001 and 004 -----------------------------------------------------------------------------------------------------
 
 
-def by_size(runs):
+def by_size(runs: pd.DataFrame) -> Figure:
     """CORE, Core-Extended where some of it was asked, and LAMBADA's perplexity against parameters (001, Table
     "Comparing Parcae to Fixed-Depth Transformers"): a line an architecture through the means over seeds, bars an error
     over examples, a dot a seed. runs: ``core.transformer_scores`` with a column architecture."""
@@ -138,7 +144,7 @@ def by_size(runs):
     return figure
 
 
-def ladder_and_frontier(ladder, frontier):
+def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     """CORE of the rungs of 001's table of stability against test-time loops T (left), of the best looped runs and those
     at fixed depth against the budget (right); means over seeds, bars an error over examples.
 
@@ -167,13 +173,13 @@ def ladder_and_frontier(ladder, frontier):
     return figure
 
 
-def _suite_line(panel, runs, over: str, beside: float, **look) -> None:
+def _suite_line(panel: Axes, runs: pd.DataFrame, over: str, beside: float, **look: Any) -> None:
     """``beside``: a factor, so that bars do not lie on one another."""
     mean = runs.groupby(over).mean(numeric_only=True)
     panel.errorbar(mean.index * beside, mean["Core"], mean["Core stderr"], ms=4, lw=1, **look)
 
 
-def nine(runs):
+def nine(runs: pd.DataFrame) -> Figure:
     """Accuracy of 004's architectures on the tasks of Core 9, means over seeds, bars an error over examples, dotted the
     accuracy of guessing. runs: ``core.nine_scores`` with a column architecture."""
     figure, panel = plt.subplots(figsize=(PAGE, 2.6))

@@ -1,17 +1,25 @@
 """The figures of the iso-depth study (000)."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 
-from lib.fit import power_law
+from lib.fit import Fit, power_law
+from lib.frontier import effective_parameters
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, legend_above, rate, shades
 
 #: the looks of 000's probes
 PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
 
 
-def of_recurrences(recurrences) -> dict[int, tuple]:
+def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:
     """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
     looped = sorted(r for r in recurrences if r > 1)
     colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True)) | {
@@ -20,7 +28,7 @@ def of_recurrences(recurrences) -> dict[int, tuple]:
     return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
 
 
-def isoflop_curves(runs, optima):
+def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a
     recurrence."""
     budgets = sorted(runs["budget"].unique())
@@ -37,7 +45,10 @@ def isoflop_curves(runs, optima):
     return figure
 
 
-def isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: str | None = None) -> None:
+def isoflop_curve(
+    axis: Axes, cell: pd.DataFrame, best: pd.DataFrame, colour: ColorType, marker: str, style: str = "-",
+    label: str | None = None,
+) -> None:  # fmt: skip
     """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
     axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
     if len(cell) >= 3:
@@ -47,7 +58,7 @@ def isoflop_curve(axis, cell, best, colour, marker, style: str = "-", label: str
     axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
 
 
-def optima_against_budget(optima):
+def optima_against_budget(optima: pd.DataFrame) -> Figure:
     """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
     the budget; open markers lie outside the widths trained and do not count."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
@@ -58,8 +69,8 @@ def optima_against_budget(optima):
             inside = line[line["inside"]]
             exponent = f"{power_law(inside['budget'], inside[column])[1]:.2f}" if len(inside) > 1 else "too few"
             axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}: {exponent}")
-            for inside, face in ((True, colour), (False, "white")):
-                at = line["inside"] == inside
+            for is_inside, face in ((True, colour), (False, "white")):
+                at = line["inside"] == is_inside
                 axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
         budget_axis(axis, sorted(optima["budget"].unique()))
         axis.set_yscale("log")
@@ -68,7 +79,7 @@ def optima_against_budget(optima):
     return figure
 
 
-def budget_axis(axis, budgets) -> None:
+def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
     """A log axis of training FLOPs, with a tick at each budget."""
     axis.set_xscale("log")
     axis.set_xticks(budgets, [rate(budget) for budget in budgets])
@@ -76,7 +87,7 @@ def budget_axis(axis, budgets) -> None:
     axis.set_xlabel("budget (FLOPs)")
 
 
-def predicted_against_measured(panels: dict):
+def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     """000, Figs. 8 and 10: predicted against measured loss, one panel a fit; panels: title -> (fit, runs)."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
     look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
@@ -97,7 +108,7 @@ def predicted_against_measured(panels: dict):
     return figure
 
 
-def residuals(panels: dict):
+def residuals(panels: dict[str, Any]) -> Figure:
     """000, Fig. 9: residuals (measured less predicted) against unique parameters and tokens, one row a fit; panels:
     title -> (fit, runs). One colour a budget."""
     figure, axes = plt.subplots(
@@ -118,7 +129,27 @@ def residuals(panels: dict):
     return figure
 
 
-def worth_of_a_recurrence(worth, frontier, measured):
+def collapse(fit: Fit, phi: float, runs: pd.DataFrame) -> Figure:
+    """Do the recurrences fall on one line? Loss less what the law gives to the tokens, against effective parameters
+    N_once + r^phi N_rec, and the law's line; fit: the joint law at this phi."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
+    law = fit.params
+    loss = runs["loss"] - law["B"] * runs["D"] ** -law["beta"]
+    worth = runs.apply(lambda run: effective_parameters(run["n_once"], run["n_rec"], run["r"], phi), axis=1)
+    for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
+        at = runs["r"] == r
+        axis.plot(worth[at], loss[at], marker, color=colour, ms=3.5, label=f"r = {r}")
+    N = np.geomspace(worth.min(), worth.max(), 60)
+    axis.plot(N, law["E"] + law["A"] * N ** -law["alpha"], color="#666666", lw=0.8)
+    count_axis(axis, r"effective parameters $N_{once} + r^\varphi N_{rec}$")
+    axis.set_ylabel(r"loss less $B D^{-\beta}$ (nats)")
+    rms = np.sqrt(np.mean((runs["loss"] * np.expm1(fit.residuals)) ** 2))
+    axis.set_title(f"$\\varphi$ = {phi:.2f}: $R^2$ = {fit.r2:.3f}, rms {rms:.3g} nats")
+    legend_above(figure, axis)
+    return figure
+
+
+def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured: pd.DataFrame) -> Figure:
     """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
     r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
     and loss_unrolled by the law fitted at phi = 1), crosses for measured optima."""
@@ -137,11 +168,11 @@ def worth_of_a_recurrence(worth, frontier, measured):
     left.set_ylabel("relative to r = 1")
     left.legend(loc="lower left")
     for r, line in frontier.groupby("r"):
-        colour, marker = look[r]
-        right.plot(line["budget"], line["loss"], color=colour, label=f"r = {r}")
+        shade, _ = look[r]
+        right.plot(line["budget"], line["loss"], color=shade, label=f"r = {r}")
         points = measured[measured["r"] == r] if len(measured) else measured
         if len(points):
-            right.plot(points["budget"], points["loss"], "x", color=colour, ms=4.5)
+            right.plot(points["budget"], points["loss"], "x", color=shade, ms=4.5)
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
     right.plot(
         unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
@@ -152,7 +183,7 @@ def worth_of_a_recurrence(worth, frontier, measured):
     return figure
 
 
-def probed_curves(runs, optima):
+def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey. ``runs`` and
     ``optima`` have a column probe besides those of ``isoflop_curves``; one row a probe, one column a budget."""
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
@@ -186,7 +217,7 @@ def probed_curves(runs, optima):
     return figure
 
 
-def allocation_shifts(panels: dict):
+def allocation_shifts(panels: dict[str, Any]) -> Figure:
     """000, App. G.3: compute-optimal width against budget under each probe, one panel a law; panels: title -> frame
     with columns probe, budget, width, at_edge. Open markers: the optimum lies at the edge of the family's widths."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)
@@ -204,7 +235,7 @@ def allocation_shifts(panels: dict):
     return figure
 
 
-def beyond_the_grid(grid, held_out):
+def beyond_the_grid(grid: pd.DataFrame, held_out: pd.DataFrame) -> Figure:
     """000, App. I: the runs of the grid, and predicted (open) against trained (filled) losses beyond it.
 
     grid: columns budget, r, loss. held_out: one row a run, columns budget, r, loss, predicted."""

@@ -1,8 +1,15 @@
 """The figures of 001's scaling laws of looping: training, test time, and both at once."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from lib.fit import Fit
 from lib.isoflop import exponent
 from lib.plots import COLOURS, COLUMN, PAGE, count_axis, legend_above, rate, shades
 from lib.plots_parcae import ordered
@@ -16,14 +23,14 @@ FORMS = {
 }
 
 
-def loops_axis(axis, loops, label: str = r"mean loops $\mu_{rec}$") -> None:
+def loops_axis(axis: Axes, loops: Sequence[int], label: str = r"mean loops $\mu_{rec}$") -> None:
     axis.set_xscale("log", base=2)
     axis.set_xticks(loops, [f"{mu:g}" for mu in loops])
     axis.minorticks_off()
     axis.set_xlabel(label)
 
 
-def isoflop(runs, optima):
+def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """Validation loss against mean_loops, one parabola and star a budget, a dot a run; open: fixed depth, which the
     parabola leaves out."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.9))
@@ -49,7 +56,7 @@ def isoflop(runs, optima):
     return figure
 
 
-def powers(optima, law):
+def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
     """mean_loops* and D* against the budget: circles from the parabolas (open: the end of the loops trained, which have
     no optimum among them), a dashed line from the parametric law where it has one there."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.5))
@@ -81,7 +88,7 @@ def powers(optima, law):
     return figure
 
 
-def contours(fit, runs, law):
+def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
     """The fitted law's iso-loss contours over mean_loops and tokens, the runs, and the efficient frontier: what the law
     wants at each budget."""
     figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
@@ -104,7 +111,7 @@ def contours(fit, runs, law):
     return figure
 
 
-def against_fixed_depth(runs, optima):
+def against_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """The lowest loss over mean_loops against that of fixed depth, by budget."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
     fixed = runs[runs["mean_loops"] == 1]
@@ -121,9 +128,9 @@ def against_fixed_depth(runs, optima):
     return figure
 
 
-def saturation(panels: dict, fitted: dict):
+def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Figure:
     """Loss against test-time loops, one panel a title -> curves, one line a mean_loops: dots measured, the line its
-    exponential, a star at T = mean_loops. fitted: key -> Fit."""
+    exponential, a star at T = mean_loops. fitted: key -> Fit, to T up to ``seen``; what lies beyond is shaded."""
     figure, axes = plt.subplots(1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False)
     looks = ordered({mu for curves in panels.values() for mu in curves["mean_loops"]})
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
@@ -139,13 +146,18 @@ def saturation(panels: dict, fitted: dict):
         low, high = curves["loss"].min(), np.quantile(curves["loss"], 0.97)
         axis.set_ylim(low - 0.05 * (high - low), high)  # T = 1 of the deepest models lies far above
         axis.set_xlabel("test-time loops T")
+        beyond = curves[curves["T"] > seen]
+        if len(beyond):
+            axis.axvspan(seen + 0.5, beyond["T"].max() + 0.5, color="#eeeeee", lw=0, zorder=0)
+            off = [fitted[key].predict(own["T"]) / own["loss"] - 1 for key, own in beyond.groupby("key")]
+            title += f", {100 * np.abs(np.concatenate(off)).mean():.2g} % off beyond T = {seen}"
         axis.set_title(title)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
     legend_above(figure, axes[0, 0])
     return figure
 
 
-def forms(table):
+def forms(table: pd.DataFrame) -> Figure:
     """Mean Huber loss of each functional form, one dot a model: fitted on all T (left), extrapolated (right)."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.3), sharey=True)
     for axis, column, title in zip(
@@ -164,7 +176,7 @@ def forms(table):
     return figure
 
 
-def predicted_curves(curves, fitted, oracle):
+def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarray) -> Figure:
     """Held-out models: measured loss against T, the unified law's prediction and the one from the oracle's floor; one
     panel a model. curves: key, title, T, loss; fitted and oracle: predictions in its order."""
     curves = curves.assign(fitted=fitted, oracle=oracle)
@@ -183,7 +195,7 @@ def predicted_curves(curves, fitted, oracle):
     return figure
 
 
-def compression(table):
+def compression(table: pd.DataFrame) -> Figure:
     """Bytes per token against the size of the vocabulary, on training and validation text; stars: tokenizers of
     others. table: tokenizer, vocabulary, train, validation, own."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.7))

@@ -1,9 +1,14 @@
 """The figures of 001's ablations and comparisons in its Transformer set-up."""
 
 import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, legend_above, shades
 
@@ -22,7 +27,7 @@ VARIANTS = {
 }
 
 
-def ordered(values, architecture: str = "parcae") -> dict:
+def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, Any]:
     """value -> (colour, marker), light to dark for an ordered quantity."""
     values = sorted(values)
     return dict(
@@ -30,7 +35,7 @@ def ordered(values, architecture: str = "parcae") -> dict:
     )
 
 
-def loss_by_depth(panels: dict, looks: dict, trained: int | None = None):
+def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
     """Validation loss against test-time loops T, one panel a title -> frame (variant, seed, T, loss), one line a
     variant through the seeds' mean, a dot a seed. ``trained`` marks mean_loops."""
     figure, axes = plt.subplots(
@@ -51,7 +56,7 @@ def loss_by_depth(panels: dict, looks: dict, trained: int | None = None):
     return figure
 
 
-def _depth_axis(axis, depths) -> None:
+def _depth_axis(axis: Axes, depths: Sequence[int]) -> None:
     axis.set_xscale("log", base=2)
     shown = [T for T in depths if T in (1, 2, 4, 8, 12, 16, 20, 24, 32, 64)] or depths
     axis.set_xticks(shown, [str(T) for T in shown])
@@ -59,7 +64,7 @@ def _depth_axis(axis, depths) -> None:
     axis.set_xlabel("test-time loops T")
 
 
-def state_trace(traces: dict, loops: int):
+def state_trace(traces: dict[str, Any], loops: int) -> Figure:
     """Where the state grows (001, App. "Ablation of Prelude Normalization"): norms through the prelude, the first
     injection and the first loop's blocks (left), and after each loop (right); one row a title -> frame with a column
     ``step`` and one a place, one line a step, light: early, dark: late."""
@@ -85,7 +90,7 @@ def state_trace(traces: dict, loops: int):
     return figure
 
 
-def spectra(curves):
+def spectra(curves: pd.DataFrame) -> Figure:
     """Spectral norms of A-bar, B-bar and C over training, and C's measured expansion |C h| / |h| (001, same
     appendix): one panel a variant, a line a quantity, the seeds' mean. curves: variant, step and the quantities."""
     quantities = {
@@ -107,7 +112,7 @@ def spectra(curves):
     return figure
 
 
-def depth_distributions(panels: dict):
+def depth_distributions(panels: dict[str, Any]) -> Figure:
     """P(T) under each rule, one panel a title -> {label: (probabilities, colour)}; dots at the means."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), squeeze=False)
     for axis, (title, rules) in zip(axes[0], panels.items(), strict=True):
@@ -126,7 +131,7 @@ def depth_distributions(panels: dict):
     return figure
 
 
-def training(curves, quantities: dict[str, str], looks: dict):
+def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, Any]) -> Figure:
     """One panel a quantity (column -> label) against the step, one line a variant, for one seed."""
     figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.5))
     for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
@@ -140,7 +145,7 @@ def training(curves, quantities: dict[str, str], looks: dict):
     return figure
 
 
-def by_size(frame):
+def by_size(frame: pd.DataFrame) -> Figure:
     """Validation perplexity against parameters, one line an architecture through the seeds' mean, a dot a seed.
     frame: architecture, parameters, perplexity."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))

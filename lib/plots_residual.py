@@ -1,8 +1,14 @@
 """The figures of residual scaling (002): growth with the loops, cosines between increments, rates that transfer."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from lib.plots import COLUMN, PAGE, few_decades, rate, shades
@@ -11,7 +17,7 @@ from lib.plots import COLUMN, PAGE, few_decades, rate, shades
 MARKS = {"none": ("o", "-"), "1/sqrt(N)": ("s", "--"), "1/N": ("^", "-."), "1/(N sqrt(L))": ("D", ":")}
 
 
-def steps_by_rule(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str]):
+def steps_by_rule(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str]) -> Figure:
     """002, Fig. 2: a row an architecture (title -> name of its colour), a column a rule, a line a number of loops
     (light: few), over optimiser steps; the mean of the seeds."""
     rules, loops = list(dict.fromkeys(frame["rule"])), sorted(frame["N"].unique())
@@ -34,7 +40,7 @@ def steps_by_rule(frame: pd.DataFrame, quantity: str, label: str, look: dict[str
     return figure
 
 
-def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame):
+def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame) -> Figure:
     """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), a line a rule; the
     legend has the mean of the fitted exponents (columns model, rule, exponent). Bars span the seeds."""
     figure, axes = plt.subplots(1, len(look), figsize=(PAGE, 2.6), squeeze=False)
@@ -60,7 +66,7 @@ def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str],
     return figure
 
 
-def growth_in_layers(blocks: pd.DataFrame, architecture: str):
+def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
     """Theorem 3: the squared norm, the branches' squared sum and the change by one step against the layers L of a
     block; a line a rule and number of loops N (light: few), the mean of the seeds."""
     panels = {"square": r"$\|x_N\|^2 / d$", "branches": r"$\|x_N - x_0\|^2 / d$", "change": "RMS change by one step"}
@@ -81,7 +87,7 @@ def growth_in_layers(blocks: pd.DataFrame, architecture: str):
     return figure
 
 
-def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float]):
+def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float]) -> Figure:
     """002, Fig. 4 and 9: what one optimiser step changes in the output, against N; a panel a rule, a line a step (the
     lightest is the first, Fig. 4). Dotted, the slope that Theorem 2 predicts, through the first step's middle."""
     rules, steps = list(dict.fromkeys(frame["rule"])), sorted(frame["step"].unique())
@@ -103,7 +109,7 @@ def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float])
     return figure
 
 
-def cosine_matrices(matrices: dict[str, np.ndarray], columns: int):
+def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
     """002, Fig. 3, 6 and 8: cosines between the increments of the stream, one matrix [n, n] a title, ``columns`` a
     row."""
     rows = -(-len(matrices) // columns)
@@ -126,7 +132,7 @@ def cosine_matrices(matrices: dict[str, np.ndarray], columns: int):
     return figure
 
 
-def best_rates(best: pd.DataFrame, group: str, names: dict, over: str, architecture: str):
+def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str, architecture: str) -> Figure:
     """The best rate of each condition against the column ``over``, with the parabola's 95 % interval: a line a value of
     the column ``group``, called what ``names`` has for it; a hollow marker lies outside the rates tried. best is a
     frame of ``transfer.best_rates``."""
@@ -154,7 +160,7 @@ def best_rates(best: pd.DataFrame, group: str, names: dict, over: str, architect
     return figure
 
 
-def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str):
+def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str) -> Figure:
     """002, Fig. 7: the stream's norm after each loop step, from the embedding at 0; a panel a title, a line a number of
     loops N -> norms [seeds, N + 1], light where there are few."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.3), sharey=True, squeeze=False)
@@ -172,7 +178,7 @@ def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str):
     return figure
 
 
-def over_training(frame: pd.DataFrame, quantities: dict[str, str], architecture: str):
+def over_training(frame: pd.DataFrame, quantities: dict[str, str], architecture: str) -> Figure:
     """How what is traced evolves: a row a depth L, a panel a quantity (column of ``frame`` -> axis label), a line a
     number of loops N, the mean of the seeds over training steps; bands span the seeds."""
     depths, loops = sorted(frame["L"].unique()), sorted(frame["N"].unique())
@@ -193,7 +199,7 @@ def over_training(frame: pd.DataFrame, quantities: dict[str, str], architecture:
     for axis in axes[-1]:
         axis.set_xlabel("training step")
     handles = [
-        plt.Line2D([], [], marker="o", ms=2.5, color=colour, label=f"N = {N}")
+        Line2D([], [], marker="o", ms=2.5, color=colour, label=f"N = {N}")
         for N, colour in zip(loops, shades(architecture, len(loops)), strict=True)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(loops))
@@ -205,7 +211,7 @@ def _alpha(rule: str) -> str:
             "1/(N sqrt(L))": r"$\alpha = 1/(N\sqrt{L})$"}[rule]  # fmt: skip
 
 
-def _loops(axis, values) -> None:
+def _loops(axis: Axes, values: Iterable[int]) -> None:
     """A log-2 axis of loops, ticked at those there are."""
     axis.set_xscale("log", base=2)
     ticks = sorted(set(values))

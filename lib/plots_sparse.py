@@ -1,11 +1,20 @@
 """The figures of Looped-MoE and early exit (004)."""
 
 import itertools
+from collections.abc import Iterable
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.typing import ColorType
 
+from lib.exits import Exits, leave, trade_off
 from lib.fit import power_law
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, rate, shades
 from lib.plots_isodepth import isoflop_curve
@@ -17,7 +26,7 @@ KAPLAN = 0.076  # the exponent of L ~ N^-a that 004 compares with
 CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceleration": ("-.", "v")}
 
 
-def isoflop_curves(runs, optima):
+def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """004, Fig. isoflops: loss against active parameters, one panel an architecture, one shade a budget with its
     parabola and star; the line through the stars, where there are three, and Kaplan's slope, dashed."""
     names = list(dict.fromkeys(runs["architecture"]))
@@ -43,15 +52,15 @@ def isoflop_curves(runs, optima):
     span = runs["loss"].max() - runs["loss"].min()
     axes[0, 0].set_ylim(runs["loss"].min() - 0.08 * span, runs["loss"].max() + 0.08 * span)
     handles = [
-        plt.Line2D([], [], color=colour, marker="o", ms=3.5, lw=0.9, label=f"{rate(budget)} FLOPs")
+        Line2D([], [], color=colour, marker="o", ms=3.5, lw=0.9, label=f"{rate(budget)} FLOPs")
         for budget, colour in zip(budgets, shades("looped-nanochat", len(budgets)), strict=True)
     ]
-    handles.append(plt.Line2D([], [], color="#999999", ls="--", lw=0.9, label=f"slope {-KAPLAN}"))
+    handles.append(Line2D([], [], color="#999999", ls="--", lw=0.9, label=f"slope {-KAPLAN}"))
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     return figure
 
 
-def combined(best):
+def combined(best: pd.DataFrame) -> Figure:
     """004, Fig. combined scaling: the loss of each architecture's best models (``sparse.best_models``) against the
     budget, against active and against stored parameters; open where it is only the best of the sizes trained."""
     columns = {"budget": "budget (FLOPs)", "N": "active parameters", "stored": "stored parameters"}
@@ -74,7 +83,7 @@ def combined(best):
 # ---- routing ---------------------------------------------------------------------------------------------------------
 
 
-def overlaps(panels: dict):
+def overlaps(panels: dict[str, Any]) -> Figure:
     """004, Fig. "Expert assignment overlap": one panel a model, title -> table of ``routing.divergence`` averaged over
     seeds; a bar a layer and pair of loops, and beside it, narrow and pale, what chance gives at the same load."""
     sizes = [len(table) for table in panels.values()]
@@ -106,7 +115,7 @@ def overlaps(panels: dict):
     return figure
 
 
-def overlap_growth(curves):
+def overlap_growth(curves: pd.DataFrame) -> Figure:
     """Share of tokens that keep none or all of their experts between loops as training goes on, the mean of layers and
     pairs of loops; thin a seed, thick their mean, dashed what chance gives. curves: name, seed, step, and the columns
     of ``routing.KINDS`` with and without "by chance"."""
@@ -131,9 +140,10 @@ def overlap_growth(curves):
 # ---- exits -----------------------------------------------------------------------------------------------------------
 
 
-def look_of(names) -> dict[str, tuple]:
+def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
     """(colour, marker) of each model's name: its architecture's, and a shade for each number of loops."""
-    looks, names = {}, list(dict.fromkeys(names))
+    looks: dict[str, tuple[ColorType, str]] = {}
+    names = list(dict.fromkeys(names))
     for architecture, title in TITLES.items():
         own = [name for name in names if name.rsplit(" ", 1)[0] == title]
         colours = shades(LOOK[architecture], len(own)) if len(own) > 1 else [COLOURS[LOOK[architecture]]] * len(own)
@@ -142,7 +152,7 @@ def look_of(names) -> dict[str, tuple]:
     return looks
 
 
-def convergence(table, boundaries: list[int]):
+def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
     """004, Fig. JSD: mean normalised divergence of each effective layer's prediction from the last one's, with the
     standard deviation over sequences, and the share of tokens below 0.5. table: name, seed, layer, divergence, spread,
     converged; the dotted lines are ends of loops."""
@@ -167,7 +177,7 @@ def convergence(table, boundaries: list[int]):
     return figure
 
 
-def trade_offs(panels: dict):
+def trade_offs(panels: dict[str, Any]) -> Figure:
     """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, one panel a
     title -> table with columns name, saved, perplexity; the mean of the seeds, where all of them save so much."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.9), sharey=True, squeeze=False)
@@ -187,7 +197,34 @@ def trade_offs(panels: dict):
     return figure
 
 
-def criteria(table):
+def leaving(models: dict[str, Exits], threshold: float) -> Figure:
+    """Models, name -> ``Exits``, whose tokens leave where the entropy is below a threshold. Left: perplexity against
+    the share of the depth that is saved, over all thresholds, with a star at this one; right: the share of tokens that
+    each depth is still computed for."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
+    for name, (colour, marker) in look_of(models).items():
+        exits = models[name]
+        saved = np.linspace(0, 1 - exits.depth[0], 21)
+        left.plot(saved, trade_off(exits, "entropy", saved.tolist()), color=colour, lw=0.9)
+        at = leave(exits.scores["entropy"], threshold)
+        perplexity = np.exp(exits.loss[at, np.arange(len(at))].mean())
+        left.plot((1 - exits.depth[at]).mean(), perplexity, "*", color=colour, ms=10, mec="white", mew=0.5)
+        used = [(at >= i).mean() for i in range(len(exits.depth))]
+        right.step(exits.depth, used, where="pre", marker=marker, ms=3.5, color=colour, label=name)
+    _perplexities(left)
+    left.set_title(f"out below {threshold:.2f} nats of entropy")
+    left.set_xlabel("FLOPs saved")
+    left.set_ylabel("perplexity per token")
+    right.set_xlabel("share of the depth")
+    right.set_ylabel("tokens still computed")
+    right.set_ylim(-0.03, 1.03)
+    for axis in (left.xaxis, right.xaxis, right.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(models))
+    return figure
+
+
+def criteria(table: pd.DataFrame) -> Figure:
     """When to leave: perplexity against the share saved by each criterion, one panel a model. table: name, criterion,
     saved, perplexity."""
     looks = look_of(table["name"])
@@ -207,7 +244,7 @@ def criteria(table):
     return figure
 
 
-def saved_time(table):
+def saved_time(table: pd.DataFrame) -> Figure:
     """Time saved against loops saved, one panel a width, the line where they are the same. table: width, what (decoding
     or prefill), batch, saved, time, and the range of its rounds from low to high."""
     widths = sorted(table["width"].unique())
@@ -231,7 +268,7 @@ def saved_time(table):
     return figure
 
 
-def debts(table):
+def debts(table: pd.DataFrame) -> Figure:
     """What leaving costs where everybody sees what those who left would have computed (as 004 counts it), and where
     their last entries stand in. table: name, saved, counted, decoded (perplexities)."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
@@ -248,7 +285,7 @@ def debts(table):
     return figure
 
 
-def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: int = 60):
+def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: int = 60) -> Figure:
     """At which of ``most`` loops each token left: a bar a token with its text below, ``wide`` a line; the first
     ``prompt`` are grey."""
     lines = range(0, len(pieces), wide)
@@ -265,12 +302,12 @@ def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: i
         axis.set_ylabel("left after loop")
         axis.grid(visible=False, axis="x")
         axis.set_axisbelow(True)
-    handles = [plt.Rectangle((0, 0), 1, 1, color="#B0B0B0"), plt.Rectangle((0, 0), 1, 1, color=COLOURS["looped-moe"])]
+    handles = [Rectangle((0, 0), 1, 1, color="#B0B0B0"), Rectangle((0, 0), 1, 1, color=COLOURS["looped-moe"])]
     figure.legend(handles, ["prompt", "answer"], loc="outside upper right", ncols=2)
     return figure
 
 
-def _perplexities(axis) -> None:
+def _perplexities(axis: Axes) -> None:
     """A log y axis that spans less than a decade."""
     axis.set_yscale("log")
     axis.yaxis.set_major_locator(MaxNLocator(6))

@@ -2,11 +2,15 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_above, rate, shades
 
 
-def training_curves(curves, quantities: dict[str, str], reference: dict[str, float] | None = None):
+def training_curves(
+    curves: pd.DataFrame, quantities: dict[str, str], reference: dict[str, float] | None = None
+) -> Figure:
     """A grid of panels: one row a quantity (column of ``curves`` -> axis label), one column an architecture, one line a
     learning rate (light: low, dark: high), drawn for one seed. A cross ends a run that diverged.
 
@@ -47,7 +51,7 @@ def training_curves(curves, quantities: dict[str, str], reference: dict[str, flo
     return figure
 
 
-def curves_by_rate(curves, reference: dict[str, float], columns: int = 5):
+def curves_by_rate(curves: pd.DataFrame, reference: dict[str, float], columns: int = 5) -> Figure:
     """001, App. "Additional Stability Ablations": for every learning rate the training loss and, below it, the state
     norm, one line an architecture, drawn for one seed; at most ``columns`` rates side by side. A cross ends a run that
     diverged; the loss is a running mean over a thirtieth of the run. ``reference`` draws a level of the loss."""
@@ -86,13 +90,13 @@ def curves_by_rate(curves, reference: dict[str, float], columns: int = 5):
     return figure
 
 
-def _within(losses) -> tuple[float, float]:
+def _within(losses: pd.Series) -> tuple[float, float]:
     """Limits of an axis of losses that leave out the first steps and what a blow-up adds."""
     low, high = np.nanquantile(losses.replace([np.inf], np.nan), [0.001, 0.97])
     return float(low) - 0.05 * (high - low), float(high)
 
 
-def loss_against_rate(frame, limit: float, limit_name: str):
+def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Figure:
     """Validation loss against learning rate, one marker a run, a line through the seeds' median; open markers are runs
     that do not train. ``frame`` has columns architecture, lr, val_loss and trains; ``limit`` is drawn as a level."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
@@ -119,7 +123,7 @@ def loss_against_rate(frame, limit: float, limit_name: str):
     return figure
 
 
-def outcome_against_radius(frame):
+def outcome_against_radius(frame: pd.DataFrame) -> Figure:
     """Largest spectral radius of A-bar in a run against its largest state rms; open markers do not train."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):

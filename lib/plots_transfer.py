@@ -1,13 +1,22 @@
 """Figures of learning-rate transfer: loss and regret against the base rate, condition by condition."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, rate, shades
 
 LINES = "osD^PXph"  # markers of conditions
 
 
-def loss_against_base_rate(runs, best, kept: float, look: dict[str, str], x: str = "base learning rate"):
+def loss_against_base_rate(
+    runs: pd.DataFrame, best: pd.DataFrame, kept: float, look: dict[str, str], x: str = "base learning rate"
+) -> Figure:
     """000, Fig. 6: loss against rate, one line a row of ``look`` (value of the column group -> architecture); the
     triangle below is the parabola's minimum, the dotted line the rate that is kept."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
@@ -24,7 +33,7 @@ def loss_against_base_rate(runs, best, kept: float, look: dict[str, str], x: str
     return figure
 
 
-def regrets(panels: dict, kept: float, look: dict[str, str], x: str = "base learning rate"):
+def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = "base learning rate") -> Figure:
     """000, Fig. 7: loss above the best rate of each condition. panels: title -> frame with columns group (a row of
     panels each), condition (a line each), lr, loss; diamonds mark the rate that is kept."""
     groups = list(dict.fromkeys(group for frame in panels.values() for group in frame["group"]))
@@ -50,7 +59,7 @@ def regrets(panels: dict, kept: float, look: dict[str, str], x: str = "base lear
     return figure
 
 
-def loss_curves(runs, best, panel: str, condition: str, look: dict[str, str]):
+def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: str, look: dict[str, str]) -> Figure:
     """002, Fig. 5: loss against base rate, the mean of the seeds; a panel a value of the column ``panel``, in the
     colour that ``look`` has for it, a shade and a marker a value of ``condition``. The triangle below is the parabola's
     minimum, from ``best_rates``."""
@@ -71,19 +80,19 @@ def loss_curves(runs, best, panel: str, condition: str, look: dict[str, str]):
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]], len(lines)) if len(set(look.values())) == 1 else ["#555555"] * len(lines)
     handles = [
-        plt.Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
+        Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
         for line, colour, marker in zip(lines, colours, LINES, strict=False)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
     return figure
 
 
-def _rates(axis, rates, kept: float) -> None:
+def _rates(axis: Axes, rates: Iterable[float], kept: float) -> None:
     axis.axvline(kept, color="#666666", lw=0.8, ls=":")
     _rate_axis(axis, rates)
 
 
-def _rate_axis(axis, rates) -> None:
+def _rate_axis(axis: Axes, rates: Iterable[float]) -> None:
     axis.set_xscale("log", base=2)
     ticks = sorted(set(rates))
     axis.set_xticks(ticks, [rate(lr) for lr in ticks], rotation=45)

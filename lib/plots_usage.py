@@ -1,20 +1,25 @@
 """The figures of the looped nanochat log (003): its width sweep, and tokens per parameter by two definitions of N."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from lib.plots import COLOURS, PAGE, count_axis, rate, shades
 
 DEFINITIONS = {"physical": ("physical parameters", "o", "-"), "usage": ("usage-weighted parameters", "s", "--")}
 
 
-def width_sweep(runs, optima):
+def width_sweep(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """Loss against parameters, one panel a definition of N, one line a budget; stars at the parabolas' minima."""
     figure, axes = plt.subplots(1, len(DEFINITIONS), figsize=(PAGE, 2.7), sharey=True)
     budgets = sorted(runs["budget"].unique())
     colours = dict(zip(budgets, shades("looped-nanochat", len(budgets)), strict=True))
     for axis, (definition, (label, marker, _)) in zip(axes, DEFINITIONS.items(), strict=True):
-        for budget, cell in runs.groupby("budget"):
+        for budget in budgets:
+            cell = runs[runs["budget"] == budget]
             mean = cell.groupby(definition)["loss"].mean()
             axis.plot(cell[definition], cell["loss"], marker, color=colours[budget], ms=3)
             if len(mean) >= 3:
@@ -29,7 +34,7 @@ def width_sweep(runs, optima):
     return figure
 
 
-def ratio_against_budget(panels: dict):
+def ratio_against_budget(panels: dict[str, Any]) -> Figure:
     """Optimal tokens per parameter against the budget, one panel a source (title -> optima), one line a definition of
     N; dots are seeds."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)

@@ -6,6 +6,7 @@ base-*, looped-*, moe-* and looped-moe-* (004).
 
 import difflib
 import re
+from typing import Any
 
 from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
@@ -19,7 +20,7 @@ RDM_SETUP = {"100m": (1024, 3520, 1, 16), "350m": (2048, 7040, 2, 8)}
 RDM_HEAD_DIM = 64  # ours: the paper does not say
 
 
-def _gpt(width: int, layers: int) -> dict:
+def _gpt(width: int, layers: int) -> dict[str, Any]:
     """The Transformer of 001, a simplified nanochat: half relu^2, QK-norm, gated value embeddings, tied head."""
     return dict(
         vocab_size=32_768, width=width, heads=width // 128, mlp_width=4 * width, context=2048,
@@ -28,7 +29,7 @@ def _gpt(width: int, layers: int) -> dict:
     )  # fmt: skip
 
 
-def _parcae(width: int, layers: int) -> dict:
+def _parcae(width: int, layers: int) -> dict[str, Any]:
     """The same with its middle third looped, the diagonal LTI injection, prelude norm and readout C."""
     return _gpt(width, layers) | dict(
         prelude=layers, recur=layers, coda=layers, mean_loops=8, backprop_loops="half", depth="poisson",
@@ -36,7 +37,7 @@ def _parcae(width: int, layers: int) -> dict:
     )  # fmt: skip
 
 
-def _rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict:
+def _rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict[str, Any]:
     """The recurrent depth model of 001 after Geiping et al.: SwiGLU, residual norm, concatenation, depth per batch."""
     return dict(
         vocab_size=65_536, width=width, heads=width // RDM_HEAD_DIM, mlp_width=mlp_width, context=2048,
@@ -46,14 +47,14 @@ def _rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict:
     )  # fmt: skip
 
 
-def _parcae_rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict:
+def _parcae_rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict[str, Any]:
     """Parcae in the RDM set-up: pre-norm blocks and the LTI injection; by its parameter count no C, no prelude norm."""
     return _rdm(width, mlp_width, layers, mean_loops) | dict(
         depth_per="sequence", injection="lti", block="pre-norm", loop_norm="none"
     )
 
 
-def _isodepth(size: int, loops: int) -> dict:
+def _isodepth(size: int, loops: int) -> dict[str, Any]:
     """000, App. C.1: 2 + 16 + 2 effective layers of nanochat blocks, the middle as 16/r layers looped r times;
     injection [I | 0], three model-level norms, softcap 15. At r = 1 nothing is injected."""
     looped = loops > 1
@@ -65,14 +66,14 @@ def _isodepth(size: int, loops: int) -> dict:
     )  # fmt: skip
 
 
-def _looped_nanochat(size: int) -> dict:
+def _looped_nanochat(size: int) -> dict[str, Any]:
     """003: 2 + 4 x 4 + 2 layers with sandwich norm and nanochat's window pattern over the unique layers. Depth is
     fixed, as in its scaling laws. Branches start at zero, as in nanochat, whose training it keeps; the init of its
     injection is not stated and taken from 000."""
     return _isodepth(size, 4) | dict(vocab_size=65_536, block="sandwich", windows="LLSSSLLL", init="scaled-zero")
 
 
-def _residual(layers: int, loops: int) -> dict:
+def _residual(layers: int, loops: int) -> dict[str, Any]:
     """002, App. 8.1: L Llama layers looped N times without injection, the branches scaled by 1/(N sqrt L)."""
     return dict(
         vocab_size=128_256, width=768, heads=12, mlp_width=2048, context=2048,
@@ -81,7 +82,7 @@ def _residual(layers: int, loops: int) -> dict:
     )  # fmt: skip
 
 
-def _scaling_study(width: int, looped: bool, sparse: bool) -> dict:
+def _scaling_study(width: int, looped: bool, sparse: bool) -> dict[str, Any]:
     """004, Tables 1 and 5: 16 effective layers, 8 looped twice or 16, dense or 2 of 8 experts, without norm gains."""
     return dict(
         vocab_size=50_257, width=width, heads=width // 64, mlp_width=-(-8 * width // (3 * 64)) * 64, context=1024,
@@ -92,7 +93,7 @@ def _scaling_study(width: int, looped: bool, sparse: bool) -> dict:
     )  # fmt: skip
 
 
-def _table() -> dict[str, dict]:
+def _table() -> dict[str, dict[str, Any]]:
     models = {}
     for name, (width, layers) in TRANSFORMER_SETUP.items():
         models[f"parcae-{name}"] = _parcae(width, layers)
@@ -117,14 +118,14 @@ def _table() -> dict[str, dict]:
 PRESETS = _table()
 
 
-def preset(name: str, **changes) -> ModelConfig:
+def preset(name: str, **changes: Any) -> ModelConfig:
     """The model of that name, with ``changes`` to its fields.
 
     Raises InputError for an unknown name or an ill-fitting change.
     """
     if name not in PRESETS:
         families = ", ".join(dict.fromkeys(re.sub(r"\d+(\.\d+)?[mb]?", "*", known) for known in sorted(PRESETS)))
-        near = difflib.get_close_matches(name, PRESETS, 3)
+        near = difflib.get_close_matches(str(name), PRESETS, 3)
         raise InputError(f"preset: {name!r} is not known, use one of {', '.join(near) or families}")
     return ModelConfig(**{**PRESETS[name], **changes})
 
@@ -136,12 +137,14 @@ def head_count(width: int, head_dim: int, field: str = "width") -> int:
     return width // head_dim
 
 
-def optimizer(name: str, steps: int, **changes) -> OptimConfig:
+def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
     """How the papers train the preset of that name for ``steps``, with ``changes`` to the fields.
 
     Raises InputError for an unknown name or an ill-fitting change.
     """
     preset(name)
+    if steps < 1:
+        raise InputError(f"steps: {steps} train nothing, use at least 1")
     family, size = name.rsplit("-", 1)[0], name.rsplit("-", 1)[1]
     if family in ("parcae", "gpt"):  # 001, Table "Hyperparameter"; the momentum's warm-up from its code
         settings = dict(
@@ -180,7 +183,7 @@ def optimizer(name: str, steps: int, **changes) -> OptimConfig:
 #: without residual normalisation. Parcae is the paper's Eq. of Sec. 4 (prelude norm and readout C), parcae-rdm the
 #: smaller one that its table of RDM models counts. Depth is sampled per batch for the baselines, per
 #: sequence for Parcae.
-INSTABILITY = {
+INSTABILITY: dict[str, tuple[str, dict[str, Any]]] = {
     "base": ("rdm-100m", {"block": "pre-norm", "loop_norm": "none"}),
     "residual-norm": ("rdm-100m", {}),
     "parcae": ("parcae-rdm-100m", {"prelude_norm": True, "readout": True}),
@@ -188,7 +191,7 @@ INSTABILITY = {
 }
 
 
-def instability_model(architecture: str, **changes) -> ModelConfig:
+def instability_model(architecture: str, **changes: Any) -> ModelConfig:
     """One of the architectures of 001's instability figures, at the size given by ``changes``."""
     if architecture not in INSTABILITY:
         raise InputError(f"architectures: {architecture!r} is not known, use {', '.join(INSTABILITY)}")

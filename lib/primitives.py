@@ -9,6 +9,7 @@ says nothing, for bytes and for any BPE. So prompts stay short where the vocabul
 """
 
 import string
+from collections.abc import Callable
 
 import numpy as np
 
@@ -98,7 +99,9 @@ DEPTH = {
     Task("Copying 8", 2): lambda random: copying(random, 8),
 }
 #: by name: with other examples in front a task is still generated
-GENERATED = {task.name: make for task, make in (PROBES | DEPTH).items()}
+GENERATED: dict[str, Callable[[np.random.Generator], Example]] = {
+    task.name: make for task, make in (PROBES | DEPTH).items()
+}
 
 
 def generated(task: Task) -> list[Example]:

@@ -1,9 +1,11 @@
 """What happens inside a looped model while it trains."""
 
 import math
+from typing import Any
 
 import torch
-from torch import Tensor
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
 
 from lib.layers import linear
 from lib.model import LoopedLM, LoopEnd
@@ -94,13 +96,14 @@ def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
     """The residual stream [n + 1, B, S, d] of a model without injection: at the entry of the looped stack and after
     every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2); before a ``loop_norm``,
     if there is one. In eval mode."""
-    every, states, uses = every or len(model.recur), [], 0
+    every, uses = every or len(model.recur), 0
+    states: list[Tensor] = []
 
-    def entry(_, given) -> None:
+    def entry(_: nn.Module, given: tuple[Tensor, ...]) -> None:
         if not states:
             states.append(given[0].float())
 
-    def used(_, __, out) -> None:
+    def used(_: nn.Module, __: object, out: tuple[Tensor, Any]) -> None:
         nonlocal uses
         uses += 1
         if uses % every == 0:
@@ -126,7 +129,7 @@ def increment_cosines(states: Tensor) -> Tensor:
     return torch.einsum("itd,jtd->ij", increments, increments) / increments.shape[1]
 
 
-def mean_cosines(cosines) -> tuple[float, float]:
+def mean_cosines(cosines: ArrayLike) -> tuple[float, float]:
     """(mean over the pairs of early and middle increments, mean over the pairs with the last one) of cosines [n, n];
     nan where there is no such pair."""
     cosines = torch.as_tensor(cosines)
@@ -143,4 +146,4 @@ def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) ->
     model.eval()
     _, end = model.hidden(tokens, loops)
     model.train(was_training)
-    return {(use.layer, use.loop): use.routing.chosen for use in end.routing}
+    return {(use.layer, int(use.loop)): use.routing.chosen for use in end.routing}

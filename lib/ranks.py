@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -122,7 +123,7 @@ def here() -> Ranks:
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 
-def launch(processes: int, function: Callable, *arguments) -> None:
+def launch(processes: int, function: Callable[..., object], *arguments: Any) -> None:
     """What torchrun does, from Python: ``function(*arguments)`` in so many processes of this machine."""
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -136,18 +137,23 @@ def launch(processes: int, function: Callable, *arguments) -> None:
 # ---- the loss --------------------------------------------------------------------------------------------------------
 
 
+M = TypeVar("M", bound=nn.Module)
+#: a LoopedLM, of which this module knows that it has a loss, a prelude and a coda
+Model = Any
+
+
 class _Loss(nn.Module):
     """What DDP and FSDP2 wrap: they act when a module is called."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
-        self.model = model
+        self.model: Model = model
 
-    def forward(self, *arguments, **named):
+    def forward(self, *arguments: Any, **named: Any) -> Any:
         return self.model.loss(*arguments, **named)
 
 
-def distribute(model: nn.Module, ranks: Ranks, sharded: bool | None) -> Callable:
+def distribute(model: Model, ranks: Ranks, sharded: bool | None) -> Callable[..., Any]:
     """``model.loss`` on all processes: gradients of the mean over them appear in the model's parameters.
 
     ``sharded``: FSDP2, where None decides by what a device holds. The blocks of prelude and coda are sharded each by
@@ -163,15 +169,17 @@ def distribute(model: nn.Module, ranks: Ranks, sharded: bool | None) -> Callable
         model.to(ranks.device)
         # whatever a model loops, every step has a gradient for every parameter, so that nobody has to look for others
         return nn.parallel.DistributedDataParallel(loss, forward_sync_buffers=False)
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = dist.init_device_mesh(ranks.device.type, (ranks.size,))
+    mesh = init_device_mesh(ranks.device.type, (ranks.size,))
     for block in [*model.prelude, *model.coda]:
         fully_shard(block, mesh=mesh)
-    return fully_shard(loss, mesh=mesh)
+    fully_shard(loss, mesh=mesh)
+    return loss
 
 
-def whole_model(model: nn.Module) -> nn.Module:
+def whole_model(model: M) -> M:
     """The model, or a copy with all of its weights where they are sharded: four bytes a parameter on every device."""
     tensors = model.state_dict()
     if not any(isinstance(tensor, DTensor) for tensor in tensors.values()):
@@ -194,10 +202,12 @@ def _too_large(model: nn.Module, device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def accumulating(loss, last: bool) -> Iterator[None]:
+def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
     """Gradients are exchanged after the ``last`` pass of a step only; shards have no room to wait."""
-    waits = isinstance(loss, nn.parallel.DistributedDataParallel) and not last
-    with loss.no_sync() if waits else contextlib.nullcontext():
+    if isinstance(loss, nn.parallel.DistributedDataParallel) and not last:
+        with loss.no_sync():
+            yield
+    else:
         yield
 
 
@@ -225,7 +235,9 @@ def as_held(value: Tensor, like: Tensor) -> Tensor:
 # ---- routers ---------------------------------------------------------------------------------------------------------
 
 
-def of_all_tokens(ranks: Ranks, slots: list[tuple[int, int, int]], shares: Tensor, tokens: Tensor):
+def of_all_tokens(
+    ranks: Ranks, slots: list[tuple[int, int, int]], shares: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor]:
     """Load balance is a statement about the whole batch: the ``shares`` [u, E] of a router's tokens that took each
     expert, over everybody's tokens; and weights [u] with which the mean over a process's uses, and then over the
     processes, is the mean over all uses and tokens.

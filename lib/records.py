@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def by_value(configs: Sequence[RunConfig]) -> list[RunConfig]:
 # ---- packing ---------------------------------------------------------------------------------------------------------
 
 
-def reduced(metrics: dict[str, list], points: int = POINTS) -> dict[str, list]:
+def reduced(metrics: dict[str, list[Any]], points: int = POINTS) -> dict[str, list[Any]]:
     """At most ``points`` rows of a curve, their numbers to seven digits.
 
     The first and the last row stay; then the rows in which most columns were measured, which are those of validations
@@ -110,7 +111,7 @@ def _contents(result: RunResult) -> dict[str, str]:
         "result.json": json.dumps(fields, indent=1),
         "metrics.json": json.dumps({"columns": reduced(result.metrics)}, separators=(",", ":")),
     }
-    notes = [path for path in sorted(result.path.glob("*.json")) if path.name not in BESIDE]
+    notes = [path for path in sorted(result.folder.glob("*.json")) if path.name not in BESIDE]
     contents |= {path.name: path.read_text() for path in notes}
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
     return {**contents, CHECKSUMS: json.dumps(sums, indent=1)}
@@ -123,7 +124,7 @@ def pack_measured(asked: dict[str, dict[str, float]], store: RunStore, folder: P
         for key in keys:
             source, place = (root / "measured" / function / f"{key}.json" for root in (store.path.parent, folder))
             if _readable(source) and not _readable(place):
-                files.write_json(place, measure.with_checksum(json.loads(source.read_text())))
+                files.write_checked(place, files.read_checked(source))
                 written += 1
     return written
 

@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from lib import files
 from lib.errors import InputError
@@ -25,7 +26,7 @@ class Remote:
     url: str
 
     @functools.cached_property
-    def _place(self):
+    def _place(self) -> tuple[Any, str]:
         """The file system and the folder's path in it. Raises InputError where it cannot be reached."""
         import fsspec  # not needed by those whose runs lie on a disk
 
@@ -39,7 +40,7 @@ class Remote:
             ) from None
         return system, root
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {"url": self.url}  # a connection is made where it is used
 
     def fetch_run(self, path: Path) -> bool:

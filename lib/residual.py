@@ -5,6 +5,7 @@ batch, micro_batch, precision, checkpoint_loops, reference_depth and kept_lr.
 """
 
 import math
+from typing import Any
 
 import pandas as pd
 import torch
@@ -35,10 +36,12 @@ LOOK = {"looped": "looped", "concat": "base", "lti": "parcae", "hyper-connection
         "post-norm": "post-norm"}  # fmt: skip
 
 
-def model(p: dict, rule: str, loops: int, layers: int = 1, **fields) -> ModelConfig:
+def model(p: dict[str, Any], rule: str, loops: int, layers: int = 1, **fields: Any) -> ModelConfig:
     """``layers`` unique layers L looped ``loops`` times N, the branches multiplied by c alpha, alpha as the rule says:
     none (1), 1/sqrt(N), 1/N; with the layers' share besides, 1/sqrt(L), 1/sqrt(N L) and 002's own, 1/(N sqrt(L)). At
     one loop the last three are the same model and get the same config. Raises InputError for another rule."""
+    if layers < 1:
+        raise InputError(f"reference_depth: {layers} layers loop nothing, use at least 1")
     c, root = p["c"], layers**0.5
     if loops == 1 and rule in ("1/sqrt(L)", "1/sqrt(N L)"):
         rule = "1/(N sqrt(L))"
@@ -55,19 +58,19 @@ def model(p: dict, rule: str, loops: int, layers: int = 1, **fields) -> ModelCon
     return preset("residual-L12-N1", recur=layers, mean_loops=loops, **multiplier[rule], **_sizes(p), **fields)
 
 
-def stack(p: dict, rule: str, copies: int, layers: int = 1) -> ModelConfig:
+def stack(p: dict[str, Any], rule: str, copies: int, layers: int = 1) -> ModelConfig:
     """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
     alpha = model(p, rule, copies).residual_multiplier
     return preset("residual-L12-N1", recur=copies * layers, residual="none", residual_c=alpha, **_sizes(p))
 
 
-def first_steps(p: dict, cfg: ModelConfig, layers: int, seed: int, steps: int) -> FirstSteps:
+def first_steps(p: dict[str, Any], cfg: ModelConfig, layers: int, seed: int, steps: int) -> FirstSteps:
     """The first ``steps`` optimiser steps of a model, at p's rate, the same for all parameters."""
     optim = optimizer("residual-L12-N1", steps, lr=p["lr"], scaling="none")
     return FirstSteps(model=cfg, optim=optim, block=layers, steps=steps, seed=seed)
 
 
-def optim(p: dict, lr: float, layers: int, corrected: bool) -> OptimConfig:
+def optim(p: dict[str, Any], lr: float, layers: int, corrected: bool) -> OptimConfig:
     """AdamW at base rate ``lr``, warmed up over a tenth and falling to 0 over the last half; with 002's depth
     correction, or with ``lr`` everywhere. At the reference depth these are the same and get the same config."""
     steps = p["steps"]
@@ -77,7 +80,7 @@ def optim(p: dict, lr: float, layers: int, corrected: bool) -> OptimConfig:
     return optimizer("residual-L12-N1", steps, lr=lr, warmup_steps=steps // 10, cooldown_steps=steps // 2, **scaling)
 
 
-def run(p: dict, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True) -> RunConfig:
+def run(p: dict[str, Any], cfg: ModelConfig, lr: float, seed: int, corrected: bool = True) -> RunConfig:
     """A run at base rate ``lr``; at ``kept_lr`` the state is traced, for the notebook that looks inside."""
     steps = p["steps"]
     return RunConfig(
@@ -90,13 +93,13 @@ def run(p: dict, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True)
     )  # fmt: skip
 
 
-def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict]:
+def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict[str, Any]]:
     """Of each finished run, by key: ``cosines`` [n, n] between the increments of its loops and ``norms`` [n + 1] of the
     stream before and after each loop, 2-norms averaged over tokens (002, Fig. 6 to 8); the same of the model before its
     training, ``initial cosines`` and ``initial norms``. On validation rows; noted beside the run."""
     found = {}
     for cfg in configs:
-        result = store.find(cfg)
+        result = store.get(cfg)
         if result.status != "finished":
             continue
         noted = store.noted(result, "increments")
@@ -114,7 +117,9 @@ def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict]:
     return found
 
 
-def traces(results: list[RunResult], labels: list[dict], increments: dict[str, dict]) -> pd.DataFrame:
+def traces(
+    results: list[RunResult], labels: list[dict[str, Any]], increments: dict[str, dict[str, Any]]
+) -> pd.DataFrame:
     """How runs at the kept rate changed: one row a run and traced step, 0 included, under its label's columns, with
     ``norm`` after the last loop and the mean cosines of increments, ``early`` pairs and pairs with the ``last``."""
     rows = []
@@ -148,7 +153,7 @@ def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFra
     return table
 
 
-def _sizes(p: dict) -> dict:
+def _sizes(p: dict[str, Any]) -> dict[str, Any]:
     width, head_dim = p["width"], p["head_dim"]
     return dict(
         width=width, heads=head_count(width, head_dim), mlp_width=p["mlp_width"], init_std=p["init_std"],

@@ -4,6 +4,7 @@ Choices are as ``probes.expert_choices`` gives them: (unique layer, loop) -> the
 """
 
 import itertools
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ def by_chance(first: Tensor, second: Tensor) -> dict[str, float]:
     return _shares(torch.bincount(kept.flatten(), pairs.flatten(), minlength=first.shape[-1] + 1))
 
 
-def divergence(choices: dict[tuple[int, int], Tensor]) -> list[dict]:
+def divergence(choices: dict[tuple[int, int], Tensor]) -> list[dict[str, Any]]:
     """One row a layer and pair of loops: ``layer``, ``first`` and ``second`` loop, from 1 on, the shares of
     ``overlap`` and, as "none by chance" and so on, those of ``by_chance``."""
     rows = []

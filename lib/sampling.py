@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 
 from lib.config import ModelConfig
 from lib.depth import DepthRule
@@ -33,7 +34,7 @@ def distributions(configs: dict[str, ModelConfig]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")
 
 
-def highest_spike(losses) -> float:
+def highest_spike(losses: ArrayLike) -> float:
     """The most that a logged training loss stands above the median of those around it, in nats, over the second half of
     a run. Runs of up to 500 steps log every one."""
     losses = pd.Series(np.asarray(losses, dtype=float))

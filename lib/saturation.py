@@ -4,10 +4,11 @@ Works on data frames with one row a model and depth: key (of the model), mean_lo
 unified law n_eff and D as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from lib import laws
 from lib.errors import InputError
@@ -23,7 +24,7 @@ FORMS = {
 }
 
 
-def check_depths(deepest: int, mean_loops) -> None:
+def check_depths(deepest: int, mean_loops: Sequence[int]) -> None:
     """Raises InputError where test-time loops do not go beyond those trained."""
     if deepest <= max(mean_loops):
         raise InputError(f"deepest: {deepest} loops do not go beyond mean_loops {max(mean_loops)}, raise it")
@@ -34,7 +35,13 @@ def fits(curve: pd.DataFrame) -> dict[str, Fit]:
     return {name: fit(law, (curve["T"],), curve["loss"], objective="squares") for name, law in FORMS.items()}
 
 
-def mean_huber(fitted: Fit, T, loss) -> float:
+def foreseen(curves: pd.DataFrame, seen: int) -> dict[str, Fit]:
+    """key -> the exponential of each model as one would fit it who had measured T up to ``seen`` alone."""
+    near = curves[curves["T"] <= seen].groupby("key")
+    return {str(key): fit(laws.SATURATION, (own["T"],), own["loss"], objective="squares") for key, own in near}
+
+
+def mean_huber(fitted: Fit, T: ArrayLike, loss: ArrayLike) -> float:
     """Mean over points of Huber(1e-3) of the log residuals, the measure of 001's table."""
     return float(huber(np.log(fitted.predict(T)) - np.log(loss), DELTA).mean())
 

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from lib import plans
@@ -33,6 +33,7 @@ NOTEBOOKS = {
     "003": ["usage_weighted"],
     "004": ["mup_transfer", "moe_isoflop", "routing_divergence", "convergence", "early_exit", "early_exit_wallclock",
             "generate", "downstream_core"],
+    "beyond": ["delta_phi_league"],
 }  # fmt: skip
 #: GPU hours that the papers state
 STATED = {"000": "about 5,000", "004": "about 2,000"}
@@ -146,7 +147,7 @@ def notebooks(profile: str = "paper") -> str:
         ])  # fmt: skip
     head = ["notebook", "runs", "besides, from", "parameters", "tokens", "FLOPs", "GPU hours", "longest run, hours",
             "text", "store", "checkpoint", "memory"]  # fmt: skip
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def papers(profile: str = "paper") -> str:
@@ -155,7 +156,7 @@ def papers(profile: str = "paper") -> str:
     rows = [_paper_row(paper, [every[name] for name in names]) for paper, names in NOTEBOOKS.items()]
     rows.append(_paper_row("all", list(every.values())))
     head = ["paper", "runs", "FLOPs", "GPU hours", "the paper states", "longest run, hours", "text", "store"]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _paper_row(paper: str, parts: Sequence[Cost]) -> list[str]:
@@ -186,7 +187,7 @@ def growth(profile: str = "paper") -> str:
         ])  # fmt: skip
     head = ["grid", "runs x budget", "FLOPs", "share of the largest budget", "one more budget, 10 times the largest",
             "one more seed of every cell", "one more recurrence or architecture"]  # fmt: skip
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def by_budget(configs: Sequence[RunConfig], budgets: list[float]) -> dict[float, list[RunConfig]]:
@@ -216,16 +217,17 @@ def write(path: Path = DOCUMENT) -> None:
 def filled(text: str, tables: dict[str, str]) -> str:
     """The document's text with its tables replaced."""
     for name, table in tables.items():
-        block = f"<!-- {name} -->\n{table}\n<!-- /{name} -->"
-        text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _, block=block: block, text, flags=re.DOTALL)
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        block = f"{begin}\n{table}\n{end}".replace("\\", r"\\")  # to be taken as it is
+        text = re.sub(f"{begin}.*?{end}", block, text, flags=re.DOTALL)
     return text
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows])
 
 
-def _range(values: Sequence[float], spell) -> str:
+def _range(values: Sequence[float], spell: Callable[[float], str]) -> str:
     low, high = (spell(f(values)) for f in (min, max)) if values else ("", "")
     return low if low == high else f"{low} to {high}"
 

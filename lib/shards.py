@@ -12,10 +12,10 @@ import concurrent.futures
 import dataclasses
 import functools
 import io
-import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,9 @@ class Batch:
     tokens: np.ndarray
     lengths: np.ndarray
     bytes: int
-    cursor: dict
+    cursor: dict[str, Any]
 
-    def after(self, place: dict) -> dict:
+    def after(self, place: dict[str, Any]) -> dict[str, Any]:
         """The place behind a batch that begins at ``place``."""
         counts = {"documents": len(self.lengths), "bytes": self.bytes, "tokens": len(self.tokens)}
         return {"cursor": self.cursor, **{name: place[name] + n for name, n in counts.items()}}
@@ -46,11 +46,11 @@ class Shard:
 
     tokens: np.ndarray
     ends: np.ndarray
-    place: dict
-    next: dict
+    place: dict[str, Any]
+    next: dict[str, Any]
 
 
-def cut(batches: Iterator[Batch], place: dict, size: int, number: int = 0) -> Iterator[Shard]:
+def cut(batches: Iterator[Batch], place: dict[str, Any], size: int, number: int = 0) -> Iterator[Shard]:
     """Shards ``number``, ``number`` + 1, ... from batches that begin at ``place``, in or before the first of them."""
     begin, first = number * size, place
     tokens: list[np.ndarray] = []
@@ -72,18 +72,18 @@ def cut(batches: Iterator[Batch], place: dict, size: int, number: int = 0) -> It
         yield Shard(np.concatenate(tokens), np.concatenate(ends), first, place)
 
 
-def state(folder: Path) -> dict:
+def state(folder: Path) -> dict[str, Any]:
     """What is written of a part. Raises ValueError, KeyError or TypeError where state.json is damaged."""
     path = folder / "state.json"
     if not path.exists():
         return {"shards": [], "places": [], "next": START, "done": False}
-    found = json.loads(path.read_text())
+    found = files.read_checked(path)
     if not {"shards", "places", "next", "done"} <= found.keys():
         raise ValueError("state.json is none of a part")
     return found
 
 
-def write(folder: Path, size: int, batches: Callable[[dict], Iterator[Batch]]) -> None:
+def write(folder: Path, size: int, batches: Callable[[dict[str, Any]], Iterator[Batch]]) -> None:
     """Writes the shards that are missing. ``batches(place)`` gives a part's documents from a place on."""
     folder.mkdir(parents=True, exist_ok=True)
     for draft in (*folder.glob(".[0-9]*.tmp"), *folder.glob(".state.json.*.tmp")):
@@ -95,11 +95,13 @@ def write(folder: Path, size: int, batches: Callable[[dict], Iterator[Batch]]) -
         written["shards"].append(_save(folder, len(written["shards"]), shard))
         written["places"].append(shard.place)
         written["next"] = shard.next
-        files.write_json(folder / "state.json", written)
-    files.write_json(folder / "state.json", {**written, "done": True})
+        files.write_checked(folder / "state.json", written)
+    files.write_checked(folder / "state.json", {**written, "done": True})
 
 
-def mend(folder: Path, size: int, number: int, record: dict, batches: Callable[[dict], Iterator[Batch]]) -> list[str]:
+def mend(
+    folder: Path, size: int, number: int, record: dict[str, Any], batches: Callable[[dict[str, Any]], Iterator[Batch]]
+) -> list[str]:
     """Sets what is left of a damaged shard aside and writes it again; the names of what was set aside.
 
     Raises ValueError where it comes out other than it was, or state.json does not say where to begin."""
@@ -114,7 +116,7 @@ def mend(folder: Path, size: int, number: int, record: dict, batches: Callable[[
     return aside
 
 
-def damaged(folder: Path, records: list[dict], threads: int = 1) -> list[int]:
+def damaged(folder: Path, records: list[dict[str, Any]], threads: int = 1) -> list[int]:
     """The numbers of the shards that are not there or do not have the checksums of their records."""
 
     def whole(number: int) -> bool:
@@ -127,13 +129,13 @@ def damaged(folder: Path, records: list[dict], threads: int = 1) -> list[int]:
         return [number for number, ok in enumerate(pool.map(whole, range(len(records)))) if not ok]
 
 
-def ends(folder: Path, records: list[dict]) -> np.ndarray:
+def ends(folder: Path, records: list[dict[str, Any]]) -> np.ndarray:
     """Where the part's documents end."""
     found = [np.load(_paths(folder, number)[1]) for number in range(len(records))]
     return np.concatenate([np.zeros(0, np.int64), *found])
 
 
-class Mapped(Sequence):
+class Mapped:
     """The shards' tokens as arrays, mapped when they are asked for."""
 
     def __init__(self, places: list[tuple[Path, int]], dtype: np.dtype):
@@ -158,7 +160,7 @@ def _paths(folder: Path, number: int) -> tuple[Path, Path]:
     return folder / f"{number:05d}.bin", folder / f"{number:05d}.ends.npy"
 
 
-def _save(folder: Path, number: int, shard: Shard) -> dict:
+def _save(folder: Path, number: int, shard: Shard) -> dict[str, Any]:
     """Writes a shard; its record: how many tokens, and the crc32 of both files."""
     buffer = io.BytesIO()
     np.save(buffer, shard.ends)

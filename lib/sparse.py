@@ -5,16 +5,19 @@ active_experts and head_dim; vocab_size, context; the text; batch, micro_batch a
 """
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lib import isoflop
-from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.flops import count
 from lib.presets import head_count, optimizer, preset
 from lib.routing import KINDS
+from lib.store import RunResult
 
 #: the four, and the names of their colours and markers: Base is a plain Transformer
 LOOK = {"base": "transformer", "looped": "looped", "moe": "moe", "looped-moe": "looped-moe"}
@@ -23,7 +26,7 @@ WARMUP = 0.05  # of a run; ours, 004 does not state it
 VALIDATIONS = 8  # of a run of ``studied``, each with a look at its routing
 
 
-def model(p: dict, architecture: str, width: int, loops: int | None = None) -> ModelConfig:
+def model(p: dict[str, Any], architecture: str, width: int, loops: int | None = None) -> ModelConfig:
     """One of the four at a width d: ``depth`` effective layers, the looped ones as depth / loops layers (p's loops when
     None), SwiGLU of 8 d / 3 rounded up to a multiple of 64, below a width of 128 of 8, split among the active experts
     (004, Table 1 and 5).
@@ -45,7 +48,9 @@ def model(p: dict, architecture: str, width: int, loops: int | None = None) -> M
     )  # fmt: skip
 
 
-def run(p: dict, cfg: ModelConfig, lr: float, steps: int, seed: int, eval_every: int | None = None) -> RunConfig:
+def run(
+    p: dict[str, Any], cfg: ModelConfig, lr: float, steps: int, seed: int, eval_every: int | None = None
+) -> RunConfig:
     """A run of ``steps`` at base rate ``lr``, as 004 trains: muP, AdamW with independent decay, warm-up, stable, and a
     square-root cool-down over the last tenth."""
     warmup = int(WARMUP * steps)
@@ -59,12 +64,12 @@ def run(p: dict, cfg: ModelConfig, lr: float, steps: int, seed: int, eval_every:
     )  # fmt: skip
 
 
-def grid(p: dict) -> dict[tuple, RunConfig]:
+def grid(p: dict[str, Any]) -> dict[Label, RunConfig]:
     """(architecture, budget, width, seed) -> run of the iso-FLOP study (004, Sec. "IsoFLOP Scaling Study"): D = C / (6
     N_active) tokens at each of the ``widths`` of each budget.
 
     Raises InputError where a parabola would have fewer than three widths, or a run fewer than ten steps."""
-    runs = {}
+    runs: dict[Label, RunConfig] = {}
     for architecture in p["architectures"]:
         for budget, widths in p["widths"].items():
             if len(set(widths)) < 3:
@@ -78,7 +83,7 @@ def grid(p: dict) -> dict[tuple, RunConfig]:
     return runs
 
 
-def frame(results, plan: dict[tuple, RunConfig]) -> pd.DataFrame:
+def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
     """One row a finished run of ``grid``: its label, N active and ``stored`` parameters, F training FLOPs per token as
     004 counts them, D tokens and validation loss in nats per token."""
     rows = []
@@ -96,7 +101,8 @@ def best_models(runs: pd.DataFrame) -> pd.DataFrame:
     minimum among the sizes trained (``inside`` is False) the best of these; and the parameters that it stores, between
     the sizes by a power law."""
     best = isoflop.optima(runs, ["architecture", "budget"])
-    for i, row in best.iterrows():
+    for i in best.index:
+        row = best.loc[i]
         own = runs[(runs["architecture"] == row["architecture"]) & (runs["budget"] == row["budget"])].sort_values("N")
         if not row["inside"]:
             columns = ["N", "D", "width", "loss"]
@@ -128,11 +134,12 @@ def name(architecture: str, depth: int, loops: int) -> str:
     return TITLES[architecture] + f" {depth // loops}x{loops}" * ("looped" in architecture)
 
 
-def studied(p: dict, each: list[int], architectures=tuple(LOOK)) -> dict[tuple, RunConfig]:
+def studied(p: dict[str, Any], each: list[int], architectures: Iterable[str] = tuple(LOOK)) -> dict[Label, RunConfig]:
     """(name, seed) -> the runs of one size that routing, convergence and early exit are studied on: ``width``,
     ``steps``, the looped ones with ``each`` number of loops (004, Sec. "Does More Looping Improve Early-Exit
     Efficiency?"). Where routers loop, they are looked at on the way."""
-    runs, look = {}, max(1, p["steps"] // VALIDATIONS)
+    runs: dict[Label, RunConfig] = {}
+    look = max(1, p["steps"] // VALIDATIONS)
     for architecture in architectures:
         for loops in each if "looped" in architecture else each[:1]:
             cfg = model(p, architecture, p["width"], loops)
@@ -145,14 +152,14 @@ def studied(p: dict, each: list[int], architectures=tuple(LOOK)) -> dict[tuple, 
     return runs
 
 
-def routing_curves(plan: dict[tuple, RunConfig], results) -> pd.DataFrame:
+def routing_curves(plan: dict[Label, RunConfig], results: Iterable[RunResult]) -> pd.DataFrame:
     """One row a validation of each run of ``studied``: name, seed, step, and the shares of tokens of
     ``routing.divergence``, the mean of layers and pairs of loops."""
     rows = []
     for (name, seed), result in zip(plan, results, strict=True):
         metrics = pd.DataFrame(result.metrics)
         for kind in (*KINDS, *(f"{kind} by chance" for kind in KINDS)):
-            pairs = [column for column in metrics if re.fullmatch(rf"routing {kind} \d+-\d+", column)]
+            pairs = [column for column in map(str, metrics) if re.fullmatch(rf"routing {kind} \d+-\d+", column)]
             metrics[kind] = metrics[pairs].mean(axis=1)
         rows.append(metrics.dropna(subset="none").assign(name=name, seed=seed))
     return pd.concat(rows)[["name", "seed", "step", *KINDS, *(f"{kind} by chance" for kind in KINDS)]]

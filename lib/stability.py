@@ -3,14 +3,16 @@
 Works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from lib.config import DataConfig, OptimConfig, RunConfig, TrainConfig
+from lib.config import DataConfig, Label, OptimConfig, RunConfig, TrainConfig
 from lib.presets import instability_model
 
 
-def run(p: dict, architecture: str, lr: float, seed: int) -> RunConfig:
+def run(p: dict[str, Any], architecture: str, lr: float, seed: int) -> RunConfig:
     """An architecture in 001's RDM set-up, with the sizes, schedule and text of a notebook's parameters ``p``."""
     sizes = ("vocab_size", "width", "heads", "mlp", "mlp_width", "qk_norm", "context", "mean_loops", "backprop_loops")
     schedule = ("warmup_steps", "cooldown_steps", "update_clipping")
@@ -23,7 +25,7 @@ def run(p: dict, architecture: str, lr: float, seed: int) -> RunConfig:
     )
 
 
-def against_rdm(p: dict, setup: dict) -> dict[tuple, RunConfig]:
+def against_rdm(p: dict[str, Any], setup: dict[str, Any]) -> dict[Label, RunConfig]:
     """(architecture, d, seed) -> run: Parcae and the residual-normalised RDM at ``rdm_widths`` and ``rdm_lr`` (001,
     Table "Zero-Shot and Perplexity Results Trained on RDM Setup"), as the parameters ``setup`` of ``instability``
     otherwise have it. Parcae is the one that is compared there, with or without C and prelude norm."""
@@ -89,7 +91,7 @@ def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: 
 def state_ratios(frame: pd.DataFrame, exploding: str, other: str, lowest: pd.DataFrame) -> list[float]:
     """log10 of ``exploding``'s largest state rms over ``other``'s, for each seed at the lowest rate where ``exploding``
     does not train; nan where it always trains."""
-    rms = frame.set_index(["architecture", "seed", "lr"])["max_state_rms"]
+    rms: dict[Any, float] = frame.set_index(["architecture", "seed", "lr"])["max_state_rms"].to_dict()
     return [
         float(np.log10(rms[exploding, seed, lr] / rms[other, seed, lr])) if np.isfinite(lr) else np.nan
         for seed, lr in lowest[exploding].items()

@@ -1,7 +1,8 @@
 """The run store: finished runs on disk, found again by what they are.
 
     runs/<key>/            config, result, metrics (JSON) and model.safetensors: a directory that exists is finished;
-                           what is measured on it later is noted there too (loss by depth)
+                           result holds checksums of itself and of the others; what is measured on it later is noted
+                           there too (loss by depth)
     runs/.<key>.partial    the checkpoint of a run that is still training, or was interrupted
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
@@ -14,10 +15,10 @@ finished, checkpoints and notes are sent there and fetched.
 import contextlib
 import dataclasses
 import errno
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import safetensors
 
@@ -26,9 +27,15 @@ from lib.config import RunConfig
 from lib.errors import InputError
 from lib.remote import Remote
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+WEIGHTS = "model.safetensors"
 CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record holds
+PACKED = {"config.json", "result.json", "metrics.json"}  # what every record has
+STATUSES = ("finished", "diverged")
 #: what reading a damaged run raises
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,21 +48,28 @@ class RunResult:
 
     config: RunConfig
     status: str
-    summary: dict
-    metrics: dict[str, list]
-    provenance: dict
+    summary: dict[str, Any]
+    metrics: dict[str, list[Any]]
+    provenance: dict[str, Any]
     path: Path | None = None
 
     @property
     def key(self) -> str:
         return self.config.key
 
+    @property
+    def folder(self) -> Path:
+        """Where it is kept. Raises ValueError for a run that is kept nowhere."""
+        if self.path is None:
+            raise ValueError(f"run {self.key} is kept nowhere")
+        return self.path
+
 
 class RunStore:
     """Runs under ``path``; ``records`` are directories of runs that are only read, ``remote`` the URL of a folder that
     machines share who share no file system."""
 
-    def __init__(self, path: Path | str, records: list[Path | str] | tuple = (), remote: str = ""):
+    def __init__(self, path: Path | str, records: Sequence[Path | str] = (), remote: str = ""):
         self.path, self.remote = Path(path), Remote(remote) if remote else None
         self.records = [Path(record) for record in records]
         self.tokens = self.path.parent / "tokens"
@@ -84,14 +98,14 @@ class RunStore:
         except InputError as error:
             print(error)
 
-    def _send_run(self, key: str) -> None:
-        self.remote.send_run(self.path / key)
-        self.remote.remove(self.partial(key).name)
+    def _send_run(self, remote: Remote, key: str) -> None:
+        remote.send_run(self.path / key)
+        remote.remove(self.partial(key).name)
 
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
         if self.remote and (self.path / cfg.key).is_dir():
-            self._send_run(cfg.key)  # unless it was: the network may have gone when the run ended
+            self._send_run(self.remote, cfg.key)  # unless it was: the network may have gone when the run ended
         elif self.remote:
             with _unless_there(self.path / cfg.key):
                 self.remote.fetch_run(self.path / cfg.key)
@@ -103,42 +117,69 @@ class RunStore:
                 return read_run(path, with_weights=root == self.path)
             except UNREADABLE as error:
                 if root != self.path:
-                    raise OSError(f"the record {path} cannot be read ({error}), restore it or remove it") from None
+                    raise InputError(
+                        f"records: the record {path} cannot be read ({error}), restore it or remove it"
+                    ) from None
                 aside = files.set_aside(path)
                 print(f"run {path.name} cannot be read ({error}): set aside as {aside.name}, to be trained again")
         return None
 
-    def finish(self, result: RunResult, save_weights) -> RunResult:
+    def get(self, cfg: RunConfig) -> RunResult:
+        """The finished run. Raises InputError where there is none."""
+        result = self.find(cfg)
+        if result is None:
+            raise InputError(
+                f"runs: there is no run {cfg.key} in {self.path}, train it, or give the folder its name back"
+            )
+        return result
+
+    def finish(self, result: RunResult, save_weights: Callable[[Path], None]) -> RunResult:
         """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
         path = self.path / result.key
         with _unless_there(path), files.replacing(path) as draft:
             draft.mkdir()
             (draft / "config.json").write_text(result.config.without_paths().model_dump_json(indent=1))
             (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}))
+            save_weights(draft / WEIGHTS)
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
-            (draft / "result.json").write_text(json.dumps(fields, indent=1))
-            save_weights(draft / "model.safetensors")
+            fields["files"] = {file.name: files.digest(file) for file in sorted(draft.iterdir())}
+            (draft / "result.json").write_text(json.dumps(files.with_checksum(fields), indent=1))
         if self.remote:
-            self._send_run(result.key)
+            self._send_run(self.remote, result.key)
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
 
-    def noted(self, result: RunResult, name: str) -> dict:
+    def noted(self, result: RunResult, name: str) -> dict[str, Any]:
         """What was measured on a finished run after its training and noted beside it, {} where nothing was."""
-        path, sums = result.path / f"{name}.json", result.path / CHECKSUMS
-        if sums.exists() and path.name not in json.loads(sums.read_text()):
+        path, sums = result.folder / f"{name}.json", result.folder / CHECKSUMS
+        if sums.exists() and path.name not in files.read_json(sums):
             return {}  # a note that came into somebody's record when two were merged file by file
-        return json.loads(path.read_text()) if path.exists() else {}
+        try:
+            return files.read_checked(path) if path.exists() else {}
+        except ValueError as error:
+            aside = files.set_aside(path)
+            print(f"the note {path} cannot be read ({error}): set aside as {aside.name}, to be measured again")
+            return {}
 
-    def note(self, result: RunResult, name: str, values: dict) -> None:
+    def note(self, result: RunResult, name: str, values: dict[str, Any]) -> None:
         """Notes what was measured beside a finished run; a record keeps it when its weights are gone."""
-        files.write_json(result.path / f"{name}.json", values)
+        files.write_checked(result.folder / f"{name}.json", values)
         if self.remote:
-            self.remote.send(result.path / f"{name}.json", f"{result.key}/{name}.json")
+            self.remote.send(result.folder / f"{name}.json", f"{result.key}/{name}.json")
+
+    def weights(self, result: RunResult) -> Path:
+        """The weights of a finished run. Raises InputError for a record, which has none, and for damaged ones."""
+        path = result.folder / WEIGHTS
+        if not path.exists():
+            raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
+        expected = files.read_checked(result.folder / "result.json").get("files", {}).get(WEIGHTS)
+        if expected not in (None, files.digest(path)):
+            raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
+        return path
 
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records; those of another recipe or unreadable are left out."""
-        paths = {}
+        paths: dict[str, Path] = {}
         for root in (*reversed(self.records), self.path):
             found = sorted(root.iterdir()) if root.is_dir() else []
             paths |= {path.name: path for path in found if path.is_dir() and "." not in path.name}
@@ -148,7 +189,7 @@ class RunStore:
                 results.append(read_run(path, with_weights=False))
         return results
 
-    def frame(self):
+    def frame(self) -> "pd.DataFrame":
         """A pandas frame with one row a run: every field of its config, its status and its summary."""
         return frame(self.runs())
 
@@ -163,7 +204,7 @@ def _unless_there(path: Path) -> Iterator[None]:
             raise
 
 
-def frame(results: list[RunResult]):
+def frame(results: list[RunResult]) -> "pd.DataFrame":
     """One row a run; fields of the config are named like ``model.width``."""
     import pandas as pd
 
@@ -176,7 +217,7 @@ def frame(results: list[RunResult]):
     return pd.DataFrame(rows)
 
 
-def curves(results: list[RunResult]):
+def curves(results: list[RunResult]) -> "pd.DataFrame":
     """A pandas frame with one row a run and logged step, joined by ``key``."""
     import pandas as pd
 
@@ -185,19 +226,38 @@ def curves(results: list[RunResult]):
     return pd.concat([pd.DataFrame({"key": r.key, **r.metrics}) for r in results], ignore_index=True)
 
 
+def _compare(path: Path, where: str, sums: Any) -> None:
+    """Raises ValueError where a file of a run is not what ``where`` says; weights are large, and checked where they are
+    used."""
+    if not isinstance(sums, dict) or any(Path(name).name != name for name in sums):
+        raise ValueError(f"{where} does not name the files beside it")
+    for name, expected in sums.items():
+        if name != WEIGHTS and (not (path / name).exists() or files.digest(path / name) != expected):
+            raise ValueError(f"{name} is not what {where} has the checksum of")
+
+
 def read_run(path: Path, with_weights: bool) -> RunResult:
     """A run from its directory; raises one of UNREADABLE when something in it is missing, cut off, altered since it was
-    packed, or not its own."""
-    sums = json.loads((path / CHECKSUMS).read_text()) if (path / CHECKSUMS).exists() else {}
-    for name, expected in dict(sums).items():
-        if hashlib.sha256((path / name).read_bytes()).hexdigest() != expected:
-            raise ValueError(f"{name} has changed since it was packed")
-    config = RunConfig(**json.loads((path / "config.json").read_text()))
+    written, or not its own."""
+    if (path / CHECKSUMS).exists():
+        sums = files.read_json(path / CHECKSUMS)
+        _compare(path, CHECKSUMS, sums)
+        if not sums.keys() >= PACKED:
+            raise ValueError(f"{CHECKSUMS} does not name the files beside it")
+    fields = files.read_checked(path / "result.json")
+    _compare(path, "result.json", fields.get("files", {}))
+    config = RunConfig(**files.read_json(path / "config.json"))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")
-    fields = json.loads((path / "result.json").read_text())
-    metrics = dict(json.loads((path / "metrics.json").read_text())["columns"])
+    metrics = dict(files.read_json(path / "metrics.json")["columns"])
+    if fields["status"] not in STATUSES or not all(isinstance(fields[x], dict) for x in ("summary", "provenance")):
+        raise ValueError("result.json is not that of a run")
+    if len({len(column) for column in metrics.values()}) > 1:
+        raise ValueError("the columns of metrics.json differ in length")
     if with_weights:
-        with safetensors.safe_open(path / "model.safetensors", framework="pt"):
-            pass  # opening compares the header with the file's length
+        try:
+            with safetensors.safe_open(path / WEIGHTS, framework="pt"):
+                pass  # opening compares the header with the file's length
+        except safetensors.SafetensorError as error:
+            raise ValueError(f"{WEIGHTS}: {error}") from None
     return RunResult(config, fields["status"], fields["summary"], metrics, fields["provenance"], path)

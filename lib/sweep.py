@@ -4,28 +4,33 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from lib import workers
 from lib.cluster import Cluster, connected, gpus_of, slots, train_all
-from lib.config import RunConfig
+from lib.config import Label, ModelConfig, RunConfig
 from lib.data import token_store, validation_batch
 from lib.errors import InputError
 from lib.evaluate import depth_sweep
 from lib.flops import count
 from lib.model import Draw, LoopedLM, load_weights
 from lib.optim import Optimizer, clip_gradients
-from lib.ranks import here
-from lib.store import RunResult, RunStore, curves, frame
+from lib.progress import Bar, passing
+from lib.ranks import STATE, here
+from lib.store import WEIGHTS, RunResult, RunStore, curves, frame
 from lib.train import device_name, load_data, one_thread_on_cpu, train
 
-WEIGHTS = "model.safetensors"
+if TYPE_CHECKING:
+    import pandas as pd
+
 STOPPED = "stopped"  # what became of a run that a limit stopped
 CHECKPOINT_SECONDS = 10.0  # what a limit may cost each process
 PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
@@ -56,11 +61,11 @@ class Runs:
 
     results: list[RunResult]
 
-    def frame(self):
+    def frame(self) -> "pd.DataFrame":
         """One row a run: config, status and summary."""
         return frame(self.results)
 
-    def curves(self):
+    def curves(self) -> "pd.DataFrame":
         """One row a run and logged step."""
         return curves(self.results)
 
@@ -81,28 +86,30 @@ def sweep(
     if cluster and all(store.find(cfg) is not None for cfg in configs):
         cluster = None  # nobody has to be reached
     with connected(cluster) if cluster else contextlib.nullcontext() as ray:
-        jobs = slots(ray, cluster, configs) if cluster else jobs
+        jobs = slots(ray, cluster, configs) if cluster and ray else jobs
         if jobs != 1 and not cluster and not all((store.path / cfg.key).is_dir() for cfg in configs):
             workers.start()  # they import torch while the cost is measured
         todo = plan(configs, store, jobs)
-        if cluster:  # the rate is one GPU's
+        if cluster and ray:  # the rate is one GPU's
             todo = dataclasses.replace(todo, hours=todo.hours / max(1, int(gpus_of(ray, cluster))))
         print(todo)
-        if max_hours is not None and todo.hours > max_hours:
+        if max_hours is not None and not todo.hours <= max_hours:  # nan is no limit to keep
             raise InputError(
                 f"max_hours: the missing runs need about {_spell(todo.hours)} here, more than max_hours={max_hours:g}; "
                 "raise max_hours, or choose a smaller profile"
             )
         if todo.missing:
+            for cfg in todo.missing if not cluster else ():  # whose nodes have been asked
+                check_size(cfg.model)
             _prepare_texts(todo.missing, store)
-            if cluster:
+            if cluster and ray:
                 _train_on(ray, todo.missing, store, cluster)
             else:
                 _train_all(todo.missing, store, todo.jobs)
     return Runs([train(cfg, store) for cfg in configs])
 
 
-def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], state_seed: int = 0):
+def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], state_seed: int = 0) -> "pd.DataFrame":
     """Validation loss of runs in the store after each of ``depths`` loops: a frame with one row a run and depth,
     columns key, T and loss in nats per token. All depths of a run take one pass over its loops
     (``evaluate.depth_sweep``), and what was measured once is noted beside the run. Diverged runs are left out.
@@ -111,16 +118,16 @@ def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], s
     """
     import pandas as pd
 
-    rows = []
-    for cfg in {cfg.key: cfg for cfg in configs}.values():
-        result = store.find(cfg)
+    rows, unique = [], {cfg.key: cfg for cfg in configs}
+    for cfg in passing(unique.values(), "losses by depth"):
+        result = store.get(cfg)
         if result.status != "finished":
             continue
         noted = store.noted(result, "depth_losses")
         known = noted.setdefault(str(state_seed), {})
         missing = [T for T in sorted(set(depths)) if str(T) not in known]
         if missing:
-            if not (result.path / WEIGHTS).exists():
+            if not (result.folder / WEIGHTS).exists():
                 raise InputError(
                     f"depths: the record {result.key} has no weights to measure {missing} with, "
                     f"use some of {', '.join(known) or 'none'}"
@@ -136,13 +143,10 @@ def run_model(cfg: RunConfig, store: RunStore) -> LoopedLM:
     """The model of a run in the store, in eval mode and on this device.
 
     Raises InputError for a run that is not there, and for a record, which has no weights."""
-    result = store.find(cfg)
-    if result is None:
-        raise InputError(f"runs: there is no run {cfg.key} in {store.path}, train it, or give the folder its name back")
-    weights = result.path / WEIGHTS
-    if not weights.exists():
-        raise InputError(f"runs: the record {cfg.key} has no weights to measure with, train it here")
+    weights = store.weights(store.get(cfg))
     model = load_weights(weights).set_precision(cfg.train.precision)
+    if model.cfg != cfg.model:
+        raise InputError(f"runs: {weights} holds another model than run {cfg.key}, restore it or remove the run")
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -157,14 +161,29 @@ def plan(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> 
     unique = {cfg.key: cfg for cfg in configs}
     missing = [cfg for cfg in unique.values() if store.find(cfg) is None]
     missing.sort(key=run_flops, reverse=True)
-    rates: dict[tuple, float] = {}
+    rates: dict[Label, float] = {}
     for cfg in missing:
         if _shape(cfg) not in rates:
             rates[_shape(cfg)] = flops_per_second(cfg)
+    jobs = min(jobs, len(missing) or 1)
     finish = [0.0] * jobs  # when each process would be done, the longest run first
     for cfg in missing:
         finish[finish.index(min(finish))] += run_flops(cfg) / rates[_shape(cfg)]
-    return Plan(len(unique), missing, sum(map(run_flops, missing)), max(finish) / 3600, min(jobs, len(missing) or 1))
+    return Plan(len(unique), missing, sum(map(run_flops, missing)), max(finish) / 3600, jobs)
+
+
+def check_size(cfg: ModelConfig) -> None:
+    """Raises InputError for a model whose weights, gradients and moments this device cannot hold."""
+    if torch.cuda.is_available():
+        room = torch.cuda.mem_get_info()[1]
+    else:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    n = count(cfg).n_params
+    if STATE * n > room:
+        raise InputError(
+            f"model: its {n:.3g} parameters need {STATE * n / 2**30:.3g} GiB to train, {device_name()} has "
+            f"{room / 2**30:.3g}, use a smaller width, fewer layers or a smaller vocab_size"
+        )
 
 
 def run_flops(cfg: RunConfig) -> float:
@@ -172,7 +191,7 @@ def run_flops(cfg: RunConfig) -> float:
     return cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token
 
 
-def _shape(cfg: RunConfig) -> tuple:
+def _shape(cfg: RunConfig) -> tuple[Any, ...]:
     return cfg.model, cfg.data.context, cfg.train.batch, cfg.train.precision
 
 
@@ -191,6 +210,7 @@ def flops_per_second(cfg: RunConfig) -> float:
             windows="L", short_window=None,
             vocab_size=min(model_cfg.vocab_size, 8192),
         )  # fmt: skip
+    check_size(model_cfg)
     with one_thread_on_cpu():
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = LoopedLM(model_cfg).set_precision(cfg.train.precision).to(device)
@@ -218,9 +238,9 @@ def _prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float =
     """Tokenise every text once, with a bar, and see that it fits, before anything is trained. Raises _TimeIsUp at
     ``until``; what is tokenised then is not tokenised again."""
     for cfg in _one_of_each_text(configs):
-        with tqdm(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
+        with Bar(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
 
-            def show(what: str, count: int, bar=bar):
+            def show(what: str, count: int, bar: Bar = bar) -> None:
                 bar.set_description(what)
                 bar.update(count)
                 if time.monotonic() >= until:
@@ -233,16 +253,16 @@ class _TimeIsUp(Exception):
     """A limit stops what can be gone on with."""
 
 
-def _bar(flops: list[float]) -> tqdm:
-    return tqdm(total=sum(flops), unit="FLOP", unit_scale=True, desc=f"{len(flops)} runs", mininterval=1.0)
+def _bar(flops: list[float]) -> Bar:
+    return Bar(total=sum(flops), unit="FLOP", unit_scale=True, desc=f"{len(flops)} runs")
 
 
-def _advance(bar: tqdm, shares: Sequence[float], flops: list[float]) -> None:
+def _advance(bar: Bar, shares: Sequence[float], flops: list[float]) -> None:
     """To where these shares of the runs are done."""
     bar.update(sum(share * cost for share, cost in zip(shares, flops, strict=True)) - bar.n)
 
 
-def _train_on(ray, configs: list[RunConfig], store: RunStore, cluster: Cluster) -> None:
+def _train_on(ray: ModuleType, configs: list[RunConfig], store: RunStore, cluster: Cluster) -> None:
     flops = [run_flops(cfg) for cfg in configs]
     with _bar(flops) as bar:
         train_all(ray, configs, store, cluster, lambda shares: _advance(bar, shares, flops))
@@ -255,7 +275,9 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
             done = 0.0
             for cfg, cost in zip(configs, flops, strict=True):
 
-                def show(step: int, loss: float, before=done, cfg=cfg, cost=cost):
+                def show(
+                    step: int, loss: float, before: float = done, cfg: RunConfig = cfg, cost: float = cost
+                ) -> None:
                     bar.update(before + cost * step / cfg.train.steps - bar.n)
 
                 train(cfg, store, progress=show)
@@ -272,7 +294,10 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                 _advance(bar, progress, flops)
 
 
-def _worker_starts(progress) -> None:
+_progress: MutableSequence[float]  # of a process that trains: the share of each run that is done
+
+
+def _worker_starts(progress: MutableSequence[float]) -> None:
     global _progress
     _progress = progress
 
@@ -302,7 +327,7 @@ def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, job
                 _prepare_texts([cfg], store, until)
     except _TimeIsUp:
         return {cfg.key: STOPPED for cfg in configs}
-    with tqdm(total=len(configs), unit="run", disable=not configs) as bar:
+    with Bar(total=len(configs), unit="run", disable=not configs) as bar:
         if jobs == 1:
             for cfg in configs:
                 outcomes[cfg.key] = _train_one(cfg, store, until)

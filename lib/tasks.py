@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lib import seeds
 
@@ -51,7 +51,7 @@ class Task:
         return dataclasses.replace(self, shots=shots)
 
 
-def table(*rows: tuple) -> dict[str, Task]:
+def table(*rows: tuple[Any, ...]) -> dict[str, Task]:
     """By name, from rows of name, shots, chance, what stands before the answer, other file names, folder in the
     package."""
     return {
@@ -176,7 +176,9 @@ def _asked(task: Task, context: str) -> str:
 
 def _shots(task: Task, examples: Sequence[Example], index: int, seed: int) -> list[Example]:
     k = min(task.shots, len(examples) - 1)
-    drawn = seeds.stream(f"shots of {task.name}", seed, index).choice(len(examples) - 1, k, replace=False) if k else []
+    if not k:
+        return []
+    drawn = seeds.stream(f"shots of {task.name}", seed, index).choice(len(examples) - 1, k, replace=False)
     return [examples[i + (i >= index)] for i in drawn]
 
 

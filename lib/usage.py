@@ -4,6 +4,9 @@ Its models are 2 + 4 x 4 + 2 layers, width the only dial. ``physical`` parameter
 each as often as it runs: once + r looped.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -13,6 +16,7 @@ from lib.errors import InputError
 from lib.fit import isoflop_optimum
 from lib.flops import count
 from lib.presets import head_count, preset
+from lib.store import RunResult
 
 #: its table of sizes: parameters, FLOPs per token
 PUBLISHED_SIZES = {
@@ -60,7 +64,9 @@ def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConf
     return preset("looped-nanochat-s8", vocab_size=vocab_size, context=context, **shape)
 
 
-def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training: dict) -> RunConfig:
+def run(
+    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict[str, Any], training: dict[str, Any]
+) -> RunConfig:
     """A model trained for ``budget`` FLOPs as 003 counts them, by nanochat's optimiser at these rates.
 
     Raises InputError where the budget buys fewer than ten steps.
@@ -68,7 +74,7 @@ def run(cfg: ModelConfig, budget: float, data: DataConfig, rates: dict, training
     return isodepth.run(cfg, budget, data, rates, training, paper="003", like="looped-nanochat-s8")
 
 
-def frame(results, budgets: dict[str, float]) -> pd.DataFrame:
+def frame(results: Iterable[RunResult], budgets: dict[str, float]) -> pd.DataFrame:
     """One row a finished run: budget, seed, width, physical and usage-weighted parameters, D tokens, loss,
     bpb. budgets: key of a run -> its budget."""
     rows = []

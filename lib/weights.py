@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -23,7 +24,7 @@ def _local(path: str) -> Path:
         raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None
 
 
-def read(source: Path | str) -> tuple[dict[str, Tensor], dict, dict]:
+def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
     """The tensors of a safetensors file, of the folder of one or of its shards, or of hf:NAME on the hub; the metadata
     in the file, and the config.json beside it (both empty where there is none). Raises InputError, in one line."""
     path = _local(str(source))
@@ -31,8 +32,9 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict, dict]:
     if path.is_dir():
         files = [path / "model.safetensors"]
         if (index := path / "model.safetensors.index.json").exists():
-            files = [path / name for name in sorted({*_read_json(index).get("weight_map", {}).values()})]
-    tensors, metadata = {}, {}
+            files = [path / name for name in _shards(index)]
+    tensors: dict[str, Tensor] = {}
+    metadata: dict[str, str] = {}
     try:
         for file in files:
             with safetensors.safe_open(file, framework="pt") as opened:
@@ -44,11 +46,23 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict, dict]:
     return tensors, metadata, _read_json(beside) if beside.exists() else {}
 
 
-def _read_json(path: Path) -> dict:
+def _shards(index: Path) -> list[str]:
+    """The names of the files that an index lists, all of them beside it."""
+    names = _read_json(index).get("weight_map")
+    named = list(names.values()) if isinstance(names, dict) else []
+    if not named or not all(isinstance(name, str) and Path(name).name == name for name in named):
+        raise InputError(f"path: the weight_map of {index} names no files beside it, restore it")
+    return sorted({*named})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+        fields = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"path: {path} is not JSON ({error}), restore or remove it") from None
+    if not isinstance(fields, dict):
+        raise InputError(f"path: {path} is no JSON object, restore or remove it")
+    return fields
 
 
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
@@ -61,6 +75,12 @@ def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         for name in sorted(own.keys() & tensors.keys())
         if own[name].shape != tensors[name].shape
     ]
+    faults += [
+        f"{name} holds {tensors[name].dtype}"
+        for name in sorted(own.keys() & tensors.keys())
+        if own[name].is_floating_point() and not tensors[name].is_floating_point()
+    ]
     if faults:
-        raise InputError(f"weights: {'; '.join(faults[:8])}" + (f"; and {len(faults) - 8} more" * (len(faults) > 8)))
+        more = f"; and {len(faults) - 8} more" * (len(faults) > 8)
+        raise InputError(f"weights: {'; '.join(faults[:8])}{more}; give a checkpoint of this model")
     model.load_state_dict(tensors)

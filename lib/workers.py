@@ -3,9 +3,14 @@
 import concurrent.futures
 import contextlib
 import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import ForkServerContext
+from typing import Any
 
 import torch
 
@@ -30,35 +35,49 @@ def processes(jobs: int | None) -> int:
     return jobs or (1 if torch.cuda.is_available() else cores())
 
 
-def start():
+def start() -> ForkServerContext:
     """A context whose processes are forked from a clean server that has the library imported, and no thread running."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["lib.train", "torch._dynamo"])  # torch's optimisers import the latter
-    multiprocessing.forkserver.ensure_running()
+    multiprocessing.resource_tracker.ensure_running()
+    # what begins now never hears Ctrl-C, which goes to all processes of a terminal: it is the caller's to end the rest
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 
 
 @contextlib.contextmanager
-def pool(jobs: int, initialise: Callable, *arguments) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+def pool(
+    jobs: int, initialise: Callable[..., object], *arguments: Any
+) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
     """``jobs`` processes, each of which calls ``initialise(*arguments)`` first. An error or an interrupt inside the
-    block stops what runs and starts nothing more."""
+    block stops what runs and starts nothing more. Raises InputError where a process was killed."""
     with concurrent.futures.ProcessPoolExecutor(jobs, start(), _begin, (initialise, arguments)) as executor:
         try:
             yield executor
-        except BaseException:
-            running = list(executor._processes.values())
+        except BaseException as error:
+            running = list((executor._processes or {}).values())
             executor.shutdown(wait=False, cancel_futures=True)
             for worker in running:
                 worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise InputError(
+                    "jobs: a process was killed, maybe for want of memory: use fewer, or start again, what was begun "
+                    "goes on from its checkpoints"
+                ) from None
             raise
 
 
-def _begin(initialise: Callable, arguments: tuple) -> None:
+def _begin(initialise: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     initialise(*arguments)
 
 
 def _end_with_the_parent() -> None:
     """A parent that was killed takes its processes with it; what they trained goes on from their checkpoints."""
-    multiprocessing.parent_process().join()
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
     os._exit(1)

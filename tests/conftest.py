@@ -1,5 +1,8 @@
 """What many tests need: a small run on real text, and a store to keep it in."""
 
+import contextlib
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +48,79 @@ def style():
     plots.use_style("smoke")
     yield
     pyplot.close("all")
+
+
+def copied(place: Path) -> Path:
+    """A copy of the workbook with the environment of this one and nothing made yet."""
+    skip = shutil.ignore_patterns("outputs", ".venv", ".git", "__pycache__", "*.egg-info", ".pytest_cache")
+    shutil.copytree(ROOT, place, ignore=skip)
+    venv = place / ".venv"
+    venv.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if not entry.name.startswith(".ready"):
+            (venv / entry.name).symlink_to(entry)
+    (venv / ".ready-cpu").touch()
+    return place
+
+
+@pytest.fixture
+def workbook(tmp_path) -> Path:
+    return copied(tmp_path / "workbook")
+
+
+def own_environment() -> dict[str, str]:
+    """That of a shell, which leads to no library but the one of the folder that it is in."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for long to be noticed."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def make(workbook: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
+    torch = [] if any(argument.startswith("TORCH") for argument in arguments) else ["TORCH=cpu"]
+    return subprocess.run(
+        ["make", *arguments, *torch], cwd=workbook, env=own_environment(), capture_output=True, text=True,
+        timeout=timeout,
+    )  # fmt: skip
+
+
+class SmallDisk:
+    """A file system of four megabytes at ``path``."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @contextlib.contextmanager
+    def full(self, leave: int = 0):
+        """All of it is taken but ``leave`` bytes."""
+        filler = self.path / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(b"x" * 4096):
+                pass
+        with filler.open("r+b") as file:
+            file.truncate(filler.stat().st_size - leave)
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+    @contextlib.contextmanager
+    def read_only(self):
+        subprocess.run(["mount", "-o", "remount,ro", self.path], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["mount", "-o", "remount,rw", self.path], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    path = tmp_path / "disk"
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path], capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield SmallDisk(path)
+    subprocess.run(["umount", "--lazy", path], check=True)  # mapped files hold on to it

@@ -337,9 +337,9 @@ def test_a_damaged_shard_that_nothing_leads_back_to_has_the_whole_store_made_aga
 
 def test_a_store_of_an_earlier_layout_is_made_again(tmp_path, capsys):
     path = token_store(config(), tmp_path).path
-    meta = json.loads((path / "meta.json").read_text())
+    meta = files.read_checked(path / "meta.json")
     del meta["shard_tokens"]
-    (path / "meta.json").write_text(json.dumps(meta))
+    files.write_json(path / "meta.json", meta)  # it had no checksum either
     assert token_store(config(), tmp_path).meta["tokens"] == meta["tokens"]
     assert "an earlier layout" in capsys.readouterr().out
 

@@ -124,3 +124,11 @@ def test_expected_loops_are_those_of_many_draws(rule, mean):
     expected_n, expected_k = depth.DepthRule(cfg).expected()
     assert n.mean() == pytest.approx(expected_n, abs=0.1)
     assert k.mean() == pytest.approx(expected_k, abs=0.1)
+
+
+def test_a_lognormal_mean_of_one_is_one_loop_and_takes_no_logarithm_of_zero():
+    rule = depth.DepthRule(ModelConfig(depth="lognormal-poisson", mean_loops=1, backprop_loops=1))
+    with np.errstate(all="raise"):
+        n, k = rule.sample(0, 0, range(8))
+        p = rule.distribution()
+    assert not n.any() and (k == 1).all() and p[1] == 1 == p.sum()

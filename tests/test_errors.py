@@ -26,3 +26,19 @@ def test_every_complaint_is_on_the_one_line():
 @pytest.mark.parametrize("kind", [errors.InputError, errors.DiskFull])
 def test_ipython_shows_the_line_alone(kind):
     assert kind("lr: wrong, mend it")._render_traceback_() == [f"{kind.__name__}: lr: wrong, mend it"]
+
+
+def test_a_command_ends_in_one_line(capsys):
+    def raises(error):
+        raise error
+
+    errors.in_one_line(print, "fine")
+    for error in (errors.InputError("lr: mend it"), errors.DiskFull("full"), OSError("gone"), LookupError("known")):
+        with pytest.raises(SystemExit) as ended:
+            errors.in_one_line(raises, error, complaints=(LookupError,))
+        assert ended.value.code == error.args[0]
+    with pytest.raises(SystemExit) as ended:
+        errors.in_one_line(raises, KeyboardInterrupt(), stopped="to be continued")
+    assert ended.value.code == 130 and capsys.readouterr().err == "to be continued\n"
+    with pytest.raises(ZeroDivisionError):
+        errors.in_one_line(raises, ZeroDivisionError())

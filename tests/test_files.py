@@ -94,29 +94,17 @@ def test_things_set_aside_keep_their_name_and_each_other(tmp_path):
 
 
 @pytest.mark.long
-def test_a_real_full_disk(tmp_path):
-    """A run on a file system of one megabyte says so in one line, and runs once there is space."""
-    import subprocess
-
+def test_a_real_full_disk(small_disk):
+    """A run on a file system with 700 kB left says so in one line, and runs once there is space."""
     from lib.store import RunStore
     from lib.train import train
     from tests.conftest import small_run
 
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True
-    ).returncode:
-        pytest.skip("mounting a small file system needs root")
-    try:
-        cfg, store = small_run(), RunStore(tmp_path / "runs")
-        filler = tmp_path / "filler"
-        with pytest.raises(DiskFull, match="free some and start again"):
-            filler.write_bytes(b"x" * 300_000)
-            train(cfg, store, checkpoint_seconds=0)
-        assert store.find(cfg) is None
-        filler.unlink()
-        assert train(cfg, store).status == "finished"
-    finally:
-        subprocess.run(["umount", str(tmp_path)])
+    cfg, store = small_run(), RunStore(small_disk.path / "runs")
+    with small_disk.full(700_000), pytest.raises(DiskFull, match="free some and start again"):
+        train(cfg, store, checkpoint_seconds=0)
+    assert store.find(cfg) is None
+    assert train(cfg, store).status == "finished"
 
 
 def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
@@ -147,3 +135,37 @@ def test_what_is_set_aside_from_a_folder_lies_beside_it(tmp_path):
     (tmp_path / "run" / "a.bin").write_bytes(b"a")
     aside = files.set_aside(tmp_path / "run" / "a.bin", beside=tmp_path / "run")
     assert aside == tmp_path / "run-a.bin.corrupt-1" and aside.read_bytes() == b"a"
+
+
+def test_files_that_belong_together_are_those_of_one_process(tmp_path):
+    """Whoever looks between two writers sees both files of one of them."""
+    code = f"""
+import time
+from pathlib import Path
+from lib.files import replacing_together
+places = [Path({str(tmp_path)!r}) / name for name in ("a", "b")]
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    with replacing_together(*places) as drafts:
+        for draft in drafts:
+            draft.write_text("NAME")
+"""
+    writers = [python(code.replace("NAME", name)) for name in ("one", "two")]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        with files.lock(tmp_path / ".lock"):
+            if (tmp_path / "b").exists():
+                seen.add(((tmp_path / "a").read_text(), (tmp_path / "b").read_text()))
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert seen == {("one", "one"), ("two", "two")}
+
+
+def test_files_that_belong_together_are_all_kept_when_one_fails(tmp_path):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_text("before")
+    with pytest.raises(ZeroDivisionError), files.replacing_together(*paths) as drafts:
+        drafts[0].write_text("after")
+        raise ZeroDivisionError
+    assert [path.read_text() for path in paths] == ["before", "before"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a", "b"]

@@ -1,5 +1,6 @@
 """Fits against known truth, and against scipy's own minimisers from many starts."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -228,6 +229,8 @@ def test_bad_calls_are_one_line():
         bootstrap(fit_joint, joint_arrays(frame), np.zeros(116))
     with pytest.raises(InputError, match="cells: 3 labels for 116 points"):
         bootstrap(fit_joint, joint_arrays(frame), [1, 2, 3])
+    with pytest.raises(InputError, match="cells: 117 labels for 116 points"):
+        bootstrap(fit_joint, joint_arrays(frame), range(117))
 
 
 # ---- how sure
@@ -421,3 +424,226 @@ def test_a_law_fits_at_least_as_well_as_one_that_it_contains():
         fit_unified(*inputs, np.tile(T, len(mu)), losses.ravel(), gamma=gamma).objective for gamma in (None, 1.0, 0.0)
     )
     assert free <= one * (1 + 1e-9) and free <= none * (1 + 1e-9)
+
+
+# ---- closed forms: a power law is a straight line in logs
+
+
+def line(n=30, noise=0.01, seed=0) -> tuple:
+    """T [n], losses of 3 T^-0.4 with noise in logs, and the design matrix of (log Z, z)."""
+    T = np.geomspace(1, 40, n)
+    loss = 3 * T**-0.4 * np.exp(np.random.default_rng(seed).normal(0, noise, n))
+    return T, loss, np.stack([np.ones(n), -np.log(T)], axis=1)
+
+
+def test_squares_of_a_power_law_are_linear_regression_with_whites_errors():
+    T, loss, X = line()
+    found = fit_saturation(T, loss, laws.POWER, objective="squares")
+    inverse = np.linalg.inv(X.T @ X)
+    theta = inverse @ X.T @ np.log(loss)
+    assert found.theta == pytest.approx(theta) and found.params["Z"] == pytest.approx(np.exp(theta[0]))
+    residuals = X @ theta - np.log(loss)
+    assert found.residuals == pytest.approx(residuals, abs=1e-9)
+    white = inverse @ (X.T * residuals**2) @ X @ inverse
+    np.testing.assert_allclose(found.covariance, white, rtol=1e-6)
+    assert found.stderr == pytest.approx({"Z": white[0, 0] ** 0.5, "z": white[1, 1] ** 0.5}, rel=1e-6)
+    assert found.objective == pytest.approx(huber(residuals))
+    assert found.predict(T) == pytest.approx(np.exp(X @ theta))
+    assert found.r2 == pytest.approx(1 - np.sum((np.exp(X @ theta) - loss) ** 2) / np.sum((loss - loss.mean()) ** 2))
+    assert found.at_bound == found.unidentified == () and found.names == ("Z", "z")
+
+
+def test_hubers_errors_count_the_points_inside_delta():
+    T, loss, X = line(noise=0.004)
+    found = fit_saturation(T, loss, laws.POWER, delta=3e-3)
+    inside = np.abs(found.residuals) <= 3e-3
+    assert 5 < inside.sum() < 25
+    inverse = np.linalg.inv((X.T * inside) @ X)
+    psi = np.clip(found.residuals, -3e-3, 3e-3)
+    np.testing.assert_allclose(found.covariance, inverse @ (X.T * psi**2) @ X @ inverse, rtol=1e-5)
+    assert X.T @ psi == pytest.approx(0, abs=1e-9)  # it is the optimum
+
+
+def test_what_is_held_or_on_the_box_has_no_variance_and_the_others_have_theirs():
+    T, loss, _ = line()
+    held = fit_saturation(T, loss, laws.hold(laws.POWER, z=0.4), objective="squares")
+    assert held.stderr["z"] == 0 and held.at_bound == held.unidentified == ()
+    assert held.stderr["Z"] == pytest.approx(np.sqrt(np.sum(held.residuals**2)) / len(T), rel=1e-6)
+    bound = fit_saturation(T, loss, laws.hold(laws.POWER, Z=3.0, z=0.4), objective="squares")
+    assert not bound.covariance.any()
+    boxed = dataclasses.replace(laws.POWER, shapes={"z": (0.5, 20.0)})
+    found = fit_saturation(T, loss, boxed, objective="squares")
+    assert found.at_bound == ("z",) and found.params["z"] == 0.5
+    assert found.stderr["z"] == 0 and found.stderr["Z"] == pytest.approx(np.linalg.norm(found.residuals) / len(T))
+    table = fits.table({"boxed": found})
+    assert table.loc["boxed", "on a bound"] == "z" and table.loc["boxed", "open"] == ""
+    assert table.loc["boxed", "R2"] == found.r2 and table.loc["boxed", "objective"] == found.objective
+
+
+def test_a_weight_counts_a_point_that_often():
+    random = np.random.default_rng(0)
+    loss, predicted, weights = random.normal(3, 1, 20), random.normal(3, 1, 20), random.integers(0, 4, 20)
+    assert fits.r2(predicted, loss, weights) == pytest.approx(fits.r2(predicted.repeat(weights), loss.repeat(weights)))
+    assert fits.r2(loss, loss) == 1 and fits.r2(np.full(20, loss.mean()), loss) == pytest.approx(0)
+    T, loss, X = line()
+    point = fit_saturation(T, loss, laws.POWER, objective="squares")
+    weights = random.integers(0, 3, len(T))
+    refit = fits._refit(point, (T, loss), weights)
+    theta = np.linalg.lstsq(X * np.sqrt(weights)[:, None], np.log(loss) * np.sqrt(weights))[0]
+    assert refit == pytest.approx({"Z": np.exp(theta[0]), "z": theta[1]}, rel=1e-7)
+
+
+def test_bca_is_scipys_on_the_same_resamples():
+    random = np.random.default_rng(3)
+    loss = np.exp(random.exponential(0.5, 25))  # skewed
+    flat = laws.Law("level", ("x",), {"A": (-5.0, 5.0)}, {}, lambda p, x: [0 * x])
+
+    def mean(x, axis=-1):
+        return np.exp(np.log(x).mean(axis))
+
+    def level(x, loss):
+        return fit(flat, [x], loss, objective="squares")
+
+    with np.errstate(all="ignore"):
+        drawn = scipy.stats.bootstrap((loss,), mean, n_resamples=999, method="percentile", rng=random)
+        draws = pd.DataFrame({"A": drawn.bootstrap_distribution})
+        for confidence in (0.95, 0.6):
+            for method, ours in (
+                ("percentile", interval(draws["A"], confidence)),
+                ("BCa", interval_bca(level, (np.arange(1, 26), loss), np.arange(25), draws, "A", confidence)),
+            ):
+                theirs = scipy.stats.bootstrap(
+                    (loss,), mean, n_resamples=0, bootstrap_result=drawn, method=method, confidence_level=confidence
+                ).confidence_interval
+                assert ours == pytest.approx(tuple(theirs), rel=1e-6), method
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_bca_of_resamples_that_all_lie_on_one_side_takes_half_a_resample_for_the_other(side):
+    flat = laws.Law("level", ("x",), {"A": (-5.0, 5.0)}, {}, lambda p, x: [0 * x])
+    loss = 2 * np.exp(np.array([-0.01, 0.01, -0.01, 0.01]))
+
+    def level(x, loss):
+        return fit(flat, [x], loss, objective="squares")
+
+    draws = pd.DataFrame({"A": 2 + side * np.linspace(0.1, 1, 50)})
+    bias = -side * scipy.stats.norm.ppf(1 - 0.5 / 50)
+    # the skew of the estimates with a point left out is known: of exp(-0.01 / 3) and exp(0.01 / 3), twice each
+    left_out = 2 * np.exp(np.array([1, -1, 1, -1]) * 0.01 / 3)
+    away = left_out.mean() - left_out
+    skew = (away**3).sum() / (6 * (away**2).sum() ** 1.5)
+    z = bias + scipy.stats.norm.ppf([0.025, 0.975])
+    expected = np.quantile(draws["A"], scipy.stats.norm.cdf(bias + z / (1 - skew * z)))
+    found = interval_bca(level, (np.arange(1, 5), loss), np.arange(4), draws, "A")
+    assert found == pytest.approx(tuple(expected), abs=1e-6)
+
+
+def test_a_cut_makes_the_halves_as_equal_as_it_can():
+    low, high = fits.split([1, 1, 1, 2, 3, 3])
+    assert low.tolist() == [True] * 3 + [False] * 3 and (high == ~low).all()
+    low, high = fits.split([5.0, 1, 1, 9, 9, 9, 9])
+    assert low.tolist() == [True, True, True, False, False, False, False] and (high == ~low).all()
+    with pytest.raises(InputError, match=r"^by: is 4 in every point, there are no halves$"):
+        fits.split([4, 4])
+
+
+def test_ranks_of_residuals_in_order_are_one():
+    found = fit_saturation(*line()[:2], laws.POWER)
+    order = np.argsort(np.argsort(found.residuals))
+    assert residual_rank_test(found, order**3)[0] == pytest.approx(1)
+    assert residual_rank_test(found, -order)[0] == pytest.approx(-1) and residual_rank_test(found, -order)[1] < 1e-9
+    low, high = rank_bounds(0.3, 19, 0.5)
+    assert np.arctanh([low, high]) == pytest.approx(np.arctanh(0.3) + np.array([-1, 1]) * 0.67449 / 4, abs=1e-5)
+
+
+def test_the_stderr_of_an_optimum_is_that_of_a_parabola_around_it():
+    x, random = np.array([1e7, 1.5e7, 4e7, 3e8, 1e9]), np.random.default_rng(1)  # not even in log x
+    loss = 3 + 0.02 * np.log(x / 1.3e8) ** 2 + random.normal(0, 0.002, 5)
+    found = isoflop_optimum(x, loss)
+    start = np.log(found[0]), found[1], 0.02
+    theta, covariance = scipy.optimize.curve_fit(
+        lambda logs, best, least, a: least + a * (logs - best) ** 2, np.log(x), loss, start, ftol=1e-15, xtol=1e-15
+    )
+    assert found[:2] == pytest.approx((np.exp(theta[0]), theta[1]), rel=1e-6)
+    assert found[2] == pytest.approx(np.exp(theta[0]) * covariance[0, 0] ** 0.5, rel=1e-4)
+    assert all(math.isfinite(number) for number in isoflop_optimum(x[:4], loss[:4]))
+    # in other units of x it is the same optimum
+    assert isoflop_optimum(x * 1e3, loss) == pytest.approx((found[0] * 1e3, found[1], found[2] * 1e3), rel=1e-6)
+
+
+def test_an_optimum_may_lie_outside_the_points_but_not_beyond_reason():
+    x = np.exp([0.0, 1, 2, 3])
+    for a in (0.02, 1, 20):
+        assert isoflop_optimum(x, a * (np.log(x) + 50) ** 2)[0] == pytest.approx(np.exp(-50), rel=1e-3)
+        for away in (150, -150):
+            with pytest.raises(InputError, match="has no minimum"):
+                isoflop_optimum(x, a * (np.log(x) - away) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: isoflop_optimum([1, 1, 2], [1, 2, 2]), "a parabola needs three different points .* there are 2"),
+        (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 3]), "a parabola needs three different points"),
+        (lambda: isoflop_optimum([1, 2, np.inf], [1, 2, 2]), "x: values must be positive and losses finite"),
+        (lambda: isoflop_optimum([1, 2, 3], [1, np.nan, 2]), "x: values must be positive and losses finite"),
+        (lambda: isoflop_optimum([1, 2, 0], [1, 2, 2]), "x: values must be positive and losses finite"),
+        (lambda: power_law([1, 2, 3], [1, 2]), "a power law needs two points"),
+        (lambda: power_law([1, 0], [1, 2]), "x: values must be positive and finite"),
+        (lambda: power_law([1, np.inf], [1, 2]), "x: values must be positive and finite"),
+        (lambda: power_law([1, 2], [1, np.inf]), "x: values must be positive and finite"),
+    ],
+)
+def test_points_without_a_logarithm_or_a_partner_are_one_line(call, message):
+    with pytest.raises(InputError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_a_power_law_through_three_points_has_its_error():
+    x, y = np.array([1.0, 2, 4]), np.array([3.0, 5, 14])
+    coefficients, covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
+    coef, exponent, stderr = power_law(x, y)
+    assert (coef, exponent) == pytest.approx((np.exp(coefficients[1]), coefficients[0]))
+    assert stderr == pytest.approx(covariance[0, 0] ** 0.5)
+
+
+def test_two_cells_are_enough_and_are_drawn_whole():
+    T, loss, _ = line(8)
+    cells = np.arange(8) % 2
+    found = resampled(laws.POWER, (T, loss), cells, 60, seed=4)
+    assert {tuple(weights) for weights in found} == {(1,) * 8, (2, 0) * 4, (0, 2) * 4}
+    draws = bootstrap(lambda T, loss: fit_saturation(T, loss, laws.POWER), (T, loss), cells, n=1)
+    assert len(draws) == 1 and list(draws.columns) == ["Z", "z"]
+    three = resampled(laws.POWER, (T, loss), np.arange(8) // 3, 200, seed=4)
+    assert all(weights[0] == weights[1] == weights[2] and weights[6] == weights[7] for weights in three)
+    assert all(weights[0] + weights[3] + weights[6] == 3 for weights in three)
+    assert np.mean(three, axis=0) == pytest.approx(1, abs=0.2)
+
+
+def test_two_terms_of_one_shape_leave_their_amplitudes_open_and_nothing_else():
+    T = np.geomspace(1, 40, 30)
+    loss = (2 + 3 * T**-0.8) * np.exp(np.random.default_rng(0).normal(0, 0.003, 30))
+    box = (-5.0, 5.0)
+    shape = {"z": (0.0, 3.0)}
+    one = laws.Law("one", ("T",), {"E": box, "A": box}, shape, lambda p, T: [0 * T, -p["z"] * np.log(T)])
+    two = laws.Law(
+        "two", ("T",), {"E": box, "A": box, "B": box}, shape, lambda p, T: [0 * T] + [-p["z"] * np.log(T)] * 2
+    )
+    alone, twins = (fit_saturation(T, loss, law, objective="squares") for law in (one, two))
+    assert twins.unidentified == ("A", "B") and alone.unidentified == ()
+    assert twins.params["A"] + twins.params["B"] == pytest.approx(alone.params["A"], rel=1e-5)
+    for name in ("E", "z"):  # what the data do determine is as sure as with one of the two
+        assert twins.params[name] == pytest.approx(alone.params[name], rel=1e-5)
+        assert twins.stderr[name] == pytest.approx(alone.stderr[name], rel=1e-3)
+
+
+def test_the_units_of_an_input_leave_nothing_open():
+    T, noise = np.linspace(1e6, 5e7, 30), np.random.default_rng(0).normal(0, 0.01, 30)
+    decay = laws.Law("decay", ("T",), {"Z": (-5.0, 5.0)}, {"z": (0.0, 1e-5)}, lambda p, T: [-p["z"] * T])
+    found = fit_saturation(T, 3 * np.exp(-2e-8 * T + noise), decay, objective="squares")
+    X = np.stack([np.ones(30), -T / 1e7], axis=1)
+    inverse = np.linalg.inv(X.T @ X)
+    white = inverse @ (X.T * found.residuals**2) @ X @ inverse
+    assert found.unidentified == () == found.at_bound
+    assert found.stderr == pytest.approx({"Z": white[0, 0] ** 0.5, "z": white[1, 1] ** 0.5 / 1e7}, rel=1e-5)

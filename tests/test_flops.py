@@ -1,3 +1,4 @@
+import dataclasses
 import time
 
 import numpy as np
@@ -179,6 +180,16 @@ def test_experts_are_counted_as_active_and_as_stored():
     assert sparse.flops_per_token_forward == dense.flops_per_token_forward + 2 * (2 + 4) * routers
 
 
+@pytest.mark.parametrize("experts", [1, 2, 3])
+def test_experts_have_a_router_where_there_is_a_choice(experts):
+    cfg = config("experts", experts=experts, active_experts=1)
+    model, counts = LoopedLM(cfg), count(cfg)
+    assert counts.n_params == sum(p.numel() for p in model.parameters())
+    routers = (cfg.prelude + cfg.recur + cfg.coda) * 32 * experts * (experts > 1)
+    one = count(cfg.replace(experts=1))
+    assert counts.n_once + counts.n_rec - one.n_once - one.n_rec == routers
+
+
 def test_hyper_connections_scalars_are_each_loops_own():
     lanes, plain = (count(preset("isodepth-s10-r4", injection=kind)) for kind in ("hyper-connections", "none"))
     assert lanes.n_rec - plain.n_rec == lanes.n_active - plain.n_active == lanes.n_usage - plain.n_usage == 32
@@ -259,3 +270,44 @@ def test_an_expected_loop_is_what_training_runs():
         model.hidden(x, draw=Draw(0, step, range(64)))
     # rows that are done are not computed: the work is the mean depth, not the largest
     assert sum(steps) / (20 * 64) == pytest.approx(6, rel=0.05)
+
+
+@pytest.mark.parametrize("backprop", [1, 2, "all"])
+@pytest.mark.parametrize(
+    ("injection", "weights"), [("add", 0), ("lti", 32**2), ("concat", 2 * 32**2), ("concat-identity", 2 * 32**2)]
+)
+def test_an_injection_costs_000_its_weights_in_every_loop(injection, weights, backprop):
+    """W [e ; h] is counted whole in every loop, also its half that is the same in all of them."""
+    cfg = config("additive", backprop_loops=backprop)
+    given = dict(injection=injection, state_init="zero" if injection == "add" else "like-init")
+    plain, counts = count(cfg), count(cfg.replace(**given))
+    k = 4 if backprop == "all" else backprop
+    assert counts.published["000"] - plain.published["000"] == (2 * (4 - k) + 6 * k) * weights
+    assert counts.published_forward["000"] - plain.published_forward["000"] == 2 * 4 * weights
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_hyper_connections_cost_their_scalars_times_the_width(lanes):
+    kinds = dict(state_init="prelude", backprop_loops="all", mean_loops=6)
+    plain = count(config("hyper-connections", **{**kinds, "injection": "none"}))
+    found = count(config("hyper-connections", lanes=lanes))
+    assert found.n_params == sum(p.numel() for p in LoopedLM(config("hyper-connections", lanes=lanes)).parameters())
+    assert found.published["000"] - plain.published["000"] == 6 * 6 * (lanes**2 + 2 * lanes) * 32  # 000, App. G.1
+    assert found.published_forward["000"] - plain.published_forward["000"] == 2 * 6 * (lanes**2 + 2 * lanes) * 32
+    # as computed: the mixing alpha . l and M l of every loop, 2 FLOPs a product
+    assert found.flops_per_token_forward - plain.flops_per_token_forward == 6 * 2 * 32 * (lanes**2 + lanes)
+
+
+def test_attention_grows_by_the_same_with_every_position():
+    cfg = config("parcae")
+    one, two, nine = (count(cfg, seq_len=S) for S in (1, 2, 9))
+    layers = cfg.prelude + cfg.coda + cfg.mean_loops * cfg.recur
+    assert two.flops_per_token_forward - one.flops_per_token_forward == layers * 4 * cfg.width
+    assert nine.flops_per_token_forward - one.flops_per_token_forward == 8 * layers * 4 * cfg.width
+    assert count(cfg) == count(cfg, seq_len=cfg.context) and one.n_params == nine.n_params
+
+
+def test_counts_are_values():
+    counts = count(config("parcae"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        counts.n_params = 1

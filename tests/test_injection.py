@@ -82,3 +82,26 @@ def test_add_and_none():
     assert torch.equal(none.inject(h, none.prepare(e), 0), h)
     assert add.transition().item() == none.transition().item() == 1
     assert not list(add.parameters()) and not list(none.parameters())
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("none", dict(state_init="prelude", backprop_loops="all")),
+        ("add", dict(state_init="zero")),
+        ("concat", {}),
+        ("concat-identity", {}),
+        ("lti", {}),
+    ],
+)
+def test_what_is_injected_is_a_bar_h_plus_b_bar_e(kind, more):
+    injection = make_injection(config(injection=kind, **more)).double()
+    for parameter in injection.parameters():
+        torch.nn.init.normal_(parameter)
+    h, e = torch.randn(2, 3, 5, 8, dtype=torch.float64)
+
+    def times(matrix, x):
+        return x @ matrix.T if matrix.ndim == 2 else matrix * x
+
+    expected = times(injection.transition(), h) + times(injection.driving(), e)
+    torch.testing.assert_close(injection.inject(h, injection.prepare(e), 0), expected)

@@ -3,9 +3,10 @@ import json
 import pytest
 from pydantic import Field
 
+from lib import files
 from lib.config import Config
 from lib.errors import InputError
-from lib.measure import found, key, measure, name, with_checksum
+from lib.measure import found, key, measure, name
 from lib.store import RunStore
 
 
@@ -42,7 +43,7 @@ def test_what_is_kept_is_read_and_not_measured_again(store):
         measure(broken, [Case(x=2), Case(x=3)], store, jobs=1)
     path = store.path.parent / "measured" / f"{__name__}.broken" / f"{key(Case(x=2))}.json"
     kept = json.loads(path.read_text())  # made before the error
-    path.write_text(json.dumps({**kept, "measured": {"square": -1}}))
+    path.write_text(json.dumps(files.with_checksum({**kept, "measured": {"square": -1}})))
     assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
 
 
@@ -65,7 +66,7 @@ def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):
     assert "set aside" in capsys.readouterr().out and path.with_name(f"{path.name}.corrupt-1").exists()
     elsewhere = RunStore(store.path.parent / "new" / "runs", records=[store.path.parent])
     path.write_text("{")
-    with pytest.raises(OSError, match="the record"):  # which is not ours to move
+    with pytest.raises(InputError, match="the record"):  # which is not ours to move
         measure(squared, [Case(x=2)], elsewhere, jobs=1)
 
 
@@ -82,11 +83,11 @@ def test_a_record_that_has_changed_is_noticed(store, tmp_path):
     kept = json.loads((store.path.parent / "measured" / name(squared) / f"{key(Case(x=1.5))}.json").read_text())
     path = tmp_path / "records" / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(with_checksum(with_checksum(kept))))
+    path.write_text(json.dumps(files.with_checksum(kept)))
     elsewhere = RunStore(tmp_path / "new" / "runs", records=[tmp_path / "records"])
     assert found(squared, Case(x=1.5), elsewhere) == {"square": 2.25}
     path.write_text(path.read_text().replace("2.25", "2.75"))
     with pytest.raises(
-        OSError, match=r"the record .* cannot be read \(it has changed since it was packed\), restore it"
+        InputError, match=r"the record .* cannot be read \(.*\.json has changed since it was written\), restore it"
     ):
         found(squared, Case(x=1.5), elsewhere)

@@ -15,6 +15,8 @@ TYPES = {
     "max_hours": float,
     "outputs": str,
     "names": list[str],
+    "tied": bool,
+    "widths": dict[float, list[int]],
 }
 VALUES = {
     "profile": "cpu",
@@ -24,6 +26,8 @@ VALUES = {
     "max_hours": 0.5,
     "outputs": "outputs",
     "names": ["a"],
+    "tied": False,
+    "widths": {1e9: [8]},
 }
 
 
@@ -54,6 +58,9 @@ def start(*cells, **injected):
         ({"steps": "12"}, {"steps": 12}),
         ({"names": "[b, c]"}, {"names": ["b", "c"]}),
         ({"outputs": "123"}, {"outputs": "123"}),
+        ({"tied": "yes"}, {"tied": True}),
+        ({"tied": 1}, {"tied": True}),
+        ({"widths": "{1e9: [8, 16]}"}, {"widths": {1e9: [8, 16]}}),
     ],
 )
 def test_text_from_papermill_and_yaml_becomes_what_the_annotation_says(injected, expected):
@@ -73,6 +80,14 @@ def test_text_from_papermill_and_yaml_becomes_what_the_annotation_says(injected,
         ({"lrs": ["fast"]}, "lrs.0: input should be a valid number"),
         ({"lrs": []}, "lrs: [] is empty or names something twice"),
         ({"lrs": [0.1, 0.1]}, "lrs: [0.1, 0.1] is empty or names something twice"),
+        ({"steps": None}, "steps: input should be a valid integer (got None)"),
+        ({"steps": True}, "steps: takes no true or false (got True)"),
+        ({"lrs": "[on]"}, "lrs: takes no true or false (got [True])"),
+        ({"max_hours": float("nan")}, "max_hours: input should be a finite number (got nan)"),
+        ({"outputs": 7}, "outputs: input should be text (got 7), papermill's -r"),
+        ({"widths": {}}, "widths: {} is empty"),
+        ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
+        ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
         ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
     ],
 )
@@ -112,6 +127,7 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
     assert stamp["parameters"] == {"profile": "cpu", "steps": 3} and stamp["notebook"] == "instability"
     assert {"commit", "torch", "device", "python"} <= set(stamp)
     finding = nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
+    assert finding.provenance["parameters"] == {"profile": "cpu", "steps": 3} and "commit" in finding.provenance
     assert finding.verdict == "reproduced" and (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").exists()
     with pytest.raises(InputError, match=r"is not in params/claims.yaml"):
         nb.claim("001-no-such-claim", [1.0], [1], "")

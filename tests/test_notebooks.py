@@ -1,25 +1,30 @@
 """The notebooks: clean as committed, run at the smoke profile, planned at the paper's, refused with bad parameters."""
 
 import ast
+import base64
 import csv
 import json
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+import typing
 
+import click.testing
 import nbformat
+import PIL.Image
 import pytest
 import safetensors.torch
 import torch
 import yaml
+from papermill.cli import papermill as papermill_cli
 
+from lib import isodepth, plans, presets, residual, sparse
 from lib import notebook as notebooks
-from lib import plans
 from lib.claims import ledger
+from lib.config import ModelConfig
 from lib.store import RunStore
-from tests.conftest import ROOT
+from tests.conftest import ROOT, make
 from tests.test_layouts import official_parcae
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -85,11 +90,31 @@ def test_every_profile_sets_the_notebooks_parameters_and_no_others(name, profile
         assert same, key
 
 
+#: parameters that take some of a few names, and where these stand
+CHOICES = {
+    "profile": [notebooks.PROFILES], "architectures": [sparse.LOOK, presets.INSTABILITY],
+    "injections": [isodepth.INJECTIONS], "models": [residual.INJECTIONS], "precision": [("fp32", "bf16", "bf16-mixed")],
+    "mlp": [typing.get_args(ModelConfig.model_fields["mlp"].annotation)], "tokenizer": [("bytes", "bpe-", ".json")],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_papermill_understands_every_parameter(name):
-    shown = papermill(name, "unused.ipynb", "--help-notebook").stdout
-    for parameter in defaults(name):
-        assert re.search(rf"^  {parameter}: ", shown, re.M), parameter
+def test_papermill_documents_every_parameter(name):
+    """With its type, its default, and at least three words: what it is, in which unit, what it may be."""
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    done = click.testing.CliRunner().invoke(papermill_cli, ["--help-notebook", str(path)])
+    # a long line is broken before its last part
+    line = re.compile(r"^  (\w+): (.+?) \(default (.+?)\)\s+(\S.*)$", re.M)
+    shown = {found[1]: found for found in line.finditer(done.stdout)}
+    (parameters,) = cells(name, "parameters")
+    types = {node.target.id: ast.unparse(node.annotation) for node in ast.parse(parameters.source).body}
+    assert shown.keys() == defaults(name).keys()
+    for parameter, value in defaults(name).items():
+        _, kind, default, text = shown[parameter].groups()
+        assert kind == types[parameter] and ast.literal_eval(default) == value
+        assert len(text.split()) >= 3 and text.lower() != parameter, f"{parameter}: {text}"
+        known = CHOICES.get(parameter)
+        assert not known or any(all(choice in text for choice in choices) for choices in known), f"{parameter}: {text}"
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +179,7 @@ def test_every_profiles_plan_builds_and_counts(name, profile, tmp_path, monkeypa
         (["-p", "steps", "many"], "steps: input should be a valid integer"),
         (["-p", "width", "65"], "width: 65 is not divisible by heads 2"),
         (["-p", "architectures", "[base, rnn]"], "architectures: 'rnn' is not known"),
-        (["-p", "vocab_size", "5000000000"], "vocab_size: 5000000000 does not fit tokens of 32 bits"),
+        (["-p", "vocab_size", "5000000000"], "vocab_size: 5000000000 entries are too many to count tokens of"),
         (["-p", "source", "no/such/file.txt"], "data.source: no/such/file.txt does not exist"),
     ],
 )
@@ -175,41 +200,68 @@ def test_a_bad_params_file_stops_the_notebook_with_one_line(tmp_path):
     assert done.returncode != 0 and "lrs.1: input should be a valid number" in done.stderr
 
 
-def test_values_arrive_as_papermill_and_yaml_write_them(tmp_path):
-    (tmp_path / "mine.yaml").write_text("lrs: [4e-3]\nwarmup_steps: '2'\n")
-    arguments = ["-f", "params/smoke/instability.yaml", "-f", str(tmp_path / "mine.yaml")]
-    arguments += ["-p", "architectures", '["parcae"]', "-p", "outputs", str(tmp_path)]
-    done = papermill("instability", tmp_path / "out.ipynb", *arguments)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert RunStore(tmp_path / "runs").frame()["optim.lr"].tolist() == [4e-3]
+#: values of each kind, and how every option of papermill is given them
+VALUES = {"architectures": ["parcae"], "lrs": [3e-3], "qk_norm": False, "warmup_steps": 2, "max_state_rms": 2e4}
+AS_TEXT = {
+    "architectures": "[parcae]", "lrs": "[3e-3]", "qk_norm": "False", "warmup_steps": "2", "max_state_rms": "2e4"
+}  # fmt: skip
+FILE = "architectures: [parcae]\nlrs: [3e-3]\nqk_norm: no\nwarmup_steps: '2'\nmax_state_rms: 2e4\n"
+
+
+def test_every_way_to_give_parameters_gives_the_same(tmp_path):
+    """A list, a float in scientific notation (text to YAML), a boolean, an integer, and a path, which is the outputs';
+    that one run was trained in all shows that all gave the same."""
+    (tmp_path / "mine.yaml").write_text(FILE)
+    smoke = yaml.safe_load((ROOT / "params" / "smoke" / "instability.yaml").read_text())
+    ways = {
+        "-p": [word for name, text in AS_TEXT.items() for word in ("-p", name, text)],
+        "-r": [word for name, text in AS_TEXT.items() for word in ("-r", name, text)],
+        "-f": ["-f", str(tmp_path / "mine.yaml")],
+        "-y": ["-y", "{architectures: [parcae], lrs: [3e-3], qk_norm: false, warmup_steps: 2, max_state_rms: 2e4}"],
+        "-b": ["-b", base64.b64encode(yaml.safe_dump(smoke | yaml.safe_load(FILE)).encode()).decode()],
+    }
+    for way, arguments in ways.items():
+        first = [] if way == "-b" else ["-f", "params/smoke/instability.yaml"]  # a file goes before base64
+        first += ["-p", "outputs", str(tmp_path)]
+        done = papermill("instability", tmp_path / f"out{way}.ipynb", *first, *arguments)
+        assert done.returncode == 0, (way, done.stderr[-2000:])
+        note = tmp_path / "tables" / "smoke" / "instability_outcomes.json"
+        given = json.loads(note.read_text())["parameters"]
+        assert {name: given[name] for name in VALUES} == VALUES and given["outputs"] == str(tmp_path), way
+        assert all(type(given[name]) is type(value) for name, value in VALUES.items()), way
+        note.unlink()
+    (cfg,) = (result.config for result in RunStore(tmp_path / "runs").runs())
+    assert (cfg.optim.lr, cfg.model.qk_norm, cfg.train.max_state_rms) == (3e-3, False, 2e4)
+
+
+def test_notebooks_run_at_the_same_time_do_not_disturb_each_other(tmp_path):
+    """Twice with the same parameters and once with others, all into the same outputs."""
+    others = {"a": "[4e-3]", "b": "[4e-3]", "c": "[2e-3]"}
+    running = {}
+    for name, lrs in others.items():
+        command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/instability.ipynb"]
+        command += [str(tmp_path / f"{name}.ipynb"), "-f", "params/smoke/instability.yaml"]
+        command += ["-p", "steps", "4", "-p", "lrs", lrs, "-p", "jobs", "1", "-p", "outputs", str(tmp_path)]
+        running[name] = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+    for name, process in running.items():
+        said = process.communicate(timeout=600)[1]
+        assert process.returncode == 0, (name, said[-2000:])
+    assert len(RunStore(tmp_path / "runs").runs()) == 6  # three architectures at two rates
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".tmp", ".partial") or "corrupt" in path.name]
+    for path in (tmp_path / "figures" / "smoke").glob("*.png"):
+        stamp = json.loads(path.with_suffix(".json").read_text())
+        assert json.loads(PIL.Image.open(path).text["Description"]) == stamp, path.name
+        drawn = float(re.search(rb"/Subject (.*)", path.with_suffix(".pdf").read_bytes())[1].split(b'"lrs": ')[1][1:6])
+        assert [drawn] == stamp["parameters"]["lrs"], path.name
+    for path in (tmp_path / "claims" / "smoke").glob("*.json"):
+        assert json.loads(path.read_text())["provenance"]["parameters"]["lrs"] in ([4e-3], [2e-3])
+    planned = plans.read(tmp_path / "plans" / "smoke" / "instability.json").runs
+    assert {cfg.optim.lr for cfg in planned} in ({4e-3}, {2e-3}) and len(planned) == 3
 
 
 # ---- make
-
-
-@pytest.fixture
-def workbook(tmp_path):
-    """A copy of the workbook with the environment of this one and nothing made yet."""
-    copy = tmp_path / "workbook"
-    skip = shutil.ignore_patterns("outputs", ".venv", ".git", "__pycache__", "*.egg-info", ".pytest_cache")
-    shutil.copytree(ROOT, copy, ignore=skip)
-    venv = copy / ".venv"
-    venv.mkdir()
-    for entry in Path(sys.prefix).iterdir():
-        if not entry.name.startswith(".ready"):
-            (venv / entry.name).symlink_to(entry)
-    (venv / ".ready-cpu").touch()
-    return copy
-
-
-def make(workbook, *arguments):
-    return subprocess.run(
-        ["make", *arguments, *([] if any(a.startswith("TORCH") for a in arguments) else ["TORCH=cpu"])],
-        cwd=workbook,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
 
 
 def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
@@ -222,11 +274,13 @@ def test_make_reports_a_failed_notebook_and_runs_the_others(workbook):
     assert done.returncode != 0
     assert "failed     broken" in done.stdout and "outputs/report/index.html" in done.stdout
     made = workbook / "outputs" / "notebooks" / "smoke"
-    assert sorted(p.name for p in made.iterdir()) == [".instability.done", "broken.ipynb", "instability.ipynb"]
+    names = {"broken.ipynb", ".broken.lock", "instability.ipynb", ".instability.lock", ".instability.done"}
+    assert {path.name for path in made.iterdir()} == names
     assert "on purpose" in (made / "broken.ipynb").read_text()
     assert (workbook / "outputs" / "report" / "index.html").exists()
     again = make(workbook, "reproduce-figures", "PROFILE=smoke", "ONLY=instability")
-    assert again.returncode == 0 and "papermill" not in again.stdout
+    assert again.returncode == 0 and "notebook   instability" in done.stdout
+    assert "notebook   instability" not in again.stdout
 
 
 def test_a_notebook_runs_from_records_alone(workbook):
@@ -244,26 +298,6 @@ def test_make_runs_a_notebook_that_trains_nothing(workbook):
     done = make(workbook, "reproduce-figures", "PROFILE=smoke", "JOBS=1", "ONLY=tokenizer_compression")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
     assert (workbook / "outputs" / "claims" / "smoke" / "001-tokenizer-compression.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["reproduce-figures", "PROFILE=huge"], "PROFILE: 'huge' is not known"),
-        (["reproduce-figures", "ONLY=nothing"], "ONLY: there is no notebook 'nothing'"),
-        (["reproduce-figures", "JOBS=two"], "JOBS: 'two' is not a number"),
-        (["records", "MINUTES=0"], "MINUTES: '0' is not a time"),
-        (["records", "MINUTES=soon"], "MINUTES: 'soon' is not a time"),
-        (["reproduce-figures", "MINUTES=8"], "MINUTES: make reproduce-figures has no limit"),
-        (["records", "ENGINE=ray"], "ENGINE: make records trains on this machine"),
-        (["reproduce-figures", "PROFIL=smoke"], "PROFIL: unknown variable"),
-        (["env", "TORCH=tpu"], "TORCH: 'tpu' is not known"),
-    ],
-)
-def test_make_refuses_bad_variables_with_one_line(workbook, arguments, says):
-    done = make(workbook, *arguments)
-    assert done.returncode != 0 and says in done.stderr and done.stderr.strip().count("\n") == 0
-    assert not (workbook / "outputs").exists()
 
 
 def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):

@@ -1,11 +1,13 @@
+import matplotlib.pyplot as plt
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from lib import playground
 from lib.data import token_store
 from lib.decode import Exit, Sampling, generate
 from lib.errors import InputError
 from lib.train import train
-from tests.conftest import small_run
+from tests.conftest import ROOT, small_run
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -15,6 +17,61 @@ def trained(store):
     cfg = small_run(model={"depth": "fixed"})
     train(cfg, store)
     return store, cfg
+
+
+TWO_SLIDERS = """
+import matplotlib.pyplot as plt, pathlib
+from lib import notebook
+
+def draw(height, loops):
+    figure, axis = plt.subplots()
+    axis.bar([0], [height * loops])
+    return figure
+
+nb = notebook.Notebook("instability", {"profile": "smoke"}, pathlib.Path(FOLDER))
+nb.slide(draw, "bar", height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1))
+"""
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.mark.parametrize("somebody", [True, False])
+def test_sliders_are_for_somebody_who_can_move_them(somebody, tmp_path):
+    """As JupyterLab sends a cell, and as papermill and nbconvert do."""
+    manager, client = start_new_kernel(cwd=ROOT)
+    try:
+        seen = []
+        code = TWO_SLIDERS.replace("FOLDER", repr(str(tmp_path)))
+        done = client.execute_interactive(code, timeout=100, allow_stdin=somebody, output_hook=seen.append)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert done["content"]["status"] == "ok", done["content"]
+    *for_widgets, shown = [message["content"]["data"] for message in seen if message["msg_type"] == "display_data"]
+    assert (WIDGET if somebody else "image/png") in shown and bool(for_widgets) == somebody
+    assert (tmp_path / "figures" / "smoke" / "bar.png").exists()
+
+
+def test_moving_a_slider_draws_anew_and_bad_input_is_one_line(capsys):
+    drawn = []
+
+    def draw(height, loops):
+        if loops == 8:
+            raise InputError("loops: 8 are too many, use 7 at most")
+        drawn.append((height, loops))
+        return plt.figure()
+
+    height, loops, output = playground.sliders(draw, height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1)).children
+    assert (height.description, height.max, loops.min, loops.max) == ("height", 1.0, 1, 8)
+    height.value = 0.7
+    loops.value = 2
+    assert drawn == [(0.5, 4), (0.7, 4), (0.7, 2)] and not plt.get_fignums()
+    loops.value = 8
+    shown = capsys.readouterr().out + "".join(part.get("text", "") for part in output.outputs)
+    assert "loops: 8 are too many, use 7 at most" in shown
+
+
+def test_nobody_is_there_outside_a_kernel():
+    assert not playground.somebody_is_there()
 
 
 def test_an_answer_follows_its_prompt_and_every_token_read_has_a_bar(trained):

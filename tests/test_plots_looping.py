@@ -45,10 +45,15 @@ def test_isoflop_figures(runs):
 def test_saturation_figures():
     curves = pd.concat([curve(f"m{mu}", mu, 6 / mu, range(1, 17)) for mu in (4, 8)])
     fitted = {key: saturation.fits(own)["exponential"] for key, own in curves.groupby("key")}
-    (axis,) = plots_looping.saturation({"d = 64": curves}, fitted).axes
+    (axis,) = plots_looping.saturation({"d = 64": curves}, fitted, seen=16).axes
     stars = [line for line in axis.lines if line.get_marker() == "*"]
     assert [float(star.get_xdata()[0]) for star in stars] == [4, 8]
-    assert axis.get_ylim()[1] < curves["loss"].max()
+    assert axis.get_ylim()[1] < curves["loss"].max() and axis.get_title() == "d = 64" and not axis.patches
+    bent = curves.assign(loss=curves["loss"] * curves["T"].map({13: 1.02, 14: 1.02, 15: 1.04, 16: 1.04}).fillna(1))
+    (axis,) = plots_looping.saturation({"d = 64": bent}, saturation.foreseen(bent, 12), seen=12).axes
+    assert axis.get_title() == "d = 64, 2.9 % off beyond T = 12"
+    (grey,) = axis.patches
+    assert (grey.get_x(), grey.get_x() + grey.get_width()) == (12.5, 16.5)
     axes = plots_looping.forms(saturation.compare(curves)).axes
     assert [tick.get_text() for tick in axes[0].get_yticklabels()] == list(saturation.FORMS)
     assert axes[0].get_xscale() == "log"

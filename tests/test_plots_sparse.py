@@ -4,6 +4,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from lib import isoflop, plots, plots_sparse, sparse
+from lib.exits import Exits
 from tests.test_isoflop import curves
 
 pytestmark = pytest.mark.usefixtures("style")
@@ -94,6 +95,18 @@ def test_a_line_ends_where_a_seed_saves_no_more():
     assert axis.lines[0].get_ydata()[:2] == pytest.approx([6.5, 6.5]) and np.isnan(axis.lines[0].get_ydata()[2])
     (axis,) = plots_sparse.criteria(table).axes
     assert [line.get_label() for line in axis.lines] == list(plots_sparse.CRITERIA)
+
+
+def test_a_star_stands_where_a_threshold_puts_a_model():
+    entropy = np.array([[1.0, 2, 3, 4], [0.5, 1, 4, 4], [0, 0, 0, 0]])
+    loss = np.array([[2.0, 2, 2, 2], [1, 1, 1, 1], [0.5, 0.5, 0.5, 0.5]])
+    exits = Exits(np.array([0.4, 0.7, 1.0]), loss, np.zeros((3, 4)), {"entropy": entropy})
+    left, right = plots_sparse.leaving({"MoE": exits}, 1.5).axes  # two leave, at the first and second exit
+    line, star = left.lines
+    assert star.get_xdata() == pytest.approx([(0.6 + 0.3) / 4])
+    assert star.get_ydata() == pytest.approx([np.exp((2 + 1 + 0.5 + 0.5) / 4)])
+    assert line.get_xdata()[-1] == pytest.approx(0.6) and line.get_ydata()[-1] == pytest.approx(np.exp(2))
+    assert list(right.lines[0].get_ydata()) == [1, 0.75, 0.5]
 
 
 def test_time_is_compared_with_loops():

@@ -16,21 +16,22 @@ from lib.presets import PRESETS
 from tests.conftest import ROOT, python
 
 README = (ROOT / "README.md").read_text()
+USING = (ROOT / "docs" / "using.md").read_text()
+DOCS = "\n".join([README, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))])
 MAKEFILE = (ROOT / "Makefile").read_text()
 PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
 
 #: the order of the house: a module imports only those before it
 MODULES = [
-    "errors", "ranks", "seeds", "files", "remote", "workers", "shards", "text", "config", "presets", "layers",
-    "injection", "depth",
-    "scaling", "layouts", "weights", "head", "model", "continuations", "optim", "flops",
-    "tokenizer", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure", "sweep",
-    "laws", "optimum", "fit",
-    "frontier", "isoflop", "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling",
-    "compression", "claims", "growth", "residual", "sparse", "exits", "inflight", "decode", "pace",
-    "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness", "plots", "plots_isodepth",
-    "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping", "plots_residual",
-    "plots_sparse", "plots_downstream", "playground", "notebook", "plans", "records", "scale", "report",
+    "errors", "ranks", "seeds", "files", "execute", "progress", "remote", "workers", "shards", "text", "config",
+    "presets", "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model", "continuations",
+    "optim", "flops", "tokenizer", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure",
+    "sweep", "laws", "optimum", "fit", "frontier", "isoflop", "isodepth", "usage", "transfer", "stability", "parcae",
+    "looping", "saturation", "sampling", "compression", "claims", "growth", "residual", "sparse", "exits", "league",
+    "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness", "plots",
+    "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
+    "plots_residual", "plots_sparse", "plots_downstream", "plots_league", "playground", "notebook", "plans", "records",
+    "scale", "overview", "executed", "report", "again",
 ]  # fmt: skip
 
 
@@ -97,18 +98,18 @@ def test_ci_runs_the_readmes_test_command():
     assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.M)
 
 
-def test_the_readme_and_help_name_every_target():
+def test_the_docs_and_help_name_every_target():
     targets = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.M).group(1).split()
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
     for target in set(targets) - {"help", "notebooks"}:
         assert f"make {target} " in shown, target
-        assert f"make {target}" in README, target
+        assert f"make {target}" in DOCS, target
     for variable in ("PROFILE", "ONLY", "JOBS", "TORCH"):
-        assert f"{variable}=" in shown and variable in README
+        assert f"{variable}=" in shown and variable in DOCS
 
 
-def test_every_file_the_readme_names_exists():
-    for path in re.findall(r"`((?:lib|params|notebooks|tests|outputs/records)/[\w./-]*)`", README):
+def test_every_file_the_docs_name_exists():
+    for path in re.findall(r"`((?:lib|params|notebooks|tests|docs|outputs/records)/[\w./-]*)`", DOCS):
         assert (ROOT / path).exists(), path
 
 
@@ -119,16 +120,16 @@ def test_one_may_use_and_cite_it():
     assert all(entry["title"] and entry["authors"] for entry in citation["references"])
 
 
-def test_the_readme_names_the_family_of_every_preset():
-    families = re.findall(r"`((?:[a-z]+-)+[a-zL]*\*(?:-[a-zN]\*)?)`", README)
+def test_the_docs_name_the_family_of_every_preset():
+    families = re.findall(r"`((?:[a-z]+-)+[a-zL]*\*(?:-[a-zN]\*)?)`", USING)
     assert len(families) == 11
     for family in families:
         assert fnmatch.filter(PRESETS, family), family
     assert all(any(fnmatch.fnmatch(name, family) for family in families) for name in PRESETS)
 
 
-def test_the_readmes_tour_of_a_config_runs(tmp_path, monkeypatch):
-    tour = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", README, re.M) if "plots.show" in block)
+def test_the_docs_tour_of_a_config_runs(tmp_path, monkeypatch):
+    tour = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "plots.show" in block)
     monkeypatch.chdir(tmp_path)
     LoopedLM(ModelConfig()).save("model.safetensors")
     names = {}
@@ -136,15 +137,15 @@ def test_the_readmes_tour_of_a_config_runs(tmp_path, monkeypatch):
     assert names["count"](names["cfg"]).published["000"] == 1_027_799_040
 
 
-def test_the_readmes_scoring_runs():
-    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", README, re.M) if "lib.downstream" in block)
+def test_the_docs_scoring_runs():
+    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "lib.downstream" in block)
     names = {}
     exec(textwrap.dedent(block), names)
     assert [*names["found"]] == [1, 8] and names["found"][8]["n"] == 50
 
 
-def test_the_readmes_decoding_runs():
-    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", README, re.M) if "lib.decode" in block)
+def test_the_docs_decoding_runs():
+    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "lib.decode" in block)
     names = {}
     exec(textwrap.dedent(block), names)
     assert [len(answer.tokens) for answer in names["answers"]] == [8, 8] and names["event"].row in (0, 1)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from lib import measure, plans, records
+from lib import files, measure, plans, records
 from lib import sweep as sweeping
 from lib.errors import InputError
 from lib.records import by_value, pack, pack_measured, reduced
@@ -105,7 +105,7 @@ def test_packing_again_adds_what_was_noted_since_mends_and_keeps_the_first(store
     theirs = RunStore(tmp_path / "theirs" / "runs")
     theirs.note(train(cfg, theirs), "increments", {"norms": [2.0]})
     assert pack([cfg], theirs, folder) == 0  # the same run of another machine
-    assert json.loads((place / "increments.json").read_text()) == {"norms": [1.0]}
+    assert files.read_checked(place / "increments.json") == {"norms": [1.0]}
 
 
 def test_two_peoples_records_are_merged_by_copying_what_is_not_there(tmp_path):

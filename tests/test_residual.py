@@ -88,6 +88,8 @@ def test_increments_and_traces_of_finished_runs(tmp_path, layers):
     (results[1].path / "model.safetensors").unlink()  # noted beside the run, which a record keeps
     elsewhere = RunStore(tmp_path / "new" / "runs", records=[store.path])
     assert residual.increments(configs[1:], elsewhere) == {configs[1].key: four}
+    with pytest.raises(InputError, match=f"runs: there is no run {configs[0].key}"):
+        residual.increments(configs[:1], RunStore(tmp_path / "empty" / "runs"))
     traces = residual.traces(results, [{"N": 1}, {"N": 4}], found)
     assert traces.groupby("N")["step"].agg(list).to_dict() == {1: list(range(11)), 4: list(range(11))}
     first, last = (traces[(traces["N"] == 4) & (traces["step"] == step)].iloc[0] for step in (0, 10))

@@ -40,6 +40,14 @@ def test_extrapolation_is_judged_beyond_mean_loops_alone(curves):
     assert shallow["beyond"].isna().all() and shallow["in"].notna().all()
 
 
+def test_who_has_seen_less_foresees_the_same_curve_or_none(curves):
+    changed = curves.assign(loss=curves["loss"].where(curves["T"] <= 6, 9.0))  # which nobody has seen
+    assert saturation.foreseen(changed, 6)["m8"].params["L_inf"] == pytest.approx(1.5, rel=1e-4)
+    assert saturation.foreseen(changed, 24)["m8"].params["L_inf"] > 5
+    with pytest.raises(InputError, match="3 points cannot fit the 3 parameters"):
+        saturation.foreseen(curves, 3)
+
+
 def test_what_is_left_after_mean_loops():
     own = curve("m4", 4, 0.5)
     row = saturation.saturations(own).iloc[0]

@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import hashlib
 import json
 
@@ -6,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lib.store import CHECKSUMS, RunResult, RunStore
+from lib.errors import InputError
+from lib.store import CHECKSUMS, RunResult, RunStore, curves
 from lib.train import train
 from tests.conftest import small_run
 
@@ -89,14 +91,15 @@ def test_runs_of_another_recipe_are_left_alone(store, monkeypatch):
 
 
 def test_a_run_under_another_runs_name_is_not_believed(store):
-    path = finish(store, small_run()).path
-    other = small_run(train={"seed": 9})
-    path.rename(store.path / other.key)
-    assert store.find(other) is None
+    one, two = (small_run(train={"seed": seed}) for seed in (0, 9))
+    for real, told in ((one, two), (two, one)):
+        finish(store, real).path.rename(store.path / told.key)
+        assert store.find(told) is None and (store.path / f"{told.key}.corrupt-1").is_dir()
 
 
-def test_records_are_read_along_and_never_written(store, tmp_path):
-    elsewhere = RunStore(tmp_path / "elsewhere")
+@pytest.mark.parametrize("name", ["elsewhere", "their runs"])  # before and after "runs" in the alphabet
+def test_records_are_read_along_and_never_written(store, tmp_path, name):
+    elsewhere = RunStore(tmp_path / name)
     cfg = small_run(data={"source": "/no/such/text.txt", "content": "0123456789abcdef"})
     record = finish(elsewhere, cfg).path
     (record / "model.safetensors").unlink()
@@ -104,7 +107,7 @@ def test_records_are_read_along_and_never_written(store, tmp_path):
     assert both.find(cfg).summary == {"val_loss": 2.0}
     assert len(both.frame()) == 1 and not store.path.exists()
     (record / "result.json").write_text("{")
-    with pytest.raises(OSError, match="restore it"):
+    with pytest.raises(InputError, match="restore it"):
         both.find(cfg)
 
 
@@ -170,7 +173,7 @@ def test_a_damaged_record_is_named_by_its_checksums(store, tmp_path, damage, how
         digit = max(i for i, letter in enumerate(text) if letter == "2" or letter == "3")
         other = {"2": "7", "3": "8"}[text[digit]]
         (path / damage).write_text(text[:-1] if how == "cut" else text[:digit] + other + text[digit + 1 :])
-    with pytest.raises(OSError, match=rf"the record .*{cfg.key} cannot be read \(.*{damage}.*restore it") as error:
+    with pytest.raises(InputError, match=rf"the record .*{cfg.key} cannot be read \(.*{damage}.*restore it") as error:
         both.find(cfg)
     assert "\n" not in str(error.value) and both.frame().empty
 
@@ -183,3 +186,122 @@ def test_a_note_that_strayed_into_somebodys_record_is_not_read(tmp_path):
     (result.path / CHECKSUMS).write_text(json.dumps({"own.json": "..."}))
     (result.path / "strayed.json").write_text(json.dumps({"1": 3.0}))
     assert record.noted(result, "own") == {"1": 2.0} and record.noted(result, "strayed") == {}
+
+
+def test_ones_own_run_comes_before_a_records_and_earlier_records_before_later(tmp_path):
+    cfg = small_run()
+    paths = [tmp_path / name / "runs" for name in ("own", "first", "second")]
+    for number, path in enumerate(paths):
+        finish(RunStore(path), cfg, val_loss=float(number))
+    for number in range(3):
+        rest = RunStore(paths[number], records=paths[number + 1 :])
+        assert rest.find(cfg).summary == {"val_loss": float(number)} == rest.runs()[0].summary
+        assert len(rest.runs()) == 1
+    first = RunStore(tmp_path / "empty", records=paths[1:])
+    assert first.find(cfg).summary == {"val_loss": 1.0} == first.runs()[0].summary
+    assert first.find(cfg).path == paths[1] / cfg.key
+
+
+def test_only_finished_runs_are_listed(store):
+    result = finish(store, small_run())
+    (store.path / "note.txt").write_text("somebody's")
+    (store.path / f"{result.key}.corrupt-1").mkdir()
+    store.partial(result.key).write_bytes(b"half")
+    assert [run.path for run in store.runs()] == [result.path]
+    assert store.partial(result.key).name == f".{result.key}.partial" and store.tokens == store.path.parent / "tokens"
+
+
+def test_a_finished_run_leaves_no_checkpoint(store):
+    cfg = small_run()
+    store.path.mkdir()
+    store.partial(cfg.key).write_bytes(b"a checkpoint")
+    assert finish(store, cfg).path == store.path / cfg.key
+    assert not store.partial(cfg.key).exists()
+
+
+def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
+    store.path.mkdir()
+    mine, others = store.path / ".abc.partial.17.tmp", store.path / ".xyz.partial.17.tmp"
+    mine.write_bytes(b"half"), others.write_bytes(b"half")
+    with store.lock("abc") as held:
+        assert held and not mine.exists() and others.exists()
+        mine.write_bytes(b"being written")
+        with store.lock("abc", wait=False) as second:
+            assert not second and mine.exists()
+    with store.lock("abc", wait=False) as held:
+        assert held
+
+
+def test_without_a_url_nothing_is_sent_or_fetched(store, capsys):
+    store.path.mkdir()
+    store.partial("abc").write_bytes(b"a checkpoint")
+    assert store.remote is None and store.fetch_partial("abc") is None
+    store.send_partial("abc")
+    assert capsys.readouterr().out == "" and [path.name for path in store.path.iterdir()] == [".abc.partial"]
+
+
+def test_a_checkpoint_is_fetched_beside_ones_own(tmp_path):
+    url = (tmp_path / "bucket").as_uri()
+    one, two = (RunStore(tmp_path / name / "runs", remote=url) for name in ("one", "two"))
+    one.path.mkdir(parents=True)
+    assert two.fetch_partial("abc") is None
+    one.partial("abc").write_bytes(b"a checkpoint")
+    one.send_partial("abc")
+    fetched = two.fetch_partial("abc")
+    assert fetched.read_bytes() == b"a checkpoint" and fetched != two.partial("abc")
+
+
+def test_a_failure_that_is_no_race_is_raised(store):
+    def full(path):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        store.finish(fake(small_run()), full)
+
+    def taken(path):  # by a file, not by a run
+        (store.path / small_run().key).write_text("")
+        path.write_bytes(b"")
+
+    with pytest.raises(OSError, match="directory"):
+        store.finish(fake(small_run()), taken)
+
+
+def test_curves_have_one_row_a_logged_step(store):
+    results = [finish(store, small_run(train={"seed": seed})) for seed in (0, 1)]
+    found = curves(results)
+    assert found.columns.tolist() == ["key", "step", "loss"] and found.index.tolist() == [0, 1, 2, 3]
+    assert found.key.tolist() == [results[0].key] * 2 + [results[1].key] * 2
+    assert found.step.tolist() == [1, 2, 1, 2] and found.loss.tolist() == [3.0, 2.5] * 2
+    assert curves([]).columns.tolist() == ["key", "step"] and len(curves([])) == 0
+
+
+def test_weights_are_there_and_unchanged_or_one_line(store):
+    result = finish(store, small_run())
+    path = store.weights(result)
+    assert path == result.path / "model.safetensors" and load_file(path)["x"].tolist() == [0, 0, 0]
+    save_file({"x": torch.ones(3)}, path)
+    with pytest.raises(InputError, match=r"^runs: .*model.safetensors has changed since it was written, remove .*$"):
+        store.weights(result)
+    path.unlink()
+    with pytest.raises(InputError, match=rf"^runs: the record {result.key} has no weights to measure with"):
+        store.weights(result)
+    with pytest.raises(ValueError, match="is kept nowhere"):
+        store.weights(fake(small_run()))
+
+
+def test_a_run_that_followed_nothing_is_a_run(store):
+    store.finish(dataclasses.replace(fake(small_run()), metrics={}), lambda path: save_file({}, path))
+    assert store.find(small_run()).metrics == {}
+
+
+@pytest.mark.parametrize("name", ["axes.json", "zones.json"])
+def test_every_file_that_a_record_has_a_checksum_of_is_compared(store, tmp_path, name):
+    path = finish(RunStore(tmp_path / "elsewhere"), small_run()).path
+    (path / name).write_text("{}")
+    sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.glob("*.json")}
+    (path / CHECKSUMS).write_text(json.dumps(sums))
+    both = RunStore(store.path, records=[path.parent])
+    assert both.find(small_run()).key == small_run().key
+    (path / name).write_text("{ }")
+    with pytest.raises(InputError, match=rf"^records: .*{name} is not what {CHECKSUMS} has the checksum of"):
+        both.find(small_run())

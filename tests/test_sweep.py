@@ -150,6 +150,8 @@ def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_pa
     assert sweeping.depth_losses([cfg], record, [8])["loss"].tolist() == frame["loss"][[2]].tolist()
     with pytest.raises(InputError, match=r"depths: the record .* has no weights to measure"):
         sweeping.depth_losses([cfg], record, [2, 8])
+    with pytest.raises(InputError, match=f"runs: there is no run {cfg.key}"):
+        sweeping.depth_losses([cfg], RunStore(tmp_path / "empty" / "runs"), [1])
 
 
 def test_what_the_limit_stops_goes_on_to_the_same_numbers(store, tmp_path, monkeypatch):

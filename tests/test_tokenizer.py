@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,9 @@ def test_a_bad_tokenizer_file_is_one_line(tmp_path, bpe):
         BPETokenizer(path)
     path.write_text(bpe._model.to_str().replace("<|bos|>", "<|begin|>"))
     with pytest.raises(InputError, match="no token to begin a document"):
+        BPETokenizer(path)
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "a": 1, "b": 3})).save(str(path))
+    with pytest.raises(InputError, match="has no entry 2, number its entries without a gap"):
         BPETokenizer(path)
 
 

@@ -1,5 +1,4 @@
 import os
-import subprocess
 import time
 
 import pytest
@@ -7,7 +6,7 @@ import torch
 
 from lib import workers
 from lib.errors import InputError
-from tests.conftest import python
+from tests.conftest import alive, python
 
 
 def test_as_many_processes_as_asked_for_or_as_there_are_cores(monkeypatch):
@@ -41,6 +40,12 @@ def test_an_error_stops_what_runs():
     assert time.monotonic() - begin < 30
 
 
+def test_a_process_that_is_killed_is_said_in_one_line():
+    says = r"^jobs: a process was killed, .* start again, what was begun goes on"
+    with pytest.raises(InputError, match=says), workers.pool(1, torch.set_num_threads, 1) as pool:
+        pool.submit(os._exit, 1).result()
+
+
 def test_processes_end_with_a_parent_that_is_killed():
     parent = python(
         "import os, time, torch\n"
@@ -54,7 +59,7 @@ def test_processes_end_with_a_parent_that_is_killed():
     parent.kill()
     parent.wait()
     for _ in range(100):
-        if subprocess.run(["kill", "-0", str(worker)], capture_output=True).returncode:
+        if not alive(worker):
             return
         time.sleep(0.1)
     raise AssertionError(f"process {worker} outlived its parent")

@@ -1,0 +1,90 @@
+"""A notebook run for make: by one process at a time, and ended in one line however it ends."""
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+import lib
+from lib import files
+from lib.errors import in_one_line
+
+ROOT = Path(lib.__file__).parent.parent
+
+
+class Failed(Exception):
+    """A cell that raised, or a kernel that died."""
+
+
+def execute(
+    name: str, profile: str, jobs: int, made_from: str, outputs: Path = ROOT / "outputs",
+    chosen: Sequence[str] = (), since: float = 0.0,
+) -> None:  # fmt: skip
+    """Runs notebooks/<name>.ipynb with params/<profile>/<name>.yaml, and ``jobs`` where that knows them.
+
+    The executed copy is written to outputs/notebooks/<profile>/ as it runs. The mark beside it, .<name>.done, says at
+    its end what it was ``made_from``; where it says so already, another process was faster and nothing is done.
+    Raises Failed, and DiskFull or InputError where the copy cannot be written."""
+    folder = outputs / "notebooks" / profile
+    mark = folder / f".{name}.done"
+    with files.lock(folder / f".{name}.lock"):
+        if mark.exists() and mark.read_text() == made_from:
+            return
+        files.remove(mark)
+        print(f"notebook   {name}{_place(name, chosen, since, folder) if chosen else ''}", flush=True)
+        parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
+        with files.disk_full_says(folder / f"{name}.ipynb"):
+            parameters |= {"jobs": jobs} if "jobs" in parameters else {}
+            run(ROOT / "notebooks" / f"{name}.ipynb", folder / f"{name}.ipynb", parameters)
+        with files.replacing(mark) as draft:
+            draft.write_text(made_from)
+
+
+def _place(name: str, chosen: Sequence[str], since: float, folder: Path) -> str:
+    """Which of the ``chosen`` it is, and how long those from it on take at the pace of those that ran ``since``."""
+    number, passed = chosen.index(name) + 1, time.time() - since
+    ran = sum(mark.stat().st_mtime >= since for mark in folder.glob(".*.done"))
+    left = f", about {passed / ran * (len(chosen) - number + 1) / 60:.0f} min left at this pace" if ran else ""
+    return f" ({number} of {len(chosen)}): {passed / 60:.0f} min so far{left}"
+
+
+def run(source: Path, place: Path, parameters: dict[str, Any]) -> None:
+    """Executes a notebook into ``place``, and prints what it prints. Raises Failed."""
+    import papermill  # which takes a while, and a signal may come before
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    for logger in ("papermill", "asyncio"):  # what they would say of a cell that was stopped is said here
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    try:
+        papermill.execute_notebook(
+            source, place, parameters,
+            progress_bar=False, stdout_file=sys.stdout, stderr_file=sys.stderr,
+            coalesce_streams=True,  # of a bar the copy keeps what is seen of it in the end
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        raise Failed("\n".join([f"{source.stem}, cell {error.exec_count}:", *error.traceback])) from None
+    except DeadKernelError:
+        raise Failed(f"{source.stem}: its kernel died, killed or out of memory; the same command goes on") from None
+
+
+def main(name: str, profile: str, jobs: int, made_from: str, chosen: Sequence[str], since: float) -> None:
+    """``execute`` for the Makefile. SIGTERM stops it as Ctrl-C does, and its kernel with it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and some shells want it
+            signal.signal(number, _stop)
+    stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
+    outputs = ROOT / "outputs"
+    in_one_line(execute, name, profile, jobs, made_from, outputs, chosen, since, stopped=stopped, complaints=(Failed,))
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    for again in (signal.SIGINT, signal.SIGTERM):  # the kernel is being shut down, which takes a moment
+        signal.signal(again, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,0 +1,70 @@
+"""The figure of the league: what every intervention does to the loss, to the price of looping, and to phi."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib import plots
+from lib.league import BASELINE
+
+#: those that are an architecture of other figures too; all others are variants of the iso-depth model
+ARCHITECTURES = {
+    "hyper-connections": "hyper-connections",
+    "truncated": "truncated",
+    "passthrough": "looped",
+    "Parcae": "parcae",
+    "MoE": "looped-moe",
+}
+
+
+def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r: int) -> Figure:
+    """Three panels, one row an intervention, the lowest loss on top: a dot a seed and the 95 % interval of their mean;
+    of phi's shift the refit and its bootstrap interval, or why there is none."""
+    figure, axes = plt.subplots(1, 3, figsize=(plots.PAGE, 0.9 + 0.24 * len(standings)), sharey=True)
+    rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
+    for axis, column in zip(axes, ("loss", "price"), strict=False):
+        _intervals(axis, standings[[column, f"{column}_low", f"{column}_high"]])
+        for own, of in gains.groupby("intervention"):
+            axis.plot(of[column], np.full(len(of), rows[own]), "o", ms=3, **_colour(own))
+    axes[0].axvline(0, color="#666666", lw=0.8)
+    band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
+    if np.isfinite(band).all():
+        axes[1].axvspan(*band, color="#e6e6e6", zorder=0)
+    axes[0].set_xlabel(f"loss at r = {r} less the\nbaseline's (nats per token)")
+    axes[1].set_xlabel(f"loss at r = {r} less its own\nplain model's (nats per token)")
+    axes[2].set_xlabel("shift of $\\varphi$")
+    _phi(axes[2], shifts, rows)
+    axes[0].set_yticks(range(len(rows)), [f"{name} ({standings.loc[name, 'paper']})" for name in rows])
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
+    for name, number in standings["diverged"].items():
+        if number:
+            axes[0].annotate(f"{number} diverged", (0.99, rows[name]), xycoords=("axes fraction", "data"), fontsize=6,
+                             ha="right", va="center")  # fmt: skip
+    return figure
+
+
+def _colour(name: Any) -> dict[str, Any]:
+    return {"color": plots.COLOURS[ARCHITECTURES.get(name, "isodepth")]}
+
+
+def _intervals(axis: Axes, columns: pd.DataFrame) -> None:
+    for y, (mean, low, high) in enumerate(columns.to_numpy()):
+        if np.isfinite([low, high]).all():
+            axis.plot([low, high], [y, y], color="#bbbbbb", lw=4, solid_capstyle="butt", zorder=1)
+        axis.plot(mean, y, "|", color="black", ms=8, zorder=3)
+
+
+def _phi(axis: Axes, shifts: pd.DataFrame, rows: dict[Any, int]) -> None:
+    if shifts.empty:
+        words = f"not resolved by this grid:\n{shifts.attrs['why']}"
+        axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes, fontsize=7, wrap=True)
+        axis.set_xticks([])
+        return
+    axis.axvline(0, color="#666666", lw=0.8)
+    for name, shift in shifts.drop(BASELINE).iterrows():
+        axis.plot(shift[["delta_low", "delta_high"]], [rows[name]] * 2, lw=1.5, **_colour(name))
+        axis.plot(shift["delta"], rows[name], "D", ms=3.5, **_colour(name))

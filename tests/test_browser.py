@@ -1,0 +1,251 @@
+"""Somebody in JupyterLab: every notebook opened in a real browser, run, changed in place, and run once more.
+
+The server is the one of ``make lab``; the browser is Chromium, driven by playwright. Each notebook is a copy of the
+committed one; somebody pastes the smoke profile's parameters, runs all cells, changes one and runs all cells again
+in the same kernel, and then moves the sliders, where there are any.
+"""
+
+import ast
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+
+import nbformat
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e .[browser]")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(CHROMIUM is None, reason="no browser: install chromium to run this test"),
+]
+
+NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+#: notebook -> the sliders that change its figure at this size
+SLIDERS = {
+    "early_exit": ["threshold"],
+    "generate": ["loops"],
+    "recurrence_exponent": ["phi"],
+    "test_time_saturation": ["seen"],
+}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+PATIENCE = 900  # seconds for anything: a run of all cells, on a machine that does other things as well
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Copies of the notebooks beside their outputs, which they share as a user's do, and Jupyter's own files."""
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lab(folder):
+    """The address of a server as ``make lab`` starts it, with its token, but on the copies."""
+    recipe = subprocess.run(["make", "-n", "lab", "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True, check=True)
+    command, *arguments = recipe.stdout.splitlines()[-1].split()
+    assert command.endswith("bin/jupyter")
+    own = {name: str(folder / name.lower()) for name in (
+        "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
+        "JUPYTERLAB_WORKSPACES_DIR",
+    )}  # fmt: skip
+    arguments += ["--no-browser", f"--ServerApp.root_dir={folder / 'notebooks'}"]
+    with (folder / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyter", *arguments], cwd=ROOT, env={**os.environ, **own}, stdout=log, stderr=log
+        )
+    try:
+        notes = folder / "jupyter_runtime_dir"
+        note = until(
+            PATIENCE, lambda: next(filter(None, (path.read_text() for path in notes.glob("jpserver-*.json"))), None)
+        )
+        server_info = json.loads(note)
+        assert server_info["url"].startswith("http://127.0.0.1:") and len(server_info["token"]) > 20
+        yield server_info
+    finally:
+        server.terminate()
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:  # it hangs when a kernel was just starting; kernels end with it
+            server.kill()
+            server.wait()
+
+
+def answers(lab, what: str, method: str = "GET"):
+    """What the server's REST interface says, parsed."""
+    request = urllib.request.Request(
+        lab["url"] + what, method=method, headers={"Authorization": f"token {lab['token']}"}
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return json.loads(answer.read() or b"{}")
+
+
+def until(seconds: float, happens, said: str = "nothing happened"):
+    """The first true value of ``happens``."""
+    end = time.monotonic() + seconds
+    while not (value := happens()):
+        assert time.monotonic() < end, f"{said} for {seconds} seconds"
+        time.sleep(0.2)
+    return value
+
+
+@pytest.fixture(scope="module")
+def browser(folder):
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        context = started.new_context(viewport={"width": 1280, "height": 1000})  # its pages share what they loaded
+        context.set_default_timeout(1000 * PATIENCE)
+        yield context
+        started.close()
+
+
+class Reader:
+    """Somebody with one notebook open in JupyterLab."""
+
+    def __init__(self, lab, page, path, picture):
+        self.lab, self.page, self.path, self.picture = lab, page, path, picture
+        page.goto(f"{lab['url']}lab/tree/{path.name}?token={lab['token']}&reset")
+        page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.wait_for()
+        until(
+            PATIENCE, lambda: [kernel for kernel in answers(lab, "api/kernels") if kernel["execution_state"] == "idle"]
+        )
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Keeps a picture of the page when something fails, and names it."""
+        try:
+            yield
+        except (AssertionError, playwright.Error) as error:
+            self.page.screenshot(path=self.picture)
+            raise AssertionError(f"{error}\nwhat was on the screen: {self.picture}") from error
+
+    def choose(self, menu: str, entry: str) -> None:
+        self.page.get_by_role("menuitem", name=menu, exact=True).click()
+        self.page.get_by_role("menuitem", name=entry).first.click()
+
+    def cells(self):
+        """The code cells of the notebook as it is saved now."""
+        with self.page.expect_response(lambda to: "/api/contents/" in to.url and to.request.method == "PUT"):
+            self.page.keyboard.press("Control+s")
+        return [cell for cell in nbformat.read(self.path, 4).cells if cell.cell_type == "code"]
+
+    def set_parameters(self, text: str) -> None:
+        """Pastes a text over the parameters cell, the first of those with code."""
+        self.page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(text)
+        self.page.keyboard.press("Escape")
+
+    def run_all(self):
+        """Runs all cells to the end of the last, or to an error, and returns the code cells."""
+        last = max(cell.execution_count or 0 for cell in self.cells())
+        self.choose("Run", "Run All Cells")
+
+        def ended():
+            (kernel,) = answers(self.lab, "api/kernels")
+            if kernel["execution_state"] != "idle":
+                return None
+            cells = self.cells()
+            done = all((cell.execution_count or 0) > last for cell in cells)
+            return cells if done or errors(cells) else None
+
+        return until(PATIENCE, ended, "the notebook ran")
+
+    def see_figures(self, cells) -> None:
+        """Scrolls to every figure that the cells hold, by itself or with sliders, of which there is one at least."""
+        kinds = ("image/png", "application/vnd.jupyter.widget-view+json")
+        held = sum(kind in o.get("data", {}) for cell in cells for o in cell.outputs for kind in kinds)
+        figures = self.page.locator(".jp-Notebook .jp-OutputArea-output img")
+        assert figures.count() == held > 0
+        for figure in figures.all():
+            figure.scroll_into_view_if_needed()
+            assert figure.is_visible() and figure.evaluate("img => img.naturalWidth * img.naturalHeight") > 0
+
+    def move(self, slider: str) -> None:
+        """Drags a slider to where it has the most room, and sees its figure change."""
+        widgets = self.page.locator(".widget-vbox").filter(
+            has=self.page.locator(".widget-label", has_text=re.compile(f"^{slider}$"))
+        )
+        row = widgets.locator(".widget-slider").filter(has_text=slider)
+        row.scroll_into_view_if_needed()
+        figure = widgets.locator("img")
+        before = figure.get_attribute("src")
+        track, handle = row.locator(".noUi-base").bounding_box(), row.locator(".noUi-handle").bounding_box()
+        x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
+        share = 0.25 if x > track["x"] + track["width"] / 2 else 0.75
+        self.page.mouse.move(x, y)
+        self.page.mouse.down()
+        self.page.mouse.move(track["x"] + share * track["width"], y, steps=5)
+        self.page.mouse.up()
+        until(
+            PATIENCE, lambda: figure.count() and figure.get_attribute("src") != before, f"{slider}: the figure stayed"
+        )
+
+
+def errors(cells) -> list[str]:
+    return ["\n".join(o.traceback) for cell in cells for o in cell.outputs if o.output_type == "error"]
+
+
+@pytest.fixture
+def reader(lab, browser, folder, name, tmp_path):
+    """Somebody with a copy of the notebook ``name``; when the test fails, a picture of what was on the screen."""
+    page = browser.new_page()
+    path = folder / "notebooks" / f"{name}.ipynb"
+    try:
+        yield Reader(lab, page, path, tmp_path / f"{name}.png")
+    finally:
+        page.close()
+        for session in answers(lab, "api/sessions"):
+            answers(lab, f"api/sessions/{session['id']}", "DELETE")
+
+
+def parameters_cell(source: str, values: dict) -> str:
+    """The parameters cell of a notebook with other values in their places."""
+    fields = ast.parse(source).body
+    assert {field.target.id for field in fields} == values.keys()
+    return "\n".join(
+        ["# Parameters"]
+        + [f"{field.target.id}: {ast.unparse(field.annotation)} = {values[field.target.id]!r}" for field in fields]
+    )
+
+
+def changed(values: dict) -> dict:
+    """The parameters with one of them moved: another resample where runs are many and fits are studied, another seed
+    to train where they are few, less text where there is neither."""
+    moves = {
+        "resamples": lambda n: n + 1,
+        "seeds": lambda seeds: [seed + 1 for seed in seeds],
+        "seed": lambda seed: seed + 1,
+        "max_bytes": lambda n: n - 50_000,
+    }
+    name = next(name for name in moves if name in values)
+    return {**values, name: moves[name](values[name])}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_somebody_runs_a_notebook_changes_it_and_runs_it_again(name, reader, folder):
+    smoke = yaml.safe_load((ROOT / "params" / "smoke" / f"{name}.yaml").read_text())
+    smoke |= {"outputs": str(folder / "outputs")} | ({"max_hours": 1.0} if "max_hours" in smoke else {})
+    for values in (smoke, changed(smoke)):
+        with reader.watched():
+            asked = parameters_cell(reader.cells()[0].source, values)
+            reader.set_parameters(asked)
+            cells = reader.run_all()
+            assert cells[0].source == asked
+            assert not errors(cells), errors(cells)[0]
+            reader.see_figures(cells)
+    with reader.watched():
+        assert (reader.page.locator(".widget-slider").count() > 0) == (name in SLIDERS)
+        for slider in SLIDERS.get(name, ()):
+            reader.move(slider)

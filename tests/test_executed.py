@@ -1,0 +1,127 @@
+import json
+import os
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from lib import executed
+from lib.errors import InputError
+from tests.conftest import ROOT
+from tests.pages import loaded
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """An executed copy, with what a page must not take from it: scripts, widgets, hundreds of bars, a path."""
+    bar = [new_output("stream", name="stderr", text=f"\rrun {n} of 300") for n in range(300)]
+    wide = {"application/javascript": "fetch('https://example.org')", "text/plain": "only text"}
+    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "a slider"}
+    error = new_output("error", ename="InputError", evalue=f"lr: {ROOT}/params is\nno number",
+                       traceback=[f"\x1b[31mFile {ROOT}/lib/x.py:3\x1b[39m"])  # fmt: skip
+    cells = [
+        new_markdown_cell(
+            "# What $\\varphi$ is\n\nInline $r^2$ and a block\n\n$$\\frac{a}{b} \\qquad |x|$$\n\nfor 5 \\$."
+        ),
+        new_code_cell("1 < 2", outputs=[*bar, new_output("display_data", wide), new_output("display_data", widget)]),
+        new_code_cell("raise", outputs=[error]),
+    ]
+    path = tmp_path / "notebooks" / "cpu" / "some.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.fixture
+def page(copy, tmp_path):
+    path = tmp_path / "report" / "some.html"
+    executed.page(copy, path)
+    return path
+
+
+def test_a_page_shows_formulas_without_a_script(page):
+    text = page.read_text()
+    assert text.count("<math ") == 3 and "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in text
+    assert 'display="block"' in text and "\\frac" not in text and "$$" not in text
+    assert "&lt;</span>" in text and "some, executed at the cpu profile" in text
+
+
+def test_a_page_loads_nothing_and_runs_nothing(page):
+    text = page.read_text()
+    assert loaded(text) == {"../../index.html"}
+    assert "<script" not in text and "example.org" not in text and "default-src 'none'" in text
+    assert "only text" in text and "a slider" in text
+
+
+def test_a_page_keeps_the_last_state_of_a_bar_and_no_path_of_the_machine(page):
+    text = page.read_text()
+    assert "run 299 of 300" in text and "run 298" not in text
+    assert str(ROOT) not in text and "File lib/x.py:3" in text
+
+
+def test_a_page_is_written_when_its_copy_changed_and_only_then(copy, page):
+    before = page.stat().st_ino
+    executed.page(copy, page)
+    assert page.stat().st_ino == before
+    os.utime(copy, ns=(1, copy.stat().st_mtime_ns + 10**9))
+    executed.page(copy, page)
+    assert page.stat().st_ino != before
+    page.write_text("of another time")
+    executed.page(copy, page)
+    assert "<math" in page.read_text()
+
+
+def test_a_copy_changed_while_it_was_converted_is_converted_again(copy, tmp_path, monkeypatch):
+    path, read = tmp_path / "report" / "some.html", executed._read
+
+    def slow(source):
+        content = read(source)
+        os.utime(source, ns=(1, source.stat().st_mtime_ns + 10**9))
+        return content
+
+    monkeypatch.setattr(executed, "_read", slow)
+    executed.page(copy, path)
+    before = path.stat().st_ino
+    monkeypatch.undo()
+    executed.page(copy, path)
+    assert path.stat().st_ino != before
+
+
+@pytest.mark.parametrize("text", ["", '{"cells": [', '{"a": 1}', "[]"])
+def test_a_damaged_copy_is_one_line_and_leaves_the_page_of_before(copy, page, text):
+    copy.write_text(text)
+    before = page.read_text()
+    with pytest.raises(InputError, match=r"some\.ipynb: cannot be read \(.+\)$"):
+        executed.page(copy, page)
+    assert page.read_text() == before
+
+
+def test_why_a_notebook_failed_is_one_line(copy):
+    assert executed.failure(copy) == "InputError: lr: params is no number"
+    copy.with_name(".some.done").touch()
+    assert executed.failure(copy) == ""
+
+
+def test_a_notebook_without_an_error_or_a_mark_was_stopped(copy):
+    content = json.loads(copy.read_text())
+    content["cells"].pop()
+    copy.write_text(json.dumps(content))
+    assert executed.failure(copy) == "it was stopped before its end, or is still running"
+
+
+def test_a_formula_beyond_the_converter_stays_readable():
+    assert executed.formula("x<y").striptags() == "x<y"
+    assert executed.formula("\\left( <b>") == "<code>\\left( &lt;b&gt;</code>"
+
+
+def test_every_formula_of_the_workbook_is_converted():
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text())["cells"]:
+            parts = "".join(cell["source"]).split("$") if cell["cell_type"] == "markdown" else []
+            for tex in filter(None, parts[1::2]):
+                assert "\\" not in executed.formula(tex), f"{path.name}: {tex}"
+                assert executed.formula(tex).startswith("<math"), f"{path.name}: {tex}"
+
+
+def test_a_title_is_the_first_heading(copy):
+    assert executed.title(copy).striptags() == "What φ is" and "<math" in executed.title(copy)

@@ -1,0 +1,497 @@
+"""What a machine does to those who train on it: flipped bits, full disks, a clock set back, kills, odd names.
+
+That a fault in one module is met there is for that module's tests; these go through files of every kind, and through
+whole makes."""
+
+import contextlib
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+from lib import claims, plots, records, report, taskfiles
+from lib import sweep as sweeping
+from lib.config import DataConfig
+from lib.data import token_store
+from lib.errors import DiskFull, InputError
+from lib.measure import key, measure, name
+from lib.notebook import Notebook
+from lib.store import RunStore
+from lib.sweep import depth_losses, run_model, sweep
+from lib.tokenizer import train_bpe
+from lib.train import train
+from tests.conftest import ROOT, copied, own_environment, python, small_run
+from tests.test_claims import claim
+from tests.test_measure import Case, squared
+from tests.test_taskfiles import HERE, written
+from tests.test_train import numbers
+
+ODD = "Größe и 模型 run"  # a folder of somebody
+
+
+# ---- files that something has damaged --------------------------------------------------------------------------------
+
+
+def flipped(raw: bytes, at: int) -> bytes:
+    return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+
+
+DAMAGE = {
+    "cut": lambda raw: raw[: len(raw) // 2],
+    "emptied": lambda raw: b"",
+    "a bit of its header": lambda raw: flipped(raw, 8),
+    "a bit in its middle": lambda raw: flipped(raw, len(raw) // 2),
+    "a bit at its end": lambda raw: flipped(raw, len(raw) - 1),
+}
+
+# each of these makes a file in a folder, and returns it with a function that uses it
+
+
+def a_checkpoint(folder):
+    cfg, store = small_run(), RunStore(folder / "runs")
+
+    def stop(step, loss):
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, store, checkpoint_seconds=0, progress=stop)
+    return store.partial(cfg.key), lambda: numbers(train(cfg, store))
+
+
+def tokens(file, unfinished=False, **data):
+    def make(folder):
+        cfg = DataConfig(**{**small_run().data.model_dump(), "content": "", **data})
+        found = token_store(cfg, folder)
+        if unfinished:  # as if it had been killed before its last file
+            (found.path / "meta.json").unlink()
+        (path,) = (path for path in folder.rglob(file) if "corrupt" not in path.name)
+
+        def use():
+            again = token_store(cfg, folder)
+            return again.tokenizer.encode_batch(["one text"])[0].tolist(), again.tokens(3, 0, 50).tolist(), again.meta
+
+        return path, use
+
+    return make
+
+
+def a_run(file):
+    def make(folder):
+        cfg, store = small_run(), RunStore(folder / "runs")
+        return train(cfg, store).path / file, lambda: numbers(train(cfg, store))
+
+    return make
+
+
+def weights(folder):
+    cfg, store = small_run(), RunStore(folder / "runs")
+    path = train(cfg, store).path / "model.safetensors"
+    return path, lambda: {name: value.tolist() for name, value in run_model(cfg, store).state_dict().items()}
+
+
+def a_note(folder):
+    cfg, store = small_run(), RunStore(folder / "runs")
+    result = train(cfg, store)
+
+    def use():
+        return depth_losses([cfg], store, [1, 2]).to_dict()
+
+    use()
+    return result.path / "depth_losses.json", use
+
+
+def a_record(file):
+    def make(folder):
+        cfg, store = small_run(), RunStore(folder / "runs")
+        train(cfg, store)
+        records.pack([cfg], store, folder / "records")
+        reader = RunStore(folder / "none" / "runs", records=[folder / "records"])
+        return folder / "records" / cfg.key / file, lambda: numbers(reader.find(cfg))
+
+    return make
+
+
+def a_measurement(folder):
+    store = RunStore(folder / "runs")
+    measure(squared, [Case(x=1.5)], store, jobs=1)
+    path = folder / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
+    return path, lambda: measure(squared, [Case(x=1.5)], store, jobs=1)
+
+
+def a_measured_record(folder):
+    path, _ = a_measurement(folder)
+    asked = {name(squared): {path.stem: 1.0}}
+    records.pack_measured(asked, RunStore(folder / "runs"), folder / "records")
+    reader = RunStore(folder / "none" / "runs", records=[folder / "records"])
+    return folder / "records" / path.relative_to(folder), lambda: measure(squared, [Case(x=1.5)], reader, jobs=1)
+
+
+def a_finding(folder):
+    claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", folder, "octaves", "a note")
+    return folder / "x.json", lambda: claims.findings(folder)
+
+
+def a_plan(folder):
+    nb, cfg = Notebook("a", {"profile": "cpu"}, folder), small_run()
+
+    def use():
+        nb.plan({("one",): cfg})
+        return Notebook("b", {"profile": "cpu"}, folder).plan({("one",): cfg}).to_dict()
+
+    use()
+    return folder / "plans" / "cpu" / "a.json", use
+
+
+KINDS = {
+    "checkpoint": a_checkpoint,
+    "shard": tokens("00000.bin"),
+    "ends of documents": tokens("00000.ends.npy"),
+    "tokens": tokens("meta.json"),
+    "begun tokens": tokens("state.json", unfinished=True),
+    "tokenizer": tokens("*bpe-300*.json", tokenizer="bpe-300"),
+    "result": a_run("result.json"),
+    "config": a_run("config.json"),
+    "metrics": a_run("metrics.json"),
+    "weights": weights,
+    "note": a_note,
+    "record": a_record("result.json"),
+    "metrics of a record": a_record("metrics.json"),
+    "checksums of a record": a_record("checksums.json"),
+    "measurement": a_measurement,
+    "measured record": a_measured_record,
+    "finding": a_finding,
+    "plan": a_plan,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind, damage):
+    expected = KINDS[kind](tmp_path / "whole")[1]()
+    path, use = KINDS[kind](tmp_path / "damaged")
+    raw = path.read_bytes()
+    path.write_bytes(DAMAGE[damage](raw))
+    capfd.readouterr()
+    complaint = ""
+    try:
+        found = use()
+    except (InputError, OSError) as error:
+        complaint = str(error)
+        assert "\n" not in complaint
+    else:
+        assert found == expected
+    said = capfd.readouterr().out + complaint
+    assert path.name.lstrip(".") in said, said
+
+
+# ---- a disk that is full, or only to be read -------------------------------------------------------------------------
+
+
+def a_figure(folder):
+    figure, axes = pyplot.subplots()
+    axes.plot(np.random.default_rng(0).normal(size=50_000), ".")  # a PDF larger than the PNG
+    plots.save(figure, folder / "a", {"stamp": 1})
+    pyplot.close(figure)
+
+
+def a_table(folder):
+    import pandas as pd
+
+    Notebook("n", {"profile": "smoke"}, folder).save_table(pd.DataFrame({"x": range(5000)}), "a")
+
+
+def a_report(folder):
+    report.build(folder, "smoke")
+
+
+def run_here(folder, seconds=math.inf):
+    train(small_run(), RunStore(folder / "runs"), checkpoint_seconds=seconds)
+
+
+def elsewhere(folder) -> RunStore:
+    """A store on another disk, with a run."""
+    store = RunStore(folder.parent / "elsewhere" / "runs")
+    train(small_run(), store)
+    return store
+
+
+KEY = small_run().key
+#: file -> what writes it, what is there before, and what is left of the disk
+WRITERS = {
+    f"runs/.{KEY}.partial": (lambda folder: run_here(folder, 0), lambda folder: tokens("*.bin")(folder / "tokens"), 0),
+    f"runs/{KEY}": (run_here, lambda folder: tokens("*.bin")(folder / "tokens"), 0),
+    "tokens/*/00000.bin": (run_here, None, 0),
+    "tokens/*bpe-300*.json": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
+    f"records/{KEY}": (
+        lambda folder: records.pack([small_run()], elsewhere(folder), folder / "records"), elsewhere, 0
+    ),
+    f"measured/*/{key(Case(x=2))}.json": (
+        lambda folder: measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1), None, 0
+    ),
+    f"runs/{KEY}/depth_losses.json": (
+        lambda folder: depth_losses([small_run()], RunStore(folder / "runs"), [1]), run_here, 0
+    ),
+    "x.json": (lambda folder: a_finding(folder), None, 0),
+    "a.*": (a_figure, None, 4096),
+    "a.pdf": (a_figure, None, 300_000),
+    "tables/smoke/a.*": (a_table, None, 4096),
+    "plans/cpu/a.json": (a_plan, None, 0),
+    "report/index.html": (a_report, None, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", WRITERS)
+def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_disk, file):
+    write, before, leave = WRITERS[file]
+    if before:
+        before(small_disk.path)
+    with small_disk.full(leave), pytest.raises(DiskFull) as error:
+        write(small_disk.path)
+    line = str(error.value)
+    assert line.startswith("no space left while writing") and "\n" not in line
+    assert re.search(re.escape(file).replace(r"\*", "[^ ]*"), line), line
+    assert not list(small_disk.path.glob(file)) and not list(small_disk.path.rglob("*.tmp"))
+    write(small_disk.path)
+    assert list(small_disk.path.glob(file)) or "partial" in file  # a finished run needs no checkpoint
+
+
+def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small_disk, monkeypatch):
+    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
+    cfg = small_run()
+    (small_disk.path / "runs").mkdir()
+    begun = small_disk.path / "runs" / cfg.key
+    begun.mkdir()  # it cannot be read, and would be set aside
+    unwritable = r"^outputs: .* cannot be (made|written to).*, choose another place for outputs, or change its rights$"
+    with small_disk.read_only():
+        for attempt in (
+            lambda: sweep([small_run(train={"seed": 1})], RunStore(small_disk.path / "runs"), jobs=1),
+            lambda: train(cfg, RunStore(small_disk.path / "runs")),
+            lambda: Notebook("a", {"profile": "cpu"}, small_disk.path).plan({("one",): small_run(train={"seed": 1})}),
+            lambda: a_figure(small_disk.path),
+        ):
+            with pytest.raises(InputError, match=unwritable):
+                attempt()
+
+
+# ---- a clock that is set back ----------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_set_back_changes_no_number(tmp_path):
+    configs = [small_run(train={"seed": seed}) for seed in range(2)]
+    listed = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
+    code = f"""
+import json, time
+now = time.time()
+def set_back():
+    global now
+    now -= 3600
+    return now
+time.time = set_back
+from lib.config import RunConfig
+from lib.store import RunStore
+from lib.sweep import sweep
+sweep([RunConfig(**c) for c in json.loads({listed!r})], RunStore({str(tmp_path / "runs")!r}), jobs=1)
+"""
+    output, _ = (process := python(code)).communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert not re.search(r"-\d+:|-\d+[ .\d]*s\b|\?FLOP/s\]$", output.replace("\r", "\n").strip()), output
+    found = RunStore(tmp_path / "runs")
+    for cfg in configs:
+        result = found.find(cfg)
+        assert numbers(result) == numbers(train(cfg, RunStore(tmp_path / "plain" / "runs")))
+        assert result.summary["seconds"] > 0 and min(result.metrics["tokens_per_s"]) > 0
+
+
+# ---- odd names -------------------------------------------------------------------------------------------------------
+
+
+def a_text_and_a_tokenizer(folder: Path, text: str, tokenizer: str) -> dict[str, str]:
+    folder.mkdir(parents=True)
+    documents = [f"document {i} says {i * i} things" * 5 for i in range(60)]
+    (folder / text).write_text("\n\n".join(documents))
+    train_bpe(documents, 300, folder / tokenizer)
+    return {"source": str(folder / text), "tokenizer": str(folder / tokenizer)}
+
+
+def test_a_name_changes_no_number(tmp_path):
+    found = []
+    for folder, *names in [
+        ("plain", "text.txt", "tokenizer.json"),
+        (ODD, "mein Text 模型.txt", "l'été 'n' \"ü\".json"),
+    ]:
+        data = a_text_and_a_tokenizer(tmp_path / folder, *names)
+        cfg = small_run(model={"vocab_size": 300}, data={**data, "max_bytes": None, "val_rows": 4})
+        store = RunStore(tmp_path / folder / "meine Läufe" / "runs")
+        result = train(cfg, store)
+        examples = taskfiles.read(
+            HERE, written(tmp_path / folder / "Aufgaben 1", {"context": "c", "continuation": "z"})
+        )
+        found.append((result.key, numbers(result), depth_losses([cfg], store, [1]).to_dict(), examples))
+    assert found[0] == found[1]
+
+
+@pytest.mark.long
+def test_papermill_takes_odd_names(tmp_path):
+    data = a_text_and_a_tokenizer(tmp_path / ODD, "mein Text 模型.txt", "l'été.json")
+    given = {**data, "outputs": str(tmp_path / ODD / "meine Läufe"), "vocab_size": "300", "val_rows": "4",
+             "architectures": "[parcae]", "lrs": "[0.004]", "max_hours": "2.0"}  # fmt: skip
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/instability.ipynb"]
+    command += [str(tmp_path / ODD / "Kopie ü.ipynb"), "-f", "params/smoke/instability.yaml"]
+    for parameter, value in given.items():
+        command += ["-p", parameter, value]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(RunStore(tmp_path / ODD / "meine Läufe" / "runs").frame()) == 1
+
+
+# ---- whole makes -----------------------------------------------------------------------------------------------------
+
+NOTEBOOKS = ("instability", "generate")
+ENDED = 60.0  # seconds in which everything is gone after a signal, on a machine that does other things too
+
+
+class Workbook:
+    """A copy of the workbook in a folder with an odd name, in which two notebooks take some seconds to train."""
+
+    def __init__(self, place: Path):
+        self.path = copied(place / ODD)
+        for notebook in NOTEBOOKS:
+            path = self.path / "params" / "smoke" / f"{notebook}.yaml"
+            text = re.sub(r"^steps: .*", "steps: 40", path.read_text(), flags=re.M)
+            path.write_text(re.sub(r"^max_hours: .*", "max_hours: 2.0", text, flags=re.M))
+
+    def start(self, **environment: str) -> subprocess.Popen:
+        """make in a session of its own, as in a terminal."""
+        command = ["make", "reproduce-figures", "PROFILE=smoke", "TORCH=cpu", f"ONLY={' '.join(NOTEBOOKS)}"]
+        self.log = (self.path.parent / f"{time.monotonic_ns()}.log").open("w+")
+        return subprocess.Popen(
+            command, cwd=self.path, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**own_environment(), **environment},
+        )  # fmt: skip
+
+    def said(self) -> str:
+        return Path(self.log.name).read_text().replace("\r", "\n")
+
+    def finish(self) -> None:
+        process = self.start()
+        assert process.wait(timeout=900) == 0, self.said()
+        assert "failed" not in self.said()
+        self.wait_until_alone()
+
+    def processes(self, kind: str = "") -> list[int]:
+        """Those that work here, and whose command line holds ``kind``; the oldest first."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has gone meanwhile
+                here = Path(os.readlink(folder / "cwd")).is_relative_to(self.path)
+                state, *fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+                if here and state != "Z" and kind in (folder / "cmdline").read_text().replace("\0", " "):
+                    found[int(folder.name)] = int(fields[18])  # when it began
+        return sorted(found, key=found.get)
+
+    def wait_until_alone(self) -> None:
+        deadline = time.monotonic() + ENDED
+        while left := self.processes():
+            assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_text() for pid in left]
+            time.sleep(0.1)
+
+    def training(self) -> bool:
+        return len(self.processes("forkserver")) >= 2 and any((self.path / "outputs/runs").glob(".*.lock"))
+
+    def numbers(self) -> dict[str, str]:
+        """Everything that came out, but the clock and who made it."""
+        outputs = self.path / "outputs"
+        found = {run.key: json.dumps(numbers(run), sort_keys=True) for run in RunStore(outputs / "runs").runs()}
+        for path in [*outputs.glob("claims/*/*.json"), *outputs.glob("tables/*/*.csv")]:
+            found[path.name] = path.read_text()
+        figures = sorted(path.name for path in outputs.glob("figures/*/*.p*"))
+        return {**found, "figures": ", ".join(figures)}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, str]:
+    if not Path("/proc/self/cwd").exists():
+        pytest.skip("processes are found in /proc")
+    whole = Workbook(tmp_path_factory.mktemp("whole"))
+    process = whole.start(LC_ALL="C")  # whose file names are bytes
+    assert process.wait(timeout=900) == 0, whole.said()
+    found = whole.numbers()
+    assert sum(len(name) == 16 for name in found) == 7 and len(found["figures"].split(", ")) == 10
+    assert "Traceback" not in whole.said()
+    return found
+
+
+#: who is killed -> what is in its command line, and how many others have it too
+VICTIMS = {"make": ("make", 0), "driver": ("lib.execute", 0), "kernel": ("ipykernel_launcher", 0),
+           "worker": ("forkserver", 1)}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_whatever_is_killed_a_second_call_finishes_to_the_same_numbers(tmp_path, undisturbed, victim):
+    """Five times in a row, at a random moment of its life."""
+    workbook, chance, kills = Workbook(tmp_path), random.Random(victim), 0
+    kind, others = VICTIMS[victim]
+    while kills < 5:
+        make = workbook.start()
+        delay = chance.uniform(0, 6)
+        while make.poll() is None and len(workbook.processes(kind)) <= others:
+            time.sleep(0.05)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            make.wait(timeout=delay)
+        found = workbook.processes(kind)[others:]  # the process that forks workers is older than they are
+        for pid in found if victim == "make" else found[:1]:
+            os.kill(pid, signal.SIGKILL)
+        kills += bool(found)
+        if victim != "make":  # whose children live on, and are met by the next make
+            make.wait(timeout=900)
+            workbook.wait_until_alone()
+        if not found:  # everything was done before
+            shutil.rmtree(workbook.path / "outputs")
+    workbook.finish()
+    assert workbook.numbers() == undisturbed
+
+
+@pytest.mark.long
+def test_four_makes_at_once_train_each_run_once(tmp_path, undisturbed):
+    workbook = Workbook(tmp_path)
+    makes = [(workbook.start(), workbook.log) for _ in range(4)]
+    assert [make.wait(timeout=900) for make, _ in makes] == [0] * 4, [Path(log.name).read_text() for _, log in makes]
+    said = "".join(Path(log.name).read_text() for _, log in makes)
+    assert [said.count(f"notebook   {name}\n") for name in NOTEBOOKS] == [1, 1] and "set aside" not in said
+    assert workbook.numbers() == undisturbed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_a_make_that_is_stopped_ends_at_once_and_goes_on_later(tmp_path, undisturbed, how):
+    workbook = Workbook(tmp_path)
+    make = workbook.start()
+    while not workbook.training():
+        assert make.poll() is None, workbook.said()
+        time.sleep(0.05)
+    before = len(workbook.said())
+    if how == "Ctrl-C":
+        os.killpg(make.pid, signal.SIGINT)
+    else:
+        make.send_signal(signal.SIGTERM)
+    make.wait(timeout=ENDED)
+    workbook.wait_until_alone()
+    said = workbook.said()[before:]
+    assert "stopped, what was begun goes on" in said and "Traceback" not in said
+    lines = [line for line in said.splitlines() if line.strip() and not re.match(r"\d+ runs:", line)]
+    assert len(lines) <= 5, said
+    workbook.finish()
+    assert workbook.numbers() == undisturbed

@@ -1,0 +1,137 @@
+"""Ctrl-C in a notebook: the cell ends soon, no process is left at work, and what was computed stays."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import jupyter_client
+import pytest
+
+from lib.config import Config
+from lib.store import RunStore
+from tests.conftest import ROOT
+
+SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
+
+
+class Case(Config):
+    x: float = 0.0
+
+    @property
+    def flops(self) -> float:
+        return 1.0
+
+
+def slow(case: Case) -> dict:
+    time.sleep(0.5)
+    return {"x": case.x}
+
+
+class Kernel:
+    def __init__(self):
+        self.manager = jupyter_client.KernelManager(kernel_name="python3")
+        self.manager.start_kernel(cwd=str(ROOT))
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=120)
+
+    def run(self, code: str, until=None) -> dict:
+        """What became of a cell, interrupted as soon as ``until()`` is true."""
+        asked = self.client.execute(code)
+        if until is not None:
+            give_up = time.monotonic() + 240
+            while not until():
+                assert time.monotonic() < give_up, "it has not come that far"
+                time.sleep(0.05)
+            self.manager.interrupt_kernel()
+        begin = time.monotonic()
+        while True:
+            reply = self.client.get_shell_msg(timeout=SOON if until else 240)
+            if reply["parent_header"]["msg_id"] == asked:
+                assert until is None or time.monotonic() - begin < SOON
+                return reply["content"]
+
+    def at_work(self) -> list[str]:
+        """Processes below the kernel but the server they are forked from and what keeps count of their resources."""
+        table = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True).stdout
+        processes = [line.split(None, 2) for line in table.splitlines()]
+        children = [p for p in processes if p[1] == str(self.manager.provisioner.pid)]
+        servers = {p[0] for p in children if "forkserver" in p[2]}
+        others = [p for p in children if "forkserver" not in p[2] and "resource_tracker" not in p[2]]
+        return [p[2] for p in others] + [p[2] for p in processes if p[1] in servers]
+
+
+@pytest.fixture
+def kernel():
+    kernel = Kernel()
+    yield kernel
+    kernel.client.stop_channels()
+    kernel.manager.shutdown_kernel(now=True)
+
+
+def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int) -> None:
+    """``done()``: files that are whole. Those that are there when the cell is interrupted are not made again."""
+    reply = kernel.run(code, until=lambda: len(done()) >= enough)
+    assert reply.get("ename") == "KeyboardInterrupt", reply
+    give_up = time.monotonic() + SOON
+    while kernel.at_work():
+        assert time.monotonic() < give_up, kernel.at_work()
+        time.sleep(0.1)
+    made = {path: path.stat().st_mtime_ns for path in done()}
+    assert len(made) >= enough
+    reply = kernel.run(code)
+    assert reply["status"] == "ok", reply
+    assert len(done()) > len(made), "it was done before it was interrupted"
+    assert made == {path: path.stat().st_mtime_ns for path in made}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_measurements(kernel, tmp_path, jobs):
+    code = f"""
+from lib.measure import measure
+from lib.store import RunStore
+from tests.test_interrupt import Case, slow
+found = measure(slow, [Case(x=x) for x in range(12)], RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
+assert [values["x"] for values in found] == list(range(12))
+"""
+    folder = tmp_path / "measured" / f"{__name__}.slow"
+    interrupted_and_finished(kernel, code, lambda: list(folder.glob("*.json")), 4)
+    assert len(list(folder.glob("*.json"))) == 12
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep(kernel, tmp_path, jobs):
+    code = f"""
+from lib.store import RunStore
+from lib.sweep import sweep
+from tests.conftest import small_run
+runs = [small_run(optim={{"lr": 1e-3 * (1 + i)}}, train={{"steps": 20}}) for i in range(6)]
+sweep(runs, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
+"""
+    interrupted_and_finished(kernel, code, lambda: list((tmp_path / "runs").glob("[0-9a-f]*/result.json")), 2)
+    assert len(RunStore(tmp_path / "runs").runs()) == 6
+    assert not [path for path in Path(tmp_path / "runs").iterdir() if path.suffix in (".tmp", ".partial")]
+
+
+def test_reading_a_text(kernel, tmp_path):
+    """A shard of a thousand tokens, and twenty of them."""
+    (tmp_path / "text.txt").write_text("\n\n".join(f"{i:04d} " * 20 for i in range(200)))
+    code = f"""
+import time
+from pathlib import Path
+from lib import data
+from lib.config import DataConfig
+data.SHARD_TOKENS, data.TOKENIZE_AT_ONCE = 1000, 4
+cfg = DataConfig.of(dict(source={str(tmp_path / "text.txt")!r}, max_bytes=0, content="", tokenizer="bytes", context=16,
+                         val_rows=1))
+tokens = data.token_store(cfg, Path({str(tmp_path / "tokens")!r}), lambda what, count: time.sleep(0.2))
+assert tokens.length.sum() == 200 * 99, tokens.length.sum()
+"""
+
+    def noted() -> list[Path]:
+        """Shards that count: the one that is being written when the interrupt comes is written again."""
+        states = (tmp_path / "tokens").glob("*/state.json")
+        return [s.with_name(f"{i:05d}.bin") for s in states for i in range(len(json.loads(s.read_text())["shards"]))]
+
+    interrupted_and_finished(kernel, code, noted, 3)

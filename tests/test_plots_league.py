@@ -1,0 +1,51 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import league, plots, plots_league
+from lib.league import BASELINE
+from tests.test_league import made_up
+
+pytestmark = pytest.mark.usefixtures("style")
+RUNS = {BASELINE: made_up(0.0), "truncated": made_up(-0.02), "AdamW": made_up(0.3).query("r == 1 or seed != 2")}
+NOTHING = pd.DataFrame()
+NOTHING.attrs["why"] = "2 values of r, three are needed"
+
+
+def drawn(shifts):
+    return plots_league.league(league.standings(RUNS, 4), league.gains(RUNS, 4), shifts, 4)
+
+
+def test_a_row_an_intervention_and_a_dot_a_seed():
+    figure = drawn(NOTHING)
+    loss, price, _ = figure.axes
+    assert [tick.get_text() for tick in loss.get_yticklabels()] == ["truncated (000)", "linear (000)", "AdamW (002)"]
+    for axis, columns in ((loss, "loss"), (price, "price")):
+        dots = {line.get_ydata()[0]: line for line in axis.lines if line.get_marker() == "o"}
+        assert [len(dots[y].get_xdata()) for y in range(3)] == [3, 3, 2]
+        assert dots[0].get_color() == plots.COLOURS["truncated"]
+        found = league.gains(RUNS, 4).query("intervention == 'AdamW'")[columns]
+        assert np.allclose(dots[2].get_xdata(), found)
+    assert [text.get_text() for text in loss.texts] == ["1 diverged"]
+
+
+def test_without_phi_the_panel_says_why():
+    (text,) = drawn(NOTHING).axes[2].texts
+    assert "not resolved" in text.get_text() and "three are needed" in text.get_text()
+
+
+def test_phi_is_drawn_with_its_interval():
+    shifts = pd.DataFrame(
+        {"phi": [0.45, 0.38], "delta": [0, -0.07], "delta_low": [0, -0.1], "delta_high": [0, -0.02]},
+        index=[BASELINE, "truncated"],
+    )
+    axis = drawn(shifts).axes[2]
+    (interval,) = [line for line in axis.lines if [*line.get_xdata()] == [-0.1, -0.02]]
+    assert [*interval.get_ydata()] == [0, 0] and not axis.texts
+
+
+def test_a_single_seed_has_no_interval():
+    runs = {BASELINE: made_up(0.0, seeds=(1,)), "truncated": made_up(-0.02, seeds=(1,))}
+    figure = plots_league.league(league.standings(runs, 4), league.gains(runs, 4), NOTHING, 4)
+    for axis in figure.axes[:2]:
+        assert not axis.patches and not [line for line in axis.lines if line.get_linewidth() == 4]

@@ -1,0 +1,304 @@
+"""What comes from elsewhere is data: nothing in it is run, nothing in it leads out of its place, and the Lab is this
+machine's alone."""
+
+import ast
+import gzip
+import io
+import json
+import os
+import pickle
+import re
+import secrets
+import shlex
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from lib import notebook, taskfiles
+from lib.data import token_store
+from lib.errors import InputError
+from lib.model import load_weights
+from lib.store import RunStore
+from lib.tasks import Task
+from lib.text import Documents
+from lib.train import load_data, train
+from tests.conftest import ROOT, small_run
+
+# ---- what the code calls ---------------------------------------------------------------------------------------------
+
+SOURCES = [*(ROOT / "lib").glob("*.py"), *(ROOT / "tests").glob("bench*.py")]
+CELLS = {
+    f"{path.name}:{number}": cell.source
+    for path in (ROOT / "notebooks").glob("*.ipynb")
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells)
+    if cell.cell_type == "code"
+}
+CODE = {path.name: path.read_text() for path in SOURCES} | CELLS
+#: what unpickles, runs text as code or a shell, or unpacks to where an archive says
+FORBIDDEN = re.compile(
+    r"(torch|joblib|dill|cloudpickle|marshal|shelve|yaml)\.(load|loads|open|full_load|unsafe_load|load_all)$"
+    r"|pickle\.(load|loads|Unpickler)$|read_pickle$|_object(_list)?$|^eval$|^exec$|os\.(system|popen)$"
+    r"|(extract|extractall|unpack_archive)$|hub\.load$|trust_remote_code"
+)
+#: the notebooks' own cells, up to the plan
+ALLOWED = {("plans.py", "exec")}
+
+
+def calls(source: str):
+    """(what is called, its keywords) of each call."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), {word.arg: ast.unparse(word.value) for word in node.keywords}
+
+
+def dangerous(source: str) -> list[str]:
+    found = []
+    for name, keywords in calls(source):
+        unsafe = {"allow_pickle": "True", "weights_only": "False", "shell": "True", "trust_remote_code": "True"}
+        if FORBIDDEN.search(name) or any(keywords.get(word) == value for word, value in unsafe.items()):
+            found.append(name)
+    return found
+
+
+def test_no_code_unpickles_runs_text_or_unpacks_archives():
+    assert len(CODE) > 100
+    assert {(place, name) for place, source in CODE.items() for name in dangerous(source)} == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.load(p)", "pickle.load(f)", "pickle.loads(b)", "np.load(p, allow_pickle=True)", "pd.read_pickle(p)",
+        "joblib.load(p)", "yaml.load(t, Loader=yaml.Loader)", "torch.load(p, weights_only=False)", "eval(text)",
+        "subprocess.run(text, shell=True)", "os.system(text)", "tarfile.open(p).extractall()",
+        "dist.broadcast_object_list(x)", "shutil.unpack_archive(p)",
+    ],
+)  # fmt: skip
+def test_the_search_finds_what_it_looks_for(line):
+    assert dangerous(line)
+
+
+# ---- pickles and YAML that would run something -----------------------------------------------------------------------
+
+
+class Bomb:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.fixture
+def mark(tmp_path):
+    """A file that must not come to be."""
+    mark = tmp_path / "it-was-run"
+    pickle.loads(pickle.dumps(Bomb(mark)))
+    assert mark.exists()  # the bomb works
+    mark.unlink()
+    yield mark
+    assert not mark.exists()
+
+
+def as_pickle(mark, path):
+    path.write_bytes(pickle.dumps(Bomb(mark)))
+
+
+def as_torch(mark, path):
+    torch.save({"weight": torch.zeros(2), "more": Bomb(mark)}, path)
+
+
+def as_numpy(mark, path):
+    with path.open("wb") as file:
+        np.save(file, np.array([Bomb(mark)], dtype=object), allow_pickle=True)
+
+
+@pytest.mark.parametrize("write", [as_pickle, as_torch, as_numpy])
+@pytest.mark.parametrize("name", ["a.pt", "a.pkl", "model.safetensors", "t.json", "a.txt", "a.jsonl", "a.parquet"])
+def test_a_bomb_is_one_line(tmp_path, mark, write, name):
+    """As a checkpoint, a tokenizer or a text."""
+    path = tmp_path / name
+    write(mark, path)
+    data = {"tokenizer": str(path)} if name == "t.json" else {"source": str(path)}
+    with pytest.raises(InputError) as error:
+        if name in ("a.pt", "a.pkl", "model.safetensors"):
+            load_weights(path)
+        else:
+            load_data(small_run(data=data), RunStore(tmp_path / "runs"))
+    assert name in str(error.value) and len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("write", [as_pickle, as_torch])
+def test_a_run_does_not_go_on_from_a_bomb(tmp_path, mark, capsys, write):
+    store, cfg = RunStore(tmp_path / "runs"), small_run()
+    store.path.mkdir()
+    write(mark, store.partial(cfg.key))
+    assert train(cfg, store).status == "finished"
+    assert "is damaged" in capsys.readouterr().out
+    safetensors.torch.load_file(store.path / cfg.key / "model.safetensors")  # is none itself
+
+
+def test_tokens_that_are_a_bomb_are_made_again(tmp_path, mark, capsys):
+    data = small_run().data
+    ends = token_store(data, tmp_path).path / "00000.ends.npy"
+    as_numpy(mark, ends)
+    meta = json.loads((ends.parent / "meta.json").read_text())
+    (record,) = meta["parts"][0]["shards"]
+    record["crc32"][1] = zlib.crc32(ends.read_bytes())  # so that the checksum holds
+    (ends.parent / "meta.json").write_text(json.dumps(meta))
+    assert token_store(data, tmp_path).meta["documents"] > 1
+    assert "cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["train.pkl", "train.pickle", "train.pt", "train.npy", "dataset.py", "train.tar"])
+def test_a_dataset_that_is_a_bomb_is_not_run(tmp_path, mark, name):
+    """A folder of files is read by the datasets library, which knows many kinds of them."""
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    if name == "dataset.py":
+        (folder / name).write_text(f"open({str(mark)!r}, 'w')\n")
+    elif name == "train.tar":
+        with tarfile.open(folder / name, "w") as archive:
+            for member, content in (
+                ("0.txt", b"text"),
+                ("0.pkl", pickle.dumps(Bomb(mark))),
+                ("0.pth", pickle.dumps(Bomb(mark))),
+            ):
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    else:
+        as_pickle(mark, folder / name)
+    with pytest.raises(InputError, match=r"data\.(source|field): "):
+        list(Documents(f"hf:{folder}"))
+
+
+def test_a_yaml_value_that_would_be_run_is_text(mark):
+    """papermill -p passes it as text, which is read as YAML where no text is wanted."""
+    text = f"!!python/object/apply:os.mknod ['{mark}']"
+    cell = notebook.read_parameters("smoke", "instability") | {"steps": text}
+    kinds = {name: type(value) for name, value in cell.items()} | {"steps": int}
+    with pytest.raises(InputError, match="steps: input should be a valid integer"):
+        notebook.start("instability", {"__annotations__": kinds, **cell})
+
+
+@pytest.mark.parametrize("option", ["-f", "-y"])
+def test_papermill_reads_yaml_without_running_it(tmp_path, mark, option):
+    text = f"steps: !!python/object/apply:os.mknod ['{mark}']\n"
+    (tmp_path / "bad.yaml").write_text(text)
+    given = str(tmp_path / "bad.yaml") if option == "-f" else text
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        "notebooks/instability.ipynb",
+        str(tmp_path / "out.ipynb"),
+        option,
+        given,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and "could not determine a constructor for the tag" in done.stderr
+    assert not (tmp_path / "out.ipynb").exists()
+
+
+# ---- archives --------------------------------------------------------------------------------------------------------
+
+
+def test_an_archive_in_a_dataset_writes_nothing_outside(tmp_path):
+    """Members are streamed: '..', absolute names and links in an archive are names and nothing else."""
+    folder = tmp_path / "in" / "dataset"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "train.zip", "w") as archive:
+        archive.writestr("../../slipped.jsonl", '{"text": "a"}\n')
+        archive.writestr(f"{tmp_path}/absolute.jsonl", '{"text": "b"}\n')
+    (tmp_path / "secret.txt").write_text("secret")
+    with tarfile.open(folder / "train.tar", "w") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+            link = tarfile.TarInfo(f"{int.from_bytes(kind)}.txt")
+            link.type, link.linkname = kind, str(tmp_path / "secret.txt")
+            archive.addfile(link)
+    before = sorted(tmp_path.rglob("*"))
+    texts = []
+    with pytest.raises(InputError, match=r"data\.(source|field): "):  # a tar holds no column of this name
+        texts += Documents(f"hf:{folder}")
+    assert sorted(tmp_path.rglob("*")) == before and "secret" not in "".join(texts)
+
+
+def test_a_task_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(taskfiles, "MAX_CHARACTERS", 1 << 16)
+    for content in (b"{}\n" * (1 << 16), b" " * (1 << 17)):
+        (tmp_path / "endless.jsonl.gz").write_bytes(gzip.compress(content))
+        with pytest.raises(InputError, match=r"tasks: .*unpacks to 65536 characters or more, give a smaller file"):
+            taskfiles.read(Task("endless", files=("endless",)), tmp_path)
+
+
+# ---- make lab --------------------------------------------------------------------------------------------------------
+
+
+def listening(port: int) -> set[str]:
+    """Local addresses, as the kernel writes them, at which somebody listens on this port."""
+    rows = [line.split() for file in ("tcp", "tcp6") for line in Path("/proc/net", file).read_text().splitlines()[1:]]
+    places = [row[1].split(":") for row in rows if row[3] == "0A"]
+    return {address for address, at in places if int(at, 16) == port}
+
+
+def status_of(url: str, **headers) -> int:
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """(port, token) of the server that make lab starts, where the environment asks for an empty token."""
+    shown = subprocess.run(["make", "-n", "lab", "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True).stdout
+    (command,) = [line for line in shown.splitlines() if "jupyter lab" in line]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
+    server = subprocess.Popen(
+        [*shlex.split(command), "--no-browser", "--port", str(port), "--ServerApp.port_retries=0"],
+        cwd=ROOT,
+        env={**os.environ, **places, "JUPYTER_TOKEN": ""},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        described = tmp_path / "RUNTIME" / f"jpserver-{server.pid}.json"
+        until = time.monotonic() + 120
+        while not (described.exists() and listening(port)):
+            assert server.poll() is None and time.monotonic() < until
+            time.sleep(0.2)
+        yield port, json.loads(described.read_text())["token"]
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's list of sockets")
+def test_the_lab_is_for_this_machine_and_whoever_has_its_token(lab):
+    port, token = lab
+    assert listening(port) == {"0100007F"}  # 127.0.0.1 and no other
+    assert len(token) >= 40
+    contents = f"http://127.0.0.1:{port}/api/contents"
+    assert status_of(contents) == 403
+    assert status_of(f"{contents}?token=") == 403
+    assert status_of(contents, Authorization=f"token {secrets.token_hex(24)}") == 403
+    assert status_of(contents, Authorization=f"token {token}") == 200
