@@ -14,6 +14,10 @@ from lib.store import RunStore
 
 ROOT = Path(__file__).parent.parent
 
+# make tells a make inside it to print the folders it enters; those that tests start are nobody's
+for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SINCE"):
+    os.environ.pop(told, None)
+
 SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop_loops=2, depth="poisson")
 
 
