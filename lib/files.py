@@ -108,7 +108,8 @@ def read_checked(path: Path) -> dict[str, Any]:
 
 def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields as such a file holds them."""
-    fields = {name: value for name, value in fields.items() if name != CHECKSUM}
+    # what is read again has words for the numbers that were keys, and another order of them
+    fields = json.loads(json.dumps({name: value for name, value in fields.items() if name != CHECKSUM}))
     return {**fields, CHECKSUM: hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
 
 

@@ -1,3 +1,4 @@
+import math
 import os
 import signal
 
@@ -169,3 +170,9 @@ def test_files_that_belong_together_are_all_kept_when_one_fails(tmp_path):
         raise ZeroDivisionError
     assert [path.read_text() for path in paths] == ["before", "before"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a", "b"]
+
+
+def test_numbers_as_keys_are_no_damage(tmp_path):
+    """They are words when they are read again, and stand in another order."""
+    files.write_checked(tmp_path / "a.json", {"widths": {8: 1, 16: 2, 4.64e10: [3, math.nan]}})
+    assert list(files.read_checked(tmp_path / "a.json")["widths"]) == ["8", "16", "46400000000.0"]
