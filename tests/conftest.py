@@ -31,6 +31,19 @@ def small_run(model=None, data=None, optim=None, train=None) -> RunConfig:
     )
 
 
+def text_config(**changes) -> DataConfig:
+    """The first 300 kB of the default text in short rows; the arguments change fields."""
+    return DataConfig(**{"context": 32, "val_rows": 8, "max_bytes": 300_000, **changes})
+
+
+@pytest.fixture
+def letters(tmp_path) -> Path:
+    """A text of 40 documents, each a run of one letter of its own length."""
+    path = tmp_path / "letters.txt"
+    path.write_text("\n\n".join(chr(65 + i) * (3 * i + 1) for i in range(40)))
+    return path
+
+
 @pytest.fixture
 def store(tmp_path) -> RunStore:
     return RunStore(tmp_path / "runs")

@@ -120,13 +120,13 @@ def test_reading_a_text(kernel, tmp_path):
     code = f"""
 import time
 from pathlib import Path
-from lib import data
+from lib import tokens
 from lib.config import DataConfig
-data.SHARD_TOKENS, data.TOKENIZE_AT_ONCE = 1000, 4
+tokens.SHARD_TOKENS, tokens.TOKENIZE_AT_ONCE = 1000, 4
 cfg = DataConfig.of(dict(source={str(tmp_path / "text.txt")!r}, max_bytes=0, content="", tokenizer="bytes", context=16,
                          val_rows=1))
-tokens = data.token_store(cfg, Path({str(tmp_path / "tokens")!r}), lambda what, count: time.sleep(0.2))
-assert tokens.length.sum() == 200 * 99, tokens.length.sum()
+found = tokens.token_store(cfg, Path({str(tmp_path / "tokens")!r}), lambda what, count: time.sleep(0.2))
+assert found.length.sum() == 200 * 99, found.length.sum()
 """
 
     def noted() -> list[Path]:
