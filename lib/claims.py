@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pydantic
-import scipy.stats
+import scipy.special
 import yaml
 from numpy.typing import ArrayLike
 
@@ -85,7 +85,7 @@ def interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, floa
     mean = float(x.mean())
     if len(x) == 1:
         return mean, -math.inf, math.inf
-    half = float(scipy.stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x)))
+    half = float(scipy.special.stdtrit(len(x) - 1, (1 + level) / 2) * x.std(ddof=1) / math.sqrt(len(x)))
     return mean, mean - half, mean + half
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.optimize
-import scipy.stats
+import scipy.special
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
@@ -240,9 +240,9 @@ def interval_bca(
     away = left_out.mean() - left_out
     acceleration = (away**3).sum() / max(6 * (away**2).sum() ** 1.5, 1e-300)
     below = np.clip((draws[name] < point.params[name]).mean(), 0.5 / len(draws), 1 - 0.5 / len(draws))
-    bias = scipy.stats.norm.ppf(below)
-    z = bias + scipy.stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(draws[name], scipy.stats.norm.cdf(bias + z / (1 - acceleration * z)))
+    bias = scipy.special.ndtri(below)
+    z = bias + scipy.special.ndtri([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws[name], scipy.special.ndtr(bias + z / (1 - acceleration * z)))
     return float(low), float(high)
 
 
@@ -263,13 +263,15 @@ def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
 
 def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
     """Spearman's rank correlation of the residuals with x [n], and its p-value: is a trend left (000, App. F.1)?"""
+    import scipy.stats  # a second, which not every fit has to wait for
+
     result = scipy.stats.spearmanr(fit.residuals, np.asarray(x))
     return float(result.statistic), float(result.pvalue)
 
 
 def rank_bounds(rho: float, n: int, level: float = 0.95) -> tuple[float, float]:
     """Interval of a rank correlation of n points, by Fisher's transformation."""
-    half = scipy.stats.norm.ppf((1 + level) / 2) / np.sqrt(n - 3)
+    half = scipy.special.ndtri((1 + level) / 2) / np.sqrt(n - 3)
     return float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))
 
 
@@ -309,5 +311,7 @@ def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float, float]:
         raise InputError("x: values must be positive and finite, their logarithms are taken")
     if len(np.unique(x)) < 2:
         raise InputError(f"x: is {x[0]:g} in every point, a power law needs at least two values")
+    import scipy.stats
+
     line = scipy.stats.linregress(np.log(x), np.log(y))
     return float(np.exp(line.intercept)), float(line.slope), float(line.stderr) if len(x) > 2 else np.nan

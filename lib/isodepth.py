@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
+import scipy.special
 
 from lib import isoflop, laws
 from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
@@ -276,7 +276,7 @@ def seed_noise(runs: pd.DataFrame) -> float:
     if not freedom:
         return np.inf
     pooled = np.sqrt(sum(((cell - cell.mean()) ** 2).sum() for cell in cells) / freedom)
-    return float(scipy.stats.t.ppf(0.975, freedom) * pooled)
+    return float(scipy.special.stdtrit(freedom, 0.975) * pooled)
 
 
 def phi_alone(baseline: Fit) -> Callable[..., Fit]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
+import scipy.special
 
 from lib.errors import InputError
 from lib.fit import isoflop_optimum, power_law
@@ -39,7 +39,7 @@ def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[flo
     _, slope, stderr = power_law(inside[of], inside[column])
     if len(inside) < 3:
         return slope, (-np.inf, np.inf)
-    half = scipy.stats.t.ppf(0.975, len(inside) - 2) * stderr
+    half = float(scipy.special.stdtrit(len(inside) - 2, 0.975)) * stderr
     return slope, (slope - half, slope + half)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from lib.config import ModelConfig, OptimConfig
 from lib.errors import InputError
@@ -140,36 +141,50 @@ class AdamW:
         for p in parameters:
             grouped.setdefault(p if cfg.update_clipping else (p.lr, p.weight_decay, p.eps), []).append(p)
         self.members = list(grouped.values())
-        groups = [{"params": [parameters[p] for p in members], "eps": members[0].eps} for members in self.members]
-        self.torch = torch.optim.AdamW(groups, betas=cfg.betas, fused=True) if groups else None
+        #: a parameter's number of steps, m and v, as torch names them; one that never had a gradient has none
+        self.held: dict[nn.Parameter, dict[str, Tensor]] = {}
 
     def step(self, rate: float) -> None:
-        if self.torch is None:
-            return
         self.steps += 1
-        for (first, *_), group in zip(self.members, self.torch.param_groups, strict=True):
-            group["lr"], group["weight_decay"] = first.lr * rate, first.weight_decay
+        for members in self.members:
+            with_gradient = [parameter for p in members if (parameter := self.parameters[p]).grad is not None]
+            if not with_gradient:
+                continue
+            lr, decay = members[0].lr * rate, members[0].weight_decay
             if self.cfg.update_clipping:
-                group["lr"] /= max(1.0, self._update_rms(group["params"][0]))
+                lr /= max(1.0, self._update_rms(with_gradient[0]))
             if self.cfg.decay == "independent":  # torch multiplies by lr again
-                group["weight_decay"] *= rate / group["lr"] if rate else 0.0
-        self.torch.step()
+                decay *= rate / lr if rate else 0.0
+            self._update(with_gradient, lr, decay, members[0].eps)
+
+    @torch.no_grad()
+    def _update(self, parameters: list[nn.Parameter], lr: float, decay: float, eps: float) -> None:
+        for parameter in parameters:
+            if parameter not in self.held:
+                self.held[parameter] = {
+                    "step": torch.zeros((), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        steps, m, v = ([self.held[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
+        # the function behind torch.optim.AdamW: the class imports torch's compiler, three seconds of every start
+        adamw(
+            list(parameters), [_gradient(parameter) for parameter in parameters], m, v, [], steps, fused=True,
+            amsgrad=False, beta1=self.cfg.betas[0], beta2=self.cfg.betas[1], lr=lr, weight_decay=decay, eps=eps,
+            maximize=False,
+        )  # fmt: skip
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         beta2 = self.cfg.betas[1]
         squared = whole(_gradient(parameter)).square()
-        old = self._held(parameter).get("exp_avg_sq", torch.zeros_like(squared))
+        old = self.held.get(parameter, {}).get("exp_avg_sq", torch.zeros_like(squared))
         v_hat = (beta2 * whole(old) + (1 - beta2) * squared) / (1 - beta2**self.steps)
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
-
-    def _held(self, parameter: nn.Parameter) -> dict[str, Tensor]:
-        """torch's state of a parameter; {} of one that never had a gradient."""
-        return self.torch.state.get(parameter, {}) if self.torch is not None else {}
 
     def state(self) -> dict[str, Tensor]:
         tensors = {"adamw.steps": torch.tensor(self.steps)}
         for placement, parameter in self.parameters.items():
-            for name, value in self._held(parameter).items():
+            for name, value in self.held.get(parameter, {}).items():
                 tensors[f"adamw.{name}.{placement.name}"] = self.ranks.to_write(value)
         return tensors
 
@@ -179,8 +194,8 @@ class AdamW:
             # a parameter that never had a gradient has no state
             names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
             present = {name: tensors[long] for name, long in names.items() if long in tensors}
-            if present and self.torch is not None:
-                self.torch.state[parameter] = {
+            if present:
+                self.held[parameter] = {
                     name: as_held(value.to(parameter.device), parameter) for name, value in present.items()
                 }
 

@@ -11,14 +11,16 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lib.errors import InputError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 STATE = 16  # bytes of a parameter while it trains: weight, gradient and two moments, in fp32
 WAITS = datetime.timedelta(hours=1)  # for the slowest, which may have a text to tokenise
@@ -182,7 +184,7 @@ def distribute(model: Model, ranks: Ranks, sharded: bool | None) -> Callable[...
 def whole_model(model: M) -> M:
     """The model, or a copy with all of its weights where they are sharded: four bytes a parameter on every device."""
     tensors = model.state_dict()
-    if not any(isinstance(tensor, DTensor) for tensor in tensors.values()):
+    if not any(map(_sharded, tensors.values())):
         return model
     with torch.device("meta"):
         copy = type(model)(model.cfg, seed=None)
@@ -214,20 +216,28 @@ def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
 # ---- sharded tensors -------------------------------------------------------------------------------------------------
 
 
+def _sharded(tensor: Tensor) -> bool:
+    """Whether it is a DTensor, whose module takes a second to import and is there only where tensors are sharded."""
+    return hasattr(tensor, "full_tensor")
+
+
 def whole(tensor: Tensor) -> Tensor:
     """All of it, where each process has a shard."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return cast("DTensor", tensor).full_tensor() if _sharded(tensor) else tensor
 
 
 def local(tensor: Tensor) -> Tensor:
     """What this process holds of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return cast("DTensor", tensor).to_local() if _sharded(tensor) else tensor
 
 
 def as_held(value: Tensor, like: Tensor) -> Tensor:
     """The part of a whole ``value`` that this process would hold, if it were ``like``."""
-    if not isinstance(like, DTensor) or value.ndim == 0:
+    if not _sharded(like) or value.ndim == 0:
         return value
+    from torch.distributed.tensor import distribute_tensor
+
+    like = cast("DTensor", like)
     value = value.to(like.device)
     return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
 

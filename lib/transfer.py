@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
+import scipy.special
 
 from lib.errors import InputError
 from lib.fit import isoflop_optimum
@@ -39,7 +39,7 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
         regret = losses[kept] - losses.min() if kept in losses.index else np.nan
         inside = bool(losses.index.min() <= lr <= losses.index.max())
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
-            beyond = np.exp(scipy.stats.t.ppf(0.975, max(1, len(losses) - 3)) * stderr / lr)
+            beyond = np.exp(scipy.special.stdtrit(max(1, len(losses) - 3), 0.975) * stderr / lr)
         found = {"lr": lr, "stderr": stderr / lr, "low": lr / beyond, "high": lr * beyond, "inside": inside,
                  "best tried": losses.idxmin(), "least tried": losses.index.min(), "most tried": losses.index.max(),
                  "regret": regret}  # fmt: skip

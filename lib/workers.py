@@ -38,7 +38,7 @@ def processes(jobs: int | None) -> int:
 def start() -> ForkServerContext:
     """A context whose processes are forked from a clean server that has the library imported, and no thread running."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lib.train", "torch._dynamo"])  # torch's optimisers import the latter
+    context.set_forkserver_preload(["lib.train"])
     multiprocessing.resource_tracker.ensure_running()
     # what begins now never hears Ctrl-C, which goes to all processes of a terminal: it is the caller's to end the rest
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -276,3 +276,15 @@ def test_killed_again_and_again(tmp_path):
             kills += 1
         process.communicate()
     assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
+
+
+def test_a_run_does_without_torchs_compiler(tmp_path):
+    """Which takes three seconds to import, as long as a small run."""
+    code = (
+        "import sys; from pathlib import Path; from lib.store import RunStore; from lib.train import train\n"
+        "from tests.conftest import small_run\n"
+        f"result = train(small_run(), RunStore(Path({str(tmp_path)!r})))\n"
+        "print(result.status, 'torch._dynamo' in sys.modules)"
+    )
+    output, _ = python(code).communicate(timeout=120)
+    assert output.strip().splitlines()[-1] == "finished False"
