@@ -20,16 +20,27 @@ ARCHITECTURES = {
     "MoE": "looped-moe",
 }
 
+ABOVE = 0.18  # of a row: the seeds' dots stand so much above its middle, their interval below it
+
 
 def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r: int) -> Figure:
-    """Three panels, one row an intervention, the lowest loss on top: a dot a seed and the 95 % interval of their mean;
-    of phi's shift the refit and its bootstrap interval, or why there is none."""
+    """Three panels, one row an intervention, the lowest loss on top: a dot a seed, and below them the 95 % interval of
+    their mean, or its value alone where that lies far from the others; of phi's shift the refit and its bootstrap
+    interval, or why there is none."""
     figure, axes = plt.subplots(1, 3, figsize=(plots.PAGE, 0.9 + 0.24 * len(standings)), sharey=True)
     rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
     for axis, column in zip(axes, ("loss", "price"), strict=False):
-        _intervals(axis, standings[[column, f"{column}_low", f"{column}_high"]])
-        for own, of in gains.groupby("intervention"):
-            axis.plot(of[column], np.full(len(of), rows[own]), "o", ms=3, **_colour(own))
+        far = far_out(standings[column])
+        shown = standings[~far]
+        _intervals(axis, shown[[column, f"{column}_low", f"{column}_high"]], rows)
+        for own, of in gains[gains["intervention"].isin(shown.index)].groupby("intervention"):
+            axis.plot(of[column], np.full(len(of), rows[own] - ABOVE), "o", ms=3, **_colour(own))
+        for name, mean in standings.loc[far, column].items():
+            axis.annotate(
+                f"{mean:+.2f} $\\rightarrow$" if mean > 0 else f"$\\leftarrow$ {mean:+.2f}",
+                (0.99 if mean > 0 else 0.01, rows[name]), xycoords=("axes fraction", "data"), fontsize=6,
+                ha="right" if mean > 0 else "left", va="center",
+            )  # fmt: skip
     axes[0].axvline(0, color="#666666", lw=0.8)
     band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
     if np.isfinite(band).all():
@@ -38,24 +49,31 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
     axes[1].set_xlabel(f"loss at r = {r} less its own\nplain model's (nats per token)")
     axes[2].set_xlabel("shift of $\\varphi$")
     _phi(axes[2], shifts, rows)
-    axes[0].set_yticks(range(len(rows)), [f"{name} ({standings.loc[name, 'paper']})" for name in rows])
+    axes[0].set_yticks(range(len(rows)), [_label(name, row) for name, row in standings.iterrows()])
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
-    for name, number in standings["diverged"].items():
-        if number:
-            axes[0].annotate(f"{number} diverged", (0.99, rows[name]), xycoords=("axes fraction", "data"), fontsize=6,
-                             ha="right", va="center")  # fmt: skip
     return figure
+
+
+def _label(name: Any, row: pd.Series) -> str:
+    return f"{name} ({row['paper']})" + (f", {row['diverged']} diverged" if row["diverged"] else "")
 
 
 def _colour(name: Any) -> dict[str, Any]:
     return {"color": plots.COLOURS[ARCHITECTURES.get(name, "isodepth")]}
 
 
-def _intervals(axis: Axes, columns: pd.DataFrame) -> None:
-    for y, (mean, low, high) in enumerate(columns.to_numpy()):
+def far_out(values: pd.Series) -> pd.Series:
+    """Which values lie so far from the others that these could not be told apart beside them (Tukey's outer fences)."""
+    low, high = values.quantile([0.25, 0.75])
+    return (values < low - 3 * (high - low)) | (values > high + 3 * (high - low))
+
+
+def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:
+    for name, mean, low, high in columns.itertuples():
+        y = rows[name] + ABOVE
         if np.isfinite([low, high]).all():
-            axis.plot([low, high], [y, y], color="#bbbbbb", lw=4, solid_capstyle="butt", zorder=1)
-        axis.plot(mean, y, "|", color="black", ms=8, zorder=3)
+            axis.plot([low, high], [y, y], color="#999999", lw=2, solid_capstyle="butt", zorder=1)
+        axis.plot(mean, y, "|", color="black", ms=6, zorder=3)
 
 
 def _phi(axis: Axes, shifts: pd.DataFrame, rows: dict[Any, int]) -> None:

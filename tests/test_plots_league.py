@@ -19,14 +19,25 @@ def drawn(shifts):
 def test_a_row_an_intervention_and_a_dot_a_seed():
     figure = drawn(NOTHING)
     loss, price, _ = figure.axes
-    assert [tick.get_text() for tick in loss.get_yticklabels()] == ["truncated (000)", "linear (000)", "AdamW (002)"]
+    assert [tick.get_text() for tick in loss.get_yticklabels()] == [
+        "truncated (000)", "linear (000)", "AdamW (002), 1 diverged",
+    ]  # fmt: skip
     for axis, columns in ((loss, "loss"), (price, "price")):
-        dots = {line.get_ydata()[0]: line for line in axis.lines if line.get_marker() == "o"}
+        dots = {round(line.get_ydata()[0]): line for line in axis.lines if line.get_marker() == "o"}
         assert [len(dots[y].get_xdata()) for y in range(3)] == [3, 3, 2]
         assert dots[0].get_color() == plots.COLOURS["truncated"]
         found = league.gains(RUNS, 4).query("intervention == 'AdamW'")[columns]
         assert np.allclose(dots[2].get_xdata(), found)
-    assert [text.get_text() for text in loss.texts] == ["1 diverged"]
+        assert not axis.texts
+
+
+def test_what_lies_far_out_is_said_and_leaves_room_for_the_others():
+    runs = {BASELINE: made_up(0.0), **{name: made_up(0.01 * i) for i, name in enumerate(("truncated", "AdamW", "MoE"))}}
+    far = {**runs, "passthrough": made_up(0.5)}
+    loss = plots_league.league(league.standings(far, 4), league.gains(far, 4), NOTHING, 4).axes[0]
+    assert [text.get_text() for text in loss.texts] == [r"+0.50 $\rightarrow$"]
+    assert loss.texts[0].xy[1] == 4 and loss.get_xlim()[1] < 0.1
+    assert {round(line.get_ydata()[0]) for line in loss.lines if line.get_marker() == "o"} == {0, 1, 2, 3}
 
 
 def test_without_phi_the_panel_says_why():
@@ -48,4 +59,4 @@ def test_a_single_seed_has_no_interval():
     runs = {BASELINE: made_up(0.0, seeds=(1,)), "truncated": made_up(-0.02, seeds=(1,))}
     figure = plots_league.league(league.standings(runs, 4), league.gains(runs, 4), NOTHING, 4)
     for axis in figure.axes[:2]:
-        assert not axis.patches and not [line for line in axis.lines if line.get_linewidth() == 4]
+        assert not axis.patches and not [line for line in axis.lines if line.get_linewidth() == 2]
