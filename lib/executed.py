@@ -84,10 +84,14 @@ def _read(executed: Path) -> "NotebookNode":
     import nbformat  # takes seconds, and is needed for new pages alone
 
     try:
-        return nbformat.read(executed, 4)
+        notebook = nbformat.read(executed, 4)
     except Exception as error:  # among them those of nbformat for what is JSON, but no notebook
         reason = str(error).partition("\n")[0][:100] or type(error).__name__
         raise InputError(f"{executed}: cannot be read ({reason})") from None
+    for cell in notebook.cells:
+        if "outputs" in cell:  # the provenance is for machines, and nbconvert would warn of it once a notebook
+            cell.outputs = [output for output in cell.outputs if "data" not in output or {*SHOWN} & output.data.keys()]
+    return notebook
 
 
 def _exporter() -> "HTMLExporter":

@@ -7,6 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import executed
 from lib.errors import InputError
+from lib.notebook import PROVENANCE
 from tests.conftest import ROOT
 from tests.pages import loaded
 
@@ -17,13 +18,22 @@ def copy(tmp_path):
     bar = [new_output("stream", name="stderr", text=f"\rrun {n} of 300") for n in range(300)]
     wide = {"application/javascript": "fetch('https://example.org')", "text/plain": "only text"}
     widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "a slider"}
+    stamp = {PROVENANCE: {"commit": "abc"}}
     error = new_output("error", ename="InputError", evalue=f"lr: {ROOT}/params is\nno number",
                        traceback=[f"\x1b[31mFile {ROOT}/lib/x.py:3\x1b[39m"])  # fmt: skip
     cells = [
         new_markdown_cell(
             "# What $\\varphi$ is\n\nInline $r^2$ and a block\n\n$$\\frac{a}{b} \\qquad |x|$$\n\nfor 5 \\$."
         ),
-        new_code_cell("1 < 2", outputs=[*bar, new_output("display_data", wide), new_output("display_data", widget)]),
+        new_code_cell(
+            "1 < 2",
+            outputs=[
+                *bar,
+                new_output("display_data", wide),
+                new_output("display_data", widget),
+                new_output("display_data", stamp),
+            ],
+        ),
         new_code_cell("raise", outputs=[error]),
     ]
     path = tmp_path / "notebooks" / "cpu" / "some.ipynb"
@@ -51,6 +61,12 @@ def test_a_page_loads_nothing_and_runs_nothing(page):
     assert loaded(text) == {"../../index.html"}
     assert "<script" not in text and "example.org" not in text and "default-src 'none'" in text
     assert "only text" in text and "a slider" in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_nobody_can_see_is_left_out_without_a_warning(copy, tmp_path):
+    executed.page(copy, tmp_path / "page.html")
+    assert "abc" not in (tmp_path / "page.html").read_text()
 
 
 def test_a_page_keeps_the_last_state_of_a_bar_and_no_path_of_the_machine(page):
