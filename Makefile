@@ -75,8 +75,19 @@ $(error TORCH: '$(TORCH)' is not known, use cpu or cuda)
 endif
 
 .DEFAULT_GOAL := help
-# notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j
+# notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j; but
+# for smoke, where starting is what takes time: without JOBS they run side by side there, each on one process
+ifeq ($(PROFILE)-$(JOBS),smoke-0)
+AT_ONCE := $(shell getconf _NPROCESSORS_ONLN)
+EACH    := 1
+notebooks: export OMP_NUM_THREADS ?= 1
+else
+AT_ONCE := 1
+EACH    := $(JOBS)
+endif
+ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
+endif
 .DELETE_ON_ERROR:
 .PHONY: help env reproduce-figures notebooks again records report lint test test-long mutants bench lab flash clean distclean
 
@@ -96,9 +107,9 @@ help:
 	@echo 'make clean               remove figures, executed notebooks and the report; trained runs stay'
 	@echo 'make distclean           remove .venv and all outputs but the committed records'
 	@echo
-	@echo 'PROFILE=$(PROFILE)   smoke (seconds), cpu (minutes on two cores), gpu, paper (the published sizes)'
+	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
-	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core'
+	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core (smoke: notebooks at a time)'
 	@echo 'MINUTES=$(MINUTES)         when make records stops, to go on another time; no limit when empty'
 	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
 	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
@@ -123,8 +134,9 @@ ifeq ($(TORCH)-$(shell uname -s),cpu-Linux)
 endif
 	$(BIN)/pip install --quiet -r .venv/pins.txt
 	$(BIN)/pip install --quiet $$(sed -n "s/^# pip install //p" environment.yml)
-# kernels listen on loopback only; without this each start warns at length that the loopback is not encrypted
-	@mkdir -p .venv/etc/ipython && echo 'c.IPKernelApp.log_level = "ERROR"' > .venv/etc/ipython/ipython_kernel_config.py
+# kernels listen on loopback only; without this each start warns at length that the loopback is not encrypted, and one
+# that is stopped while it computes tells of sockets that are gone
+	@mkdir -p .venv/etc/ipython && echo 'c.IPKernelApp.log_level = "CRITICAL"' > .venv/etc/ipython/ipython_kernel_config.py
 	@touch $@
 
 flash: $(READY)
@@ -133,7 +145,7 @@ flash: $(READY)
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 # what runs for long is a child of make itself, no shell in between, so that a signal that ends make ends it too
 reproduce-figures: $(READY)
-	-@$(MAKE) --no-print-directory --keep-going notebooks
+	-@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) notebooks
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
 	echo "figures    outputs/figures/$(PROFILE)/"; \
@@ -148,7 +160,7 @@ notebooks: $(DONE)
 outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
 	@made_from="$$(cat $(filter-out FORCE,$^) lib/*.py | cksum)"; \
 	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
-	  "from lib.execute import main; main('$*', '$(PROFILE)', $(JOBS), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
+	  "from lib.execute import main; main('$*', '$(PROFILE)', $(EACH), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
 
 FORCE:
 

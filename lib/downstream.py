@@ -276,7 +276,7 @@ def drawn(subject: Subject, task: Task) -> bool:
     return task.shots > 0 or subject.model.state_init not in STILL
 
 
-@functools.lru_cache(maxsize=32)
+@functools.cache  # all suites of the papers together are 61 tasks, asked for again and again
 def examples_of(task: Task, source: str = "") -> list[Example]:
     """The examples of a task, generated or read; [] where the source does not have it."""
     return generated(task) if task.name in GENERATED else read(task, Path(source) if source else None)

@@ -119,6 +119,7 @@ def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
     with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):
         note.write_text(json.dumps(json.loads(text), indent=1) + "\n")
         figure.savefig(png, format="png", metadata={"Description": text})
+        figure.set_layout_engine("none")  # what stands where has been found
         figure.savefig(pdf, format="pdf", metadata={"Subject": text})
     return path.with_suffix(".png")
 
