@@ -1,5 +1,6 @@
 """A notebook run for make: by one process at a time, and ended in one line however it ends."""
 
+import json
 import logging
 import signal
 import sys
@@ -12,8 +13,9 @@ from typing import Any
 import yaml
 
 import lib
-from lib import files
+from lib import files, reference
 from lib.errors import in_one_line
+from lib.reference import spell
 
 ROOT = Path(lib.__file__).parent.parent
 
@@ -37,7 +39,7 @@ def execute(
         if mark.exists() and mark.read_text() == made_from:
             return
         files.remove(mark)
-        print(f"notebook   {name}{_place(name, chosen, since, folder) if chosen else ''}", flush=True)
+        print(f"notebook   {name}{_place(name, profile, chosen, since, folder) if chosen else ''}", flush=True)
         parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
         with files.disk_full_says(folder / f"{name}.ipynb"):
             parameters |= {"jobs": jobs} if "jobs" in parameters else {}
@@ -46,16 +48,34 @@ def execute(
             draft.write_text(made_from)
 
 
-def _place(name: str, chosen: Sequence[str], since: float, folder: Path) -> str:
-    """Which of the ``chosen`` it is, and how long those from it on take at the pace of those that ran ``since``."""
-    number, passed = chosen.index(name) + 1, time.time() - since
-    ran = sum(mark.stat().st_mtime >= since for mark in folder.glob(".*.done"))
-    left = f", about {passed / ran * (len(chosen) - number + 1) / 60:.0f} min left at this pace" if ran else ""
-    return f" ({number} of {len(chosen)}): {passed / 60:.0f} min so far{left}"
+def _place(name: str, profile: str, chosen: Sequence[str], since: float, folder: Path) -> str:
+    """Which of the ``chosen`` it is, and how long it and those after it take: at the pace, against the reference, of
+    those that ran ``since``, or at this machine's where none did."""
+    known, number = reference.read(), chosen.index(name) + 1
+    here = f" ({number} of {len(chosen)})"
+    if not known.seconds([name], profile):
+        return here  # its own plan says how long its runs take
+    ran = [other for other in chosen if _ended(folder / f".{other}.done") >= since]
+    expected, took = known.seconds(ran, profile), sum(_seconds(folder / f"{other}.ipynb") for other in ran)
+    pace = took / expected if expected else known.slowdown()
+    at_once = max(1.0, took / (time.time() - since))  # at smoke there are several
+    left = known.seconds(chosen[number - 1 :], profile) * pace / at_once
+    return f"{here}: about {spell(known.seconds([name], profile) * pace)}, {spell(left)} until all are done"
+
+
+def _seconds(copy: Path) -> float:
+    """What an executed copy took."""
+    return float(json.loads(copy.read_text())["metadata"]["papermill"]["duration"])
+
+
+def _ended(mark: Path) -> float:
+    return mark.stat().st_mtime if mark.exists() else 0.0
 
 
 def run(source: Path, place: Path, parameters: dict[str, Any]) -> None:
     """Executes a notebook into ``place``, and prints what it prints. Raises Failed."""
+    # parses a grammar for two seconds, for kinds of addresses that no notebook has; jsonschema goes without
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import papermill  # which takes a while, and a signal may come before
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError

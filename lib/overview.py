@@ -1,18 +1,76 @@
-"""The README's table of notebooks, read from the notebooks themselves.
+"""The README's table of notebooks: what they say of themselves, and what they took and found in the reference.
 
-``python -c 'from lib.overview import write; write()'`` fills it, and a test sees that it is what they say.
+``python -c 'from lib.overview import write; write()'`` fills it, and a test sees that it is true; ``collect`` notes a
+reference when the workbook has been made.
 """
 
+import collections
 import re
+import zlib
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
 
-from lib import claims, scale
-from lib.notebook import ROOT
+import lib
+from lib import claims, reference, scale
+from lib.notebook import ROOT, read_parameters
+from lib.reference import Entry, Reference, spell
+from lib.workers import cores
 
 README = ROOT / "README.md"
+LEDGER = ROOT / "params" / "claims.yaml"
+PROFILES = ("smoke", "cpu")  # those that two cores can run
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
+
+
+def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> None:
+    """Notes what every finished notebook under ``outputs`` took and found, where it is not what was noted last; remove
+    the file to have all times anew. They mean something only from an empty store, with nothing else running."""
+    if path.exists():
+        known = reference.read(path)
+    else:
+        known = Reference(flops_per_second=reference.yardstick(), cores=cores(), whole={}, entries={})
+    for profile in PROFILES:
+        noted = known.entries.setdefault(profile, {})
+        names = [mark.name[1:].removesuffix(".done") for mark in (outputs / "notebooks" / profile).glob(".*.done")]
+        copies = {name: _executed(outputs, name, profile).metadata.papermill for name in names}
+        if names and not noted:
+            ends, starts = (
+                [datetime.fromisoformat(copies[name][at]) for name in names] for at in ("end_time", "start_time")
+            )
+            known.whole[profile] = round((max(ends) - min(starts)).total_seconds(), 1)
+        for name in names:
+            if name not in noted or noted[name].made_from != made_from(name, profile):
+                noted[name] = _entry(outputs, name, profile, copies[name].duration)
+    reference.write(known, path)
+
+
+def _executed(outputs: Path, name: str, profile: str) -> nbformat.NotebookNode:
+    return nbformat.read(outputs / "notebooks" / profile / f"{name}.ipynb", as_version=4)
+
+
+def made_from(name: str, profile: str) -> int:
+    """A checksum of what a notebook's verdicts come from: its code, its parameters, its claims and the recipe."""
+    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    return zlib.crc32(repr([code, read_parameters(profile, name), _asked(name), lib.RECIPE]).encode())
+
+
+def _asked(name: str) -> list[claims.Claim]:
+    return [claim for claim in claims.ledger(LEDGER).values() if claim.notebook == name]
+
+
+def _entry(outputs: Path, name: str, profile: str, seconds: float) -> Entry:
+    found = [claims.read(outputs / "claims" / profile / f"{claim.id}.json") for claim in _asked(name)]
+    verdicts = {finding.id: finding.verdict for finding in found}
+    return Entry(seconds=round(seconds, 1), verdicts=verdicts, made_from=made_from(name, profile))
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
 
 
 def heading(name: str) -> tuple[str, str]:
@@ -25,17 +83,41 @@ def heading(name: str) -> tuple[str, str]:
 
 
 def notebooks() -> str:
-    """One row a notebook: its file, its paper and where the claim stands there, and what it asks, in Markdown."""
+    """One row a notebook, in Markdown: its file, its paper and where the claim stands there, what it asks, the verdicts
+    of its claims on two cores, the minutes that it took there, and the H200 hours that its plans for one come to."""
+    known = reference.read()
+    planned = {profile: scale.costs(profile) for profile in ("gpu", "paper")}
     rows = []
-    ledger = claims.ledger(ROOT / "params" / "claims.yaml").values()
     for paper, names in scale.NOTEBOOKS.items():
         for name in names:
             title, where = heading(name)
-            papers = sorted({claim.paper for claim in ledger if claim.notebook == name}) or [paper]
+            papers = sorted({claim.paper for claim in _asked(name)}) or [paper]
             place = ", ".join(filter(None, [*papers, where]))
-            rows.append([f"[{name}](notebooks/{name}.ipynb)", place, title])
-    return scale.table(["notebook", "document, where", "what it asks"], rows)
+            hours = [scale.whole(scale.hours(costs[name].flops)) for costs in planned.values()]
+            rows.append([
+                f"[{name}](notebooks/{name}.ipynb)", place, title, verdicts(known.entries.get("cpu", {}).get(name)),
+                *(_taken(known, name, profile) for profile in PROFILES), *hours,
+            ])  # fmt: skip
+    head = ["notebook", "document, where", "what it asks", "verdicts at cpu", "smoke", "cpu", "gpu, h", "paper, h"]
+    return scale.table(head, rows)
+
+
+def _taken(known: Reference, name: str, profile: str) -> str:
+    return spell(seconds) if (seconds := known.seconds([name], profile)) else ""
+
+
+def verdicts(entry: Entry | None) -> str:
+    """How many claims of a notebook got which verdict; nothing where it was not run."""
+    counted = collections.Counter(entry.verdicts.values() if entry else ())
+    return ", ".join(f"{counted[verdict]} {verdict}" for verdict in claims.VERDICTS if counted[verdict])
+
+
+def times() -> str:
+    """How long a whole profile took, in a sentence."""
+    whole = reference.read().whole
+    took = " and ".join(f"`{profile}` took {spell(whole[profile])}" for profile in PROFILES if profile in whole)
+    return f"On two cores and from an empty store {took}."
 
 
 def write(path: Path = README) -> None:
-    path.write_text(scale.filled(path.read_text(), {"notebooks": notebooks()}))
+    path.write_text(scale.filled(path.read_text(), {"notebooks": notebooks(), "times": times()}))

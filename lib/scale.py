@@ -121,11 +121,11 @@ def in_short(profile: str = "paper") -> str:
     of = next(cost.notebook for cost in every.values() if longest in cost.own)
     widest = max(own, key=memory_of)
     flops, first_hours = sum(cost.flops for cost in every.values()), hours(sum(map(run_flops, first)))
-    last, memory = _whole(hours(run_flops(longest))), _bytes(memory_of(widest))
+    last, memory = whole(hours(run_flops(longest))), _bytes(memory_of(widest))
     return f"""\
-- Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {_whole(total)} GPU hours; without 002, whose runs read 10
-  billion tokens each, {_whole(without_002)}.
-- One seed of everything, the first: {len(first):,} runs, {_whole(first_hours)} GPU hours.
+- Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {whole(total)} GPU hours; without 002, whose runs read 10
+  billion tokens each, {whole(without_002)}.
+- One seed of everything, the first: {len(first):,} runs, {whole(first_hours)} GPU hours.
 - The longest run, of `{of}`, takes {last} hours on one GPU: a run is given one unless
   `RUN_GPUS` says more, and the whole takes as long as its longest run.
 - The largest run, of {_short(_parameters(widest))} parameters, needs about {memory} of a GPU's memory."""
@@ -141,7 +141,7 @@ def notebooks(profile: str = "paper") -> str:
             f"`{cost.notebook}`", f"{len(cost.own):,}{measured}",
             ", ".join(f"{n} `{name}`" for name, n in cost.shared.items()),
             _range(sizes, _short), _short(sum(cfg.tokens for cfg in cost.own)), f"{cost.flops:.2g}",
-            _whole(hours(cost.flops)), _whole(max((hours(run_flops(cfg)) for cfg in runs), default=0)),
+            whole(hours(cost.flops)), whole(max((hours(run_flops(cfg)) for cfg in runs), default=0)),
             _bytes(_texts_bytes(runs)), _bytes(WEIGHT * sum(map(_parameters, cost.own))),
             _bytes((WEIGHT + MOMENTS) * max(sizes, default=0)), _bytes(max(map(memory_of, runs), default=0)),
         ])  # fmt: skip
@@ -163,9 +163,9 @@ def _paper_row(paper: str, parts: Sequence[Cost]) -> list[str]:
     own = [cfg for cost in parts for cfg in cost.own]
     flops = sum(cost.flops for cost in parts)
     return [
-        paper, f"{len(own):,}", f"{flops:.2g}", _whole(hours(flops)),
+        paper, f"{len(own):,}", f"{flops:.2g}", whole(hours(flops)),
         STATED.get(paper, "" if paper == "all" else "nothing"),
-        _whole(max(hours(run_flops(cfg)) for cfg in own)), _bytes(_texts_bytes(own)),
+        whole(max(hours(run_flops(cfg)) for cfg in own)), _bytes(_texts_bytes(own)),
         _bytes(WEIGHT * sum(map(_parameters, own))),
     ]  # fmt: skip
 
@@ -247,7 +247,7 @@ def _bytes(value: float) -> str:
     return f"{value / size:,.2g} {unit}" if value / size < 10 else f"{value / size:,.0f} {unit}"
 
 
-def _whole(value: float) -> str:
+def whole(value: float) -> str:
     if not value:
         return ""
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 0.1 else "below 0.1"

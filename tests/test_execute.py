@@ -1,3 +1,4 @@
+import json
 import os
 import time
 
@@ -5,8 +6,9 @@ import nbformat
 import pytest
 import yaml
 
-from lib import execute
+from lib import execute, reference
 from lib.errors import DiskFull, InputError
+from lib.reference import Entry, Reference
 from tests.conftest import ROOT, make
 
 
@@ -113,11 +115,33 @@ def test_make_asks_what_a_notebook_was_made_from_and_no_clock(workbook):
     assert not ran()
 
 
-def test_it_says_how_far_make_is(tmp_path):
-    begun = time.time() - 600
-    assert execute._place("b", ["a", "b", "c"], begun, tmp_path) == " (2 of 3): 10 min so far"
-    (tmp_path / ".a.done").touch()  # ran in these ten minutes
-    (tmp_path / ".old.done").touch()
-    os.utime(tmp_path / ".old.done", (begun - 60, begun - 60))
-    said = execute._place("b", ["a", "b", "c"], begun, tmp_path)
-    assert said == " (2 of 3): 10 min so far, about 20 min left at this pace"
+@pytest.fixture
+def known(monkeypatch):
+    """A reference where a, b and c took one, two and four minutes, on a machine twice as fast as this one."""
+    took = {name: Entry(seconds=s, verdicts={}, made_from=0) for name, s in {"a": 60, "b": 120, "c": 240}.items()}
+    monkeypatch.setattr(
+        reference, "read", lambda: Reference(flops_per_second=2e9, cores=1, whole={}, entries={"cpu": took})
+    )
+    monkeypatch.setattr(reference, "yardstick", lambda: 1e9)
+
+
+def ran(folder, name, seconds, ended):
+    (folder / f"{name}.ipynb").write_text(json.dumps({"metadata": {"papermill": {"duration": seconds}}}))
+    (folder / f".{name}.done").touch()
+    os.utime(folder / f".{name}.done", (ended, ended))
+
+
+def test_it_says_how_long_a_notebook_takes_before_it_starts(tmp_path, known):
+    said = execute._place("a", "cpu", ["a", "b", "c"], time.time(), tmp_path)
+    assert said == " (1 of 3): about 2 min, 14 min until all are done"
+    assert execute._place("a", "gpu", ["a", "b", "c"], time.time(), tmp_path) == " (1 of 3)"
+
+
+def test_what_ran_tells_the_pace(tmp_path, known):
+    begun = time.time() - 180
+    ran(tmp_path, "c", 500, begun - 60)  # earlier, and slower
+    ran(tmp_path, "a", 180, begun + 180)
+    said = execute._place("b", "cpu", ["a", "b", "c"], begun, tmp_path)
+    assert said == " (2 of 3): about 6 min, 18 min until all are done"
+    said = execute._place("b", "cpu", ["a", "b", "c"], begun + 90, tmp_path)  # two at once
+    assert said == " (2 of 3): about 6 min, 9 min until all are done"

@@ -1,9 +1,10 @@
+import datetime
 import shutil
 
 import nbformat
 import pytest
 
-from lib import overview, scale
+from lib import claims, overview, reference, scale
 from lib.plans import names
 
 
@@ -14,6 +15,61 @@ def test_the_readmes_table_is_what_the_notebooks_say(tmp_path):
     assert copy.read_text() == overview.README.read_text()
     rows = [line for line in copy.read_text().splitlines() if line.startswith("| [")]
     assert sorted(row.partition("[")[2].partition("]")[0] for row in rows) == sorted(names())
+
+
+def test_the_reference_is_of_the_notebooks_as_they_are():
+    """Who changes a notebook, its parameters or its claims runs it at cpu, and notes it with ``collect``."""
+    known = reference.read()
+    asked = claims.ledger(overview.LEDGER).values()
+    for profile in known.whole:
+        assert sorted(known.entries[profile]) == sorted(names())
+    for name, entry in known.entries.get("cpu", {}).items():
+        assert entry.made_from == overview.made_from(name, "cpu"), f"run {name} at cpu, then lib.overview.collect()"
+        assert entry.seconds > 0 and set(entry.verdicts) == {claim.id for claim in asked if claim.notebook == name}
+        assert set(entry.verdicts.values()) <= {*claims.VERDICTS} - {claims.UNJUDGED, claims.OPEN}
+
+
+def took(copy, seconds):
+    started = datetime.datetime(2026, 1, 1)
+    times = {"start_time": started.isoformat(), "end_time": (started + datetime.timedelta(seconds=seconds)).isoformat()}
+    nbformat.write(nbformat.v4.new_notebook(metadata={"papermill": {**times, "duration": seconds}}), copy)
+
+
+@pytest.fixture
+def made(tmp_path):
+    """The outputs of one notebook that was run at smoke, in its last second."""
+    place = tmp_path / "notebooks" / "smoke"
+    place.mkdir(parents=True)
+    took(place / "usage_weighted.ipynb", 12.34)
+    for claim in overview._asked("usage_weighted"):
+        values = {"values": [1.0, 1.0], "seeds": [1, 2], "unit": "", "note": "", "profile": "smoke"}
+        claims.report(claim, "usage_weighted", folder=tmp_path / "claims" / "smoke", **values)
+    return tmp_path
+
+
+def test_what_is_finished_is_noted_and_what_did_not_change_stays(made, monkeypatch):
+    path, mark = made / "reference.json", made / "notebooks" / "smoke" / ".usage_weighted.done"
+    monkeypatch.setattr(reference, "yardstick", lambda: 1e9)
+    overview.collect(made, path)
+    assert reference.read(path).entries["smoke"] == {}  # it has not ended
+    mark.touch()
+    overview.collect(made, path)
+    entry = reference.read(path).entries["smoke"]["usage_weighted"]
+    assert entry.seconds == reference.read(path).whole["smoke"] == 12.3 and set(entry.verdicts.values()) == {
+        claims.UNJUDGED
+    }
+    took(mark.with_name("usage_weighted.ipynb"), 3.0)
+    overview.collect(made, path)  # it read what was trained before, which is no time to plan with
+    assert reference.read(path).entries["smoke"]["usage_weighted"] == entry
+    monkeypatch.setattr(overview.lib, "RECIPE", "another")
+    overview.collect(made, path)
+    assert reference.read(path).entries["smoke"]["usage_weighted"].seconds == 3.0
+
+
+def test_verdicts_are_counted_in_one_order():
+    given = {"a": claims.UNRESOLVED, "b": claims.REPRODUCED, "c": claims.UNRESOLVED}
+    entry = reference.Entry(seconds=1, verdicts=given, made_from=0)
+    assert overview.verdicts(entry) == "1 reproduced, 2 not resolved"
 
 
 def test_where_a_claim_stands_is_read_from_the_first_cell(tmp_path, monkeypatch):

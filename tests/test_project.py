@@ -23,15 +23,15 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 
 #: the order of the house: a module imports only those before it
 MODULES = [
-    "errors", "ranks", "seeds", "files", "execute", "progress", "remote", "workers", "shards", "text", "config", "presets",
+    "errors", "ranks", "seeds", "files", "progress", "remote", "workers", "shards", "text", "config", "presets",
     "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model", "continuations", "optim", "flops",
     "tokenizer", "tokens", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure", "sweep",
-    "laws", "optimum", "fit", "frontier", "isoflop", "isodepth", "usage", "transfer", "stability",
+    "reference", "laws", "optimum", "fit", "frontier", "isoflop", "isodepth", "usage", "transfer", "stability",
     "parcae", "looping", "saturation", "sampling", "compression", "claims", "growth", "residual", "sparse", "exits",
     "league", "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness",
     "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
     "plots_residual", "plots_sparse", "plots_downstream", "plots_league", "playground", "notebook", "plans", "records",
-    "scale", "overview", "executed", "report", "again",
+    "scale", "overview", "execute", "executed", "report", "again",
 ]  # fmt: skip
 
 
