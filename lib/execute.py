@@ -39,7 +39,8 @@ def execute(
         if mark.exists() and mark.read_text() == made_from:
             return
         files.remove(mark)
-        print(f"notebook   {name}{_place(name, profile, chosen, since, folder) if chosen else ''}", flush=True)
+        place = _place(name, profile, chosen, since, folder) if chosen else ""
+        print(f"notebook   {name}{place}\n", end="", flush=True)  # in one piece: others print too
         parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
         with files.disk_full_says(folder / f"{name}.ipynb"):
             parameters |= {"jobs": jobs} if "jobs" in parameters else {}
