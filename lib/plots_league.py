@@ -30,9 +30,10 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
     figure, axes = plt.subplots(1, 3, figsize=(plots.PAGE, 0.9 + 0.24 * len(standings)), sharey=True)
     rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
     for axis, column in zip(axes, ("loss", "price"), strict=False):
-        far = far_out(standings[column])
+        intervals = standings[[column, f"{column}_low", f"{column}_high"]]
+        far = far_out(*(intervals[name] for name in intervals))
         shown = standings[~far]
-        _intervals(axis, shown[[column, f"{column}_low", f"{column}_high"]], rows)
+        _intervals(axis, intervals[~far], rows)
         for own, of in gains[gains["intervention"].isin(shown.index)].groupby("intervention"):
             axis.plot(of[column], np.full(len(of), rows[own] - ABOVE), "o", ms=3, **_colour(own))
         for name, mean in standings.loc[far, column].items():
@@ -62,10 +63,13 @@ def _colour(name: Any) -> dict[str, Any]:
     return {"color": plots.COLOURS[ARCHITECTURES.get(name, "isodepth")]}
 
 
-def far_out(values: pd.Series) -> pd.Series:
-    """Which values lie so far from the others that these could not be told apart beside them (Tukey's outer fences)."""
-    low, high = values.quantile([0.25, 0.75])
-    return (values < low - 3 * (high - low)) | (values > high + 3 * (high - low))
+def far_out(means: pd.Series, low: pd.Series, high: pd.Series) -> pd.Series:
+    """Which means lie so far from the others that these could not be told apart beside them: beyond Tukey's outer
+    fences, and beyond the intervals of all others."""
+    first, last = means.quantile([0.25, 0.75])
+    far = (means < first - 3 * (last - first)) | (means > last + 3 * (last - first))
+    finite = np.isfinite(low) & np.isfinite(high) & ~far
+    return far & ~means.between(low[finite].min(), high[finite].max())
 
 
 def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:

@@ -40,6 +40,13 @@ def test_what_lies_far_out_is_said_and_leaves_room_for_the_others():
     assert {round(line.get_ydata()[0]) for line in loss.lines if line.get_marker() == "o"} == {0, 1, 2, 3}
 
 
+def test_nothing_is_far_out_that_an_interval_reaches():
+    means, reach = pd.Series([0.0, 0.01, 0.02, 0.03, 0.5]), pd.Series([0.1, 0.1, 0.1, np.inf, 0.1])
+    assert [*plots_league.far_out(means, means - reach, means + reach)] == [False] * 4 + [True]
+    reach[1] = 0.6
+    assert not plots_league.far_out(means, means - reach, means + reach).any()
+
+
 def test_without_phi_the_panel_says_why():
     (text,) = drawn(NOTHING).axes[2].texts
     assert "not resolved" in text.get_text() and "three are needed" in text.get_text()
