@@ -109,7 +109,7 @@ help:
 	@echo
 	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
-	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core (smoke: notebooks at a time)'
+	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core (smoke: 0 for a notebook on each)'
 	@echo 'MINUTES=$(MINUTES)         when make records stops, to go on another time; no limit when empty'
 	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
 	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
