@@ -76,7 +76,7 @@ def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:
     for name, mean, low, high in columns.itertuples():
         y = rows[name] + ABOVE
         if np.isfinite([low, high]).all():
-            axis.plot([low, high], [y, y], color="#999999", lw=2, solid_capstyle="butt", zorder=1)
+            axis.plot([low, high], [y, y], color="#999999", lw=2, solid_capstyle="butt", zorder=2.5)
         axis.plot(mean, y, "|", color="black", ms=6, zorder=3)
 
 
