@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 
 import lib
-from lib import claims, reference, scale
+from lib import claims, plans, reference, scale
 from lib.notebook import ROOT, read_parameters
 from lib.reference import Entry, Reference, spell
 from lib.workers import cores
@@ -38,7 +38,7 @@ def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> No
         noted = known.entries.setdefault(profile, {})
         names = [mark.name[1:].removesuffix(".done") for mark in (outputs / "notebooks" / profile).glob(".*.done")]
         copies = {name: _executed(outputs, name, profile).metadata.papermill for name in names}
-        if names and not noted:
+        if not noted and sorted(names) == plans.names():  # the whole profile at once, not some of it
             ends, starts = (
                 [datetime.fromisoformat(copies[name][at]) for name in names] for at in ("end_time", "start_time")
             )
