@@ -91,6 +91,7 @@ def use_style(profile: str) -> None:
         "ytick.labelsize": 7,
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.formatter.min_exponent": 3,  # a log axis says 0.2 and 50, not 2 x 10^-1
         "axes.grid": True,
         "grid.color": "#e6e6e6",
         "grid.linewidth": 0.6,
@@ -140,10 +141,10 @@ def count_axis(axis: Axes, label: str) -> None:
 
 
 def few_decades(axis: Axes) -> None:
-    """A log y axis that spans little: ticked and labelled at 1, 2 and 5."""
+    """A log y axis that spans little: ticked at 1, 2 and 5 and labelled in full, counts as 20 k."""
     axis.set_yscale("log")
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value) if value >= 1000 else f"{value:g}"))
     axis.yaxis.set_minor_locator(NullLocator())
 
 
@@ -154,15 +155,17 @@ def legend_above(figure: Figure, axis: Axes) -> None:
 
 
 def dots(columns: dict[str, list[float]], label: str) -> Figure:
-    """One row a variant: a dot a seed, and the 95 % interval of their mean (Student's t)."""
+    """One row a variant: a dot a seed, and under them the 95 % interval of their mean (Student's t). A variant that has
+    a colour of its own keeps it."""
     figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
-    for y, values in enumerate(columns.values()):
+    for y, (name, values) in enumerate(columns.items()):
         x = np.asarray(values, dtype=float)
         mean, low, high = interval(x)
         if np.isfinite([low, high]).all():
-            axis.plot([low, high], [y, y], color="#bbbbbb", lw=4, solid_capstyle="butt")
-        axis.plot(x, np.full(len(x), y), "o", color=COLOURS["isodepth"], ms=3.5)
-        axis.plot(mean, y, "|", color="black", ms=9)
+            axis.plot([low, high], [y + 0.15] * 2, color="#999999", lw=2.5, solid_capstyle="butt")
+        colour = COLOURS.get(name, COLOURS["isodepth"])
+        axis.plot(x, np.full(len(x), y - 0.15), "o", color=colour, ms=4, mec="white", mew=0.4)
+        axis.plot(mean, y + 0.15, "|", color="black", ms=7)
     axis.set_yticks(range(len(columns)), list(columns))
     axis.set_ylim(len(columns) - 0.5, -0.5)
     axis.set_xlabel(label)

@@ -54,7 +54,7 @@ def axes_by_loss(points: pd.DataFrame) -> Figure:
         panel.invert_xaxis()
         panel.xaxis.set_major_locator(MaxNLocator(3))
         panel.yaxis.set_major_locator(MaxNLocator(5))
-        panel.set_xlabel("validation loss")
+        panel.set_xlabel("validation loss\n(nats per token)")
     panels[0, 0].set_ylabel("continuation loss (nats per token)")
     legend_above(figure, panels[0, 0])
     return figure
@@ -80,7 +80,7 @@ def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
         panel.set_xlabel("validation loss (nats per token)")
     panels[0].invert_yaxis()
     panels[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
-    panels[0].set_ylabel("accuracy, mean of the axes")
+    panels[0].set_ylabel("accuracy, mean of the axes\n(better: down)")
     panels[1].set_ylabel("continuation loss (nats per token)")
     legend_above(figure, panels[0])
     return figure

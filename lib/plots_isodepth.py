@@ -13,7 +13,7 @@ from matplotlib.typing import ColorType
 
 from lib.fit import Fit, power_law
 from lib.frontier import effective_parameters
-from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, legend_above, rate, shades
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, few_decades, legend_above, rate, shades
 
 #: the looks of 000's probes
 PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
@@ -73,7 +73,7 @@ def optima_against_budget(optima: pd.DataFrame) -> Figure:
                 at = line["inside"] == is_inside
                 axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
         budget_axis(axis, sorted(optima["budget"].unique()))
-        axis.set_yscale("log")
+        few_decades(axis)
         axis.set_ylabel(label)
         axis.legend(title="exponent in the budget", title_fontsize=7)
     return figure
@@ -115,7 +115,7 @@ def residuals(panels: dict[str, Any]) -> Figure:
         len(panels), 2, figsize=(PAGE, 1.15 * len(panels) + 0.7), squeeze=False, sharex="col", sharey=True
     )
     budgets = sorted({budget for _, runs in panels.values() for budget in runs["budget"]})
-    look = dict(zip(budgets, zip(shades("residual-norm", len(budgets)), "osD^v<>", strict=False), strict=True))
+    look = dict(zip(budgets, zip(shades("looped-nanochat", len(budgets)), "osD^v<>", strict=False), strict=True))
     for i, (row, (title, (fit, runs))) in enumerate(zip(axes, panels.items(), strict=True)):
         off = runs["loss"] * (1 - np.exp(fit.residuals))
         for axis, column, label in zip(row, ("N", "D"), ("unique parameters N", "tokens D"), strict=True):

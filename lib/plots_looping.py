@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from lib.fit import Fit
 from lib.isoflop import exponent
-from lib.plots import COLOURS, COLUMN, PAGE, count_axis, legend_above, rate, shades
+from lib.plots import COLOURS, COLUMN, PAGE, count_axis, few_decades, legend_above, rate, shades
 from lib.plots_parcae import ordered
 
 #: the looks of 001's functional forms
@@ -74,7 +74,7 @@ def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
         if len(wanted):
             axis.plot(wanted["budget"], wanted[column], "s--", color="#666666", ms=3, label="parametric law")
         axis.set_xscale("log")
-        axis.set_yscale("log")
+        few_decades(axis)
         budgets = sorted(optima["budget"])
         axis.set_xticks(budgets, [rate(budget) for budget in budgets])
         axis.minorticks_off()
@@ -100,12 +100,12 @@ def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
     loss = np.array([fit.predict(n_eff, np.full_like(mu, d)) for d in D])
     lines = axis.contour(mu, D, loss, levels=10, colors=[COLOURS["parcae"]], linewidths=0.7)
     axis.clabel(lines, fontsize=6, fmt="%.2f")
-    axis.plot(looped["mean_loops"], looped["D"], "o", color="#666666", ms=2.5, label="runs")
+    axis.plot(looped["mean_loops"], looped["D"], "o", color="#666666", ms=2.5, label="runs", clip_on=False, zorder=3)
     inside = law[law["inside"]]
     if len(inside):
         axis.plot(inside["mean_loops"], inside["D"], "-", color="#0072B2", lw=1.6, label="efficient frontier")
     loops_axis(axis, sorted(sizes.index))
-    axis.set_yscale("log")
+    few_decades(axis)
     axis.set_ylabel("training tokens D")
     figure.legend(loc="outside upper center", ncols=2)
     return figure

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, legend_above, shades
+from lib.plots import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability and of samplers: Parcae's variants are shades of its colour
@@ -132,14 +132,18 @@ def depth_distributions(panels: dict[str, Any]) -> Figure:
 
 
 def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, Any]) -> Figure:
-    """One panel a quantity (column -> label) against the step, one line a variant, for one seed."""
+    """One panel a quantity (column -> label) against the step, one line a variant, for one seed. The first line is the
+    widest, so that it shows where a later one lies on it."""
     figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.5))
+    widths = np.linspace(2.4, 0.6, curves["variant"].nunique())
     for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
-        for variant, run in curves.groupby("variant", sort=False):
-            axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=0.7, alpha=0.85, label=str(variant))
+        for width, (variant, run) in zip(widths, curves.groupby("variant", sort=False), strict=True):
+            axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=width, label=str(variant))
         axis.set_xlabel("step")
         axis.set_ylabel(label)
-        if quantity != "loss":
+        if quantity != "loss" and curves[quantity].max() < 100 * curves[quantity].min():
+            few_decades(axis)
+        elif quantity != "loss":
             axis.set_yscale("log")
     axes[0].legend()
     return figure
@@ -152,7 +156,7 @@ def by_size(frame: pd.DataFrame) -> Figure:
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
         mean = runs.groupby("parameters")["perplexity"].mean()
-        axis.plot(runs["parameters"], runs["perplexity"], marker, color=colour, ms=3)
+        axis.plot(runs["parameters"], runs["perplexity"], marker, color=colour, ms=2.5, alpha=0.6)
         axis.plot(mean.index, mean, color=colour, lw=1, label=NAMES[architecture], marker=marker, ms=4)
     count_axis(axis, "parameters")
     axis.set_ylabel("validation perplexity")

@@ -1,6 +1,7 @@
 """The figures of Looped-MoE and early exit (004)."""
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -110,8 +111,9 @@ def overlaps(panels: dict[str, Any]) -> Figure:
     axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes[0, 0].set_ylabel("tokens")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, [f"{label} of the experts kept" if label == "none" else label for label in labels],
-                  loc="outside upper center", ncols=3)  # fmt: skip
+    words = [f"{label} of the experts kept" if label == "none" else label for label in labels]
+    pale = Rectangle((0, 0), 1, 1, color="#6B6B6B", alpha=0.3)
+    figure.legend([*handles, pale], [*words, "narrow and pale: by chance"], loc="outside upper center", ncols=4)
     return figure
 
 
@@ -141,14 +143,17 @@ def overlap_growth(curves: pd.DataFrame) -> Figure:
 
 
 def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
-    """(colour, marker) of each model's name: its architecture's, and a shade for each number of loops."""
+    """(colour, marker) of each model's name, ordered by architecture. Colour and marker are the architecture's for two
+    loops; four, eight and more have darker shades and markers of their own, the same in every figure."""
     looks: dict[str, tuple[ColorType, str]] = {}
     names = list(dict.fromkeys(names))
     for architecture, title in TITLES.items():
-        own = [name for name in names if name.rsplit(" ", 1)[0] == title]
-        colours = shades(LOOK[architecture], len(own)) if len(own) > 1 else [COLOURS[LOOK[architecture]]] * len(own)
-        markers = itertools.cycle(MARKERS[LOOK[architecture]] + "so^v")
-        looks |= {name: (colour, next(markers)) for name, colour in zip(own, colours, strict=True)}
+        own = LOOK[architecture]
+        colours, markers = [COLOURS[own], *shades(own, 7)[4:]], MARKERS[own] + "so^"
+        for name in (name for name in names if name.rsplit(" ", 1)[0] == title):
+            loops = int(name.rpartition("x")[2]) if name != title else 2
+            doublings = max(0, min(round(math.log2(loops)) - 1, 3))
+            looks[name] = (colours[doublings], markers[doublings])
     return looks
 
 

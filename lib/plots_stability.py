@@ -110,10 +110,9 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
             axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9)
         median = runs.groupby("lr")["val_loss"].median()
         axis.plot(median.index, median, color=colour, lw=1, label=NAMES[architecture])
-    axis.axhline(limit, color="#666666", lw=0.8, ls=":")
-    axis.annotate(limit_name, (frame["lr"].max(), limit), (0, -2), textcoords="offset points", ha="right", va="top",
-                  fontsize=6, color="#666666")  # fmt: skip
+    axis.axhline(limit, color="#666666", lw=0.8, ls=":", label=limit_name)
     axis.set_xscale("log", base=2)
+    axis.set_yscale("log")  # one run that ended far up would flatten the others
     rates = sorted(frame["lr"].unique())
     axis.set_xticks(rates, [rate(lr) for lr in rates], rotation=45)
     axis.minorticks_off()

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
 
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, rate, shades
 
@@ -20,13 +21,13 @@ def loss_against_base_rate(
     """000, Fig. 6: loss against rate, one line a row of ``look`` (value of the column group -> architecture); the
     triangle below is the parabola's minimum, the dotted line the rate that is kept."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
-    for group, cell in runs.groupby("group", sort=False):
+    for i, (group, cell) in enumerate(runs.groupby("group", sort=False)):
         colour, marker = COLOURS[look[group]], MARKERS[look[group]]
         mean = cell.groupby("lr")["loss"].mean()
         axis.plot(mean.index, mean, marker=marker, color=colour, label=group)
-        found = best[(best["group"] == group) & best["inside"]]
-        axis.plot(found["lr"], [0.03] * len(found), "v", color=colour, ms=6, transform=axis.get_xaxis_transform())
+        _minima(axis, best[(best["group"] == group) & best["inside"]], colour, i)
     _rates(axis, runs["lr"], kept)
+    _room_below(axis)
     axis.set_xlabel(x)
     axis.set_ylabel("validation loss (nats per token)")
     axis.legend()
@@ -52,8 +53,11 @@ def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = 
                     axis.plot(kept, losses[kept], "D", color=colour, ms=5, mec="white", mew=0.5)
             _rates(axis, frame["lr"], kept)
             axis.set_title(f"{group}: {title}")
-            axis.legend()
+            axis.legend(loc="upper right")
         axes[-1, column].set_xlabel(x)
+    low, high = axes[0, 0].get_ylim()
+    most = max(len(axis.get_legend().get_texts()) for axis in axes.flat)
+    axes[0, 0].set_ylim(low, high + 0.15 * most * (high - low))  # room for the legends, of all panels
     for row in axes:
         row[0].set_ylabel("regret (nats)")
     return figure
@@ -67,16 +71,15 @@ def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: s
     figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, title in zip(axes[0], titles, strict=True):
         cell, minima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
-        for line, colour, marker in zip(lines, shades(look[title], len(lines)), LINES, strict=False):
+        for i, (line, colour, marker) in enumerate(zip(lines, shades(look[title], len(lines)), LINES, strict=False)):
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
-            found = minima[minima[condition] == line]
-            transform = axis.get_xaxis_transform()
-            axis.plot(found["lr"], [0.05] * len(found), "v", color=colour, ms=6, mec="white", transform=transform)
+            _minima(axis, minima[minima[condition] == line], colour, i)
         _rate_axis(axis, cell["lr"])
         axis.set_xlabel("base learning rate")
         axis.set_title(title)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
+    _room_below(axes[0, 0])
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]], len(lines)) if len(set(look.values())) == 1 else ["#555555"] * len(lines)
     handles = [
@@ -85,6 +88,17 @@ def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: s
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
     return figure
+
+
+def _minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:
+    """Triangles at the best rates of the i-th line, below the data and each line's at a height of its own."""
+    y = 0.03 + 0.035 * i
+    axis.plot(found["lr"], [y] * len(found), "v", color=colour, ms=5, mec="white", transform=axis.get_xaxis_transform())
+
+
+def _room_below(axis: Axes) -> None:
+    low, high = axis.get_ylim()
+    axis.set_ylim(low - 0.15 * (high - low), high)
 
 
 def _rates(axis: Axes, rates: Iterable[float], kept: float) -> None:

@@ -55,6 +55,24 @@ def test_rates_are_short(lr, text):
     assert plots.rate(lr) == text
 
 
+def ticks(axis) -> list[str]:
+    axis.figure.canvas.draw()
+    low, high = sorted(axis.get_ylim())
+    labels = [*axis.yaxis.get_ticklabels(), *axis.yaxis.get_ticklabels(minor=True)]
+    return [text.get_text() for text in labels if text.get_text() and low <= text.get_position()[1] <= high]
+
+
+@pytest.mark.usefixtures("style")
+def test_a_short_log_axis_is_labelled_in_full():
+    _, (few, plain) = plt.subplots(1, 2)
+    few.plot([3_000, 30_000])
+    plots.few_decades(few)
+    assert ticks(few) == ["5 k", "10 k", "20 k"]
+    plain.plot([0.5, 3])
+    plain.set_yscale("log")
+    assert {"$\\mathdefault{0.6}$", "$\\mathdefault{1}$", "$\\mathdefault{2}$"} <= set(ticks(plain))
+
+
 def test_dots_show_every_seed_and_the_interval_of_their_mean():
     figure = plots.dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
     lines = figure.axes[0].lines
@@ -62,6 +80,13 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
     assert bar.get_xdata() == pytest.approx([1.1 - 4.3027 * 0.1 / 3**0.5, 1.1 + 4.3027 * 0.1 / 3**0.5], abs=1e-3)
     assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
     assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
+    assert set(seeds.get_ydata()) != set(bar.get_ydata())  # neither is drawn over the other
+
+
+def test_dots_keep_the_colour_of_an_architecture():
+    figure = plots.dots({"linear": [1.0], "hyper-connections": [2.0]}, "loss (nats)")
+    linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
+    assert (linear, hyper) == (plots.COLOURS["isodepth"], plots.COLOURS["hyper-connections"])
 
 
 # ---- the picture of a model

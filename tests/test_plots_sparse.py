@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 
 from lib import isoflop, plots, plots_sparse, sparse
 from lib.exits import Exits
@@ -70,9 +70,11 @@ def test_growth_has_a_line_a_seed_and_chance():
 def test_shades_and_markers_tell_numbers_of_loops_apart():
     looks = plots_sparse.look_of(iter(["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]))
     assert list(looks) == ["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]
-    assert (
-        looks["Looped-MoE 4x2"][0] == plots.COLOURS["looped-moe"] and len({str(look) for look in looks.values()}) == 5
-    )
+    for name, architecture in {"Looped 4x2": "looped", "MoE": "moe", "Looped-MoE 4x2": "looped-moe"}.items():
+        assert to_hex(looks[name][0]) == plots.COLOURS[architecture].lower()  # as in a figure that has it alone
+    assert sum(to_rgb(looks["Looped 2x4"][0])) < sum(to_rgb(looks["Looped 4x2"][0]))
+    assert plots_sparse.look_of(["Looped 2x4"]) == {"Looped 2x4": looks["Looped 2x4"]}
+    assert len({str(look) for look in looks.values()}) == 5
 
 
 def test_convergence_has_a_band_and_the_boundaries():
