@@ -91,7 +91,7 @@ def use_style(profile: str) -> None:
         "ytick.labelsize": 7,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.formatter.min_exponent": 3,  # a log axis says 0.2 and 50, not 2 x 10^-1
+        "axes.formatter.min_exponent": 1,  # a log axis says 0.6 and 2, not 6 x 10^-1 and 2 x 10^0
         "axes.grid": True,
         "grid.color": "#e6e6e6",
         "grid.linewidth": 0.6,

@@ -135,7 +135,7 @@ def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, 
     """One panel a quantity (column -> label) against the step, one line a variant, for one seed. The first line is the
     widest, so that it shows where a later one lies on it."""
     figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.5))
-    widths = np.linspace(2.4, 0.6, curves["variant"].nunique())
+    widths = np.linspace(2.0, 0.6, curves["variant"].nunique())
     for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
         for width, (variant, run) in zip(widths, curves.groupby("variant", sort=False), strict=True):
             axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=width, label=str(variant))
