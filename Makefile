@@ -98,7 +98,7 @@ help:
 	@echo 'make lint                ruff, and mypy in strict mode on lib/'
 	@echo 'make test                the tests (about half an hour on two cores)'
 	@echo 'make test-long           the slow ones: kills in series, a browser'
-	@echo 'make mutants             how many small faults in five modules the tests notice (pip install -e .[mutation])'
+	@echo 'make mutants             how many small faults in five modules the tests notice (.venv/bin/pip install -e .[mutation])'
 	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
 	@echo 'make report              outputs/report/index.html from what is there, and the notebooks beside it'
@@ -111,7 +111,7 @@ help:
 	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core (smoke: 0 for a notebook on each)'
 	@echo 'MINUTES=$(MINUTES)         when make records stops, to go on another time; no limit when empty'
-	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
+	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
 	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
 	@echo 'PYTHON=$(PYTHON)'
 

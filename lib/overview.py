@@ -5,6 +5,7 @@ reference when the workbook has been made.
 """
 
 import collections
+import json
 import re
 import zlib
 from datetime import datetime
@@ -28,8 +29,9 @@ PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\
 
 
 def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> None:
-    """Notes what every finished notebook under ``outputs`` took and found, where it is not what was noted last; remove
-    the file to have all times anew. They mean something only from an empty store, with nothing else running."""
+    """Notes what every finished notebook under ``outputs`` took and found, where it is not what was noted last; one
+    that has changed since it was executed is named and left out. Remove the file to have all times anew: they mean
+    something only from an empty store, with nothing else running."""
     if path.exists():
         known = reference.read(path)
     else:
@@ -37,6 +39,9 @@ def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> No
     for profile in PROFILES:
         noted = known.entries.setdefault(profile, {})
         names = [mark.name[1:].removesuffix(".done") for mark in (outputs / "notebooks" / profile).glob(".*.done")]
+        for name in [name for name in names if not _is_as_executed(outputs, name, profile)]:
+            print(f"{name}: it or its parameters have changed since it was executed at {profile}, run it again")
+            names.remove(name)
         copies = {name: _executed(outputs, name, profile).metadata.papermill for name in names}
         if not noted and sorted(names) == plans.names():  # the whole profile at once, not some of it
             ends, starts = (
@@ -53,11 +58,26 @@ def _executed(outputs: Path, name: str, profile: str) -> nbformat.NotebookNode:
     return nbformat.read(outputs / "notebooks" / profile / f"{name}.ipynb", as_version=4)
 
 
+def _is_as_executed(outputs: Path, name: str, profile: str) -> bool:
+    copy = _executed(outputs, name, profile)
+    own = [cell for cell in copy.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    given = json.loads(json.dumps(read_parameters(profile, name)))  # as a notebook keeps them
+    taken = dict(copy.metadata.papermill.parameters)
+    return _code(own) == _code(_source(name)) and taken | {"jobs": 0} == given | {"jobs": 0}
+
+
 def made_from(name: str, profile: str) -> int:
     """A checksum of what a notebook's verdicts come from: its code, its parameters, its claims and the recipe."""
-    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
-    return zlib.crc32(repr([code, read_parameters(profile, name), _asked(name), lib.RECIPE]).encode())
+    sources = [_code(_source(name)), read_parameters(profile, name), _asked(name), lib.RECIPE]
+    return zlib.crc32(repr(sources).encode())
+
+
+def _source(name: str) -> list[nbformat.NotebookNode]:
+    return list(nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells)
+
+
+def _code(cells: list[nbformat.NotebookNode]) -> list[str]:
+    return [cell.source for cell in cells if cell.cell_type == "code"]
 
 
 def _asked(name: str) -> list[claims.Claim]:

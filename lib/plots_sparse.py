@@ -144,16 +144,17 @@ def overlap_growth(curves: pd.DataFrame) -> Figure:
 
 def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
     """(colour, marker) of each model's name, ordered by architecture. Colour and marker are the architecture's for two
-    loops; four, eight and more have darker shades and markers of their own, the same in every figure."""
+    loops, and the same in every figure for more: the darker the more loops, up to 16, and another marker from three,
+    six and twelve on."""
     looks: dict[str, tuple[ColorType, str]] = {}
     names = list(dict.fromkeys(names))
     for architecture, title in TITLES.items():
         own = LOOK[architecture]
-        colours, markers = [COLOURS[own], *shades(own, 7)[4:]], MARKERS[own] + "so^"
+        colours, markers = [COLOURS[own], *shades(own, 33)[17:]], MARKERS[own] + "so^"
         for name in (name for name in names if name.rsplit(" ", 1)[0] == title):
             loops = int(name.rpartition("x")[2]) if name != title else 2
-            doublings = max(0, min(round(math.log2(loops)) - 1, 3))
-            looks[name] = (colours[doublings], markers[doublings])
+            doublings = min(max(math.log2(loops) - 1, 0), 3)
+            looks[name] = (colours[round(16 * doublings / 3)], markers[round(doublings)])
     return looks
 
 

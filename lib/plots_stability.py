@@ -115,7 +115,7 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
     axis.set_yscale("log")  # one run that ended far up would flatten the others
     rates = sorted(frame["lr"].unique())
     axis.set_xticks(rates, [rate(lr) for lr in rates], rotation=45)
-    axis.minorticks_off()
+    axis.xaxis.minorticks_off()
     axis.set_xlabel("learning rate")
     axis.set_ylabel("validation loss (nats per token)")
     axis.legend(loc="upper left")

@@ -13,6 +13,7 @@ from matplotlib.typing import ColorType
 from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, rate, shades
 
 LINES = "osD^PXph"  # markers of conditions
+APART = 0.05  # of an axis, from one line's best rates to the next one's
 
 
 def loss_against_base_rate(
@@ -27,7 +28,7 @@ def loss_against_base_rate(
         axis.plot(mean.index, mean, marker=marker, color=colour, label=group)
         _minima(axis, best[(best["group"] == group) & best["inside"]], colour, i)
     _rates(axis, runs["lr"], kept)
-    _room_below(axis)
+    _room_below(axis, len(look))
     axis.set_xlabel(x)
     axis.set_ylabel("validation loss (nats per token)")
     axis.legend()
@@ -79,7 +80,7 @@ def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: s
         axis.set_xlabel("base learning rate")
         axis.set_title(title)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
-    _room_below(axes[0, 0])
+    _room_below(axes[0, 0], len(lines))
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]], len(lines)) if len(set(look.values())) == 1 else ["#555555"] * len(lines)
     handles = [
@@ -92,13 +93,14 @@ def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: s
 
 def _minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:
     """Triangles at the best rates of the i-th line, below the data and each line's at a height of its own."""
-    y = 0.03 + 0.035 * i
-    axis.plot(found["lr"], [y] * len(found), "v", color=colour, ms=5, mec="white", transform=axis.get_xaxis_transform())
+    y, across = 0.03 + APART * i, axis.get_xaxis_transform()
+    axis.plot(found["lr"], [y] * len(found), "v", color=colour, ms=4, mec="white", mew=0.3, transform=across)
 
 
-def _room_below(axis: Axes) -> None:
+def _room_below(axis: Axes, lines: int) -> None:
     low, high = axis.get_ylim()
-    axis.set_ylim(low - 0.15 * (high - low), high)
+    share = APART * lines  # of the axis, for the triangles
+    axis.set_ylim(low - share / (1 - share) * (high - low), high)
 
 
 def _rates(axis: Axes, rates: Iterable[float], kept: float) -> None:

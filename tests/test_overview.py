@@ -5,6 +5,7 @@ import nbformat
 import pytest
 
 from lib import claims, overview, reference, scale
+from lib.notebook import read_parameters
 from lib.plans import names
 
 
@@ -29,10 +30,16 @@ def test_the_reference_is_of_the_notebooks_as_they_are():
         assert set(entry.verdicts.values()) <= {*claims.VERDICTS} - {claims.UNJUDGED, claims.OPEN}
 
 
-def took(copy, seconds):
+def took(copy, seconds, **changed):
+    """An executed copy, as papermill leaves it, of a notebook at smoke that took so long."""
+    notebook = nbformat.read(overview.ROOT / "notebooks" / copy.name, as_version=4)
+    parameters = {**read_parameters("smoke", copy.stem), **changed}
+    injected = nbformat.v4.new_code_cell("jobs = 2", metadata={"tags": ["injected-parameters"]})
+    notebook.cells.insert(3, injected)
     started = datetime.datetime(2026, 1, 1)
     times = {"start_time": started.isoformat(), "end_time": (started + datetime.timedelta(seconds=seconds)).isoformat()}
-    nbformat.write(nbformat.v4.new_notebook(metadata={"papermill": {**times, "duration": seconds}}), copy)
+    notebook.metadata["papermill"] = {**times, "duration": seconds, "parameters": parameters}
+    nbformat.write(notebook, copy)
 
 
 @pytest.fixture
@@ -63,6 +70,23 @@ def test_what_is_finished_is_noted_and_what_did_not_change_stays(made, monkeypat
     monkeypatch.setattr(overview.lib, "RECIPE", "another")
     overview.collect(made, path)
     assert reference.read(path).entries["smoke"]["usage_weighted"].seconds == 3.0
+
+
+def test_what_has_changed_since_it_was_executed_is_not_noted(made, monkeypatch, capsys):
+    monkeypatch.setattr(reference, "yardstick", lambda: 1e9)
+    mark = made / "notebooks" / "smoke" / ".usage_weighted.done"
+    mark.touch()
+    took(mark.with_name("usage_weighted.ipynb"), 3.0, jobs=7)  # make gives it the number of processes
+    assert overview._is_as_executed(made, "usage_weighted", "smoke")
+    took(mark.with_name("usage_weighted.ipynb"), 3.0, seeds=[7])
+    overview.collect(made, made / "reference.json")
+    assert reference.read(made / "reference.json").entries["smoke"] == {}
+    assert capsys.readouterr().out.startswith("usage_weighted: it or its parameters have changed")
+    took(mark.with_name("usage_weighted.ipynb"), 3.0)
+    notebook = nbformat.read(mark.with_name("usage_weighted.ipynb"), as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("1 + 1"))
+    nbformat.write(notebook, mark.with_name("usage_weighted.ipynb"))
+    assert not overview._is_as_executed(made, "usage_weighted", "smoke")
 
 
 def test_a_profile_that_was_made_whole_says_what_it_took(made, monkeypatch):

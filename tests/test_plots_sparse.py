@@ -74,6 +74,8 @@ def test_shades_and_markers_tell_numbers_of_loops_apart():
         assert to_hex(looks[name][0]) == plots.COLOURS[architecture].lower()  # as in a figure that has it alone
     assert sum(to_rgb(looks["Looped 2x4"][0])) < sum(to_rgb(looks["Looped 4x2"][0]))
     assert plots_sparse.look_of(["Looped 2x4"]) == {"Looped 2x4": looks["Looped 2x4"]}
+    many = plots_sparse.look_of(f"Looped {48 // loops}x{loops}" for loops in (2, 3, 4, 6, 8, 12, 16))
+    assert len({str(look) for look in many.values()}) == 7
     assert len({str(look) for look in looks.values()}) == 5
 
 

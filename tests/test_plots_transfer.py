@@ -41,7 +41,7 @@ def test_a_line_a_group_and_a_triangle_at_its_optimum(runs):
     best = best_rates(one, ["group", "condition"], 0.02)
     (axis,) = loss_against_base_rate(one, best, 0.02, LOOK).axes
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["r = 1", "r = 4"]
-    triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v" and line.get_markersize() == 5]
+    triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v" and line.get_markersize() == 4]
     assert triangles == pytest.approx(best["lr"].tolist())
 
 
