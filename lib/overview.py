@@ -39,10 +39,11 @@ def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> No
     for profile in PROFILES:
         noted = known.entries.setdefault(profile, {})
         names = [mark.name[1:].removesuffix(".done") for mark in (outputs / "notebooks" / profile).glob(".*.done")]
-        for name in [name for name in names if not _is_as_executed(outputs, name, profile)]:
+        executed = {name: _executed(outputs, name, profile) for name in names}
+        for name in [name for name in names if not _is_as_executed(executed[name], name, profile)]:
             print(f"{name}: it or its parameters have changed since it was executed at {profile}, run it again")
             names.remove(name)
-        copies = {name: _executed(outputs, name, profile).metadata.papermill for name in names}
+        copies = {name: executed[name].metadata.papermill for name in names}
         if not noted and sorted(names) == plans.names():  # the whole profile at once, not some of it
             ends, starts = (
                 [datetime.fromisoformat(copies[name][at]) for name in names] for at in ("end_time", "start_time")
@@ -58,8 +59,7 @@ def _executed(outputs: Path, name: str, profile: str) -> nbformat.NotebookNode:
     return nbformat.read(outputs / "notebooks" / profile / f"{name}.ipynb", as_version=4)
 
 
-def _is_as_executed(outputs: Path, name: str, profile: str) -> bool:
-    copy = _executed(outputs, name, profile)
+def _is_as_executed(copy: nbformat.NotebookNode, name: str, profile: str) -> bool:
     own = [cell for cell in copy.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
     given = json.loads(json.dumps(read_parameters(profile, name)))  # as a notebook keeps them
     taken = dict(copy.metadata.papermill.parameters)
