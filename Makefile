@@ -76,9 +76,10 @@ endif
 
 .DEFAULT_GOAL := help
 # notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j; but
-# for smoke, where starting is what takes time: without JOBS they run side by side there, each on one process
+# for smoke, where starting is what takes time: without JOBS they run side by side there, each on one process, and one
+# more than there are cores, since a notebook waits for its kernel, or for a run that another trains
 ifeq ($(PROFILE)-$(JOBS),smoke-0)
-AT_ONCE := $(shell getconf _NPROCESSORS_ONLN)
+AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 EACH    := 1
 notebooks: export OMP_NUM_THREADS ?= 1
 else

@@ -75,8 +75,7 @@ def _ended(mark: Path) -> float:
 
 def run(source: Path, place: Path, parameters: dict[str, Any]) -> None:
     """Executes a notebook into ``place``, and prints what it prints. Raises Failed."""
-    # parses a grammar for two seconds, for kinds of addresses that no notebook has; jsonschema goes without
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    without_grammar()
     import papermill  # which takes a while, and a signal may come before
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
@@ -88,11 +87,19 @@ def run(source: Path, place: Path, parameters: dict[str, Any]) -> None:
             source, place, parameters,
             progress_bar=False, stdout_file=sys.stdout, stderr_file=sys.stderr,
             coalesce_streams=True,  # of a bar the copy keeps what is seen of it in the end
+            # an interpreter with torch in it takes a second to end, and without processes of its own leaves nothing
+            shutdown_kernel="immediate" if parameters.get("jobs") == 1 else "graceful",
         )  # fmt: skip
     except PapermillExecutionError as error:
         raise Failed("\n".join([f"{source.stem}, cell {error.exec_count}:", *error.traceback])) from None
     except DeadKernelError:
         raise Failed(f"{source.stem}: its kernel died, killed or out of memory; the same command goes on") from None
+
+
+def without_grammar() -> None:
+    """What imports nbformat after this waits two seconds less: jsonschema goes without a grammar of kinds of addresses
+    that no notebook has."""
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def main(name: str, profile: str, jobs: int, made_from: str, chosen: Sequence[str], since: float) -> None:

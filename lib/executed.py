@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from lib import files
 from lib.errors import InputError
+from lib.execute import without_grammar
 
 if TYPE_CHECKING:
     from nbconvert import HTMLExporter
@@ -81,6 +82,7 @@ def page(executed: Path, path: Path) -> None:
 
 
 def _read(executed: Path) -> "NotebookNode":
+    without_grammar()
     import nbformat  # takes seconds, and is needed for new pages alone
 
     try:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.optimize
 import scipy.special
 from numpy import ndarray
 from numpy.typing import ArrayLike

@@ -2,11 +2,11 @@
 take."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.optimize
 
 from lib.config import ModelConfig
 from lib.errors import InputError
@@ -27,9 +27,17 @@ def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFram
 
 def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
     """n_once, n_rec and FLOPs per token of a family at a width; between the table's widths they are power laws."""
-    columns = np.log(table[["n_once", "n_rec", "flops"]].to_numpy(float)).T
-    n_once, n_rec, flops = (np.exp(np.interp(np.log(width), np.log(table["width"]), column)) for column in columns)
-    return float(n_once), float(n_rec), float(flops)
+    return _interpolated(_logs(table), np.log(width))
+
+
+def _logs(table: pd.DataFrame) -> np.ndarray:
+    """log width, n_once, n_rec and FLOPs per token [4, widths]."""
+    return np.log(table[["width", "n_once", "n_rec", "flops"]].to_numpy(float)).T
+
+
+def _interpolated(logs: np.ndarray, log_width: float) -> tuple[float, float, float]:
+    n_once, n_rec, flops = (math.exp(np.interp(log_width, logs[0], column)) for column in logs[1:])
+    return n_once, n_rec, flops
 
 
 def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dict[str, Any]:
@@ -42,15 +50,18 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
         raise InputError(f"budget: {budget:g} FLOPs train nothing, use a positive number")
     if len(table) < 2:
         raise InputError("table: a family needs at least two widths")
-    narrowest, widest = np.log(table["width"].min()), np.log(table["width"].max())
+    import scipy.optimize  # a third of a second, which not every notebook has to wait for
+
+    logs = _logs(table)
+    narrowest, widest = logs[0].min(), logs[0].max()
 
     def loss(log_width: float) -> float:
-        n_once, n_rec, flops = at_width(table, np.exp(log_width))
+        n_once, n_rec, flops = _interpolated(logs, log_width)
         D = budget / flops
         return float(fit.predict(n_once, n_rec, r, D) if "r" in fit.law.inputs else fit.predict(n_once + n_rec, D))
 
     found = scipy.optimize.minimize_scalar(loss, bounds=(narrowest, widest), method="bounded", options={"xatol": 1e-9})
-    n_once, n_rec, flops = at_width(table, np.exp(found.x))
+    n_once, n_rec, flops = _interpolated(logs, found.x)
     return {
         "width": float(np.exp(found.x)),
         "n_once": n_once,
@@ -90,6 +101,8 @@ def with_phi(fit: Fit, phi: float) -> Fit:
 def phi_to_cross(fit: Fit, looped: pd.DataFrame, plain: pd.DataFrame, r: int, budget: float) -> float:
     """The phi at which the looped family's compute-optimal loss equals that of the plain one (r = 1) at a budget, all
     else of the law kept; nan where none in [-3, 3] does."""
+    import scipy.optimize
+
     target = compute_optimal(fit, plain, 1, budget)["loss"]
 
     def gap(phi: float) -> float:

@@ -140,6 +140,14 @@ class LoopedLM(nn.Module):
         """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
 
         As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
+        for T, state, values in self.states_at(tokens, depths, state_seed):
+            yield T, state, self.after(state, values)[0]
+
+    @torch.no_grad()
+    def states_at(
+        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+    ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
+        """(T, h_T [B, S, d], what ``after`` takes beside it) as ``hidden_at``, which runs the coda at each depth."""
         e, values, _ = self.before(tokens)
         h = previous = self.injection.spread(self.initial_state(e, None, state_seed))
         prepared, done = self.injection.prepare(e), np.zeros(len(tokens), dtype=int)
@@ -149,8 +157,7 @@ class LoopedLM(nn.Module):
                 more = T - done
                 h, previous = self._run(h, previous, prepared, values, more, done, [])
                 done = done + more
-            state = self.injection.pool(h)
-            yield T, state, self.after(state, values)[0]
+            yield T, self.injection.pool(h), values
 
     # The three parts of a pass. A decoder calls them for the tokens that it has on their way, as one row [1, n], and
     # passes ``attend(layer, ...)``, which takes the place of attention over that row.

@@ -98,7 +98,7 @@ def use_style(profile: str) -> None:
         "lines.linewidth": 1.1,
         "lines.markersize": 4,
         "legend.frameon": False,
-        "pdf.fonttype": 42,
+        "pdf.fonttype": 3 if profile == "smoke" else 42,  # publishers want 42, which takes half a second more
     })  # fmt: skip
 
 

@@ -322,5 +322,7 @@ def _perplexities(axis: Axes) -> None:
 
 
 def _visible(piece: str) -> str:
-    """A token's text for an axis: blanks and line ends shown, a document's beginning as ^, a dollar no formula."""
-    return piece.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5").replace("$", r"\$") or "^"
+    """A token's text for an axis: blanks and line ends shown, a document's beginning as ^, a dollar no formula, and
+    control characters, for which no font has a picture, as bytes that are no text."""
+    shown = piece.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5").replace("$", r"\$") or "^"
+    return "".join(character if character.isprintable() else "\ufffd" for character in shown)

@@ -77,7 +77,7 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
     was_training = model.training
     model.eval()
     try:
-        for T, state, _ in model.hidden_at(tokens, range(1, loops + 1)):
+        for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
             note(f"loop {T}", state)
     finally:
         model.train(was_training)

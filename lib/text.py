@@ -110,7 +110,8 @@ def content_id(source: str, subset: str = "", field: str = "text", tokenizer: st
             digest.update(json.dumps([subset, _hub_identity(source)]).encode())
         else:
             for path in _files(source):
-                digest.update(_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns))
+                stat = path.stat()
+                digest.update(_file_hash(path, stat.st_size, stat.st_mtime_ns))
     except (OSError, UnicodeError) as error:
         raise InputError(f"data.source: {source!r:.200} cannot be read ({error!s:.200}), check the path") from None
     digest.update(field.encode() if field != "text" else b"")

@@ -7,6 +7,7 @@ torchrun starts on several GPUs it is one run on all of them: the same rows, the
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -378,6 +379,17 @@ def device_name() -> str:
 
 def provenance() -> dict[str, Any]:
     """Commit, versions and device: what one needs to know to make a number again."""
+    return {
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "device": device_name(),
+    }
+
+
+@functools.cache  # of what this process runs, which a later commit does not change
+def _commit() -> str:
     root = Path(lib.__file__).parent.parent
     try:
         describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
@@ -385,10 +397,4 @@ def provenance() -> dict[str, Any]:
     except OSError:
         commit = ""
     taken = Path(lib.__file__).with_name("commit.txt")  # of a copy that was sent to a cluster
-    return {
-        "commit": commit or (taken.read_text() if taken.exists() else "no git"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "device": device_name(),
-    }
+    return commit or (taken.read_text() if taken.exists() else "no git")

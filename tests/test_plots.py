@@ -50,6 +50,17 @@ def test_a_saved_figure_carries_its_provenance_and_profile(tmp_path):
     assert "profile: smoke" in [t.get_text() for t in figure.texts]
 
 
+@pytest.mark.parametrize(
+    ("profile", "kept", "left_out"), [("smoke", b"/Type3", b"/CIDFontType2"), ("cpu", b"/CIDFontType2", b"/Type3")]
+)
+def test_figures_to_be_published_have_truetype_fonts(profile, kept, left_out, tmp_path):
+    with plots.keeping_style():
+        plots.use_style(profile)
+        figure, _ = plt.subplots()
+        pdf = plots.save(figure, tmp_path / "a", {}).with_suffix(".pdf").read_bytes()
+    assert kept in pdf and left_out not in pdf
+
+
 @pytest.mark.parametrize(("lr", "text"), [(0.032, "3.2e-2"), (2e-4, "2e-4"), (0.256, "2.56e-1"), (1.0, "1e0")])
 def test_rates_are_short(lr, text):
     assert plots.rate(lr) == text

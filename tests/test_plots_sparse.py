@@ -131,9 +131,9 @@ def test_debts_stand_beside_what_was_counted():
 
 
 def test_a_bar_says_where_a_token_left():
-    axis = plots_sparse.left_at(["", "a", " ", "$", "\n"], [4, 4, 2, 1, 3], 4, prompt=2).axes[0]
-    assert [bar.get_height() for bar in axis.patches] == [4, 4, 2, 1, 3]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["^", "a", "\u2423", r"\$", "\u21b5"]
+    axis = plots_sparse.left_at(["", "a", " ", "$", "\n", "\x19"], [4, 4, 2, 1, 3, 3], 4, prompt=2).axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [4, 4, 2, 1, 3, 3]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["^", "a", "\u2423", r"\$", "\u21b5", "\ufffd"]
     colours = [to_hex(bar.get_facecolor()).upper() for bar in axis.patches]
     assert colours[1] == "#B0B0B0" and colours[2] == plots.COLOURS["looped-moe"]
 
