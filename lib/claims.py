@@ -5,6 +5,7 @@ from the interval of their mean. Orderings and shapes are margins, positive wher
 """
 
 import dataclasses
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -63,16 +64,21 @@ _FINDING = pydantic.TypeAdapter(Finding)
 
 def ledger(path: Path) -> dict[str, Claim]:
     """All claims by id. Raises InputError for an entry that is incomplete or doubled."""
+    return _entries(path.name, path.read_text())
+
+
+@functools.lru_cache(maxsize=1)  # a notebook asks for the whole ledger with each of its claims
+def _entries(name: str, text: str) -> dict[str, Claim]:
     claims = {}
-    for entry in yaml.safe_load(path.read_text()):
+    for entry in yaml.safe_load(text):
         try:
             claim = Claim(**entry)
         except TypeError as error:
-            raise InputError(f"{path.name}: {entry.get('id', entry)!r:.60}: {error}") from None
+            raise InputError(f"{name}: {entry.get('id', entry)!r:.60}: {error}") from None
         if claim.id in claims:
-            raise InputError(f"{path.name}: {claim.id} stands there twice, remove one")
+            raise InputError(f"{name}: {claim.id} stands there twice, remove one")
         if claim.kind not in ("ordering", "shape", "value") or (claim.kind == "value") != bool(claim.value):
-            raise InputError(f"{path.name}: {claim.id} needs kind ordering, shape, or value with a value other than 0")
+            raise InputError(f"{name}: {claim.id} needs kind ordering, shape, or value with a value other than 0")
         claims[claim.id] = claim
     return claims
 

@@ -147,7 +147,7 @@ class LoopedLM(nn.Module):
     def states_at(
         self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
     ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
-        """(T, h_T [B, S, d], what ``after`` takes beside it) as ``hidden_at``, which runs the coda at each depth."""
+        """(T, h_T [B, S, d], the value embeddings that ``after`` takes with it): ``hidden_at`` without the coda."""
         e, values, _ = self.before(tokens)
         h = previous = self.injection.spread(self.initial_state(e, None, state_seed))
         prepared, done = self.injection.prepare(e), np.zeros(len(tokens), dtype=int)

@@ -212,16 +212,12 @@ class Notebook:
     ) -> claims.Finding:  # fmt: skip
         """Reports a claim of the ledger with one number a seed, or for each of what ``per`` names; ``bounds`` where the
         interval comes from elsewhere."""
-        entry = self._ledger.get(id)
+        entry = claims.ledger(ROOT / "params" / "claims.yaml").get(id)
         if entry is None:
             raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
         folder = self.outputs / "claims" / self.profile
         where = (self.profile, folder)
         return claims.report(entry, self.name, values, seeds, *where, unit, note, bounds, per, self._stamp)
-
-    @functools.cached_property
-    def _ledger(self) -> dict[str, claims.Claim]:
-        return claims.ledger(ROOT / "params" / "claims.yaml")
 
 
 def read_plan(path: Path) -> dict[str, Any]:
