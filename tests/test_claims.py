@@ -102,3 +102,12 @@ def test_a_bad_ledger_is_one_line(tmp_path, entries, says):
     path.write_text(yaml.safe_dump(entries))
     with pytest.raises(InputError, match=says):
         claims.ledger(path)
+
+
+def test_a_ledger_that_is_mended_is_read_anew(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump([{**claim().__dict__}]))
+    before = claims.ledger(path)
+    path.write_text(yaml.safe_dump([{**claim().__dict__, "statement": "mended"}]))
+    (mended,) = claims.ledger(path).values()
+    assert mended.statement == "mended" and [*before.values()] == [claim()]
