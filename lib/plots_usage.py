@@ -49,7 +49,11 @@ def ratio_against_budget(panels: dict[str, Any]) -> Figure:
         axis.set_xscale("log")
         axis.set_xticks(budgets, [rate(budget) for budget in budgets])
         axis.minorticks_off()
+        axis.set_xlim(budgets[0] / 1.3, budgets[-1] * 1.3)
         axis.set_ylim(bottom=0)
+        if optima["ratio"].isna().all():
+            words = "no optimum lies inside the widths"
+            axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes, fontsize=7)
         axis.set_xlabel("budget (FLOPs)")
         axis.set_title(title)
     axes[0, 0].set_ylabel("tokens per parameter, D* / N*")
