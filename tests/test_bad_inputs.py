@@ -96,7 +96,7 @@ PARAMETERS = [
     ("end_to_end", {"sizes": {}}, "sizes: {}", "list each once"),
     ("end_to_end", {"sizes": [32, 48]}, "sizes:", "valid dictionary"),
     ("end_to_end", {"sizes": {"wide": 1}}, "sizes.wide", "valid integer"),
-    ("extrapolation", {"widths": {1.1e9: [12, 16]}}, "widths: has none for the budget", "list them"),
+    ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "list them"),
     ("extrapolation", {"resamples": 0}, "resamples: 0", "at least 1"),
     ("isodepth_isoflop", {"recurrences": [3]}, "recurrences: 8 looped layers", "use divisors of 8"),
     ("isodepth_isoflop", {"resamples": -1}, "resamples: -1", "at least 1"),

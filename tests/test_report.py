@@ -1,4 +1,5 @@
 import dataclasses
+import html
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
+import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from lib import claims, notebook, report
@@ -138,8 +140,9 @@ def test_provenance_is_folded_below_figures_and_tables(outputs):
     figure = re.search(r'<figure id="instability_rates".*?</figure>', page, re.S).group()
     stamp = json.loads((outputs / "figures" / "cpu" / "instability_rates.json").read_text())
     folded = re.search(r"<details.*?<pre>(.*?)</pre></details>", figure, re.S).group(1)
+    read = yaml.safe_load(html.unescape(folded))
     for name in ("commit", "device", "notebook", "python", "torch"):
-        assert f"{name}: {stamp[name]}" in folded
+        assert read[name] == stamp[name]
     assert "lrs: [0.5, 0.25]" in folded and stamp["commit"] in figure.split("<details")[0]
     table = re.search(r'<details class="table"><summary>table which_train.*?</table>.*?</details>', page, re.S).group()
     assert '<th scope="row">0.01</th><td>3 of 3 &lt;train&gt;</td>' in table and "notebook: instability" in table
