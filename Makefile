@@ -90,7 +90,7 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks again records report lint test test-long mutants bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks again records report migrate lint test test-long mutants bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
@@ -103,6 +103,7 @@ help:
 	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
 	@echo 'make report              outputs/report/index.html from what is there, and the notebooks beside it'
+	@echo 'make migrate             checksums for what an earlier version wrote into outputs/ (the commands above do it once)'
 	@echo 'make env                 .venv from the pins in environment.yml'
 	@echo 'make flash               flash-attn into .venv (needs CUDA and its compiler)'
 	@echo 'make clean               remove figures, executed notebooks and the report; trained runs stay'
@@ -145,7 +146,7 @@ flash: $(READY)
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 # what runs for long is a child of make itself, no shell in between, so that a signal that ends make ends it too
-reproduce-figures: $(READY)
+reproduce-figures: $(READY) outputs/.checked
 	-@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) notebooks
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
@@ -165,15 +166,23 @@ outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml
 
 FORCE:
 
-again: $(READY)
+again: $(READY) outputs/.checked
 	@$(BIN)/python -c 'import sys; from lib.again import main; main(sys.argv[1])' "$(COPY)"
 
 # results alone, without weights, to be committed
-records: $(READY)
+records: $(READY) outputs/.checked
 	@exec $(BIN)/python -c 'from lib.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
 
-report: $(READY)
+report: $(READY) outputs/.checked
 	@exec $(BIN)/python -c 'from lib.report import main; main("$(PROFILE)")'
+
+# once: whoever begins with today's version has nothing to migrate
+outputs/.checked: | $(READY)
+	@if [ -d outputs/runs ]; then $(BIN)/python -c 'from lib.migrate import main; main()'; fi
+	@mkdir -p outputs && touch $@
+
+migrate: $(READY)
+	@$(BIN)/python -c 'from lib.migrate import main; main()'
 
 lab: $(READY)
 # --allow-root matters in containers only, where root is who one is
@@ -206,4 +215,4 @@ clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report
 
 distclean: clean
-	rm -rf outputs/runs outputs/tokens outputs/measured .venv *.egg-info
+	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.checked .venv *.egg-info

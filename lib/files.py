@@ -15,8 +15,13 @@ from typing import Any
 
 from lib.errors import DiskFull, InputError
 
-CHECKSUM = "sha256"  # of a JSON file's other fields
+CHECKSUM = "sha256"  # the last field of a JSON file: of all bytes in front of it
+SEAL = b'"sha256": "'
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Unchecked(InputError):
+    """A file without a checksum, which cannot be told from a damaged one."""
 
 
 @contextlib.contextmanager
@@ -77,11 +82,6 @@ def need_folder(path: Path) -> None:
         raise InputError(f"outputs: {path} cannot be written to, {remedy}")
 
 
-def write_json(path: Path, value: Any) -> None:
-    with replacing(path) as draft:
-        draft.write_text(json.dumps(value, indent=1) + "\n")
-
-
 def read_json(path: Path) -> Any:
     """Raises OSError, or a ValueError that names the file."""
     try:
@@ -91,26 +91,35 @@ def read_json(path: Path) -> Any:
 
 
 def write_checked(path: Path, fields: dict[str, Any]) -> None:
-    """JSON with a checksum among its fields, for ``read_checked``."""
-    write_json(path, with_checksum(fields))
+    """JSON with a checksum as its last field, for ``read_checked``."""
+    with replacing(path) as draft:
+        draft.write_text(sealed(fields))
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """The fields of a JSON file, without their checksum; one that has none is believed. Raises OSError or ValueError
-    where it is damaged."""
-    kept = read_json(path)
-    if not isinstance(kept, dict):
-        raise ValueError(f"{path.name} holds no fields")
-    if CHECKSUM in kept and kept[CHECKSUM] != with_checksum(kept)[CHECKSUM]:
+    """The fields of a JSON file, without their checksum. Raises OSError, ValueError where it is not what was written,
+    and Unchecked where it holds fields without a checksum."""
+    raw = path.read_bytes()
+    text, mark, end = raw.rpartition(SEAL)
+    if not (mark and re.fullmatch(rb'[0-9a-f]{64}"\n}\n', end)):
+        if not isinstance(read_json(path), dict):
+            raise ValueError(f"{path.name} holds no fields")
+        raise Unchecked(
+            f"outputs: {path} has no checksum, run make migrate once if an earlier version wrote it; else it is "
+            "damaged, restore it or remove it"
+        )
+    if end[:64].decode() != hashlib.sha256(text).hexdigest():
         raise ValueError(f"{path.name} has changed since it was written")
-    return {name: value for name, value in kept.items() if name != CHECKSUM}
+    fields: dict[str, Any] = json.loads(raw)
+    del fields[CHECKSUM]
+    return fields
 
 
-def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields as such a file holds them."""
-    # what is read again has words for the numbers that were keys, and another order of them
-    fields = json.loads(json.dumps({name: value for name, value in fields.items() if name != CHECKSUM}))
-    return {**fields, CHECKSUM: hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
+def sealed(fields: dict[str, Any]) -> str:
+    """The fields as such a file holds them. The checksum is one of bytes, so that it also tells 1e-3 from 1E-3."""
+    fields = {name: value for name, value in fields.items() if name != CHECKSUM}
+    text, mark, end = json.dumps({**fields, CHECKSUM: ""}, indent=1).rpartition(SEAL.decode())
+    return f"{text}{mark}{hashlib.sha256(text.encode()).hexdigest()}{end}\n"
 
 
 def digest(path: Path) -> str:

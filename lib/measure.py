@@ -102,6 +102,8 @@ def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | N
         if path.exists():
             try:
                 return read(path)
+            except files.Unchecked:
+                raise
             except UNREADABLE as error:
                 if root != store.path.parent:
                     raise InputError(

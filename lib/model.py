@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from lib import depth, layouts, scaling, seeds, weights
-from lib.config import ModelConfig
+from lib.config import ModelConfig, TrainConfig
 from lib.errors import InputError
 from lib.head import HeadLoss, cross_entropies, softcap
 from lib.injection import Prepared, make_injection, per_token
@@ -76,7 +77,7 @@ class LoopedLM(nn.Module):
         """seed: of the init; None leaves the weights for a checkpoint to fill."""
         super().__init__()
         self.cfg = cfg
-        self.compute_dtype = self.residual_dtype = torch.float32
+        self.precision, self.compute_dtype, self.residual_dtype = "fp32", torch.float32, torch.float32
         self.checkpoint_loops = self.any_rows = False
         self.ranks = ALONE  # those that share a batch's rows with this model's
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
@@ -348,6 +349,7 @@ class LoopedLM(nn.Module):
 
     def set_precision(self, precision: str) -> "LoopedLM":
         """Activations only; weights stay fp32. bf16-mixed keeps the residual stream and the injection in fp32."""
+        self.precision = precision
         self.compute_dtype = torch.float32 if precision == "fp32" else torch.bfloat16
         self.residual_dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         return self
@@ -374,8 +376,8 @@ class LoopedLM(nn.Module):
                 start.apply(weight, seeds.torch_stream("init " + name, seed))
 
     def save(self, path: Path) -> None:
-        """safetensors with the config in the metadata."""
-        metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm"}
+        """safetensors with the config, and the precision that the model computes in, in the metadata."""
+        metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision}
         safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
 
 
@@ -412,12 +414,15 @@ def load_weights(path: Path | str) -> LoopedLM:
     """A model, in eval mode, from one of our checkpoints, an official Parcae one (001) or a Hugging Face Llama.
 
     path: a safetensors file, the folder of one or of its shards, or hf:NAME of a model on the hub. Ours carry their
-    config in the file's metadata; of the others a config.json beside the file is read. Raises InputError when the file
-    cannot be read or its layout is not known, or naming the tensors that are missing, unknown or misshapen.
+    config in the file's metadata, and the precision they were trained in, in which they are asked again; of the others
+    a config.json beside the file is read, and they compute in fp32. Raises InputError when the file cannot be read or
+    its layout is not known, or naming the tensors that are missing, unknown or misshapen.
     """
     tensors, metadata, about = weights.read(path)
+    precision: Any = "fp32"
     if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**json.loads(metadata["config"]))
+        precision = TrainConfig(precision=metadata.get("precision", precision)).precision
     elif layouts.is_parcae(tensors):
         cfg, tensors = layouts.from_parcae(tensors, about)
     elif layouts.is_llama(tensors):
@@ -426,6 +431,6 @@ def load_weights(path: Path | str) -> LoopedLM:
         raise InputError(
             f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint, give one of them"
         )
-    model = LoopedLM(cfg, seed=None)
+    model = LoopedLM(cfg, seed=None).set_precision(precision)
     weights.load_strictly(model, tensors)
     return model.eval()

@@ -222,11 +222,8 @@ class Notebook:
 
 def read_plan(path: Path) -> dict[str, Any]:
     """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs.
-    {} where there is none; one that is damaged is set aside, and its notebook writes it anew. A plan of the earlier
-    layout is a list of keys: their configs are {}."""
+    {} where there is none; one that is damaged is set aside, and its notebook writes it anew."""
     try:
-        if path.exists() and isinstance(keys := json.loads(path.read_text()), list):
-            return {"runs": {key: {} for key in keys}}
         return files.read_checked(path) if path.exists() else {}
     except ValueError as error:
         aside = files.set_aside(path)

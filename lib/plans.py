@@ -62,8 +62,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
 def read(path: Path) -> Plan:
     """The plan that a notebook wrote last (``Notebook.plan``); an empty one where there is none that can be read."""
     found = read_plan(path)
-    configs = [fields for fields in found.get("runs", {}).values() if fields]
-    return Plan([RunConfig(**fields) for fields in configs], found.get("measurements", {}))
+    return Plan([RunConfig(**fields) for fields in found.get("runs", {}).values()], found.get("measurements", {}))
 
 
 def _execute(name: str, values: dict[str, Any]) -> None:

@@ -190,6 +190,7 @@ def whole_model(model: M) -> M:
         copy = type(model)(model.cfg, seed=None)
     copy.load_state_dict({name: whole(tensor) for name, tensor in tensors.items()}, assign=True)
     copy.angles = model.angles
+    copy.precision = model.precision
     copy.compute_dtype, copy.residual_dtype = model.compute_dtype, model.residual_dtype
     return copy.train(model.training)
 

@@ -114,7 +114,7 @@ def _contents(result: RunResult) -> dict[str, str]:
     notes = [path for path in sorted(result.folder.glob("*.json")) if path.name not in BESIDE]
     contents |= {path.name: path.read_text() for path in notes}
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
-    return {**contents, CHECKSUMS: json.dumps(sums, indent=1)}
+    return {**contents, CHECKSUMS: files.sealed(sums)}
 
 
 def pack_measured(asked: dict[str, dict[str, float]], store: RunStore, folder: Path) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record holds
-PACKED = {"config.json", "result.json", "metrics.json"}  # what every record has
+DESCRIBED = ("config.json", "metrics.json")  # what a run and a record have, beside result.json
 STATUSES = ("finished", "diverged")
 #: what reading a damaged run raises
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError)
@@ -115,6 +115,8 @@ class RunStore:
                 continue
             try:
                 return read_run(path, with_weights=root == self.path)
+            except files.Unchecked:
+                raise
             except UNREADABLE as error:
                 if root != self.path:
                     raise InputError(
@@ -143,7 +145,7 @@ class RunStore:
             save_weights(draft / WEIGHTS)
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             fields["files"] = {file.name: files.digest(file) for file in sorted(draft.iterdir())}
-            (draft / "result.json").write_text(json.dumps(files.with_checksum(fields), indent=1))
+            (draft / "result.json").write_text(files.sealed(fields))
         if self.remote:
             self._send_run(self.remote, result.key)
         files.remove(self.partial(result.key))
@@ -152,10 +154,12 @@ class RunStore:
     def noted(self, result: RunResult, name: str) -> dict[str, Any]:
         """What was measured on a finished run after its training and noted beside it, {} where nothing was."""
         path, sums = result.folder / f"{name}.json", result.folder / CHECKSUMS
-        if sums.exists() and path.name not in files.read_json(sums):
+        if sums.exists() and path.name not in files.read_checked(sums):
             return {}  # a note that came into somebody's record when two were merged file by file
         try:
             return files.read_checked(path) if path.exists() else {}
+        except files.Unchecked:
+            raise
         except ValueError as error:
             aside = files.set_aside(path)
             print(f"the note {path} cannot be read ({error}): set aside as {aside.name}, to be measured again")
@@ -172,8 +176,7 @@ class RunStore:
         path = result.folder / WEIGHTS
         if not path.exists():
             raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
-        expected = files.read_checked(result.folder / "result.json").get("files", {}).get(WEIGHTS)
-        if expected not in (None, files.digest(path)):
+        if files.read_checked(result.folder / "result.json")["files"][WEIGHTS] != files.digest(path):
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
         return path
 
@@ -226,10 +229,10 @@ def curves(results: list[RunResult]) -> "pd.DataFrame":
     return pd.concat([pd.DataFrame({"key": r.key, **r.metrics}) for r in results], ignore_index=True)
 
 
-def _compare(path: Path, where: str, sums: Any) -> None:
+def _compare(path: Path, where: str, sums: Any, needed: set[str]) -> None:
     """Raises ValueError where a file of a run is not what ``where`` says; weights are large, and checked where they are
     used."""
-    if not isinstance(sums, dict) or any(Path(name).name != name for name in sums):
+    if not isinstance(sums, dict) or not sums.keys() >= needed or any(Path(name).name != name for name in sums):
         raise ValueError(f"{where} does not name the files beside it")
     for name, expected in sums.items():
         if name != WEIGHTS and (not (path / name).exists() or files.digest(path / name) != expected):
@@ -239,13 +242,12 @@ def _compare(path: Path, where: str, sums: Any) -> None:
 def read_run(path: Path, with_weights: bool) -> RunResult:
     """A run from its directory; raises one of UNREADABLE when something in it is missing, cut off, altered since it was
     written, or not its own."""
-    if (path / CHECKSUMS).exists():
-        sums = files.read_json(path / CHECKSUMS)
-        _compare(path, CHECKSUMS, sums)
-        if not sums.keys() >= PACKED:
-            raise ValueError(f"{CHECKSUMS} does not name the files beside it")
-    fields = files.read_checked(path / "result.json")
-    _compare(path, "result.json", fields.get("files", {}))
+    if (path / CHECKSUMS).exists():  # a record
+        _compare(path, CHECKSUMS, files.read_checked(path / CHECKSUMS), {"result.json", *DESCRIBED})
+        fields = files.read_json(path / "result.json")
+    else:
+        fields = files.read_checked(path / "result.json")
+        _compare(path, "result.json", fields["files"], {WEIGHTS, *DESCRIBED})
     config = RunConfig(**files.read_json(path / "config.json"))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")

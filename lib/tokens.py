@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Iterator, MutableSequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -238,8 +237,13 @@ class _Text:
             return [Part(self.path)]
         note = self.path / "parts.json"
         if not note.exists():
-            files.write_json(note, text_parts(self.cfg.source, self.cfg.subset))
-        count, revision = json.loads(note.read_text())
+            count, revision = text_parts(self.cfg.source, self.cfg.subset)
+            files.write_checked(note, {"parts": count, "revision": revision})
+        try:
+            noted = files.read_checked(note)
+        except ValueError as error:
+            raise InputError(f"data.source: {note} is damaged ({error}), remove {self.path} to read it anew") from None
+        count, revision = noted["parts"], noted["revision"]
         if count == 1:
             return [Part(self.path, revision=revision)]
         return [Part(self.path / f"{index:05d}", index, count, revision) for index in range(count)]

@@ -278,11 +278,10 @@ class _Training:
             "step": self.step,
             "next_row": self.step * self.cfg.train.batch,
             "seconds": self.seconds,
-            "sha256": _digest(tensors),
             "metrics": self.metrics,
         }
         with files.replacing(self.partial) as draft:
-            safetensors.torch.save_file(tensors, draft, metadata={"position": json.dumps(position)})
+            save_checkpoint(tensors, position, draft)
         self.store.send_partial(self.cfg.key)
 
     def _resume(self) -> None:
@@ -294,12 +293,9 @@ class _Training:
         if not self.ranks.first_says(self.partial.exists()):
             return
         try:
-            position = read_position(self.partial)
-            tensors = safetensors.torch.load_file(self.partial)
+            tensors, position = load_checkpoint(self.partial)
             if position["key"] != self.cfg.key:
                 raise ValueError(f"it is one of run {position['key']}")
-            if _digest(tensors) != position["sha256"]:
-                raise ValueError("its tensors have changed since it was written")
             own = self.model.state_dict()
             weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
             load_strictly(self.model, {k: as_held(v, own[k]) if k in own else v for k, v in weights.items()})
@@ -355,17 +351,36 @@ def step_of(checkpoint: Path) -> int:
         return -1
 
 
-def read_position(checkpoint: Path) -> dict[str, Any]:
-    """The JSON in a checkpoint: which run, its next step and row, the metrics so far."""
+def save_checkpoint(tensors: dict[str, torch.Tensor], position: dict[str, Any], path: Path) -> None:
+    """``position``: which run, its next step and row, the metrics so far."""
+    text = json.dumps(position)
+    metadata = {"position": text, "sha256": _digest(tensors, text)}
+    safetensors.torch.save_file(tensors, path, metadata=metadata)
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors and the position of a checkpoint; raises one of UNREADABLE where it is damaged."""
+    metadata, tensors = _metadata(path), safetensors.torch.load_file(path)
+    if metadata["sha256"] != _digest(tensors, metadata["position"]):
+        raise ValueError("it has changed since it was written")
+    return tensors, json.loads(metadata["position"])
+
+
+def read_position(path: Path) -> dict[str, Any]:
+    """The position of a checkpoint alone, unchecked."""
+    return json.loads(_metadata(path)["position"])
+
+
+def _metadata(checkpoint: Path) -> dict[str, str]:
     with safetensors.safe_open(checkpoint, framework="pt") as file:
-        return json.loads((file.metadata() or {})["position"])
+        return file.metadata() or {}
 
 
-def _digest(tensors: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].cpu().numpy().tobytes())
+def _digest(tensors: dict[str, torch.Tensor], position: str) -> str:
+    digest = hashlib.sha256(position.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -5,6 +5,7 @@ More of the same stands with what it is about: fields of configs in test_config.
 papermill shows in test_notebooks.py.
 """
 
+import contextlib
 import gzip
 import json
 import lzma
@@ -318,14 +319,19 @@ def _stop_after_three(step, loss):
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """The folder of a copy of that run, in a store of its own; without checksums, as earlier versions wrote it, so that
-    what is wrong has to be told from what it says."""
+    """The folder of a copy of that run, in a store of its own."""
     shutil.copytree(trained.path.parent, tmp_path / "copy")
-    folder = tmp_path / "copy" / "runs" / CFG.key
-    fields = files.read_checked(folder / "result.json")
-    del fields["files"]
-    files.write_json(folder / "result.json", fields)
-    return folder
+    return tmp_path / "copy" / "runs" / CFG.key
+
+
+def resealed(run):
+    """Checksums that hold, as if whoever damaged the run had written it: what is wrong has to be told from what it
+    says."""
+    with contextlib.suppress(OSError, ValueError):  # where result.json itself cannot be read
+        fields = json.loads((run / "result.json").read_text())
+        sums = fields.get("files", {})
+        sums |= {name: files.digest(run / name) for name in sums if (run / name).exists()}
+        files.write_checked(run / "result.json", {**fields, "files": sums})
 
 
 def edited(name, **changes):
@@ -347,7 +353,7 @@ def gone(name):
 DAMAGES = [
     (gone("result.json"), "result.json"),
     (written("result.json", b'{"status": "fin'), "Unterminated"),
-    (written("result.json", b"{}"), "status"),
+    (written("result.json", b"{}"), "result.json does not name the files beside it"),
     (edited("result.json", status="great"), "result.json is not that of a run"),
     (edited("result.json", summary="low"), "result.json is not that of a run"),
     (written("config.json", bytes(range(256))), "utf-8"),
@@ -364,19 +370,34 @@ DAMAGES = [
 @pytest.mark.parametrize(("damage", "why"), DAMAGES)
 def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
     damage(run)
+    resealed(run)
     before = [*everything(run).values()]
     assert RunStore(run.parent).find(CFG) is None
     in_one_line(capsys.readouterr().out, [f"run {CFG.key} cannot be read", why, "set aside as", "to be trained again"])
     assert [*everything(run.with_name(f"{CFG.key}.corrupt-1")).values()] == before
 
 
+def sealed_sums(**changes):
+    """Other checksums of a record's files, as whoever wrote it might have made them."""
+    return lambda record: files.write_checked(
+        record / CHECKSUMS, files.read_checked(record / CHECKSUMS) | changes
+    )  # fmt: skip
+
+
 RECORDS = [
     *[(damage, "is not what checksums.json has the checksum of") for damage, _ in DAMAGES[1:11]],
     (gone("result.json"), "result.json"),
-    (edited(CHECKSUMS, **{"config.json": "0" * 64}), "config.json is not what checksums.json has"),
-    (edited(CHECKSUMS, **{"../../../dev/zero": ""}), "does not name the files beside it"),
-    (written(CHECKSUMS, b"{}"), "does not name the files beside it"),
-    (written(CHECKSUMS, b"[]"), "does not name the files beside it"),
+    (edited(CHECKSUMS, **{"config.json": "0" * 64}), "checksums.json has no checksum"),
+    (
+        lambda run: (run / CHECKSUMS).write_text((run / CHECKSUMS).read_text().replace("config", "Config")),
+        "checksums.json has changed since it was written",
+    ),
+    (sealed_sums(**{"config.json": "0" * 64}), "config.json is not what checksums.json has"),
+    (sealed_sums(**{"../../../dev/zero": ""}), "does not name the files beside it"),
+    (written(CHECKSUMS, files.sealed({}).encode()), "does not name the files beside it"),
+    (written(CHECKSUMS, b"{}"), "checksums.json has no checksum"),
+    (written(CHECKSUMS, b"[]"), "checksums.json holds no fields"),
+    (gone(CHECKSUMS), "result.json has no checksum"),
 ]
 
 
@@ -388,8 +409,8 @@ def test_a_damaged_record_stays_where_it_is(run, damage, why):
     damage(folder / CFG.key)
     before = everything(folder)
     store = RunStore(run.parent, [folder])
-    refused(lambda: store.find(CFG), "records:", CFG.key, why, "restore it or remove it")
-    refused(lambda: sweep([CFG], store, jobs=1), "records:", "restore it or remove it")
+    refused(lambda: store.find(CFG), CFG.key, why, "restore it or remove it")
+    refused(lambda: sweep([CFG], store, jobs=1), CFG.key, "restore it or remove it")
     assert everything(folder) == before and not run.exists()
 
 
@@ -433,6 +454,7 @@ def of_another_model(run):
 )
 def test_weights_of_a_run_that_do_not_fit(run, damage, words):
     damage(run)
+    resealed(run)
     before = everything(run)
     refused(lambda: run_model(CFG, RunStore(run.parent)), *words)
     assert everything(run) == before

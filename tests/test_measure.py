@@ -43,7 +43,7 @@ def test_what_is_kept_is_read_and_not_measured_again(store):
         measure(broken, [Case(x=2), Case(x=3)], store, jobs=1)
     path = store.path.parent / "measured" / f"{__name__}.broken" / f"{key(Case(x=2))}.json"
     kept = json.loads(path.read_text())  # made before the error
-    path.write_text(json.dumps(files.with_checksum({**kept, "measured": {"square": -1}})))
+    files.write_checked(path, {**kept, "measured": {"square": -1}})
     assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
 
 
@@ -83,7 +83,7 @@ def test_a_record_that_has_changed_is_noticed(store, tmp_path):
     kept = json.loads((store.path.parent / "measured" / name(squared) / f"{key(Case(x=1.5))}.json").read_text())
     path = tmp_path / "records" / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(files.with_checksum(kept)))
+    files.write_checked(path, kept)
     elsewhere = RunStore(tmp_path / "new" / "runs", records=[tmp_path / "records"])
     assert found(squared, Case(x=1.5), elsewhere) == {"square": 2.25}
     path.write_text(path.read_text().replace("2.25", "2.75"))

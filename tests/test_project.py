@@ -31,7 +31,7 @@ MODULES = [
     "league", "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness",
     "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
     "plots_residual", "plots_sparse", "plots_downstream", "plots_league", "playground", "notebook", "plans", "records",
-    "scale", "overview", "execute", "executed", "report", "again",
+    "migrate", "scale", "overview", "execute", "executed", "report", "again",
 ]  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def test_shards_hold_the_tokens_and_ends_of_all_documents(tmp_path_factory, leng
 def test_writing_goes_on_where_it_was_killed(tmp_path_factory, lengths, size, killed_after):
     folder = tmp_path_factory.mktemp("part")
     shards.write(folder / "whole", size, batches(lengths))
-    write, left = files.write_json, killed_after
+    write, left = files.write_checked, killed_after
 
     def killed(path, value):
         nonlocal left
@@ -68,7 +68,7 @@ def test_writing_goes_on_where_it_was_killed(tmp_path_factory, lengths, size, ki
         write(path, value)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(files, "write_json", killed)
+        patch.setattr(files, "write_checked", killed)
         shards.write(folder / "killed", size, batches(lengths))
         raise KeyboardInterrupt
     shards.write(folder / "killed", size, batches(lengths))

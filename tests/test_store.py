@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from lib import files
 from lib.errors import InputError
 from lib.store import CHECKSUMS, RunResult, RunStore, curves
 from lib.train import train
@@ -163,7 +164,7 @@ def test_a_damaged_record_is_named_by_its_checksums(store, tmp_path, damage, how
     path = finish(RunStore(tmp_path / "elsewhere"), cfg, val_loss=2.125).path
     (path / "depth_losses.json").write_text('{"0": {"1": 3.25}}')
     sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.glob("*.json")}
-    (path / "checksums.json").write_text(json.dumps(sums))
+    files.write_checked(path / CHECKSUMS, sums)
     both = RunStore(store.path, records=[path.parent])
     assert both.find(cfg).summary == {"val_loss": 2.125}
     text = (path / damage).read_text()
@@ -183,7 +184,7 @@ def test_a_note_that_strayed_into_somebodys_record_is_not_read(tmp_path):
     record = RunStore(tmp_path / "records")
     result = train(small_run(train={"steps": 2}), record)
     record.note(result, "own", {"1": 2.0})
-    (result.path / CHECKSUMS).write_text(json.dumps({"own.json": "..."}))
+    files.write_checked(result.path / CHECKSUMS, {"own.json": "..."})
     (result.path / "strayed.json").write_text(json.dumps({"1": 3.0}))
     assert record.noted(result, "own") == {"1": 2.0} and record.noted(result, "strayed") == {}
 
@@ -299,7 +300,7 @@ def test_every_file_that_a_record_has_a_checksum_of_is_compared(store, tmp_path,
     path = finish(RunStore(tmp_path / "elsewhere"), small_run()).path
     (path / name).write_text("{}")
     sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.glob("*.json")}
-    (path / CHECKSUMS).write_text(json.dumps(sums))
+    files.write_checked(path / CHECKSUMS, sums)
     both = RunStore(store.path, records=[path.parent])
     assert both.find(small_run()).key == small_run().key
     (path / name).write_text("{ }")

@@ -62,7 +62,7 @@ def test_tokenising_resumes_in_the_middle_of_several_shards(tmp_path, monkeypatc
     whole = token_store(cfg, tmp_path / "whole")
     assert len(whole.shards) > 3
 
-    write, writes = files.write_json, []
+    write, writes = files.write_checked, []
 
     def killed_at_the_third_shard(path, value):
         write(path, value)
@@ -71,7 +71,7 @@ def test_tokenising_resumes_in_the_middle_of_several_shards(tmp_path, monkeypatc
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_json", killed_at_the_third_shard)
+        patch.setattr(files, "write_checked", killed_at_the_third_shard)
         with pytest.raises(KeyboardInterrupt):
             token_store(cfg, tmp_path / "resumed")
     resumed = token_store(cfg, tmp_path / "resumed")
@@ -234,11 +234,11 @@ def asked_for(dataset, cache) -> str:
         "from pathlib import Path\n"
         "from lib import files, shards, tokens\n"
         "tokens.SHARD_TOKENS, tokens.TOKENIZE_AT_ONCE = 30_000, 16\n"
-        "def slowly(path, value, write=files.write_json):\n"
+        "def slowly(path, value, write=files.write_checked):\n"
         "    write(path, value)\n"
         "    if path.name == 'state.json': print(path.parent.name, len(value['shards']), value['done'], flush=True)\n"
         "    __import__('time').sleep(0.05)\n"
-        "files.write_json = slowly\n"
+        "files.write_checked = slowly\n"
         f"cfg = tokens.DataConfig(source={dataset!r}, context=32)\n"
         f"tokens.token_store(cfg, Path({str(cache)!r}))\n"
     )
@@ -302,7 +302,7 @@ def test_a_store_of_an_earlier_layout_is_made_again(tmp_path, capsys):
     path = token_store(config(), tmp_path).path
     meta = files.read_checked(path / "meta.json")
     del meta["shard_tokens"]
-    files.write_json(path / "meta.json", meta)  # it had no checksum either
+    files.write_checked(path / "meta.json", meta)
     assert token_store(config(), tmp_path).meta["tokens"] == meta["tokens"]
     assert "an earlier layout" in capsys.readouterr().out
 
