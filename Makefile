@@ -90,7 +90,7 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks again records report migrate lint test test-long mutants bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks again records report migrate lint test test-long test-browser mutants bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
@@ -194,11 +194,18 @@ lint: $(READY)
 	$(BIN)/ruff format --check lib tests
 	$(BIN)/mypy
 
+# a process a core with one thread each, and what shares something costly in one of them
+PYTEST := $(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadgroup
+test test-long: export OMP_NUM_THREADS ?= 1
+
 test: $(READY)
-	$(BIN)/python -m pytest
+	@exec $(PYTEST)
 
 test-long: $(READY)
-	$(BIN)/python -m pytest -m long
+	@exec $(PYTEST) -m "long or hypothesis" --hypothesis-profile=thorough
+
+test-browser: $(READY)
+	@exec $(BIN)/python -m pytest -m browser
 
 mutants: $(READY)
 	nice -n 15 $(BIN)/python -m tests.mutants

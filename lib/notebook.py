@@ -36,6 +36,7 @@ S = TypeVar("S", bound="Start")
 
 #: the workbook: notebooks/, params/ and outputs/ lie here
 ROOT = Path(lib.__file__).parent.parent
+RECORDS = ROOT / "outputs" / "records"
 PROFILES = ("smoke", "cpu", "gpu", "paper")
 #: kind of output under which an executed copy keeps its provenance; no front end shows it
 PROVENANCE = "application/vnd.looped-lm.provenance+json"
@@ -59,8 +60,7 @@ class Notebook:
     def store(self) -> RunStore:
         """Runs of the workbook, and the committed records of this profile."""
         cluster = Cluster.of(os.environ)
-        records = [ROOT / "outputs" / "records" / self.profile]
-        return RunStore(self.outputs / "runs", records, cluster.store if cluster else "")
+        return RunStore(self.outputs / "runs", [RECORDS / self.profile], cluster.store if cluster else "")
 
     def need_positive(self, *names: str) -> None:
         """Raises InputError where one of these parameters, a number or a list of them, is below 1."""

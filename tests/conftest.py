@@ -1,4 +1,5 @@
-"""What many tests need: a small run on real text, and a store to keep it in."""
+"""What many tests need: a small run on real text, a store to keep it in, a workbook of one's own; and that no test
+touches the outputs of this one."""
 
 import contextlib
 import os
@@ -7,16 +8,84 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+from lib import notebook
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.store import RunStore
 
 ROOT = Path(__file__).parent.parent
 
+OUTPUTS = ROOT / "outputs"
+
 # make tells a make inside it to print the folders it enters; those that tests start are nobody's
 for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SINCE"):
     os.environ.pop(told, None)
+
+# ---- how tests are run ----------------------------------------------------------------------------------------------
+
+hypothesis.settings.register_profile("thorough")  # of make test-long
+
+
+def examples(most: int) -> int:
+    """How many examples hypothesis tries: all of them in make test-long, a tenth, and at least ten, elsewhere."""
+    thorough = hypothesis.settings.get_current_profile_name() == "thorough"
+    return most if thorough else max(10, most // 10)
+
+
+def pytest_collection_modifyitems(items):
+    """What shares something costly goes to one process, and is begun first, since it takes longest."""
+    items.sort(key=lambda item: not item.get_closest_marker("xdist_group"))
+
+
+# ---- the workbook's own outputs --------------------------------------------------------------------------------------
+
+
+_watching = False
+
+
+def _own(path: object) -> bool:
+    """Whether a path lies in what this workbook made, or in its committed records."""
+    return isinstance(path, str | Path) and os.path.abspath(path).startswith(f"{OUTPUTS}{os.sep}")
+
+
+def _watch(event: str, arguments: tuple) -> None:
+    if not _watching:
+        return
+    if event in ("open", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"):
+        for path in arguments[:2]:
+            if _own(path):
+                raise RuntimeError(f"a test touches the workbook's own outputs: {event} {path}")
+
+
+def _contents() -> dict[str, tuple[int, int]]:
+    return {str(p): (p.stat().st_mtime_ns, p.stat().st_size) for p in OUTPUTS.rglob("*") if p.is_file()}
+
+
+def pytest_configure(config):
+    global _watching
+    config.outputs_before = _contents()
+    sys.addaudithook(_watch)  # of this process; what others leave behind is seen at the end
+    _watching = True
+
+
+def pytest_sessionfinish(session):
+    global _watching
+    _watching = False
+    changed = {path for path, _ in _contents().items() ^ session.config.outputs_before.items()}
+    if changed:
+        print(f"\ntests have changed the workbook's own outputs: {', '.join(sorted(changed)[:5])}")
+        session.exitstatus = 1
+
+
+@pytest.fixture(autouse=True)
+def no_records(monkeypatch, tmp_path_factory):
+    """Notebooks that a test starts find no committed records."""
+    monkeypatch.setattr(notebook, "RECORDS", tmp_path_factory.getbasetemp() / "no-records")
+
+
+# ---- a small run -----------------------------------------------------------------------------------------------------
 
 SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop_loops=2, depth="poisson")
 
@@ -82,12 +151,30 @@ def copied(place: Path) -> Path:
 
 @pytest.fixture
 def workbook(tmp_path) -> Path:
+    """A copy of the workbook that nothing was made in."""
     return copied(tmp_path / "workbook")
 
 
+@pytest.fixture(scope="session")
+def clean_workbook(tmp_path_factory) -> Path:
+    """One for all who leave nothing in it: whatever they make goes elsewhere."""
+    place = copied(tmp_path_factory.mktemp("clean") / "workbook")
+    yield place
+    assert not (place / "outputs").exists()
+
+
 def own_environment() -> dict[str, str]:
-    """That of a shell, which leads to no library but the one of the folder that it is in."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    """That of a shell, which leads to no library but the one of the folder that it is in; and to what ``auto`` is."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    forced = {"PYTHONPATH": str(ROOT / "tests" / "forced")} if os.environ.get("AUTO_PRECISION") else {}
+    return environment | forced
+
+
+def papermill(workbook: Path, name: str, output: Path, *arguments: str, timeout: float = 300, **options):
+    """papermill in a shell, with this notebook of a workbook."""
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", f"notebooks/{name}.ipynb", str(output)]
+    options = {"cwd": workbook, "env": own_environment(), "capture_output": True, "text": True, **options}
+    return subprocess.run([*command, *arguments], timeout=timeout, **options)
 
 
 def alive(pid: int) -> bool:

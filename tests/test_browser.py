@@ -25,7 +25,7 @@ from tests.conftest import ROOT
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e .[browser]")
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no browser: install chromium to run this test"),
 ]
 
