@@ -90,15 +90,17 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks again records report migrate lint test test-long test-browser mutants bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks again records report migrate lint test test-smoke test-long test-browser mutants bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
 	@echo 'make again COPY=FILE     an executed notebook once more, with the same parameters, into a copy beside it'
 	@echo 'make records             train what is missing, the most telling runs first, and pack results for outputs/records/'
 	@echo 'make lint                ruff, and mypy in strict mode on lib/'
-	@echo 'make test                the tests (about half an hour on two cores)'
-	@echo 'make test-long           the slow ones: kills in series, a browser'
+	@echo 'make test                the tests (about five minutes on two cores)'
+	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
+	@echo 'make test-long           the slow ones: studies over many fits, kills in series, ray'
+	@echo 'make test-browser        every notebook in JupyterLab (chromium, .venv/bin/pip install -e .[browser])'
 	@echo 'make mutants             how many small faults in five modules the tests notice (.venv/bin/pip install -e .[mutation])'
 	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
@@ -203,6 +205,11 @@ test: $(READY)
 
 test-long: $(READY)
 	@exec $(PYTEST) -m "long or hypothesis" --hypothesis-profile=thorough
+
+# all notebooks at smoke, and then that they made what they promise
+test-smoke: $(READY)
+	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
+	@exec $(BIN)/python -m pytest tests -m smoke --made=outputs
 
 test-browser: $(READY)
 	@exec $(BIN)/python -m pytest -m browser

@@ -15,8 +15,8 @@ from typing import Any
 
 from lib.errors import DiskFull, InputError
 
-CHECKSUM = "sha256"  # the last field of a JSON file: of all bytes in front of it
-SEAL = b'"sha256": "'
+CHECKSUM = "checksum"  # the last field of a JSON file: the SHA-256 of all bytes in front of it
+SEAL = f'"{CHECKSUM}": "'.encode()
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

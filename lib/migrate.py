@@ -19,6 +19,7 @@ from lib.records import BESIDE
 from lib.store import CHECKSUMS, DESCRIBED, UNREADABLE, WEIGHTS
 from lib.train import read_position, save_checkpoint
 
+EARLIER = "sha256"  # what the checksum was called
 #: where files stand that are fields and their checksum, and nothing else
 FIELDS = (
     "claims/*/*.json", "plans/*/*.json", "measured/*/*.json", "records/*/measured/*/*.json", "tokens/**/meta.json",
@@ -48,7 +49,7 @@ def _earlier(path: Path) -> Any:
         return files.read_checked(path) and None
     with contextlib.suppress(ValueError):
         said = files.read_json(path)
-        told = said.pop(files.CHECKSUM, None) if isinstance(said, dict) else None
+        told = said.pop(EARLIER, None) if isinstance(said, dict) else None
         # it was one of what is said, in the order of names
         if told in (None, hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()):
             return said
@@ -92,7 +93,7 @@ def _record(folder: Path) -> bool:
 def _checkpoint(path: Path) -> bool:
     with contextlib.suppress(*UNREADABLE):
         position, tensors = read_position(path), safetensors.torch.load_file(path)
-        if position.pop(files.CHECKSUM) == _digest(tensors):
+        if position.pop(EARLIER) == _digest(tensors):
             with files.replacing(path) as draft:
                 save_checkpoint(tensors, position, draft)
             return True

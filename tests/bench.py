@@ -1,4 +1,4 @@
-"""make bench: speed as ratios, measured interleaved in one run. Exits non-zero where a stated ratio is missed.
+"""make bench: measures speeds as ratios, interleaved in one run, and fails where a stated ratio is missed.
 
 The reference shape is d 128, head_dim 64, context 256, 1 + 2 x 4 + 1 layers, bytes, batch 16, on one thread.
 """

@@ -1,4 +1,4 @@
-"""make bench: how fast a text becomes tokens, and tokens become packed rows. Exits non-zero where a bound is missed.
+"""make bench: times how a text becomes tokens and tokens packed rows, and fails where a bound is missed.
 
 Tokenising is timed on 24 MB of speeches and verse with a BPE of 4,096 trained on them, by one process and by two, in
 turn; what the second gains is judged against what it gains a loop that shares nothing, since others may use the cores.

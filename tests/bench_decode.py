@@ -1,5 +1,7 @@
-"""make bench: does a loop that is not made save its time? Decoding and prefill of a looped model, with and without
-leaving early, in turn, on one thread."""
+"""make bench: measures how much of its time a loop that is not made saves, and fails where it is too little.
+
+Decoding and prefill of a looped model are timed with and without leaving early, in turn, on one thread.
+"""
 
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""make bench: fits on one core. How fast, that nothing beats their optimum, and whether intervals cover the truth."""
+"""make bench: times fits on one core, and checks that nothing beats their optimum and intervals cover the truth."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""make bench on CUDA: tokens/s and model FLOPs utilisation (MFU) against a plain PyTorch loop; small models at once.
+"""make bench on CUDA: measures model FLOPs utilisation (MFU) against a plain PyTorch loop, and small models at once.
 
 The plain loop is what one writes first: nanochat's block under autocast, PyTorch's cross-entropy over all logits, fused
 AdamW, in eager mode and compiled as a whole. Both train the same looped shape, 1 + 2 x 4 + 1 layers without injection;

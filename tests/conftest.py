@@ -1,5 +1,4 @@
-"""What many tests need: a small run on real text, a store to keep it in, a workbook of one's own; and that no test
-touches the outputs of this one."""
+"""Gives tests a small run, a store and a copy of the workbook, and sees that none touches this workbook's outputs."""
 
 import contextlib
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from lib import notebook
+from lib import notebook, plans
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.store import RunStore
 
@@ -63,11 +62,15 @@ def _contents() -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_mtime_ns, p.stat().st_size) for p in OUTPUTS.rglob("*") if p.is_file()}
 
 
+def pytest_addoption(parser):
+    parser.addoption("--made", metavar="OUTPUTS", help="what make reproduce-figures PROFILE=smoke made, for -m smoke")
+
+
 def pytest_configure(config):
     global _watching
     config.outputs_before = _contents()
     sys.addaudithook(_watch)  # of this process; what others leave behind is seen at the end
-    _watching = True
+    _watching = not config.getoption("made")
 
 
 def pytest_sessionfinish(session):
@@ -83,6 +86,28 @@ def pytest_sessionfinish(session):
 def no_records(monkeypatch, tmp_path_factory):
     """Notebooks that a test starts find no committed records."""
     monkeypatch.setattr(notebook, "RECORDS", tmp_path_factory.getbasetemp() / "no-records")
+
+
+@pytest.fixture(scope="session")
+def found_once(tmp_path_factory) -> Path:
+    """A folder that all processes of a test run share, for what is found out once."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
+
+
+@pytest.fixture
+def plans_once(monkeypatch, found_once) -> Path:
+    """``plans.plan`` of a notebook as it stands, found out once a test run; the outputs with the plans."""
+    find_out, outputs = plans.plan, found_once / "planned"
+
+    def plan(name: str, profile: str, **changes):
+        path = outputs / "plans" / profile / f"{name}.json"
+        if changes or not path.exists():
+            return find_out(name, profile, **{"outputs": str(outputs), **changes})
+        return plans.read(path)
+
+    monkeypatch.setattr(plans, "plan", plan)
+    return outputs
 
 
 # ---- a small run -----------------------------------------------------------------------------------------------------

@@ -1,13 +1,17 @@
-"""make mutants: how many small faults, put into five modules one at a time, the tests notice.
+"""Measures how many small faults, put into any module of lib but the figures', the tests notice (make mutants).
 
-Cosmic Ray lists the faults and makes them, in a copy of the library and the tests; the working tree is only read. A
-sample of fixed seed is tested, and docs/testing.md gets the score and the faults that no test noticed.
+Cosmic Ray lists the faults and makes them, in copies of the workbook; the working tree is only read. Each fault of a
+sample of fixed seed meets its module's twin first, and what survives that the gate's stages, as make runs them.
+docs/testing.md gets the score and the faults that nothing noticed.
 """
 
 import ast
 import collections
+import concurrent.futures
+import contextlib
 import dataclasses
 import difflib
+import functools
 import gc
 import hashlib
 import importlib
@@ -18,6 +22,7 @@ import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,24 +33,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "testing.md"
-SAMPLE, SEED = 300, 0
+SAMPLE, SEED = 100, 23
 UNREAD = "not looked at yet"
-
-LOOPED = ["equals_each_sequence_alone", "equal_autograd_through_a_detach", "start_as_the_plain_loop", "loops_alone"]
-#: module -> the test files that prove what it does, and of those the tests whose names hold one of some words
-TESTS = {
-    "depth": {"test_depth.py": [], "test_model.py": ["fill_draws"]},
-    "injection": {"test_injection.py": [], "test_model.py": LOOPED},
-    "fit": {"test_fit.py": []},
-    "flops": {"test_flops.py": [], "test_depth.py": ["expected_loops"]},
-    "store": {"test_store.py": [], "test_remote.py": []},
-}
-#: left out, since they take longest: studies over many fits, and searches for a better optimum, which is lib.optimum's
-SLOW = ["phi_is_unbiased", "errors_are_the_spread_over_noise", "held_parameters_have_no_error", "is_drawn_again",
-        "no_restart_of_scipy", "newton_from_anywhere"]  # fmt: skip
-#: what all tests import, so that a forked process has it
+WORKERS = 2
+#: what runs after the twin, in this order, until one notices; each is a target of make
+STAGES = ["test", "test-smoke", "test-long"]
+#: what many tests import, so that a forked process has it
 IMPORTED = ["torch._dynamo", "pandas", "scipy.stats", "scipy.optimize", "hypothesis", "pydantic", "safetensors.torch",
-            "tokenizers", "tiktoken", "fsspec", "datasets", "tqdm.auto", "torch.utils.flop_counter"]  # fmt: skip
+            "tokenizers", "tiktoken", "fsspec", "datasets", "tqdm.auto", "torch.utils.flop_counter",
+            "matplotlib.pyplot", "seaborn", "nbformat", "nbconvert", "papermill"]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +56,29 @@ class Mutant:
     start: tuple[int, int]
     end: tuple[int, int]
 
+    @property
+    def key(self) -> str:
+        return f"{self.module} {self.operator} {self.occurrence}"
+
 
 # ---- which faults ----------------------------------------------------------------------------------------------------
+
+
+def modules(root: Path) -> list[str]:
+    """The modules of the library but the figures', lib/a/b.py as a.b."""
+    paths = sorted(path.relative_to(root / "lib") for path in (root / "lib").rglob("*.py"))
+    figures = [path for path in paths if any(part.startswith("plots") for part in path.parts)]
+    return [".".join(p.with_suffix("").parts) for p in paths if p not in figures and p.name != "__init__.py"]
+
+
+def source_of(root: Path, module: str) -> Path:
+    return root / "lib" / f"{module.replace('.', '/')}.py"
+
+
+def twin_of(root: Path, module: str) -> Path:
+    """The test file of a module: tests/a/test_b.py of lib/a/b.py."""
+    *folders, name = module.split(".")
+    return root.joinpath("tests", *folders, f"test_{name}.py")
 
 
 def left_out(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -97,14 +114,13 @@ def telling(operator: str) -> bool:
     return not (operator.startswith("core/ReplaceBinaryOperator") and len(bits & {*pair.split("_")}) == 1)
 
 
-def mutants(module: str, work: Path) -> list[Mutant]:
-    """Every fault of a module but those that are left out, in the order of the text. ``work``: where Cosmic Ray puts
-    its list."""
+def mutants(root: Path, module: str) -> list[Mutant]:
+    """Every fault of a module but those that are left out, in the order of the text."""
     from cosmic_ray.commands import init
     from cosmic_ray.work_db import WorkDB, use_db
 
-    path = ROOT / "lib" / f"{module}.py"
-    with use_db(str(work / f"{module}.sqlite"), WorkDB.Mode.create) as db:
+    path = source_of(root, module)
+    with use_db(":memory:", WorkDB.Mode.create) as db:
         init([path], db, {})
         specs = [item.mutations[0] for item in db.work_items]
     spans = left_out(path.read_text())
@@ -117,18 +133,15 @@ def mutants(module: str, work: Path) -> list[Mutant]:
     return sorted(found, key=lambda m: (m.start, m.operator, m.occurrence))
 
 
-def shares(sizes: dict[str, int], total: int) -> dict[str, int]:
-    """``total`` shared out in proportion to the sizes, what is left over to the largest remainders."""
-    exact = {name: total * size / sum(sizes.values()) for name, size in sizes.items()}
-    rest = total - sum(map(int, exact.values()))
-    largest = sorted(exact, key=lambda name: int(exact[name]) - exact[name])[:rest]
-    return {name: int(x) + (name in largest) for name, x in exact.items()}
+def listed(root: Path) -> list[Mutant]:
+    """Every fault of every module, which takes a minute or two."""
+    with concurrent.futures.ProcessPoolExecutor(WORKERS) as pool:
+        return [fault for each in pool.map(functools.partial(mutants, root), modules(root)) for fault in each]
 
 
-def drawn(found: dict[str, list], total: int = SAMPLE, seed: int = SEED) -> dict[str, list]:
-    """The sample, module by module; a module's own depends on its own list and how many are drawn from it."""
-    counts = shares({name: len(each) for name, each in found.items()}, min(total, sum(map(len, found.values()))))
-    return {name: random.Random(f"{seed} {name}").sample(each, counts[name]) for name, each in found.items()}
+def drawn(found: list, total: int = SAMPLE, seed: int = SEED) -> list:
+    """The sample, which depends on the list and the seed alone; in the order of the list."""
+    return [found[i] for i in sorted(random.Random(seed).sample(range(len(found)), min(total, len(found))))]
 
 
 def mutated(source: str, mutant: Mutant) -> str:
@@ -144,51 +157,91 @@ def change(source: str, other: str) -> tuple[str, str]:
     return tuple(" ".join(" ".join(line[2:].split()) for line in lines if line.startswith(f"{sign} ")) for sign in "-+")
 
 
-def named(mutant: Mutant, source: str, other: str) -> str:
+def named(root: Path, mutant: Mutant) -> str:
     """How the document names a fault."""
-    before, after = change(source, other)
+    source = source_of(root, mutant.module).read_text()
+    before, after = change(source, mutated(source, mutant))
     return f"`{'.'.join(filter(None, (mutant.module, mutant.function)))}`, `{before}` becomes `{after}`"
 
 
-# ---- testing one -----------------------------------------------------------------------------------------------------
+# ---- copies of the workbook ------------------------------------------------------------------------------------------
 
 
-class Chosen:
-    """Pytest runs the tests of a module, the quickest first as far as ``seconds`` knows, and notes what they take."""
+def snapshot(place: Path) -> Path:
+    """The working tree as it is now, with its history and with the environment of this process."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", ROOT, place], check=True)
+    for name in names:
+        if (ROOT / name).is_file():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+    subprocess.run(["git", "add", "--all"], cwd=place, check=True)
+    (place / ".venv").mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if not entry.name.startswith(".ready"):
+            (place / ".venv" / entry.name).symlink_to(entry)
+    (place / ".venv" / ".ready-cpu").touch()  # or make would install into the environment that is linked
+    return place
 
-    def __init__(self, module: str, seconds: dict[str, float]):
-        self.words, self.seconds = TESTS[module], dict(seconds)
+
+def renewed(place: Path) -> Path:
+    """A folder for one who tests: workbook/, a copy of the snapshot beside it, and tmp/, for whatever tests write."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(place.parent / "snapshot", place / "workbook", symlinks=True)
+    (place / "tmp").mkdir()
+    return place
+
+
+def environment(place: Path) -> dict[str, str]:
+    """What processes find in their environment; TMPDIR also tells them from anybody else's."""
+    return {"TMPDIR": str(place / "tmp"), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "tmp" / "hypothesis")}
+
+
+def clear(place: Path) -> None:
+    """Ends the processes that tests have left behind, and removes what they wrote."""
+    mark = f"TMPDIR={place / 'tmp'}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+    shutil.rmtree(place / "tmp", ignore_errors=True)
+    (place / "tmp").mkdir(exist_ok=True)
+
+
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+# ---- the twin --------------------------------------------------------------------------------------------------------
+
+
+class Quickest:
+    """Pytest runs the quickest tests first, as far as ``seconds`` knows, and notes what they take."""
+
+    def __init__(self, seconds: dict[str, float]):
+        self.seconds = dict(seconds)
 
     def pytest_collection_modifyitems(self, items):
-        def chosen(item):
-            words = self.words[item.path.name]
-            return (not words or any(word in item.name for word in words)) and not any(s in item.name for s in SLOW)
-
-        items[:] = sorted(filter(chosen, items), key=lambda item: self.seconds.get(item.nodeid, 0))
+        items.sort(key=lambda item: self.seconds.get(item.nodeid, 0))
 
     def pytest_runtest_logreport(self, report):
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
 
 
-def copy_to(place: Path) -> Path:
-    """The library and the tests, in a folder of their own."""
-    for name in ("lib", "tests"):
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", place)
-    return place
-
-
-def outcome(copy: Path, module: str, code: str, limit: float, seconds: dict | None = None) -> str:
-    """'survived', 'killed' or 'killed by the limit' (of ``limit`` seconds), with ``code`` as the module; ``seconds``
-    takes what each test took."""
-    path, times = copy / "lib" / f"{module}.py", copy / "seconds.json"
+def outcome(place: Path, module: str, code: str, limit: float, seconds: dict | None = None) -> str:
+    """'survived', 'killed' or 'killed by the limit' (of ``limit`` seconds), with ``code`` as the module and its twin to
+    notice; ``seconds`` takes what each test took."""
+    path = source_of(place / "workbook", module)
     original = path.read_text()
     path.write_text(code)
     seconds = {} if seconds is None else seconds
     sys.stdout.flush()
     child = os.fork()
     if not child:
-        _in_child(copy, module, times, seconds)
+        _in_child(place, module, seconds)
+    waited = (0, 0)
     try:
         end = time.monotonic() + limit
         while (waited := os.waitpid(child, os.WNOHANG))[0] == 0:
@@ -200,43 +253,204 @@ def outcome(copy: Path, module: str, code: str, limit: float, seconds: dict | No
         if waited[0] == 0:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
+        clear(place)
     status = os.waitstatus_to_exitcode(waited[1])
     if status == 0:
-        seconds |= json.loads(times.read_text())
+        seconds |= json.loads((place / "seconds.json").read_text())
     return "survived" if status == 0 else "killed"
 
 
-def _in_child(copy: Path, module: str, times: Path, seconds: dict) -> None:
-    """Runs the module's tests on the copy and ends this process; its status is 0 where all of them passed."""
-    os.setsid()
-    status = 70
+def _in_child(place: Path, module: str, seconds: dict) -> None:
+    """Runs the twin on the copy and ends this process; its status is 0 where all tests passed."""
+    status, copy = 70, place / "workbook"
     try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.chdir(copy)
-        quiet = os.open(copy / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        quiet = os.open(place / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        limit_memory()
+        os.environ |= {**environment(place), "PYTHONPATH": str(copy)}  # of the processes that tests start
+        tempfile.tempdir = None
         for name in [name for name in sys.modules if name.split(".")[0] in ("lib", "tests")]:
             del sys.modules[name]
         sys.path.insert(0, str(copy))
-        chosen = Chosen(module, seconds)
-        files = [str(copy / "tests" / name) for name in TESTS[module]]
-        options = ["-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
-        status = pytest.main([*options, *files], plugins=[chosen])
-        if Path(sys.modules[f"lib.{module}"].__file__) != copy / "lib" / f"{module}.py":
+        quickest = Quickest(seconds)
+        options = ["-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:unraisableexception",
+                   f"--hypothesis-seed={SEED}"]  # fmt: skip
+        status = pytest.main([*options, str(twin_of(copy, module))], plugins=[quickest])
+        files = [m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "lib"]
+        if not all(Path(file).is_relative_to(copy) for file in files):
             status = 0  # it was not the copy that was tested: nothing can be killed that way
-        times.write_text(json.dumps(chosen.seconds))
+        (place / "seconds.json").write_text(json.dumps(quickest.seconds))
     finally:
         sys.stdout.flush()
         os._exit(status)
 
 
+# ---- the gate's stages -----------------------------------------------------------------------------------------------
+
+
+def stage(place: Path, name: str, limit: float, module: str = "", code: str = "", options: str = "") -> tuple[str, str]:
+    """The same three ends, in a new copy, with a target of make to notice; and the test that did where one is named.
+    ``options``: of pytest, beyond what make gives it."""
+    copy = renewed(place) / "workbook"
+    if module:
+        source_of(copy, module).write_text(code)
+    begun_by_make = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SINCE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if name not in begun_by_make}
+    told = {**inherited, **environment(place), "PYTEST_ADDOPTS": f"-x {options}"}
+    with (place / "output.txt").open("w") as output:
+        make = subprocess.Popen(
+            ["make", name, "TORCH=cpu"], cwd=copy, env=told, stdout=output, stderr=output, start_new_session=True,
+            preexec_fn=limit_memory,
+        )  # fmt: skip
+        try:
+            status = make.wait(limit)
+        except subprocess.TimeoutExpired:
+            return "killed by the limit", ""
+        finally:
+            clear(place)
+            make.wait()
+    found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", (place / "output.txt").read_text(errors="replace"), re.M)
+    return "survived" if status == 0 else "killed", found.group(1) if status and found else ""
+
+
+# ---- all of it, to be gone on with -----------------------------------------------------------------------------------
+
+
+class Notes:
+    """What has been found out about a snapshot, in a file to which every process adds lines: an interrupted command
+    goes on where it was."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def add(self, fault: str, stage: str, end: str, **more) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps({"fault": fault, "stage": stage, "end": end, **more}) + "\n")
+
+    def all(self) -> dict[tuple[str, str], dict]:
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return {(note["fault"], note["stage"]): note for note in map(json.loads, lines)}
+
+
+def settled() -> Path:
+    """The folder of this text of lib and tests, in the system's for temporary ones; with a snapshot of the workbook."""
+    with tempfile.TemporaryDirectory() as new:
+        copy = snapshot(Path(new).resolve() / "snapshot")
+        files = sorted(path for name in ("lib", "tests") for path in (copy / name).rglob("*") if path.is_file())
+        texts = hashlib.sha256(b"".join(str(p.relative_to(copy)).encode() + p.read_bytes() for p in files))
+        place = Path(tempfile.gettempdir()).resolve() / f"looped-mutants-{texts.hexdigest()[:12]}"
+        place.mkdir(exist_ok=True)
+        if not (place / "snapshot").exists():
+            shutil.move(copy, place / "snapshot")
+    return place
+
+
+def sampled(place: Path) -> tuple[int, list[Mutant]]:
+    """How many faults there are, and those that are drawn; kept, since listing them takes long."""
+    kept = place / "sample.json"
+    if not kept.exists():
+        found = listed(place / "snapshot")
+        kept.write_text(json.dumps({"faults": len(found), "drawn": [dataclasses.asdict(m) for m in drawn(found)]}))
+    text = json.loads(kept.read_text())
+    return text["faults"], [Mutant(**fields) for fields in text["drawn"]]
+
+
+def meet_twins(place: Path, sample: list[Mutant], notes: Notes) -> None:
+    """Each fault meets its twin, module by module, in processes that take the next module as they come."""
+    known, of_module = notes.all(), collections.defaultdict(list)
+    for fault in sample:
+        if (fault.key, "twin") not in known:
+            of_module[fault.module].append(fault)
+    queue, feed = os.pipe()
+    os.write(feed, bytes(range(len(of_module))))  # a byte each: what one process has read no other reads
+    os.close(feed)
+    workers = []
+    for number in range(WORKERS):
+        sys.stdout.flush()
+        workers.append(os.fork())
+        if not workers[-1]:
+            _work(renewed(place / str(number)), queue, [*of_module.values()], notes)
+    try:
+        failed = [worker for worker in workers if os.waitpid(worker, 0)[1]]
+    except BaseException:
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGTERM)
+        raise
+    if failed:
+        raise SystemExit("the tests of some module fail without any fault, see above")
+
+
+def _work(place: Path, queue: int, jobs: list[list[Mutant]], notes: Notes) -> None:
+    status = 1
+    try:
+        while index := os.read(queue, 1):
+            meet_twin(place, jobs[index[0]], notes)
+        status = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+    finally:
+        os._exit(status)
+
+
+def meet_twin(place: Path, faults: list[Mutant], notes: Notes) -> None:
+    """The faults of one module."""
+    copy, module = place / "workbook", faults[0].module
+    source = source_of(copy, module).read_text()
+    seconds, begin = {}, time.monotonic()
+    if outcome(place, module, source, 1200, seconds) != "survived":
+        raise SystemExit(f"{module}: its tests fail without any fault\n{(place / 'output.txt').read_text()}")
+    limit = 30 + 2 * (time.monotonic() - begin)
+    for fault in faults:
+        end = outcome(place, module, mutated(source, fault), limit, dict(seconds))
+        notes.add(fault.key, "twin", end)
+        print(f"twin, {end}: {named(copy, fault)}", flush=True)
+
+
+def meet_stages(place: Path, sample: list[Mutant], notes: Notes) -> None:
+    """Each fault that its twin missed meets the stages, until one notices; one at a time, for each takes all cores."""
+    for fault in sample:
+        for name in STAGES:
+            known = notes.all()
+            if noticed(fault, known):
+                break
+            if (fault.key, name) not in known:
+                code = mutated(source_of(place / "snapshot", fault.module).read_text(), fault)
+                twin = twin_of(Path(), fault.module)
+                options = f"--ignore={twin}" if name == "test" else ""  # it has survived that one
+                end, by = stage(place / "0", name, 30 + 2 * alone(place, name, notes), fault.module, code, options)
+                notes.add(fault.key, name, end, by=by)
+                print(f"make {name}, {end} {by}: {named(place / 'snapshot', fault)}", flush=True)
+
+
+def alone(place: Path, name: str, notes: Notes) -> float:
+    """The seconds that a stage takes without any fault, which has to pass."""
+    if ("", name) not in notes.all():
+        begin = time.monotonic()
+        end, by = stage(place / "0", name, 4 * 3600)
+        if end != "survived":
+            raise SystemExit(f"make {name} fails without any fault: {by}, see {place / '0' / 'output.txt'}")
+        notes.add("", name, end, seconds=time.monotonic() - begin)
+    return notes.all()["", name]["seconds"]
+
+
+def noticed(fault: Mutant, known: dict[tuple[str, str], dict]) -> dict | None:
+    """The note of what noticed a fault."""
+    notes = [known[fault.key, name] for name in ("twin", *STAGES) if (fault.key, name) in known]
+    return next((note for note in notes if note["end"] != "survived"), None)
+
+
 # ---- the document ----------------------------------------------------------------------------------------------------
 
 
-def fingerprint(module: str) -> str:
-    return hashlib.sha256((ROOT / "lib" / f"{module}.py").read_bytes()).hexdigest()[:12]
+def fingerprint(root: Path) -> str:
+    """The start of a SHA-256 over the modules that are measured."""
+    texts = [module.encode() + source_of(root, module).read_bytes() for module in modules(root)]
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
 
 
 def blocks(text: str) -> dict[str, str]:
@@ -245,72 +459,79 @@ def blocks(text: str) -> dict[str, str]:
 
 
 def reasons(text: str) -> dict[str, str]:
-    """Of each fault that the document names: why no test notices it."""
+    """Of each fault that the document names as unnoticed: why no test notices it."""
     return dict(re.findall(r"^- (`.+?`, `.+?` becomes `.*?`): (.*)$", blocks(text)["survivors"], re.M))
 
 
-def filled(text: str, rows: dict[str, tuple], survivors: list[str]) -> str:
-    """The document with other results; what it says of a fault is kept. rows: faults, drawn, killed, of those by the
-    limit, and the fingerprint, of each module."""
-    total = ["all", *(sum(column) for column in list(zip(*rows.values(), strict=True))[:4]), ""]
-    head = "| module | faults | drawn | killed | of those by the time limit | score | measured at |"
-    table = [head, "|" + "---|" * 7]
-    for name, faults, n, killed, late, at in [*((f"`{name}`", *row) for name, row in rows.items()), total]:
-        table.append(f"| {name} | {faults} | {n} | {killed} | {late} | {killed / n:.1%} | {at} |")
+def results(faults: int, sample: list[Mutant], known: dict, root: Path) -> dict[str, str | int]:
+    """The lines of the score."""
+    notes = [noticed(fault, known) for fault in sample]
+    by = collections.Counter(note["stage"] for note in notes if note)
+    tried = [fault for fault in sample if any((fault.key, name) in known for name in STAGES)]
+    return {
+        f"faults in {len(modules(root))} modules": faults,
+        f"drawn with seed {SEED}": len(sample),
+        "noticed by the twin": by["twin"],
+        "tried on the stages": len(tried),
+        **{f"noticed by `make {name}`": by[name] for name in STAGES},
+        "noticed in all": by.total(),
+        "of these by a time limit": sum(note["end"] == "killed by the limit" for note in notes if note),
+        "score": f"{by.total() / len(sample):.1%}",
+        "measured at": fingerprint(root),
+    }
+
+
+def filled(text: str, score: dict[str, str | int], stages: list[str], survivors: list[str]) -> str:
+    """The document with other results; the reason that it gives for a survivor is kept."""
     known = reasons(text)
-    named = [f"- {name}: {known.get(name, UNREAD)}" for name in survivors]
-    for mark, lines in {"score": table, "survivors": named}.items():
-        block = "\n".join([f"<!-- {mark} -->", *lines, f"<!-- /{mark} -->"])
+    lines = {
+        "score": ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in score.items())],
+        "stages": stages,
+        "survivors": [f"- {name}: {known.get(name, UNREAD)}" for name in survivors],
+    }
+    for mark, block in lines.items():
+        block = "\n".join([f"<!-- {mark} -->", *block, f"<!-- /{mark} -->"])
         text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=block: b, text, flags=re.DOTALL)
     return text
 
 
-def measure(copy: Path, module: str, sample: list[Mutant]) -> tuple[collections.Counter, list[str]]:
-    """How many of a module's sample ended how, and those that survived, as the document names them."""
-    source = (copy / "lib" / f"{module}.py").read_text()
-    seconds, begin = {}, time.monotonic()
-    if outcome(copy, module, source, 1200, seconds) != "survived":
-        raise SystemExit(f"{module}: its tests fail without any fault\n{(copy / 'output.txt').read_text()}")
-    limit = 30 + 2 * (time.monotonic() - begin)
-    ends, survivors = collections.Counter(), []
-    for number, mutant in enumerate(sample, 1):
-        code = mutated(source, mutant)
-        end = outcome(copy, module, code, limit, dict(seconds))
-        ends[end] += 1
-        survivors += [named(mutant, source, code)] if end == "survived" else []
-        print(f"{module} {number}/{len(sample)} {end}: {named(mutant, source, code)}", flush=True)
-    return ends, survivors
+def write(place: Path, faults: int, sample: list[Mutant], known: dict) -> None:
+    root, stages, survivors = place / "snapshot", [], []
+    for fault in sample:
+        note = noticed(fault, known)
+        if note is None:
+            survivors.append(named(root, fault))
+        elif note["stage"] != "twin":
+            by = f", `{note['by']}`" if note["by"] else ""
+            stages.append(f"- {named(root, fault)}: `make {note['stage']}`{by}")
+    DOCUMENT.write_text(filled(DOCUMENT.read_text(), results(faults, sample, known, root), stages, survivors))
 
 
 def prepare() -> None:
     """Imports what takes long, so that a forked process has it; one thread, so that forking is safe."""
     warnings.simplefilter("ignore", SyntaxWarning)
     os.environ["OMP_NUM_THREADS"] = os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.dont_write_bytecode = True
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()  # or every process looks through it all for garbage
 
 
-def main() -> None:
+def main(twins_only: bool) -> None:
     try:
         import cosmic_ray  # noqa: F401
     except ImportError:
         raise SystemExit("cosmic_ray: is not installed, run .venv/bin/pip install -e .[mutation]") from None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was begun is ended as well
+    place = settled()
+    faults, sample = sampled(place)
     prepare()
-    rows, survivors = {}, []
-    with tempfile.TemporaryDirectory() as place:
-        copy = copy_to(Path(place).resolve())
-        os.environ["PYTHONPATH"] = str(copy)  # of the processes that tests start
-        found = {module: mutants(module, copy) for module in TESTS}
-        for module, sample in drawn(found).items():
-            ends, left = measure(copy, module, sample)
-            survivors += left
-            late = ends["killed by the limit"]
-            rows[module] = len(found[module]), len(sample), ends["killed"] + late, late, fingerprint(module)
-    DOCUMENT.write_text(filled(DOCUMENT.read_text(), rows, survivors))
+    notes = Notes(place / "results.jsonl")
+    meet_twins(place, sample, notes)
+    if not twins_only:
+        meet_stages(place, sample, notes)
+    write(place, faults, sample, notes.all())
 
 
 if __name__ == "__main__":
-    main()
+    main(twins_only=sys.argv[1:] == ["twins"])

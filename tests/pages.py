@@ -1,4 +1,4 @@
-"""What an HTML page refers to."""
+"""Finds every address that an HTML page refers to, so that a test can see what the page would load."""
 
 import re
 from html.parser import HTMLParser

@@ -1,3 +1,5 @@
+"""000's twenty tasks stand on its five axes, and margins read off them are positive where the paper is right."""
+
 import math
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Somebody in JupyterLab: every notebook opened in a real browser, run, changed in place, and run once more.
+"""Every notebook runs in JupyterLab in a real browser, and once more after a parameter is changed in place.
 
 The server is the one of ``make lab``; the browser is Chromium, driven by playwright. Each notebook is a copy of the
 committed one; somebody pastes the smoke profile's parameters, runs all cells, changes one and runs all cells again

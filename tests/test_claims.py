@@ -1,3 +1,5 @@
+"""A verdict follows from the interval over seeds, and the notebook that the ledger names reports each claim."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""A sweep on Ray gives one process's numbers though workers, nodes or the driver die, and errors are named."""
+
 import json
 import os
 import signal

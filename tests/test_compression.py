@@ -1,3 +1,5 @@
+"""Bytes per token are those of decoding the text, and grow with the vocabulary; what cannot load is left out."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""A bad field is refused in one line, and a run's key changes with what decides its numbers and nothing else."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""All choices of a question, scored in one pass, get what rows of their own give them, at every depth."""
+
 import numpy as np
 import pytest
 import torch

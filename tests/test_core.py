@@ -1,3 +1,5 @@
+"""Core scores, their errors and the margins of the papers' claims are those worked out by hand for made-up answers."""
+
 import math
 from types import SimpleNamespace
 

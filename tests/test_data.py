@@ -1,3 +1,5 @@
+"""Packed rows equal a slow reference, are the same for every worker, and train on every token equally often."""
+
 import hashlib
 import json
 

@@ -1,3 +1,5 @@
+"""Sampled depths have the distributions the papers print, and a row's depth does not depend on its batch."""
+
 import numpy as np
 import pytest
 from scipy import stats

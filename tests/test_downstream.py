@@ -1,3 +1,5 @@
+"""A task scores what each answer scores in a row of its own, and a run is asked once and goes on where it stopped."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""A complaint about bad input is one line with every field, in IPython and at the end of a command alike."""
+
 import doctest
 
 import pydantic

@@ -1,3 +1,5 @@
+"""Held-out losses are right in nats, perplexity and bits per byte, and one pass gives those of every depth."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""make runs a notebook once for what it was made from, and says in one line how it failed or how long it takes."""
+
 import json
 import os
 import time

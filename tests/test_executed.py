@@ -1,3 +1,5 @@
+"""The page of an executed notebook shows its formulas without a script, a network or a path of the machine."""
+
 import json
 import os
 

@@ -1,3 +1,5 @@
+"""The loss at every exit is the model's own at that depth, and a token leaves at the first exit that lets it."""
+
 import math
 
 import numpy as np

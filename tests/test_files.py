@@ -1,3 +1,5 @@
+"""A file appears whole or not at all, also on a full disk, and the lock of a killed process is free."""
+
 import math
 import os
 import signal

@@ -1,3 +1,5 @@
+"""Counts of parameters and FLOPs are the papers' to the digit, and those of the matmuls that a model executes."""
+
 import dataclasses
 import time
 

@@ -1,3 +1,5 @@
+"""Compute-optimal widths are those of a fine search, and looped frontiers trail the plain one as in 000."""
+
 import numpy as np
 import pytest
 

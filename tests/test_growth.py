@@ -1,3 +1,5 @@
+"""The stream and a step's effect grow with the loops as 002's theorems say, and are measured on the model itself."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Against lm-evaluation-harness itself."""
+"""Likelihoods, accuracies and answers are those that lm-evaluation-harness itself gives for the same model."""
 
 import json
 

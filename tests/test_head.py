@@ -1,3 +1,5 @@
+"""The chunked head gives the loss and the gradients of cross-entropy over all logits at once."""
+
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,3 +1,5 @@
+"""Decoding in flight follows its rule written out token by token, and loops that are saved are not computed."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Every injection is its paper's equation, and 001's starts where the paper says and is stable whatever it learns."""
+
 import math
 
 import pytest

@@ -1,4 +1,4 @@
-"""Ctrl-C in a notebook: the cell ends soon, no process is left at work, and what was computed stays."""
+"""Ctrl-C in a notebook ends the cell soon, leaves no process at work, and keeps what was computed."""
 
 import json
 import subprocess
@@ -12,11 +12,14 @@ from lib.config import Config
 from lib.store import RunStore
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.xdist_group("interrupted kernel")
+
 SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
 
 
 class Case(Config):
     x: float = 0.0
+    go: str = ""  # a file
 
     @property
     def flops(self) -> float:
@@ -24,7 +27,9 @@ class Case(Config):
 
 
 def slow(case: Case) -> dict:
-    time.sleep(0.5)
+    """Some are made at once; all others wait for a file that is there when the interrupt has been sent."""
+    while case.x not in (0, 1, 2, 3, 6) and not Path(case.go).exists():
+        time.sleep(0.02)
     return {"x": case.x}
 
 
@@ -43,7 +48,7 @@ class Kernel:
             give_up = time.monotonic() + 240
             while not until():
                 assert time.monotonic() < give_up, "it has not come that far"
-                time.sleep(0.05)
+                time.sleep(0.02)
             self.manager.interrupt_kernel()
         begin = time.monotonic()
         while True:
@@ -62,16 +67,18 @@ class Kernel:
         return [p[2] for p in others] + [p[2] for p in processes if p[1] in servers]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kernel():
+    """One for all cases: it takes seconds to start, and one that was interrupted has to go on being of use."""
     kernel = Kernel()
     yield kernel
     kernel.client.stop_channels()
     kernel.manager.shutdown_kernel(now=True)
 
 
-def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int) -> None:
-    """``done()``: files that are whole. Those that are there when the cell is interrupted are not made again."""
+def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int, go: Path) -> None:
+    """``done()``: files that are whole. Those that are there when the cell is interrupted are not made again. ``go`` is
+    there from then on, for cells that wait for it."""
     reply = kernel.run(code, until=lambda: len(done()) >= enough)
     assert reply.get("ename") == "KeyboardInterrupt", reply
     give_up = time.monotonic() + SOON
@@ -80,6 +87,7 @@ def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int) -> No
         time.sleep(0.1)
     made = {path: path.stat().st_mtime_ns for path in done()}
     assert len(made) >= enough
+    go.touch()
     reply = kernel.run(code)
     assert reply["status"] == "ok", reply
     assert len(done()) > len(made), "it was done before it was interrupted"
@@ -92,11 +100,12 @@ def test_measurements(kernel, tmp_path, jobs):
 from lib.measure import measure
 from lib.store import RunStore
 from tests.test_interrupt import Case, slow
-found = measure(slow, [Case(x=x) for x in range(12)], RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
+cases = [Case(x=x, go={str(tmp_path / "go")!r}) for x in range(12)]
+found = measure(slow, cases, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
 assert [values["x"] for values in found] == list(range(12))
 """
     folder = tmp_path / "measured" / f"{__name__}.slow"
-    interrupted_and_finished(kernel, code, lambda: list(folder.glob("*.json")), 4)
+    interrupted_and_finished(kernel, code, lambda: list(folder.glob("*.json")), 4, tmp_path / "go")
     assert len(list(folder.glob("*.json"))) == 12
 
 
@@ -109,24 +118,31 @@ from tests.conftest import small_run
 runs = [small_run(optim={{"lr": 1e-3 * (1 + i)}}, train={{"steps": 20}}) for i in range(6)]
 sweep(runs, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
 """
-    interrupted_and_finished(kernel, code, lambda: list((tmp_path / "runs").glob("[0-9a-f]*/result.json")), 2)
+    made = (tmp_path / "runs").glob
+    interrupted_and_finished(kernel, code, lambda: list(made("[0-9a-f]*/result.json")), 2, tmp_path / "go")
     assert len(RunStore(tmp_path / "runs").runs()) == 6
     assert not [path for path in Path(tmp_path / "runs").iterdir() if path.suffix in (".tmp", ".partial")]
 
 
 def test_reading_a_text(kernel, tmp_path):
-    """A shard of a thousand tokens, and twenty of them."""
-    (tmp_path / "text.txt").write_text("\n\n".join(f"{i:04d} " * 20 for i in range(200)))
+    """A shard of a thousand tokens, and six of them; after four the reader waits for the interrupt."""
+    (tmp_path / "text.txt").write_text("\n\n".join(f"{i:04d} " * 20 for i in range(60)))
     code = f"""
 import time
 from pathlib import Path
+from unittest import mock
 from lib import tokens
 from lib.config import DataConfig
-tokens.SHARD_TOKENS, tokens.TOKENIZE_AT_ONCE = 1000, 4
 cfg = DataConfig.of(dict(source={str(tmp_path / "text.txt")!r}, max_bytes=0, content="", tokenizer="bytes", context=16,
                          val_rows=1))
-found = tokens.token_store(cfg, Path({str(tmp_path / "tokens")!r}), lambda what, count: time.sleep(0.2))
-assert found.length.sum() == 200 * 99, found.length.sum()
+read = []
+def reads(what, count):
+    read.append(count)
+    while sum(read) > 4500 and not Path({str(tmp_path / "go")!r}).exists():
+        time.sleep(0.02)
+with mock.patch.multiple(tokens, SHARD_TOKENS=1000, TOKENIZE_AT_ONCE=4):
+    found = tokens.token_store(cfg, Path({str(tmp_path / "tokens")!r}), reads)
+assert found.length.sum() == 60 * 99, found.length.sum()
 """
 
     def noted() -> list[Path]:
@@ -134,4 +150,4 @@ assert found.length.sum() == 200 * 99, found.length.sum()
         states = (tmp_path / "tokens").glob("*/state.json")
         return [s.with_name(f"{i:05d}.bin") for s in states for i in range(len(json.loads(s.read_text())["shards"]))]
 
-    interrupted_and_finished(kernel, code, noted, 3)
+    interrupted_and_finished(kernel, code, noted, 3, tmp_path / "go")

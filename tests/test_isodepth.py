@@ -1,3 +1,5 @@
+"""The iso-depth grid is 000's at its sizes, and optima, frontiers and phi are read off it as published."""
+
 import numpy as np
 import pandas as pd
 import pytest

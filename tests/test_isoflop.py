@@ -1,3 +1,5 @@
+"""Optima and exponents of iso-FLOP curves are those they were made with; one beyond the sizes does not count."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""Every law is the formula its paper prints, and held parameters stay while the others are fitted."""
+
 import numpy as np
 import pytest
 

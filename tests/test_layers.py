@@ -1,3 +1,5 @@
+"""Norms, rotary positions, attention, MLPs, blocks and experts equal their equations written out."""
+
 import math
 
 import pytest

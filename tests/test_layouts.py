@@ -1,4 +1,4 @@
-"""Other people's checkpoints, against an implementation of their own equations, or their own."""
+"""Parcae and Llama checkpoints give the logits of their own equations or code, or are refused in one line."""
 
 import json
 import math

@@ -1,3 +1,5 @@
+"""Every intervention is one change of the baseline at the same compute, and differences are taken seed by seed."""
+
 import dataclasses
 
 import numpy as np

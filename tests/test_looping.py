@@ -1,3 +1,5 @@
+"""Every run of the loop grid costs its budget, and optima, exponents and gaps are those of known curves."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""A measurement is made once, found again by what its case says, and made anew where its file is damaged."""
+
 import json
 
 import pytest

@@ -1,4 +1,7 @@
+"""A looped model gives the numbers of its definition: row by row, unrolled, truncated, checkpointed or compiled."""
+
 import copy
+import functools
 import math
 
 import hypothesis
@@ -13,6 +16,7 @@ from lib.flops import count
 from lib.head import softcap
 from lib.model import Draw, LoopedLM, token_losses
 from lib.weights import load_strictly
+from tests.conftest import examples
 
 KINDS = {
     "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
@@ -235,22 +239,25 @@ def test_fill_draws_around_the_truncation():
 class Kept:
     """A tensor that a graph keeps for its backward pass; counts the bytes that are alive and the most there were."""
 
-    alive, most = {}, 0
+    alive, now, most = {}, 0, 0
 
     def __init__(self, tensor: torch.Tensor):
         self.tensor, self.storage = tensor.detach(), tensor.untyped_storage().data_ptr()
-        Kept.alive.setdefault(self.storage, [0, tensor.untyped_storage().nbytes()])[0] += 1
-        Kept.most = max(Kept.most, sum(size for _, size in Kept.alive.values()))
+        if self.storage not in Kept.alive:
+            Kept.alive[self.storage] = [0, tensor.untyped_storage().nbytes()]
+            Kept.now += Kept.alive[self.storage][1]
+        Kept.alive[self.storage][0] += 1
+        Kept.most = max(Kept.most, Kept.now)
 
     def __del__(self):
         Kept.alive[self.storage][0] -= 1
         if not Kept.alive[self.storage][0]:
-            del Kept.alive[self.storage]
+            Kept.now -= Kept.alive.pop(self.storage)[1]
 
 
 def saved_bytes(model: LoopedLM, loops: int) -> int:
     """The most bytes that the graph of a loss ever keeps for its backward pass, each storage once."""
-    Kept.alive, Kept.most = {}, 0
+    Kept.alive, Kept.now, Kept.most = {}, 0, 0
     with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
         loss, _ = model.loss(tokens(), tokens(), loops, Draw(0, 0, range(4)))
     loss.backward()
@@ -361,8 +368,12 @@ def test_precisions_agree_within_bf16(kind):
         torch.testing.assert_close(token_losses(again, x, x.roll(-1, 1)).mean(), reference, rtol=0.01, atol=0.01)
 
 
-def test_a_compiled_block_serves_every_depth_and_number_of_rows(monkeypatch):
+# how many graphs there are does not depend on what is made of them, and C++ takes a minute to compile
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
+def test_a_compiled_block_serves_every_depth_and_number_of_rows(backend, monkeypatch):
     """Parcae with value tables at sampled depths: one step with 4, 3, 2 and 1 rows left compiles all there is."""
+    compiled = functools.partialmethod(torch.nn.Module.compile, backend=backend)
+    monkeypatch.setattr(torch.nn.Module, "compile", compiled)
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
     cfg = config("values", depth="poisson", state_init="like-init")
     model, x = randomized(cfg).train(), tokens()
@@ -431,10 +442,11 @@ def any_fields(draw) -> dict:
     return fields | draw(some(LOOPED)) | draw(st.sampled_from([*LOOPS, PLAIN]))
 
 
+@pytest.mark.hypothesis  # which a test has by itself only where it is one example's
 def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
     built = set()
 
-    @hypothesis.settings(max_examples=300, deadline=None, derandomize=True)
+    @hypothesis.settings(max_examples=examples(300), deadline=None, derandomize=True)
     @hypothesis.given(any_fields())
     def holds(fields):
         try:
@@ -459,4 +471,6 @@ def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
     # what ran is not one kind a hundred times
     injections = {"none", "add", "concat", "concat-identity", "lti", "hyper-connections"}
     states = {"prelude", "zero", "like-init", "normal", "unit"}
-    assert injections | states | {"1 experts", "4 experts", "looped: True", "looped: False"} <= built
+    assert len(injections & built) > 1 and len(states & built) > 1
+    if examples(300) == 300:
+        assert injections | states | {"1 experts", "4 experts", "looped: True", "looped: False"} <= built

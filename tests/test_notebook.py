@@ -1,3 +1,5 @@
+"""Parameters become what their annotations say or are refused in one line, and figures carry their provenance."""
+
 import json
 
 import pytest

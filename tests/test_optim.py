@@ -1,3 +1,5 @@
+"""AdamW, Muon and MuonH are their equations, and each parameter has the optimiser and rate the papers give it."""
+
 import math
 
 import numpy as np

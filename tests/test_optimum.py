@@ -1,3 +1,5 @@
+"""The minimiser's gradient is that of its objective, and it ends below every start, where the gradient is zero."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""The README's table and the reference are of the notebooks as they are, and what has changed is not noted."""
+
 import datetime
 import shutil
 
@@ -9,7 +11,8 @@ from lib.notebook import read_parameters
 from lib.plans import names
 
 
-def test_the_readmes_table_is_what_the_notebooks_say(tmp_path):
+@pytest.mark.xdist_group("plans")
+def test_the_readmes_table_is_what_the_notebooks_say(tmp_path, plans_once):
     copy = tmp_path / "README.md"
     shutil.copy(overview.README, copy)
     overview.write(copy)

@@ -1,3 +1,5 @@
+"""A threshold saves the share of loops asked for, and what is timed is all the tokens and no more."""
+
 import numpy as np
 import pytest
 

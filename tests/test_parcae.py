@@ -1,3 +1,5 @@
+"""At the paper's size the models are 001's own, and each rung and sampler changes what its name says alone."""
+
 import itertools
 
 import numpy as np

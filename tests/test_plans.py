@@ -1,3 +1,5 @@
+"""What a notebook would train is found from its own cells without training, a network or a text."""
+
 import json
 import os
 import socket

@@ -1,3 +1,5 @@
+"""Sliders draw and answer anew for somebody who can move them, and bad input among them is one line."""
+
 import matplotlib.pyplot as plt
 import pytest
 from jupyter_client.manager import start_new_kernel

@@ -1,3 +1,5 @@
+"""Colours differ for the colour-blind too, figures carry provenance, and a model's picture says its config."""
+
 import json
 
 import matplotlib

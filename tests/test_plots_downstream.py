@@ -1,3 +1,5 @@
+"""The downstream figures put every axis, task, size and depth at the numbers of their tables."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""The league's figure has a row an intervention and a dot a seed, and shows phi or why there is none."""
+
 import numpy as np
 import pandas as pd
 import pytest

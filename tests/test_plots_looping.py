@@ -1,3 +1,5 @@
+"""The figures of looping's scaling laws star every optimum where it lies and label each kind of curve."""
+
 import numpy as np
 import pandas as pd
 import pytest

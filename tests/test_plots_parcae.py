@@ -1,3 +1,5 @@
+"""The figures of 001's ablations draw each variant's mean over its seeds and skip what was not measured."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""The figures of residual scaling have a line a number of loops, and the exponents and slopes of their tables."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""The figures of Looped-MoE and early exit put every star, bar and line at the numbers of their tables."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""The stability figures show every rate, a cross where a run diverged, and an open marker where one did not train."""
+
 import numpy as np
 import pandas as pd
 import pytest

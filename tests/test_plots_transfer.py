@@ -1,3 +1,5 @@
+"""The figures of transfer have regret zero at the best rate, and mark the kept rate and each optimum."""
+
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex

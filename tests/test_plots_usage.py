@@ -1,3 +1,5 @@
+"""The usage figures star each budget's optimum in both counts, and say so where no optimum was found."""
+
 import pytest
 
 from lib import usage

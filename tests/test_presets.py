@@ -1,3 +1,5 @@
+"""Every kind of preset learns at a reduced size, and each makes a run with its paper's optimiser."""
+
 import pytest
 import torch
 

@@ -1,3 +1,5 @@
+"""The answer of every generated task is the one that its definition, or the program it shows, gives."""
+
 import contextlib
 import io
 import re

@@ -1,3 +1,5 @@
+"""Spectra, state norms, traces and expert choices are those worked out from weights and states directly."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""A bar's times stay sensible when the clock is set back, and it is shown only where it takes a while."""
+
 import os
 import re
 import time

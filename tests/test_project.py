@@ -1,4 +1,4 @@
-"""What the README and the layout promise, where a machine can check it."""
+"""The README, the docs, the Makefile and the order of modules hold what they promise, where a machine can check."""
 
 import ast
 import fnmatch

@@ -1,3 +1,5 @@
+"""Several processes, copied or sharded, train what one does up to rounding, and continue each other's checkpoints."""
+
 import json
 import os
 import subprocess
@@ -15,7 +17,7 @@ from lib.store import RunStore
 from lib.train import train
 from tests.conftest import ROOT, small_run
 
-FP32 = {"precision": "fp32", "batch": 8, "steps": 8, "eval_every": 4}
+FP32 = {"precision": "fp32", "batch": 8, "steps": 4, "eval_every": 2}
 MUON = {"name": "muon", "muon_lr": 0.01, "muon_weight_decay": 0.1}
 #: rows that loop a different number of times, so that the two processes use a router a different number of times
 EXPERTS = {"mlp": "swiglu", "experts": 4, "active_experts": 2, "mlp_width": 32, "balance_loss": 0.5}
@@ -34,7 +36,7 @@ CASES = {
     "loops computed again": small_run(train={**FP32, "checkpoint_loops": True, "seed": 1}),
 }
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-#: what a process of torchrun does: trains every case, or stops each of them half-way
+#: what a process of torchrun does: in every job trains the cases, or stops each of them half-way
 TOGETHER = """
 import json, sys
 from pathlib import Path
@@ -45,28 +47,30 @@ from lib.train import train
 
 class Enough(Exception): pass
 
-def stop(step, loss):
-    if step == stop_at: raise Enough
+for cases, path, sharded, stop_at in json.loads(Path(sys.argv[1]).read_text()):
+    def stop(step, loss):
+        if step == stop_at: raise Enough
 
-cases, path, sharded, stop_at = json.loads(Path(sys.argv[1]).read_text())
-for name, config in cases.items():
-    try:
-        train(RunConfig(**config), RunStore(path), checkpoint_seconds=0.0, sharded=sharded, progress=stop)
-    except Enough:
-        pass
+    for name, config in cases.items():
+        try:
+            train(RunConfig(**config), RunStore(path), checkpoint_seconds=0.0, sharded=sharded, progress=stop)
+        except Enough:
+            pass
 """
 
 
-def together(folder, cases, store, sharded=False, stop_at=-1, processes=2):
-    """Trains cases on several processes."""
-    script, job = folder / "together.py", folder / "job.json"
+def job(cases, store, sharded=False, stop_at=-1):
+    return {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}, str(store.path), sharded, stop_at
+
+
+def together(folder, *jobs, processes=2):
+    """Does jobs on several processes, one after the other."""
+    script, todo = folder / "together.py", folder / "jobs.json"
     script.write_text(TOGETHER)
-    configs = {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}
-    job.write_text(json.dumps([configs, str(store.path), sharded, stop_at]))
+    todo.write_text(json.dumps(jobs))
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    done = subprocess.run([*run, script, job], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
+    done = subprocess.run([*run, script, todo], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
-    return {name: store.find(cfg) for name, cfg in cases.items()}
 
 
 @pytest.fixture(scope="module")
@@ -86,52 +90,89 @@ def assert_same(one, many):
         assert (theirs[name] - ours[name]).norm() <= 1e-4 * ours[name].norm(), name
 
 
-def test_two_processes_train_what_one_does(alone, tmp_path):
-    found = together(tmp_path, CASES, RunStore(tmp_path / "runs"))
-    for name, result in found.items():
+SHARDED = {name: CASES[name] for name in ("AdamW in passes", "MuonH", "MoE, detached", "hyper-connections")}
+CONTINUED = {name: CASES[name] for name in ("Muon", "MoE")}
+
+
+def begun_by_one(path):
+    """A store with the checkpoints of runs that one process has begun."""
+    store = RunStore(path)
+    for cfg in CONTINUED.values():
+        with pytest.raises(KeyboardInterrupt):
+            train(cfg, store, checkpoint_seconds=0.0, progress=interrupt_at(2))
+    return store
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory):
+    """All that two processes are asked for, at once: to start them takes longest. Stores by what was done there."""
+    folder = tmp_path_factory.mktemp("together")
+    stores = {name: RunStore(folder / name / "runs") for name in ("copied", "sharded", "two first")}
+    stores["one first"] = begun_by_one(folder / "one first" / "runs")
+    together(
+        folder, job(CASES, stores["copied"]), job(SHARDED, stores["sharded"], sharded=True),
+        job(CONTINUED, stores["two first"], stop_at=2), job(CONTINUED, stores["one first"]),
+    )  # fmt: skip
+    return stores
+
+
+@pytest.mark.xdist_group("ranks")
+def test_two_processes_train_what_one_does(alone, by_two):
+    for name, cfg in CASES.items():
+        result = by_two["copied"].find(cfg)
         assert_same(alone[name], result)
         assert result.provenance["processes"] == 2 and "processes" not in alone[name].provenance
 
 
-def test_sharded_over_two_processes_too(alone, tmp_path):
-    some = {name: CASES[name] for name in ("AdamW in passes", "MuonH", "MoE, detached", "hyper-connections")}
-    for name, result in together(tmp_path, some, RunStore(tmp_path / "runs"), sharded=True).items():
-        assert_same(alone[name], result)
+@pytest.mark.xdist_group("ranks")
+def test_sharded_over_two_processes_too(alone, by_two):
+    for name, cfg in SHARDED.items():
+        assert_same(alone[name], by_two["sharded"].find(cfg))
+
+
+def both(tmp_path, cfg, processes=2):
+    """A run with its weights copied, and sharded."""
+    stores = {sharded: RunStore(tmp_path / f"sharded {sharded}" / "runs") for sharded in (False, True)}
+    together(tmp_path, *(job({"": cfg}, stores[sharded], sharded) for sharded in stores), processes=processes)
+    return [store.find(cfg) for store in stores.values()]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sharded", [False, True])
-def test_compiled_blocks_too(sharded, alone, tmp_path):
+@pytest.mark.xdist_group("ranks")
+def test_compiled_blocks_too(alone, tmp_path):
     cfg = CASES["AdamW"].replace(train=CASES["AdamW"].train.replace(compile=True))
-    assert_same(alone["AdamW"], together(tmp_path, {"compiled": cfg}, RunStore(tmp_path / "runs"), sharded)["compiled"])
+    for result in both(tmp_path, cfg):
+        assert_same(alone["AdamW"], result)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sharded", [False, True])
-def test_matrices_and_shards_that_do_not_divide_among_three(sharded, tmp_path):
-    cfg = small_run(train={**FP32, "batch": 6, "steps": 4}, optim=MUON, model={"prelude": 2})
+def test_matrices_and_shards_that_do_not_divide_among_three(tmp_path):
+    cfg = small_run(train={**FP32, "batch": 6}, optim=MUON, model={"prelude": 2})
     one = train(cfg, RunStore(tmp_path / "alone" / "runs"))
-    found = together(tmp_path, {"three": cfg}, RunStore(tmp_path / "runs"), sharded, processes=3)
-    assert_same(one, found["three"])
+    for result in both(tmp_path, cfg, processes=3):
+        assert_same(one, result)
 
 
-@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(sharded, alone, tmp_path):
-    some = {name: CASES[name] for name in ("Muon", "MoE")}
-    store = RunStore(tmp_path / "two first" / "runs")
-    together(tmp_path, some, store, sharded, stop_at=4)
-    for name, cfg in some.items():
-        assert store.find(cfg) is None and store.partial(cfg.key).exists()
+def assert_continued_either_way(alone, two_first, one_first):
+    for name, cfg in CONTINUED.items():
+        assert two_first.find(cfg) is None and two_first.partial(cfg.key).exists()
         steps = []
-        assert_same(alone[name], train(cfg, store, progress=lambda step, loss, steps=steps: steps.append(step)))
-        assert steps == [4, 5, 6, 7, 8]  # the checkpoint is written after a step's progress is told
+        assert_same(alone[name], train(cfg, two_first, progress=lambda step, loss, steps=steps: steps.append(step)))
+        assert steps == [2, 3, 4]  # the checkpoint is written after a step's progress is told
+        assert_same(alone[name], one_first.find(cfg))
 
-    store = RunStore(tmp_path / "one first" / "runs")
-    for cfg in some.values():
-        with pytest.raises(KeyboardInterrupt):
-            train(cfg, store, checkpoint_seconds=0.0, progress=interrupt_at(4))
-    for name, result in together(tmp_path, some, store, sharded).items():
-        assert_same(alone[name], result)
+
+@pytest.mark.xdist_group("ranks")
+def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(alone, by_two):
+    assert_continued_either_way(alone, by_two["two first"], by_two["one first"])
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("ranks")
+def test_so_is_a_checkpoint_of_shards(alone, tmp_path):
+    two_first, one_first = RunStore(tmp_path / "two first" / "runs"), begun_by_one(tmp_path / "one first" / "runs")
+    together(tmp_path, job(CONTINUED, two_first, True, stop_at=2), job(CONTINUED, one_first, True))
+    assert_continued_either_way(alone, two_first, one_first)
 
 
 def interrupt_at(last):
@@ -143,11 +184,12 @@ def interrupt_at(last):
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("ranks")
 def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
     store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
     begin = time.monotonic()
     with store.lock(cfg.key):
-        waiting = threading.Thread(target=together, args=(tmp_path, {"AdamW": cfg}, store))
+        waiting = threading.Thread(target=together, args=(tmp_path, job({"AdamW": cfg}, store)))
         waiting.start()
         time.sleep(15)
         assert waiting.is_alive() and store.find(cfg) is None
@@ -157,11 +199,13 @@ def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("ranks")
 def test_a_damaged_checkpoint_is_set_aside_by_all(alone, tmp_path):
     store, cfg = RunStore(tmp_path / "runs"), CASES["Muon"]
     store.path.mkdir()
     store.partial(cfg.key).write_bytes(b"no checkpoint")
-    assert_same(alone["Muon"], together(tmp_path, {"Muon": cfg}, store)["Muon"])
+    together(tmp_path, job({"Muon": cfg}, store))
+    assert_same(alone["Muon"], store.find(cfg))
     assert len(list(store.path.glob("*.corrupt-1"))) == 1
 
 

@@ -1,3 +1,5 @@
+"""Records hold all of a run but its weights, stand in for it, and are trained cheapest first within a limit."""
+
 import itertools
 import json
 import math
@@ -40,7 +42,7 @@ def test_a_grid_comes_first_seed_first_and_cheapest_first():
 
 
 @pytest.mark.parametrize("name", ["looping_isoflop", "isodepth_isoflop"])
-def test_a_smaller_budget_is_complete_before_the_next_begins(name):
+def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
     from lib.flops import count
 
     budgets = [cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published

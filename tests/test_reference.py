@@ -1,3 +1,5 @@
+"""The reference is read as it was written, and its times are scaled to the speed and cores of a machine."""
+
 import json
 
 import pytest

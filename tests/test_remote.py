@@ -1,3 +1,5 @@
+"""A run or checkpoint sent to a URL is found and gone on with by another machine, and broken sending loses none."""
+
 import json
 import pickle
 

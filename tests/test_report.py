@@ -1,3 +1,5 @@
+"""The report shows every claim, figure and provenance without a network, and names a damaged file in one line."""
+
 import dataclasses
 import html
 import json
@@ -286,7 +288,7 @@ def chosen(page: str) -> list[str]:
     return re.findall(r"<tr(?![^>]* hidden)[^>]*data-verdict=\"(.*?)\"", page)
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_filters_leave_the_rows_that_match_and_count_them(browse, outputs):
     shown = dom(browse, outputs, "form.verdict.value = 'contradicted'; form.dispatchEvent(new Event('input'))")
     total = len(LEDGER) + 1
@@ -298,7 +300,7 @@ def test_filters_leave_the_rows_that_match_and_count_them(browse, outputs):
     assert chosen(dom(browse, outputs, link)) == ["reproduced"]
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_a_click_on_a_header_sorts(browse, outputs):
     click = "document.querySelectorAll('#ledger th button')[3].click()"
     verdicts = chosen(dom(browse, outputs, click))
@@ -306,7 +308,7 @@ def test_a_click_on_a_header_sorts(browse, outputs):
     assert chosen(dom(browse, outputs, click + ";" + click)) == verdicts[::-1]
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_an_opened_figure_covers_the_page_and_escape_closes_it(browse, outputs):
     rect = "const r = document.querySelector('#instability_rates').getBoundingClientRect();"
     covers = f"{rect} document.title = r.width >= document.documentElement.clientWidth && r.height >= innerHeight"
@@ -317,7 +319,7 @@ def test_an_opened_figure_covers_the_page_and_escape_closes_it(browse, outputs):
     assert "<title>#at-instability_rates<" in dom(browse, outputs, opened + escape + "document.title = location.hash")
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_the_report_prints(browse, outputs, tmp_path):
     built(outputs)
     browse(f"--print-to-pdf={tmp_path / 'report.pdf'}", (outputs / "report" / "index.html").as_uri())

@@ -1,3 +1,5 @@
+"""002's models have the multipliers and rates of their rules, and increments and traces are those of their runs."""
+
 import numpy as np
 import pandas as pd
 import pytest

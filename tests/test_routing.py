@@ -1,3 +1,5 @@
+"""Experts shared between loops are counted as sets, and their chance is that of all pairs of tokens."""
+
 import math
 
 import pytest

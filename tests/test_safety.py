@@ -1,5 +1,4 @@
-"""What comes from elsewhere is data: nothing in it is run, nothing in it leads out of its place, and the Lab is this
-machine's alone."""
+"""Nothing that comes from elsewhere is run or leads out of its place, and the Lab is this machine's alone."""
 
 import ast
 import gzip
@@ -12,7 +11,6 @@ import secrets
 import shlex
 import socket
 import subprocess
-import sys
 import tarfile
 import time
 import urllib.error
@@ -21,13 +19,15 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import click.testing
 import nbformat
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from papermill.cli import papermill as papermill_cli
 
-from lib import notebook, taskfiles
+from lib import files, notebook, taskfiles
 from lib.data import token_store
 from lib.errors import InputError
 from lib.model import load_weights
@@ -157,10 +157,10 @@ def test_tokens_that_are_a_bomb_are_made_again(tmp_path, mark, capsys):
     data = small_run().data
     ends = token_store(data, tmp_path).path / "00000.ends.npy"
     as_numpy(mark, ends)
-    meta = json.loads((ends.parent / "meta.json").read_text())
+    meta = files.read_checked(ends.parent / "meta.json")
     (record,) = meta["parts"][0]["shards"]
-    record["crc32"][1] = zlib.crc32(ends.read_bytes())  # so that the checksum holds
-    (ends.parent / "meta.json").write_text(json.dumps(meta))
+    record["crc32"][1] = zlib.crc32(ends.read_bytes())  # so that the checksums hold
+    files.write_checked(ends.parent / "meta.json", meta)
     assert token_store(data, tmp_path).meta["documents"] > 1
     assert "cannot be read" in capsys.readouterr().out
 
@@ -202,17 +202,9 @@ def test_papermill_reads_yaml_without_running_it(tmp_path, mark, option):
     text = f"steps: !!python/object/apply:os.mknod ['{mark}']\n"
     (tmp_path / "bad.yaml").write_text(text)
     given = str(tmp_path / "bad.yaml") if option == "-f" else text
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        "notebooks/instability.ipynb",
-        str(tmp_path / "out.ipynb"),
-        option,
-        given,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0 and "could not determine a constructor for the tag" in done.stderr
+    command = [str(ROOT / "notebooks" / "instability.ipynb"), str(tmp_path / "out.ipynb"), option, given]
+    done = click.testing.CliRunner().invoke(papermill_cli, command)
+    assert done.exit_code != 0 and "could not determine a constructor for the tag" in str(done.exception)
     assert not (tmp_path / "out.ipynb").exists()
 
 

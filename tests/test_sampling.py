@@ -1,3 +1,5 @@
+"""Sampled depths have means that differ from what they are called, and overhead's interval covers the truth."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""Curves of test-time loops give back the decay they were made with, and the exponential beats its rivals."""
+
 import numpy as np
 import pandas as pd
 import pytest

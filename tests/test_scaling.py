@@ -1,3 +1,5 @@
+"""Every parameter starts, and its rate scales, as its paper says, and under muP activations ignore the width."""
+
 import itertools
 import math
 

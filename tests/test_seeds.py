@@ -1,3 +1,5 @@
+"""A random stream is a function of its name and numbers alone, in numpy and in torch."""
+
 import torch
 
 from lib import seeds

@@ -1,3 +1,5 @@
+"""Shards hold every token and document's end, go on where writing was killed, and are mended one by one."""
+
 import json
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""004's four architectures match in what a token uses, store what its tables print, and cost their budget."""
+
 import pandas as pd
 import pytest
 import torch

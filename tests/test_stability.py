@@ -1,3 +1,5 @@
+"""Which runs train, the lowest rate that fails and the margins between architectures are those of a known table."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""A finished run is found by what it is, and one that is damaged, misnamed or unfinished is never believed."""
+
 import dataclasses
 import errno
 import hashlib

@@ -1,3 +1,5 @@
+"""A sweep trains only what is missing, to the same numbers on any processes, and goes on after a kill or limit."""
+
 import json
 import math
 import os

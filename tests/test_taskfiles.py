@@ -1,3 +1,5 @@
+"""A line of every layout becomes an example, and a bad one is refused with its file and number."""
+
 import gzip
 import json
 from pathlib import Path

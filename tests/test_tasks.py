@@ -1,3 +1,5 @@
+"""Suites, shots and chances are the papers', and a prompt has other examples in front and never its own."""
+
 from lib.taskfiles import read
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, Example, Task, chosen, digest, prompt
 

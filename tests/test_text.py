@@ -1,3 +1,5 @@
+"""Every format gives the same documents, a cursor resumes behind the last one, and a bad file is one line."""
+
 import gzip
 import json
 import lzma

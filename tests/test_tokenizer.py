@@ -1,3 +1,5 @@
+"""Tokens lose nothing of a text, and the fast encoding gives those of the tokenizer's file on any text."""
+
 import json
 import pickle
 import time

@@ -1,3 +1,5 @@
+"""A token store is the same whoever makes it, killed or not, and what is damaged is noticed and made again."""
+
 import json
 import signal
 import time

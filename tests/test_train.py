@@ -1,3 +1,5 @@
+"""A run learns real text and gives the same bits every time, also killed at any step and resumed."""
+
 import math
 import random
 import signal

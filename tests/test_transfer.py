@@ -1,3 +1,5 @@
+"""Best rates, their errors, drifts and regrets are those of parabolas with known optima."""
+
 import dataclasses
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""003's table of sizes comes out to the digit, its ratios drift less by usage, and known optima are found."""
+
 import numpy as np
 import pandas as pd
 import pytest

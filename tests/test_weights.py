@@ -1,3 +1,5 @@
+"""Weights load strictly, with every name that differs, and give the same model after saving."""
+
 import pytest
 import safetensors.torch
 import torch

@@ -1,3 +1,5 @@
+"""A pool has the processes asked for, fails in one line, and ends with a parent that is killed."""
+
 import os
 import time
 

@@ -1,0 +1,102 @@
+"""Whole makes, all in one workbook: what fails is said and holds up nothing else, and what was made is found again."""
+
+import csv
+import json
+import shutil
+
+import nbformat
+import pytest
+
+from lib import plans
+from tests import made
+from tests.conftest import copied, make
+
+#: between them they enter every room of lib: each paper's study, the league, the fits, the tasks and the decoder; all
+#: thirty are tried by make test-smoke
+SOME = ("usage_weighted", "residual_scaling_trained", "end_to_end", "generate", "delta_phi_league")
+AGAIN = "usage_weighted"
+
+
+@pytest.fixture(scope="module")
+def workbook_at_smoke(tmp_path_factory):
+    """Where make ran some notebooks, and one more whose fourth cell fails; and what it said."""
+    workbook = copied(tmp_path_factory.mktemp("make") / "workbook")
+    broken = made.read(AGAIN)
+    broken.cells[3].source = "raise RuntimeError('on purpose')"
+    nbformat.write(broken, workbook / "notebooks" / "broken.ipynb")
+    shutil.copy(workbook / f"params/smoke/{AGAIN}.yaml", workbook / "params/smoke/broken.yaml")
+    only = f"ONLY=broken {' '.join(SOME)}"
+    return workbook, make(workbook, "-j4", "reproduce-figures", "PROFILE=smoke", only, timeout=900)
+
+
+pytestmark = pytest.mark.xdist_group("make")
+
+
+def test_make_reports_a_failed_notebook_and_runs_the_others(workbook_at_smoke):
+    workbook, done = workbook_at_smoke
+    assert done.returncode != 0
+    assert "failed     broken\n" in done.stdout.replace(" (the", "\n") and "outputs/report/index.html" in done.stdout
+    folder = workbook / "outputs" / "notebooks" / "smoke"
+    names = {f"{name}.ipynb" for name in SOME} | {f".{name}.done" for name in SOME} | {f".{n}.lock" for n in SOME}
+    assert {path.name for path in folder.iterdir()} == names | {"broken.ipynb", ".broken.lock"}
+    assert "on purpose" in (folder / "broken.ipynb").read_text()
+    assert (workbook / "outputs" / "report" / "index.html").exists()
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_notebook_left_all_it_promises(workbook_at_smoke, name, plans_once):
+    workbook, _ = workbook_at_smoke
+    made.check(workbook / "outputs", name)
+    made.check_plan(workbook / "outputs", name, plans.plan(name, "smoke"))
+
+
+def test_what_was_made_is_not_made_again(workbook_at_smoke):
+    workbook, done = workbook_at_smoke
+    again = make(workbook, "notebooks", "PROFILE=smoke", f"ONLY={' '.join(SOME)}")
+    assert again.returncode == 0 and f"notebook   {AGAIN}" in done.stdout
+    assert "notebook   " not in again.stdout
+
+
+def results(folder):
+    """Tables, and claims without who made them."""
+    tables = {path.name: list(csv.reader(path.open())) for path in sorted((folder / "tables/smoke").glob("usage*.csv"))}
+    claims = {path.name: json.loads(path.read_text()) for path in sorted((folder / "claims/smoke").glob("003-*.json"))}
+    assert tables and claims
+    return tables, {name: {**claim, "provenance": None, "checksum": None} for name, claim in claims.items()}
+
+
+def test_records_alone_give_the_same_numbers_again(workbook_at_smoke):
+    """make records packs what was trained; then the runs go, and make again has nothing but the records."""
+    workbook, _ = workbook_at_smoke
+    outputs = workbook / "outputs"
+    first = results(outputs)
+    packed = make(workbook, "records", "PROFILE=smoke", f"ONLY={AGAIN}", "JOBS=1", "MINUTES=4")
+    assert packed.returncode == 0 and "nothing to train" in packed.stdout, packed.stderr[-2000:]
+    for name in ("runs", "tables", "claims"):
+        shutil.rmtree(outputs / name)
+    again = make(workbook, "again", f"COPY=outputs/notebooks/smoke/{AGAIN}.ipynb")
+    assert again.returncode == 0, again.stdout[-1000:]
+    assert f"{AGAIN}.again.ipynb" in again.stdout and "unknown commit" not in again.stdout
+    assert results(outputs) == first
+    assert not [path for path in (outputs / "runs").iterdir() if not path.name.startswith(".")]
+
+
+def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):
+    for name in ("runs/abc", "tokens", "notebooks", "figures", "report", "records/gpu"):
+        (workbook / "outputs" / name).mkdir(parents=True)
+    make(workbook, "clean")
+    assert sorted(p.name for p in (workbook / "outputs").iterdir()) == ["records", "runs", "tokens"]
+    make(workbook, "distclean")
+    assert [p.name for p in (workbook / "outputs").iterdir()] == ["records"] and not (workbook / ".venv").exists()
+
+
+def test_outputs_of_an_earlier_version_are_migrated_once(workbook):
+    """By the first command that works with them, in a second or two; a new user's has none to migrate."""
+    make(workbook, "-q", "outputs/.checked")
+    old = workbook / "outputs" / "runs" / "0123456789abcdef"
+    old.mkdir(parents=True)
+    for name in ("config.json", "metrics.json", "model.safetensors", "result.json"):
+        (old / name).write_text("{}")
+    done = [make(workbook, "outputs/.checked") for _ in range(2)]
+    assert [each.returncode for each in done] == [0, 0] and done[0].stdout.startswith("migrated   1 files and folders")
+    assert "migrated" not in done[1].stdout and json.loads((old / "result.json").read_text())["checksum"]
