@@ -198,7 +198,7 @@ lint: $(READY)
 
 # a process a core with one thread each, and what shares something costly in one of them
 PYTEST := $(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadgroup
-test test-long: export OMP_NUM_THREADS ?= 1
+test test-smoke test-long: export OMP_NUM_THREADS ?= 1
 
 test: $(READY)
 	@exec $(PYTEST)
@@ -209,7 +209,7 @@ test-long: $(READY)
 # all notebooks at smoke, and then that they made what they promise
 test-smoke: $(READY)
 	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
-	@exec $(BIN)/python -m pytest tests -m smoke --made=outputs
+	@exec $(PYTEST) tests -m smoke --made=outputs
 
 test-browser: $(READY)
 	@exec $(BIN)/python -m pytest -m browser

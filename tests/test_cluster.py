@@ -139,11 +139,15 @@ def workers_at_it() -> list[int]:
     return found
 
 
+def test_rows_that_do_not_divide_among_the_gpus_of_a_run_are_refused(store):
+    with pytest.raises(InputError, match=r"^train\.batch: 6 rows of a pass do not divide among 4 processes"):
+        clusters._train(small_run(train={"batch": 6}), store, 30.0, processes=4)
+
+
+@pytest.mark.long
 def test_a_run_with_several_gpus_is_trained_on_all_of_them(tmp_path):
     cfg = small_run(train={"precision": "fp32", "batch": 6})
     one, store = train(cfg, RunStore(tmp_path / "one" / "runs")), RunStore(tmp_path / "runs")
-    with pytest.raises(InputError, match=r"^train\.batch: 6 rows of a pass do not divide among 4 processes"):
-        clusters._train(cfg, store, 30.0, processes=4)
     clusters._train(cfg, store, 30.0, processes=2)
     found = store.find(cfg)
     assert found.provenance["processes"] == 2

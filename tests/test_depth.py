@@ -1,5 +1,7 @@
 """Sampled depths have the distributions the papers print, and a row's depth does not depend on its batch."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -17,16 +19,22 @@ RULES = [
 ]
 
 
+@functools.cache
+def drawn(rule, mean):
+    """(n, k) of 20 000 rows."""
+    cfg = ModelConfig(depth=rule, mean_loops=mean, backprop_loops="half")
+    return depth.DepthRule(cfg).sample(seed=0, step=0, rows=range(20_000))
+
+
 def totals(cfg, seed, step, rows):
     return sum(depth.DepthRule(cfg).sample(seed, step, rows))
 
 
+@pytest.mark.xdist_group("draws of depths")
 @pytest.mark.parametrize(("rule", "mean"), RULES)
 def test_draws_follow_the_distribution(rule, mean):
-    cfg = ModelConfig(depth=rule, mean_loops=mean)
-    rule = depth.DepthRule(cfg)
-    draws = sum(rule.sample(seed=0, step=0, rows=range(20_000)))
-    p = rule.distribution()
+    draws = sum(drawn(rule, mean))
+    p = depth.DepthRule(ModelConfig(depth=rule, mean_loops=mean)).distribution()
     t = np.arange(len(p))
     expected, variance = p @ t, p @ t**2 - (p @ t) ** 2
     assert abs(draws.mean() - expected) <= 4.5 * np.sqrt(variance / len(draws)) + 1e-12
@@ -119,10 +127,11 @@ def test_split_puts_the_gradient_on_the_last_loops():
     assert n.tolist() == [0, 0] and k.tolist() == [1, 9]
 
 
+@pytest.mark.xdist_group("draws of depths")
 @pytest.mark.parametrize(("rule", "mean"), RULES)
 def test_expected_loops_are_those_of_many_draws(rule, mean):
     cfg = ModelConfig(depth=rule, mean_loops=mean, backprop_loops="half")
-    n, k = depth.DepthRule(cfg).sample(5, 0, range(20_000))
+    n, k = drawn(rule, mean)
     expected_n, expected_k = depth.DepthRule(cfg).expected()
     assert n.mean() == pytest.approx(expected_n, abs=0.1)
     assert k.mean() == pytest.approx(expected_k, abs=0.1)

@@ -239,7 +239,7 @@ def test_training_costs_three_forward_passes_where_everything_backpropagates():
 
 def test_sampled_depth_costs_its_expected_loops():
     cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4)
-    n, k = DepthRule(cfg).sample(0, 0, range(40_000))
+    n, k = DepthRule(cfg).sample(0, 0, range(20_000))
     fixed = {(a, b): count(cfg.replace(depth="fixed", mean_loops=a + b, backprop_loops=max(b, 1))).flops_per_token
              for a, b in set(zip(n.tolist(), k.tolist(), strict=True))}  # fmt: skip
     average = np.mean([fixed[a, b] for a, b in zip(n.tolist(), k.tolist(), strict=True)])
@@ -255,10 +255,10 @@ def test_effective_parameters():
 
 
 def test_counting_builds_nothing():
-    begin = time.perf_counter()
+    begin = time.process_time()
     for name in PRESETS:
         count(preset(name))
-    assert (time.perf_counter() - begin) / len(PRESETS) < 0.005
+    assert (time.process_time() - begin) / len(PRESETS) < 0.005
 
 
 def test_an_expected_loop_is_what_training_runs():

@@ -30,7 +30,7 @@ def slope(values):
 def test_theorem_1_in_its_own_model(rule):
     seeds = list(range(20))
     for model, shared in (("looped", True), ("stack", False)):
-        squares = [relu_steps(64, N, RULES[rule](N), shared, True, 1e-4, seeds)[0].mean() for N in LOOPS]
+        squares = [relu_steps(32, N, RULES[rule](N), shared, True, 1e-4, seeds)[0].mean() for N in LOOPS]
         assert slope(squares) == pytest.approx(growth.SQUARES[model][rule], abs=0.3)
 
 

@@ -36,17 +36,22 @@ nb.slide(draw, "bar", height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1))
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-@pytest.mark.parametrize("somebody", [True, False])
-def test_sliders_are_for_somebody_who_can_move_them(somebody, tmp_path):
-    """As JupyterLab sends a cell, and as papermill and nbconvert do."""
+@pytest.fixture(scope="module")
+def kernel():
+    """One for all cells: it takes seconds to start."""
     manager, client = start_new_kernel(cwd=ROOT)
-    try:
-        seen = []
-        code = TWO_SLIDERS.replace("FOLDER", repr(str(tmp_path)))
-        done = client.execute_interactive(code, timeout=100, allow_stdin=somebody, output_hook=seen.append)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.xdist_group("playground kernel")
+@pytest.mark.parametrize("somebody", [True, False])
+def test_sliders_are_for_somebody_who_can_move_them(kernel, somebody, tmp_path):
+    """As JupyterLab sends a cell, and as papermill and nbconvert do."""
+    seen = []
+    code = TWO_SLIDERS.replace("FOLDER", repr(str(tmp_path)))
+    done = kernel.execute_interactive(code, timeout=100, allow_stdin=somebody, output_hook=seen.append)
     assert done["content"]["status"] == "ok", done["content"]
     *for_widgets, shown = [message["content"]["data"] for message in seen if message["msg_type"] == "display_data"]
     assert (WIDGET if somebody else "image/png") in shown and bool(for_widgets) == somebody

@@ -46,8 +46,7 @@ def test_isoflop_figures(runs):
 
 def test_saturation_figures():
     curves = pd.concat([curve(f"m{mu}", mu, 6 / mu, range(1, 17)) for mu in (4, 8)])
-    fitted = {key: saturation.fits(own)["exponential"] for key, own in curves.groupby("key")}
-    (axis,) = plots_looping.saturation({"d = 64": curves}, fitted, seen=16).axes
+    (axis,) = plots_looping.saturation({"d = 64": curves}, saturation.foreseen(curves, 16), seen=16).axes
     stars = [line for line in axis.lines if line.get_marker() == "*"]
     assert [float(star.get_xdata()[0]) for star in stars] == [4, 8]
     assert axis.get_ylim()[1] < curves["loss"].max() and axis.get_title() == "d = 64" and not axis.patches
@@ -56,7 +55,7 @@ def test_saturation_figures():
     assert axis.get_title() == "d = 64, 2.9 % off beyond T = 12"
     (grey,) = axis.patches
     assert (grey.get_x(), grey.get_x() + grey.get_width()) == (12.5, 16.5)
-    axes = plots_looping.forms(saturation.compare(curves)).axes
+    axes = plots_looping.forms(saturation.compare(curve("m4", 4, 1.5, range(1, 17)))).axes
     assert [tick.get_text() for tick in axes[0].get_yticklabels()] == list(saturation.FORMS)
     assert axes[0].get_xscale() == "log"
 

@@ -11,9 +11,9 @@ from lib.presets import INSTABILITY, PRESETS, instability_model, optimizer, pres
 
 
 def reduced(name: str):
-    """The preset with its structure at a width of 64; stacks of more than eight layers are cut."""
+    """The preset with its structure at a width of 64; stacks of more than four layers are cut."""
     cfg = preset(name, vocab_size=97, width=64, heads=2, mlp_width=96, context=32)
-    return cfg.replace(prelude=min(cfg.prelude, 8), recur=min(cfg.recur, 8))
+    return cfg.replace(prelude=min(cfg.prelude, 4), recur=min(cfg.recur, 4))
 
 
 #: presets that differ in more than size, by their first name

@@ -54,8 +54,6 @@ def test_a_bar_is_shown_once_it_takes_more_than_a_moment(monkeypatch, capsys):
 
 def test_a_log_gets_a_bar_once_a_minute():
     code = "import time; from lib.progress import Bar\nfor _ in Bar(range(20), 'long'): time.sleep(0.05)"
-    often, seldom = (
-        python(code, env={**os.environ, "TQDM_MININTERVAL": seconds}).communicate(timeout=60)[0].count("long")
-        for seconds in ("0.1", "60")
-    )
+    both = [python(code, env={**os.environ, "TQDM_MININTERVAL": seconds}) for seconds in ("0.1", "60")]
+    often, seldom = (process.communicate(timeout=60)[0].count("long") for process in both)
     assert often > 5 and seldom <= 2

@@ -18,25 +18,32 @@ def curve(key, mu, z, T=ALL, floor=1.5, Z=0.8, **columns) -> pd.DataFrame:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def curves():
     """Three models whose decay rate goes like mean_loops^-1.2."""
     return pd.concat([curve(f"m{mu}", mu, 6 * mu**-1.2) for mu in (4, 8, 16)], ignore_index=True)
 
 
-def test_the_exponential_is_found_and_beats_its_rivals(curves):
-    table = saturation.saturations(curves).set_index("mean_loops")
+@pytest.fixture(scope="module")
+def compared(curves):
+    return saturation.compare(curves)
+
+
+@pytest.mark.xdist_group("saturation")
+def test_the_exponential_is_found_and_beats_its_rivals(curves, compared):
+    found = saturation.saturations(curves)
+    table = found.set_index("mean_loops")
     for mu in (4, 8, 16):
         assert table.loc[mu, ["L_inf", "Z", "z"]].tolist() == pytest.approx([1.5, 0.8, 6 * mu**-1.2], rel=1e-4)
-    assert saturation.decay_exponent(saturation.saturations(curves)) == pytest.approx(1.2, rel=1e-3)
-    forms = saturation.compare(curves).pivot(index="key", columns="form", values="in")
+    assert saturation.decay_exponent(found) == pytest.approx(1.2, rel=1e-3)
+    forms = compared.pivot(index="key", columns="form", values="in")
     assert (forms["exponential"] < 1e-3 * forms.drop(columns="exponential").min(axis=1)).all()
     assert (forms["power"] > forms["power with floor"]).all()  # which it is a case of
 
 
-def test_extrapolation_is_judged_beyond_mean_loops_alone(curves):
-    table = saturation.compare(curves)
-    beyond = table.pivot(index="mean_loops", columns="form", values="beyond")
+@pytest.mark.xdist_group("saturation")
+def test_extrapolation_is_judged_beyond_mean_loops_alone(compared):
+    beyond = compared.pivot(index="mean_loops", columns="form", values="beyond")
     assert (beyond["exponential"] < beyond.drop(columns="exponential").min(axis=1)).all()
     shallow = saturation.compare(curve("m2", 2, 3.0))  # T = 1, 2 cannot fit three parameters
     assert shallow["beyond"].isna().all() and shallow["in"].notna().all()
@@ -63,7 +70,7 @@ def test_what_is_left_after_mean_loops():
     assert row["off, %"] == pytest.approx(100 * (1 - 1.5 / losses[4]), rel=1e-3)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def grid():
     """Curves of the unified law with gamma 1.1 over sizes, tokens and loops."""
     rows = []

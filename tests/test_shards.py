@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lib import files, shards
 from lib.shards import START, Batch
+from tests.conftest import examples
 
 #: documents of a part: how many tokens each has, in batches
 PARTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4), min_size=1, max_size=8)
@@ -36,7 +37,7 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lengths=PARTS, size=st.integers(1, 20))
 def test_shards_hold_the_tokens_and_ends_of_all_documents(tmp_path_factory, lengths, size):
     folder = tmp_path_factory.mktemp("part")
@@ -55,7 +56,7 @@ def test_shards_hold_the_tokens_and_ends_of_all_documents(tmp_path_factory, leng
     assert state["done"] and shards.damaged(folder, state["shards"]) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lengths=PARTS, size=st.integers(1, 20), killed_after=st.integers(0, 6))
 def test_writing_goes_on_where_it_was_killed(tmp_path_factory, lengths, size, killed_after):
     folder = tmp_path_factory.mktemp("part")
@@ -77,7 +78,7 @@ def test_writing_goes_on_where_it_was_killed(tmp_path_factory, lengths, size, ki
     assert content(folder / "killed") == content(folder / "whole")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lengths=PARTS, size=st.integers(1, 20), data=st.data())
 def test_a_damaged_shard_is_written_again_and_no_other(tmp_path_factory, lengths, size, data):
     folder = tmp_path_factory.mktemp("part") / "a"

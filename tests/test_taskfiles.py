@@ -157,12 +157,12 @@ def test_the_package_brings_whole_sets_along(name, n, options):
 
 
 def test_tables_of_the_package_are_read_too():
-    trivia, natural, _ = AXES[KNOWLEDGE]
-    assert len(read(trivia)) == 7993 and len(read(natural)) == 3610
-    assert read(natural)[0] == Example(
+    trivia, natural = (read(task) for task in AXES[KNOWLEDGE][:2])
+    assert len(trivia) == 7993 and len(natural) == 3610
+    assert natural[0] == Example(
         ("Question: when was the last time anyone was on the moon\nAnswer:",), ("14 December 1972 UTC",)
     )
-    assert read(trivia)[0].continuations == ("Sunset Boulevard",)
+    assert trivia[0].continuations == ("Sunset Boulevard",)
 
 
 def test_what_a_source_does_not_have_is_empty(tmp_path):

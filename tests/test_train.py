@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 import lib.train
+from lib import workers
 from lib.errors import DiskFull, InputError
 from lib.store import RunStore
 from lib.train import train
@@ -28,6 +29,15 @@ train(cfg, RunStore({path!r}), checkpoint_seconds={every}, progress=lambda step,
 
 def child(cfg, store, every=0.0):
     return python(CHILD.format(config=cfg.model_dump_json(), path=str(store.path), every=every))
+
+
+def begun(cfg, store, every=0.0, progress=None):
+    """A process that trains, of those that have the library imported already."""
+    process = workers.start().Process(
+        target=train, args=(cfg, store), kwargs={"checkpoint_seconds": every, "progress": progress}
+    )
+    process.start()
+    return process
 
 
 def numbers(result):
@@ -98,19 +108,19 @@ def test_micro_batches_see_the_same_rows_depths_and_states():
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optimizer):
-    cfg = small_run(train={"steps": 60, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
+    cfg = small_run(train={"steps": 40, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
     whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
     store = RunStore(tmp_path / "killed" / "runs")
-    at = random.randint(2, 30)
-    process = child(cfg, store)
-    for line in process.stdout:
-        if line.strip() == f"step {at}":
-            process.send_signal(signal.SIGKILL)
-            break
-    process.wait()
+    at, seen = random.randint(2, 15), workers.start().RawArray("d", 41)  # the losses of steps that were done
+    process = begun(cfg, store, progress=seen.__setitem__)
+    while not seen[at]:
+        time.sleep(0.001)
+        assert process.is_alive()
+    process.kill()
+    process.join()
     assert store.find(cfg) is None and store.partial(cfg.key).exists()
     position = lib.train.read_position(store.partial(cfg.key))
-    assert at - 1 <= position["step"] < 60 and position["next_row"] == position["step"] * cfg.train.batch
+    assert at - 1 <= position["step"] < 40 and position["next_row"] == position["step"] * cfg.train.batch
     steps = []
     resumed = train(cfg, store, progress=lambda step, loss: steps.append(step))
     assert steps[0] == position["step"] + 1, f"killed at {at}"
@@ -120,10 +130,12 @@ def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optim
 
 def test_two_processes_want_one_run_and_one_trains_it(store):
     cfg = small_run(train={"steps": 40})
-    processes = [child(cfg, store, every=1e9) for _ in range(2)]
-    outputs = [p.communicate(timeout=120)[0] for p in processes]
-    assert [p.returncode for p in processes] == [0, 0], outputs
-    assert sorted(output.count("step") for output in outputs) == [0, 40]
+    seen = [workers.start().RawArray("d", 41) for _ in range(2)]
+    processes = [begun(cfg, store, 1e9, losses.__setitem__) for losses in seen]
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert sorted(sum(map(bool, losses)) for losses in seen) == [0, 40]
     assert len(store.frame()) == 1
 
 
@@ -265,28 +277,24 @@ def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path):
 
 @pytest.mark.long
 def test_killed_again_and_again(tmp_path):
-    cfg = small_run(train={"steps": 60})
+    cfg = small_run(train={"steps": 150})
     whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
     store = RunStore(tmp_path / "killed" / "runs")
     kills = 0
     while store.find(cfg) is None:
-        process = child(cfg, store)
-        process.stdout.readline()
+        process = begun(cfg, store)
         if kills < 12:
-            time.sleep(random.uniform(0.2, 1.2))
-            process.send_signal(signal.SIGKILL)
+            time.sleep(random.uniform(0.1, 0.5))
+            process.kill()
             kills += 1
-        process.communicate()
+        process.join()
+    assert kills > 2
     assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
 
 
-def test_a_run_does_without_torchs_compiler(tmp_path):
+def test_a_run_does_without_torchs_compiler(store):
     """Which takes three seconds to import, as long as a small run."""
-    code = (
-        "import sys; from pathlib import Path; from lib.store import RunStore; from lib.train import train\n"
-        "from tests.conftest import small_run\n"
-        f"result = train(small_run(), RunStore(Path({str(tmp_path)!r})))\n"
-        "print(result.status, 'torch._dynamo' in sys.modules)"
-    )
-    output, _ = python(code).communicate(timeout=120)
-    assert output.strip().splitlines()[-1] == "finished False"
+    code = CHILD.format(config=small_run().model_dump_json(), path=str(store.path), every=1e9)
+    output, _ = python(f"{code}\nimport sys; print('torch._dynamo' in sys.modules)").communicate(timeout=120)
+    assert output.strip().splitlines()[-1] == "False", output
+    assert store.find(small_run()).status == "finished"

@@ -37,12 +37,12 @@ def test_a_budget_buys_the_same_flops_at_every_width(store):
         cfg = usage.run(usage.model(width, 8, 256, 32), 2e9, data, RATES, dict(batch=4, seed=3))
         assert cfg.tokens * count(cfg.model, 32).published["003"] == pytest.approx(2e9, rel=0.06)
         budgets[cfg.key] = 2e9
-        if width < 24:
+        if width > 8:  # which takes most steps
             results.append(train(cfg, store))
     with pytest.raises(InputError, match=r"budgets: 1e\+08 FLOPs are \d steps at width 8"):
         usage.run(usage.model(8, 8, 256, 32), 1e8, data, RATES, dict(batch=4))
     frame = usage.frame(results, budgets)
-    assert frame["width"].tolist() == [8, 16] and (frame["budget"] == 2e9).all() and (frame["seed"] == 3).all()
+    assert frame["width"].tolist() == [16, 24] and (frame["budget"] == 2e9).all() and (frame["seed"] == 3).all()
     assert (frame["usage"] > frame["physical"]).all() and frame["D"][0] > frame["D"][1]
     assert frame["bpb"].tolist() == pytest.approx((frame["loss"] / np.log(2)).tolist())  # a token is a byte
 
