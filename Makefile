@@ -196,8 +196,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check lib tests
 	$(BIN)/mypy
 
-# a process a core with one thread each, and what shares something costly in one of them
-PYTEST := $(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadgroup
+# a process a core with one thread each; the tests of a file share what they set up, so that one process has them all
+PYTEST := $(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --no-loadscope-reorder
 test test-smoke test-long: export OMP_NUM_THREADS ?= 1
 
 test: $(READY)

@@ -34,8 +34,8 @@ def examples(most: int) -> int:
 
 
 def pytest_collection_modifyitems(items):
-    """What shares something costly goes to one process, and is begun first, since it takes longest."""
-    items.sort(key=lambda item: not item.get_closest_marker("xdist_group"))
+    """What is costly is begun first, so that no process is left alone with it at the end."""
+    items.sort(key=lambda item: not item.get_closest_marker("costly"))
 
 
 # ---- the workbook's own outputs --------------------------------------------------------------------------------------

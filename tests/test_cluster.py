@@ -52,6 +52,7 @@ def test_make_says_where_and_what_a_run_asks_for():
     assert Cluster.of({}) is None and Cluster.of({"RAY_ADDRESS": "a:1"}) is None
     assert Cluster.of({"ENGINE": "ray"}) == Cluster()
     assert Cluster.of({"ENGINE": "ray", "STORE": "s3://a/b"}).store == "s3://a/b"
+    assert Cluster.of({"ENGINE": "ray", "RUN_CPUS": "1.5"}).cpus == 1.5  # processors are shared, GPUs are not
     asked = {"ENGINE": "ray", "RAY_ADDRESS": "a:1", "RUN_CPUS": "0.5", "RUN_GPUS": "0.25", "RUN_MEMORY": "4e9"}
     assert Cluster.of(asked) == Cluster("a:1", 0.5, 0.25, 4_000_000_000)
 

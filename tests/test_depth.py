@@ -30,7 +30,6 @@ def totals(cfg, seed, step, rows):
     return sum(depth.DepthRule(cfg).sample(seed, step, rows))
 
 
-@pytest.mark.xdist_group("draws of depths")
 @pytest.mark.parametrize(("rule", "mean"), RULES)
 def test_draws_follow_the_distribution(rule, mean):
     draws = sum(drawn(rule, mean))
@@ -127,7 +126,6 @@ def test_split_puts_the_gradient_on_the_last_loops():
     assert n.tolist() == [0, 0] and k.tolist() == [1, 9]
 
 
-@pytest.mark.xdist_group("draws of depths")
 @pytest.mark.parametrize(("rule", "mean"), RULES)
 def test_expected_loops_are_those_of_many_draws(rule, mean):
     cfg = ModelConfig(depth=rule, mean_loops=mean, backprop_loops="half")

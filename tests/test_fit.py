@@ -42,9 +42,9 @@ def joint_arrays(frame) -> tuple:
     return frame.n_once, frame.n_rec, frame.r, frame.D, frame.loss
 
 
-def unified_grid(noise=0.0, seed=0) -> tuple:
+def unified_grid(noise=0.0, seed=0, gamma=1.18) -> tuple:
     """540 points: 6 mu_rec x 5 token counts x 18 test-time loops (001)."""
-    truth = dict(E=2.4, X=5000.0, x=0.5, Y=6386.0, y=0.448, Z=1.2, z=3.0, gamma=1.18)
+    truth = dict(E=2.4, X=5000.0, x=0.5, Y=6386.0, y=0.448, Z=1.2, z=3.0, gamma=gamma)
     points = [
         (1e8 * mu**0.6, D, mu, T)
         for mu in (2, 4, 6, 8, 10, 12)
@@ -71,6 +71,8 @@ def test_without_noise_the_truth_is_found():
     parcae = fit_parcae(one.n_once + one.n_rec, one.D, one.loss)
     assert parcae.params["a"] == pytest.approx(PUBLISHED["alpha"], rel=1e-6)
     arrays, truth = unified_grid()
+    assert fit_unified(*arrays).params == pytest.approx(truth, rel=1e-6)
+    arrays, truth = unified_grid(gamma=-0.4)  # loops that saturate later the fewer the model was trained with
     assert fit_unified(*arrays).params == pytest.approx(truth, rel=1e-6)
     T = np.arange(1, 25.0)
     for law in (laws.SATURATION, laws.SHIFTED_POWER, laws.POWER_WITH_FLOOR):
@@ -204,7 +206,6 @@ def over_noise():
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("over noise")
 def test_standard_errors_are_the_spread_over_noise(over_noise):
     for name in ("alpha", "beta", "phi"):
         spread = np.std([f.params[name] for f in over_noise], ddof=1)
@@ -212,7 +213,6 @@ def test_standard_errors_are_the_spread_over_noise(over_noise):
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("over noise")
 def test_phi_is_unbiased(over_noise):
     phis = np.array([f.params["phi"] for f in over_noise])
     assert abs(phis.mean() - PUBLISHED["phi"]) < 3.5 * phis.std(ddof=1) / math.sqrt(60)
@@ -251,7 +251,6 @@ def test_bad_calls_are_one_line():
 
 
 # by one process, since they share its resamples
-bootstrapped = pytest.mark.xdist_group("bootstrap")
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +260,6 @@ def noisy():
     return frame, cells, bootstrap(fit_joint, joint_arrays(frame), cells, n=40, seed=1)
 
 
-@bootstrapped
 def test_a_bootstrap_is_a_function_of_its_seed(noisy):
     frame, cells, draws = noisy
     assert list(draws.columns) == ["A", "B", "E", "alpha", "beta", "phi"] and len(draws) == 40
@@ -271,7 +269,6 @@ def test_a_bootstrap_is_a_function_of_its_seed(noisy):
     assert not bootstrap(fit_joint, joint_arrays(frame), cells, n=2, seed=2).equals(draws.head(2))
 
 
-@bootstrapped
 def test_every_resample_is_at_its_optimum(noisy):
     frame, cells, draws = noisy
     number = fits._numbered(cells, 116)
@@ -283,7 +280,6 @@ def test_every_resample_is_at_its_optimum(noisy):
         assert draws["phi"][i] == pytest.approx(ours.params["phi"], abs=1e-5)
 
 
-@bootstrapped
 def test_intervals_cover_the_estimate_and_widen_with_the_level(noisy):
     frame, cells, draws = noisy
     phi = fit_joint(*joint_arrays(frame)).params["phi"]

@@ -74,6 +74,8 @@ def test_data_and_phi_to_catch_up(published, families):
     phi = frontier.phi_to_cross(published, families[4], families[1], 4, 1e19)
     assert 0.459 < phi < 1.2
     assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), families[1], 4, 1e19))
+    ahead = families[1].assign(n_once=families[1].n_once / 1e3, n_rec=1.0)  # which every looped model beats
+    assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), ahead, 4, 1e19))
 
 
 def test_bad_budgets_are_one_line(published, families):

@@ -16,7 +16,6 @@ from tests.test_layouts import llama
 
 pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")
 
-pytestmark = pytest.mark.xdist_group("transformers")
 
 V, CONTEXT, ITEMS = 512, 192, 40
 

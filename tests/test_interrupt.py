@@ -11,8 +11,6 @@ import pytest
 from lib.store import RunStore
 from tests.conftest import ROOT, small_run
 
-pytestmark = pytest.mark.xdist_group("interrupted kernel")
-
 SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
 
 

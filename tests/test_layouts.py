@@ -193,8 +193,6 @@ def test_a_parcae_checkpoint_with_value_tables_elsewhere_is_refused(tmp_path):
 
 # ---- Hugging Face's Llama
 
-TRANSFORMERS = pytest.mark.xdist_group("transformers")  # which takes seconds to import
-
 
 def llama(tmp_path, **changes):
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -210,7 +208,6 @@ def llama(tmp_path, **changes):
     return model
 
 
-@TRANSFORMERS
 @pytest.mark.parametrize(
     "changes", [{}, {"tie_word_embeddings": True}, {"rope_theta": 500_000.0, "rms_norm_eps": 1e-5}]
 )
@@ -223,7 +220,6 @@ def test_llamas_logits_are_ours(tmp_path, changes):
         torch.testing.assert_close(ours(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
 
 
-@TRANSFORMERS
 def test_a_sharded_llama_loads(tmp_path):
     theirs = llama(tmp_path / "whole")
     theirs.save_pretrained(tmp_path / "shards", max_shard_size="100KB")
@@ -243,7 +239,6 @@ UNSUPPORTED = [
 ]
 
 
-@TRANSFORMERS
 @pytest.mark.parametrize("change", UNSUPPORTED)
 def test_llamas_with_what_is_not_here_are_refused(tmp_path, change):
     llama(tmp_path)
@@ -253,7 +248,6 @@ def test_llamas_with_what_is_not_here_are_refused(tmp_path, change):
         load_weights(tmp_path)
 
 
-@TRANSFORMERS
 def test_a_llama_needs_its_config(tmp_path):
     llama(tmp_path)
     about = json.loads((tmp_path / "config.json").read_text())

@@ -151,7 +151,7 @@ def test_the_shift_of_phi_is_that_of_the_law_behind_the_runs():
     for phi in (0.3, 0.6):
         law = {**isodepth.PUBLISHED, "phi": phi}
         shifted = grid.assign(loss=laws.JOINT.loss(law, grid["n_once"], grid["n_rec"], grid["r"], grid["D"]))
-        shifts = league.phi_shifts({BASELINE: grid, "truncated": shifted}, 5, 0)
+        shifts = league.phi_shifts({BASELINE: grid, "truncated": shifted}, 3, 0)
         assert [*shifts.index] == [BASELINE, "truncated"]
         row = shifts.loc["truncated"]
         assert row["delta"] == pytest.approx(phi - isodepth.PUBLISHED["phi"], abs=0.01)

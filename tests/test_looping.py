@@ -99,6 +99,8 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
         trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
         assert row.loss <= min(trained) + 1e-9
     assert wanted["mean_loops"].is_monotonic_increasing  # more compute, more loops
+    flops = np.interp(wanted["mean_loops"], [*counts], [c.published["001"] for c in counts.values()])
+    assert (wanted["D"] * flops).tolist() == pytest.approx(budgets)
     off = looping.errors(law, pd.DataFrame({"n_eff": n_eff, "D": D, "loss": law.predict(n_eff, D) / 1.01, "seed": 3}))
     assert off.tolist() == pytest.approx([1.0] * len(n_eff)) and off.index.tolist() == [3] * len(n_eff)
 

@@ -29,7 +29,7 @@ def workbook_at_smoke(tmp_path_factory):
     return workbook, make(workbook, "-j4", "reproduce-figures", "PROFILE=smoke", only, timeout=900)
 
 
-pytestmark = pytest.mark.xdist_group("make")
+pytestmark = pytest.mark.costly
 
 
 def test_make_reports_a_failed_notebook_and_runs_the_others(workbook_at_smoke):

@@ -7,6 +7,7 @@ import pytest
 from lib import notebook
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.errors import InputError
+from lib.sweep import run_flops
 from tests.conftest import ROOT
 
 TYPES = {
@@ -142,6 +143,7 @@ def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
     a, b = (notebook.Notebook(name, {"profile": "cpu"}, tmp_path) for name in ("a", "b"))
     first = a.plan({("slow", lr): runs[lr] for lr in (1e-3, 2e-3)})
     assert first["shared with"].tolist() == [""]
+    assert first["FLOPs"].tolist() == pytest.approx([sum(run_flops(runs[lr]) for lr in (1e-3, 2e-3))])
     second = b.plan({("slow", 2e-3): runs[2e-3], ("fast", 4e-3): runs[4e-3], ("again", 4e-3): runs[4e-3]})
     assert second["shared with"].to_dict() == {"slow": "a (1)", "fast": "", "again": ""}
     assert a.plan({("slow", 2e-3): runs[2e-3]})["shared with"].tolist() == ["b (1)"]

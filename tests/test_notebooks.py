@@ -92,7 +92,6 @@ def test_papermill_documents_every_parameter(name):
         assert not known or any(all(choice in text for choice in choices) for choices in known), f"{parameter}: {text}"
 
 
-@pytest.mark.xdist_group("plans")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkeypatch):

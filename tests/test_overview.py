@@ -11,7 +11,6 @@ from lib.notebook import read_parameters
 from lib.plans import names
 
 
-@pytest.mark.xdist_group("plans")
 def test_the_readmes_table_is_what_the_notebooks_say(tmp_path, plans_once):
     copy = tmp_path / "README.md"
     shutil.copy(overview.README, copy)

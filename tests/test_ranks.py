@@ -116,7 +116,6 @@ def by_two(tmp_path_factory):
     return stores
 
 
-@pytest.mark.xdist_group("ranks")
 def test_two_processes_train_what_one_does(alone, by_two):
     for name, cfg in CASES.items():
         result = by_two["copied"].find(cfg)
@@ -124,7 +123,6 @@ def test_two_processes_train_what_one_does(alone, by_two):
         assert result.provenance["processes"] == 2 and "processes" not in alone[name].provenance
 
 
-@pytest.mark.xdist_group("ranks")
 def test_sharded_over_two_processes_too(alone, by_two):
     for name, cfg in SHARDED.items():
         assert_same(alone[name], by_two["sharded"].find(cfg))
@@ -138,7 +136,6 @@ def both(tmp_path, cfg, processes=2):
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("ranks")
 def test_compiled_blocks_too(alone, tmp_path):
     cfg = CASES["AdamW"].replace(train=CASES["AdamW"].train.replace(compile=True))
     for result in both(tmp_path, cfg):
@@ -162,13 +159,11 @@ def assert_continued_either_way(alone, two_first, one_first):
         assert_same(alone[name], one_first.find(cfg))
 
 
-@pytest.mark.xdist_group("ranks")
 def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(alone, by_two):
     assert_continued_either_way(alone, by_two["two first"], by_two["one first"])
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("ranks")
 def test_so_is_a_checkpoint_of_shards(alone, tmp_path):
     two_first, one_first = RunStore(tmp_path / "two first" / "runs"), begun_by_one(tmp_path / "one first" / "runs")
     together(tmp_path, job(CONTINUED, two_first, True, stop_at=2), job(CONTINUED, one_first, True))
@@ -184,7 +179,6 @@ def interrupt_at(last):
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("ranks")
 def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
     store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
     begin = time.monotonic()
@@ -199,7 +193,6 @@ def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("ranks")
 def test_a_damaged_checkpoint_is_set_aside_by_all(alone, tmp_path):
     store, cfg = RunStore(tmp_path / "runs"), CASES["Muon"]
     store.path.mkdir()

@@ -29,7 +29,6 @@ def compared(curves):
     return saturation.compare(curves)
 
 
-@pytest.mark.xdist_group("saturation")
 def test_the_exponential_is_found_and_beats_its_rivals(curves, compared):
     found = saturation.saturations(curves)
     table = found.set_index("mean_loops")
@@ -41,7 +40,6 @@ def test_the_exponential_is_found_and_beats_its_rivals(curves, compared):
     assert (forms["power"] > forms["power with floor"]).all()  # which it is a case of
 
 
-@pytest.mark.xdist_group("saturation")
 def test_extrapolation_is_judged_beyond_mean_loops_alone(compared):
     beyond = compared.pivot(index="mean_loops", columns="form", values="beyond")
     assert (beyond["exponential"] < beyond.drop(columns="exponential").min(axis=1)).all()

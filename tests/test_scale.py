@@ -11,7 +11,6 @@ from tests.conftest import ROOT, small_run
 MEND = ".venv/bin/python -c 'from lib.scale import write; write()'"
 
 
-@pytest.mark.xdist_group("plans")
 def test_the_document_has_the_tables_that_the_plans_give(plans_once):
     text = DOCUMENT.read_text()
     assert filled(text, scale.tables()) == text, f"docs/scale.md is not what the plans cost, run {MEND}"
@@ -19,7 +18,6 @@ def test_the_document_has_the_tables_that_the_plans_give(plans_once):
     assert "docs/scale.md" in (ROOT / "README.md").read_text()
 
 
-@pytest.mark.xdist_group("plans")
 def test_runs_are_counted_once_and_cost_what_count_says(plans_once):
     every = costs("paper")
     keys = [cfg.key for cost in every.values() for cfg in cost.own]
@@ -39,7 +37,6 @@ def test_an_hour_is_an_hour_at_the_stated_rate():
     assert scale.hours(0.4 * 989e12 * 3600) == pytest.approx(1)
 
 
-@pytest.mark.xdist_group("plans")
 def test_the_budgets_of_a_grid_are_met(plans_once):
     at = by_budget(costs("paper")["moe_isoflop"].runs, [5e16, 2e17, 5e17, 1e18])
     assert [len(runs) for runs in at.values()] == [12, 16, 16, 20]  # three to five widths of four architectures

@@ -1,5 +1,7 @@
 """Suites, shots and chances are the papers', and a prompt has other examples in front and never its own."""
 
+import pytest
+
 from lib.taskfiles import read
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, Example, Task, chosen, digest, prompt
 
@@ -31,6 +33,10 @@ def test_shots_and_chances_are_dclms():
         "bigbench_repeat_copy_logic": (10, 0), "squad": (10, 0), "coqa": (0, 0), "boolq": (10, 62),
     }  # fmt: skip
     assert {task.name: (task.shots, task.chance) for task in CORE} == published
+    # OLMES' tasks have so many choices each, HellaSwag four and so on (004's Core 9)
+    choices = {"ARC-E": 4, "ARC-C": 4, "BoolQ": 2, "SIQA": 3}
+    found = {task.name.removesuffix(" (OLMES)"): task.chance for task in CORE_9}
+    assert {name: found[name] for name in choices} == pytest.approx({name: 100 / n for name, n in choices.items()})
 
 
 # ---- prompts

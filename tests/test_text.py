@@ -37,7 +37,8 @@ def write(path, documents=PROSE):
 
 @pytest.mark.parametrize(
     "name",
-    [f"a{kind}{packing}" for kind in (".txt", ".jsonl") for packing in ("", ".gz", ".xz", ".zst")] + ["a.parquet"],
+    [f"a{kind}{packing}" for kind in (".txt", ".jsonl") for packing in ("", ".gz", ".xz", ".zst")]
+    + ["a.parquet", "of.2026.txt", "of.2026.jsonl.gz"],
 )
 def test_every_local_format_gives_the_same_documents(tmp_path, name):
     assert list(Documents(str(write(tmp_path / name)))) == PROSE
