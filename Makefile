@@ -97,7 +97,7 @@ help:
 	@echo 'make again COPY=FILE     an executed notebook once more, with the same parameters, into a copy beside it'
 	@echo 'make records             train what is missing, the most telling runs first, and pack results for outputs/records/'
 	@echo 'make lint                ruff, and mypy in strict mode on lib/'
-	@echo 'make test                the tests (about ten minutes on two cores)'
+	@echo 'make test                the tests (about four minutes on two cores)'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
 	@echo 'make test-long           the slow ones: studies over many fits, kills in series, ray'
 	@echo 'make test-browser        every notebook in JupyterLab (chromium, .venv/bin/pip install -e .[browser])'
@@ -197,19 +197,21 @@ lint: $(READY)
 	$(BIN)/mypy
 
 # a process a core with one thread each; the tests of a file share what they set up, so that one process has them all
-PYTEST := $(BIN)/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --no-loadscope-reorder
+CORES  := $$(getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder -n
 test test-smoke test-long: export OMP_NUM_THREADS ?= 1
 
 test: $(READY)
-	@exec $(PYTEST)
+	@exec $(PYTEST) $(CORES)
 
+# one more than cores: much of it waits for processes that it has killed or started
 test-long: $(READY)
-	@exec $(PYTEST) -m "long or hypothesis" --hypothesis-profile=thorough
+	@exec $(PYTEST) $$(($(CORES) + 1)) -m "long or hypothesis" --hypothesis-profile=thorough
 
 # all notebooks at smoke, and then that they made what they promise
 test-smoke: $(READY)
 	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
-	@exec $(PYTEST) tests -m smoke --made=outputs
+	@exec $(PYTEST) $(CORES) tests -m smoke --made=outputs
 
 test-browser: $(READY)
 	@exec $(BIN)/python -m pytest -m browser

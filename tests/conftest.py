@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +10,8 @@ import hypothesis
 import pytest
 
 from lib import notebook, plans
-from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.store import RunStore
-
-ROOT = Path(__file__).parent.parent
+from tests.workbooks import ROOT, copied
 
 OUTPUTS = ROOT / "outputs"
 
@@ -110,24 +107,7 @@ def plans_once(monkeypatch, found_once) -> Path:
     return outputs
 
 
-# ---- a small run -----------------------------------------------------------------------------------------------------
-
-SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop_loops=2, depth="poisson")
-
-
-def small_run(model=None, data=None, optim=None, train=None) -> RunConfig:
-    """A run of a few steps on the first 300 kB of the default text; the arguments change fields."""
-    return RunConfig(
-        model=ModelConfig(**{**SMALL, **(model or {})}),
-        data=DataConfig(**{"context": 32, "val_rows": 16, "max_bytes": 300_000, **(data or {})}),
-        optim=OptimConfig(**{"lr": 4e-3, **(optim or {})}),
-        train=TrainConfig(**{"steps": 6, "batch": 4, **(train or {})}),
-    )
-
-
-def text_config(**changes) -> DataConfig:
-    """The first 300 kB of the default text in short rows; the arguments change fields."""
-    return DataConfig(**{"context": 32, "val_rows": 8, "max_bytes": 300_000, **changes})
+# ---- what tests are given --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -143,12 +123,6 @@ def store(tmp_path) -> RunStore:
     return RunStore(tmp_path / "runs")
 
 
-def python(code: str, **options) -> subprocess.Popen:
-    """A fresh interpreter running ``code``, as another user's process would."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
-    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **options)
-
-
 @pytest.fixture
 def style():
     """The look of figures, and none of them left open."""
@@ -159,19 +133,6 @@ def style():
     plots.use_style("smoke")
     yield
     pyplot.close("all")
-
-
-def copied(place: Path) -> Path:
-    """A copy of the workbook with the environment of this one and nothing made yet."""
-    skip = shutil.ignore_patterns("outputs", ".venv", ".git", "__pycache__", "*.egg-info", ".pytest_cache")
-    shutil.copytree(ROOT, place, ignore=skip)
-    venv = place / ".venv"
-    venv.mkdir()
-    for entry in Path(sys.prefix).iterdir():
-        if not entry.name.startswith(".ready"):
-            (venv / entry.name).symlink_to(entry)
-    (venv / ".ready-cpu").touch()
-    return place
 
 
 @pytest.fixture
@@ -186,34 +147,6 @@ def clean_workbook(tmp_path_factory) -> Path:
     place = copied(tmp_path_factory.mktemp("clean") / "workbook")
     yield place
     assert not (place / "outputs").exists()
-
-
-def own_environment() -> dict[str, str]:
-    """That of a shell, which leads to no library but the one of the folder that it is in; and to what ``auto`` is."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    forced = {"PYTHONPATH": str(ROOT / "tests" / "forced")} if os.environ.get("AUTO_PRECISION") else {}
-    return environment | forced
-
-
-def papermill(workbook: Path, name: str, output: Path, *arguments: str, timeout: float = 300, **options):
-    """papermill in a shell, with this notebook of a workbook."""
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", f"notebooks/{name}.ipynb", str(output)]
-    options = {"cwd": workbook, "env": own_environment(), "capture_output": True, "text": True, **options}
-    return subprocess.run([*command, *arguments], timeout=timeout, **options)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended may wait for long to be noticed."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return bool(state) and not state.startswith("Z")
-
-
-def make(workbook: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
-    torch = [] if any(argument.startswith("TORCH") for argument in arguments) else ["TORCH=cpu"]
-    return subprocess.run(
-        ["make", *arguments, *torch], cwd=workbook, env=own_environment(), capture_output=True, text=True,
-        timeout=timeout,
-    )  # fmt: skip
 
 
 class SmallDisk:

@@ -10,7 +10,7 @@ import PIL.Image
 
 from lib import claims, plans
 from lib.notebook import read_parameters
-from tests.conftest import ROOT
+from tests.workbooks import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 #: of nb.save and the like: folder -> the kinds of files that it writes beside the JSON with their provenance

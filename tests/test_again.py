@@ -8,8 +8,9 @@ import nbformat
 import pytest
 
 from lib import again
-from lib.errors import InputError
-from tests.conftest import make, papermill, python
+from tests.lines import in_one_line, one_line
+from tests.processes import python
+from tests.workbooks import make, papermill
 
 
 def executed(folder, cell="# Parameters\nsteps: int = 7  # of a run\nlr: float = 0.1", **fields):
@@ -36,9 +37,8 @@ def test_defaults_are_those_of_that_time(tmp_path):
 )
 def test_a_copy_that_cannot_be_run_again_is_one_line(tmp_path, fields, says):
     copy = executed(tmp_path, **fields)
-    with pytest.raises(InputError) as error:
+    with one_line(says):
         again.again(copy)
-    assert says in str(error.value) and "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.ipynb"]
 
 
@@ -52,8 +52,7 @@ def test_what_is_no_notebook_is_one_line(tmp_path, content, says):
         path.write_text(content)
     with pytest.raises(SystemExit) as error:
         again.main(str(path))
-    assert str(error.value).startswith(f"COPY: {path} ") and says in str(error.value)
-    assert "\n" not in str(error.value)
+    in_one_line(str(error.value), says, starts=f"COPY: {path} ")
 
 
 def test_make_hands_the_name_over_as_it_is(tmp_path, workbook):

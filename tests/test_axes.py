@@ -10,7 +10,7 @@ from lib import axes
 from lib.axes import by_axis, gaps, labelled, macro, optimal
 from lib.downstream import over_seeds
 from lib.store import RunStore
-from tests.conftest import small_run
+from tests.runs import small_run
 
 BUDGETS, RECURRENCES, WIDTHS = (1e9, 1e10), (1, 2, 4), (8, 16)
 

@@ -24,7 +24,6 @@ import torch
 
 from lib import files, notebook, plans, records
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from lib.errors import InputError
 from lib.model import LoopedLM, load_weights
 from lib.playground import Player
 from lib.presets import optimizer, preset
@@ -32,22 +31,18 @@ from lib.store import CHECKSUMS, RunStore
 from lib.sweep import depth_losses, plan, run_model, sweep
 from lib.train import load_data, train
 from lib.workers import processes
-from tests.conftest import ROOT, small_run
+from tests.lines import in_one_line, one_line
+from tests.runs import small_run, stopped
+from tests.workbooks import ROOT
 
 NAN, INF = math.nan, math.inf
 
 
 def refused(function, *words) -> None:
     """It raises InputError with these words, on one line."""
-    with pytest.raises(InputError) as error:
-        function()
-    in_one_line(str(error.value), words)
-
-
-def in_one_line(line: str, words) -> None:
     assert len(words) >= 2, "a field and a remedy"
-    assert len(line.splitlines()) == 1
-    assert [word for word in words if word not in line] == [], line
+    with one_line(*words):
+        function()
 
 
 def everything(folder) -> dict:
@@ -317,14 +312,8 @@ def trained(tmp_path_factory):
     """A store with one run, and a checkpoint of another, which was stopped in its middle."""
     store = RunStore(tmp_path_factory.mktemp("trained") / "runs")
     train(CFG, store)
-    with pytest.raises(KeyboardInterrupt):
-        train(small_run(train={"seed": 9}), store, checkpoint_seconds=0, progress=_stop_after_three)
+    stopped(small_run(train={"seed": 9}), store)
     return store
-
-
-def _stop_after_three(step, loss):
-    if step == 4:
-        raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -383,7 +372,7 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
     resealed(run)
     before = [*everything(run).values()]
     assert RunStore(run.parent).find(CFG) is None
-    in_one_line(capsys.readouterr().out, [f"run {CFG.key} cannot be read", why, "set aside as", "to be trained again"])
+    in_one_line(capsys.readouterr().out, f"run {CFG.key} cannot be read", why, "set aside as", "to be trained again")
     assert [*everything(run.with_name(f"{CFG.key}.corrupt-1")).values()] == before
 
 
@@ -507,7 +496,7 @@ def test_a_checkpoint_of_another_run_is_not_gone_on_with(run, capsys):
     store.partial(other.key).rename(store.partial(CFG.key))
     train(CFG, store)
     words = [f"it is one of run {other.key}", "set aside as", "starting anew"]
-    in_one_line(capsys.readouterr().out, words)
+    in_one_line(capsys.readouterr().out, *words)
 
 
 RUNS = [
@@ -591,7 +580,7 @@ def test_a_variable_of_make(tmp_path, given, words):
     torch = [] if "TORCH" in given else ["TORCH=cpu"]
     done = subprocess.run(["make", *arguments, *torch], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and not done.stdout
-    in_one_line(done.stderr.strip(), words)
+    in_one_line(done.stderr.strip(), *words)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "lib", "notebooks", "params"]
 
 

@@ -13,14 +13,14 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 
 import nbformat
 import pytest
 import yaml
 
-from tests.conftest import ROOT
+from tests.processes import until
+from tests.workbooks import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e .[browser]")
@@ -68,7 +68,7 @@ def lab(folder):
     try:
         notes = folder / "jupyter_runtime_dir"
         note = until(
-            PATIENCE, lambda: next(filter(None, (path.read_text() for path in notes.glob("jpserver-*.json"))), None)
+            lambda: next(filter(None, (path.read_text() for path in notes.glob("jpserver-*.json"))), None), PATIENCE
         )
         server_info = json.loads(note)
         assert server_info["url"].startswith("http://127.0.0.1:") and len(server_info["token"]) > 20
@@ -91,15 +91,6 @@ def answers(lab, what: str, method: str = "GET"):
         return json.loads(answer.read() or b"{}")
 
 
-def until(seconds: float, happens, said: str = "nothing happened"):
-    """The first true value of ``happens``."""
-    end = time.monotonic() + seconds
-    while not (value := happens()):
-        assert time.monotonic() < end, f"{said} for {seconds} seconds"
-        time.sleep(0.2)
-    return value
-
-
 @pytest.fixture(scope="module")
 def browser(folder):
     with playwright.sync_playwright() as driver:
@@ -118,7 +109,9 @@ class Reader:
         page.goto(f"{lab['url']}lab/tree/{path.name}?token={lab['token']}&reset")
         page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.wait_for()
         until(
-            PATIENCE, lambda: [kernel for kernel in answers(lab, "api/kernels") if kernel["execution_state"] == "idle"]
+            lambda: any(kernel["execution_state"] == "idle" for kernel in answers(lab, "api/kernels")),
+            PATIENCE,
+            pause=0.2,
         )
 
     @contextlib.contextmanager
@@ -160,7 +153,7 @@ class Reader:
             done = all((cell.execution_count or 0) > last for cell in cells)
             return cells if done or errors(cells) else None
 
-        return until(PATIENCE, ended, "the notebook ran")
+        return until(ended, PATIENCE, pause=0.2)
 
     def see_figures(self, cells) -> None:
         """Scrolls to every figure that the cells hold, by itself or with sliders, of which there is one at least."""
@@ -188,9 +181,7 @@ class Reader:
         self.page.mouse.down()
         self.page.mouse.move(track["x"] + share * track["width"], y, steps=5)
         self.page.mouse.up()
-        until(
-            PATIENCE, lambda: figure.count() and figure.get_attribute("src") != before, f"{slider}: the figure stayed"
-        )
+        until(lambda: figure.count() and figure.get_attribute("src") != before, PATIENCE, pause=0.2)
 
 
 def errors(cells) -> list[str]:

@@ -7,14 +7,10 @@ import pytest
 import yaml
 
 from lib import claims
-from lib.claims import CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, Claim, interval, verdict
+from lib.claims import CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, interval, verdict
 from lib.errors import InputError
-from tests.conftest import ROOT
-
-
-def claim(kind="ordering", **changes):
-    fields = dict(id="x", paper="001", where="Fig. 1", statement="s", kind=kind, notebook="n")
-    return Claim(**{**fields, **changes})
+from tests.cases import claim
+from tests.workbooks import ROOT
 
 
 def test_the_interval_is_students():

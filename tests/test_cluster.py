@@ -1,5 +1,6 @@
 """A sweep on Ray gives one process's numbers though workers, nodes or the driver die, and errors are named."""
 
+import contextlib
 import json
 import os
 import signal
@@ -17,15 +18,8 @@ from lib.errors import InputError
 from lib.store import RunStore
 from lib.sweep import sweep
 from lib.train import train
-from tests.conftest import python, small_run
-
-TIMES = ("tokens_per_s",)  # what no two runs share
-
-
-def numbers(result) -> dict:
-    metrics = {name: column for name, column in result.metrics.items() if name not in TIMES}
-    return {"status": result.status, "metrics": repr(metrics), "val_loss": result.summary["val_loss"]}
-
+from tests.processes import python, until
+from tests.runs import numbers, small_run
 
 # ---- what a run asks for
 
@@ -115,16 +109,32 @@ def test_somebody_else_who_answers_is_noticed(monkeypatch):
 # ---- three nodes on this machine
 
 
-@pytest.fixture
-def nodes():
+@pytest.fixture(scope="module")
+def cluster():
+    """A head, to which tests add nodes and take them away."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster as OnOneMachine
 
     cluster = OnOneMachine(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    others = [cluster.add_node(num_cpus=1) for _ in range(2)]
-    cluster.wait_for_nodes()
-    yield cluster, others
+    yield cluster
     cluster.shutdown()
+
+
+@contextlib.contextmanager
+def nodes(cluster, count=2, **options):
+    """So many of one processor each, beside the head."""
+    added = [cluster.add_node(num_cpus=1, **options) for _ in range(count)]
+    cluster.wait_for_nodes(timeout=120)
+    yield added
+    for node in added:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node)
+
+
+@pytest.fixture
+def three_nodes(cluster):
+    with nodes(cluster) as others:
+        yield others
 
 
 def workers_at_it() -> list[int]:
@@ -156,8 +166,8 @@ def test_a_run_with_several_gpus_is_trained_on_all_of_them(tmp_path):
 
 
 @pytest.mark.long
-def test_runs_survive_a_killed_worker_and_a_lost_node(nodes, tmp_path):
-    cluster, (first, _) = nodes
+def test_runs_survive_a_killed_worker_and_a_lost_node(cluster, three_nodes, tmp_path):
+    first, _ = three_nodes
     configs = [small_run(train={"steps": 500, "seed": seed, "batch": 8}) for seed in range(5)]
     serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
     store, found = RunStore(tmp_path / "ray" / "runs"), []
@@ -165,18 +175,12 @@ def test_runs_survive_a_killed_worker_and_a_lost_node(nodes, tmp_path):
     driver = threading.Thread(target=lambda: found.append(sweep(configs, store, cluster=where)))
     driver.start()
 
-    def wait_for(condition):
-        deadline = time.monotonic() + 120
-        while not condition():
-            assert driver.is_alive() and time.monotonic() < deadline
-            time.sleep(0.05)
-
     def checkpoints() -> int:
         return len(list(store.path.glob(".*.partial")))
 
-    wait_for(lambda: checkpoints() >= 2 and workers_at_it())
+    until(lambda: checkpoints() >= 2 and workers_at_it(), running=driver.is_alive)
     os.kill(workers_at_it()[0], signal.SIGKILL)
-    wait_for(lambda: checkpoints() >= 2 and len(workers_at_it()) >= 2)
+    until(lambda: checkpoints() >= 2 and len(workers_at_it()) >= 2, running=driver.is_alive)
     cluster.remove_node(first, allow_graceful=False)
     driver.join(240)
     assert found, "the sweep did not end"
@@ -202,8 +206,7 @@ sweep(configs, RunStore({path!r}, remote={url!r}), cluster=cluster)
 
 
 @pytest.mark.long
-def test_a_driver_that_dies_is_started_again_on_another_machine(nodes, tmp_path):
-    cluster, _ = nodes
+def test_a_driver_that_dies_is_started_again_on_another_machine(cluster, three_nodes, tmp_path):
     configs = [small_run(train={"steps": 200 + 200 * seed, "seed": seed, "batch": 8}) for seed in range(4)]
     serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
     bucket = tmp_path / "bucket"
@@ -214,11 +217,11 @@ def test_a_driver_that_dies_is_started_again_on_another_machine(nodes, tmp_path)
         return python(DRIVER.format(configs=given, address=cluster.address, path=path, url=url))
 
     first = driver("one")
-    deadline = time.monotonic() + 240
-    while not (list(bucket.glob("*/result.json")) and list(bucket.glob(".*.partial"))):
-        assert first.poll() is None, first.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+
+    def under_way() -> bool:
+        return any(bucket.glob("*/result.json")) and any(bucket.glob(".*.partial"))
+
+    until(under_way, within=240, running=lambda: first.poll() is None)
     first.kill()
     first.communicate()
     finished = {path.parent.name: path.stat().st_mtime_ns for path in bucket.glob("*/result.json")}
@@ -232,26 +235,17 @@ def test_a_driver_that_dies_is_started_again_on_another_machine(nodes, tmp_path)
 
 
 @pytest.mark.long
-def test_a_node_that_cannot_import_is_named(tmp_path):
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster as OnOneMachine
-
+def test_a_node_that_cannot_import_is_named(cluster, tmp_path):
     (tmp_path / "safetensors.py").write_text("raise ImportError('No module named safetensors')")
-    cluster = OnOneMachine(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
-        cluster.wait_for_nodes()
+    with nodes(cluster, 1, env_vars={"PYTHONPATH": str(tmp_path)}):
         begin = time.monotonic()
         with pytest.raises(InputError, match=r"ENGINE: node .* cannot train .*safetensors"):
             sweep([small_run()], RunStore(tmp_path / "runs"), cluster=Cluster(cluster.address))
         assert time.monotonic() - begin < 60
-    finally:
-        cluster.shutdown()
 
 
 @pytest.mark.long
-def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(nodes, tmp_path):
-    cluster, _ = nodes
+def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(cluster, three_nodes, tmp_path):
     store = RunStore(tmp_path / "runs")
     with pytest.raises(InputError, match="RUN_CPUS: no node has 99 CPUs"):
         sweep([small_run()], store, cluster=Cluster(cluster.address, cpus=99))

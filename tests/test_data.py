@@ -11,7 +11,7 @@ from lib.data import Packer, Rows, ngram_entropy, training_rows, validation_batc
 from lib.errors import InputError
 from lib.tokenizer import ByteTokenizer
 from lib.tokens import token_store
-from tests.conftest import text_config as config
+from tests.runs import text_config as config
 
 
 def test_the_split_is_by_document(tmp_path, letters):

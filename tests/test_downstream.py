@@ -29,9 +29,9 @@ from lib.store import RunStore
 from lib.sweep import sweep
 from lib.tasks import CORE, Example, Task, prompt
 from lib.tokenizer import BPETokenizer, ByteTokenizer, train_bpe
-from tests.conftest import small_run
+from tests.models import config, randomized
+from tests.runs import small_run
 from tests.test_continuations import alone
-from tests.test_model import config, randomized
 
 BYTES = ByteTokenizer()
 RUN, OTHER = small_run(), small_run(train={"seed": 1})

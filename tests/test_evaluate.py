@@ -14,8 +14,7 @@ from lib.errors import InputError
 from lib.evaluate import checkpoint_depths, depth_sweep, validate
 from lib.model import LoopedLM
 from lib.tokenizer import ByteTokenizer
-from tests.test_layouts import official_parcae
-from tests.test_model import KINDS, config, randomized
+from tests.models import KINDS, config, official_parcae, randomized
 
 
 def test_validation_is_nats_perplexity_and_bits_per_byte(monkeypatch):

@@ -11,7 +11,7 @@ import yaml
 from lib import execute, reference
 from lib.errors import DiskFull, InputError
 from lib.reference import Entry, Reference
-from tests.conftest import ROOT, make
+from tests.workbooks import ROOT, make
 
 
 @pytest.fixture

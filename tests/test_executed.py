@@ -10,8 +10,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from lib import executed
 from lib.errors import InputError
 from lib.notebook import PROVENANCE
-from tests.conftest import ROOT
 from tests.pages import loaded
+from tests.workbooks import ROOT
 
 
 @pytest.fixture

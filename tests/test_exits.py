@@ -12,8 +12,8 @@ from lib.exits import Exits, convergence, exits_of_run, jensen_shannon, leave, m
 from lib.model import token_losses
 from lib.sweep import trained_model
 from lib.train import train
-from tests.conftest import small_run
-from tests.test_model import KINDS, config, randomized, tokens
+from tests.models import KINDS, config, randomized, tokens
+from tests.runs import small_run
 
 
 def measured(kind, **options):

@@ -30,11 +30,11 @@ from lib.store import UNREADABLE, RunStore
 from lib.sweep import depth_losses, run_model, sweep
 from lib.tokenizer import train_bpe
 from lib.train import load_checkpoint, train
-from tests.conftest import copied, own_environment, papermill, python, small_run
-from tests.test_claims import claim
-from tests.test_measure import Case, squared
+from tests.cases import Case, claim, squared
+from tests.processes import python, until
+from tests.runs import numbers, records_alone, small_run, stopped
 from tests.test_taskfiles import HERE, written
-from tests.test_train import numbers
+from tests.workbooks import copied, own_environment, papermill
 
 ODD = "Größe и 模型 run"  # a folder of somebody
 
@@ -59,14 +59,7 @@ DAMAGE = {
 
 def a_checkpoint(folder, **changes):
     cfg, store = small_run(**changes), RunStore(folder / "runs")
-
-    def stop(step, loss):
-        if step == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(cfg, store, checkpoint_seconds=0, progress=stop)
-    return store.partial(cfg.key), lambda: numbers(train(cfg, store))
+    return stopped(cfg, store), lambda: numbers(train(cfg, store))
 
 
 def tokens(file, unfinished=False, **data):
@@ -116,8 +109,8 @@ def a_record(file):
         cfg, store = small_run(), RunStore(folder / "runs")
         train(cfg, store)
         records.pack([cfg], store, folder / "records")
-        reader = RunStore(folder / "none" / "runs", records=[folder / "records"])
-        return folder / "records" / cfg.key / file, lambda: numbers(reader.find(cfg))
+        record = records_alone(folder / "records", folder)
+        return folder / "records" / cfg.key / file, lambda: numbers(record.find(cfg))
 
     return make
 
@@ -133,8 +126,8 @@ def a_measured_record(folder):
     path, _ = a_measurement(folder)
     asked = {name(squared): {path.stem: 1.0}}
     records.pack_measured(asked, RunStore(folder / "runs"), folder / "records")
-    reader = RunStore(folder / "none" / "runs", records=[folder / "records"])
-    return folder / "records" / path.relative_to(folder), lambda: measure(squared, [Case(x=1.5)], reader, jobs=1)
+    record = records_alone(folder / "records", folder)
+    return folder / "records" / path.relative_to(folder), lambda: measure(squared, [Case(x=1.5)], record, jobs=1)
 
 
 def a_finding(folder):
@@ -230,8 +223,8 @@ def whole_record(folder):
     train(cfg, store)
     depth_losses([cfg], store, [1])
     records.pack([cfg], store, folder / "records")
-    reader = RunStore(folder / "none" / "runs", records=[folder / "records"])
-    return sorted((folder / "records" / cfg.key).iterdir()), lambda path: reader.find(cfg)
+    record = records_alone(folder / "records", folder)
+    return sorted((folder / "records" / cfg.key).iterdir()), lambda path: record.find(cfg)
 
 
 def header(folder):
@@ -505,14 +498,12 @@ class Workbook:
         return sorted(found, key=found.get)
 
     def wait_until_alone(self) -> None:
-        deadline = time.monotonic() + ENDED
-        while left := self.processes():
-            assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_text() for pid in left]
-            time.sleep(0.1)
+        until(lambda: not self.processes(), ENDED)
 
     def training(self) -> bool:
-        by = "forkserver" if self.jobs else "ipykernel_launcher"
-        return len(self.processes(by)) >= 2 and any((self.path / "outputs/runs").glob(".*.lock"))
+        """In processes of its own, beside the one that forks them, or in the notebook's."""
+        at_it = len(self.processes("forkserver")) >= 2 if self.jobs else self.processes("ipykernel_launcher")
+        return bool(at_it) and any((self.path / "outputs/runs").glob(".*.lock"))
 
     def numbers(self) -> dict[str, str]:
         """Everything that came out, but the clock and who made it."""
@@ -541,9 +532,9 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
     return found
 
 
-#: who is killed -> what is in its command line, and how many others have it too
-VICTIMS = {"make": ("make", 0), "driver": ("lib.execute", 0), "kernel": ("ipykernel_launcher", 0),
-           "worker": ("forkserver", 1)}  # fmt: skip
+#: who is killed -> what is in its command line, how many others have it too, and seconds in which it is still alive
+VICTIMS = {"make": ("make", 0, 6), "driver": ("lib.execute", 0, 6), "kernel": ("ipykernel_launcher", 0, 4),
+           "worker": ("forkserver", 1, 1)}  # fmt: skip
 
 
 @pytest.mark.long
@@ -551,10 +542,10 @@ VICTIMS = {"make": ("make", 0), "driver": ("lib.execute", 0), "kernel": ("ipyker
 def test_whatever_is_killed_a_second_call_finishes_to_the_same_numbers(tmp_path, undisturbed, victim):
     """Some times in a row, at a random moment of its life."""
     workbook, chance, kills = Workbook(tmp_path, jobs=2 * (victim == "worker")), random.Random(victim), 0
-    kind, others = VICTIMS[victim]
+    kind, others, life = VICTIMS[victim]
     while kills < KILLS:
         make = workbook.start()
-        delay = chance.uniform(0, 6)
+        delay = chance.uniform(0, life)
         while make.poll() is None and len(workbook.processes(kind)) <= others:
             time.sleep(0.05)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -588,9 +579,7 @@ def test_four_makes_at_once_train_each_run_once(tmp_path, undisturbed):
 def test_a_make_that_is_stopped_ends_at_once_and_goes_on_later(tmp_path, undisturbed, how, jobs):
     workbook = Workbook(tmp_path, jobs)
     make = workbook.start()
-    while not workbook.training():
-        assert make.poll() is None, workbook.said()
-        time.sleep(0.05)
+    until(workbook.training, running=lambda: make.poll() is None)
     before = len(workbook.said())
     if how == "Ctrl-C":
         os.killpg(make.pid, signal.SIGINT)

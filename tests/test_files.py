@@ -9,7 +9,8 @@ import pytest
 
 from lib import files
 from lib.errors import DiskFull
-from tests.conftest import ROOT, python
+from tests.processes import python
+from tests.workbooks import ROOT
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

@@ -14,7 +14,7 @@ from lib.errors import InputError
 from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.presets import PRESETS, preset
-from tests.test_model import KINDS, config
+from tests.models import KINDS, config
 
 # 001, Tables of model definitions and parameter counts; FLOPs from running the authors' code
 TRANSFORMER_SETUP = {

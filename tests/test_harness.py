@@ -11,8 +11,8 @@ from lib.store import RunStore
 from lib.sweep import sweep
 from lib.text import Documents
 from lib.tokenizer import train_bpe
-from tests.conftest import small_run
-from tests.test_layouts import llama
+from tests.models import llama
+from tests.runs import small_run
 
 pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")
 

@@ -10,8 +10,7 @@ from lib.decode import generate, score
 from lib.errors import InputError
 from lib.inflight import Exit
 from lib.layers import linear
-from tests.test_decode import LOOPED, built, middling, prompts_of
-from tests.test_model import tokens
+from tests.models import LOOPED, built, middling, prompts_of, tokens
 
 
 @torch.no_grad()

@@ -9,7 +9,9 @@ import jupyter_client
 import pytest
 
 from lib.store import RunStore
-from tests.conftest import ROOT, small_run
+from tests.processes import until
+from tests.runs import small_run
+from tests.workbooks import ROOT
 
 SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
 
@@ -45,18 +47,15 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=120)
 
-    def run(self, code: str, until=None) -> dict:
-        """What became of a cell, interrupted as soon as ``until()`` is true."""
+    def run(self, code: str, so_far=None) -> dict:
+        """What became of a cell, interrupted as soon as ``so_far()`` is true."""
         asked = self.client.execute(code)
-        if until is not None:
-            give_up = time.monotonic() + 240
-            while not until():
-                assert time.monotonic() < give_up, "it has not come that far"
-                time.sleep(0.02)
+        if so_far is not None:
+            until(so_far, within=240)
             self.manager.interrupt_kernel()
         begin = time.monotonic()
         while True:
-            reply = self.client.get_shell_msg(timeout=SOON if until else 240)
+            reply = self.client.get_shell_msg(timeout=SOON if so_far else 240)
             if reply["parent_header"]["msg_id"] == asked:
                 assert until is None or time.monotonic() - begin < SOON
                 return reply["content"]
@@ -83,12 +82,9 @@ def kernel():
 def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int, go: Path) -> None:
     """``done()``: files that are whole. Those that are there when the cell is interrupted are not made again. ``go`` is
     there from then on, for cells that wait for it."""
-    reply = kernel.run(code, until=lambda: len(done()) >= enough)
+    reply = kernel.run(code, so_far=lambda: len(done()) >= enough)
     assert reply.get("ename") == "KeyboardInterrupt", reply
-    give_up = time.monotonic() + SOON
-    while kernel.at_work():
-        assert time.monotonic() < give_up, kernel.at_work()
-        time.sleep(0.1)
+    until(lambda: not kernel.at_work(), SOON)
     made = {path: path.stat().st_mtime_ns for path in done()}
     assert len(made) >= enough
     go.touch()

@@ -12,7 +12,7 @@ from lib.errors import InputError
 from lib.flops import count
 from lib.league import BASELINE, INTERVENTIONS
 from lib.optim import placements
-from tests.conftest import ROOT
+from tests.workbooks import ROOT
 
 P = yaml.safe_load((ROOT / "params" / "cpu" / "delta_phi_league.yaml").read_text())
 

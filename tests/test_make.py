@@ -9,7 +9,7 @@ import pytest
 
 from lib import plans
 from tests import made
-from tests.conftest import copied, make
+from tests.workbooks import copied, make
 
 #: between them they enter every room of lib: each paper's study, the league, the fits, the tasks and the decoder; all
 #: thirty are tried by make test-smoke

@@ -3,26 +3,12 @@
 import json
 
 import pytest
-from pydantic import Field
 
 from lib import files
-from lib.config import Config
 from lib.errors import InputError
 from lib.measure import found, key, measure, name
-from lib.store import RunStore
-
-
-class Case(Config):
-    x: float = 0.0
-    note: str = Field("", description="a field that is mostly left alone")
-
-    @property
-    def flops(self) -> float:
-        return 1 + self.x
-
-
-def squared(case: Case) -> dict:
-    return {"square": case.x**2}
+from tests.cases import Case, squared
+from tests.runs import records_alone
 
 
 def broken(case: Case) -> dict:
@@ -35,7 +21,7 @@ def broken(case: Case) -> dict:
 def test_each_case_is_measured_in_the_order_given(store, jobs):
     found = measure(squared, [Case(x=3), Case(x=2), Case(x=3)], store, jobs)
     assert [values["square"] for values in found] == [9, 4, 9]
-    kept = sorted((store.path.parent / "measured" / f"{__name__}.squared").glob("*.json"))
+    kept = sorted((store.path.parent / "measured" / name(squared)).glob("*.json"))
     assert [path.stem for path in kept] == sorted({key(Case(x=3)), key(Case(x=2))})
     assert json.loads(kept[0].read_text())["case"]["x"] in (2, 3)
 
@@ -43,7 +29,7 @@ def test_each_case_is_measured_in_the_order_given(store, jobs):
 def test_what_is_kept_is_read_and_not_measured_again(store):
     with pytest.raises(ZeroDivisionError):
         measure(broken, [Case(x=2), Case(x=3)], store, jobs=1)
-    path = store.path.parent / "measured" / f"{__name__}.broken" / f"{key(Case(x=2))}.json"
+    path = store.path.parent / "measured" / name(broken) / f"{key(Case(x=2))}.json"
     kept = json.loads(path.read_text())  # made before the error
     files.write_checked(path, {**kept, "measured": {"square": -1}})
     assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
@@ -51,9 +37,9 @@ def test_what_is_kept_is_read_and_not_measured_again(store):
 
 def test_records_are_read_where_the_store_has_nothing(store, tmp_path):
     measure(squared, [Case(x=5)], store, jobs=1)
-    elsewhere = RunStore(tmp_path / "new" / "runs", records=[store.path.parent])
+    elsewhere = records_alone(store.path.parent, tmp_path)
     assert measure(squared, [Case(x=5)], elsewhere, jobs=1) == [{"square": 25}]
-    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_a_key_is_of_what_the_case_says():
@@ -62,11 +48,11 @@ def test_a_key_is_of_what_the_case_says():
 
 def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):
     measure(squared, [Case(x=2)], store, jobs=1)
-    path = store.path.parent / "measured" / f"{__name__}.squared" / f"{key(Case(x=2))}.json"
+    path = store.path.parent / "measured" / name(squared) / f"{key(Case(x=2))}.json"
     path.write_text(path.read_text()[:20])
     assert measure(squared, [Case(x=2)], store, jobs=1) == [{"square": 4}]
     assert "set aside" in capsys.readouterr().out and path.with_name(f"{path.name}.corrupt-1").exists()
-    elsewhere = RunStore(store.path.parent / "new" / "runs", records=[store.path.parent])
+    elsewhere = records_alone(store.path.parent, store.path.parent)
     path.write_text("{")
     with pytest.raises(InputError, match="the record"):  # which is not ours to move
         measure(squared, [Case(x=2)], elsewhere, jobs=1)
@@ -86,7 +72,7 @@ def test_a_record_that_has_changed_is_noticed(store, tmp_path):
     path = tmp_path / "records" / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
     path.parent.mkdir(parents=True)
     files.write_checked(path, kept)
-    elsewhere = RunStore(tmp_path / "new" / "runs", records=[tmp_path / "records"])
+    elsewhere = records_alone(tmp_path / "records", tmp_path)
     assert found(squared, Case(x=1.5), elsewhere) == {"square": 2.25}
     path.write_text(path.read_text().replace("2.25", "2.75"))
     with pytest.raises(

@@ -16,10 +16,8 @@ from lib.notebook import Notebook, read_plan
 from lib.store import CHECKSUMS, RunStore
 from lib.sweep import depth_losses
 from lib.train import load_checkpoint, read_position, train
-from tests.conftest import small_run
-from tests.test_claims import claim
-from tests.test_measure import Case, squared
-from tests.test_train import numbers, same_weights
+from tests.cases import Case, claim, squared
+from tests.runs import numbers, records_alone, same_weights, small_run, stopped
 
 CFG, OTHER = small_run(), small_run(train={"seed": 9})
 PLAN = "plans/cpu/a.json"
@@ -30,13 +28,7 @@ def made(outputs):
     store = RunStore(outputs / "runs", [outputs / "records" / "cpu"])
     train(CFG, store)
     depth_losses([CFG], store, [1, 2])
-
-    def stop(step, loss):
-        if step == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(OTHER, store, checkpoint_seconds=0, progress=stop)
+    stopped(OTHER, store)
     measure.measure(squared, [Case(x=1.5)], store, jobs=1)
     records.pack([CFG], store, outputs / "records" / "cpu")
     records.pack_measured({measure.name(squared): {measure.key(Case(x=1.5)): 1.0}}, store, outputs / "records" / "cpu")
@@ -47,7 +39,7 @@ def made(outputs):
 def said(outputs):
     """All that can be read of it."""
     store = RunStore(outputs / "runs")
-    record = RunStore(outputs / "none" / "runs", [outputs / "records" / "cpu"])
+    record = records_alone(outputs / "records" / "cpu", outputs)
     tensors, position = load_checkpoint(store.partial(OTHER.key))
     return {
         "run": numbers(store.find(CFG)), "note": store.noted(store.find(CFG), "depth_losses"),

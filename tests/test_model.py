@@ -17,74 +17,7 @@ from lib.head import softcap
 from lib.model import Draw, LoopedLM, token_losses
 from lib.weights import load_strictly
 from tests.conftest import examples
-
-KINDS = {
-    "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
-    "base": dict(injection="concat", state_init="like-init"),
-    "residual": dict(injection="concat", state_init="like-init", block="sandwich", loop_norm="final", mlp="swiglu"),
-    "iso-depth": dict(injection="concat-identity", state_init="prelude", loop_norm="own", embed_norm=True, tied=False),
-    "additive": dict(injection="add", state_init="zero", rope="half-split"),
-    "passthrough": dict(
-        injection="none", state_init="prelude", prelude=0, coda=0, recur=2, mean_loops=6, backprop_loops="all"
-    ),
-    "values": dict(injection="lti", state_init="unit", value_embeddings=True, mlp="half-relu2", init="scaled-zero"),
-    "normal": dict(injection="lti", state_init="normal", norm_gain=False),
-    "experts": dict(
-        state_init="prelude",
-        mlp="swiglu",
-        experts=5,
-        active_experts=2,
-        norm_gain=False,
-        tied=False,
-        balance_loss=0.0,
-        router_z_loss=0.0,
-    ),
-    "nanochat": dict(
-        injection="concat-identity",
-        state_init="prelude",
-        loop_norm="own",
-        embed_norm=True,
-        tied=False,
-        softcap=5.0,
-        block="sandwich",
-        windows="LS",
-        short_window=6,
-        init="uniform",
-    ),
-    "scaled residual": dict(
-        injection="none",
-        state_init="prelude",
-        prelude=0,
-        coda=0,
-        recur=2,
-        mean_loops=6,
-        backprop_loops="all",
-        residual="1/(N sqrt(L))",
-        mlp="swiglu",
-    ),
-    "hyper-connections": dict(
-        injection="hyper-connections", state_init="prelude", loop_norm="own", backprop_loops="all", mean_loops=6
-    ),
-}
-
-
-def config(kind="parcae", **changes) -> ModelConfig:
-    sizes = dict(vocab_size=61, width=32, heads=2, mlp_width=48, context=24, mean_loops=4, backprop_loops=2)
-    return ModelConfig(**{**sizes, **KINDS[kind], **changes})
-
-
-def randomized(cfg: ModelConfig) -> LoopedLM:
-    """A model whose every parameter is random, so that no zero or identity of the init hides a fault."""
-    model = LoopedLM(cfg)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
-
-
-def tokens(rows=4, length=16, vocab=61):
-    return torch.randint(vocab, (rows, length), generator=torch.Generator().manual_seed(2))
+from tests.models import KINDS, config, randomized, tokens
 
 
 @pytest.mark.parametrize("kind", KINDS)

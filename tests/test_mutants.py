@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 from tests import mutants
-from tests.conftest import python
 from tests.mutants import DOCUMENT, ROOT, SAMPLE, SEED, STAGES, UNREAD, Mutant, change, drawn, filled, noticed, reasons
+from tests.processes import python
 
 TEXT = DOCUMENT.read_text()
 SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", mutants.blocks(TEXT)["score"], re.M))

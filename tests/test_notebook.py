@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from lib import notebook
+from lib import notebook, plots
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.errors import InputError
 from lib.sweep import run_flops
-from tests.conftest import ROOT
+from tests.lines import one_line
+from tests.workbooks import ROOT
 
 TYPES = {
     "profile": str,
@@ -95,9 +96,8 @@ def test_text_from_papermill_and_yaml_becomes_what_the_annotation_says(injected,
     ],
 )
 def test_a_bad_parameter_is_one_line(injected, says):
-    with pytest.raises(InputError) as error:
+    with one_line(starts=says):
         start(**injected)
-    assert str(error.value).startswith(says) and "\n" not in str(error.value)
 
 
 def test_an_edited_cell_is_checked_too():
@@ -148,6 +148,11 @@ def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
     assert second["shared with"].to_dict() == {"slow": "a (1)", "fast": "", "again": ""}
     assert a.plan({("slow", 2e-3): runs[2e-3]})["shared with"].tolist() == ["b (1)"]
     assert b.plan({("fast", 4e-3): runs[4e-3], ("fast", "twice"): runs[4e-3]})["runs"].tolist() == [1]
+    tokens = runs[1e-3].tokens
+    assert first["tokens per run"].tolist() == [tokens]  # all of a group's, or the least and the most
+    longer = runs[1e-3].replace(train=runs[1e-3].train.replace(steps=3 * runs[1e-3].train.steps))
+    mixed = a.plan({("slow", 1): runs[1e-3], ("slow", 3): longer})["tokens per run"].tolist()
+    assert mixed == [f"{plots.short(tokens)} to {plots.short(3 * tokens)}"]
 
 
 def test_counts_below_one_are_refused_by_name():

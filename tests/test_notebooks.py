@@ -21,9 +21,9 @@ from lib import isodepth, plans, presets, residual, sparse
 from lib import notebook as notebooks
 from lib.config import ModelConfig
 from lib.store import RunStore
-from tests.conftest import ROOT, papermill
 from tests.made import NAMES, cells, read
-from tests.test_layouts import official_parcae
+from tests.models import official_parcae
+from tests.workbooks import ROOT, papermill
 
 PROFILES = ("smoke", "cpu", "gpu", "paper")
 

@@ -7,8 +7,7 @@ from lib import pace
 from lib.decode import Exit, score
 from lib.exits import measure_exits
 from lib.model import token_losses
-from tests.test_decode import built
-from tests.test_model import tokens
+from tests.models import built, tokens
 
 
 @pytest.fixture

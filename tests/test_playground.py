@@ -9,7 +9,8 @@ from lib.data import token_store
 from lib.decode import Exit, Sampling, generate
 from lib.errors import InputError
 from lib.train import train
-from tests.conftest import ROOT, small_run
+from tests.runs import small_run
+from tests.workbooks import ROOT
 
 pytestmark = pytest.mark.usefixtures("style")
 

@@ -8,7 +8,7 @@ from lib import plots_downstream as pictures
 from lib.axes import by_axis, macro, optimal
 from lib.core import nine_scores
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED
-from tests.conftest import small_run
+from tests.runs import small_run
 from tests.test_axes import BUDGETS, RECURRENCES, grid
 from tests.test_core import NAMES, asked, results, sized
 

@@ -98,3 +98,13 @@ def test_the_architectures_of_the_instability_figures():
     assert (base.depth_per, parcae.depth_per) == ("batch", "sequence")
     with pytest.raises(InputError, match="architectures: 'rdm' is not known"):
         instability_model("rdm")
+
+
+def test_the_sizes_of_the_papers_models():
+    gpt, parcae = preset("gpt-140m"), preset("parcae-1.3b")
+    assert {cfg.vocab_size for cfg in (gpt, parcae)} == {2**15} and {cfg.context for cfg in (gpt, parcae)} == {2048}
+    assert gpt.mlp_width == 4 * gpt.width and gpt.width == 128 * gpt.heads
+    for width, hidden in {128: 384, 256: 704, 384: 1024, 640: 1728, 1024: 2752}.items():  # 8/3, to whole 64s
+        for family in ("base", "looped", "moe", "looped-moe"):
+            cfg = preset(f"{family}-{width}")
+            assert (cfg.vocab_size, cfg.mlp_width, cfg.heads) == (50_257, hidden, width // 64)  # GPT-2's tokenizer

@@ -9,7 +9,7 @@ import torch
 from lib import probes
 from lib.config import ModelConfig
 from lib.model import LoopedLM, LoopEnd
-from tests.test_model import config, randomized, tokens
+from tests.models import config, randomized, tokens
 
 
 def test_spectral_radius_is_of_eigenvalues_not_of_entries():

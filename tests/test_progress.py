@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lib import progress
-from tests.conftest import python
+from tests.processes import python
 
 CODE = """
 import sys, time

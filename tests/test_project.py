@@ -14,7 +14,8 @@ import yaml
 from lib.config import ModelConfig
 from lib.model import LoopedLM
 from lib.presets import PRESETS
-from tests.conftest import ROOT, python
+from tests.processes import python
+from tests.workbooks import ROOT
 
 README = (ROOT / "README.md").read_text()
 USING = (ROOT / "docs" / "using.md").read_text()
@@ -94,9 +95,9 @@ def test_there_is_one_list_of_pins():
 
 
 def test_ci_runs_the_readmes_test_commands():
-    """The quick tests before smoke and after it, with ``auto`` forced to each of its outcomes."""
+    """The quick tests before smoke and after it, with ``auto`` forced to each of its outcomes, and the long ones."""
     run = re.findall(r"^stage '.*?' auto (\S+) (make \S+)$", (ROOT / ".ci" / "run").read_text(), re.M)
-    assert [command for _, command in run] == ["make test", "make test-smoke", "make test"]
+    assert [command for _, command in run] == ["make test", "make test-smoke", "make test", "make test-long"]
     assert {auto for auto, command in run if command == "make test"} == {"fp32", "bf16-mixed"}
     for command in ("make lint", *(command for _, command in run)):
         assert re.search(rf"^    {command}\b", README, re.M), command

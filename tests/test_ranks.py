@@ -15,7 +15,8 @@ from lib.errors import InputError
 from lib.ranks import ALONE, Ranks, of_all_tokens
 from lib.store import RunStore
 from lib.train import train
-from tests.conftest import ROOT, small_run
+from tests.runs import small_run, stopped
+from tests.workbooks import ROOT
 
 FP32 = {"precision": "fp32", "batch": 8, "steps": 4, "eval_every": 2}
 MUON = {"name": "muon", "muon_lr": 0.01, "muon_weight_decay": 0.1}
@@ -98,8 +99,7 @@ def begun_by_one(path):
     """A store with the checkpoints of runs that one process has begun."""
     store = RunStore(path)
     for cfg in CONTINUED.values():
-        with pytest.raises(KeyboardInterrupt):
-            train(cfg, store, checkpoint_seconds=0.0, progress=interrupt_at(2))
+        stopped(cfg, store, at=2)
     return store
 
 
@@ -168,14 +168,6 @@ def test_so_is_a_checkpoint_of_shards(alone, tmp_path):
     two_first, one_first = RunStore(tmp_path / "two first" / "runs"), begun_by_one(tmp_path / "one first" / "runs")
     together(tmp_path, job(CONTINUED, two_first, True, stop_at=2), job(CONTINUED, one_first, True))
     assert_continued_either_way(alone, two_first, one_first)
-
-
-def interrupt_at(last):
-    def progress(step, loss):
-        if step == last:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 @pytest.mark.long

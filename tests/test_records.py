@@ -14,17 +14,12 @@ from lib.records import by_value, pack, pack_measured, reduced
 from lib.store import RunStore
 from lib.sweep import sweep
 from lib.train import train
-from tests.conftest import small_run
-from tests.test_measure import Case, squared
+from tests.cases import Case, squared
+from tests.runs import records_alone, small_run
 
 
 def runs(seeds=2, **train_changes):
     return [small_run(train={"seed": seed, **train_changes}) for seed in range(seeds)]
-
-
-def reader(folder, tmp_path) -> RunStore:
-    """A store that has nothing itself."""
-    return RunStore(tmp_path / "nothing" / "runs", records=[folder])
 
 
 # ---- the order
@@ -86,7 +81,7 @@ def test_a_record_has_all_but_the_weights_and_no_path(store, tmp_path):
     names = {"config.json", "result.json", "metrics.json", "checksums.json", "depth_losses.json"}
     assert {path.name for path in (folder / cfg.key).iterdir()} == names and len(list(folder.iterdir())) == 1
     assert not any(str(tmp_path) in path.read_text() for path in (folder / cfg.key).iterdir())
-    record = reader(folder, tmp_path)
+    record = records_alone(folder, tmp_path)
     found = record.find(cfg)
     assert found.summary == result.summary and found.status == "finished"
     assert {"commit", "torch", "device", "python"} <= found.provenance.keys()
@@ -103,7 +98,7 @@ def test_packing_again_adds_what_was_noted_since_mends_and_keeps_the_first(store
     place = folder / cfg.key
     assert (place / "increments.json").exists()
     (place / "result.json").write_text((place / "result.json").read_text()[:-1])
-    assert pack([cfg], store, folder) == 1 and reader(folder, tmp_path).find(cfg).summary == result.summary
+    assert pack([cfg], store, folder) == 1 and records_alone(folder, tmp_path).find(cfg).summary == result.summary
     theirs = RunStore(tmp_path / "theirs" / "runs")
     theirs.note(train(cfg, theirs), "increments", {"norms": [2.0]})
     assert pack([cfg], theirs, folder) == 0  # the same run of another machine
@@ -126,7 +121,7 @@ def test_two_peoples_records_are_merged_by_copying_what_is_not_there(tmp_path):
         if not place.exists():  # cp -rn
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
-    merged = reader(folders[0], tmp_path)
+    merged = records_alone(folders[0], tmp_path)
     assert {result.key for result in merged.runs()} == {cfg.key for cfg in (first, second, third)}
     assert merged.find(second).summary["seconds"] == seconds
     assert [measure.found(squared, Case(x=x), merged)["square"] for x in (1, 2)] == [1, 4]
@@ -139,7 +134,7 @@ def test_measurements_are_packed_once_and_found(store, tmp_path):
         pack_measured(asked, store, tmp_path / "records") == 1
         and pack_measured(asked, store, tmp_path / "records") == 0
     )
-    elsewhere = reader(tmp_path / "records", tmp_path)
+    elsewhere = records_alone(tmp_path / "records", tmp_path)
     assert measure.measure(squared, [Case(x=2)], elsewhere, jobs=1) == [{"square": 4}]
     assert measure.found(squared, Case(x=3), elsewhere) is None
 
@@ -155,7 +150,7 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
     monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained again"))
     both = [
         sweep(configs, RunStore(tmp_path / "runs")),
-        sweep(configs, reader(tmp_path / "records" / "smoke", tmp_path)),
+        sweep(configs, records_alone(tmp_path / "records" / "smoke", tmp_path)),
     ]
     assert both[0].frame().equals(both[1].frame())
     assert not RunStore(tmp_path / "nothing" / "runs").runs()

@@ -9,7 +9,7 @@ from lib.errors import InputError
 from lib.remote import LAST, Remote
 from lib.store import RunStore
 from lib.train import train
-from tests.conftest import small_run
+from tests.runs import small_run, stopped
 
 
 @pytest.fixture
@@ -38,13 +38,7 @@ def test_a_run_of_one_machine_is_found_by_another(tmp_path, url):
 def test_a_run_that_broke_off_on_one_machine_goes_on_on_another(tmp_path, url):
     cfg = small_run()
     whole = train(cfg, RunStore(tmp_path / "alone" / "runs"))
-
-    def stop(step, loss):
-        if step == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(cfg, machine(tmp_path, "one", url), checkpoint_seconds=0.0, progress=stop)
+    stopped(cfg, machine(tmp_path, "one", url))
     steps = []
     two = machine(tmp_path, "two", url)
     result = train(cfg, two, progress=lambda step, loss: steps.append(step))
@@ -69,14 +63,8 @@ def test_a_run_whose_sending_broke_off_is_sent_when_it_is_asked_for_again(tmp_pa
 
 def test_a_checkpoint_that_is_older_or_damaged_does_not_replace_ones_own(tmp_path, url, capsys):
     cfg, one = small_run(), machine(tmp_path, "one", url)
-
-    def stop(step, loss):
-        if step == 5:
-            raise KeyboardInterrupt
-
     for sent in (b"half a checkpo", None):
-        with pytest.raises(KeyboardInterrupt):
-            train(cfg, one, checkpoint_seconds=0.0, progress=stop)
+        stopped(cfg, one, at=5)
         there = tmp_path / "bucket" / "folder" / one.partial(cfg.key).name
         if sent:
             there.write_bytes(sent)

@@ -17,8 +17,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import claims, notebook, report
 from lib.errors import InputError
-from tests.conftest import ROOT
+from tests.lines import in_one_line
 from tests.pages import loaded
+from tests.workbooks import ROOT
 
 FIGURES = ["phi", "instability_radius", "instability_rates", "generate"]  # by paper
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
@@ -194,7 +195,7 @@ def test_a_damaged_file_is_one_line_and_the_rest_is_there(outputs, name):
     before = built(outputs)
     (outputs / name).write_text(text)
     (problem,) = report.build(outputs, "cpu")
-    assert name in problem and remedy in problem and "\n" not in problem
+    in_one_line(problem, name, remedy)
     page = (outputs / "report" / "index.html").read_text()
     assert page.count("<li>" + problem.split(": ")[0]) == 1
     assert page.count("<figure") == 4 - name.endswith(".png")

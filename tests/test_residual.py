@@ -12,6 +12,7 @@ from lib.model import LoopedLM
 from lib.optim import placements
 from lib.store import RunStore
 from lib.train import train
+from tests.runs import records_alone
 
 P = dict(
     width=32, head_dim=16, mlp_width=48, init_std=0.1, c=2.0, vocab_size=256, context=16, lr=1e-3, source="sotu",
@@ -88,7 +89,7 @@ def test_increments_and_traces_of_finished_runs(tmp_path, layers):
     assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5)
     assert four["cosines"] != four["initial cosines"] and four["norms"] != four["initial norms"]
     (results[1].path / "model.safetensors").unlink()  # noted beside the run, which a record keeps
-    elsewhere = RunStore(tmp_path / "new" / "runs", records=[store.path])
+    elsewhere = records_alone(store.path, tmp_path)
     assert residual.increments(configs[1:], elsewhere) == {configs[1].key: four}
     with pytest.raises(InputError, match=f"runs: there is no run {configs[0].key}"):
         residual.increments(configs[:1], RunStore(tmp_path / "empty" / "runs"))

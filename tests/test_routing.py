@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lib.routing import by_chance, divergence, divergence_by_pair, looped_choices, overlap
-from tests.test_model import config, randomized, tokens
+from tests.models import config, randomized, tokens
 
 
 def choices(n, experts, k, seed=0):

@@ -12,7 +12,6 @@ import shlex
 import socket
 import subprocess
 import tarfile
-import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -35,7 +34,10 @@ from lib.store import RunStore
 from lib.tasks import Task
 from lib.text import Documents
 from lib.train import load_data, train
-from tests.conftest import ROOT, small_run
+from tests.lines import one_line
+from tests.processes import until
+from tests.runs import small_run
+from tests.workbooks import ROOT
 
 # ---- what the code calls ---------------------------------------------------------------------------------------------
 
@@ -135,12 +137,11 @@ def test_a_bomb_is_one_line(tmp_path, mark, write, name):
     path = tmp_path / name
     write(mark, path)
     data = {"tokenizer": str(path)} if name == "t.json" else {"source": str(path)}
-    with pytest.raises(InputError) as error:
+    with one_line(name):
         if name in ("a.pt", "a.pkl", "model.safetensors"):
             load_weights(path)
         else:
             load_data(small_run(data=data), RunStore(tmp_path / "runs"))
-    assert name in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("write", [as_pickle, as_torch])
@@ -274,10 +275,7 @@ def lab(tmp_path):
     )
     try:
         described = tmp_path / "RUNTIME" / f"jpserver-{server.pid}.json"
-        until = time.monotonic() + 120
-        while not (described.exists() and listening(port)):
-            assert server.poll() is None and time.monotonic() < until
-            time.sleep(0.2)
+        until(lambda: described.exists() and listening(port), running=lambda: server.poll() is None)
         yield port, json.loads(described.read_text())["token"]
     finally:
         server.terminate()

@@ -6,7 +6,7 @@ import pytest
 
 from lib import sampling
 from lib.config import ModelConfig
-from tests.conftest import SMALL
+from tests.runs import SMALL
 
 
 def test_the_means_are_not_what_they_are_called():

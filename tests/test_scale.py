@@ -6,7 +6,8 @@ from lib import scale
 from lib.flops import count
 from lib.plans import names
 from lib.scale import DOCUMENT, NOTEBOOKS, by_budget, costs, filled
-from tests.conftest import ROOT, small_run
+from tests.runs import small_run
+from tests.workbooks import ROOT
 
 MEND = ".venv/bin/python -c 'from lib.scale import write; write()'"
 

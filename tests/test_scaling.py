@@ -14,7 +14,7 @@ from lib.flops import count
 from lib.model import LoopedLM, token_losses
 from lib.optim import Optimizer, placements
 from lib.presets import preset
-from tests.test_model import KINDS, config, tokens
+from tests.models import KINDS, config, tokens
 
 
 def on_meta(cfg: ModelConfig) -> LoopedLM:

@@ -13,7 +13,7 @@ from lib import files
 from lib.errors import InputError
 from lib.store import CHECKSUMS, RunResult, RunStore, curves
 from lib.train import train
-from tests.conftest import small_run
+from tests.runs import small_run
 
 
 def fake(cfg, **summary) -> RunResult:

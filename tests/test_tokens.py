@@ -14,8 +14,8 @@ from lib.errors import DiskFull, InputError
 from lib.text import Documents
 from lib.tokenizer import ByteTokenizer
 from lib.tokens import token_store
-from tests.conftest import python
-from tests.conftest import text_config as config
+from tests.processes import python
+from tests.runs import text_config as config
 
 
 def test_the_store_holds_every_document(tmp_path):

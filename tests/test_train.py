@@ -14,7 +14,8 @@ from lib import workers
 from lib.errors import DiskFull, InputError
 from lib.store import RunStore
 from lib.train import train
-from tests.conftest import python, small_run
+from tests.processes import python, until
+from tests.runs import numbers, same_weights, small_run, stopped
 
 CHILD = """
 import json
@@ -38,18 +39,6 @@ def begun(cfg, store, every=0.0, progress=None):
     )
     process.start()
     return process
-
-
-def numbers(result):
-    """Everything but the clock."""
-    metrics = {k: [None if x != x else x for x in v] for k, v in result.metrics.items() if k != "tokens_per_s"}
-    summary = {k: v for k, v in result.summary.items() if k != "seconds"}
-    return metrics, summary, result.status
-
-
-def same_weights(a, b):
-    a, b = (safetensors.torch.load_file(r.path / "model.safetensors") for r in (a, b))
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
 def test_training_learns_real_text(store):
@@ -113,9 +102,7 @@ def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optim
     store = RunStore(tmp_path / "killed" / "runs")
     at, seen = random.randint(2, 15), workers.start().RawArray("d", 41)  # the losses of steps that were done
     process = begun(cfg, store, progress=seen.__setitem__)
-    while not seen[at]:
-        time.sleep(0.001)
-        assert process.is_alive()
+    until(lambda: seen[at], running=process.is_alive, pause=0.001)  # steps are quick
     process.kill()
     process.join()
     assert store.find(cfg) is None and store.partial(cfg.key).exists()
@@ -143,14 +130,7 @@ def test_two_processes_want_one_run_and_one_trains_it(store):
 def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, capsys, damage):
     cfg = small_run(train={"steps": 8})
     store = RunStore(tmp_path / "runs")
-
-    def stop(step, loss):
-        if step == 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(cfg, store, checkpoint_seconds=0, progress=stop)
-    partial = store.partial(cfg.key)
+    partial = stopped(cfg, store, at=5)
     raw = bytearray(partial.read_bytes())
     raw[-5] ^= 1
     partial.write_bytes({"bit": raw, "cut": raw[: len(raw) // 2], "other": b"not this"}[damage])
@@ -162,14 +142,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, cap
 
 def test_a_checkpoint_holds_no_pickle(tmp_path):
     store = RunStore(tmp_path / "runs")
-
-    def stop(step, loss):
-        if step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(small_run(), store, checkpoint_seconds=0, progress=stop)
-    checkpoint = store.partial(small_run().key)
+    checkpoint = stopped(small_run(), store, at=3)
     assert len(safetensors.torch.load_file(checkpoint)) > 20 and lib.train.read_position(checkpoint)["step"] == 2
     assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}
 

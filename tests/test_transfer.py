@@ -8,7 +8,7 @@ import pytest
 
 from lib.train import train
 from lib.transfer import best_rates, drift, final_loss, regret_at, regret_of_keeping
-from tests.conftest import small_run
+from tests.runs import small_run
 
 
 def sweep(best: float, condition: str, noise=0.0, curvature=0.02, rates=(0.01, 0.02, 0.04, 0.08)) -> pd.DataFrame:

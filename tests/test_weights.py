@@ -7,7 +7,8 @@ import torch
 from lib.errors import InputError
 from lib.model import LoopedLM, load_weights
 from lib.weights import load_strictly
-from tests.test_model import config, randomized, tokens
+from tests.lines import one_line
+from tests.models import config, randomized, tokens
 
 
 def test_loading_is_strict_and_says_which_names_differ(tmp_path):
@@ -38,3 +39,16 @@ def test_weights_survive_saving(tmp_path):
     again = load_weights(tmp_path)
     assert again.cfg == model.cfg and not again.training
     assert torch.equal(again(tokens()), model(tokens()))
+
+
+def test_a_config_or_an_index_that_is_not_json_is_one_line(tmp_path):
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    for text, why in (("{", "is not JSON"), ("[" * 100_000, "is not JSON"), ("[]", "is no JSON object")):
+        (tmp_path / "config.json").write_text(text)
+        with one_line(f"config.json {why}", "restore or remove it", starts="path: "):
+            load_weights(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text("{")
+    with one_line("index.json is not JSON", starts="path: "):
+        load_weights(tmp_path)

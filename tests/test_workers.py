@@ -8,7 +8,7 @@ import torch
 
 from lib import workers
 from lib.errors import InputError
-from tests.conftest import alive, python
+from tests.processes import alive, python, until
 
 
 def test_as_many_processes_as_asked_for_or_as_there_are_cores(monkeypatch):
@@ -60,8 +60,4 @@ def test_processes_end_with_a_parent_that_is_killed():
     worker = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    for _ in range(100):
-        if not alive(worker):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"process {worker} outlived its parent")
+    until(lambda: not alive(worker), within=10)

@@ -1,0 +1,24 @@
+"""A measurement and a claim that are nobody's."""
+
+from pydantic import Field
+
+from lib.claims import Claim
+from lib.config import Config
+
+
+class Case(Config):
+    x: float = 0.0
+    note: str = Field("", description="a field that is mostly left alone")
+
+    @property
+    def flops(self) -> float:
+        return 1 + self.x
+
+
+def squared(case: Case) -> dict:
+    return {"square": case.x**2}
+
+
+def claim(kind="ordering", **changes):
+    fields = dict(id="x", paper="001", where="Fig. 1", statement="s", kind=kind, notebook="n")
+    return Claim(**{**fields, **changes})

@@ -1,0 +1,68 @@
+"""Runs of a few steps, what is compared of them, and ways to stop one."""
+
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from lib.store import RunStore
+from lib.train import train
+
+SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop_loops=2, depth="poisson")
+
+
+def small_run(model=None, data=None, optim=None, train=None) -> RunConfig:
+    """A run of a few steps on the first 300 kB of the default text; the arguments change fields."""
+    return RunConfig(
+        model=ModelConfig(**{**SMALL, **(model or {})}),
+        data=DataConfig(**{"context": 32, "val_rows": 16, "max_bytes": 300_000, **(data or {})}),
+        optim=OptimConfig(**{"lr": 4e-3, **(optim or {})}),
+        train=TrainConfig(**{"steps": 6, "batch": 4, **(train or {})}),
+    )
+
+
+def text_config(**changes) -> DataConfig:
+    """The first 300 kB of the default text in short rows; the arguments change fields."""
+    return DataConfig(**{"context": 32, "val_rows": 8, "max_bytes": 300_000, **changes})
+
+
+def numbers(result):
+    """Everything but the clock."""
+    metrics = {k: [None if x != x else x for x in v] for k, v in result.metrics.items() if k != "tokens_per_s"}
+    summary = {k: v for k, v in result.summary.items() if k != "seconds"}
+    return metrics, summary, result.status
+
+
+def same_weights(a, b):
+    a, b = (safetensors.torch.load_file(r.path / "model.safetensors") for r in (a, b))
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+# ---- runs that end early ---------------------------------------------------------------------------------------------
+
+
+def interrupt_at(last: int):
+    """What ``train`` is to call after every step: somebody presses Ctrl-C in this one."""
+
+    def progress(step, loss):
+        if step == last:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def stopped(cfg: RunConfig, store: RunStore, at: int = 4) -> Path:
+    """Trains until it is stopped in step ``at``; the checkpoint that it leaves, which is of the step before."""
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, store, checkpoint_seconds=0, progress=interrupt_at(at))
+    return store.partial(cfg.key)
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def records_alone(records: Path, place: Path) -> RunStore:
+    """A store that has nothing itself but reads these records; what it writes goes below ``place``."""
+    return RunStore(place / "nothing" / "runs", records=[records])
