@@ -15,6 +15,7 @@ import functools
 import gc
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import random
@@ -292,11 +293,11 @@ def _in_child(place: Path, module: str, seconds: dict) -> None:
 # ---- the gate's stages -----------------------------------------------------------------------------------------------
 
 
-def stage(place: Path, name: str, limit: float, module: str = "", code: str = "", options: str = "") -> tuple[str, str]:
+def stage(place: Path, name: str, limit: float, codes: dict[str, str], options: str = "") -> tuple[str, str]:
     """The same three ends, in a new copy, with a target of make to notice; and the test that did where one is named.
-    ``options``: of pytest, beyond what make gives it."""
+    ``codes``: of modules; ``options``: of pytest, beyond what make gives it."""
     copy = renewed(place) / "workbook"
-    if module:
+    for module, code in codes.items():
         source_of(copy, module).write_text(code)
     begun_by_make = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SINCE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
     inherited = {name: value for name, value in os.environ.items() if name not in begun_by_make}
@@ -412,26 +413,42 @@ def meet_twin(place: Path, faults: list[Mutant], notes: Notes) -> None:
 
 
 def meet_stages(place: Path, sample: list[Mutant], notes: Notes) -> None:
-    """Each fault that its twin missed meets the stages, until one notices; one at a time, for each takes all cores."""
-    for fault in sample:
-        for name in STAGES:
-            known = notes.all()
-            if noticed(fault, known):
-                break
-            if (fault.key, name) not in known:
-                code = mutated(source_of(place / "snapshot", fault.module).read_text(), fault)
-                twin = twin_of(Path(), fault.module)
-                options = f"--ignore={twin}" if name == "test" else ""  # it has survived that one
-                end, by = stage(place / "0", name, 30 + 2 * alone(place, name, notes), fault.module, code, options)
-                notes.add(fault.key, name, end, by=by)
-                print(f"make {name}, {end} {by}: {named(place / 'snapshot', fault)}", flush=True)
+    """What the twins missed meets the stages, until one notices; one stage at a time, for each takes all cores."""
+    for name in STAGES:
+        known = notes.all()
+        left = [fault for fault in sample if not noticed(fault, known) and (fault.key, name) not in known]
+        for group in apart(left):
+            meet_stage(place, name, group, notes)
+
+
+def apart(faults: list[Mutant]) -> list[list[Mutant]]:
+    """As few groups as can be, none of which has two faults of one module."""
+    of_module = collections.defaultdict(list)
+    for fault in faults:
+        of_module[fault.module].append(fault)
+    return [[*filter(None, group)] for group in itertools.zip_longest(*of_module.values())]
+
+
+def meet_stage(place: Path, name: str, group: list[Mutant], notes: Notes) -> None:
+    """All of a group at once, since a stage takes minutes and most that get this far change nothing; where the stage
+    notices, each half by itself."""
+    codes = {fault.module: mutated(source_of(place / "snapshot", fault.module).read_text(), fault) for fault in group}
+    end, by = stage(place / "0", name, 30 + 2 * alone(place, name, notes), codes)
+    if end == "survived" or len(group) == 1:
+        for fault in group:
+            notes.add(fault.key, name, end, by=by)
+            print(f"make {name}, {end} {by}: {named(place / 'snapshot', fault)}", flush=True)
+    else:
+        middle = len(group) // 2
+        meet_stage(place, name, group[:middle], notes)
+        meet_stage(place, name, group[middle:], notes)
 
 
 def alone(place: Path, name: str, notes: Notes) -> float:
     """The seconds that a stage takes without any fault, which has to pass."""
     if ("", name) not in notes.all():
         begin = time.monotonic()
-        end, by = stage(place / "0", name, 4 * 3600)
+        end, by = stage(place / "0", name, 4 * 3600, {})
         if end != "survived":
             raise SystemExit(f"make {name} fails without any fault: {by}, see {place / '0' / 'output.txt'}")
         notes.add("", name, end, seconds=time.monotonic() - begin)

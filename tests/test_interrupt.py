@@ -57,7 +57,7 @@ class Kernel:
         while True:
             reply = self.client.get_shell_msg(timeout=SOON if so_far else 240)
             if reply["parent_header"]["msg_id"] == asked:
-                assert until is None or time.monotonic() - begin < SOON
+                assert so_far is None or time.monotonic() - begin < SOON
                 return reply["content"]
 
     def at_work(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -144,6 +145,35 @@ def test_what_notices_a_fault_is_the_first_that_it_did_not_survive():
     assert noticed(FAULT, known) == smoke and noticed(FAULT, {("a core/AddNot 1", "test-smoke"): smoke}) is None
 
 
+def faults_of(*modules: str) -> list[Mutant]:
+    return [Mutant(module, "f", "core/AddNot", i, (1, 0), (1, 3)) for i, module in enumerate(modules)]
+
+
+def test_no_two_faults_of_a_module_meet_a_stage_at_once():
+    faults = faults_of("a", "b", "a", "c", "a")
+    groups = mutants.apart(faults)
+    assert [[fault.module for fault in group] for group in groups] == [["a", "b", "c"], ["a"], ["a"]]
+    assert sorted((fault for group in groups for fault in group), key=lambda fault: fault.occurrence) == faults
+
+
+def test_of_a_group_that_is_noticed_each_that_is_guilty_is_found(tmp_path, monkeypatch):
+    faults, guilty, ran = faults_of(*"abcde"), {"b", "e"}, []
+
+    def stage(place, name, limit, codes):
+        ran.append("".join(codes))
+        return ("killed", "tests/test_x.py::test_y") if guilty & codes.keys() else ("survived", "")
+
+    monkeypatch.setattr(mutants, "stage", stage)
+    monkeypatch.setattr(mutants, "alone", lambda *_: 1.0)
+    monkeypatch.setattr(mutants, "mutated", lambda text, fault: text)
+    monkeypatch.setattr(mutants, "source_of", lambda root, module: Path(__file__))
+    monkeypatch.setattr(mutants, "named", lambda root, fault: fault.module)
+    notes = mutants.Notes(tmp_path / "results.jsonl")
+    mutants.meet_stage(tmp_path, "test", faults, notes)
+    assert ran == ["abcde", "ab", "a", "b", "cde", "c", "de", "d", "e"]
+    assert {fault.module for fault in faults if noticed(fault, notes.all())} == guilty
+
+
 def test_the_score_counts_who_noticed(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "a.py").touch()
@@ -177,9 +207,9 @@ print(mutants.outcome(own, "seeds", wrong, 500))
 print(mutants.outcome(own, "seeds", "while True: pass", 20))
 print(bool(seconds) and path.read_text() == whole)
 options = "tests/test_seeds.py"
-print(mutants.stage(own, "test", 500, options=options))
-print(mutants.stage(own, "test", 500, "seeds", wrong, options))
-print(mutants.stage(own, "test", 5, "seeds", "while True: pass", options))
+print(mutants.stage(own, "test", 500, {}, options))
+print(mutants.stage(own, "test", 500, {"seeds": wrong}, options))
+print(mutants.stage(own, "test", 5, {"seeds": "while True: pass"}, options))
 """
 
 

@@ -60,4 +60,4 @@ def test_processes_end_with_a_parent_that_is_killed():
     worker = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    until(lambda: not alive(worker), within=10)
+    until(lambda: not alive(worker), within=60)
