@@ -31,7 +31,8 @@ from lib.ranks import STATE, Ranks, launch
 from lib.store import RunStore
 from lib.train import load_data, provenance, step_of, train
 
-ANSWERS_WITHIN = 30.0  # seconds for an address, and for every node to import what a run needs
+ANSWERS_WITHIN = 30.0  # seconds for an address
+IMPORTS_WITHIN = 120.0  # seconds for every node to import what a run needs, from a cold disk and on busy cores
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
 LOOK_EVERY = 2.0  # seconds between looks at what has finished
 RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
@@ -241,7 +242,7 @@ def _every_node_imports(ray: ModuleType) -> None:
         .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(): name
         for node, name in nodes.items()
     }  # fmt: skip
-    finished, missing = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWERS_WITHIN)
+    finished, missing = ray.wait(list(asked), num_returns=len(asked), timeout=IMPORTS_WITHIN)
     for reference in finished:
         try:
             problem = ray.get(reference)
@@ -251,7 +252,7 @@ def _every_node_imports(ray: ModuleType) -> None:
             raise InputError(f"ENGINE: node {asked[reference]} cannot train ({problem}), install environment.yml there")
     if missing:
         names = ", ".join(asked[reference] for reference in missing)
-        raise InputError(f"ENGINE: node {names} did not answer in {ANSWERS_WITHIN:.0f} s, mend it or take it out")
+        raise InputError(f"ENGINE: node {names} did not answer in {IMPORTS_WITHIN:.0f} s, mend it or take it out")
 
 
 def _imports() -> str:

@@ -102,7 +102,7 @@ def test_a_real_full_disk(small_disk):
     """A run on a file system with 700 kB left says so in one line, and runs once there is space."""
     from lib.store import RunStore
     from lib.train import train
-    from tests.conftest import small_run
+    from tests.runs import small_run
 
     cfg, store = small_run(), RunStore(small_disk.path / "runs")
     with small_disk.full(700_000), pytest.raises(DiskFull, match="free some and start again"):

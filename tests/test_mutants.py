@@ -204,7 +204,7 @@ whole = path.read_text()
 wrong = whole.replace("return", "return 1 +", 1)
 print(mutants.outcome(own, "seeds", whole, 500, seconds))
 print(mutants.outcome(own, "seeds", wrong, 500))
-print(mutants.outcome(own, "seeds", "while True: pass", 20))
+print(mutants.outcome(own, "seeds", "while True: pass", 5))
 print(bool(seconds) and path.read_text() == whole)
 options = "tests/test_seeds.py"
 print(mutants.stage(own, "test", 500, {}, options))
