@@ -257,3 +257,9 @@ def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(cluster,
     with pytest.raises(InputError, match="does not exist"), connected(Cluster(cluster.address)) as ray:
         (tmp_path / "text.txt").unlink()  # a text that the workers do not have
         train_all(ray, [cfg], store, Cluster(cluster.address), lambda shares: None)
+
+
+def test_a_run_with_one_processor_is_trained_where_it_is(store, monkeypatch):
+    monkeypatch.setattr(clusters, "launch", lambda *_: pytest.fail("another process was started"))
+    clusters._train(small_run(train={"steps": 2}), store, 30.0, processes=1)
+    assert store.find(small_run(train={"steps": 2})).status == "finished"

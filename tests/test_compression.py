@@ -36,7 +36,9 @@ def test_a_byte_is_a_byte_and_an_encoder_is_measured_on_the_same_text(cache):
     text_only = compression.of_encoder(lambda texts: [text.encode() for text in texts], store, val)
     assert text_only == 1
     words = compression.of_encoder(lambda texts: [text.split(" ") for text in texts], store, val)
-    assert 4 < words < 8  # English
+    texts = [store.tokenizer.decode(store.tokens(i, 0, store.length[i])) for i in val]
+    characters = sum(len(text.encode()) for text in texts)
+    assert words == pytest.approx(characters / sum(text.count(" ") + 1 for text in texts)) and 4 < words < 8  # English
 
 
 def test_an_encoding_that_cannot_be_had_is_left_out_with_a_line(cache, monkeypatch, capsys):

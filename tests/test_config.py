@@ -222,3 +222,10 @@ def test_fill_wants_a_truncation_of_at_most_the_mean():
     assert all(ModelConfig(fill=True, depth="poisson", mean_loops=4, backprop_loops=k).fill for k in (2, 4))
     with one_line("fill:", "backprop_loops 5 exceeds mean_loops 4"):
         ModelConfig(fill=True, depth="poisson", mean_loops=4, backprop_loops=5)
+
+
+def test_sizes_that_nobody_could_train_are_refused():
+    widest = ModelConfig(width=2**20, heads=2**13)
+    assert widest.width == 2**20
+    with one_line("width:", "1048576"):
+        ModelConfig(width=2**20 + 2**13, heads=2**13)

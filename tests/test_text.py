@@ -203,3 +203,13 @@ def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):
         InputError, match=r"data.source: the dataset 'some/name' cannot be reached \(no route to host\)"
     ):
         content_id("hf:some/name")
+
+
+def test_a_document_of_many_lines_has_a_limit_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "MAX_DOCUMENT", 100)
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(["30 characters, a line of a poem"] * 3) + "\n\nshort\n")
+    assert len(list(Documents(str(path)))) == 2
+    path.write_text("\n".join(["30 characters, a line of a poem"] * 5) + "\n\nshort\n")
+    with one_line("long.txt", "100 characters or more", starts="data.source: "):
+        list(Documents(str(path)))
