@@ -578,7 +578,7 @@ def test_a_variable_of_make(tmp_path, given, words):
         (tmp_path / name).symlink_to(ROOT / name)
     arguments = [argument.replace("+", " ") for argument in given.split()]
     torch = [] if "TORCH" in given else ["TORCH=cpu"]
-    done = subprocess.run(["make", *arguments, *torch], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["make", *arguments, *torch], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2 and not done.stdout
     in_one_line(done.stderr.strip(), *words)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "lib", "notebooks", "params"]

@@ -57,7 +57,7 @@ for name, write in writers.items():
         print(name, error)
 """
     process = python(code)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     said = output.splitlines()
     assert [line.split()[0] for line in said] == ["bytes", "numpy", "safetensors"]
@@ -130,7 +130,7 @@ def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):
         "    pool.submit(os.getpid).result()\n"
     )
     process = python(f"import runpy, sys; sys.exit(__import__('subprocess').call([sys.executable, {str(script)!r}]))")
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode and "put it under if __name__ == '__main__'" in output
 
 
@@ -157,7 +157,7 @@ while not (places[0].parent / "enough").exists():
     writers = [python(code.replace("NAME", name)) for name in ("one", "two")]
     for writer in writers:
         assert writer.stdout.readline().strip() == "ready"
-    seen, looks, give_up = set(), 0, time.monotonic() + 60
+    seen, looks, give_up = set(), 0, time.monotonic() + 240
     while looks < 300 or len(seen) < 2:
         assert time.monotonic() < give_up and [writer.poll() for writer in writers] == [None, None]
         with files.lock(tmp_path / ".lock"):
@@ -165,7 +165,7 @@ while not (places[0].parent / "enough").exists():
                 seen.add(((tmp_path / "a").read_text(), (tmp_path / "b").read_text()))
                 looks += 1
     (tmp_path / "enough").touch()
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=240) for writer in writers] == [0, 0]
     assert seen == {("one", "one"), ("two", "two")}
 
 

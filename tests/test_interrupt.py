@@ -13,7 +13,7 @@ from tests.processes import until
 from tests.runs import small_run
 from tests.workbooks import ROOT
 
-SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
+SOON = 60.0  # seconds from Ctrl-C to the end of the cell and of its processes, on a machine that has other things to do
 
 
 # a module of its own: processes that import what they call would wait for all that tests import

@@ -31,9 +31,9 @@ def test_a_plan_is_found_without_training(name, runs, measures, tmp_path):
 @pytest.mark.parametrize("profile", ["gpu", "paper"])
 def test_large_profiles_are_planned_in_no_time_without_a_network_or_a_text(profile, monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", lambda *args: pytest.fail("asked the network"))
-    begin = time.monotonic()
+    begin = time.process_time()
     runs = [cfg for name in ("instability", "isodepth_isoflop", "moe_isoflop") for cfg in plans.planned(name, profile)]
-    assert len(runs) > 100 and time.monotonic() - begin < 60
+    assert len(runs) > 100 and time.process_time() - begin < 60
 
 
 def test_planning_leaves_the_process_as_it_was(tmp_path, monkeypatch, capsys):

@@ -51,7 +51,7 @@ def test_sliders_are_for_somebody_who_can_move_them(kernel, somebody, tmp_path):
     """As JupyterLab sends a cell, and as papermill and nbconvert do."""
     seen = []
     code = TWO_SLIDERS.replace("FOLDER", repr(str(tmp_path)))
-    done = kernel.execute_interactive(code, timeout=100, allow_stdin=somebody, output_hook=seen.append)
+    done = kernel.execute_interactive(code, timeout=240, allow_stdin=somebody, output_hook=seen.append)
     assert done["content"]["status"] == "ok", done["content"]
     *for_widgets, shown = [message["content"]["data"] for message in seen if message["msg_type"] == "display_data"]
     assert (WIDGET if somebody else "image/png") in shown and bool(for_widgets) == somebody

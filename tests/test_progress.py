@@ -27,7 +27,7 @@ with {bar}(total=4, desc="runs", mininterval=0, file=sys.stdout, ascii=True) as 
 
 
 def shown(bar: str) -> str:
-    return python(CODE.format(bar=bar)).communicate(timeout=60)[0]
+    return python(CODE.format(bar=bar)).communicate(timeout=240)[0]
 
 
 @pytest.mark.parametrize("bar", ["Bar", "tqdm"])
@@ -55,5 +55,5 @@ def test_a_bar_is_shown_once_it_takes_more_than_a_moment(monkeypatch, capsys):
 def test_a_log_gets_a_bar_once_a_minute():
     code = "import time; from lib.progress import Bar\nfor _ in Bar(range(20), 'long'): time.sleep(0.05)"
     both = [python(code, env={**os.environ, "TQDM_MININTERVAL": seconds}) for seconds in ("0.1", "60")]
-    often, seldom = (process.communicate(timeout=60)[0].count("long") for process in both)
+    often, seldom = (process.communicate(timeout=240)[0].count("long") for process in both)
     assert often > 5 and seldom <= 2

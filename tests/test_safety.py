@@ -252,7 +252,7 @@ def listening(port: int) -> set[str]:
 
 def status_of(url: str, **headers) -> int:
     try:
-        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20).status
+        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=120).status
     except urllib.error.HTTPError as error:
         return error.code
 

@@ -112,9 +112,9 @@ def test_fast_tokens_are_those_of_the_file_on_any_text(trained, text):
 
 
 def test_long_runs_of_one_character_are_the_same_and_take_no_time(trained):
-    begin = time.perf_counter()
+    begin = time.process_time()
     same(trained, [c * 100_000 for c in "a1 \n."] + [" \n" * 50_000, " " * 100_000 + "x"])
-    assert time.perf_counter() - begin < 20
+    assert time.process_time() - begin < 20
 
 
 @pytest.mark.long

@@ -37,9 +37,9 @@ def test_an_error_stops_what_runs():
     begin = time.monotonic()
     with pytest.raises(ValueError, match="enough"), workers.pool(2, torch.set_num_threads, 1) as pool:
         pool.submit(os.getpid).result()
-        pool.submit(time.sleep, 60)
+        pool.submit(time.sleep, 300)
         raise ValueError("enough")
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 200
 
 
 def test_a_process_that_is_killed_is_said_in_one_line():
