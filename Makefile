@@ -97,7 +97,7 @@ help:
 	@echo 'make again COPY=FILE     an executed notebook once more, with the same parameters, into a copy beside it'
 	@echo 'make records             train what is missing, the most telling runs first, and pack results for outputs/records/'
 	@echo 'make lint                ruff, and mypy in strict mode on lib/'
-	@echo 'make test                the tests (about four minutes on two cores)'
+	@echo 'make test                the tests (four to five minutes on two cores)'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
 	@echo 'make test-long           the slow ones: studies over many fits, kills in series, ray'
 	@echo 'make test-browser        every notebook in JupyterLab (chromium, .venv/bin/pip install -e .[browser])'
