@@ -198,20 +198,20 @@ lint: $(READY)
 
 # a process a core with one thread each; the tests of a file share what they set up, so that one process has them all
 CORES  := $$(getconf _NPROCESSORS_ONLN)
-PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder -n
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 test test-smoke test-long: export OMP_NUM_THREADS ?= 1
 
 test: $(READY)
-	@exec $(PYTEST) $(CORES)
+	@exec $(PYTEST) -n $(CORES)
 
 # one more than cores: much of it waits for processes that it has killed or started
 test-long: $(READY)
-	@exec $(PYTEST) $$(($(CORES) + 1)) -m "long or hypothesis" --hypothesis-profile=thorough
+	@exec $(PYTEST) -n $$(($(CORES) + 1)) -m "long or hypothesis" --hypothesis-profile=thorough
 
 # all notebooks at smoke, and then that they made what they promise
 test-smoke: $(READY)
 	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
-	@exec $(PYTEST) $(CORES) tests -m smoke --made=outputs
+	@exec $(PYTEST) -n $(CORES) tests -m smoke --made=outputs
 
 test-browser: $(READY)
 	@exec $(BIN)/python -m pytest -m browser

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -242,15 +243,20 @@ def _every_node_imports(ray: ModuleType) -> None:
         .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(): name
         for node, name in nodes.items()
     }  # fmt: skip
-    finished, missing = ray.wait(list(asked), num_returns=len(asked), timeout=IMPORTS_WITHIN)
-    for reference in finished:
-        try:
-            problem = ray.get(reference)
-        except ray.exceptions.RayError as error:
-            problem = str(error).strip().splitlines()[-1]
-        if problem:
-            raise InputError(f"ENGINE: node {asked[reference]} cannot train ({problem}), install environment.yml there")
-    if missing:
+    give_up, missing = time.monotonic() + IMPORTS_WITHIN, list(asked)
+    while missing:  # a node that cannot is named as soon as it says so
+        finished, missing = ray.wait(missing, timeout=max(0.0, give_up - time.monotonic()))
+        for reference in finished:
+            try:
+                problem = ray.get(reference)
+            except ray.exceptions.RayError as error:
+                problem = str(error).strip().splitlines()[-1]
+            if problem:
+                raise InputError(
+                    f"ENGINE: node {asked[reference]} cannot train ({problem}), install environment.yml there"
+                )
+        if finished:
+            continue
         names = ", ".join(asked[reference] for reference in missing)
         raise InputError(f"ENGINE: node {names} did not answer in {IMPORTS_WITHIN:.0f} s, mend it or take it out")
 

@@ -12,7 +12,6 @@ from lib.presets import preset
 
 # ---- every kind that a config can say
 
-
 KINDS = {
     "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
     "base": dict(injection="concat", state_init="like-init"),
@@ -84,10 +83,7 @@ def tokens(rows=4, length=16, vocab=61):
 
 # ---- the families that decode, the papers' among them
 
-
 SMALL = dict(vocab_size=61, width=32, heads=2, mlp_width=48, context=24)
-
-
 #: every family: the kinds of the model's own tests, and the papers' that are missing there
 FAMILIES = {kind: config(kind) for kind in KINDS} | {
     "transformer": preset("gpt-140m", **SMALL | {"width": 64, "heads": 2}),
@@ -95,8 +91,6 @@ FAMILIES = {kind: config(kind) for kind in KINDS} | {
     "looped-moe": preset("looped-moe-128", **SMALL, recur=2, mean_loops=3),
     "post-norm": preset("residual-L12-N4", **SMALL, recur=2, block="post-norm", residual="1/N"),
 }
-
-
 LOOPED = [kind for kind, cfg in FAMILIES.items() if cfg.recur]
 
 
@@ -120,7 +114,6 @@ def middling(model, criterion="entropy"):
 
 
 # ---- checkpoints of others
-
 
 V, D, HEADS, HIDDEN, CONTEXT = 61, 64, 2, 96, 32
 

@@ -471,8 +471,14 @@ def fingerprint(root: Path) -> str:
 
 
 def blocks(text: str) -> dict[str, str]:
-    """What stands between the marks of the document."""
-    return dict(re.findall(r"<!-- (\w+) -->\n(.*?)\n?<!-- /\1 -->", text, re.DOTALL))
+    """What stands between the marks of the document, an entry a line."""
+    found = re.findall(r"<!-- (\w+) -->\n(.*?)\n?<!-- /\1 -->", text, re.DOTALL)
+    return {mark: block.replace("\n  ", " ") for mark, block in found}
+
+
+def spread(entry: str) -> str:
+    """A fault over lines: where it is, what stood there, what stands there instead, and who noticed or why nobody."""
+    return re.sub(r"^(- `.+?`,) (`.+?`) (becomes `.*?`:) (.*)$", r"\1\n  \2\n  \3\n  \4", entry)
 
 
 def reasons(text: str) -> dict[str, str]:
@@ -507,7 +513,7 @@ def filled(text: str, score: dict[str, str | int], stages: list[str], survivors:
         "survivors": [f"- {name}: {known.get(name, UNREAD)}" for name in survivors],
     }
     for mark, block in lines.items():
-        block = "\n".join([f"<!-- {mark} -->", *block, f"<!-- /{mark} -->"])
+        block = "\n".join([f"<!-- {mark} -->", *map(spread, block), f"<!-- /{mark} -->"])
         text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=block: b, text, flags=re.DOTALL)
     return text
 

@@ -20,11 +20,18 @@ def alive(pid: int) -> bool:
     return bool(state) and not state.startswith("Z")
 
 
-def until(happens: Callable, within: float = 120, running: Callable[[], bool] = lambda: True, pause: float = 0.02):
-    """The first true value of ``happens()``; fails after so many seconds, or when what is ``running()`` ends."""
+ENDED = 60.0  # seconds in which everything is gone after a signal, on a machine that does other things too
+
+
+def until(
+    happens: Callable, within: float = 120, running: Callable[[], bool] = lambda: True,
+    said: Callable[[], object] = lambda: "nothing", pause: float = 0.02,
+):  # fmt: skip
+    """The first true value of ``happens()``. Fails, with what is ``said()`` then, after so many seconds or when what is
+    ``running()`` ends."""
     give_up = time.monotonic() + within
     while not (value := happens()):
-        assert running(), "what it waits for has ended"
-        assert time.monotonic() < give_up, f"nothing has come in {within} seconds"
+        assert running(), f"what it waits for has ended: {said()}"
+        assert time.monotonic() < give_up, f"it has not come in {within} seconds: {said()}"
         time.sleep(pause)
     return value

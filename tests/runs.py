@@ -43,20 +43,15 @@ def same_weights(a, b):
 # ---- runs that end early ---------------------------------------------------------------------------------------------
 
 
-def interrupt_at(last: int):
-    """What ``train`` is to call after every step: somebody presses Ctrl-C in this one."""
-
-    def progress(step, loss):
-        if step == last:
-            raise KeyboardInterrupt
-
-    return progress
-
-
 def stopped(cfg: RunConfig, store: RunStore, at: int = 4) -> Path:
     """Trains until it is stopped in step ``at``; the checkpoint that it leaves, which is of the step before."""
+
+    def stop(step, loss):
+        if step == at:
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        train(cfg, store, checkpoint_seconds=0, progress=interrupt_at(at))
+        train(cfg, store, checkpoint_seconds=0, progress=stop)
     return store.partial(cfg.key)
 
 

@@ -221,7 +221,10 @@ def test_a_driver_that_dies_is_started_again_on_another_machine(cluster, three_n
     def under_way() -> bool:
         return any(bucket.glob("*/result.json")) and any(bucket.glob(".*.partial"))
 
-    until(under_way, within=240, running=lambda: first.poll() is None)
+    def said() -> str:
+        return first.communicate()[0] if first.poll() is not None else "it runs"
+
+    until(under_way, within=240, running=lambda: first.poll() is None, said=said)
     first.kill()
     first.communicate()
     finished = {path.parent.name: path.stat().st_mtime_ns for path in bucket.glob("*/result.json")}
@@ -241,7 +244,7 @@ def test_a_node_that_cannot_import_is_named(cluster, tmp_path):
         begin = time.monotonic()
         with pytest.raises(InputError, match=r"ENGINE: node .* cannot train .*safetensors"):
             sweep([small_run()], RunStore(tmp_path / "runs"), cluster=Cluster(cluster.address))
-        assert time.monotonic() - begin < clusters.IMPORTS_WITHIN
+        assert time.monotonic() - begin < 60
 
 
 @pytest.mark.long

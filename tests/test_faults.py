@@ -31,7 +31,7 @@ from lib.sweep import depth_losses, run_model, sweep
 from lib.tokenizer import train_bpe
 from lib.train import load_checkpoint, train
 from tests.cases import Case, claim, squared
-from tests.processes import python, until
+from tests.processes import ENDED, python, until
 from tests.runs import numbers, records_alone, small_run, stopped
 from tests.test_taskfiles import HERE, written
 from tests.workbooks import copied, own_environment, papermill
@@ -453,7 +453,12 @@ def test_papermill_takes_odd_names(tmp_path, clean_workbook):
 
 NOTEBOOK = "instability"
 KILLS = 3  # of each victim
-ENDED = 60.0  # seconds in which everything is gone after a signal, on a machine that does other things too
+
+
+def command_of(pid: int) -> str:
+    with contextlib.suppress(OSError):  # it has gone meanwhile
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return "gone"
 
 
 class Workbook:
@@ -498,7 +503,7 @@ class Workbook:
         return sorted(found, key=found.get)
 
     def wait_until_alone(self) -> None:
-        until(lambda: not self.processes(), ENDED)
+        until(lambda: not self.processes(), ENDED, said=lambda: [*map(command_of, self.processes())])
 
     def training(self) -> bool:
         """In processes of its own, beside the one that forks them, or in the notebook's."""
@@ -579,7 +584,7 @@ def test_four_makes_at_once_train_each_run_once(tmp_path, undisturbed):
 def test_a_make_that_is_stopped_ends_at_once_and_goes_on_later(tmp_path, undisturbed, how, jobs):
     workbook = Workbook(tmp_path, jobs)
     make = workbook.start()
-    until(workbook.training, running=lambda: make.poll() is None)
+    until(workbook.training, running=lambda: make.poll() is None, said=workbook.said)
     before = len(workbook.said())
     if how == "Ctrl-C":
         os.killpg(make.pid, signal.SIGINT)

@@ -9,11 +9,11 @@ import jupyter_client
 import pytest
 
 from lib.store import RunStore
-from tests.processes import until
+from tests.processes import ENDED, until
 from tests.runs import small_run
 from tests.workbooks import ROOT
 
-SOON = 60.0  # seconds from Ctrl-C to the end of the cell and of its processes, on a machine that has other things to do
+SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
 
 
 # a module of its own: processes that import what they call would wait for all that tests import
@@ -84,7 +84,7 @@ def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int, go: P
     there from then on, for cells that wait for it."""
     reply = kernel.run(code, so_far=lambda: len(done()) >= enough)
     assert reply.get("ename") == "KeyboardInterrupt", reply
-    until(lambda: not kernel.at_work(), SOON)
+    until(lambda: not kernel.at_work(), ENDED, said=kernel.at_work)
     made = {path: path.stat().st_mtime_ns for path in done()}
     assert len(made) >= enough
     go.touch()

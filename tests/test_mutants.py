@@ -70,6 +70,7 @@ def test_a_reason_stays_with_its_fault():
         text, {"drawn": 9}, ["- it: `make test`"], ["`a.f`, `x + 1` becomes `x - 1`", "`a.g`, `y` becomes ``"]
     )
     assert reasons(other) == {"`a.f`, `x + 1` becomes `x - 1`": "why", "`a.g`, `y` becomes ``": UNREAD}
+    assert "`x + 1`\n  becomes `x - 1`:\n  why\n" in other  # over lines, for a reader
     assert "| drawn | 9 |\n<!-- /score -->" in other and "- it: `make test`\n<!-- /stages -->" in other
 
 

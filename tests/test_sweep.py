@@ -17,7 +17,7 @@ from lib.store import RunStore
 from lib.sweep import STOPPED, plan, sweep, train_until
 from lib.train import train
 from tests.lines import one_line
-from tests.processes import alive, python, until
+from tests.processes import ENDED, alive, python, until
 from tests.runs import numbers, records_alone, small_run
 
 
@@ -133,7 +133,7 @@ if __name__ == "__main__":
     of_it = below(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    until(lambda: not any(map(alive, of_it)), within=60)  # its workers end with it
+    until(lambda: not any(map(alive, of_it)), ENDED)  # its workers end with it
     assert len(of_it) >= 3  # them, and the server they are forked from
     done = len(store.frame())
     assert 2 <= done < 6

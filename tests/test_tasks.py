@@ -34,17 +34,8 @@ def test_shots_and_chances_are_dclms():
     }  # fmt: skip
     assert {task.name: (task.shots, task.chance) for task in CORE} == published
     # OLMES' tasks have so many choices each, HellaSwag four and so on (004's Core 9)
-    choices = {
-        "ARC-E": 4,
-        "ARC-C": 4,
-        "BoolQ": 2,
-        "CSQA": 5,
-        "HellaSwag": 4,
-        "OBQA": 4,
-        "PIQA": 2,
-        "SIQA": 3,
-        "WinoG": 2,
-    }
+    choices = {"ARC-E": 4, "ARC-C": 4, "BoolQ": 2, "CSQA": 5, "HellaSwag": 4, "OBQA": 4, "PIQA": 2, "SIQA": 3,
+               "WinoG": 2}  # fmt: skip
     found = {task.name.removesuffix(" (OLMES)"): task.chance for task in CORE_9}
     assert found == pytest.approx({name: 100 / n for name, n in choices.items()})
 
