@@ -101,7 +101,7 @@ help:
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
 	@echo 'make test-long           the slow ones: studies over many fits, kills in series, ray'
 	@echo 'make test-browser        every notebook in JupyterLab (chromium, .venv/bin/pip install -e .[browser])'
-	@echo 'make mutants             how many small faults in five modules the tests notice (.venv/bin/pip install -e .[mutation])'
+	@echo 'make mutants             how many small faults in lib the tests notice (.venv/bin/pip install -e .[mutation])'
 	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
 	@echo 'make lab                 JupyterLab on this machine alone, with a token'
 	@echo 'make report              outputs/report/index.html from what is there, and the notebooks beside it'
