@@ -211,6 +211,18 @@ def test_the_text_of_a_notebooks_parameters():
     assert DataConfig.of({**p, "max_bytes": 1000}).max_bytes == 1000
 
 
+def test_value_tables_need_the_width_that_their_gate_reads():
+    assert ModelConfig(width=32, heads=2, value_embeddings=True).value_embeddings
+    for width, heads in ((16, 1), (24, 3)):
+        with one_line("value_embeddings:", "widen"):
+            ModelConfig(width=width, heads=heads, value_embeddings=True)
+
+
+def test_tokens_are_those_of_all_steps():
+    cfg = RunConfig(data=DataConfig(context=64), train=TrainConfig(steps=5, batch=3))
+    assert (cfg.tokens_per_step, cfg.tokens) == (3 * 64, 5 * 3 * 64)
+
+
 @pytest.mark.parametrize("layers", [4, 5])
 def test_value_tables_are_at_every_second_layer_back_from_the_last(layers):
     cfg = ModelConfig(value_embeddings=True, prelude=1, recur=2, coda=layers - 3)

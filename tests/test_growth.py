@@ -52,6 +52,11 @@ def test_theorem_2_in_its_own_model():
     assert found["none"] > found["1/sqrt(N)"] + 0.3 > found["1/N"] + 0.6
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_change_is_predicted_to_grow_like_the_sum_of_its_multipliers(rule):
+    assert growth.CHANGES[rule] == pytest.approx(slope([N * RULES[rule](N) for N in LOOPS]))
+
+
 def test_a_step_of_the_relu_model_is_the_signs():
     # one loop: x_1 = x_0 + W relu(x_0), and the gradient of u . x_1 is u relu(x_0)^T
     _, (small,) = relu_steps(8, 1, 1.0, True, False, 1e-6, [3])

@@ -243,7 +243,7 @@ def test_a_model_of_410_is_worth_580_at_the_cost_of_1000(published_fit):
 
 def test_held_at_one_the_published_law_fits_worse_than_at_zero(published):
     margin, (low, high) = isodepth.held_phi_margin(published[::2], 5, 0)
-    assert low <= high and margin > 0
+    assert low <= high and 0 < margin < 0.1  # two R2 near 1
     r2_low, r2_high = isodepth.r2_interval(published[::3], 4, 0)
     assert r2_low == pytest.approx(1) and r2_high == pytest.approx(1)
 

@@ -53,6 +53,21 @@ def test_a_new_law_takes_a_few_lines():
     np.testing.assert_allclose(found.predict([1e10]), 8.8 * 1e10**-0.076)
 
 
+def test_a_steep_law_lies_in_its_box():
+    steep = Law("steep", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
+    sizes = np.geomspace(1e3, 1e6, 12)
+    found = fit(steep, [sizes], 8.8e5 * sizes**-2.0)
+    assert found.params == pytest.approx({"A": 8.8e5, "alpha": 2.0}, rel=1e-6) and not found.at_bound
+
+
+def test_a_small_decay_that_more_loops_quicken_is_found():
+    truth = dict(E=1.4, X=80.0, x=0.4, Y=300.0, y=0.4, Z=0.3, z=0.2, gamma=-0.5)
+    grid = [(1e6 * mu, D, mu, T) for mu in (2, 4, 8) for D in (1e7, 4e7, 16e7) for T in (1, 2, 4, 8, 16)]
+    inputs = [np.array(x, dtype=float) for x in zip(*grid, strict=True)]
+    law = laws.unified()
+    assert fit(law, inputs, law.loss(truth, *inputs)).params == pytest.approx(truth, rel=1e-5)
+
+
 def test_held_parameters_stay_and_the_others_are_fitted():
     sizes, tokens = np.repeat(np.geomspace(1e6, 1e9, 6), 2), np.tile([1e9, 1e10], 6)
     truth = dict(A=400.0, B=900.0, E=1.7, alpha=0.3, beta=0.35)

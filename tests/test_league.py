@@ -109,7 +109,7 @@ def made_up(shift, plain=0.0, seeds=(1, 2, 3)):
 
 
 def test_differences_are_taken_seed_by_seed():
-    runs = {BASELINE: made_up(0.0), "truncated": made_up(-0.02), "MoE": made_up(-0.05, plain=-0.05)}
+    runs = {BASELINE: made_up(0.0), "truncated": made_up(-0.02), "MoE": made_up(-0.05, plain=-0.05).assign(D=5e5)}
     gains = league.gains(runs, 4).groupby("intervention")
     assert np.allclose(gains["loss"].mean()[["MoE", "truncated", BASELINE]], [-0.05, -0.02, 0])
     assert np.allclose(gains["price"].mean()[["MoE", "truncated", BASELINE]], [0.1, 0.08, 0.1])
@@ -117,6 +117,7 @@ def test_differences_are_taken_seed_by_seed():
     standings = league.standings(runs, 4)
     assert [*standings.index] == ["MoE", "truncated", BASELINE]
     assert np.allclose(standings[["loss_low", "loss_high"]].loc["MoE"], -0.05)
+    assert standings["tokens"].to_dict() == {"MoE": 0.5, "truncated": 1, BASELINE: 1}
 
 
 def test_a_diverged_run_is_counted_and_its_seed_left_out():

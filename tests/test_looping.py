@@ -1,5 +1,7 @@
 """Every run of the loop grid costs its budget, and optima, exponents and gaps are those of known curves."""
 
+import types
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -36,6 +38,16 @@ def test_every_run_of_the_grid_costs_its_budget():
         assert looping.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
     with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at 8 loops, raise them"):
         looping.steps_for(SMALL, 8, 1e9)
+
+
+def test_a_run_that_diverged_is_in_no_frame():
+    grid = looping.grid(SMALL)
+    ended = [
+        types.SimpleNamespace(key=cfg.key, status="diverged" if mu == 8 else "finished", summary={"val_loss": float(mu)})
+        for (_, _, mu, _), cfg in grid.items()
+    ]
+    frame = looping.frame(ended, grid)
+    assert sorted(frame["loss"]) == sorted(frame["mean_loops"]) == [1, 1, 2, 2, 4, 4]
 
 
 def test_effective_parameters_are_those_of_the_unrolled_model():
@@ -99,6 +111,7 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
         trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
         assert row.loss <= min(trained) + 1e-9
     assert wanted["mean_loops"].is_monotonic_increasing  # more compute, more loops
+    assert wanted["mean_loops"].iloc[-1] > 4 and wanted["inside"].iloc[-1]
     flops = np.interp(wanted["mean_loops"], [*counts], [c.published["001"] for c in counts.values()])
     assert (wanted["D"] * flops).tolist() == pytest.approx(budgets)
     off = looping.errors(law, pd.DataFrame({"n_eff": n_eff, "D": D, "loss": law.predict(n_eff, D) / 1.01, "seed": 3}))

@@ -158,7 +158,7 @@ def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
 def test_counts_below_one_are_refused_by_name():
     import dataclasses
 
-    nb = dataclasses.replace(notebook.Notebook("x", {"depths": [4, 0], "rounds": 0, "steps": 3}, ROOT))
+    nb = dataclasses.replace(notebook.Notebook("x", {"depths": [4, 0], "rounds": 0, "steps": 1}, ROOT))
     nb.need_positive("steps")
     with pytest.raises(InputError, match=r"depths: \[4, 0\] is too small, use at least 1"):
         nb.need_positive("steps", "depths")

@@ -60,6 +60,7 @@ def test_radius_margins(frame):
     # a's failing runs have radii 2 and 4, its training one 1
     assert stability.radius_margins(frame, "a", False, [1, 2]) == pytest.approx([math.log(2)] * 2)
     assert stability.radius_margins(frame, "a", True, [1, 2]) == pytest.approx([0, 0])
+    assert stability.radius_margins(frame, "b", True, [1, 2]) == pytest.approx([math.log(2)] * 2)
     assert stability.radius_margins(frame, "b", False, [1, 2]) == pytest.approx([math.log(0.5)] * 2)
     assert np.isnan(stability.radius_margins(frame, "c", False, [1, 2])).all()
 

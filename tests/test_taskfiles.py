@@ -98,6 +98,8 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
         ({"doc": {"query": "q"}}, "line 3 has the fields doc, use"),
         ({"q": "x"}, "line 3 has the fields q, use query, choices, gold"),
         ({"query": "q", "choices": ["a", "b"], "gold": 2}, "line 3: gold is 2 of 2 options"),
+        ({"query": "q", "choices": ["a", "b"], "gold": 3}, "line 3: gold is 3 of 2 options"),
+        ({"query": "q", "choices": ["a", "b"], "gold": -1}, "line 3: gold is -1 of 2 options"),
         ({"query": "q", "choices": ["a", "b"], "gold": "B"}, "line 3 cannot be read"),
         ({"query": "q", "choices": "ab", "gold": 0}, "line 3 cannot be read"),
         ({"context": "c", "continuation": None}, "line 3 cannot be read"),

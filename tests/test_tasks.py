@@ -3,7 +3,7 @@
 import pytest
 
 from lib.taskfiles import read
-from lib.tasks import CORE, CORE_9, CORE_EXTENDED, Example, Task, chosen, digest, prompt
+from lib.tasks import CORE, CORE_9, CORE_EXTENDED, ZERO_SHOT, Example, Task, chosen, digest, prompt
 
 # ---- suites
 
@@ -33,6 +33,9 @@ def test_shots_and_chances_are_dclms():
         "bigbench_repeat_copy_logic": (10, 0), "squad": (10, 0), "coqa": (0, 0), "boolq": (10, 62),
     }  # fmt: skip
     assert {task.name: (task.shots, task.chance) for task in CORE} == published
+    zero_shot = {name: (task.shots, task.chance) for name, task in ZERO_SHOT.items()}
+    chances = {"HellaSwag": 25, "ARC-c": 25, "ARC-e": 25, "PIQA": 50, "BoolQ": 62, "SciQ": 25}
+    assert zero_shot == {name: (0, chance) for name, chance in chances.items()}
     # OLMES' tasks have so many choices each, HellaSwag four and so on (004's Core 9)
     choices = {"ARC-E": 4, "ARC-C": 4, "BoolQ": 2, "CSQA": 5, "HellaSwag": 4, "OBQA": 4, "PIQA": 2, "SIQA": 3,
                "WinoG": 2}  # fmt: skip

@@ -68,6 +68,8 @@ def test_every_metric_is_followed(store):
     assert {len(column) for column in result.metrics.values()} == {6}
     assert [v == v for v in result.metrics["trace loop 1"]] == [False, False, True] * 2
     assert result.metrics["step"] == [1, 2, 3, 4, 5, 6]
+    seconds = [result.summary["tokens"] / 6 / rate for rate in result.metrics["tokens_per_s"]]
+    assert sum(seconds) == pytest.approx(result.summary["seconds"])
     assert [v == v for v in result.metrics["val_loss"]] == [False, True] * 3
     assert all(0 < rho < 1 for rho in result.metrics["rho"])  # the default injection is LTI
     assert all(math.isfinite(v) for name in ("state_norm", "residual", "grad_norm") for v in result.metrics[name])
