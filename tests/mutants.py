@@ -21,6 +21,7 @@ import os
 import random
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,7 @@ UNREAD = "not looked at yet"
 WORKERS = 2
 #: what runs after the twin, in this order, until one notices; each is a target of make
 STAGES = ["test", "test-smoke", "test-long"]
+ENOUGH = 20  # tests that fail before a stage ends
 #: what many tests import, so that a forked process has it
 IMPORTED = ["torch._dynamo", "pandas", "scipy.stats", "scipy.optimize", "hypothesis", "pydantic", "safetensors.torch",
             "tokenizers", "tiktoken", "fsspec", "datasets", "tqdm.auto", "torch.utils.flop_counter",
@@ -293,15 +296,18 @@ def _in_child(place: Path, module: str, seconds: dict) -> None:
 # ---- the gate's stages -----------------------------------------------------------------------------------------------
 
 
-def stage(place: Path, name: str, limit: float, codes: dict[str, str], options: str = "") -> tuple[str, str]:
-    """The same three ends, in a new copy, with a target of make to notice; and the test that did where one is named.
-    ``codes``: of modules; ``options``: of pytest, beyond what make gives it."""
+def stage(
+    place: Path, name: str, limit: float, codes: dict[str, str], tests: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """The same three ends, in a new copy, with a target of make to notice; and the tests that failed, some of them at
+    least, where make names any. ``codes``: of modules; ``tests``: those that are run, all of the target's when empty.
+    """
     copy = renewed(place) / "workbook"
     for module, code in codes.items():
         source_of(copy, module).write_text(code)
     begun_by_make = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SINCE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
     inherited = {name: value for name, value in os.environ.items() if name not in begun_by_make}
-    told = {**inherited, **environment(place), "PYTEST_ADDOPTS": f"-x {options}"}
+    told = {**inherited, **environment(place), "PYTEST_ADDOPTS": shlex.join([f"--maxfail={ENOUGH}", *tests])}
     with (place / "output.txt").open("w") as output:
         make = subprocess.Popen(
             ["make", name, "TORCH=cpu"], cwd=copy, env=told, stdout=output, stderr=output, start_new_session=True,
@@ -310,12 +316,14 @@ def stage(place: Path, name: str, limit: float, codes: dict[str, str], options: 
         try:
             status = make.wait(limit)
         except subprocess.TimeoutExpired:
-            return "killed by the limit", ""
+            return "killed by the limit", []
         finally:
             clear(place)
             make.wait()
-    found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", (place / "output.txt").read_text(errors="replace"), re.M)
-    return "survived" if status == 0 else "killed", found.group(1) if status and found else ""
+    if status == 0:
+        return "survived", []
+    text = (place / "output.txt").read_text(errors="replace")
+    return "killed", [*dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (tests/[^\s\[]+)", text, re.M))]
 
 
 # ---- all of it, to be gone on with -----------------------------------------------------------------------------------
@@ -430,18 +438,39 @@ def apart(faults: list[Mutant]) -> list[list[Mutant]]:
 
 
 def meet_stage(place: Path, name: str, group: list[Mutant], notes: Notes) -> None:
-    """All of a group at once, since a stage takes minutes and most that get this far change nothing; where the stage
-    notices, each half by itself."""
-    codes = {fault.module: mutated(source_of(place / "snapshot", fault.module).read_text(), fault) for fault in group}
-    end, by = stage(place / "0", name, 30 + 2 * alone(place, name, notes), codes)
+    """All of a group at once, since a stage takes minutes and most that get this far change nothing. Where the stage
+    notices, each meets the tests that failed by itself, and who passes them meets the stage again with the others;
+    where these tests do not tell who it was, each half meets the stage by itself."""
+    limit = 30 + 2 * alone(place, name, notes)
+    end, failed = meet_together(place, name, group, limit)
     if end == "survived" or len(group) == 1:
         for fault in group:
-            notes.add(fault.key, name, end, by=by)
-            print(f"make {name}, {end} {by}: {named(place / 'snapshot', fault)}", flush=True)
-    else:
-        middle = len(group) // 2
-        meet_stage(place, name, group[:middle], notes)
-        meet_stage(place, name, group[middle:], notes)
+            note_stage(place, name, fault, notes, end, failed)
+        return
+    guilty = set()
+    for fault in group if failed and name != "test-smoke" else ():  # which makes all notebooks before it tests any
+        end, by = meet_together(place, name, [fault], limit, failed)
+        if end != "survived":
+            note_stage(place, name, fault, notes, end, by)
+            guilty.add(fault)
+    middle = len(group) // 2
+    halves = [group[:middle], group[middle:]]
+    for some in [[fault for fault in group if fault not in guilty]] if guilty else halves:
+        if some:
+            meet_stage(place, name, some, notes)
+
+
+def meet_together(
+    place: Path, name: str, group: list[Mutant], limit: float, tests: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    codes = {fault.module: mutated(source_of(place / "snapshot", fault.module).read_text(), fault) for fault in group}
+    return stage(place / "0", name, limit, codes, tests)
+
+
+def note_stage(place: Path, name: str, fault: Mutant, notes: Notes, end: str, failed: list[str]) -> None:
+    by = failed[0] if failed else ""
+    notes.add(fault.key, name, end, by=by)
+    print(f"make {name}, {end} {by}: {named(place / 'snapshot', fault)}", flush=True)
 
 
 def alone(place: Path, name: str, notes: Notes) -> float:

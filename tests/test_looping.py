@@ -43,7 +43,9 @@ def test_every_run_of_the_grid_costs_its_budget():
 def test_a_run_that_diverged_is_in_no_frame():
     grid = looping.grid(SMALL)
     ended = [
-        types.SimpleNamespace(key=cfg.key, status="diverged" if mu == 8 else "finished", summary={"val_loss": float(mu)})
+        types.SimpleNamespace(
+            key=cfg.key, status="diverged" if mu == 8 else "finished", summary={"val_loss": float(mu)}
+        )
         for (_, _, mu, _), cfg in grid.items()
     ]
     frame = looping.frame(ended, grid)

@@ -157,22 +157,43 @@ def test_no_two_faults_of_a_module_meet_a_stage_at_once():
     assert sorted((fault for group in groups for fault in group), key=lambda fault: fault.occurrence) == faults
 
 
-def test_of_a_group_that_is_noticed_each_that_is_guilty_is_found(tmp_path, monkeypatch):
-    faults, guilty, ran = faults_of(*"abcde"), {"b", "e"}, []
+@pytest.fixture
+def met(tmp_path, monkeypatch):
+    """What a stage runs, (modules with a fault, tests), while faults a to e meet it; and who is found guilty."""
 
-    def stage(place, name, limit, codes):
-        ran.append("".join(codes))
-        return ("killed", "tests/test_x.py::test_y") if guilty & codes.keys() else ("survived", "")
+    def meet(name, fails):
+        faults, ran = faults_of(*"abcde"), []
 
-    monkeypatch.setattr(mutants, "stage", stage)
-    monkeypatch.setattr(mutants, "alone", lambda *_: 1.0)
-    monkeypatch.setattr(mutants, "mutated", lambda text, fault: text)
-    monkeypatch.setattr(mutants, "source_of", lambda root, module: Path(__file__))
-    monkeypatch.setattr(mutants, "named", lambda root, fault: fault.module)
-    notes = mutants.Notes(tmp_path / "results.jsonl")
-    mutants.meet_stage(tmp_path, "test", faults, notes)
-    assert ran == ["abcde", "ab", "a", "b", "cde", "c", "de", "d", "e"]
-    assert {fault.module for fault in faults if noticed(fault, notes.all())} == guilty
+        def stage(place, name, limit, codes, tests=()):
+            ran.append(("".join(codes), *tests))
+            failed = [test for module in codes for test in fails.get(module, ()) if not tests or test in tests]
+            return ("killed", [test for test in failed if test]) if failed else ("survived", [])
+
+        monkeypatch.setattr(mutants, "stage", stage)
+        monkeypatch.setattr(mutants, "alone", lambda *_: 1.0)
+        monkeypatch.setattr(mutants, "mutated", lambda text, fault: text)
+        monkeypatch.setattr(mutants, "source_of", lambda root, module: Path(__file__))
+        monkeypatch.setattr(mutants, "named", lambda root, fault: fault.module)
+        notes = mutants.Notes(tmp_path / f"{name}.jsonl")
+        mutants.meet_stage(tmp_path, name, faults, notes)
+        assert {name for _, name in notes.all()} == {name} and len(notes.all()) == len(faults)
+        return ran, {fault.module for fault in faults if noticed(fault, notes.all())}
+
+    return meet
+
+
+def test_of_a_group_that_is_noticed_each_meets_the_tests_that_failed(met):
+    ran, guilty = met("test", {"b": ["x"], "e": ["y"]})
+    assert guilty == {"b", "e"}
+    assert ran == [("abcde",), *((module, "x", "y") for module in "abcde"), ("acd",)]
+
+
+def test_where_no_test_is_named_each_half_meets_the_stage(met):
+    ran, guilty = met("test", {"b": [""], "e": [""]})
+    assert guilty == {"b", "e"}
+    assert [codes for codes, *_ in ran] == ["abcde", "ab", "a", "b", "cde", "c", "de", "d", "e"]
+    ran, guilty = met("test-smoke", {"a": ["x"]})
+    assert guilty == {"a"} and [codes for codes, *_ in ran] == ["abcde", "ab", "a", "b", "cde"]
 
 
 def test_the_score_counts_who_noticed(tmp_path):
@@ -207,10 +228,10 @@ print(mutants.outcome(own, "seeds", whole, 500, seconds))
 print(mutants.outcome(own, "seeds", wrong, 500))
 print(mutants.outcome(own, "seeds", "while True: pass", 5))
 print(bool(seconds) and path.read_text() == whole)
-options = "tests/test_seeds.py"
-print(mutants.stage(own, "test", 500, {}, options))
-print(mutants.stage(own, "test", 500, {"seeds": wrong}, options))
-print(mutants.stage(own, "test", 5, {"seeds": "while True: pass"}, options))
+tests = ["tests/test_seeds.py"]
+print(mutants.stage(own, "test", 500, {}, tests))
+print(mutants.stage(own, "test", 500, {"seeds": wrong}, tests))
+print(mutants.stage(own, "test", 5, {"seeds": "while True: pass"}, tests))
 """
 
 
@@ -220,8 +241,8 @@ def test_a_fault_is_noticed_and_its_absence_is_not(tmp_path):
     told, _ = python(ENDS.replace("PLACE", repr(str(tmp_path)))).communicate(timeout=1200)
     *twin, alone, wrong, late = told.splitlines()[-7:]
     assert twin == ["survived", "killed", "killed by the limit", "True"], told
-    assert alone == "('survived', '')" and late == "('killed by the limit', '')", told
-    assert re.fullmatch(r"\('killed', 'tests/test_seeds.py::\w+'\)", wrong), told
+    assert alone == "('survived', [])" and late == "('killed by the limit', [])", told
+    assert re.match(r"\('killed', \['tests/test_seeds.py::\w+'", wrong), told
     assert (ROOT / "lib" / "seeds.py").read_bytes() == before
 
 
