@@ -69,6 +69,8 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path):
         claims.report(claim(), "m", [1.0], [1], "cpu", tmp_path, "", "")
     with pytest.raises(InputError, match="2 numbers for 1 seeds"):
         claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "")
+    for per in ("budget", "width"):  # each of which is of all seeds
+        assert claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "", per=per).measured == [1.0, 2.0]
 
 
 def test_the_ledger_is_complete_and_well_formed():

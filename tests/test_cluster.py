@@ -1,6 +1,7 @@
 """A sweep on Ray gives one process's numbers though workers, nodes or the driver die, and errors are named."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -31,6 +33,23 @@ def test_memory_grows_with_what_is_kept():
     assert memory_of(rows) > memory_of(small) == memory_of(small_run(train={"batch": 64, "micro_batch": 4}))
     loops = 34 * 4 * 32 * 32  # of one layer of one loop
     assert memory_of(small) - memory_of(small_run(train={"checkpoint_loops": True})) == loops
+
+
+def test_a_cluster_trains_as_many_runs_as_its_nodes_hold():
+    def ray(*nodes):
+        alive = [{"Resources": resources, "Alive": True} for resources in nodes]
+        dead = {"Resources": {"CPU": 64, "GPU": 8, "memory": 1e12}, "Alive": False}
+        total = sum(node.get("GPU", 0) for node in nodes)
+        return types.SimpleNamespace(nodes=lambda: [*alive, dead], cluster_resources=lambda: {"GPU": total})
+
+    small, large = {"CPU": 3.0, "memory": 8e9}, {"CPU": 8.0, "GPU": 4.0, "memory": 64e9}
+    asked = Cluster(memory=2_000_000_000)
+    assert clusters.slots(ray(small), asked, [small_run()]) == 3
+    assert clusters.slots(ray(small, small), dataclasses.replace(asked, cpus=2), [small_run()]) == 2
+    assert clusters.slots(ray(small, large), asked, [small_run()]) == 4  # a GPU each, where there are any
+    assert clusters.slots(ray(small), dataclasses.replace(asked, memory=3_000_000_000), [small_run()]) == 2
+    needed = memory_of(small_run())
+    assert clusters.slots(ray({"CPU": 9.0, "memory": 2.5 * needed}), Cluster(), [small_run()]) == 2
 
 
 def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):

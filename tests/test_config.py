@@ -218,9 +218,18 @@ def test_value_tables_need_the_width_that_their_gate_reads():
             ModelConfig(width=width, heads=heads, value_embeddings=True)
 
 
+@pytest.mark.parametrize(
+    ("rule", "alpha"), [("none", 1), ("1/sqrt(N)", 4**-0.5), ("1/N", 1 / 4), ("1/(N sqrt(L))", 1 / (4 * 3))]
+)
+def test_the_residual_multiplier_is_002s(rule, alpha):
+    cfg = ModelConfig(mean_loops=4, recur=9, prelude=2, residual=rule, residual_c=3.0)
+    assert cfg.residual_multiplier == pytest.approx(3 * alpha)
+
+
 def test_tokens_are_those_of_all_steps():
     cfg = RunConfig(data=DataConfig(context=64), train=TrainConfig(steps=5, batch=3))
     assert (cfg.tokens_per_step, cfg.tokens) == (3 * 64, 5 * 3 * 64)
+    assert TrainConfig(batch=6, micro_batch=2).micro_batch == 2
 
 
 @pytest.mark.parametrize("layers", [4, 5])

