@@ -53,6 +53,17 @@ def test_a_new_law_takes_a_few_lines():
     np.testing.assert_allclose(found.predict([1e10]), 8.8 * 1e10**-0.076)
 
 
+def test_phi_is_learned_from_more_than_one_r_and_held_from_one():
+    p = dict(A=400.0, alpha=0.3, B=900.0, beta=0.35, E=1.7, phi=0.5)
+    grid = [(n, n, 4.0, d) for n in (1e6, 1e7, 1e8) for d in (1e8, 1e9, 1e10)]
+    inputs = [np.array(x) for x in zip(*grid, strict=True)]
+    losses = laws.JOINT.loss(p, *inputs)
+    with pytest.raises(InputError, match="r: is 4 in every point"):
+        laws.JOINT.checked(inputs, losses)
+    found, _ = laws.joint(0.5).checked(inputs, losses)
+    assert np.array_equal(found, inputs)
+
+
 def test_a_steep_law_lies_in_its_box():
     steep = Law("steep", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
     sizes = np.geomspace(1e3, 1e6, 12)

@@ -184,6 +184,7 @@ def test_a_sharded_llama_loads(tmp_path):
 
 UNSUPPORTED = [
     {"model_type": "mistral"},
+    {"model_type": "gemma"},
     {"num_key_value_heads": 2},
     {"attention_bias": True},
     {"hidden_act": "gelu"},

@@ -123,6 +123,7 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
 def test_grids_too_small_for_their_fits_are_refused():
     with pytest.raises(InputError, match=r"loops: \[1, 2, 4\] has fewer than three above 1"):
         looping.grid({**SMALL, "loops": [1, 2, 4]})
+    assert len(looping.grid({**SMALL, "budgets": [2e11, 3e11, 4e11]})) == 12
     with pytest.raises(InputError, match="budgets: 1 are too few for a law of five parameters"):
         looping.grid({**SMALL, "budgets": [2e11]})
 

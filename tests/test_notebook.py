@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from lib import notebook, plots
@@ -153,6 +154,14 @@ def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
     longer = runs[1e-3].replace(train=runs[1e-3].train.replace(steps=3 * runs[1e-3].train.steps))
     mixed = a.plan({("slow", 1): runs[1e-3], ("slow", 3): longer})["tokens per run"].tolist()
     assert mixed == [f"{plots.short(tokens)} to {plots.short(3 * tokens)}"]
+
+
+def test_a_table_lies_in_its_profiles_folder_with_its_provenance(tmp_path):
+    table = pd.DataFrame({"share": [1 / 3, 2 / 3]}, index=pd.Index(["a", "b"], name="of"))
+    assert notebook.Notebook("x", {"profile": "cpu"}, tmp_path).save_table(table, "shares", digits=2) is table
+    folder = tmp_path / "tables" / "cpu"
+    assert (folder / "shares.csv").read_text().split() == ["of,share", "a,0.33", "b,0.67"]
+    assert json.loads((folder / "shares.json").read_text())["notebook"] == "x"
 
 
 def test_counts_below_one_are_refused_by_name():
