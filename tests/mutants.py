@@ -447,17 +447,21 @@ def meet_stage(place: Path, name: str, group: list[Mutant], notes: Notes) -> Non
         for fault in group:
             note_stage(place, name, fault, notes, end, failed)
         return
-    guilty = set()
-    for fault in group if failed and name != "test-smoke" else ():  # which makes all notebooks before it tests any
-        end, by = meet_together(place, name, [fault], limit, failed)
-        if end != "survived":
-            note_stage(place, name, fault, notes, end, by)
-            guilty.add(fault)
+    left = group
+    if failed and name != "test-smoke":  # which makes all notebooks before it tests any
+        left = [fault for fault in group if not meet_tests(place, name, fault, notes, limit, failed)]
     middle = len(group) // 2
-    halves = [group[:middle], group[middle:]]
-    for some in [[fault for fault in group if fault not in guilty]] if guilty else halves:
-        if some:
-            meet_stage(place, name, some, notes)
+    parts = [left] if len(left) < len(group) else [group[:middle], group[middle:]]
+    for part in filter(None, parts):
+        meet_stage(place, name, part, notes)
+
+
+def meet_tests(place: Path, name: str, fault: Mutant, notes: Notes, limit: float, tests: list[str]) -> bool:
+    """Whether these tests of a stage notice a fault by itself, which is noted then."""
+    end, failed = meet_together(place, name, [fault], limit, tests)
+    if end != "survived":
+        note_stage(place, name, fault, notes, end, failed)
+    return end != "survived"
 
 
 def meet_together(

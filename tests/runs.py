@@ -1,6 +1,7 @@
 """Runs of a few steps, what is compared of them, and ways to stop one."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -38,6 +39,15 @@ def numbers(result):
 def same_weights(a, b):
     a, b = (safetensors.torch.load_file(r.path / "model.safetensors") for r in (a, b))
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+# ---- runs that nobody trained ----------------------------------------------------------------------------------------
+
+
+def ended(cfg: RunConfig, loss: float | None) -> SimpleNamespace:
+    """What a sweep finds of a run; None: it diverged."""
+    status, summary = ("diverged", {}) if loss is None else ("finished", {"val_loss": loss})
+    return SimpleNamespace(key=cfg.key, config=cfg, status=status, summary=summary)
 
 
 # ---- runs that end early ---------------------------------------------------------------------------------------------

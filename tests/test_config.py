@@ -229,7 +229,10 @@ def test_the_residual_multiplier_is_002s(rule, alpha):
 def test_tokens_are_those_of_all_steps():
     cfg = RunConfig(data=DataConfig(context=64), train=TrainConfig(steps=5, batch=3))
     assert (cfg.tokens_per_step, cfg.tokens) == (3 * 64, 5 * 3 * 64)
-    assert TrainConfig(batch=6, micro_batch=2).micro_batch == 2
+
+
+def test_a_pass_may_take_any_part_that_divides_the_batch():
+    assert [TrainConfig(batch=6, micro_batch=rows).micro_batch for rows in (1, 2, 6)] == [1, 2, 6]
 
 
 @pytest.mark.parametrize("layers", [4, 5])

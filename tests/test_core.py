@@ -4,7 +4,6 @@ import functools
 import gzip
 import itertools
 import math
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,7 +15,7 @@ from lib.downstream import evaluate, over_seeds
 from lib.errors import InputError
 from lib.store import RunStore
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, LAMBADA, WIKITEXT, ZERO_SHOT
-from tests.runs import small_run
+from tests.runs import ended, small_run
 from tests.test_looping import SMALL
 from tests.test_sparse import P as SPARSE
 
@@ -31,14 +30,8 @@ NAMES = ["architecture", "width", "seed"]
 ADDED = tuple(task for task in CORE_EXTENDED if task not in CORE)
 
 
-def result(cfg, loss: float | None) -> SimpleNamespace:
-    """What a sweep finds of a run; None: it diverged."""
-    status, summary = ("diverged", {}) if loss is None else ("finished", {"val_loss": loss})
-    return SimpleNamespace(key=cfg.key, config=cfg, status=status, summary=summary)
-
-
 def results(plan, loss=lambda label: 2.0) -> dict:
-    return {cfg.key: result(cfg, loss(label)) for label, cfg in plan.items()}
+    return {cfg.key: ended(cfg, loss(label)) for label, cfg in plan.items()}
 
 
 def asked(plan, accuracy, tasks=CORE_EXTENDED, depths=(None,)) -> pd.DataFrame:
@@ -92,7 +85,7 @@ def test_of_each_budget_the_best_loops_and_none():
         ("looped", 2e11, 7): 2, ("fixed depth", 2e11, 7): 1, ("looped", 4e11, 7): 4, ("fixed depth", 4e11, 7): 1,
     }  # fmt: skip
     for label in [("mean_loops = 1", 2e11, 1, 7), *(key for key in grid if key[1] == 4e11 and key[2] > 1)]:
-        found[grid[label].key] = result(grid[label], None)  # what diverged is not asked
+        found[grid[label].key] = ended(grid[label], None)  # what diverged is not asked
     assert [*core.frontier(grid, found)] == [("looped", 2e11, 7), ("fixed depth", 4e11, 7)]
 
 

@@ -1,7 +1,5 @@
 """Every run of the loop grid costs its budget, and optima, exponents and gaps are those of known curves."""
 
-import types
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +10,7 @@ from lib.fit import fit_parcae
 from lib.flops import count
 from lib.laws import PARCAE
 from lib.presets import preset
+from tests.runs import ended
 from tests.test_parcae import P
 
 SMALL = {**P, "width": 64, "layers": 1, "head_dim": 32, "vocab_size": 256, "context": 64, "batch": 8, "micro_batch": 0,
@@ -42,13 +41,8 @@ def test_every_run_of_the_grid_costs_its_budget():
 
 def test_a_run_that_diverged_is_in_no_frame():
     grid = looping.grid(SMALL)
-    ended = [
-        types.SimpleNamespace(
-            key=cfg.key, status="diverged" if mu == 8 else "finished", summary={"val_loss": float(mu)}
-        )
-        for (_, _, mu, _), cfg in grid.items()
-    ]
-    frame = looping.frame(ended, grid)
+    found = [ended(cfg, None if mu == 8 else float(mu)) for (_, _, mu, _), cfg in grid.items()]
+    frame = looping.frame(found, grid)
     assert sorted(frame["loss"]) == sorted(frame["mean_loops"]) == [1, 1, 2, 2, 4, 4]
 
 

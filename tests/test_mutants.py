@@ -40,7 +40,7 @@ def test_nine_of_ten_are_noticed():
     """And the page says so where what the twins missed has not met the stages."""
     assert count("noticed in all") >= 0.9 * SAMPLE
     waiting = SAMPLE - count("noticed by the twin") - count("tried on the stages")
-    assert ("The stages have not met the survivors of the twins yet" in TEXT) == (waiting > 0)
+    assert ("The stages have not met all survivors of the twins yet" in TEXT) == (waiting > 0)
 
 
 def test_the_page_says_at_which_text_it_was_measured():

@@ -165,9 +165,7 @@ def test_a_table_lies_in_its_profiles_folder_with_its_provenance(tmp_path):
 
 
 def test_counts_below_one_are_refused_by_name():
-    import dataclasses
-
-    nb = dataclasses.replace(notebook.Notebook("x", {"depths": [4, 0], "rounds": 0, "steps": 1}, ROOT))
+    nb = notebook.Notebook("x", {"depths": [4, 0], "rounds": 0, "steps": 1}, ROOT)
     nb.need_positive("steps")
     with pytest.raises(InputError, match=r"depths: \[4, 0\] is too small, use at least 1"):
         nb.need_positive("steps", "depths")
