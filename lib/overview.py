@@ -8,12 +8,12 @@ import collections
 import json
 import re
 import zlib
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
 
-import lib
 from lib import claims, plans, reference, scale
 from lib.notebook import ROOT, read_parameters
 from lib.reference import Entry, Reference, spell
@@ -22,6 +22,7 @@ from lib.workers import cores
 README = ROOT / "README.md"
 LEDGER = ROOT / "params" / "claims.yaml"
 PROFILES = ("smoke", "cpu")  # those that two cores can run
+STALE = "being made anew"  # what stands where the reference is of other parameters, runs or claim rules
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 
 
@@ -29,9 +30,9 @@ PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\
 
 
 def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> None:
-    """Notes what every finished notebook under ``outputs`` took and found, where it is not what was noted last; one
-    that has changed since it was executed is named and left out. Remove the file to have all times anew: they mean
-    something only from an empty store, with nothing else running."""
+    """Notes what every finished notebook under ``outputs`` found, and what it took where that was noted of other
+    parameters, runs or claim rules; one that has changed since it was executed is named and left out. Remove the file
+    to have all times anew: they mean something only from an empty store, with nothing else running."""
     if path.exists():
         known = reference.read(path)
     else:
@@ -50,8 +51,10 @@ def collect(outputs: Path = ROOT / "outputs", path: Path = reference.FILE) -> No
             )
             known.whole[profile] = round((max(ends) - min(starts)).total_seconds(), 1)
         for name in names:
-            if name not in noted or noted[name].made_from != made_from(name, profile):
-                noted[name] = _entry(outputs, name, profile, copies[name].duration)
+            entry = _entry(outputs, name, profile, copies[name].duration)
+            if name in noted and noted[name].made_from == entry.made_from:  # its runs were read, not trained
+                entry = entry.model_copy(update={"seconds": noted[name].seconds})
+            noted[name] = entry
     reference.write(known, path)
 
 
@@ -67,9 +70,16 @@ def _is_as_executed(copy: nbformat.NotebookNode, name: str, profile: str) -> boo
 
 
 def made_from(name: str, profile: str) -> int:
-    """A checksum of what a notebook's verdicts come from: its code, its parameters, its claims and the recipe."""
-    sources = [_code(_source(name)), read_parameters(profile, name), _asked(name), lib.RECIPE]
-    return zlib.crc32(repr(sources).encode())
+    """A checksum of what a notebook's verdicts come from: its parameters, the runs and measurements that it plans, and
+    the rules of its claims. How its code is written does not count, nor the precision that ``auto`` is on a machine."""
+    plan = plans.plan(name, profile)
+    sources = [
+        read_parameters(profile, name),
+        sorted(cfg.replace(train=cfg.train.replace(precision="fp32")).key for cfg in plan.runs),
+        {function: sorted(cases) for function, cases in plan.measurements.items()},
+        [[claim.id, claim.kind, claim.value, claim.uncertainty, claim.scale_free] for claim in _asked(name)],
+    ]
+    return zlib.crc32(json.dumps(sources, sort_keys=True).encode())
 
 
 def _source(name: str) -> list[nbformat.NotebookNode]:
@@ -115,20 +125,28 @@ def notebooks() -> str:
             place = ", ".join(filter(None, [*papers, where]))
             hours = [scale.whole(scale.hours(costs[name].flops)) for costs in planned.values()]
             rows.append([
-                f"[{name}](notebooks/{name}.ipynb)", place, title, verdicts(known.entries.get("cpu", {}).get(name)),
-                *(_taken(known, name, profile) for profile in PROFILES), *hours,
+                f"[{name}](notebooks/{name}.ipynb)", place, title, _noted(known, name, "cpu", verdicts),
+                *(_noted(known, name, profile, _taken) for profile in PROFILES), *hours,
             ])  # fmt: skip
     head = ["notebook", "document, where", "what it asks", "verdicts at cpu", "smoke", "cpu", "gpu, h", "paper, h"]
     return scale.table(head, rows)
 
 
-def _taken(known: Reference, name: str, profile: str) -> str:
-    return spell(seconds) if (seconds := known.seconds([name], profile)) else ""
+def _noted(known: Reference, name: str, profile: str, say: Callable[[Entry], str]) -> str:
+    """A cell of what the reference notes of a notebook; empty where it was never run."""
+    entry = known.entries.get(profile, {}).get(name)
+    if entry is None:
+        return ""
+    return say(entry) if entry.made_from == made_from(name, profile) else STALE
 
 
-def verdicts(entry: Entry | None) -> str:
-    """How many claims of a notebook got which verdict; nothing where it was not run."""
-    counted = collections.Counter(entry.verdicts.values() if entry else ())
+def _taken(entry: Entry) -> str:
+    return spell(entry.seconds)
+
+
+def verdicts(entry: Entry) -> str:
+    """How many claims of a notebook got which verdict."""
+    counted = collections.Counter(entry.verdicts.values())
     return ", ".join(f"{counted[verdict]} {verdict}" for verdict in claims.VERDICTS if counted[verdict])
 
 

@@ -1,12 +1,14 @@
 """The README's table and the reference are of the notebooks as they are, and what has changed is not noted."""
 
+import dataclasses
 import datetime
 import shutil
 
 import nbformat
 import pytest
 
-from lib import claims, overview, reference, scale
+import lib
+from lib import claims, config, overview, reference, scale
 from lib.notebook import read_parameters
 from lib.plans import names
 
@@ -20,16 +22,52 @@ def test_the_readmes_table_is_what_the_notebooks_say(tmp_path, plans_once):
     assert sorted(row.partition("[")[2].partition("]")[0] for row in rows) == sorted(names())
 
 
-def test_the_reference_is_of_the_notebooks_as_they_are():
-    """Who changes a notebook, its parameters or its claims runs it at cpu, and notes it with ``collect``."""
+def test_the_reference_has_every_notebook_and_its_claims(plans_once):
+    """Who changes its parameters, its runs or its claims' rules runs it at cpu, and notes it with ``collect``."""
     known = reference.read()
     asked = claims.ledger(overview.LEDGER).values()
     for profile in known.whole:
         assert sorted(known.entries[profile]) == sorted(names())
-    for name, entry in known.entries.get("cpu", {}).items():
-        assert entry.made_from == overview.made_from(name, "cpu"), f"run {name} at cpu, then lib.overview.collect()"
+    current = {
+        name: entry for name, entry in known.entries["cpu"].items() if entry.made_from == overview.made_from(name, "cpu")
+    }
+    for name, entry in current.items():
         assert entry.seconds > 0 and set(entry.verdicts) == {claim.id for claim in asked if claim.notebook == name}
         assert set(entry.verdicts.values()) <= {*claims.VERDICTS} - {claims.UNJUDGED, claims.OPEN}
+
+
+def test_what_the_reference_is_not_of_any_more_is_being_made_anew(plans_once, monkeypatch):
+    name, profile = "usage_weighted", "smoke"
+    entry = reference.Entry(seconds=60, verdicts={}, made_from=overview.made_from(name, profile))
+    known = reference.Reference(flops_per_second=1e9, cores=2, whole={}, entries={profile: {name: entry}})
+    parameters, (first, *others) = read_parameters(profile, name), overview._asked(name)
+
+    def noted(profile=profile):
+        return overview._noted(known, name, profile, overview._taken)
+
+    def asks(**changes):
+        return lambda name: [dataclasses.replace(first, **changes), *others]
+
+    assert (noted(), noted("cpu")) == ("60 s", "")  # it was never run at cpu
+    for where, what, change, cell in [
+        (overview, "_asked", asks(statement="in other words"), "60 s"),
+        (overview, "_asked", asks(kind="value", value=2.0), overview.STALE),
+        (overview, "read_parameters", lambda profile, name: parameters | {"seeds": [7]}, overview.STALE),
+        (lib, "RECIPE", "another", overview.STALE),
+    ]:
+        with monkeypatch.context() as changed:
+            changed.setattr(where, what, change)
+            assert noted() == cell, what
+
+
+def test_a_reference_is_of_no_machines_precision(monkeypatch):
+    """What ``auto`` is differs from machine to machine, and with it the runs' keys."""
+    plans_of, found = [], []
+    for precision in ("fp32", "bf16-mixed"):
+        monkeypatch.setattr(config, "native_precision", lambda precision=precision: precision)
+        plans_of.append({cfg.key for cfg in overview.plans.planned("usage_weighted", "smoke")})
+        found.append(overview.made_from("usage_weighted", "smoke"))
+    assert plans_of[0].isdisjoint(plans_of[1]) and found[0] == found[1]
 
 
 def took(copy, seconds, **changed):
@@ -69,7 +107,7 @@ def test_what_is_finished_is_noted_and_what_did_not_change_stays(made, monkeypat
     took(mark.with_name("usage_weighted.ipynb"), 3.0)
     overview.collect(made, path)  # it read what was trained before, which is no time to plan with
     assert reference.read(path).entries["smoke"]["usage_weighted"] == entry
-    monkeypatch.setattr(overview.lib, "RECIPE", "another")
+    monkeypatch.setattr(lib, "RECIPE", "another")
     overview.collect(made, path)
     assert reference.read(path).entries["smoke"]["usage_weighted"].seconds == 3.0
 
