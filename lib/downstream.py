@@ -25,6 +25,7 @@ from lib.continuations import Question
 from lib.data import token_store
 from lib.errors import InputError
 from lib.flops import count
+from lib.measure import named
 from lib.model import LoopedLM, load_weights
 from lib.primitives import GENERATED, generated
 from lib.store import RunStore
@@ -282,6 +283,7 @@ def examples_of(task: Task, source: str = "") -> list[Example]:
     return generated(task) if task.name in GENERATED else read(task, Path(source) if source else None)
 
 
+@named("lib.downstream.evaluate")
 def evaluate(case: Evaluation) -> dict[str, Any]:
     """T -> scores, for ``measure``."""
     model, tokenizer = load(case.who, case.store)

@@ -19,6 +19,7 @@ from lib import probes
 from lib.claims import interval
 from lib.config import Config, Label, ModelConfig, OptimConfig
 from lib.flops import count
+from lib.measure import named
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer
 from lib.seeds import torch_stream
@@ -69,6 +70,7 @@ class FirstSteps(Start):
         return (self.steps + 1) * self.model.context * count(self.model).flops_per_token
 
 
+@named("lib.growth.first_steps")
 def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     """squares [steps + 1] at the end of the last loop, before the first step and after each; changes [steps] of the
     state there, by each step. In fp32."""
@@ -91,6 +93,7 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     return {"squares": squares, "changes": changes}
 
 
+@named("lib.growth.initial_increments")
 def initial_increments(case: Start) -> dict[str, Any]:
     """At the init: cosines [n, n] between the increments of the n passes over a block, one block n times or n blocks
     once, and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""

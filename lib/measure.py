@@ -31,6 +31,17 @@ C = TypeVar("C", bound=Case)
 Function = Callable[[C], dict[str, Any]]
 
 
+def named(name: str) -> Callable[[Function[C]], Function[C]]:
+    """Declares under which ``name`` a function's measurements are kept. It never changes again, wherever the function
+    moves and whatever it is called: what was measured is found by it."""
+
+    def declare(function: Function[C]) -> Function[C]:
+        vars(function)["measured_as"] = name
+        return function
+
+    return declare
+
+
 def measure(
     function: Function[C],
     cases: Sequence[C],
@@ -40,11 +51,11 @@ def measure(
 ) -> list[dict[str, Any]]:
     """``function(case)``, a dict of numbers and lists, for each of ``cases``, in their order.
 
-    Each is kept as measured/<function>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
+    Each is kept as measured/<name>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
     series goes on where it stopped; those in the store's records are read. A case holds all that decides its numbers,
-    and ``flops``, what it costs; ``function`` must be importable by name. jobs: processes, one a core when None (one on
-    a GPU). The cheapest is made first, then the one in the middle; when the others would take more than max_hours at
-    the better one's rate, an InputError says so.
+    and ``flops``, what it costs; ``function`` must be importable, and declared with ``named``. jobs: processes, one a
+    core when None (one on a GPU). The cheapest is made first, then the one in the middle; when the others would take
+    more than max_hours at the better one's rate, an InputError says so.
     """
     by_key = {key(case): case for case in cases if found(function, case, store) is None}
     missing = sorted(by_key.values(), key=lambda case: case.flops)
@@ -91,8 +102,11 @@ def key(case: Case) -> str:
 
 
 def name(function: Function[C]) -> str:
-    """The folder in which its measurements lie."""
-    return f"{function.__module__}.{function.__qualname__}"
+    """What ``named`` declares, the folder in which its measurements lie."""
+    declared: str | None = vars(function).get("measured_as")
+    if declared is None:
+        raise InputError(f"function: {function.__qualname__} has no name to be kept under, declare one with named")
+    return declared
 
 
 def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:

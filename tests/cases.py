@@ -4,6 +4,7 @@ from pydantic import Field
 
 from lib.claims import Claim
 from lib.config import Config
+from lib.measure import named
 
 
 class Case(Config):
@@ -15,6 +16,7 @@ class Case(Config):
         return 1 + self.x
 
 
+@named("tests.cases.squared")
 def squared(case: Case) -> dict:
     return {"square": case.x**2}
 

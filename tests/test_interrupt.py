@@ -21,6 +21,7 @@ CASES = '''
 import time
 from pathlib import Path
 from lib.config import Config
+from lib.measure import named
 
 class Case(Config):
     x: float = 0.0
@@ -30,6 +31,7 @@ class Case(Config):
     def flops(self) -> float:
         return 1.0
 
+@named("slow_cases.slow")
 def slow(case: Case) -> dict:
     """Four are made at once; what is begun then waits for a file that is there when the interrupt has been sent."""
     go = Path(case.go)

@@ -5,16 +5,29 @@ import json
 import pytest
 
 from lib import files
+from lib.downstream import evaluate
 from lib.errors import InputError
-from lib.measure import found, key, measure, name
+from lib.growth import first_steps, initial_increments
+from lib.measure import found, key, measure, name, named
 from tests.cases import Case, squared
+from tests.lines import one_line
 from tests.runs import records_alone
 
 
+@named("broken")
 def broken(case: Case) -> dict:
     if case.x == 3:
         raise ZeroDivisionError("three")
     return {"square": case.x**2}
+
+
+def test_measurements_are_kept_under_a_declared_name(store):
+    """Which runs of years ago are found by, though their function has moved."""
+    assert [name(f) for f in (first_steps, initial_increments, evaluate)] == [
+        "lib.growth.first_steps", "lib.growth.initial_increments", "lib.downstream.evaluate"
+    ]  # fmt: skip
+    with one_line("function: test_measurements_", "declare one with named"):
+        measure(lambda case: {}, [Case(x=1)], store, jobs=1)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -28,9 +28,8 @@ def test_the_reference_has_every_notebook_and_its_claims(plans_once):
     asked = claims.ledger(overview.LEDGER).values()
     for profile in known.whole:
         assert sorted(known.entries[profile]) == sorted(names())
-    current = {
-        name: entry for name, entry in known.entries["cpu"].items() if entry.made_from == overview.made_from(name, "cpu")
-    }
+    entries = known.entries["cpu"]
+    current = {name: entry for name, entry in entries.items() if entry.made_from == overview.made_from(name, "cpu")}
     for name, entry in current.items():
         assert entry.seconds > 0 and set(entry.verdicts) == {claim.id for claim in asked if claim.notebook == name}
         assert set(entry.verdicts.values()) <= {*claims.VERDICTS} - {claims.UNJUDGED, claims.OPEN}
