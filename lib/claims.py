@@ -10,14 +10,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pydantic
-import scipy.special
 import yaml
-from numpy.typing import ArrayLike
 
 from lib import files
 from lib.errors import InputError, one_line
+from lib.statistics import mean_interval
 
 REPRODUCED, UNRESOLVED, CONTRADICTED = "reproduced", "not resolved", "contradicted"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
@@ -83,18 +81,6 @@ def _entries(name: str, text: str) -> dict[str, Claim]:
     return claims
 
 
-def interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
-    """(mean, low, high) of the mean by Student's t; a single value has no interval: -inf to inf."""
-    x = np.asarray(values, dtype=float)
-    if not len(x) or not np.isfinite(x).all():
-        return math.nan, -math.inf, math.inf
-    mean = float(x.mean())
-    if len(x) == 1:
-        return mean, -math.inf, math.inf
-    half = float(scipy.special.stdtrit(len(x) - 1, (1 + level) / 2) * x.std(ddof=1) / math.sqrt(len(x)))
-    return mean, mean - half, mean + half
-
-
 def verdict(claim: Claim, bounds: tuple[float, float], profile: str) -> str:
     """Margins: reproduced when the interval lies above 0, contradicted when below, else not resolved.
 
@@ -134,7 +120,7 @@ def report(
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
     if per == "seed" and len(values) != len(seeds):
         raise InputError(f"claim {claim.id}: {len(values)} numbers for {len(seeds)} seeds, give one a seed")
-    mean, low, high = interval(values)
+    mean, low, high = mean_interval(values)
     if bounds is not None:
         low, high = (float(bound) for bound in bounds)
     finding = Finding(

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from lib import looping, measure, sparse
-from lib.claims import interval
 from lib.config import Label, RunConfig
 from lib.downstream import Evaluation, Subject, evaluate, evaluations, examples_of, suite
 from lib.flops import count
+from lib.statistics import mean_interval
 from lib.store import WEIGHTS, RunStore
 from lib.tasks import CORE, CORE_9, CORE_EXTENDED, LAMBADA, WIKITEXT, ZERO_SHOT, Task
 
@@ -202,7 +202,7 @@ class Contrast(NamedTuple):
     def bounds(self) -> tuple[float, float]:
         """95 % interval of the mean for other seeds (Student's t; of a single one nothing is known) and other examples,
         which all seeds were asked alike, and runs as if each were asked its own."""
-        mean, _, high = interval(self.values)
+        mean, _, high = mean_interval(self.values)
         of_seeds = high - mean if len(self.values) > 1 else 0.0
         reach = math.hypot(of_seeds, REACH * self.stderr)
         return mean - reach, mean + reach

@@ -220,12 +220,6 @@ def _refit(point: Fit, arrays: Sequence[ArrayLike], weights: ndarray) -> dict[st
     return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
 
 
-def interval(draws: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of the resamples of one parameter."""
-    low, high = np.quantile(np.asarray(draws), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 def interval_bca(
     fit: Callable[..., Fit], arrays: Sequence[ArrayLike], cells: Any, draws: pd.DataFrame, name: str,
     level: float = 0.95,

@@ -16,13 +16,13 @@ from pydantic import Field
 from torch import Tensor
 
 from lib import probes
-from lib.claims import interval
 from lib.config import Config, Label, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.measure import named
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer
 from lib.seeds import torch_stream
+from lib.statistics import mean_interval
 
 #: alpha by the number of loops N
 RULES: dict[str, Callable[[int], float]] = {
@@ -219,7 +219,7 @@ def with_intervals(exponents: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     rows = [
         {
             **dict(zip(by, group, strict=True)),
-            **dict(zip(("mean", "low", "high"), interval(cell["exponent"]), strict=True)),
+            **dict(zip(("mean", "low", "high"), mean_interval(cell["exponent"]), strict=True)),
         }
         for group, cell in exponents.groupby(by, sort=False)
     ]

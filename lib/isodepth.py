@@ -15,7 +15,7 @@ import scipy.special
 from lib import isoflop, laws
 from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
 from lib.errors import InputError
-from lib.fit import Fit, bootstrap, fit, fit_joint, interval, r2, resampled, split
+from lib.fit import Fit, bootstrap, fit, fit_joint, r2, resampled, split
 from lib.flops import count
 from lib.frontier import (
     at_width,
@@ -27,6 +27,7 @@ from lib.frontier import (
 )
 from lib.laws import hold, joint
 from lib.presets import head_count, optimizer, preset
+from lib.statistics import percentile_interval
 from lib.store import RunResult
 
 #: the joint law of 000 at full precision (its project page), and its widths / 64 per budget
@@ -239,7 +240,7 @@ def joint_arrays(runs: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series, p
 
 def r2_interval(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, float]:
     """Interval of the joint law's R2 over resamples of the cells."""
-    return interval(_resampled_r2(runs, None, resamples, seed))
+    return percentile_interval(_resampled_r2(runs, None, resamples, seed))
 
 
 def _resampled_r2(runs: pd.DataFrame, phi: float | None, resamples: int, seed: int) -> np.ndarray:
@@ -298,8 +299,8 @@ def phi_shifts(sets: dict[str, pd.DataFrame], fitting: Callable[..., Fit], resam
         phi = fitting(*joint_arrays(kept)).params["phi"]
         draws = bootstrap(fitting, joint_arrays(kept), kept[["budget", "r"]], resamples, seed)["phi"]
         first = first or (phi, draws)
-        ends = dict(zip(("low", "high"), interval(draws), strict=True))
-        ends |= dict(zip(("delta_low", "delta_high"), interval(draws - first[1]), strict=True))
+        ends = dict(zip(("low", "high"), percentile_interval(draws), strict=True))
+        ends |= dict(zip(("delta_low", "delta_high"), percentile_interval(draws - first[1]), strict=True))
         rows[name] = {"phi": phi, "delta": phi - first[0], **ends}
     return pd.DataFrame(rows).T.rename_axis("fit")
 
@@ -308,7 +309,7 @@ def held_phi_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[floa
     """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and its interval over resamples of the cells."""
     zero, one = (fit_joint(*joint_arrays(runs), phi=phi).r2 for phi in (0.0, 1.0))
     draws = _resampled_r2(runs, 0.0, resamples, seed) - _resampled_r2(runs, 1.0, resamples, seed)
-    return zero - one, interval(draws)
+    return zero - one, percentile_interval(draws)
 
 
 # ---- what is read off ------------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from lib import isodepth
-from lib.claims import interval
 from lib.config import Label, OptimConfig, RunConfig
 from lib.errors import InputError
 from lib.fit import fit_joint
 from lib.optim import placements
+from lib.statistics import mean_interval
 from lib.store import RunResult
 
 BASELINE = "linear"
@@ -160,7 +160,9 @@ def standings(runs: dict[str, pd.DataFrame], r: int) -> pd.DataFrame:
         mine = every[every["intervention"] == name]
         row = {"paper": INTERVENTIONS[name].paper, "tokens": (tokens[name] / tokens[BASELINE]).mean()}
         for column in ("loss", "price"):
-            row |= dict(zip((column, f"{column}_low", f"{column}_high"), interval(mine[column].tolist()), strict=True))
+            row |= dict(
+                zip((column, f"{column}_low", f"{column}_high"), mean_interval(mine[column].tolist()), strict=True)
+            )
         rows[name] = row | {"diverged": most - len(_cells(frame, r))}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("intervention").sort_values("loss")
 

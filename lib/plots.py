@@ -17,9 +17,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.typing import ColorType
 
 from lib import files
-from lib.claims import interval
 from lib.config import ModelConfig
 from lib.flops import count
+from lib.statistics import mean_interval
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
@@ -160,7 +160,7 @@ def dots(columns: dict[str, list[float]], label: str) -> Figure:
     figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
     for y, (name, values) in enumerate(columns.items()):
         x = np.asarray(values, dtype=float)
-        mean, low, high = interval(x)
+        mean, low, high = mean_interval(x)
         if np.isfinite([low, high]).all():
             axis.plot([low, high], [y + 0.15] * 2, color="#999999", lw=2.5, solid_capstyle="butt")
         colour = COLOURS.get(name, COLOURS["isodepth"])

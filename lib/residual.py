@@ -11,12 +11,12 @@ import pandas as pd
 import torch
 
 from lib import probes
-from lib.claims import interval
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
 from lib.growth import FirstSteps
 from lib.model import LoopedLM
 from lib.presets import head_count, optimizer, preset
+from lib.statistics import mean_interval
 from lib.store import RunResult, RunStore
 from lib.sweep import trained_model
 from lib.train import TRACED_ROWS
@@ -142,7 +142,7 @@ def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFra
     rows = {}
     for name, values in series.items():
         for group, cell in values.dropna().groupby(["model", "rule"], sort=False):
-            mean, low, high = interval(cell)
+            mean, low, high = mean_interval(cell)
             limit, holds = limits.get(name), ""
             if limit is not None:
                 outside = low > limit or high < -limit

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from lib.config import ModelConfig
 from lib.depth import DepthRule
-from lib.fit import interval
 from lib.model import Draw, LoopedLM
+from lib.statistics import percentile_interval
 from lib.train import one_thread_on_cpu
 
 WINDOW = 25  # logged steps whose median a spike stands out from
@@ -72,4 +72,4 @@ def overhead(seconds: pd.DataFrame, rule: str, reference: str, resamples: int = 
     drawn = np.random.default_rng(0).integers(len(both), size=(resamples, len(both)))
     means = both[drawn].mean(1)
     ratio = 100 * (both[:, 0].mean() / both[:, 1].mean() - 1)
-    return float(ratio), *interval(100 * (means[:, 0] / means[:, 1] - 1))
+    return float(ratio), *percentile_interval(100 * (means[:, 0] / means[:, 1] - 1))

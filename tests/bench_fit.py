@@ -7,8 +7,9 @@ import time
 import numpy as np
 
 from lib import laws
-from lib.fit import bootstrap, fit_chinchilla, fit_joint, fit_unified, interval
+from lib.fit import bootstrap, fit_chinchilla, fit_joint, fit_unified
 from lib.isodepth import PUBLISHED
+from lib.statistics import percentile_interval
 from tests.test_fit import by_scipy, iso_depth_grid, joint_arrays, unified_grid
 
 
@@ -49,7 +50,7 @@ def coverage(seeds: int = 100, level: float = 0.95) -> tuple[float, float, float
     for seed in range(seeds):
         frame = iso_depth_grid(0.005, seed)
         draws = bootstrap(fit_joint, joint_arrays(frame), frame[["budget", "r"]], seed=seed)
-        low, high = interval(draws["phi"], level)
+        low, high = percentile_interval(draws["phi"], level)
         inside += low <= PUBLISHED["phi"] <= high
     p, z = inside / seeds, 1.96
     centre = (p + z * z / (2 * seeds)) / (1 + z * z / seeds)

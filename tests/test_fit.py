@@ -21,7 +21,6 @@ from lib.fit import (
     fit_saturation,
     fit_unified,
     halves,
-    interval,
     interval_bca,
     isoflop_optimum,
     power_law,
@@ -30,6 +29,7 @@ from lib.fit import (
     residual_rank_test,
 )
 from lib.isodepth import PUBLISHED, published_grid
+from lib.statistics import percentile_interval
 from tests.lines import one_line
 
 
@@ -283,9 +283,9 @@ def test_every_resample_is_at_its_optimum(noisy):
 def test_intervals_cover_the_estimate_and_widen_with_the_level(noisy):
     frame, cells, draws = noisy
     phi = fit_joint(*joint_arrays(frame)).params["phi"]
-    low, high = interval(draws["phi"])
+    low, high = percentile_interval(draws["phi"])
     assert low < phi < high and 0.01 < high - low < 0.2
-    assert interval(draws["phi"], 0.5)[0] > low
+    assert percentile_interval(draws["phi"], 0.5)[0] > low
     bca = interval_bca(fit_joint, joint_arrays(frame), cells, draws, "phi")
     assert bca[0] < phi < bca[1] and bca != (low, high)
 
@@ -301,7 +301,7 @@ def test_bca_is_the_percentile_interval_where_nothing_is_skewed():
         return fit(line, [x], loss, objective="squares")
 
     draws = bootstrap(level, (x, loss), np.arange(40), n=400)
-    plain, bca = interval(draws["A"]), interval_bca(level, (x, loss), np.arange(40), draws, "A")
+    plain, bca = percentile_interval(draws["A"]), interval_bca(level, (x, loss), np.arange(40), draws, "A")
     assert bca == pytest.approx(plain, abs=0.15 * (plain[1] - plain[0]))
     # of a mean, with its known standard error
     assert plain[1] - plain[0] == pytest.approx(2 * 1.96 * 2 * np.std(np.log(loss)) / math.sqrt(40), rel=0.15)
@@ -537,7 +537,7 @@ def test_bca_is_scipys_on_the_same_resamples():
         draws = pd.DataFrame({"A": drawn.bootstrap_distribution})
         for confidence in (0.95, 0.6):
             for method, ours in (
-                ("percentile", interval(draws["A"], confidence)),
+                ("percentile", percentile_interval(draws["A"], confidence)),
                 ("BCa", interval_bca(level, (np.arange(1, 26), loss), np.arange(25), draws, "A", confidence)),
             ):
                 theirs = scipy.stats.bootstrap(
