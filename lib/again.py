@@ -9,7 +9,7 @@ import nbformat
 from lib.errors import InputError, in_one_line
 from lib.execute import Failed, run
 from lib.notebook import PROVENANCE, ROOT, read_parameters
-from lib.train import provenance
+from lib.provenance import provenance
 
 
 def again(copy: Path) -> Path:

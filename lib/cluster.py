@@ -28,9 +28,10 @@ from lib import files, workers
 from lib.config import RunConfig
 from lib.errors import InputError
 from lib.flops import count
+from lib.provenance import provenance
 from lib.ranks import STATE, Ranks, launch
 from lib.store import RunStore
-from lib.train import load_data, provenance, step_of, train
+from lib.train import load_data, step_of, train
 
 ANSWERS_WITHIN = 30.0  # seconds for an address
 IMPORTS_WITHIN = 120.0  # seconds for every node to import what a run needs, from a cold disk and on busy cores

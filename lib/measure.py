@@ -14,8 +14,9 @@ import lib
 from lib import files, workers
 from lib.errors import InputError
 from lib.progress import Bar
+from lib.provenance import provenance
 from lib.store import UNREADABLE, RunStore
-from lib.train import one_thread_on_cpu, provenance
+from lib.workers import one_thread_on_cpu
 
 
 class Case(Protocol):

@@ -23,8 +23,8 @@ from lib.config import Label, RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
 from lib.measure import C
+from lib.provenance import provenance
 from lib.store import RunStore
-from lib.train import provenance
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from lib.exits import Exits, trade_off
 from lib.inflight import Exit
 from lib.model import LoopedLM
 from lib.progress import passing
-from lib.train import one_thread_on_cpu
+from lib.workers import one_thread_on_cpu
 
 #: a run returns the loops of all its tokens
 Run = Callable[[Exit], Sequence[int]]

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from lib import claims, executed, files
 from lib.errors import InputError, in_one_line
 from lib.notebook import PROFILES, ROOT
-from lib.train import provenance
+from lib.provenance import provenance
 
 PAPERS = {
     "000": "Iso-depth scaling laws",

@@ -12,7 +12,7 @@ from lib.config import ModelConfig
 from lib.depth import DepthRule
 from lib.model import Draw, LoopedLM
 from lib.statistics import percentile_interval
-from lib.train import one_thread_on_cpu
+from lib.workers import one_thread_on_cpu
 
 WINDOW = 25  # logged steps whose median a spike stands out from
 

@@ -24,9 +24,11 @@ from lib.flops import count
 from lib.model import Draw, LoopedLM, load_weights
 from lib.optim import Optimizer, clip_gradients
 from lib.progress import Bar, passing
+from lib.provenance import device_name
 from lib.ranks import STATE, here
 from lib.store import WEIGHTS, RunResult, RunStore, curves, frame
-from lib.train import device_name, load_data, one_thread_on_cpu, train
+from lib.train import load_data, train
+from lib.workers import one_thread_on_cpu
 
 if TYPE_CHECKING:
     import pandas as pd

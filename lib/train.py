@@ -7,13 +7,10 @@ torchrun starts on several GPUs it is one run on all of them: the same rows, the
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import math
 import os
-import platform
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +23,7 @@ import safetensors.torch
 import torch
 
 import lib
-from lib import files, ranks
+from lib import files, ranks, workers
 from lib.config import RunConfig
 from lib.data import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.errors import InputError
@@ -36,11 +33,13 @@ from lib.layers import attention_kind
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
+from lib.provenance import provenance
 from lib.ranks import Ranks, accumulating, as_held, distribute, whole_model
 from lib.routing import divergence_by_pair, looped_choices
 from lib.store import UNREADABLE, RunResult, RunStore
 from lib.tokens import Progress as Reading
 from lib.weights import load_strictly
+from lib.workers import one_thread_on_cpu
 
 LOGGED = 500  # a run logs every step, or about this many of them
 SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
@@ -49,6 +48,8 @@ WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilatio
 TRACED_LOOPS, TRACED_ROWS = 24, 32  # at least so many loops of so many validation rows are traced
 
 Progress = Callable[[int, float], None]  # steps done, loss
+
+workers.import_first(__name__)  # which takes seconds, and every process that trains needs it
 
 
 def train(
@@ -110,17 +111,6 @@ def load_data(
         )
     progress("packing", 0)
     return tokens, training_rows(cfg.data, tokens, cfg.train.seed), validation_batch(cfg.data, tokens)
-
-
-@contextlib.contextmanager
-def one_thread_on_cpu() -> Iterator[None]:
-    """A CPU run uses one thread, so that its sums have one order; parallelism is one run per core."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _find_compiler(device: torch.device) -> None:
@@ -382,34 +372,3 @@ def _digest(tensors: dict[str, torch.Tensor], position: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()
-
-
-def device_name() -> str:
-    """The accelerator's name, or the processor's architecture with the number formats that matter here."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    formats = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else "no bf16"
-    return f"cpu {platform.machine()} ({formats})"
-
-
-def provenance() -> dict[str, Any]:
-    """Commit, versions and device: what one needs to know to make a number again."""
-    return {
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "device": device_name(),
-    }
-
-
-@functools.cache  # of what this process runs, which a later commit does not change
-def _commit() -> str:
-    root = Path(lib.__file__).parent.parent
-    try:
-        describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-        commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        commit = ""
-    taken = Path(lib.__file__).with_name("commit.txt")  # of a copy that was sent to a cluster
-    return commit or (taken.read_text() if taken.exists() else "no git")

@@ -35,10 +35,31 @@ def processes(jobs: int | None) -> int:
     return jobs or (1 if torch.cuda.is_available() else cores())
 
 
+@contextlib.contextmanager
+def one_thread_on_cpu() -> Iterator[None]:
+    """A CPU run uses one thread, so that its sums have one order; parallelism is one run per core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+_imported_first: list[str] = []
+
+
+def import_first(module: str) -> None:
+    """Processes that are started from now on have this module imported when they begin."""
+    if module not in _imported_first:
+        _imported_first.append(module)
+
+
 def start() -> ForkServerContext:
-    """A context whose processes are forked from a clean server that has the library imported, and no thread running."""
+    """A context whose processes are forked from a clean server: it has imported what ``import_first`` named, and no
+    thread runs in it."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lib.train"])
+    context.set_forkserver_preload(_imported_first)
     multiprocessing.resource_tracker.ensure_running()
     # what begins now never hears Ctrl-C, which goes to all processes of a terminal: it is the caller's to end the rest
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -18,9 +18,9 @@ from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
 from lib.presets import preset
+from lib.provenance import device_name
 from lib.store import RunStore
 from lib.sweep import sweep
-from lib.train import device_name
 
 SHAPE = ModelConfig(
     width=128,

@@ -12,7 +12,7 @@ import numpy as np
 from lib.continuations import Question, score
 from lib.model import LoopedLM
 from lib.presets import preset
-from lib.train import one_thread_on_cpu
+from lib.workers import one_thread_on_cpu
 
 #: the largest model of recurrence_exponent's cpu profile, with a context that holds a question
 MODEL = preset(

@@ -20,9 +20,9 @@ from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainCon
 from lib.flops import count
 from lib.model import Draw, LoopedLM
 from lib.optim import Optimizer, clip_gradients
+from lib.provenance import device_name
 from lib.store import RunStore
 from lib.sweep import sweep
-from lib.train import device_name
 
 #: bf16 matmul FLOP/s without sparsity, from the data sheets; what is not here is measured
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "GH200": 989e12}

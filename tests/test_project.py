@@ -25,7 +25,8 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 
 #: the order of the house: a module imports only those before it
 MODULES = [
-    "errors", "statistics", "ranks", "seeds", "files", "progress", "remote", "workers", "shards", "text", "config", "presets",
+    "errors", "statistics", "ranks", "seeds", "files", "progress", "remote", "workers", "provenance", "shards", "text",
+    "config", "presets",
     "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model", "continuations", "optim", "flops",
     "tokenizer", "tokens", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure", "sweep",
     "reference", "laws", "optimum", "fit", "frontier", "isoflop", "isodepth", "usage", "transfer", "stability",

@@ -1,6 +1,7 @@
 """A pool has the processes asked for, fails in one line, and ends with a parent that is killed."""
 
 import os
+import sys
 import time
 
 import pytest
@@ -25,6 +26,29 @@ def test_a_pool_initialises_each_process_and_computes_elsewhere():
     with workers.pool(2, torch.set_num_threads, 1) as pool:
         found = [pool.submit(torch.get_num_threads).result(), pool.submit(os.getpid).result()]
     assert found[0] == 1 and found[1] != os.getpid()
+
+
+def imported(module: str) -> bool:
+    return module in sys.modules
+
+
+def test_what_is_to_be_imported_first_is_there_when_a_process_begins():
+    code = """
+from lib import workers
+from tests.test_workers import imported
+workers.import_first("colorsys")
+with workers.pool(1, int) as pool:
+    print(pool.submit(imported, "colorsys").result(), pool.submit(imported, "chunk").result())
+"""
+    assert python(code).communicate(timeout=240)[0].split() == ["True", "False"]
+
+
+def test_one_thread_computes_inside_and_as_many_as_before_outside():
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError, match="on the way"), workers.one_thread_on_cpu():
+        assert torch.get_num_threads() == 1
+        raise ValueError("on the way")
+    assert torch.get_num_threads() == before
 
 
 def test_a_process_that_was_started_starts_no_others():
