@@ -13,7 +13,8 @@ import pandas as pd
 import scipy.special
 
 from lib import isoflop, laws
-from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
+from lib.budgets import run
+from lib.config import DataConfig, Label, ModelConfig, RunConfig
 from lib.errors import InputError
 from lib.fit import Fit, bootstrap, fit, fit_joint, r2, resampled, split
 from lib.flops import count
@@ -26,7 +27,7 @@ from lib.frontier import (
     sizes,
 )
 from lib.laws import hold, joint
-from lib.presets import head_count, optimizer, preset
+from lib.presets import head_count, preset
 from lib.statistics import percentile_interval
 from lib.store import RunResult
 
@@ -109,32 +110,6 @@ def settings(p: dict[str, Any]) -> tuple[DataConfig, dict[str, Any], dict[str, A
     rates = {"muon_lr": p["muon_lr"], "embedding_lr": p["table_lr"], "head_lr": p["head_lr"], "norm_lr": p["norm_lr"]}
     training = {"batch": p["batch"], "micro_batch": p["micro_batch"] or None, "precision": p["precision"]}
     return DataConfig.of(p), rates, training
-
-
-def steps_for(budget: float, flops_per_token: float, data: DataConfig, batch: int, width: int) -> int:
-    """Steps that a budget of FLOPs buys. Raises InputError for fewer than ten."""
-    if batch < 1:
-        raise InputError(f"batch: {batch} rows train nothing, use at least 1")
-    steps = budget / flops_per_token / (batch * data.context)
-    if not 9.5 <= steps < np.inf:
-        raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at width {width}, raise them or lower batch")
-    return round(steps)
-
-
-def run(
-    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict[str, Any], training: dict[str, Any],
-    paper: str = "000", like: str = "isodepth-s10-r4",
-) -> RunConfig:  # fmt: skip
-    """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at these
-    base rates.
-
-    Raises InputError where the budget buys fewer than ten steps.
-    """
-    steps = steps_for(budget, count(cfg, data.context).published[paper], data, training["batch"], cfg.width)
-    return RunConfig(
-        model=cfg, data=data, optim=optimizer(like, steps, **rates),
-        train=TrainConfig(steps=steps, **training),
-    )  # fmt: skip
 
 
 def grid(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import isodepth
+from lib import budgets, isodepth
 from lib.config import Label, OptimConfig, RunConfig
 from lib.errors import InputError
 from lib.fit import fit_joint
@@ -81,7 +81,7 @@ def run(p: dict[str, Any], name: str, r: int, width: int, budget: float, seed: i
     if fields and INTERVENTIONS[name].dynamics:
         rates["lr"] = p["dynamics_lr"]
     cfg = isodepth.model(r, width, **isodepth.layout(p), **fields)
-    made = isodepth.run(cfg, budget, data, rates, {**training, "seed": seed})
+    made = budgets.run(cfg, budget, data, rates, {**training, "seed": seed})
     rule = INTERVENTIONS[name].matrices
     return made.replace(optim=_moved_by(rule, made, p[f"{rule}_rate"])) if rule else made
 

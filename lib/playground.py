@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from lib import plots_sparse
+from lib import plots_decoding
 from lib.data import token_store
 from lib.decode import Sampling, generate
 from lib.errors import InputError
@@ -123,7 +123,7 @@ class Player:
         read = [*tokens, *found.tokens[:-1]]
         loops = [*found.prompt_loops, *found.loops[1:]]
         pieces = [self.tokenizer.decode([token]) for token in read]
-        figure = plots_sparse.left_at(pieces, loops, leave.loops or self.model.cfg.mean_loops, len(tokens))
+        figure = plots_decoding.left_at(pieces, loops, leave.loops or self.model.cfg.mean_loops, len(tokens))
         plt.close(figure)  # or the end of a cell would show it once more
         return self.tokenizer.decode(found.tokens), figure
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
@@ -170,6 +171,27 @@ def dots(columns: dict[str, list[float]], label: str) -> Figure:
     axis.set_ylim(len(columns) - 0.5, -0.5)
     axis.set_xlabel(label)
     return figure
+
+
+def isoflop_curve(
+    axis: Axes, cell: pd.DataFrame, best: pd.DataFrame, colour: ColorType, marker: str, style: str = "-",
+    label: str | None = None,
+) -> None:  # fmt: skip
+    """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
+    axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
+    if len(cell) >= 3:
+        curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
+        x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
+        axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)
+    axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
+
+
+def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
+    """A log axis of training FLOPs, with a tick at each budget."""
+    axis.set_xscale("log")
+    axis.set_xticks(budgets, [rate(budget) for budget in budgets])
+    axis.minorticks_off()
+    axis.set_xlabel("budget (FLOPs)")
 
 
 # ---- a model, drawn from its config (000, Fig. 5) --------------------------------------------------------------------

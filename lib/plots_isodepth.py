@@ -1,19 +1,30 @@
 """The figures of the iso-depth study (000)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.typing import ColorType
 
 from lib.fit import Fit, power_law
 from lib.frontier import effective_parameters
-from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, few_decades, legend_above, rate, shades
+from lib.plots import (
+    COLOURS,
+    COLUMN,
+    MARKERS,
+    PAGE,
+    budget_axis,
+    count_axis,
+    few_decades,
+    isoflop_curve,
+    legend_above,
+    rate,
+    shades,
+)
 
 #: the looks of 000's probes
 PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
@@ -45,19 +56,6 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     return figure
 
 
-def isoflop_curve(
-    axis: Axes, cell: pd.DataFrame, best: pd.DataFrame, colour: ColorType, marker: str, style: str = "-",
-    label: str | None = None,
-) -> None:  # fmt: skip
-    """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
-    axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
-    if len(cell) >= 3:
-        curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
-        x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
-        axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)
-    axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
-
-
 def optima_against_budget(optima: pd.DataFrame) -> Figure:
     """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
     the budget; open markers lie outside the widths trained and do not count."""
@@ -77,14 +75,6 @@ def optima_against_budget(optima: pd.DataFrame) -> Figure:
         axis.set_ylabel(label)
         axis.legend(title="exponent in the budget", title_fontsize=7)
     return figure
-
-
-def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
-    """A log axis of training FLOPs, with a tick at each budget."""
-    axis.set_xscale("log")
-    axis.set_xticks(budgets, [rate(budget) for budget in budgets])
-    axis.minorticks_off()
-    axis.set_xlabel("budget (FLOPs)")
 
 
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:

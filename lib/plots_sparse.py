@@ -15,10 +15,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
+from lib.core_nine import NINE
 from lib.exits import Exits, leave, trade_off
 from lib.fit import power_law
-from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, rate, shades
-from lib.plots_isodepth import isoflop_curve
+from lib.plots import COLOURS, COLUMN, MARKERS, PAGE, count_axis, isoflop_curve, legend_above, rate, shades
 from lib.routing import KINDS
 from lib.sparse import LOOK, TITLES
 
@@ -291,28 +291,6 @@ def debts(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: int = 60) -> Figure:
-    """At which of ``most`` loops each token left: a bar a token with its text below, ``wide`` a line; the first
-    ``prompt`` are grey."""
-    lines = range(0, len(pieces), wide)
-    figure, axes = plt.subplots(len(lines), 1, figsize=(PAGE, 0.6 + 1.3 * len(lines)), squeeze=False)
-    for axis, start in zip(axes[:, 0], lines, strict=True):
-        x = np.arange(start, min(start + wide, len(pieces)))
-        colours = ["#B0B0B0" if i < prompt else COLOURS["looped-moe"] for i in x]
-        axis.bar(x, loops[start : start + wide], 0.85, color=colours)
-        axis.set_xticks(x, [_visible(pieces[i]) for i in x], fontsize=6.5)
-        axis.tick_params(axis="x", length=0)
-        axis.set_xlim(start - 1, start + min(wide, len(pieces)))
-        axis.set_ylim(0, most + 0.3)
-        axis.set_yticks(range(0, most + 1, max(1, most // 4)))
-        axis.set_ylabel("left after loop")
-        axis.grid(visible=False, axis="x")
-        axis.set_axisbelow(True)
-    handles = [Rectangle((0, 0), 1, 1, color="#B0B0B0"), Rectangle((0, 0), 1, 1, color=COLOURS["looped-moe"])]
-    figure.legend(handles, ["prompt", "answer"], loc="outside upper right", ncols=2)
-    return figure
-
-
 def _perplexities(axis: Axes) -> None:
     """A log y axis that spans less than a decade."""
     axis.set_yscale("log")
@@ -321,8 +299,23 @@ def _perplexities(axis: Axes) -> None:
     axis.yaxis.set_minor_locator(NullLocator())
 
 
-def _visible(piece: str) -> str:
-    """A token's text for an axis: blanks and line ends shown, a document's beginning as ^, a dollar no formula, and
-    control characters, for which no font has a picture, as bytes that are no text."""
-    shown = piece.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5").replace("$", r"\$") or "^"
-    return "".join(character if character.isprintable() else "\ufffd" for character in shown)
+def core_9(runs: pd.DataFrame) -> Figure:
+    """Accuracy of 004's architectures on the tasks of Core 9, means over seeds, bars an error over examples, dotted the
+    accuracy of guessing. runs: ``core_nine.nine_scores`` with a column architecture."""
+    figure, panel = plt.subplots(figsize=(PAGE, 2.6))
+    tasks = list(NINE)
+    at, chance = np.arange(len(tasks)), np.array([task.chance for task in NINE.values()])
+    means = runs.groupby("architecture").mean(numeric_only=True)
+    groups = means.reindex([name for name in LOOK if name in means.index])
+    for i, (architecture, mean) in enumerate(groups.iterrows()):
+        panel.errorbar(
+            at + 0.16 * (i - (len(groups) - 1) / 2), mean[tasks], mean[[f"{name} stderr" for name in tasks]],
+            ls="", lw=1, ms=4, label=TITLES[architecture],
+            color=COLOURS[LOOK[architecture]], marker=MARKERS[LOOK[architecture]],
+        )  # fmt: skip
+    panel.hlines(chance, at - 0.4, at + 0.4, color="#888888", lw=0.8, ls=":")
+    panel.set_xticks(at, tasks)
+    panel.grid(axis="x", visible=False)
+    panel.set_ylabel("accuracy (%)")
+    legend_above(figure, panel)
+    return figure

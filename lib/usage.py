@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import isodepth
+from lib import budgets
 from lib.config import DataConfig, ModelConfig, RunConfig
 from lib.errors import InputError
 from lib.fit import isoflop_optimum
@@ -71,7 +71,7 @@ def run(
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    return isodepth.run(cfg, budget, data, rates, training, paper="003", like="looped-nanochat-s8")
+    return budgets.run(cfg, budget, data, rates, training, paper="003", like="looped-nanochat-s8")
 
 
 def frame(results: Iterable[RunResult], budgets: dict[str, float]) -> pd.DataFrame:

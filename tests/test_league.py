@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from lib import isodepth, league
+from lib import budgets, isodepth, league
 from lib.errors import InputError
 from lib.flops import count
 from lib.league import BASELINE, INTERVENTIONS
@@ -57,7 +57,7 @@ def test_runs_are_shared_with_the_notebooks_that_have_them():
     data, rates, training = isodepth.settings(p)
     for name in ("linear", "additive", "passthrough"):
         model = isodepth.model(4, 16, **isodepth.layout(p), **isodepth.injection(name))
-        assert isodepth.run(model, 4.64e10, data, rates, {**training, "seed": 101}).key == run(name).key
+        assert budgets.run(model, 4.64e10, data, rates, {**training, "seed": 101}).key == run(name).key
 
 
 @pytest.mark.parametrize("rule", ["Muon", "AdamW"])

@@ -5,6 +5,7 @@ import json
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -174,3 +175,26 @@ def test_counts_are_ticked_in_short_words():
     figure.canvas.draw()
     shown = [tick.get_text() for tick in axis.get_xticklabels()]
     assert {"5 k", "10 k", "20 k"} <= set(shown)
+
+
+def test_an_isoflop_curve_is_its_runs_their_parabola_and_a_star():
+    N = np.array([1e5, 2e5, 4e5, 8e5])
+    cell = pd.DataFrame({"N": N, "loss": 3 + 0.1 * np.log(N / 3e5) ** 2})
+    _, axis = plt.subplots()
+    plots.isoflop_curve(axis, cell, pd.DataFrame({"N": [3e5], "loss": [3.0]}), "black", "o", label="r = 1")
+    runs, parabola, star = axis.lines
+    assert list(runs.get_xdata()) == list(N) and runs.get_label() == "r = 1"
+    x, y = parabola.get_data()
+    assert (x[0], x[-1]) == pytest.approx((N[0], N[-1]))
+    assert y == pytest.approx(3 + 0.1 * np.log(x / 3e5) ** 2)
+    assert star.get_data() == ([3e5], [3.0])
+    _, few = plt.subplots()  # through two runs there is no parabola
+    plots.isoflop_curve(few, cell.head(2), pd.DataFrame({"N": [], "loss": []}), "black", "o")
+    assert len(few.lines) == 2
+
+
+def test_a_budget_axis_has_a_tick_at_each_budget():
+    _, axis = plt.subplots()
+    plots.budget_axis(axis, [1e9, 4.64e9])
+    assert list(axis.get_xticks()) == [1e9, 4.64e9] and axis.get_xscale() == "log"
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1e9", "4.64e9"]

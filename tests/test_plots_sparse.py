@@ -6,7 +6,11 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from lib import isoflop, plots, plots_sparse, sparse
+from lib.core_nine import nine_scores
 from lib.exits import Exits
+from lib.tasks import CORE_9
+from tests.runs import small_run
+from tests.scored import NAMES, asked, results
 from tests.test_isoflop import curves
 
 pytestmark = pytest.mark.usefixtures("style")
@@ -132,16 +136,16 @@ def test_debts_stand_beside_what_was_counted():
     assert list(counted.get_ydata()) == [5, 6] and list(decoded.get_ydata()) == [5, 7]
 
 
-def test_a_bar_says_where_a_token_left():
-    axis = plots_sparse.left_at(["", "a", " ", "$", "\n", "\x19"], [4, 4, 2, 1, 3, 3], 4, prompt=2).axes[0]
-    assert [bar.get_height() for bar in axis.patches] == [4, 4, 2, 1, 3, 3]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["^", "a", "\u2423", r"\$", "\u21b5", "\ufffd"]
-    colours = [to_hex(bar.get_facecolor()).upper() for bar in axis.patches]
-    assert colours[1] == "#B0B0B0" and colours[2] == plots.COLOURS["looped-moe"]
-
-
-def test_many_tokens_are_wrapped():
-    axes = plots_sparse.left_at(["a"] * 130, [1] * 130, 4, prompt=70).axes
-    assert [len(axis.patches) for axis in axes] == [60, 60, 10]
-    assert to_hex(axes[1].patches[9].get_facecolor()).upper() == "#B0B0B0"
-    assert to_hex(axes[1].patches[10].get_facecolor()).upper() == plots.COLOURS["looped-moe"]
+def test_core_9():
+    plan = {(name, 32, 5): small_run(train={"seed": i}) for i, name in enumerate(("looped-moe", "base"))}
+    table = asked(plan, lambda label, task, T: 0.3 + 0.1 * (label[0] == "base"), CORE_9)
+    figure = plots_sparse.core_9(nine_scores(table, plan, NAMES, results(plan)))
+    (axis,) = figure.axes
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Base", "Looped-MoE"]
+    assert [label.get_text() for label in axis.get_xticklabels()][:3] == ["ARC-E", "ARC-C", "BoolQ"]
+    base, sparse = (container.lines[0].get_ydata(orig=False) for container in axis.containers)
+    np.testing.assert_allclose(base, 40)
+    np.testing.assert_allclose(sparse, 30)
+    chances = next(c for c in axis.collections if len(c.get_segments()) == 9 and c.get_linestyle()[0][1] is not None)
+    heights = [segment[0][1] for segment in chances.get_segments()]
+    assert heights == pytest.approx([25, 25, 50, 20, 25, 25, 50, 100 / 3, 50])

@@ -29,11 +29,11 @@ MODULES = [
     "config", "presets",
     "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model", "continuations", "optim", "flops",
     "tokenizer", "tokens", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure", "sweep",
-    "reference", "laws", "optimum", "fit", "frontier", "isoflop", "isodepth", "usage", "transfer", "stability",
+    "reference", "laws", "optimum", "fit", "frontier", "isoflop", "budgets", "isodepth", "usage", "transfer", "stability",
     "parcae", "looping", "saturation", "sampling", "compression", "claims", "growth", "residual", "sparse", "exits",
-    "league", "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "core", "harness",
+    "league", "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "scores", "core", "core_nine", "harness",
     "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
-    "plots_residual", "plots_sparse", "plots_downstream", "plots_league", "playground", "notebook", "plans", "records",
+    "plots_residual", "plots_sparse", "plots_axes", "plots_core", "plots_league", "plots_decoding", "playground", "notebook", "plans", "records",
     "migrate", "scale", "overview", "execute", "executed", "report", "again",
 ]  # fmt: skip
 

@@ -1,6 +1,4 @@
-"""The figures of the downstream evaluations (000, App. H; 001; 004)."""
-
-from typing import Any
+"""The figures of the downstream axes (000, App. H)."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,11 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
-from lib.core import NINE
-from lib.plots import COLOURS, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above
-from lib.plots_isodepth import budget_axis, of_recurrences
-from lib.plots_parcae import VARIANTS
-from lib.sparse import LOOK, TITLES
+from lib.plots import PAGE, budget_axis, legend_above
+from lib.plots_isodepth import of_recurrences
 
 
 def axes_by_budget(best: pd.DataFrame) -> Figure:
@@ -116,86 +111,4 @@ def by_depth(table: pd.DataFrame) -> Figure:
         panel.set_xlabel("loops T")
     figure.supylabel("loss of the answer (nats per token)", fontsize=7)
     legend_above(figure, panels[0, 0])
-    return figure
-
-
-# ---- 001 and 004 -----------------------------------------------------------------------------------------------------
-
-
-def by_size(runs: pd.DataFrame) -> Figure:
-    """CORE, Core-Extended where some of it was asked, and LAMBADA's perplexity against parameters (001, Table
-    "Comparing Parcae to Fixed-Depth Transformers"): a line an architecture through the means over seeds, bars an error
-    over examples, a dot a seed. runs: ``core.transformer_scores`` with a column architecture."""
-    units = {"Core": "points", "Core-Extended": "points", "LAMBADA per token": "perplexity"}
-    shown = {column: unit for column, unit in units.items() if runs[column].notna().any()}
-    figure, panels = plt.subplots(1, len(shown), figsize=(PAGE, 2.6), squeeze=False)
-    for panel, (column, unit) in zip(panels[0], shown.items(), strict=True):
-        for (architecture, own), beside in zip(runs.groupby("architecture", sort=False), (0.97, 1.03), strict=True):
-            look = {"color": COLOURS[architecture], "marker": MARKERS[architecture]}
-            mean = own.groupby("parameters")[[column, f"{column} stderr"]].mean()
-            panel.errorbar(mean.index * beside, *mean.T.to_numpy(), ms=4, lw=1, label=NAMES[architecture], **look)
-            panel.plot(own["parameters"] * beside, own[column], ls="", ms=2.5, alpha=0.5, **look)
-        count_axis(panel, "parameters")
-        panel.set_title(column)
-        panel.set_ylabel(unit)
-        if unit == "perplexity":
-            few_decades(panel)
-    legend_above(figure, panels[0, 0])
-    return figure
-
-
-def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
-    """CORE of the rungs of 001's table of stability against test-time loops T (left), of the best looped runs and those
-    at fixed depth against the budget (right); means over seeds, bars an error over examples.
-
-    ladder, frontier: ``core.transformer_scores`` with a column variant, and with which and budget."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), sharey=True)
-    ladder = ladder.dropna(subset="Core")
-    groups = [*ladder.groupby("variant", sort=False)]
-    for i, (rung, own) in enumerate(groups):
-        colour, marker = VARIANTS[rung]
-        _suite_line(left, own, "T", 1.04 ** (i - (len(groups) - 1) / 2), color=colour, marker=marker, label=rung)
-    depths = sorted(ladder["T"].astype(int).unique())
-    left.set_xscale("log", base=2)
-    left.set_xticks(depths, [str(T) for T in depths])
-    left.minorticks_off()
-    left.set_xlabel("test-time loops T")
-    left.set_ylabel("Core (points)")
-    colour, marker = COLOURS["parcae"], MARKERS["parcae"]
-    for which, beside, look in (
-        ("looped", 0.97, {"label": r"best $\mu_{rec}$"}),
-        ("fixed depth", 1.03, {"label": r"$\mu_{rec} = 1$", "ls": "--", "mfc": "white"}),
-    ):
-        _suite_line(right, frontier[frontier["which"] == which], "budget", beside, color=colour, marker=marker, **look)
-    budget_axis(right, sorted(frontier["budget"].unique()))
-    for panel in (left, right):
-        panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-    return figure
-
-
-def _suite_line(panel: Axes, runs: pd.DataFrame, over: str, beside: float, **look: Any) -> None:
-    """``beside``: a factor, so that bars do not lie on one another."""
-    mean = runs.groupby(over).mean(numeric_only=True)
-    panel.errorbar(mean.index * beside, mean["Core"], mean["Core stderr"], ms=4, lw=1, **look)
-
-
-def nine(runs: pd.DataFrame) -> Figure:
-    """Accuracy of 004's architectures on the tasks of Core 9, means over seeds, bars an error over examples, dotted the
-    accuracy of guessing. runs: ``core.nine_scores`` with a column architecture."""
-    figure, panel = plt.subplots(figsize=(PAGE, 2.6))
-    tasks = list(NINE)
-    at, chance = np.arange(len(tasks)), np.array([task.chance for task in NINE.values()])
-    means = runs.groupby("architecture").mean(numeric_only=True)
-    groups = means.reindex([name for name in LOOK if name in means.index])
-    for i, (architecture, mean) in enumerate(groups.iterrows()):
-        panel.errorbar(
-            at + 0.16 * (i - (len(groups) - 1) / 2), mean[tasks], mean[[f"{name} stderr" for name in tasks]],
-            ls="", lw=1, ms=4, label=TITLES[architecture],
-            color=COLOURS[LOOK[architecture]], marker=MARKERS[LOOK[architecture]],
-        )  # fmt: skip
-    panel.hlines(chance, at - 0.4, at + 0.4, color="#888888", lw=0.8, ls=":")
-    panel.set_xticks(at, tasks)
-    panel.grid(axis="x", visible=False)
-    panel.set_ylabel("accuracy (%)")
-    legend_above(figure, panel)
     return figure
