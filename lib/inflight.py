@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lib.criteria import CRITERIA, PREDICTING, Seen
 from lib.errors import InputError
-from lib.exits import CRITERIA, PREDICTING, Seen
 from lib.injection import Prepared, per_token
 from lib.layers import Attention, linear
 from lib.model import LoopedLM
@@ -30,7 +30,7 @@ PIECE = 128  # tokens of a row that attend at once
 @dataclasses.dataclass(frozen=True)
 class Exit:
     """When a token leaves: after ``loops`` loops (mean_loops when None), or after the first whose score by
-    ``criterion`` (``exits.CRITERIA``) is below ``threshold``.
+    ``criterion`` (``criteria.CRITERIA``) is below ``threshold``.
 
     kept_loops: how many loops' keys and values are kept, all when None; loop t then overwrites those of loop t -
     kept_loops, so that a later token finds the last ones. The tokens of a prompt go through the loops together, and

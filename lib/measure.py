@@ -12,6 +12,7 @@ import torch
 
 import lib
 from lib import files, workers
+from lib.config import ModelConfig
 from lib.errors import InputError
 from lib.progress import Bar
 from lib.provenance import provenance
@@ -28,7 +29,15 @@ class Case(Protocol):
     def model_dump(self, *, mode: str = ..., exclude_defaults: bool = ...) -> dict[str, Any]: ...
 
 
+class ModelCase(Case, Protocol):
+    """A case that is measured on a model of its own."""
+
+    @property
+    def model(self) -> ModelConfig: ...
+
+
 C = TypeVar("C", bound=Case)
+M = TypeVar("M", bound=ModelCase)
 Function = Callable[[C], dict[str, Any]]
 
 

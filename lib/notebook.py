@@ -10,7 +10,7 @@ import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 import yaml
@@ -22,17 +22,13 @@ from lib.cluster import Cluster
 from lib.config import Label, RunConfig
 from lib.errors import InputError, one_line
 from lib.flops import count
-from lib.measure import C
+from lib.measure import C, M
 from lib.provenance import provenance
 from lib.store import RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
     from IPython.display import Image
-
-    from lib.growth import Start
-
-S = TypeVar("S", bound="Start")
 
 #: the workbook: notebooks/, params/ and outputs/ lie here
 ROOT = Path(lib.__file__).parent.parent
@@ -179,7 +175,7 @@ class Notebook:
     def _stamp(self) -> dict[str, Any]:
         return {"notebook": self.name, "profile": self.profile, "parameters": self.parameters, **provenance()}
 
-    def plan_measurements(self, cases: dict[Label, S], function: measure.Function[S]) -> "pd.DataFrame":
+    def plan_measurements(self, cases: dict[Label, M], function: measure.Function[M]) -> "pd.DataFrame":
         """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
         import pandas as pd
 

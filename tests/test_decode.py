@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from lib import decode
+from lib.criteria import CRITERIA
 from lib.decode import Exit, Sampling, generate, score, stream
 from lib.errors import InputError
-from lib.exits import CRITERIA, leave, measure_exits
+from lib.exits import leave, measure_exits
 from lib.model import token_losses
 from tests.lines import one_line
 from tests.models import FAMILIES, LOOPED, built, middling, prompts_of, tokens

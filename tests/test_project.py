@@ -25,16 +25,16 @@ PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1
 
 #: the order of the house: a module imports only those before it
 MODULES = [
-    "errors", "statistics", "ranks", "seeds", "files", "progress", "remote", "workers", "provenance", "shards", "text",
-    "config", "presets",
-    "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model", "continuations", "optim", "flops",
-    "tokenizer", "tokens", "data", "evaluate", "probes", "routing", "store", "train", "cluster", "measure", "sweep",
-    "reference", "laws", "optimum", "fit", "frontier", "isoflop", "budgets", "isodepth", "usage", "transfer", "stability",
-    "parcae", "looping", "saturation", "sampling", "compression", "claims", "growth", "residual", "sparse", "exits",
-    "league", "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "scores", "core", "core_nine", "harness",
-    "plots", "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
-    "plots_residual", "plots_sparse", "plots_axes", "plots_core", "plots_league", "plots_decoding", "playground", "notebook", "plans", "records",
-    "migrate", "scale", "overview", "execute", "executed", "report", "again",
+    "errors", "statistics", "ranks", "seeds", "files", "progress", "remote", "workers", "provenance", "shards",
+    "text", "config", "presets", "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model",
+    "continuations", "optim", "flops", "tokenizer", "tokens", "data", "evaluate", "probes", "routing", "store",
+    "train", "cluster", "measure", "sweep", "reference", "laws", "optimum", "fit", "frontier", "isoflop", "budgets",
+    "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling", "compression",
+    "claims", "growth", "residual", "sparse", "criteria", "exits", "league", "inflight", "decode", "pace", "tasks",
+    "taskfiles", "primitives", "downstream", "axes", "scores", "core", "core_nine", "harness", "plots",
+    "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
+    "plots_residual", "plots_sparse", "plots_axes", "plots_core", "plots_league", "plots_decoding", "playground",
+    "notebook", "plans", "records", "migrate", "scale", "overview", "execute", "executed", "report", "again",
 ]  # fmt: skip
 
 
