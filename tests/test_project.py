@@ -31,7 +31,7 @@ MODULES = [
     "train", "cluster", "measure", "sweep", "reference", "laws", "optimum", "fit", "frontier", "isoflop", "budgets",
     "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling", "compression",
     "claims", "growth", "residual", "sparse", "criteria", "exits", "league", "inflight", "decode", "pace", "tasks",
-    "taskfiles", "primitives", "downstream", "axes", "scores", "core", "core_nine", "harness", "plots",
+    "taskfiles", "primitives", "downstream", "axes", "scores", "core", "core_nine", "harness", "plots", "picture",
     "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
     "plots_residual", "plots_sparse", "plots_axes", "plots_core", "plots_league", "plots_decoding", "playground",
     "notebook", "plans", "records", "migrate", "scale", "overview", "execute", "executed", "report", "again",
@@ -150,7 +150,7 @@ def test_the_docs_name_the_family_of_every_preset():
 
 
 def test_the_docs_tour_of_a_config_runs(tmp_path, monkeypatch):
-    tour = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "plots.show" in block)
+    tour = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "picture.show" in block)
     monkeypatch.chdir(tmp_path)
     LoopedLM(ModelConfig()).save("model.safetensors")
     names = {}
