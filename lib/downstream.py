@@ -24,12 +24,12 @@ from lib.config import Config, DataConfig, ModelConfig, RunConfig
 from lib.continuations import Question
 from lib.data import token_store
 from lib.errors import InputError
+from lib.finished import run_model
 from lib.flops import count
 from lib.measure import named
 from lib.model import LoopedLM, load_weights
 from lib.primitives import GENERATED, generated
 from lib.store import RunStore
-from lib.sweep import run_model
 from lib.taskfiles import read
 from lib.tasks import Example, Task, chosen, digest, prompt
 from lib.tokenizer import BPETokenizer, ByteTokenizer, Tokenizer

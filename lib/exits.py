@@ -17,9 +17,9 @@ from torch import Tensor
 
 from lib.config import RunConfig
 from lib.criteria import CRITERIA, Seen
+from lib.finished import trained_model
 from lib.model import LoopedLM
 from lib.store import RunStore
-from lib.sweep import trained_model
 
 if TYPE_CHECKING:
     import pandas as pd

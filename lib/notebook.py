@@ -21,6 +21,7 @@ from lib import claims, files, measure, playground, plots, sweep
 from lib.cluster import Cluster
 from lib.config import Label, RunConfig
 from lib.errors import InputError, one_line
+from lib.finished import Runs
 from lib.flops import count
 from lib.measure import C, M
 from lib.provenance import provenance
@@ -118,7 +119,7 @@ class Notebook:
             asked = planned.setdefault("measurements", {}).setdefault(measure.name(function), {})
             asked |= {measure.key(case): case.flops for case in cases}
 
-    def sweep(self, configs: list[RunConfig]) -> sweep.Runs:
+    def sweep(self, configs: list[RunConfig]) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so."""
         from IPython.display import clear_output
 

@@ -17,10 +17,10 @@ from lib import plots_decoding
 from lib.data import token_store
 from lib.decode import Sampling, generate
 from lib.errors import InputError
+from lib.finished import run_model
 from lib.inflight import Exit
 from lib.plots import SCREEN_DPI
 from lib.store import WEIGHTS, RunResult, RunStore
-from lib.sweep import run_model
 
 if TYPE_CHECKING:
     import ipywidgets

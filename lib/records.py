@@ -23,10 +23,11 @@ import numpy as np
 
 from lib import files, measure, plans, workers
 from lib.config import RunConfig
+from lib.cost import run_flops
 from lib.errors import InputError
+from lib.limited import STOPPED, train_until
 from lib.notebook import ROOT
 from lib.store import CHECKSUMS, UNREADABLE, RunResult, RunStore, read_run
-from lib.sweep import STOPPED, run_flops, train_until
 
 POINTS = 125  # of a packed curve; spectra, logged about a hundred times, fit into it in runs of 400 steps and more
 DIGITS = 7  # of a packed curve's numbers, which are means of fp32 numbers

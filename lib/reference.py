@@ -62,6 +62,6 @@ def write(reference: Reference, path: Path = FILE) -> None:
 def yardstick() -> float:
     """FLOP/s at which one core of this machine trains the library's default model; some seconds."""
     from lib.config import RunConfig  # torch takes seconds to import, and make asks for the yardstick once
-    from lib.sweep import flops_per_second
+    from lib.cost import flops_per_second
 
     return max(flops_per_second(RunConfig()) for _ in range(ROUNDS))

@@ -13,12 +13,12 @@ import torch
 from lib import probes
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.errors import InputError
+from lib.finished import trained_model
 from lib.growth import FirstSteps
 from lib.model import LoopedLM
 from lib.presets import head_count, optimizer, preset
 from lib.statistics import mean_interval
 from lib.store import RunResult, RunStore
-from lib.sweep import trained_model
 from lib.train import TRACED_ROWS
 
 TRACES = 10  # of the state in each run at the kept rate

@@ -14,9 +14,9 @@ from pathlib import Path
 from lib import plans
 from lib.cluster import memory_of
 from lib.config import RunConfig
+from lib.cost import run_flops
 from lib.flops import count
 from lib.notebook import ROOT, read_parameters
-from lib.sweep import run_flops
 
 DOCUMENT = ROOT / "docs" / "scale.md"
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given

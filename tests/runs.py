@@ -71,3 +71,8 @@ def stopped(cfg: RunConfig, store: RunStore, at: int = 4) -> Path:
 def records_alone(records: Path, place: Path) -> RunStore:
     """A store that has nothing itself but reads these records; what it writes goes below ``place``."""
     return RunStore(place / "nothing" / "runs", records=[records])
+
+
+def several(n=3, **train_changes) -> list[RunConfig]:
+    """Small runs that differ in their seed."""
+    return [small_run(train={"seed": seed, **train_changes}) for seed in range(n)]

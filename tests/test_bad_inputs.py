@@ -24,11 +24,13 @@ import torch
 
 from lib import files, notebook, plans, records
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from lib.cost import missing
+from lib.finished import depth_losses, run_model
 from lib.model import LoopedLM, load_weights
 from lib.playground import Player
 from lib.presets import optimizer, preset
 from lib.store import CHECKSUMS, RunStore
-from lib.sweep import depth_losses, plan, run_model, sweep
+from lib.sweep import sweep
 from lib.train import load_data, train
 from lib.workers import processes
 from tests.lines import in_one_line, one_line
@@ -530,7 +532,7 @@ def test_what_is_asked_of_runs(run, ask, words):
 
 def test_more_processes_than_there_are_runs_are_no_more_than_runs(run):
     """A slip that asks for a thousand billion of them costs nothing."""
-    assert plan([small_run(train={"seed": 3})], RunStore(run.parent), jobs=10**12).jobs == 1
+    assert missing([small_run(train={"seed": 3})], RunStore(run.parent), jobs=10**12).jobs == 1
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------

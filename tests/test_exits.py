@@ -10,8 +10,8 @@ from scipy.spatial.distance import jensenshannon
 
 from lib import exits as exiting
 from lib.exits import Exits, convergence, exits_of_run, jensen_shannon, leave, measure_exits, trade_off
+from lib.finished import trained_model
 from lib.model import token_losses
-from lib.sweep import trained_model
 from lib.train import train
 from tests.models import KINDS, config, randomized, tokens
 from tests.runs import small_run

@@ -24,10 +24,11 @@ from lib import sweep as sweeping
 from lib.config import DataConfig
 from lib.data import token_store
 from lib.errors import DiskFull, InputError
+from lib.finished import depth_losses, run_model
 from lib.measure import found, key, measure, name
 from lib.notebook import Notebook, read_plan
 from lib.store import UNREADABLE, RunStore
-from lib.sweep import depth_losses, run_model, sweep
+from lib.sweep import sweep
 from lib.tokenizer import train_bpe
 from lib.train import load_checkpoint, train
 from tests.cases import Case, claim, squared

@@ -12,9 +12,9 @@ import safetensors.torch
 from lib import claims, files, measure, migrate, records
 from lib.data import token_store
 from lib.errors import InputError
+from lib.finished import depth_losses
 from lib.notebook import Notebook, read_plan
 from lib.store import CHECKSUMS, RunStore
-from lib.sweep import depth_losses
 from lib.train import load_checkpoint, read_position, train
 from tests.cases import Case, claim, squared
 from tests.runs import numbers, records_alone, same_weights, small_run, stopped

@@ -7,8 +7,8 @@ import pytest
 
 from lib import notebook, plots
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
+from lib.cost import run_flops
 from lib.errors import InputError
-from lib.sweep import run_flops
 from tests.lines import one_line
 from tests.workbooks import ROOT
 

@@ -28,13 +28,14 @@ MODULES = [
     "errors", "statistics", "ranks", "seeds", "files", "progress", "remote", "workers", "provenance", "shards",
     "text", "config", "presets", "layers", "injection", "depth", "scaling", "layouts", "weights", "head", "model",
     "continuations", "optim", "flops", "tokenizer", "tokens", "data", "evaluate", "probes", "routing", "store",
-    "train", "cluster", "measure", "sweep", "reference", "laws", "optimum", "fit", "frontier", "isoflop", "budgets",
-    "isodepth", "usage", "transfer", "stability", "parcae", "looping", "saturation", "sampling", "compression",
-    "claims", "growth", "residual", "sparse", "criteria", "exits", "league", "inflight", "decode", "pace", "tasks",
-    "taskfiles", "primitives", "downstream", "axes", "scores", "core", "core_nine", "harness", "plots", "picture",
-    "plots_isodepth", "plots_usage", "plots_transfer", "plots_stability", "plots_parcae", "plots_looping",
-    "plots_residual", "plots_sparse", "plots_axes", "plots_core", "plots_league", "plots_decoding", "playground",
-    "notebook", "plans", "records", "migrate", "scale", "overview", "execute", "executed", "report", "again",
+    "train", "texts", "cluster", "measure", "cost", "finished", "limited", "sweep", "reference", "laws", "optimum",
+    "fit", "frontier", "isoflop", "budgets", "isodepth", "usage", "transfer", "stability", "parcae", "looping",
+    "saturation", "sampling", "compression", "claims", "growth", "residual", "sparse", "criteria", "exits",
+    "league", "inflight", "decode", "pace", "tasks", "taskfiles", "primitives", "downstream", "axes", "scores",
+    "core", "core_nine", "harness", "plots", "picture", "plots_isodepth", "plots_usage", "plots_transfer",
+    "plots_stability", "plots_parcae", "plots_looping", "plots_residual", "plots_sparse", "plots_axes",
+    "plots_core", "plots_league", "plots_decoding", "playground", "notebook", "plans", "records", "migrate",
+    "scale", "overview", "execute", "executed", "report", "again",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from lib import files, measure, plans, records
+from lib import files, limited, measure, plans, records
 from lib import sweep as sweeping
 from lib.errors import InputError
 from lib.records import by_value, pack, pack_measured, reduced
@@ -171,7 +171,7 @@ def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
 
 
 def test_what_failed_is_named_and_the_status_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sweeping, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
+    monkeypatch.setattr(limited, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
     assert records.make(["generate"], "smoke", None, 1, tmp_path) == 1
     said = capsys.readouterr().out
     assert "failed: out of memory" in said and "1 failed" in said

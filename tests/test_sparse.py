@@ -6,11 +6,11 @@ import torch
 
 from lib import sparse
 from lib.errors import InputError
+from lib.finished import trained_model
 from lib.flops import count
 from lib.model import LoopedLM
 from lib.optim import placements
 from lib.routing import divergence_by_pair, looped_choices
-from lib.sweep import trained_model
 from lib.train import train
 
 P = dict(
