@@ -10,7 +10,7 @@ MINUTES ?=
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 # a CUDA build of torch where an accelerator answers, the CPU build otherwise
 TORCH   ?= $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
-# where sweeps are trained, and what a run asks for there: for lib/cluster.py, by way of the environment
+# where sweeps are trained, and what a run asks for there: for lib/sweep/cluster.py, by way of the environment
 ENGINE      ?=
 RAY_ADDRESS ?=
 RUN_CPUS    ?=
@@ -162,29 +162,29 @@ notebooks: $(DONE)
 
 # a mark holds a checksum of what its notebook was made from: clocks are set back, and copies bring their own times
 outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
-	@made_from="$$(cat $(filter-out FORCE,$^) lib/*.py | cksum)"; \
+	@made_from="$$(cat $(filter-out FORCE,$^) $$(find lib -name '*.py' | LC_ALL=C sort) | cksum)"; \
 	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
-	  "from lib.execute import main; main('$*', '$(PROFILE)', $(EACH), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
+	  "from lib.workbook.execute import main; main('$*', '$(PROFILE)', $(EACH), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
 
 FORCE:
 
 again: $(READY) outputs/.checked
-	@$(BIN)/python -c 'import sys; from lib.again import main; main(sys.argv[1])' "$(COPY)"
+	@$(BIN)/python -c 'import sys; from lib.workbook.again import main; main(sys.argv[1])' "$(COPY)"
 
 # results alone, without weights, to be committed
 records: $(READY) outputs/.checked
-	@exec $(BIN)/python -c 'from lib.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
+	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
 
 report: $(READY) outputs/.checked
-	@exec $(BIN)/python -c 'from lib.report import main; main("$(PROFILE)")'
+	@exec $(BIN)/python -c 'from lib.workbook.report import main; main("$(PROFILE)")'
 
 # once: whoever begins with today's version has nothing to migrate
 outputs/.checked: | $(READY)
-	@if [ -d outputs/runs ]; then $(BIN)/python -c 'from lib.migrate import main; main()'; fi
+	@if [ -d outputs/runs ]; then $(BIN)/python -c 'from lib.workbook.migrate import main; main()'; fi
 	@mkdir -p outputs && touch $@
 
 migrate: $(READY)
-	@$(BIN)/python -c 'from lib.migrate import main; main()'
+	@$(BIN)/python -c 'from lib.workbook.migrate import main; main()'
 
 lab: $(READY)
 # --allow-root matters in containers only, where root is who one is

@@ -15,8 +15,8 @@ import torch
 from pydantic import Field, field_validator, model_validator
 
 import lib
-from lib import text
-from lib.errors import InputError, one_line
+from lib.base.errors import InputError, one_line
+from lib.text import sources as text
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
@@ -103,7 +103,7 @@ class ModelConfig(Config):
     tied: bool = Field(True, description="the head shares the token table")
     softcap: float = Field(0.0, ge=0, description="logits become c tanh(z / c); 0 leaves them")
     init: Literal["scaled", "scaled-zero", "uniform", "normal", "mup"] = Field(
-        "scaled", description="see the table of each in lib/scaling.py"
+        "scaled", description="see the table of each in lib/model/parameterisation.py"
     )
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
 
@@ -266,7 +266,8 @@ class OptimConfig(Config):
         "adamw", description="muon, muonh: matrices by it, the rest by AdamW"
     )
     scaling: Literal["none", "mup", "hyperp", "depth-loop"] = Field(
-        "none", description="how rates, decay and eps depend on the model and the data; see lib/scaling.py"
+        "none",
+        description="how rates, decay and eps depend on the model and the data; see lib/model/parameterisation.py",
     )
     reference_depth: int = Field(12, ge=1, description="L_0 of depth-loop, the unique layers that lr was tuned at")
     # AdamW

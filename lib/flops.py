@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lib import depth
+from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.errors import InputError
-from lib.layers import GATE_CHANNELS
+from lib.model import depth
+from lib.model.layers import GATE_CHANNELS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,8 @@ import difflib
 import re
 from typing import Any
 
+from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
-from lib.errors import InputError
 
 # 001, Tables "Model definitions of both Parcae and baseline Transformers": name -> (width, unique layers per stack)
 TRANSFORMER_SETUP = {"140m": (768, 2), "370m": (1024, 4), "770m": (1280, 6), "1.3b": (1536, 8)}

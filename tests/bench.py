@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lib.base.provenance import device_name
 from lib.config import ModelConfig, OptimConfig, RunConfig, TrainConfig, native_precision
-from lib.depth import DepthRule
 from lib.flops import count
-from lib.model import Draw, LoopedLM
-from lib.optim import Optimizer, clip_gradients
+from lib.model.depth import DepthRule
+from lib.model.looped import Draw, LoopedLM
 from lib.presets import preset
-from lib.provenance import device_name
-from lib.store import RunStore
-from lib.sweep import sweep
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
+from lib.train.optimiser import Optimizer, clip_gradients
 
 SHAPE = ModelConfig(
     width=128,

@@ -15,13 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from lib import tokens, workers
+from lib.base import processes
 from lib.config import DataConfig
-from lib.data import token_store, training_rows
+from lib.data import tokens
+from lib.data.rows import token_store, training_rows
 from lib.flops import count
 from lib.presets import preset
-from lib.text import Documents
-from lib.tokenizer import BPETokenizer, train_bpe
+from lib.text.sources import Documents
+from lib.text.tokenizer import BPETokenizer, train_bpe
 
 PEAK, UTILISATION = 989e12, 0.5  # of an H100 or H200: bf16 FLOP/s, dense, and how much of it a training step gets
 SMALLEST = preset("parcae-140m", vocab_size=4096, width=256, heads=4, mlp_width=1024, prelude=1, recur=1, coda=1)
@@ -53,7 +54,7 @@ def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     alone = size / (time.process_time() - begin)
     work = {"tokens": (tokens._encode_here, batches), "loop": (nothing_shared, range(100))}
     seconds = {(name, jobs): [] for name in work for jobs in (1, 2)}
-    with workers.pool(1, tokens._begin_encoding, text) as one, workers.pool(2, tokens._begin_encoding, text) as two:
+    with processes.pool(1, tokens._begin_encoding, text) as one, processes.pool(2, tokens._begin_encoding, text) as two:
         for pool in (one, two):
             list(pool.map(tokens._encode_here, batches))
         for _ in range(ROUNDS):

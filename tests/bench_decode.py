@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-from lib import pace
 from lib.config import DataConfig, OptimConfig, RunConfig, TrainConfig
-from lib.decode import Exit
-from lib.finished import trained_model
+from lib.decode.generation import Exit
+from lib.papers.looped_moe import pace
 from lib.presets import preset
-from lib.store import RunStore
-from lib.sweep import sweep
+from lib.store.runs import RunStore
+from lib.sweep.finished import trained_model
+from lib.sweep.training import sweep
 
 #: 004's 4x4 at a width where a product costs more than calling it
 MODEL = preset("looped-256", vocab_size=256, context=512, recur=4, mean_loops=4)

@@ -9,10 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from lib.continuations import Question, score
-from lib.model import LoopedLM
+from lib.base.processes import one_thread_on_cpu
+from lib.decode.continuations import Question, score
+from lib.model.looped import LoopedLM
 from lib.presets import preset
-from lib.workers import one_thread_on_cpu
 
 #: the largest model of recurrence_exponent's cpu profile, with a context that holds a question
 MODEL = preset(

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from lib import laws
-from lib.fit import bootstrap, fit_chinchilla, fit_joint, fit_unified
-from lib.isodepth import PUBLISHED
-from lib.statistics import percentile_interval
-from tests.test_fit import by_scipy, iso_depth_grid, joint_arrays, unified_grid
+from lib.base.statistics import percentile_interval
+from lib.fit import laws
+from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fit_unified
+from lib.papers.isodepth.designs import PUBLISHED
+from tests.fit.test_fits import by_scipy, iso_depth_grid, joint_arrays, unified_grid
 
 
 def seconds(run) -> float:

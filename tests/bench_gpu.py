@@ -16,13 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lib.base.provenance import device_name
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.flops import count
-from lib.model import Draw, LoopedLM
-from lib.optim import Optimizer, clip_gradients
-from lib.provenance import device_name
-from lib.store import RunStore
-from lib.sweep import sweep
+from lib.model.looped import Draw, LoopedLM
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
+from lib.train.optimiser import Optimizer, clip_gradients
 
 #: bf16 matmul FLOP/s without sparsity, from the data sheets; what is not here is measured
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "GH200": 989e12}

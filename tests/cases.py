@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from lib.claims import Claim
 from lib.config import Config
-from lib.measure import named
+from lib.sweep.measurements import named
+from lib.workbook.claims import Claim
 
 
 class Case(Config):

@@ -9,8 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from lib import notebook, plans
-from lib.store import RunStore
+from lib.store.runs import RunStore
+from lib.workbook import notebook, plans
 from tests.workbooks import ROOT, copied
 
 OUTPUTS = ROOT / "outputs"
@@ -128,9 +128,9 @@ def style():
     """The look of figures, and none of them left open."""
     from matplotlib import pyplot
 
-    from lib import plots
+    from lib.figures.style import use_style
 
-    plots.use_style("smoke")
+    use_style("smoke")
     yield
     pyplot.close("all")
 

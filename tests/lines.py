@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from lib.errors import InputError
+from lib.base.errors import InputError
 
 
 def in_one_line(line: str, *words: str, starts: str = "") -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import nbformat
 import PIL.Image
 
-from lib import claims, plans
-from lib.notebook import read_parameters
+from lib.workbook import claims, plans
+from lib.workbook.notebook import read_parameters
 from tests.workbooks import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))

@@ -71,7 +71,7 @@ class Mutant:
 def modules(root: Path) -> list[str]:
     """The modules of the library but the figures', lib/a/b.py as a.b."""
     paths = sorted(path.relative_to(root / "lib") for path in (root / "lib").rglob("*.py"))
-    figures = [path for path in paths if any(part.startswith("plots") for part in path.parts)]
+    figures = [path for path in paths if any(part.startswith("figures") for part in path.parts)]
     return [".".join(p.with_suffix("").parts) for p in paths if p not in figures and p.name != "__init__.py"]
 
 

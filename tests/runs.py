@@ -8,8 +8,8 @@ import safetensors.torch
 import torch
 
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from lib.store import RunStore
-from lib.train import train
+from lib.store.runs import RunStore
+from lib.train.loop import train
 
 SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop_loops=2, depth="poisson")
 

@@ -5,9 +5,9 @@ import math
 
 import pandas as pd
 
-from lib import core
-from lib.downstream import over_seeds
-from lib.tasks import CORE, CORE_EXTENDED
+from lib.papers.parcae import core
+from lib.tasks.scoring import over_seeds
+from lib.tasks.suites import CORE, CORE_EXTENDED
 from tests.runs import ended, small_run
 
 WIDTHS = (16, 32, 48)

@@ -22,17 +22,18 @@ import safetensors
 import safetensors.torch
 import torch
 
-from lib import files, notebook, plans, records
+from lib.base import files
+from lib.base.processes import processes
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from lib.cost import missing
-from lib.finished import depth_losses, run_model
-from lib.model import LoopedLM, load_weights
-from lib.playground import Player
+from lib.model.looped import LoopedLM, load_weights
 from lib.presets import optimizer, preset
-from lib.store import CHECKSUMS, RunStore
-from lib.sweep import sweep
-from lib.train import load_data, train
-from lib.workers import processes
+from lib.store.runs import CHECKSUMS, RunStore
+from lib.sweep.cost import missing
+from lib.sweep.finished import depth_losses, run_model
+from lib.sweep.training import sweep
+from lib.train.loop import load_data, train
+from lib.workbook import notebook, plans, records
+from lib.workbook.widgets import Player
 from tests.lines import in_one_line, one_line
 from tests.runs import small_run, stopped
 from tests.workbooks import ROOT
@@ -249,7 +250,7 @@ def test_a_name_of_a_text(tmp_path, monkeypatch, data, words):
 @pytest.mark.parametrize("name", ["a.txt.gz", "lines.txt.gz", "a.jsonl.zst"])
 def test_what_unpacks_without_end(tmp_path, monkeypatch, name):
     """A line, and a document of many lines, end somewhere."""
-    monkeypatch.setattr("lib.text.MAX_DOCUMENT", 1 << 16)
+    monkeypatch.setattr("lib.text.sources.MAX_DOCUMENT", 1 << 16)
     text = b"x\n" * (1 << 17) + b"\nx" if name == "lines.txt.gz" else b"x" * (1 << 17)
     (tmp_path / name).write_bytes(
         gzip.compress(text) if name.endswith("gz") else pa.compress(text, "zstd", asbytes=True)
@@ -614,7 +615,7 @@ HARNESS = [
 @pytest.mark.parametrize(("path", "given", "words"), [(path, given, words) for path, given, *words in HARNESS])
 def test_an_argument_of_the_harness(tmp_path, path, given, words):
     pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")
-    from lib.harness import Looped
+    from lib.tasks.harness import Looped
 
     (tmp_path / "notes.txt").write_text("notes")
     for name in ("broken", "whole"):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import lib
+from lib.base.errors import InputError
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from lib.errors import InputError
 from lib.presets import preset
 from tests.lines import one_line
 from tests.runs import small_run

@@ -19,22 +19,25 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 
-from lib import claims, files, plots, records, report, taskfiles
-from lib import sweep as sweeping
+from lib.base import files
+from lib.base.errors import DiskFull, InputError
 from lib.config import DataConfig
-from lib.data import token_store
-from lib.errors import DiskFull, InputError
-from lib.finished import depth_losses, run_model
-from lib.measure import found, key, measure, name
-from lib.notebook import Notebook, read_plan
-from lib.store import UNREADABLE, RunStore
-from lib.sweep import sweep
-from lib.tokenizer import train_bpe
-from lib.train import load_checkpoint, train
+from lib.data.rows import token_store
+from lib.figures import style
+from lib.store.runs import UNREADABLE, RunStore
+from lib.sweep import training as sweeping
+from lib.sweep.finished import depth_losses, run_model
+from lib.sweep.measurements import found, key, measure, name
+from lib.sweep.training import sweep
+from lib.tasks import files as taskfiles
+from lib.text.tokenizer import train_bpe
+from lib.train.loop import load_checkpoint, train
+from lib.workbook import claims, records, report
+from lib.workbook.notebook import Notebook, read_plan
 from tests.cases import Case, claim, squared
 from tests.processes import ENDED, python, until
 from tests.runs import numbers, records_alone, small_run, stopped
-from tests.test_taskfiles import HERE, written
+from tests.tasks.test_files import HERE, written
 from tests.workbooks import copied, own_environment, papermill
 
 ODD = "Größe и 模型 run"  # a folder of somebody
@@ -298,7 +301,7 @@ def test_no_bit_at_all_is_flipped_unnoticed(tmp_path, capfd, monkeypatch, kind):
 def a_figure(folder):
     figure, axes = pyplot.subplots()
     axes.plot(np.random.default_rng(0).normal(size=50_000), ".")  # a PDF larger than the PNG
-    plots.save(figure, folder / "a", {"stamp": 1})
+    style.save(figure, folder / "a", {"stamp": 1})
     pyplot.close(figure)
 
 
@@ -396,8 +399,8 @@ def set_back():
     return now
 time.time = set_back
 from lib.config import RunConfig
-from lib.store import RunStore
-from lib.sweep import sweep
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
 sweep([RunConfig(**c) for c in json.loads({listed!r})], RunStore({str(tmp_path / "runs")!r}), jobs=1)
 """
     output, _ = (process := python(code)).communicate(timeout=300)
@@ -539,7 +542,7 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
 
 
 #: who is killed -> what is in its command line, how many others have it too, and seconds in which it is still alive
-VICTIMS = {"make": ("make", 0, 6), "driver": ("lib.execute", 0, 6), "kernel": ("ipykernel_launcher", 0, 4),
+VICTIMS = {"make": ("make", 0, 6), "driver": ("lib.workbook.execute", 0, 6), "kernel": ("ipykernel_launcher", 0, 4),
            "worker": ("forkserver", 1, 1)}  # fmt: skip
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.depth import DepthRule
-from lib.errors import InputError
 from lib.flops import count
-from lib.model import Draw, LoopedLM
+from lib.model.depth import DepthRule
+from lib.model.looped import Draw, LoopedLM
 from lib.presets import PRESETS, preset
 from tests.models import KINDS, config
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import jupyter_client
 import pytest
 
-from lib.store import RunStore
+from lib.store.runs import RunStore
 from tests.processes import ENDED, until
 from tests.runs import small_run
 from tests.workbooks import ROOT
@@ -21,7 +21,7 @@ CASES = '''
 import time
 from pathlib import Path
 from lib.config import Config
-from lib.measure import named
+from lib.sweep.measurements import named
 
 class Case(Config):
     x: float = 0.0
@@ -102,8 +102,8 @@ def test_measurements(kernel, tmp_path, jobs):
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
-from lib.measure import measure
-from lib.store import RunStore
+from lib.sweep.measurements import measure
+from lib.store.runs import RunStore
 from slow_cases import Case, slow
 cases = [Case(x=x, go={str(tmp_path / "go")!r}) for x in range(12)]
 found = measure(slow, cases, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
@@ -119,8 +119,8 @@ def test_a_sweep(kernel, tmp_path, jobs):
     runs = [small_run(optim={"lr": 1e-3 * (1 + i)}, train={"steps": 20}) for i in range(6)]
     code = f"""
 from lib.config import RunConfig
-from lib.store import RunStore
-from lib.sweep import sweep
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
 runs = [RunConfig(**fields) for fields in {[cfg.model_dump(mode="json") for cfg in runs]!r}]
 sweep(runs, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
 """

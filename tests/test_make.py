@@ -7,7 +7,7 @@ import shutil
 import nbformat
 import pytest
 
-from lib import plans
+from lib.workbook import plans
 from tests import made
 from tests.workbooks import copied, make
 

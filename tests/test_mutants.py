@@ -78,7 +78,7 @@ def test_a_reason_stays_with_its_fault():
 
 
 def test_modules_are_all_but_the_figures_and_each_has_its_twin(tmp_path):
-    for name in ("__init__", "b", "plots", "plots_x", "a/__init__", "a/c", "plots/d"):
+    for name in ("__init__", "b", "a/figures", "figures/d", "a/figures_x", "a/__init__", "a/c"):
         (tmp_path / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "lib" / f"{name}.py").touch()
     assert mutants.modules(tmp_path) == ["a.c", "b"]
@@ -221,29 +221,29 @@ place = Path(PLACE)
 mutants.prepare()
 mutants.snapshot(place / "snapshot")
 own, seconds = mutants.renewed(place / "0"), {}
-path = mutants.source_of(own / "workbook", "seeds")
+path = mutants.source_of(own / "workbook", "base.seeds")
 whole = path.read_text()
 wrong = whole.replace("return", "return 1 +", 1)
-print(mutants.outcome(own, "seeds", whole, 500, seconds))
-print(mutants.outcome(own, "seeds", wrong, 500))
-print(mutants.outcome(own, "seeds", "while True: pass", 5))
+print(mutants.outcome(own, "base.seeds", whole, 500, seconds))
+print(mutants.outcome(own, "base.seeds", wrong, 500))
+print(mutants.outcome(own, "base.seeds", "while True: pass", 5))
 print(bool(seconds) and path.read_text() == whole)
-tests = ["tests/test_seeds.py"]
+tests = ["tests/base/test_seeds.py"]
 print(mutants.stage(own, "test", 500, {}, tests))
-print(mutants.stage(own, "test", 500, {"seeds": wrong}, tests))
-print(mutants.stage(own, "test", 5, {"seeds": "while True: pass"}, tests))
+print(mutants.stage(own, "test", 500, {"base.seeds": wrong}, tests))
+print(mutants.stage(own, "test", 5, {"base.seeds": "while True: pass"}, tests))
 """
 
 
 @pytest.mark.long
 def test_a_fault_is_noticed_and_its_absence_is_not(tmp_path):
-    before = (ROOT / "lib" / "seeds.py").read_bytes()
+    before = (ROOT / "lib" / "base" / "seeds.py").read_bytes()
     told, _ = python(ENDS.replace("PLACE", repr(str(tmp_path)))).communicate(timeout=1200)
     *twin, alone, wrong, late = told.splitlines()[-7:]
     assert twin == ["survived", "killed", "killed by the limit", "True"], told
     assert alone == "('survived', [])" and late == "('killed by the limit', [])", told
-    assert re.match(r"\('killed', \['tests/test_seeds.py::\w+'", wrong), told
-    assert (ROOT / "lib" / "seeds.py").read_bytes() == before
+    assert re.match(r"\('killed', \['tests/base/test_seeds.py::\w+'", wrong), told
+    assert (ROOT / "lib" / "base" / "seeds.py").read_bytes() == before
 
 
 @pytest.mark.long

@@ -17,10 +17,14 @@ import torch
 import yaml
 from papermill.cli import papermill as papermill_cli
 
-from lib import isodepth, plans, presets, residual, sparse
-from lib import notebook as notebooks
+from lib import presets
 from lib.config import ModelConfig
-from lib.store import RunStore
+from lib.papers.isodepth import designs as isodepth
+from lib.papers.looped_moe import designs as sparse
+from lib.papers.residual import designs as residual
+from lib.store.runs import RunStore
+from lib.workbook import notebook as notebooks
+from lib.workbook import plans
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
 from tests.workbooks import ROOT, papermill

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from lib.base.errors import InputError
 from lib.config import DataConfig, RunConfig, TrainConfig
-from lib.errors import InputError
-from lib.model import Draw, LoopedLM
-from lib.optim import Optimizer, clip_gradients
+from lib.model.looped import Draw, LoopedLM
 from lib.presets import INSTABILITY, PRESETS, instability_model, optimizer, preset
+from lib.train.optimiser import Optimizer, clip_gradients
 
 
 def reduced(name: str):

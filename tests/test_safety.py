@@ -26,14 +26,16 @@ import safetensors.torch
 import torch
 from papermill.cli import papermill as papermill_cli
 
-from lib import files, notebook, taskfiles
-from lib.data import token_store
-from lib.errors import InputError
-from lib.model import load_weights
-from lib.store import RunStore
-from lib.tasks import Task
-from lib.text import Documents
-from lib.train import load_data, train
+from lib.base import files
+from lib.base.errors import InputError
+from lib.data.rows import token_store
+from lib.model.looped import load_weights
+from lib.store.runs import RunStore
+from lib.tasks import files as taskfiles
+from lib.tasks.suites import Task
+from lib.text.sources import Documents
+from lib.train.loop import load_data, train
+from lib.workbook import notebook
 from tests.lines import one_line
 from tests.processes import until
 from tests.runs import small_run
@@ -41,14 +43,14 @@ from tests.workbooks import ROOT
 
 # ---- what the code calls ---------------------------------------------------------------------------------------------
 
-SOURCES = [*(ROOT / "lib").glob("*.py"), *(ROOT / "tests").glob("bench*.py")]
+SOURCES = [*(ROOT / "lib").rglob("*.py"), *(ROOT / "tests").glob("bench*.py")]
 CELLS = {
     f"{path.name}:{number}": cell.source
     for path in (ROOT / "notebooks").glob("*.ipynb")
     for number, cell in enumerate(nbformat.read(path, as_version=4).cells)
     if cell.cell_type == "code"
 }
-CODE = {path.name: path.read_text() for path in SOURCES} | CELLS
+CODE = {str(path.relative_to(ROOT)): path.read_text() for path in SOURCES} | CELLS
 #: what unpickles, runs text as code or a shell, or unpacks to where an archive says
 FORBIDDEN = re.compile(
     r"(torch|joblib|dill|cloudpickle|marshal|shelve|yaml)\.(load|loads|open|full_load|unsafe_load|load_all)$"
@@ -56,7 +58,7 @@ FORBIDDEN = re.compile(
     r"|(extract|extractall|unpack_archive)$|hub\.load$|trust_remote_code"
 )
 #: the notebooks' own cells, up to the plan
-ALLOWED = {("plans.py", "exec")}
+ALLOWED = {("lib/workbook/plans.py", "exec")}
 
 
 def calls(source: str):

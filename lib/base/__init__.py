@@ -1,0 +1,1 @@
+"""What every room needs: errors, files, seeds, processes, intervals, provenance."""

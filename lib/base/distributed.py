@@ -1,0 +1,269 @@
+"""One run on several processes: which rows and matrices are whose, and what is summed over all of them.
+
+torchrun starts the processes; each takes its share of the rows of every pass. Weights are copied (DDP) where a device
+holds them with their gradients and moments, and sharded (FSDP2) where it does not. What is computed does not depend on
+how many there are, but for the order of sums.
+"""
+
+import atexit
+import contextlib
+import dataclasses
+import datetime
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lib.base.errors import InputError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+STATE = 16  # bytes of a parameter while it trains: weight, gradient and two moments, in fp32
+WAITS = datetime.timedelta(hours=1)  # for the slowest, which may have a text to tokenise
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """The processes that train one run together, and which of them this is; alone, nothing here does anything."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.rank == 0
+
+    @property
+    def device(self) -> torch.device:
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", dist.get_node_local_rank() if self.size > 1 else torch.cuda.current_device())
+
+    def rows(self, start: int, stop: int) -> range:
+        """This process's rows of a pass over global rows start .. stop - 1. Raises InputError where they do not divide,
+        since the mean over processes would not be the mean over rows."""
+        n, rest = divmod(stop - start, self.size)
+        if rest:
+            raise InputError(
+                f"train.batch: {stop - start} rows of a pass do not divide among {self.size} processes, "
+                "change train.batch, train.micro_batch or the number of processes"
+            )
+        return range(start + self.rank * n, start + (self.rank + 1) * n)
+
+    def share(self, n: int) -> slice:
+        """Which of n equal pieces of work are this process's."""
+        most = -(-n // self.size)
+        return slice(min(n, self.rank * most), min(n, (self.rank + 1) * most))
+
+    def gather(self, own: Tensor, n: int) -> Tensor:
+        """[n, ...] of everybody's ``share`` of it."""
+        if self.size == 1:
+            return own
+        most = -(-n // self.size)
+        padded = own.new_zeros(most, *own.shape[1:])
+        padded[: len(own)] = own
+        everybodys = own.new_empty(self.size * most, *own.shape[1:])
+        dist.all_gather_single(everybodys, padded)
+        return everybodys[:n]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over processes."""
+        if self.size == 1:
+            return values
+        total = values.to(self.device, copy=True)
+        dist.all_reduce(total)
+        return total.to(values.device) / self.size
+
+    def most(self, values: Tensor) -> Tensor:
+        """The largest of everybody's."""
+        if self.size == 1:
+            return values
+        largest = values.to(self.device, copy=True)
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return largest.to(values.device)
+
+    def to_write(self, tensor: Tensor) -> Tensor:
+        """All of it in main memory for the process that writes, nothing for the others; they have to ask too."""
+        tensor = whole(tensor)
+        return tensor.cpu() if self.first else tensor.new_empty(0)
+
+    def first_says(self, value: int) -> int:
+        """The first process's value, for all."""
+        if self.size == 1:
+            return value
+        said = torch.tensor([int(value)], device=self.device)
+        dist.broadcast(said, src=0)
+        return int(said)
+
+    @contextlib.contextmanager
+    def first_before_the_others(self) -> Iterator[None]:
+        """The first process runs the block alone, then the others do."""
+        if not self.first:
+            self.first_says(0)
+        yield
+        if self.first:
+            self.first_says(0)
+
+
+ALONE = Ranks()
+
+
+def here() -> Ranks:
+    """Those that torchrun started; alone where nobody did."""
+    if not dist.is_available() or not dist.is_torchelastic_launched():
+        return ALONE
+    if not dist.is_initialized():
+        if torch.cuda.is_available():
+            torch.cuda.set_device(dist.get_node_local_rank())
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=WAITS)
+        atexit.register(dist.destroy_process_group)
+    return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def launch(processes: int, function: Callable[..., object], *arguments: Any) -> None:
+    """What torchrun does, from Python: ``function(*arguments)`` in so many processes of this machine."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    here_alone = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=str(uuid.uuid4()), max_restarts=0,
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0",
+    )  # fmt: skip
+    elastic_launch(here_alone, function)(*arguments)
+
+
+# ---- the loss --------------------------------------------------------------------------------------------------------
+
+
+M = TypeVar("M", bound=nn.Module)
+#: a LoopedLM, of which this module knows that it has a loss, a prelude and a coda
+Model = Any
+
+
+class _Loss(nn.Module):
+    """What DDP and FSDP2 wrap: they act when a module is called."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model: Model = model
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        return self.model.loss(*arguments, **named)
+
+
+def distribute(model: Model, ranks: Ranks, sharded: bool | None) -> Callable[..., Any]:
+    """``model.loss`` on all processes: gradients of the mean over them appear in the model's parameters.
+
+    ``sharded``: FSDP2, where None decides by what a device holds. The blocks of prelude and coda are sharded each by
+    itself, and whole only while they compute. The others stay whole for a pass: processes may loop a different number
+    of times, and would wait for each other for ever if they had to gather the loop's weights each time.
+    """
+    if ranks.size == 1:
+        return model.to(ranks.device).loss
+    if sharded is None:
+        sharded = bool(ranks.most(torch.tensor(int(_too_large(model, ranks.device)))))  # for one, for all
+    loss = _Loss(model)
+    if not sharded:
+        model.to(ranks.device)
+        # whatever a model loops, every step has a gradient for every parameter, so that nobody has to look for others
+        return nn.parallel.DistributedDataParallel(loss, forward_sync_buffers=False)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(ranks.device.type, (ranks.size,))
+    for block in [*model.prelude, *model.coda]:
+        fully_shard(block, mesh=mesh)
+    fully_shard(loss, mesh=mesh)
+    return loss
+
+
+def whole_model(model: M) -> M:
+    """The model, or a copy with all of its weights where they are sharded: four bytes a parameter on every device."""
+    tensors = model.state_dict()
+    if not any(map(_sharded, tensors.values())):
+        return model
+    with torch.device("meta"):
+        copy = type(model)(model.cfg, seed=None)
+    copy.load_state_dict({name: whole(tensor) for name, tensor in tensors.items()}, assign=True)
+    copy.angles = model.angles
+    copy.precision = model.precision
+    copy.compute_dtype, copy.residual_dtype = model.compute_dtype, model.residual_dtype
+    return copy.train(model.training)
+
+
+def _too_large(model: nn.Module, device: torch.device) -> bool:
+    """Whether weights, gradients and moments would take more than half of a device, the other half being for
+    activations."""
+    if device.type == "cpu":
+        return False
+    needed = STATE * sum(p.numel() for p in model.parameters())
+    return needed > torch.cuda.get_device_properties(device).total_memory / 2
+
+
+@contextlib.contextmanager
+def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
+    """Gradients are exchanged after the ``last`` pass of a step only; shards have no room to wait."""
+    if isinstance(loss, nn.parallel.DistributedDataParallel) and not last:
+        with loss.no_sync():
+            yield
+    else:
+        yield
+
+
+# ---- sharded tensors -------------------------------------------------------------------------------------------------
+
+
+def _sharded(tensor: Tensor) -> bool:
+    """Whether it is a DTensor, whose module takes a second to import and is there only where tensors are sharded."""
+    return hasattr(tensor, "full_tensor")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of it, where each process has a shard."""
+    return cast("DTensor", tensor).full_tensor() if _sharded(tensor) else tensor
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this process holds of it."""
+    return cast("DTensor", tensor).to_local() if _sharded(tensor) else tensor
+
+
+def as_held(value: Tensor, like: Tensor) -> Tensor:
+    """The part of a whole ``value`` that this process would hold, if it were ``like``."""
+    if not _sharded(like) or value.ndim == 0:
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    like = cast("DTensor", like)
+    value = value.to(like.device)
+    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+
+
+# ---- routers ---------------------------------------------------------------------------------------------------------
+
+
+def of_all_tokens(
+    ranks: Ranks, slots: list[tuple[int, int, int]], shares: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Load balance is a statement about the whole batch: the ``shares`` [u, E] of a router's tokens that took each
+    expert, over everybody's tokens; and weights [u] with which the mean over a process's uses, and then over the
+    processes, is the mean over all uses and tokens.
+
+    slots: (unique layer, phase, loop) of each of this process's u uses, which may not be everybody's, as rows loop a
+    different number of times; tokens [u]: how many this process has there.
+    """
+    if ranks.size == 1:
+        return shares, shares.new_ones(len(shares))
+    layers, phases, loops = (1 + most for most in ranks.most(torch.tensor(slots).amax(0)).tolist())
+    at = torch.tensor([(layer * phases + phase) * loops + loop for layer, phase, loop in slots], device=shares.device)
+    everybodys = shares.new_zeros(layers * phases * loops, shares.shape[1] + 1)
+    everybodys[at] = torch.cat((shares * tokens[:, None], tokens[:, None]), 1)
+    everybodys = ranks.mean(everybodys) * ranks.size
+    total = everybodys[:, -1]
+    uses = (total > 0).sum()
+    weights = ranks.size * tokens / total[at] / uses * len(slots)
+    return everybodys[at, :-1] / total[at, None], weights

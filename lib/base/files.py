@@ -1,0 +1,177 @@
+"""Files that are either whole or not there: written beside their place and renamed; and checksums of what they say."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import multiprocessing
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lib.base.errors import DiskFull, InputError
+
+CHECKSUM = "checksum"  # the last field of a JSON file: the SHA-256 of all bytes in front of it
+SEAL = f'"{CHECKSUM}": "'.encode()
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Unchecked(InputError):
+    """A file without a checksum, which cannot be told from a damaged one."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a name beside ``path`` to write to; when the block succeeds, it takes the place of ``path``.
+
+    The name may become a file, or a directory where there is none yet. A block that fails, or a disk that fills up,
+    leaves ``path`` as it was. Raises DiskFull, and InputError for a folder that cannot be written to.
+    """
+    need_folder(path.parent)
+    draft = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
+    remove(draft)
+    try:
+        with disk_full_says(path):
+            yield draft
+            for file in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
+                _sync(file)
+            os.replace(draft, path)
+            _sync(path.parent)
+    finally:
+        remove(draft)
+
+
+@contextlib.contextmanager
+def replacing_together(*paths: Path) -> Iterator[list[Path]]:
+    """``replacing`` for files of one folder that belong together. Of two processes that write them, the files of the
+    last to finish are kept, and never some of each; others of the folder wait."""
+    with lock(paths[0].parent / ".lock"), contextlib.ExitStack() as stack:
+        yield [stack.enter_context(replacing(path)) for path in paths]
+
+
+@contextlib.contextmanager
+def disk_full_says(path: Path) -> Iterator[None]:
+    """Turns a full disk, or a quota, into one line. numpy and safetensors report it without an errno."""
+    try:
+        yield
+    except Exception as error:
+        by_number = getattr(error, "errno", None) in FULL
+        by_text = re.search(r"os error (28|122|27)\b|\d+ requested and \d+ written", str(error))
+        if by_number or by_text:
+            raise DiskFull(
+                f"no space left while writing {path}: free some and start again, nothing half-written was kept"
+            ) from None
+        raise
+
+
+def need_folder(path: Path) -> None:
+    """Makes a folder where there is none. Raises InputError where it cannot be written to, DiskFull, in one line."""
+    remedy = "choose another place for outputs, or change its rights"
+    with disk_full_says(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in FULL:
+                raise
+            raise InputError(f"outputs: {path} cannot be made ({error.strerror}), {remedy}") from None
+    if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
+        raise InputError(f"outputs: {path} cannot be written to, {remedy}")
+
+
+def read_json(path: Path) -> Any:
+    """Raises OSError, or a ValueError that names the file."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:  # also where it is no text
+        raise ValueError(f"{path.name} is no JSON any more: {error}") from None
+
+
+def write_checked(path: Path, fields: dict[str, Any]) -> None:
+    """JSON with a checksum as its last field, for ``read_checked``."""
+    with replacing(path) as draft:
+        draft.write_text(sealed(fields))
+
+
+def read_checked(path: Path) -> dict[str, Any]:
+    """The fields of a JSON file, without their checksum. Raises OSError, ValueError where it is not what was written,
+    and Unchecked where it holds fields without a checksum."""
+    raw = path.read_bytes()
+    text, mark, end = raw.rpartition(SEAL)
+    if not (mark and re.fullmatch(rb'[0-9a-f]{64}"\n}\n', end)):
+        if not isinstance(read_json(path), dict):
+            raise ValueError(f"{path.name} holds no fields")
+        raise Unchecked(
+            f"outputs: {path} has no checksum, run make migrate once if an earlier version wrote it; else it is "
+            "damaged, restore it or remove it"
+        )
+    if end[:64].decode() != hashlib.sha256(text).hexdigest():
+        raise ValueError(f"{path.name} has changed since it was written")
+    fields: dict[str, Any] = json.loads(raw)
+    del fields[CHECKSUM]
+    return fields
+
+
+def sealed(fields: dict[str, Any]) -> str:
+    """The fields as such a file holds them. The checksum is one of bytes, so that it also tells 1e-3 from 1E-3."""
+    fields = {name: value for name, value in fields.items() if name != CHECKSUM}
+    text, mark, end = json.dumps({**fields, CHECKSUM: ""}, indent=1).rpartition(SEAL.decode())
+    return f"{text}{mark}{hashlib.sha256(text.encode()).hexdigest()}{end}\n"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: bool = True) -> Iterator[bool]:
+    """One process at a time. The kernel lets go of the lock when its holder dies, however it dies.
+
+    Yields whether the lock is held, which without ``wait`` it is not where somebody else holds it.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        # it imports the script that started it, which may hold the lock and wait for it in turn
+        raise RuntimeError("a process is starting that runs the script anew: put it under if __name__ == '__main__'")
+    need_folder(path.parent)
+    with disk_full_says(path):
+        file = path.open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = False
+        yield held
+
+
+def set_aside(path: Path, beside: Path | None = None) -> Path:
+    """Moves something that cannot be trusted out of the way, under a name that says so; beside a folder that it is
+    in, where that is given."""
+    need_folder((beside or path).parent)
+    name = path.name if beside is None else f"{beside.name}-{path.name}"
+    for number in range(1, 1000):
+        aside = (beside or path).with_name(f"{name.lstrip('.')}.corrupt-{number}")
+        if not aside.exists():
+            os.replace(path, aside)
+            return aside
+    raise FileExistsError(f"{aside.parent} holds 1000 corrupt copies of {path.name}, remove them")

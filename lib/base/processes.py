@@ -1,0 +1,104 @@
+"""Processes that compute in parallel, one thread each, and that end when their parent does."""
+
+import concurrent.futures
+import contextlib
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import ForkServerContext
+from typing import Any
+
+import torch
+
+from lib.base.errors import InputError
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spare() -> int:
+    """Cores for work that this process hands out: one where it was started to share the cores with others, by this
+    library or by torchrun, whose first process on a machine has them all."""
+    return 1 if multiprocessing.parent_process() or torch.distributed.get_node_local_rank(0) else cores()
+
+
+def processes(jobs: int | None) -> int:
+    """How many to use: one a core where ``jobs`` is None, and one on a GPU. Raises InputError below 1."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
+    return jobs or (1 if torch.cuda.is_available() else cores())
+
+
+@contextlib.contextmanager
+def one_thread_on_cpu() -> Iterator[None]:
+    """A CPU run uses one thread, so that its sums have one order; parallelism is one run per core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+_imported_first: list[str] = []
+
+
+def import_first(module: str) -> None:
+    """Processes that are started from now on have this module imported when they begin."""
+    if module not in _imported_first:
+        _imported_first.append(module)
+
+
+def start() -> ForkServerContext:
+    """A context whose processes are forked from a clean server: it has imported what ``import_first`` named, and no
+    thread runs in it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_imported_first)
+    multiprocessing.resource_tracker.ensure_running()
+    # what begins now never hears Ctrl-C, which goes to all processes of a terminal: it is the caller's to end the rest
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
+
+
+@contextlib.contextmanager
+def pool(
+    jobs: int, initialise: Callable[..., object], *arguments: Any
+) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    """``jobs`` processes, each of which calls ``initialise(*arguments)`` first. An error or an interrupt inside the
+    block stops what runs and starts nothing more. Raises InputError where a process was killed."""
+    with concurrent.futures.ProcessPoolExecutor(jobs, start(), _begin, (initialise, arguments)) as executor:
+        try:
+            yield executor
+        except BaseException as error:
+            running = list((executor._processes or {}).values())
+            executor.shutdown(wait=False, cancel_futures=True)
+            for worker in running:
+                worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise InputError(
+                    "jobs: a process was killed, maybe for want of memory: use fewer, or start again, what was begun "
+                    "goes on from its checkpoints"
+                ) from None
+            raise
+
+
+def _begin(initialise: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    initialise(*arguments)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that was killed takes its processes with it; what they trained goes on from their checkpoints."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+    os._exit(1)

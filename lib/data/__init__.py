@@ -1,0 +1,1 @@
+"""Text as tokens on disk, and as packed rows."""

@@ -1,0 +1,179 @@
+"""Tokens -> packed rows -> batches.
+
+An epoch's text is cut into pieces of at most one row, shuffled, and packed best fit first into rows of context + 1
+tokens that begin with BOS (001, App. "Hyperparameters", after Ding et al.). Which tokens row i holds follows from the
+tokens, the context and the seed alone.
+"""
+
+import bisect
+import collections
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from lib.base import seeds
+from lib.base.errors import InputError
+from lib.config import DataConfig
+from lib.data.tokens import TokenStore, token_store
+
+__all__ = [
+    "Packer", "Rows", "TokenStore", "check_ngrams", "ngram_entropy", "token_store", "training_rows", "validation_batch",
+]  # fmt: skip
+
+BUFFER = 1000  # pieces that best fit chooses from
+BITS = 48  # of a piece's place in line
+REMEMBERED = 1 << 14  # planned rows that are kept
+
+
+Piece = tuple[int, int, int]  # document, start, stop: tokens of one document
+
+
+class Packer:
+    """Rows of context + 1 tokens, each beginning with BOS, none of it padding.
+
+    Every piece is preceded by BOS. The buffer is refilled after each piece that is taken; the largest that fits goes
+    into the row, and where none fits the shortest is cropped and its rest goes back into the buffer. The buffer holds
+    BUFFER pieces, of a small text a sixteenth of an epoch: what fits badly gathers there, and must not wait for epochs.
+    """
+
+    def __init__(self, lengths: np.ndarray, context: int, seed: int, purpose: str = "order"):
+        self.context, self.seed, self.purpose = context, seed, purpose
+        # a document longer than a row is cut into pieces that fill rows exactly, and a rest
+        counts = -(-lengths // context)
+        self.document = np.repeat(np.arange(len(lengths)), counts)
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        self.start = (np.arange(len(self.document)) - np.repeat(first, counts)) * context
+        self.stop = np.minimum(self.start + context, lengths[self.document])
+        self.buffer_size = min(BUFFER, max(1, len(self.document) // 16))
+        self._restart()
+
+    def _restart(self) -> None:
+        self._next = 0  # the row that would be planned next
+        self._recent: collections.deque[list[Piece]] = collections.deque(maxlen=REMEMBERED)
+        self._arrivals = self._pieces()
+        self._arrived = 0
+        self._buffer: list[int] = []  # length << BITS - arrival, sorted: the oldest of a length comes last
+        self._waiting: dict[int, Piece] = {}  # the piece behind each of these
+
+    def _pieces(self) -> Iterator[Piece]:
+        epoch = 0
+        while True:
+            order = seeds.stream(self.purpose, self.seed, epoch).permutation(len(self.document))
+            for first in range(0, len(order), 4096):
+                some = order[first : first + 4096]
+                yield from zip(*(of[some].tolist() for of in (self.document, self.start, self.stop)), strict=True)
+            epoch += 1
+
+    def _put(self, piece: Piece) -> None:
+        self._arrived += 1
+        key = (piece[2] - piece[1] << BITS) - self._arrived
+        bisect.insort(self._buffer, key)
+        self._waiting[key] = piece
+
+    def row(self, index: int) -> list[Piece]:
+        """The pieces of row ``index``. Rows are planned in order; for one that is long past planning starts anew."""
+        if index < self._next - len(self._recent):
+            self._restart()
+        while self._next <= index:
+            self._recent.append(self._next_row())
+            self._next += 1
+        return self._recent[index - self._next]
+
+    def _next_row(self) -> list[Piece]:
+        row, room = [], self.context + 1
+        while room > 1:
+            while len(self._buffer) < self.buffer_size:
+                self._put(next(self._arrivals))
+            fitting = bisect.bisect_left(self._buffer, room - 1 << BITS)
+            piece = self._waiting.pop(self._buffer.pop(fitting - 1 if fitting else 0))
+            if not fitting:
+                document, start, stop = piece
+                piece = (document, start, start + room - 1)
+                self._put((document, start + room - 1, stop))
+            row.append(piece)
+            room -= 1 + piece[2] - piece[1]
+        return row
+
+
+class Rows:
+    """Packed rows of one split of a text; ``rows[i]`` is the same on every machine, in any order of asking."""
+
+    def __init__(self, store: TokenStore, documents: np.ndarray, context: int, seed: int, purpose: str = "order"):
+        self.store, self.context = store, context
+        self.documents = documents[store.length[documents] > 0]
+        lengths = store.length[self.documents]
+        #: rows in one epoch, every piece counted with its BOS
+        self.per_epoch = int((lengths.sum() + (-(-lengths // context)).sum()) // (context + 1))
+        self.packer = Packer(lengths, context, seed, purpose)
+        self._document = self.documents.item  # as a plain number, which counts faster
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.batch(index, index + 1)[0]
+
+    def batch(self, start: int, stop: int) -> np.ndarray:
+        """Rows start .. stop - 1 as [B, context + 1]."""
+        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
+        rows = np.full((stop - start, self.context + 1), self.store.tokenizer.bos, dtype=np.int64)
+        for index, row in enumerate(rows, start):
+            at = 1
+            for document, first, last in self.packer.row(index):
+                row[at : at + last - first] = self.store.tokens(self._document(document), first, last)
+                at += 1 + last - first
+        return rows
+
+
+def training_rows(cfg: DataConfig, store: TokenStore, seed: int) -> Rows:
+    train, _ = store.split(cfg.val_fraction)
+    if store.length[train].sum() < cfg.context:
+        raise InputError(
+            f"data.source: {cfg.source} has {store.length[train].sum()} tokens for training, "
+            f"less than one row of {cfg.context}, give more text or lower context"
+        )
+    return Rows(store, train, cfg.context, seed)
+
+
+def validation_batch(cfg: DataConfig, store: TokenStore) -> np.ndarray:
+    """The fixed held-out rows [val_rows, context + 1]; fewer where the held-out text is shorter."""
+    _, val = store.split(cfg.val_fraction)
+    rows = Rows(store, val, cfg.context, seed=0, purpose="validation") if store.length[val].any() else None
+    if rows is None or not rows.per_epoch:
+        raise InputError(
+            f"data.val_fraction: the {store.length[val].sum()} held-out tokens do not fill one row of {cfg.context}, "
+            "raise it, give more text or lower context"
+        )
+    return rows.batch(0, min(cfg.val_rows, rows.per_epoch))
+
+
+def check_ngrams(n: int, vocab_size: int) -> None:
+    """Raises InputError where ``ngram_entropy`` could not count."""
+    if n < 1:
+        raise InputError(f"limit_ngram: {n} tokens are no n-gram, use at least 1")
+    if vocab_size > 2**24:
+        raise InputError(f"vocab_size: {vocab_size} entries are too many to count tokens of, use at most {2**24}")
+    if n * math.log2(vocab_size) > 24:
+        raise InputError(
+            f"limit_ngram: {n}-grams of {vocab_size} tokens are too many to count, use 1 or a smaller vocabulary"
+        )
+
+
+def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
+    """Empirical entropy of a token given the n - 1 before it, in nats: n = 1 unigram, n = 2 bigram.
+
+    What a model reaches that knows nothing but these counts. Raises InputError where the table of counts is too large
+    to be an estimate of anything.
+    """
+    size = store.tokenizer.vocab_size
+    check_ngrams(n, size)
+    counts, waiting, held = np.zeros(size**n), [], 0
+    for position, document in enumerate(documents, start=1):
+        tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)
+        waiting.append(sum(tokens[i : max(0, len(tokens) - n + 1) + i] * size ** (n - 1 - i) for i in range(n)))
+        held += len(waiting[-1])
+        if position == len(documents) or held > size**n:
+            # counting costs a pass over all n-grams there could be, so that many documents are counted at once
+            counts += np.bincount(np.concatenate(waiting), minlength=size**n)
+            waiting, held = [], 0
+    counts = counts.reshape(-1, size)
+    share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    return float(-(counts * np.log(np.where(share > 0, share, 1))).sum() / counts.sum())

@@ -1,0 +1,1 @@
+"""Generation with a cache, and leaving the loop early."""

@@ -1,0 +1,203 @@
+"""How likely given continuations of a prefix are: all of them in one pass, over a prefix that is computed once.
+
+A question's tokens lie in one row: its prefix, then its choices, one after the other. A choice's tokens have the
+positions that follow the prefix, and see it and themselves, not the other choices, so that each gets what a row of its
+own would give it. In a looped model this holds loop by loop.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lib.base.errors import InputError
+from lib.model.layers import Attention, linear
+from lib.model.looped import LoopedLM
+
+ROW_TOKENS = 1 << 13  # tokens of a batch, padding included
+LOGITS = 1 << 24  # of which so many exist at once
+
+
+class Question(NamedTuple):
+    """A prefix and what may follow it, as tokens; none of them empty."""
+
+    prefix: Sequence[int]
+    choices: list[Sequence[int]]
+
+
+class Scored(NamedTuple):
+    """Of each choice: its negative log-likelihood after the prefix, in nats, of how many tokens, and whether greedy
+    decoding would give it; and how many tokens were cut from the left for all to fit into the model's context."""
+
+    nll: np.ndarray
+    tokens: np.ndarray
+    greedy: np.ndarray
+    cut: int
+
+
+class _Row(NamedTuple):
+    """A question, or one choice of it, as it is laid out."""
+
+    question: int
+    first: int  # of its choices
+    prefix: list[int]
+    choices: list[list[int]]
+    cut: int
+
+    @property
+    def length(self) -> int:
+        """Of the inputs: what a last token predicts nobody asks for."""
+        return len(self.prefix) + sum(len(choice) - 1 for choice in self.choices)
+
+
+@torch.no_grad()
+def score(
+    model: LoopedLM, questions: Sequence[Question], depths: Sequence[int] = (), state_seed: int = 0
+) -> dict[int, list[Scored]]:
+    """T -> what each question's choices score after T loops, for each of ``depths``, mean_loops when there is none.
+
+    What is longer than the model's context loses its left end: all choices of a question the same prefix tokens, or,
+    where a choice alone fills the context, each its own. ``state_seed`` draws a random initial state. Raises
+    InputError for depths that the model cannot make, and for tokens that it does not have."""
+    was_training = model.training
+    model.eval()
+    depths = sorted(set(depths)) or [model.cfg.mean_loops]
+    for T in depths:
+        model.loops_of(1, T)
+    _check(questions, model.cfg.vocab_size)
+    rows = sorted(
+        (row for i, question in enumerate(questions) for row in _rows(i, question, model.cfg.context)),
+        key=lambda row: row.length,
+    )
+    found = {T: [_nothing(question) for question in questions] for T in depths}
+    for batch in _batches(rows):
+        for T, parts in _score(model, batch, depths, state_seed):
+            for row, (nll, greedy) in zip(batch, parts, strict=True):
+                scored = found[T][row.question]
+                here = slice(row.first, row.first + len(row.choices))
+                scored.nll[here], scored.greedy[here] = nll, greedy
+                scored.tokens[here] = [*map(len, row.choices)]
+                found[T][row.question] = scored._replace(cut=scored.cut + row.cut)
+    model.train(was_training)
+    return found
+
+
+def _check(questions: Sequence[Question], V: int) -> None:
+    for i, question in enumerate(questions):
+        if not len(question.prefix) or not all(map(len, question.choices)) or not len(question.choices):
+            raise InputError(f"questions: number {i} has no prefix, or a choice without tokens, begin it with BOS")
+        largest = max(max(question.prefix), *map(max, question.choices))
+        if largest >= V:
+            raise InputError(f"questions: token {largest} of number {i} is not among the model's {V}, encode it anew")
+
+
+def _nothing(question: Question) -> Scored:
+    k = len(question.choices)
+    return Scored(np.zeros(k), np.zeros(k, dtype=int), np.zeros(k, dtype=bool), 0)
+
+
+def _rows(index: int, question: Question, context: int) -> Iterator[_Row]:
+    """One row, or several where choices are many; a row for each where one of them leaves no room for the prefix."""
+    prefix, choices = list(question.prefix), [list(choice) for choice in question.choices]
+    room = context + 1 - max(map(len, choices))
+    if room >= 1:
+        cut, prefix = max(0, len(prefix) - room), prefix[-room:]
+        first, size = 0, 0
+        for i, choice in enumerate(choices):
+            if i > first and size + len(choice) > context:  # attention grows with the square of a row
+                yield _Row(index, first, prefix, choices[first:i], cut)
+                first, size, cut = i, 0, 0
+            size += len(choice)
+        yield _Row(index, first, prefix, choices[first:], cut)
+        return
+    for i, choice in enumerate(choices):
+        tokens = (prefix + choice)[-context - 1 :]
+        scored = min(len(choice), len(tokens) - 1)
+        yield _Row(index, i, tokens[:-scored], [tokens[-scored:]], len(prefix) + len(choice) - len(tokens))
+
+
+def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
+    """Rows of about the same length, as many as fit."""
+    batch: list[_Row] = []
+    for row in rows:
+        if batch and (len(batch) + 1) * row.length > ROW_TOKENS:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+class _Layout:
+    """Where everything is in a batch [B, S]: ``tokens``, their ``positions``, who may see whom; and of all choices' own
+    tokens, the ``targets`` [m], where in [B S] they are predicted, ``source``, and how many belong to each choice."""
+
+    def __init__(self, rows: list[_Row], model: LoopedLM):
+        B, S = len(rows), max(row.length for row in rows)
+        tokens, positions = np.zeros((B, S), dtype=int), np.zeros((B, S), dtype=int)
+        branch = np.full((B, S), -1)  # 0 the prefix, 1, 2, ... the choices, -1 padding
+        source, targets, self.lengths = [], [], []
+        for b, row in enumerate(rows):
+            P = at = len(row.prefix)
+            tokens[b, :P], positions[b, :P], branch[b, :P] = row.prefix, np.arange(P), 0
+            for i, choice in enumerate(row.choices, 1):
+                inner = slice(at, at + len(choice) - 1)
+                tokens[b, inner], branch[b, inner] = choice[:-1], i
+                positions[b, inner] = P + np.arange(len(choice) - 1)
+                source += [b * S + P - 1, *range(b * S + inner.start, b * S + inner.stop)]
+                targets += choice
+                self.lengths.append(len(choice))
+                at = inner.stop
+        self.shape = B, S
+        self.tokens, self.positions, of, self.source, self.targets = (
+            torch.as_tensor(x, device=model.angles.device) for x in (tokens, positions, branch, source, targets)
+        )
+        self.angles = model.angles[self.positions.flatten()]
+        self.back = self.positions[:, :, None] - self.positions[:, None]  # [B, S, S]
+        own = (of[:, :, None] == of[:, None]) | (of[:, None] == 0)
+        self.seen = own & (self.back >= 0)
+
+    def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
+        """Attention over the row [1, B S, d]: each token over what it may see."""
+        projected = attn.project(x, attn.fused(), self.angles, values)
+        q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
+        seen = self.seen if attn.window is None else self.seen & (self.back < attn.window)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None])
+        return linear(out.transpose(1, 2).reshape(*x.shape[:2], -1), attn.out.weight)
+
+
+def _score(
+    model: LoopedLM, rows: list[_Row], depths: list[int], state_seed: int
+) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
+    """For each T: of each row the choices' negative log-likelihoods, and which of them are greedy."""
+    layout = _Layout(rows, model)
+    e, values, _ = model.before(layout.tokens.view(1, -1), layout.attend)
+    h = e
+    if model.cfg.state_init != "prelude":
+        whole = model.initial_state(e.new_zeros(1, model.cfg.context, e.shape[-1]), None, state_seed)
+        h = whole[:, layout.positions.flatten()]
+    h, prepared = model.injection.spread(h), model.injection.prepare(e)
+    for T in range(1, depths[-1] + 1):
+        if model.cfg.recur:
+            h, _ = model.step(h, prepared, values, T - 1, layout.attend)
+        if T in depths:
+            x, _ = model.after(model.injection.pool(h), values, layout.attend)
+            yield T, _read(model, x[0], layout, [len(row.choices) for row in rows])
+
+
+def _read(model: LoopedLM, x: Tensor, layout: _Layout, choices: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of the head's input [B S, d], what is predicted of the choices, row by row."""
+    nll, hit = [], []
+    rows = max(1, LOGITS // model.cfg.vocab_size)
+    for at, target in zip(layout.source.split(rows), layout.targets.split(rows), strict=True):
+        logits = model.logits(x[at])
+        nll.append(F.cross_entropy(logits, target, reduction="none"))
+        hit.append(logits.argmax(-1) == target)
+    ends = np.cumsum(layout.lengths)[:-1]
+    sums = [part.sum() for part in np.split(torch.cat(nll).double().cpu().numpy(), ends)]
+    greedy = [part.all() for part in np.split(torch.cat(hit).cpu().numpy(), ends)]
+    cuts = np.cumsum(choices)[:-1]
+    return list(zip(np.split(np.array(sums), cuts), np.split(np.array(greedy), cuts), strict=True))

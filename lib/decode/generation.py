@@ -1,0 +1,220 @@
+"""Cached decoding in which a token that has left early is not computed any further (``lib/decode/inflight.py``).
+
+With a threshold of zero, and all loops kept, every token is what full recomputation gives; in bf16 up to its rounding.
+Fastest in fp32 on one thread: products of so few rows gain nothing from more.
+"""
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lib.base import seeds
+from lib.base.errors import InputError
+from lib.decode.inflight import Decoder, Exit
+from lib.model.looped import LoopedLM
+
+SCORED = 1 << 14  # given tokens on their way at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn: the likeliest at temperature 0, else from softmax(z / temperature) over the top_k likeliest
+    (0: all) and, of those, the fewest that hold top_p of the probability. Row i of a call draws from its own stream of
+    ``seed``."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise InputError(f"temperature: {self.temperature} is out of range, use 0 (greedy) or more")
+        if self.top_k < 0:
+            raise InputError(f"top_k: {self.top_k} is too few, use 0 (all) or more")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p: {self.top_p} is no share, use more than 0 and at most 1")
+
+    def draw(self, logits: Tensor, u: list[float]) -> list[int]:
+        """A token for each of logits [m, V], where ``u`` [m], uniform in [0, 1), falls in the cumulative
+        distribution."""
+        if self.temperature == 0:
+            return logits.argmax(-1).tolist()
+        z = logits.double()
+        p = ((z - z.amax(-1, keepdim=True)) / self.temperature).softmax(-1)
+        if self.top_k or self.top_p < 1:
+            p = self._likeliest(p)
+        reached = p.cumsum(-1)
+        all_of_it, share = reached[:, -1:].contiguous(), torch.tensor(u, dtype=p.dtype, device=p.device)[:, None]
+        wanted = (all_of_it * share).minimum(
+            all_of_it.nextafter(torch.zeros_like(all_of_it))
+        )  # never rounded up to all
+        return torch.searchsorted(reached, wanted, right=True)[:, 0].tolist()
+
+    def _likeliest(self, p: Tensor) -> Tensor:
+        """p [m, V] without the tokens that are not drawn from."""
+        p, token = p.sort(descending=True, stable=True)
+        p[:, self.top_k or len(p[0]) :] = 0
+        p = p / p.sum(-1, keepdim=True)
+        # a token is left out where those before it hold top_p already
+        p = torch.where(p.cumsum(-1) - p < self.top_p, p, 0)
+        return torch.zeros_like(p).scatter(1, token, p)
+
+
+class Event(NamedTuple):
+    """A token of the answer to prompt ``row``, and how many loops its prediction took."""
+
+    row: int
+    token: int
+    loops: int
+
+
+@dataclasses.dataclass
+class Answer:
+    """What follows a prompt: ``tokens``, the loops that each one's prediction took, those of the prompt's own tokens
+    (the last of which makes the first prediction), and whether a stop token, which is not among them, ended it."""
+
+    tokens: list[int]
+    loops: list[int]
+    prompt_loops: list[int]
+    stopped: bool = False
+
+
+def generate(
+    model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None = None,
+    sampling: Sampling | None = None, stop: Iterable[int] = (), batch: int | None = None,
+) -> list[Answer]:  # fmt: skip
+    """Continues each prompt, of any length, by up to ``new_tokens`` tokens, or up to one of ``stop``; never beyond the
+    model's context. ``leave`` and ``sampling``: nobody early, and greedily, when None. ``batch``: prompts at work at
+    once, all when None; the next one takes the place of one that is answered.
+
+    Raises InputError, before anything is computed, for what cannot be decoded."""
+    decoder = _decoder(model, prompts, new_tokens, leave, batch)
+    answers = [Answer([], [], []) for _ in prompts]
+    for _ in _answer(decoder, prompts, new_tokens, sampling or Sampling(), set(stop), answers):
+        pass
+    return answers
+
+
+def stream(
+    model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None = None,
+    sampling: Sampling | None = None, stop: Iterable[int] = (), batch: int | None = None,
+) -> Iterator[Event]:  # fmt: skip
+    """``generate``, token by token as they are found; of several prompts in whatever order they come, and with the stop
+    token where there is one."""
+    decoder = _decoder(model, prompts, new_tokens, leave, batch)
+    answers = [Answer([], [], []) for _ in prompts]
+    return _answer(decoder, prompts, new_tokens, sampling or Sampling(), set(stop), answers)
+
+
+class Scores(NamedTuple):
+    """Of given texts [B, S]: cross-entropies of their targets in nats, and the loops that each token took."""
+
+    loss: np.ndarray
+    loops: np.ndarray
+
+
+def score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None = None) -> Scores:
+    """How well tokens [B, S] predict their targets when they leave early, debts included; one pass, as over a prompt
+    (004 counts the saving, and lets everyone see what those who left would have computed)."""
+    rows = max(1, SCORED // tokens.shape[1])
+    parts = [
+        _score(model, x, y, leave) for x, y in zip(tokens.cpu().split(rows), targets.cpu().split(rows), strict=True)
+    ]
+    return Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None) -> Scores:
+    decoder = _decoder(model, tokens.tolist(), 0, leave, None)
+    loss = np.zeros(tokens.shape)
+    for row, given in enumerate(tokens.tolist()):
+        decoder.enter(row, given)
+    for left in decoder.run():
+        wanted = targets[left.rows, left.positions].to(left.logits.device)
+        loss[left.rows, left.positions] = F.cross_entropy(left.logits, wanted, reduction="none").double().cpu().numpy()
+    return Scores(loss, decoder.taken)
+
+
+def _decoder(
+    model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None, batch: int | None
+) -> Decoder:
+    """One that has room for them, if they can be decoded."""
+    if not len(prompts) or not all(len(prompt) for prompt in prompts):
+        raise InputError("prompts: one is empty, give each at least one token, such as that of a document's beginning")
+    if new_tokens < 0:
+        raise InputError(f"new_tokens: {new_tokens} is too few, use 0 or more")
+    if batch is not None and batch < 1:
+        raise InputError(f"batch: {batch} is too few, use at least 1")
+    V, context = model.cfg.vocab_size, model.cfg.context
+    least, most = min(map(min, prompts)), max(map(max, prompts))
+    if least < 0 or most >= V:
+        raise InputError(
+            f"prompts: token {least if least < 0 else most} is not among the model's {V}, encode them anew"
+        )
+    longest = max(map(len, prompts))
+    length = longest + max(new_tokens - 1, 0)  # the last token of an answer is not fed back
+    if length > context:
+        raise InputError(
+            f"new_tokens: {longest} tokens of a prompt and {new_tokens} new ones are more than the model's context of "
+            f"{context} allows, ask for at most {max(context - longest + 1, 0)} or shorten the prompt"
+        )
+    return Decoder(model, min(batch or len(prompts), len(prompts)), length, leave or Exit())
+
+
+@dataclasses.dataclass
+class _Question:
+    """A prompt at work: which, the position that predicts next, and its stream of random numbers."""
+
+    index: int
+    last: int
+    random: np.random.Generator
+
+
+def _answer(
+    decoder: Decoder, prompts: Sequence[Sequence[int]], new_tokens: int, sampling: Sampling, stop: set[int],
+    answers: list[Answer],
+) -> Iterator[Event]:  # fmt: skip
+    """Fills ``answers``, and tells of each token."""
+    waiting = deque(range(len(prompts)) if new_tokens else ())
+    at_work: dict[int, _Question] = {}  # row of the decoder -> question
+
+    def begin(row: int) -> None:
+        index = waiting.popleft()
+        at_work[row] = _Question(index, len(prompts[index]) - 1, seeds.stream("decode", sampling.seed, index))
+        decoder.clear(row)
+        decoder.enter(row, prompts[index])
+
+    for row in range(min(decoder.rows, len(waiting))):
+        begin(row)
+    predictions: dict[int, Tensor] = {}  # row -> logits of its next token, until all of its tokens have left
+    for left in decoder.run():
+        for i, (row, position) in enumerate(zip(left.rows.tolist(), left.positions.tolist(), strict=True)):
+            if position == at_work[row].last:
+                predictions[row] = left.logits[i]
+        ready = [row for row in predictions if not decoder.inside(row)]
+        if not ready:
+            continue
+        logits = torch.stack([predictions.pop(row) for row in ready])
+        drawn = sampling.draw(logits, [at_work[row].random.random() for row in ready])
+        for row, token in zip(ready, drawn, strict=True):
+            question = at_work[row]
+            answer, size = answers[question.index], len(prompts[question.index])
+            taken = decoder.taken[row]
+            answer.prompt_loops = answer.prompt_loops or taken[:size].tolist()
+            yield Event(question.index, token, int(taken[question.last]))
+            answer.stopped = token in stop
+            if not answer.stopped:
+                answer.tokens.append(token)
+                answer.loops.append(int(taken[question.last]))
+            if not answer.stopped and len(answer.tokens) < new_tokens:
+                question.last += 1
+                decoder.enter(row, [token])
+            elif waiting:
+                begin(row)

@@ -1,0 +1,1 @@
+"""One look for every figure, and the picture of a model."""

@@ -1,0 +1,166 @@
+"""A model, drawn from its config alone (000, Fig. 5)."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+
+from lib.config import ModelConfig
+from lib.figures.style import COLUMN, PAGE, short
+from lib.flops import count
+
+PARTS = {
+    "end": "#cfe3f2",
+    "once": "#d0d0d0",
+    "recur": "#f6c26b",
+    "injection": "#8fd0b5",
+    "state": "#f5ec8c",
+    "readout": "#dcc3dd",
+    "norm": "#ffffff",
+}
+
+
+LEFT, WIDE = 1.5, 7.0  # of the boxes, in tenths of the picture
+
+
+def show(cfg: ModelConfig) -> Figure:
+    """The picture of a model beside its counts."""
+    counts = count(cfg)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(COLUMN, 3.9), width_ratios=(2, 1), layout="constrained")
+    picture(left, cfg)
+    right.axis("off")
+    lines = {
+        "parameters": counts.n_params,
+        "in tables": counts.n_embedding,
+        "run once": counts.n_once_stored,
+        "in the loop": counts.n_rec_stored,
+        "active": counts.n_active,
+        "FLOPs / token": counts.flops_per_token_forward,
+        "in training": counts.flops_per_token,
+        "as published": counts.flops_per_token_published,
+    }
+    text = "\n".join(f"{name}\n   {short(value)}" for name, value in lines.items())
+    right.text(0, 0.98, text, va="top", fontsize=6.5, linespacing=1.4, transform=right.transAxes)
+    plt.close(figure)  # a notebook shows what a cell returns, and would show an open figure once more
+    return figure
+
+
+def side_by_side(configs: list[ModelConfig]) -> Figure:
+    """The pictures of several models, in one row."""
+    figure, axes = plt.subplots(1, len(configs), figsize=(PAGE, 3.2), squeeze=False, layout="constrained")
+    for axis, cfg in zip(axes[0], configs, strict=True):
+        picture(axis, cfg)
+    heights = [axis.get_ylim() for axis in axes[0]]
+    for axis in axes[0]:
+        axis.set_ylim(min(low for low, _ in heights), max(high for _, high in heights))
+    plt.close(figure)
+    return figure
+
+
+def picture(axis: Axes, cfg: ModelConfig) -> None:
+    """Draws a model from its config alone, input at the bottom: grey runs once, orange is shared by all loops. A cell
+    is a layer with Long or Short attention, v where it has a value table."""
+    axis.axis("off")
+    axis.set_xlim(0, 10)
+    y = _boxes(axis, 0, [(f"embedding {cfg.vocab_size:,} x {cfg.width}", "end", 1), ("norm", "norm", cfg.embed_norm)])
+    y = _layers(axis, cfg, "prelude", range(cfg.prelude), y, "once")
+    y = _boxes(axis, y, [("norm", "norm", cfg.prelude_norm)])
+    if cfg.recur:
+        y = _loop(axis, cfg, y)
+    y = _boxes(axis, y, [("readout C", "readout", cfg.readout)])
+    y = _layers(axis, cfg, "coda", range(cfg.prelude + cfg.recur, cfg.layers), y, "once")
+    head = "head" + ", the embedding's table" * cfg.tied + f"\nsoftcap {cfg.softcap:g}" * (cfg.softcap > 0)
+    y = _boxes(axis, y, [("norm", "norm", 1), (head, "end", 1)])
+    below = _words(axis, -0.25, _what_a_layer_is(cfg), "top")
+    axis.set_ylim(min(below, y - 8.5), y + 0.1)
+
+
+def _what_a_layer_is(cfg: ModelConfig) -> str:
+    """The caption: blocks, heads, MLP, residual multiplier, and what the letters and colours mean."""
+    wide = f"{cfg.mlp_width:,} wide"
+    mlp = f"{cfg.active_experts} of {cfg.experts} SwiGLU experts, together {wide}" if cfg.experts > 1 else cfg.mlp
+    lines = [f"{cfg.block} blocks, {cfg.heads} heads", mlp if cfg.experts > 1 else f"{mlp} MLP, {wide}"]
+    if cfg.residual_multiplier != 1:
+        lines.append(f"{'looped ' * (cfg.recur > 0)}branches x {cfg.residual_multiplier:.2g}")
+    letters = [f"L: all {cfg.context:,} positions"]
+    short = next((window for i in range(cfg.layers) if (window := cfg.window(i))), None)
+    letters += [f"S: the last {short:,}"] if short else []
+    lines += [", ".join(letters)] + ["v: has a value table"] * cfg.value_embeddings
+    return "\n".join(lines)
+
+
+def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
+    """The loop from ``entry`` upwards; returns where the next box begins."""
+    lanes = f", in {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
+    start = {"prelude": "e", "zero": "0", "like-init": "noise, like-init", "unit": "noise, unit"}
+    bottom = entry + 0.35
+    state = f"state h, $h_0$ = {start.get(cfg.state_init, 'noise')}{lanes}"
+    y = injected = _boxes(axis, bottom + 0.2, [(state, "state", 1)])
+    inject = {
+        "add": "h + e",
+        "concat": "W [e ; h]",
+        "concat-identity": "W [e ; h], from W = [I | 0]",
+        "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
+        "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
+    }.get(cfg.injection)
+    y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
+    y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
+    top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
+    y = _words(axis, top + 0.05, _loops(cfg), "bottom")
+    frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
+    axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
+    _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
+    if inject is not None and cfg.injection != "hyper-connections":
+        _arrow(axis, (8.5, entry - 0.3), (8.5, injected + 0.3))
+        axis.text(9.4, entry + 0.1, "e", ha="center", va="center", fontsize=7)
+    return y + 0.35
+
+
+def _loops(cfg: ModelConfig) -> str:
+    """What the loop does, in words."""
+    on_average = " on average" * (cfg.depth != "fixed")
+    lines = [f"{cfg.mean_loops} loops{on_average}, one set of layers" if cfg.mean_loops > 1 else "1 loop"]
+    if cfg.depth != "fixed":
+        lines.append(f"{cfg.depth} per {cfg.depth_per}")
+    if cfg.truncates:
+        lines.append(f"gradient in {cfg.max_backprop_loops}" + ", filled up" * cfg.fill)
+    return "\n".join(lines)
+
+
+def _words(axis: Axes, y: float, words: str, side: str) -> float:
+    """Lines of text from y on, upwards ('bottom' at y) or downwards; returns where they end."""
+    axis.text(5, y, words, ha="center", va=side, fontsize=6, linespacing=1.15)
+    height = 0.36 * (words.count("\n") + 1)
+    return y + height if side == "bottom" else y - height
+
+
+def _layers(axis: Axes, cfg: ModelConfig, stack: str, layers: range, y: float, part: str) -> float:
+    """A box that names the stack, with one cell a layer, up to eight, on top; returns where the next box begins."""
+    if not layers:
+        return y
+    y = _boxes(axis, y, [(f"{stack}: {len(layers)} layer{'s' * (len(layers) > 1)}", part, 1)])
+    shown = list(layers) if len(layers) <= 8 else [*layers[:7], None]
+    cell = WIDE / len(shown)
+    for i, layer in enumerate(shown):
+        axis.add_patch(Rectangle((LEFT + i * cell, y - 0.12), cell, 0.45, fc=PARTS[part], ec="#444444", lw=0.6))
+        label = "..." if layer is None else ("S" if cfg.window(layer) else "L") + "v" * cfg.has_values(layer)
+        axis.text(LEFT + (i + 0.5) * cell, y + 0.1, label, ha="center", va="center", fontsize=5.5)
+    return y + 0.45
+
+
+def _boxes(axis: Axes, y: float, boxes: list[tuple[str, str, int]]) -> float:
+    """Boxes (label, part, drawn or not) from y upwards; returns where the next one begins."""
+    for label, part, drawn in boxes:
+        if drawn:
+            height = 0.4 if part == "norm" else 0.62 + 0.3 * label.count("\n")
+            axis.add_patch(Rectangle((LEFT, y), WIDE, height, fc=PARTS[part], ec="#444444", lw=0.6))
+            axis.text(5, y + height / 2, label, ha="center", va="center", fontsize=6, linespacing=1.0)
+            y += height + 0.12
+    return y
+
+
+def _arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axis.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=7, lw=0.9, color="#444444",
+                                   connectionstyle="arc3,rad=0.5", clip_on=False))  # fmt: skip

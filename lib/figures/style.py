@@ -1,0 +1,199 @@
+"""One look for every figure: one colour an architecture, colour-blind safe, the profile printed on it."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.typing import ColorType
+
+from lib.base import files
+from lib.base.statistics import mean_interval
+
+COLUMN = 3.4  # inches, the width of a paper's column
+PAGE = 7.0
+SCREEN_DPI = 110  # of figures in a notebook
+
+# Okabe and Ito's palette, safe for all common colour deficiencies
+COLOURS = {
+    "base": "#D55E00",
+    "residual-norm": "#0072B2",
+    "parcae": "#009E73",
+    "parcae-rdm": "#56B4E9",
+    "transformer": "#000000",
+    "isodepth": "#CC79A7",
+    "truncated": "#E6B800",
+    "hyper-connections": "#3A2FC0",
+    "looped-nanochat": "#6B6B6B",
+    "looped": "#2B50FF",
+    "post-norm": "#A8A000",
+    "moe": "#5A2A83",
+    "looped-moe": "#2FD0AA",
+}
+NAMES = {
+    "base": "Base (pre-norm, concat)",
+    "residual-norm": "Residual norm",
+    "parcae": "Parcae",
+    "parcae-rdm": "Parcae without C, prelude norm",
+    "transformer": "Transformer",
+    "isodepth": "Looped, iso-depth",
+    "truncated": "Looped, iso-depth, truncated",
+    "hyper-connections": "Looped, hyper-connections",
+    "looped-nanochat": "Looped nanochat",
+    "looped": "Looped, no injection",
+    "post-norm": "Looped, Post-Norm",
+    "moe": "MoE",
+    "looped-moe": "Looped-MoE",
+}
+MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P",
+           "truncated": "<", "hyper-connections": ">", "looped-nanochat": "X", "looped": "p",
+           "post-norm": "h", "moe": "*", "looped-moe": "d"}  # fmt: skip
+
+_profile = "cpu"
+
+
+@contextlib.contextmanager
+def keeping_style() -> Iterator[None]:
+    """The look of figures and the profile on them are afterwards what they were before."""
+    global _profile
+    before = _profile
+    with mpl.rc_context():
+        try:
+            yield
+        finally:
+            _profile = before
+
+
+def use_style(profile: str) -> None:
+    """Sets matplotlib's defaults and the profile that figures are stamped with."""
+    global _profile
+    _profile = profile
+    mpl.rcParams.update({
+        "figure.dpi": 150,
+        "savefig.dpi": 200,
+        "figure.constrained_layout.use": True,
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.labelsize": 8,
+        "legend.fontsize": 7,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.formatter.min_exponent": 1,  # a log axis says 0.6 and 2, not 6 x 10^-1 and 2 x 10^0
+        "axes.grid": True,
+        "grid.color": "#e6e6e6",
+        "grid.linewidth": 0.6,
+        "lines.linewidth": 1.1,
+        "lines.markersize": 4,
+        "legend.frameon": False,
+        "pdf.fonttype": 3 if profile == "smoke" else 42,  # publishers want 42, which takes half a second more
+    })  # fmt: skip
+
+
+def shades(architecture: str, n: int) -> list[ColorType]:
+    """n shades of an architecture's colour, light to dark, for an ordered quantity such as the learning rate."""
+    colour = np.array(to_rgb(COLOURS[architecture]))
+    anchors = [0.65 + 0.35 * colour, colour, 0.35 * colour]
+    if colour.max() < 0.3:  # nothing is darker
+        anchors = [0.8 + 0.2 * colour, 0.5 + 0.5 * colour, colour]
+    ramp = LinearSegmentedColormap.from_list(architecture, anchors)
+    return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [to_rgb(COLOURS[architecture])]
+
+
+def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
+    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; the profile is printed
+    on the figure."""
+    figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
+    text = json.dumps(stamp, sort_keys=True, default=str)
+    with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):
+        note.write_text(json.dumps(json.loads(text), indent=1) + "\n")
+        figure.savefig(png, format="png", metadata={"Description": text})
+        figure.set_layout_engine("none")  # what stands where has been found
+        figure.savefig(pdf, format="pdf", metadata={"Subject": text})
+    return path.with_suffix(".png")
+
+
+def rate(lr: float) -> str:
+    """A learning rate, or a budget, for an axis: 3.2e-2, 1e11."""
+    mantissa, exponent = f"{lr:.2e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def count_axis(axis: Axes, label: str) -> None:
+    """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M."""
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axis.minorticks_off()
+    axis.set_xlabel(label)
+
+
+def few_decades(axis: Axes) -> None:
+    """A log y axis that spans little: ticked at 1, 2 and 5 and labelled in full, counts as 20 k."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value) if value >= 1000 else f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
+
+
+def legend_above(figure: Figure, axis: Axes) -> None:
+    """One legend for all panels, off the data: the lines of one of them, in one row."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+
+
+def dots(columns: dict[str, list[float]], label: str) -> Figure:
+    """One row a variant: a dot a seed, and under them the 95 % interval of their mean (Student's t). A variant that has
+    a colour of its own keeps it."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
+    for y, (name, values) in enumerate(columns.items()):
+        x = np.asarray(values, dtype=float)
+        mean, low, high = mean_interval(x)
+        if np.isfinite([low, high]).all():
+            axis.plot([low, high], [y + 0.15] * 2, color="#999999", lw=2.5, solid_capstyle="butt")
+        colour = COLOURS.get(name, COLOURS["isodepth"])
+        axis.plot(x, np.full(len(x), y - 0.15), "o", color=colour, ms=4, mec="white", mew=0.4)
+        axis.plot(mean, y + 0.15, "|", color="black", ms=7)
+    axis.set_yticks(range(len(columns)), list(columns))
+    axis.set_ylim(len(columns) - 0.5, -0.5)
+    axis.set_xlabel(label)
+    return figure
+
+
+def isoflop_curve(
+    axis: Axes, cell: pd.DataFrame, best: pd.DataFrame, colour: ColorType, marker: str, style: str = "-",
+    label: str | None = None,
+) -> None:  # fmt: skip
+    """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
+    axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
+    if len(cell) >= 3:
+        curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
+        x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
+        axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)
+    axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
+
+
+def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
+    """A log axis of training FLOPs, with a tick at each budget."""
+    axis.set_xscale("log")
+    axis.set_xticks(budgets, [rate(budget) for budget in budgets])
+    axis.minorticks_off()
+    axis.set_xlabel("budget (FLOPs)")
+
+
+def short(value: float) -> str:
+    """A count in short words: 20 k, 1.027 G."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:.0f}"

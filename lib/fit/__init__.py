@@ -1,0 +1,25 @@
+"""Scaling laws on any data frame: their exact optimum, its uncertainty, and what follows from them."""
+
+from lib.fit.fits import (
+    Fit,
+    bootstrap,
+    fit_chinchilla,
+    fit_joint,
+    fit_parcae,
+    fit_saturation,
+    fit_unified,
+    isoflop_optimum,
+    power_law,
+)
+
+__all__ = [
+    "Fit",
+    "bootstrap",
+    "fit_chinchilla",
+    "fit_joint",
+    "fit_parcae",
+    "fit_saturation",
+    "fit_unified",
+    "isoflop_optimum",
+    "power_law",
+]

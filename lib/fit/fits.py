@@ -1,0 +1,310 @@
+"""Fitting laws: the exact optimum, and how sure one can be of it.
+
+The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001), the absolute value
+or the square. It is minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the
+best cells of a coarse grid of shapes, in each of which the amplitudes are a linear least-squares problem.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.special
+from numpy import ndarray
+from numpy.typing import ArrayLike
+
+from lib.base.errors import InputError
+from lib.base.progress import passing
+from lib.fit import laws
+from lib.fit.laws import Law
+from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
+
+OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A law at its optimum.
+
+    params: amplitudes and shapes by name. objective: the sum of Huber(1e-3) of the log residuals, whatever was
+    minimised. r2: of the losses in nats. residuals: log L_fit - log L [n]. at_bound: parameters that sit on the law's
+    box. unidentified: parameters that the data leave open, by the Hessian. covariance [p, p]: of theta, the log
+    amplitudes and the shapes, in the order of ``names`` (sandwich of the Hessian).
+    """
+
+    law: Law
+    params: dict[str, float]
+    objective: float
+    r2: float
+    residuals: ndarray
+    at_bound: tuple[str, ...]
+    unidentified: tuple[str, ...]
+    names: tuple[str, ...]
+    theta: ndarray
+    covariance: ndarray
+    delta: float  # of the loss that was minimised
+
+    def predict(self, *inputs: ArrayLike) -> ndarray:
+        """The law's loss in nats at other inputs, given in the order of the fit's arguments."""
+        return self.law.loss(self.params, *inputs)
+
+    @property
+    def stderr(self) -> dict[str, float]:
+        """Standard errors: of log A for an amplitude, of the parameter itself for a shape."""
+        return dict(zip(self.names, np.sqrt(np.diag(self.covariance)), strict=True))
+
+
+def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str = "huber", delta: float = DELTA) -> Fit:
+    """The law at its optimum on arrays of inputs [n], in the law's order, and losses in nats [n].
+
+    objective: huber, with this ``delta``, absolute or squares, of the log residuals. Raises InputError, in one line,
+    for arrays that no optimum can be found for.
+    """
+    if objective not in OBJECTIVES:
+        raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(OBJECTIVES)}")
+    if not delta > 0:
+        raise InputError(f"delta: {delta:g} is no width, use a positive number")
+    inputs, loss = law.checked(inputs, loss)
+    problem = Problem(law, inputs, loss, np.ones(len(loss)), delta if objective == "huber" else OBJECTIVES[objective])
+    return _as_fit(problem, minimum(problem, starts(problem)))
+
+
+def fit_chinchilla(N: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
+    """L = E + A N^-alpha + B D^-beta, the per-architecture law of 000 (Eq. 3)."""
+    return fit(laws.CHINCHILLA, (N, D), loss, **options)
+
+
+def fit_joint(
+    n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, D: ArrayLike, loss: ArrayLike, phi: float | None = None,
+    **options: Any,
+) -> Fit:  # fmt: skip
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None."""
+    return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
+
+
+def fit_parcae(n_eff: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
+    """L = E + A N^-a + B D^-b on effective parameters with all loops unrolled, the training law of 001."""
+    return fit(laws.PARCAE, (n_eff, D), loss, **options)
+
+
+def fit_saturation(T: ArrayLike, loss: ArrayLike, law: Law = laws.SATURATION, **options: Any) -> Fit:
+    """L = L_inf + Z exp(-z T) over test-time loops T, or one of its rivals (001)."""
+    return fit(law, (T,), loss, **options)
+
+
+def fit_unified(
+    n_eff: ArrayLike, D: ArrayLike, mu_rec: ArrayLike, T: ArrayLike, loss: ArrayLike, gamma: float | None = None,
+    **options: Any,
+) -> Fit:  # fmt: skip
+    """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
+    return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
+
+
+def _as_fit(problem: Problem, theta: ndarray) -> Fit:
+    names = (*problem.law.amplitudes, *problem.law.shapes)
+    residuals = problem.residuals(theta)
+    loss = np.exp(problem.log_loss)
+    bound = tuple(name for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
+                  if min(t - a, b - t) < 1e-6 * (b - a))  # fmt: skip
+    free = np.array(
+        [low < high and name not in bound for name, low, high in zip(names, problem.low, problem.high, strict=True)]
+    )
+    covariance, unidentified = _covariance(problem, theta, free)
+    return Fit(
+        law=problem.law,
+        params=dict(zip(names, [*np.exp(theta[: problem.k]).tolist(), *theta[problem.k :].tolist()], strict=True)),
+        objective=float(huber(residuals, DELTA).sum()),
+        r2=r2(np.exp(residuals + problem.log_loss), loss),
+        residuals=residuals,
+        at_bound=bound,
+        unidentified=tuple(name for name, lost in zip(names, unidentified, strict=True) if lost),
+        names=names,
+        theta=theta,
+        covariance=covariance,
+        delta=problem.delta,
+    )
+
+
+def table(fits: dict[str, Fit]) -> pd.DataFrame:
+    """One row a fit: its parameters, objective and R2, and which parameters sit on the box or are left open."""
+    flags = {name: (", ".join(fit.at_bound), ", ".join(fit.unidentified)) for name, fit in fits.items()}
+    rows = {name: {**fit.params, "objective": fit.objective, "R2": fit.r2} for name, fit in fits.items()}
+    words = pd.DataFrame.from_dict(flags, orient="index", columns=["on a bound", "open"])
+    return pd.DataFrame.from_dict(rows, orient="index").join(words).rename_axis("fit")
+
+
+def r2(predicted: ArrayLike, loss: ArrayLike, weights: ndarray | pd.Series | None = None) -> float:
+    """Share of the variance of the losses, in nats, that the predictions explain; each point counts as its weight."""
+    loss = np.asarray(loss)
+    mean = np.average(loss, weights=weights)
+    return float(
+        1 - np.average((predicted - loss) ** 2, weights=weights) / np.average((loss - mean) ** 2, weights=weights)
+    )
+
+
+def _covariance(problem: Problem, theta: ndarray, free: ndarray) -> tuple[ndarray, ndarray]:
+    """H^-1 (sum psi^2 J J^T) H^-1, and which parameters it leaves open: those along which the losses hardly change, so
+    that the Hessian is flat but for curvature that noise makes. Of the ``free`` parameters; the others, held or on the
+    box, have no variance."""
+    covariance, unidentified = np.zeros((len(theta), len(theta))), np.zeros(len(theta), dtype=bool)
+    if not free.any():
+        return covariance, unidentified
+    _, hessian, J = problem.derivatives(theta)
+    hessian, J = hessian[np.ix_(free, free)], J[free]
+    residuals = problem.residuals(theta)
+    psi = problem.weights * np.clip(residuals, -problem.delta, problem.delta)
+    scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))
+    information, axes = np.linalg.eigh((J * problem.weights) @ J.T / np.outer(scale, scale))
+    flat = information < 1e-9 * information.max()
+    seen = axes[:, ~flat]
+    inverse = (
+        seen @ np.linalg.pinv(seen.T @ (hessian / np.outer(scale, scale)) @ seen) @ seen.T / np.outer(scale, scale)
+    )
+    covariance[np.ix_(free, free)] = inverse @ (J * psi**2) @ J.T @ inverse
+    unidentified[free] = (np.abs(axes[:, flat]) > 0.3).any(1)
+    return covariance, unidentified
+
+
+# ---- how sure --------------------------------------------------------------------------------------------------------
+
+
+def bootstrap(
+    fit: Callable[..., Fit], arrays: Sequence[ArrayLike], cells: Any, n: int = 200, seed: int | Sequence[int] = 0
+) -> pd.DataFrame:
+    """Refits on cells drawn with replacement: one row a resample, one column a parameter (000, App. F.2).
+
+    fit: a function of this module that returns a Fit; arrays: its arguments in order, the loss last; cells: what each
+    point belongs to [n], in any hashable form, or a data frame of columns that say so together. Cells are drawn, not
+    points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
+    """
+    point = fit(*arrays)
+    draws = resampled(point.law, arrays, cells, n, seed)
+    return pd.DataFrame([_refit(point, arrays, weights) for weights in passing(draws, "resamples")])
+
+
+def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: int | Sequence[int]) -> list[ndarray]:
+    """How often each point [points] is in each of n resamples of the cells. One that leaves an input without a second
+    value that the law needs, a single r say, is drawn again."""
+    if n < 1:
+        raise InputError(f"resamples: {n} give no interval, use at least 1")
+    number = _numbered(cells, np.size(arrays[-1]))
+    random = np.random.default_rng(seed)
+    size = number.max() + 1
+    if size < 2:
+        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
+    found: list[ndarray] = []
+    while len(found) < n:
+        weights = np.bincount(random.integers(size, size=size), minlength=size)[number]
+        if all(len(np.unique(x[weights > 0])) > 1 for x in varying):
+            found.append(weights)
+    return found
+
+
+def _numbered(cells: Any, points: int) -> ndarray:
+    """Cell labels as numbers 0, 1, ... [n]."""
+    frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
+    if len(frame) != points:
+        raise InputError(f"cells: {len(frame)} labels for {points} points, give one for each")
+    return frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy()
+
+
+def _refit(point: Fit, arrays: Sequence[ArrayLike], weights: ndarray) -> dict[str, float]:
+    """The parameters where the points with weights are counted that often."""
+    kept = weights > 0
+    *inputs, loss = (np.asarray(x, dtype=float)[kept] for x in arrays)
+    problem = Problem(point.law, list(inputs), loss, weights[kept].astype(float), point.delta)
+    theta = minimum(problem, [np.clip(point.theta, problem.low, problem.high), *starts(problem, 1)])
+    return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
+
+
+def interval_bca(
+    fit: Callable[..., Fit], arrays: Sequence[ArrayLike], cells: Any, draws: pd.DataFrame, name: str,
+    level: float = 0.95,
+) -> tuple[float, float]:  # fmt: skip
+    """Bias-corrected and accelerated interval of parameter ``name`` (Efron 1987): the percentiles are moved by how far
+    the resamples lie off the estimate, and by the skew of the estimate when each cell is left out in turn."""
+    point = fit(*arrays)
+    number = _numbered(cells, len(point.residuals))
+    cells = passing(range(number.max() + 1), "leaving out each cell")
+    left_out = np.array([_refit(point, arrays, (number != cell) * 1)[name] for cell in cells])
+    away = left_out.mean() - left_out
+    acceleration = (away**3).sum() / max(6 * (away**2).sum() ** 1.5, 1e-300)
+    below = np.clip((draws[name] < point.params[name]).mean(), 0.5 / len(draws), 1 - 0.5 / len(draws))
+    bias = scipy.special.ndtri(below)
+    z = bias + scipy.special.ndtri([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws[name], scipy.special.ndtr(bias + z / (1 - acceleration * z)))
+    return float(low), float(high)
+
+
+def halves(fit: Callable[..., Fit], arrays: Sequence[ArrayLike], by: ArrayLike) -> tuple[Fit, Fit]:
+    """Fits to the points of low and of high ``by`` [n], the budget say (000, App. F.3)."""
+    low, high = (fit(*(np.asarray(x)[half] for x in arrays)) for half in split(by))
+    return low, high
+
+
+def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
+    """Which points [n] lie low and which high in ``by`` [n], cut between its values where the halves are most equal."""
+    by = np.asarray(by)
+    cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
+    if cut is None:
+        raise InputError(f"by: is {by[0]:g} in every point, there are no halves")
+    return by <= cut, by > cut
+
+
+def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
+    """Spearman's rank correlation of the residuals with x [n], and its p-value: is a trend left (000, App. F.1)?"""
+    import scipy.stats  # a second, which not every fit has to wait for
+
+    result = scipy.stats.spearmanr(fit.residuals, np.asarray(x))
+    return float(result.statistic), float(result.pvalue)
+
+
+def rank_bounds(rho: float, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a rank correlation of n points, by Fisher's transformation."""
+    half = scipy.special.ndtri((1 + level) / 2) / np.sqrt(n - 3)
+    return float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))
+
+
+# ---- optima and power laws -------------------------------------------------------------------------------------------
+
+
+def isoflop_optimum(x: ArrayLike, loss: ArrayLike) -> tuple[float, float, float]:
+    """(x*, loss*, stderr): the minimum of a parabola of the loss in log x, and the standard error of x* (delta method,
+    in units of x; nan for three points). Raises InputError where the parabola has no minimum."""
+    x, loss = (np.asarray(values, dtype=float) for values in (x, loss))
+    if len(np.unique(x)) < 3 or x.shape != loss.shape:
+        raise InputError(f"x: a parabola needs three different points with a loss each, there are {np.unique(x).size}")
+    if not (np.isfinite(x).all() and np.isfinite(loss).all() and (x > 0).all()):
+        raise InputError("x: values must be positive and losses finite, leave the others out")
+    centre = np.log(x).mean()
+    design = np.vander(np.log(x) - centre, 3)
+    (a, b, c), *_ = np.linalg.lstsq(design, loss)
+    if a <= 0 or abs(b) > 200 * a:  # or one a hundred e-foldings away
+        raise InputError("loss: has no minimum over these x, widen their range")
+    best = -b / (2 * a)
+    stderr = np.nan
+    if len(x) > 3:
+        residual = loss - design @ (a, b, c)
+        covariance = np.linalg.inv(design.T @ design) * (residual @ residual) / (len(x) - 3)
+        slope = np.array([b / (2 * a * a), -1 / (2 * a), 0])
+        stderr = np.exp(best + centre) * np.sqrt(slope @ covariance @ slope)
+    return float(np.exp(best + centre)), float(c - b * b / (4 * a)), float(stderr)
+
+
+def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float, float]:
+    """(coef, exponent, stderr) of y = coef x^exponent by least squares in logs; stderr of the exponent, nan for two
+    points. Compute-optimal N* ~ C^a, L* ~ N^-alpha (its exponent is -alpha), and their like."""
+    x, y = (np.asarray(values, dtype=float) for values in (x, y))
+    if len(x) < 2 or x.shape != y.shape:
+        raise InputError(f"x: a power law needs two points with a value each, there are {x.shape} and {y.shape}")
+    if not ((x > 0).all() and (y > 0).all() and np.isfinite(x).all() and np.isfinite(y).all()):
+        raise InputError("x: values must be positive and finite, their logarithms are taken")
+    if len(np.unique(x)) < 2:
+        raise InputError(f"x: is {x[0]:g} in every point, a power law needs at least two values")
+    import scipy.stats
+
+    line = scipy.stats.linregress(np.log(x), np.log(y))
+    return float(np.exp(line.intercept)), float(line.slope), float(line.stderr) if len(x) > 2 else np.nan

@@ -1,0 +1,113 @@
+"""What follows from a law (000, Eq. 3 or 5): compute-optimal models, equivalent sizes, and what a crossover would
+take."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib.base.errors import InputError
+from lib.config import ModelConfig
+from lib.fit.fits import Fit
+from lib.flops import count
+
+
+def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFrame:
+    """One row a model of a family that differs in its width: width, n_once, n_rec, and training FLOPs per token, as 000
+    counts them (``flops``)."""
+    rows = []
+    for cfg in sorted(configs, key=lambda cfg: cfg.width):
+        counts = count(cfg, seq_len)
+        flops = counts.published["000"]
+        rows.append({"width": cfg.width, "n_once": counts.n_once, "n_rec": counts.n_rec, "flops": flops})
+    return pd.DataFrame(rows)
+
+
+def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
+    """n_once, n_rec and FLOPs per token of a family at a width; between the table's widths they are power laws."""
+    return _interpolated(_logs(table), np.log(width))
+
+
+def _logs(table: pd.DataFrame) -> np.ndarray:
+    """log width, n_once, n_rec and FLOPs per token [4, widths]."""
+    return np.log(table[["width", "n_once", "n_rec", "flops"]].to_numpy(float)).T
+
+
+def _interpolated(logs: np.ndarray, log_width: float) -> tuple[float, float, float]:
+    n_once, n_rec, flops = (math.exp(np.interp(log_width, logs[0], column)) for column in logs[1:])
+    return n_once, n_rec, flops
+
+
+def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dict[str, Any]:
+    """The width of a family (``sizes``) whose loss is least when ``budget`` FLOPs are spent on it: width, n_once,
+    n_rec, N = n_once + n_rec, D = C / F(N) tokens, loss, and at_edge where it is the narrowest or widest of the table.
+
+    minimise L(N, C / F(N)) over N (000, Sec. 4.2). fit: of the joint law, or of one in N and D for this r alone.
+    """
+    if not budget > 0:
+        raise InputError(f"budget: {budget:g} FLOPs train nothing, use a positive number")
+    if len(table) < 2:
+        raise InputError("table: a family needs at least two widths")
+    import scipy.optimize  # a third of a second, which not every notebook has to wait for
+
+    logs = _logs(table)
+    narrowest, widest = logs[0].min(), logs[0].max()
+
+    def loss(log_width: float) -> float:
+        n_once, n_rec, flops = _interpolated(logs, log_width)
+        D = budget / flops
+        return float(fit.predict(n_once, n_rec, r, D) if "r" in fit.law.inputs else fit.predict(n_once + n_rec, D))
+
+    found = scipy.optimize.minimize_scalar(loss, bounds=(narrowest, widest), method="bounded", options={"xatol": 1e-9})
+    n_once, n_rec, flops = _interpolated(logs, found.x)
+    return {
+        "width": float(np.exp(found.x)),
+        "n_once": n_once,
+        "n_rec": n_rec,
+        "N": n_once + n_rec,
+        "D": budget / flops,
+        "loss": float(found.fun),
+        "at_edge": bool(min(found.x - narrowest, widest - found.x) < 1e-4),
+    }
+
+
+def effective_parameters(n_once: float, n_rec: float, r: int, phi: float) -> float:
+    """N_eff = N_once + r^phi N_rec: the plain model that a looped one is worth (000, App. F.4: at phi .46 a looped 410M
+    at the cost of 1B is worth 580M)."""
+    return n_once + r**phi * n_rec
+
+
+def phi_to_match(n_once: float, n_rec: float, r: int, target: float) -> float:
+    """The phi at which a looped model is worth ``target`` plain parameters: r^phi = (target - N_once) / N_rec."""
+    if r < 2 or target <= n_once:
+        raise InputError(f"target: no phi makes r={r} worth {target:g} parameters, with {n_once:g} of them run once")
+    return float(np.log((target - n_once) / n_rec) / np.log(r))
+
+
+def data_to_match(fit: Fit, n_once: float, n_rec: float, r: int, loss: float) -> float:
+    """Tokens at which the model reaches ``loss``, inf where its parameters alone keep it above."""
+    p = fit.params
+    left = loss - p["E"] - p["A"] * effective_parameters(n_once, n_rec, r, p["phi"]) ** -p["alpha"]
+    return float((p["B"] / left) ** (1 / p["beta"])) if left > 0 else np.inf
+
+
+def with_phi(fit: Fit, phi: float) -> Fit:
+    """The same law with another phi, all else kept."""
+    return dataclasses.replace(fit, params={**fit.params, "phi": phi})
+
+
+def phi_to_cross(fit: Fit, looped: pd.DataFrame, plain: pd.DataFrame, r: int, budget: float) -> float:
+    """The phi at which the looped family's compute-optimal loss equals that of the plain one (r = 1) at a budget, all
+    else of the law kept; nan where none in [-3, 3] does."""
+    import scipy.optimize
+
+    target = compute_optimal(fit, plain, 1, budget)["loss"]
+
+    def gap(phi: float) -> float:
+        return compute_optimal(with_phi(fit, phi), looped, r, budget)["loss"] - target
+
+    if gap(-3.0) * gap(3.0) > 0:
+        return np.nan
+    return float(scipy.optimize.brentq(gap, -3.0, 3.0, xtol=1e-6))

@@ -1,0 +1,50 @@
+"""Compute-optimal models read off iso-FLOP curves, and how they scale with the budget."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.special
+
+from lib.base.errors import InputError
+from lib.fit.fits import isoflop_optimum, power_law
+
+
+def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row for each combination of the columns ``by``, one of which is ``budget``: the minimum of the parabola of
+    the loss in log N over all its runs (000, Fig. 2; 004, Fig. 1): N, its standard error, the loss there, its width
+    and D = C / F(N); ``inside`` where it lies between the sizes trained (nan without minimum).
+
+    runs: columns N parameters, width, F training FLOPs per token and loss in nats besides."""
+    rows = []
+    for group, cell in runs.groupby(by, sort=False):
+        cell, labels = cell.sort_values("N"), dict(zip(by, group, strict=True))
+        try:
+            N, loss, stderr = isoflop_optimum(cell["N"], cell["loss"])
+        except InputError:
+            N = loss = stderr = np.nan
+        width, F = (np.exp(np.interp(np.log(N), np.log(cell["N"]), np.log(cell[column]))) for column in ("width", "F"))
+        inside = bool(cell["N"].min() <= N <= cell["N"].max())
+        found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": labels["budget"] / F, "inside": inside}
+        rows.append(labels | found)
+    return pd.DataFrame(rows)
+
+
+def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[float, tuple[float, float]]:
+    """The exponent of a power law of ``column`` in ``of`` over the optima inside, and its 95 % interval (Student's t
+    over the line's residuals); no interval below three of them."""
+    inside = optima[optima["inside"]]
+    if len(inside) < 2:
+        return np.nan, (-np.inf, np.inf)
+    _, slope, stderr = power_law(inside[of], inside[column])
+    if len(inside) < 3:
+        return slope, (-np.inf, np.inf)
+    half = float(scipy.special.stdtrit(len(inside) - 2, 0.975)) * stderr
+    return slope, (slope - half, slope + half)
+
+
+def exponents(
+    optima: pd.DataFrame, by: str, column: str, of: str = "budget"
+) -> dict[Any, tuple[float, tuple[float, float]]]:
+    """``exponent`` of each value of the column ``by``."""
+    return {value: exponent(own, column, of) for value, own in optima.groupby(by, sort=False)}

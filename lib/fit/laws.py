@@ -1,0 +1,202 @@
+"""The functional forms of the papers: every law is a sum of terms, L = sum_j exp(a_j + g_j(x)).
+
+An amplitude A = exp(a_j) scales each term, and log_terms gives the g_j from the shape parameters and the data, so that
+log L is a log-sum-exp (000, Eq. 6). A new law takes a few lines:
+
+    kaplan = Law("Kaplan", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
+
+log_terms must be made of numpy's analytic functions: it is differentiated by complex steps. Units: N parameters, D
+tokens, T and mu_rec loops, losses nats per token.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+from numpy.typing import ArrayLike
+
+from lib.base.errors import InputError
+
+AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
+FLOOR = (-3.0, 2.0)  # on log E
+EXPONENT = (0.0, 2.5)
+PHI = (-3.0, 3.0)
+
+#: g_j of each amplitude, an array or a constant
+Terms = list[ndarray | float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """inputs: the names of its arguments. amplitudes, shapes: name -> bounds, of log A and of the parameter itself.
+
+    log_terms(p, *inputs) -> the g_j in the order of the amplitudes, 0 for a constant; p maps shape names to values.
+    grids: where a coarse search for a start looks, for shapes whose bounds are wider than what occurs. fixed: inputs
+    that may be the same in every point; all others have to vary, or the law is not identified. may_be_zero: inputs
+    whose logarithm the law does not take by itself.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    amplitudes: dict[str, tuple[float, float]]
+    shapes: dict[str, tuple[float, float]]
+    log_terms: Callable[..., Terms]
+    grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
+    fixed: tuple[str, ...] = ()
+    may_be_zero: tuple[str, ...] = ()
+
+    def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
+        """The law's loss at these inputs."""
+        terms = self.log_terms(params, *(np.asarray(x, dtype=float) for x in inputs))
+        return sum((params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True)), np.zeros(()))
+
+    def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[ndarray], ndarray]:
+        """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
+        if len(inputs) != len(self.inputs):
+            raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
+        arrays = {
+            name: np.asarray(x, dtype=float) for name, x in zip((*self.inputs, "loss"), (*inputs, loss), strict=True)
+        }
+        for name, x in arrays.items():
+            if x.ndim != 1 or len(x) != len(arrays["loss"]):
+                raise InputError(
+                    f"{name}: has shape {x.shape}, give one number for each of the {len(arrays['loss'])} losses"
+                )
+            if not np.isfinite(x).all():
+                raise InputError(
+                    f"{name}: {np.count_nonzero(~np.isfinite(x))} values are not finite, leave those runs out"
+                )
+            if (x < 0).any() or ((x == 0).any() and name not in self.may_be_zero):
+                raise InputError(f"{name}: {x.min():g} is not positive, its logarithm is taken")
+        n, p = len(arrays["loss"]), sum(low < high for low, high in (*self.amplitudes.values(), *self.shapes.values()))
+        if n <= p:
+            raise InputError(
+                f"loss: {n} points cannot fit the {p} parameters of the {self.name} law, give at least {p + 1}"
+            )
+        for name in (name for name in self.inputs if name not in self.fixed):
+            if len(np.unique(arrays[name])) < 2:
+                raise InputError(
+                    f"{name}: is {arrays[name][0]:g} in every point, the {self.name} law needs at least two values"
+                )
+        return list(arrays.values())[:-1], arrays["loss"]
+
+
+GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}
+
+#: L = E + A N^-alpha + B D^-beta (Hoffmann et al.; 000, Eq. 3)
+CHINCHILLA = Law(
+    "Chinchilla",
+    ("N", "D"),
+    {"A": AMPLITUDE, "B": AMPLITUDE, "E": FLOOR},
+    {"alpha": EXPONENT, "beta": EXPONENT},
+    lambda p, N, D: [-p["alpha"] * np.log(N), -p["beta"] * np.log(D), 0],
+    GRID,
+)
+
+
+def joint(phi: float | None = None) -> Law:
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
+
+    def log_terms(p: dict[str, ndarray], n_once: ndarray, n_rec: ndarray, r: ndarray, D: ndarray) -> Terms:
+        worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
+        return [-p["alpha"] * np.log(n_once + worth * n_rec), -p["beta"] * np.log(D), 0]
+
+    return Law(
+        "joint" if phi is None else f"joint, phi {phi:g}",
+        ("n_once", "n_rec", "r", "D"),
+        CHINCHILLA.amplitudes,
+        {**CHINCHILLA.shapes, **({"phi": PHI} if phi is None else {})},
+        log_terms,
+        {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
+        ("n_once",) if phi is None else ("n_once", "r"),
+        ("n_once",),  # a fully looped model runs nothing once
+    )
+
+
+JOINT = joint()
+
+
+def hold(law: Law, **values: float) -> Law:
+    """The law with some of its parameters held at these values, so that a fit moves the others alone."""
+    unknown = values.keys() - law.amplitudes.keys() - law.shapes.keys()
+    if unknown:
+        raise InputError(f"{min(unknown)}: is not a parameter of the {law.name} law")
+    amplitudes = {name: (np.log(values[name]),) * 2 if name in values else box for name, box in law.amplitudes.items()}
+    shapes = {name: (values[name],) * 2 if name in values else box for name, box in law.shapes.items()}
+    grids = {**law.grids, **{name: np.array([values[name]]) for name in values if name in law.shapes}}
+    name = f"{law.name}, {', '.join(values)} held"
+    return dataclasses.replace(law, name=name, amplitudes=amplitudes, shapes=shapes, grids=grids)
+
+
+#: L = E + A N(mu_rec)^-a + B D^-b, N the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")
+PARCAE = Law(
+    "Parcae",
+    ("n_eff", "D"),
+    CHINCHILLA.amplitudes,
+    {"a": EXPONENT, "b": EXPONENT},
+    lambda p, n_eff, D: [-p["a"] * np.log(n_eff), -p["b"] * np.log(D), 0],
+    {"a": np.linspace(0.05, 1.5, 12), "b": np.linspace(0.05, 1.5, 12)},
+)
+
+RATE = (1e-4, 20.0)
+
+#: L(T) = L_inf + Z exp(-z T), saturating in the test-time loops (001, App. "Choice of Functional Form", a)
+SATURATION = Law(
+    "saturating exponential",
+    ("T",),
+    {"L_inf": FLOOR, "Z": (-20.0, 20.0)},
+    {"z": RATE},
+    lambda p, T: [0, -p["z"] * T],
+    {"z": np.geomspace(0.01, 5, 40)},
+)
+
+#: its rivals there: b, c and d
+SHIFTED_POWER = Law(
+    "shifted power",
+    ("T",),
+    SATURATION.amplitudes,
+    {"z": RATE},
+    lambda p, T: [0, -p["z"] * np.log(1 + T)],
+    {"z": np.geomspace(0.05, 10, 40)},
+)
+POWER_WITH_FLOOR = Law(
+    "power with floor",
+    ("T",),
+    SATURATION.amplitudes,
+    {"z": RATE},
+    lambda p, T: [0, -p["z"] * np.log(T)],
+    {"z": np.geomspace(0.05, 10, 40)},
+)
+POWER = Law(
+    "power",
+    ("T",),
+    {"Z": (-20.0, 20.0)},
+    {"z": (-5.0, 20.0)},
+    lambda p, T: [-p["z"] * np.log(T)],
+    {"z": np.linspace(-2, 3, 26)},
+)
+
+
+def unified(gamma: float | None = None) -> Law:
+    """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
+
+    def log_terms(p: dict[str, ndarray], n_eff: ndarray, D: ndarray, mu_rec: ndarray, T: ndarray) -> Terms:
+        rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
+        return [0, -p["x"] * np.log(n_eff), -p["y"] * np.log(D), -rate * T]
+
+    return Law(
+        "unified" if gamma is None else f"unified, gamma {gamma:g}",
+        ("n_eff", "D", "mu_rec", "T"),
+        {"E": FLOOR, "X": AMPLITUDE, "Y": AMPLITUDE, "Z": (-20.0, 20.0)},
+        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": (-1.0, 3.0)} if gamma is None else {})},
+        log_terms,
+        {
+            "x": np.array([0.1, 0.3, 0.6, 1.0]),
+            "y": np.array([0.1, 0.3, 0.6, 1.0]),
+            "z": np.geomspace(0.1, 40, 12),
+            "gamma": np.array([0.0, 0.5, 1.0, 1.5]),
+        },
+        () if gamma is None else ("mu_rec",),
+    )

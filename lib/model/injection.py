@@ -1,0 +1,164 @@
+"""How the prelude's output e enters the loop: u = A-bar h + B-bar e, before the recurrent blocks R (001, Eq. 1).
+
+``prepare(e)`` computes once per forward what does not change from loop to loop, ``inject(h, prepared, t)`` gives the
+blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their output s; ``transition()`` is A-bar and
+``driving()`` B-bar, as a vector where they are diagonal, for their spectra. Hyper-connections keep K states, which
+``spread`` makes and ``pool`` sums; theirs are the only weights that know their loop. t is an int, or a LongTensor
+[B, S] where tokens are in different loops.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lib.config import ModelConfig
+from lib.model.layers import linear
+
+#: 001's code: A-bar starts at sqrt(1/5), which keeps the variance of a state of size sqrt(2/(5d))
+INITIAL_DECAY = math.sqrt(1 / 5)
+
+#: what ``prepare`` returns
+Prepared = tuple[Tensor, ...]
+
+
+class NoInjection(nn.Module):
+    """u = h: the state starts from e and never sees it again."""
+
+    def spread(self, h: Tensor) -> Tensor:
+        return h
+
+    def prepare(self, e: Tensor) -> Prepared:
+        return (e,)
+
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        return h
+
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
+        return s
+
+    def pool(self, h: Tensor) -> Tensor:
+        return h
+
+    def transition(self) -> Tensor:
+        return torch.ones(1)
+
+    def driving(self) -> Tensor:
+        return torch.zeros(1)
+
+
+class Add(NoInjection):
+    """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
+
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        (e,) = prepared
+        return h + e
+
+    def driving(self) -> Tensor:
+        return torch.ones(1)
+
+
+class Concat(NoInjection):
+    """u = W [e ; h], W d x 2d, so that A-bar is W's right half: unconstrained (001, Table 1; 000, Eq. 7).
+
+    W e is the same in every loop and computed once.
+    """
+
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+        self.width = cfg.width
+        self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
+
+    def prepare(self, e: Tensor) -> Prepared:
+        return (linear(e, self.weight[:, : self.width]),)
+
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        (W_e,) = prepared
+        return linear(h, self.transition()) + W_e
+
+    def transition(self) -> Tensor:
+        return self.weight[:, self.width :]
+
+    def driving(self) -> Tensor:
+        return self.weight[:, : self.width]
+
+
+class LTI(NoInjection):
+    """Parcae: A = -exp(A_log) diagonal, dt = softplus(dt_bias), and per loop
+
+    u = exp(dt A) h + dt (B e): zero-order hold for A, Euler for B (001, Sec. "Block Design").
+    Since dt A < 0, the spectral radius of A-bar is below 1 whatever is learned.
+    """
+
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+        dt = -math.log(INITIAL_DECAY)
+        self.A_log = nn.Parameter(torch.zeros(cfg.width))
+        self.dt_bias = nn.Parameter(torch.full((cfg.width,), math.log(math.expm1(dt))))
+        self.B = nn.Parameter(torch.eye(cfg.width))
+
+    def prepare(self, e: Tensor) -> Prepared:
+        dt = F.softplus(self.dt_bias)
+        return self.transition().to(e.dtype), dt.to(e.dtype) * linear(e, self.B)
+
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        decay, dt_B_e = prepared
+        return torch.addcmul(dt_B_e, decay, h)
+
+    def transition(self) -> Tensor:
+        return torch.exp(-F.softplus(self.dt_bias) * torch.exp(self.A_log))
+
+    def driving(self) -> Tensor:
+        return F.softplus(self.dt_bias)[:, None] * self.B
+
+
+class HyperConnections(NoInjection):
+    """K lanes l [B, S, K, d], all e at first, mixed with scalars of each loop's own (000, Eq. 9):
+
+    u = alpha_t . l;  s = R(u);  l <- M_t l + beta_t (x) (s - u); the coda reads the sum of the lanes.
+
+    What the lanes receive is what R adds to u, the branch without its skip, as in Zhu et al.; so at the cyclic init
+    (alpha_t one-hot at t mod K, M = I, beta = 1) every lane runs the plain loop, as 000 says, and the coda reads K
+    times its state. Feeding back R(u) itself is the same family: M_t - beta_t alpha_t^T takes the place of M_t.
+    """
+
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+        r, K = cfg.mean_loops, cfg.lanes
+        self.K = K
+        self.alpha = nn.Parameter(torch.eye(K)[torch.arange(r) % K])
+        self.M = nn.Parameter(torch.eye(K).repeat(r, 1, 1))
+        self.beta = nn.Parameter(torch.ones(r, K))
+
+    def spread(self, h: Tensor) -> Tensor:
+        return h[..., None, :].expand(*h.shape[:-1], self.K, h.shape[-1])
+
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        return torch.einsum("...k,...kd->...d", self.alpha[t].to(h.dtype), h)
+
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
+        mixed = torch.einsum("...jk,...kd->...jd", self.M[t].to(h.dtype), h)
+        return mixed + self.beta[t].to(h.dtype)[..., None] * (s - u)[..., None, :]
+
+    def pool(self, h: Tensor) -> Tensor:
+        return h.sum(-2)
+
+    def transition(self) -> Tensor:
+        return self.M
+
+
+def per_token(f: Callable[..., Tensor], *prepared: Prepared) -> Prepared:
+    """``f`` of what an injection prepared, once or several times: of its tensors [B, S, d], not of its parameters."""
+    return tuple(f(*parts) if parts[0].ndim == 3 else parts[0] for parts in zip(*prepared, strict=True))
+
+
+def make_injection(cfg: ModelConfig) -> NoInjection:
+    if cfg.injection == "none":
+        return NoInjection()
+    if cfg.injection == "add":
+        return Add()
+    if cfg.injection == "hyper-connections":
+        return HyperConnections(cfg)
+    return LTI(cfg) if cfg.injection == "lti" else Concat(cfg)

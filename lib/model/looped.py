@@ -1,0 +1,437 @@
+"""``LoopedLM``: embed, prelude, loop, coda, head, by composition; and weights in and out.
+
+    e = P(tokens);  h_0 by the state init;  h_{t+1} = R(A-bar h_t + B-bar e);  logits = head(C(h_T))
+
+Shapes: B batch, S sequence, d width, V vocabulary.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from lib.base import seeds
+from lib.base.distributed import ALONE, of_all_tokens
+from lib.base.errors import InputError
+from lib.config import ModelConfig, TrainConfig
+from lib.model import depth, layouts, parameterisation, weights
+from lib.model.head import HeadLoss, cross_entropies, softcap
+from lib.model.injection import Prepared, make_injection, per_token
+from lib.model.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
+
+#: (unique layer, its attention, its input [B, S, d], value embeddings) -> its branch [B, S, d]
+LayerAttend = Callable[[int, Attention, Tensor, Tensor | None], Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Names the randomness of one forward: which seed, which step, and which global row each row of the batch is."""
+
+    seed: int
+    step: int
+    rows: range
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerUse:
+    """One use of a mixture-of-experts layer: which unique layer, in which loop (0 outside the loop; where truncation
+    sets rows apart, the deepest row's), and what its router did, with -1 for rows that rest."""
+
+    layer: int
+    loop: int | Tensor
+    routing: Routing
+    turn: tuple[int, int] = (0, 0)  # (1 in loops before the truncation, and which of those or of the others)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopEnd:
+    """The state after the last loop and the one before it, [B, S, d], and every use of a router on the way."""
+
+    state: Tensor
+    previous: Tensor
+    routing: list[LayerUse] = dataclasses.field(default_factory=list)
+    cross_entropy: Tensor | None = None  # the loss without the routers' own
+
+
+class LoopedLM(nn.Module):
+    """A looped language model of the given config.
+
+    ``LoopedLM(cfg)(tokens[B, S], loops)`` returns fp32 logits [B, S, V]. ``loops`` is None (mean_loops in eval mode,
+    sampled by the depth rule in train mode), an int, or a LongTensor [B]. In eval mode a random initial state is the
+    same fixed draw for every row, so that a sequence's logits do not depend on its batch.
+    """
+
+    angles: Tensor
+
+    def __init__(self, cfg: ModelConfig, seed: int | None = 0):
+        """seed: of the init; None leaves the weights for a checkpoint to fill."""
+        super().__init__()
+        self.cfg = cfg
+        self.precision, self.compute_dtype, self.residual_dtype = "fp32", torch.float32, torch.float32
+        self.checkpoint_loops = self.any_rows = False
+        self.ranks = ALONE  # those that share a batch's rows with this model's
+        blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
+        self.embed = nn.Embedding(cfg.vocab_size, cfg.width)
+        self.value_embeds = nn.ModuleDict(
+            {str(i): nn.Embedding(cfg.vocab_size, cfg.width) for i in range(cfg.layers) if cfg.has_values(i)}
+        )
+        self.embed_norm = self._norm(cfg.embed_norm)
+        self.prelude = nn.ModuleList(blocks[: cfg.prelude])
+        self.prelude_norm = self._norm(cfg.prelude_norm)
+        self.injection = make_injection(cfg)
+        self.recur = nn.ModuleList(blocks[cfg.prelude : cfg.prelude + cfg.recur])
+        self.loop_norm = self._norm(cfg.loop_norm == "own")
+        self.readout = nn.Linear(cfg.width, cfg.width, bias=False) if cfg.readout else None
+        self.coda = nn.ModuleList(blocks[cfg.prelude + cfg.recur :])
+        self.final_norm = RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
+        self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
+        angles = rope_angles(cfg.context, cfg.head_dim, cfg.rope_base)
+        self.register_buffer("angles", angles, persistent=False)
+        if seed is not None:
+            self._init_weights(seed)
+
+    def _norm(self, present: bool) -> RMSNorm | None:
+        return RMSNorm(self.cfg.width, self.cfg.norm_gain, self.cfg.norm_eps) if present else None
+
+    # ---- forward -----------------------------------------------------------------------------------------------------
+
+    def forward(self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None) -> Tensor:
+        hidden, _ = self.hidden(tokens, loops, draw)
+        return self.logits(hidden)
+
+    def loss(
+        self, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
+    ) -> tuple[Tensor, LoopEnd]:
+        """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end."""
+        hidden, end = self.hidden(tokens, loops, draw)
+        cross_entropy = HeadLoss.apply(  # type: ignore[no-untyped-call]
+            hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap
+        )
+        loss = cross_entropy + self._router_loss(end.routing) if end.routing else cross_entropy
+        return loss, dataclasses.replace(end, cross_entropy=cross_entropy.detach())
+
+    def hidden(
+        self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
+    ) -> tuple[Tensor, LoopEnd]:
+        """The head's input [B, S, d], and the end of the loop."""
+        if draw is None and self.training:
+            draw = Draw(int(torch.randint(2**62, ())), 0, range(len(tokens)))
+        n, k = self._split_loops(len(tokens), loops, draw)
+        if not torch.is_grad_enabled():  # there is nothing to truncate
+            n, k = 0 * n, n + k
+        e, values, routing = self.before(tokens)
+        end = self._loop(e, values, n, k, draw if self.training else None)
+        x, last = self.after(end.state, values)
+        return x, dataclasses.replace(end, routing=[*routing, *end.routing, *last])
+
+    @torch.no_grad()
+    def hidden_at(
+        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
+
+        As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
+        for T, state, values in self.states_at(tokens, depths, state_seed):
+            yield T, state, self.after(state, values)[0]
+
+    @torch.no_grad()
+    def states_at(
+        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+    ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
+        """(T, h_T [B, S, d], the value embeddings that ``after`` takes with it): ``hidden_at`` without the coda."""
+        e, values, _ = self.before(tokens)
+        h = previous = self.injection.spread(self.initial_state(e, None, state_seed))
+        prepared, done = self.injection.prepare(e), np.zeros(len(tokens), dtype=int)
+        for T in sorted(set(depths)):
+            self.loops_of(len(tokens), T)  # refuses a T that the model cannot make
+            if self.cfg.recur:
+                more = T - done
+                h, previous = self._run(h, previous, prepared, values, more, done, [])
+                done = done + more
+            yield T, self.injection.pool(h), values
+
+    # The three parts of a pass. A decoder calls them for the tokens that it has on their way, as one row [1, n], and
+    # passes ``attend(layer, ...)``, which takes the place of attention over that row.
+
+    def before(
+        self, tokens: Tensor, attend: LayerAttend | None = None
+    ) -> tuple[Tensor, dict[int, Tensor], list[LayerUse]]:
+        """The prelude's output e [B, S, d], and the value embeddings of layers that have them."""
+        if attend is None and tokens.shape[1] > self.cfg.context:
+            raise InputError(f"context: a sequence of {tokens.shape[1]} is longer than the model's {self.cfg.context}")
+        x = self.embed(tokens).to(self.residual_dtype)
+        if self.embed_norm is not None:
+            x = self.embed_norm(x)
+        # looked up once: the loop uses its layers' value tables again and again
+        values = {int(layer): table(tokens) for layer, table in self.value_embeds.items()}
+        e, routing = self._stack(self.prelude, 0, x, values, attend=attend)
+        if self.prelude_norm is not None:
+            e = self.prelude_norm(e)
+        return e, values, routing
+
+    def step(
+        self, h: Tensor, prepared: Prepared, values: dict[int, Tensor], t: int | Tensor,
+        attend: LayerAttend | None = None,
+    ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
+        """h_{t+1} = R(A-bar h_t + B-bar e)."""
+        u = self.injection.inject(h, prepared, t)
+        s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t, attend)
+        if self.cfg.loop_norm == "final":
+            s = self.final_norm(s)
+        elif self.loop_norm is not None:
+            s = self.loop_norm(s)
+        return self.injection.merge(h, u, s, t), uses
+
+    def after(
+        self, state: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
+    ) -> tuple[Tensor, list[LayerUse]]:
+        """From the last state to the head's input [B, S, d]."""
+        x = state if self.readout is None else linear(state, self.readout.weight)
+        x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values, attend=attend)
+        return self.final_norm(x, self.compute_dtype), uses
+
+    def logits(self, x: Tensor) -> Tensor:
+        """fp32 logits [..., V] of the head's input [..., d]."""
+        return softcap(linear(x, self.head_weight).float(), self.cfg.softcap)
+
+    def _split_loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
+        """(n, k) for each row: loops without gradient, then with."""
+        if loops is None and self.training and draw is not None:
+            return depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
+        return depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
+
+    def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
+        """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
+        wanted = self.cfg.mean_loops if loops is None else loops
+        given = np.asarray(wanted.cpu() if isinstance(wanted, Tensor) else wanted)
+        if given.dtype.kind != "i" or given.shape not in ((), (rows,)):
+            raise InputError(f"loops: give one int, or a LongTensor with one for each of the {rows} rows")
+        total = np.broadcast_to(given, (rows,))
+        if total.min() < 1:
+            raise InputError(f"loops: {total.min()} is too few, run at least 1")
+        if self.cfg.recur == 0 and total.max() > 1:
+            raise InputError(f"loops: {total.max()} loops over no layer, this model has recur=0")
+        if self.cfg.injection == "hyper-connections" and total.max() > self.cfg.mean_loops:
+            raise InputError(
+                f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these hyper-connections have "
+                "parameters for, run at most as many"
+            )
+        return total
+
+    def _stack(
+        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], loop: int | Tensor = 0,
+        attend: LayerAttend | None = None,
+    ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
+        """Applies blocks, the unique layers first, first + 1, ..."""
+        uses: list[LayerUse] = []
+        if self.any_rows and len(x) > 1:
+            for part in (x, *values.values()):
+                torch._dynamo.maybe_mark_dynamic(part, 0)
+        for layer, block in enumerate(blocks, start=first):
+            own = None if attend is None else functools.partial(attend, layer)
+            x, routing = block(x, self.angles, self.compute_dtype, values.get(layer), own)
+            if routing is not None:
+                uses.append(LayerUse(layer, loop, routing))
+        return x, uses
+
+    def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
+        """max(n) loops without gradient, then max(k) with. A row that has done its own is frozen and not computed.
+
+        Rows are sorted by their loops, the deepest first, so that the rows still running are always a prefix.
+        """
+        if self.cfg.recur == 0:
+            return LoopEnd(e, e)
+        h = self.initial_state(e, draw)
+        order = np.argsort(-(n + k), kind="stable")
+        n, k = n[order], k[order]
+        sort = torch.as_tensor(order, device=e.device) if len({*(n + k)}) > 1 else None
+        if sort is not None:
+            h, e, values = h[sort], e[sort], {layer: v[sort] for layer, v in values.items()}
+        start = previous = h = self.injection.spread(h)
+        prepared = self.injection.prepare(e)
+        uses: list[LayerUse] = []
+        if n.any():
+            detach = self.cfg.truncation == "detach"
+            with contextlib.nullcontext() if detach else torch.no_grad():
+                h, previous = self._run(h, previous, prepared, values, n, np.zeros_like(n), uses, detach)
+            # what these loops computed is a constant to those that follow; rows without any keep theirs
+            constant = int((n > 0).sum())
+            h = torch.cat((h[:constant].detach(), start[constant:]))
+        h, previous = self._run(h, previous, prepared, values, k, n, uses)
+        h, previous = self.injection.pool(h), self.injection.pool(previous)
+        if sort is not None:
+            undo = torch.argsort(sort)
+            h, previous, uses = h[undo], previous[undo], [_unsort(use, sort, undo) for use in uses]
+        return LoopEnd(h, previous, uses)
+
+    def _run(
+        self, h: Tensor, previous: Tensor, prepared: Prepared, values: dict[int, Tensor], loops: np.ndarray,
+        done: np.ndarray, uses: list[LayerUse], detach: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """``loops`` [B] more loops of each row, the most first, after ``done``; ``detach`` cuts the graph before each.
+        Returns h and the state before the last loop, and appends to uses."""
+        finished = []
+        if detach:
+            prepared, values = _detached(prepared), {layer: v.detach() for layer, v in values.items()}
+        for t in range(loops.max()):
+            rows = int((loops > t).sum())
+            if rows < len(h):
+                h, resting = h.split((rows, len(h) - rows))
+                finished.append((resting, previous[rows:]))
+                prepared = per_token(lambda x, rows=rows: x[:rows], prepared)
+                values = {layer: v[:rows] for layer, v in values.items()}
+            previous = h.detach()
+            h = previous if detach else h
+            # rows may be at different loops here; what knows its loop, hyper-connections, has no truncation
+            arguments = (h, prepared, values, int(done[0]) + t)
+            if self.checkpoint_loops and torch.is_grad_enabled():
+                h, used = checkpoint(self.step, *arguments, use_reentrant=False, preserve_rng_state=False)
+            else:
+                h, used = self.step(*arguments)
+            uses += [dataclasses.replace(use, turn=(int(detach), t)) for use in used]
+        for resting, before in reversed(finished):
+            h, previous = torch.cat((h, resting)), torch.cat((previous, before))
+        return h, previous
+
+    def _router_loss(self, uses: list[LayerUse]) -> Tensor:
+        """The load-balance and z-losses, averaged over the uses of a router that carry gradient (004)."""
+        live = [use for use in uses if use.routing.z.requires_grad] or uses
+        routings = [use.routing for use in live]
+        shares, weights = of_all_tokens(
+            self.ranks, [(use.layer, *use.turn) for use in live], torch.stack([r.share for r in routings]),
+            torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
+        )  # fmt: skip
+        routings = [r._replace(share=share) for r, share in zip(routings, shares, strict=True)]
+        balance = (weights * torch.stack([routing.balance for routing in routings])).mean()
+        z = (weights * torch.stack([routing.z for routing in routings])).mean()
+        return self.cfg.balance_loss * balance + self.cfg.router_z_loss * z
+
+    def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
+        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
+        kind, (B, S, d) = self.cfg.state_init, e.shape
+        if kind == "prelude":
+            return e
+        if kind == "zero":
+            return torch.zeros_like(e)
+        if draw is None:
+            h = self._noise(seeds.torch_stream("state", seed), S, d).to(e.device).expand(B, S, d)
+        else:
+            draws = [seeds.torch_stream("state", draw.seed, draw.step, row, device=e.device) for row in draw.rows]
+            h = torch.stack([self._noise(generator, S, d) for generator in draws])
+        if kind == "like-init":  # the size of a token embedding at init, cut at three sigma (001's code)
+            h = h * math.sqrt(2 / (5 * d))
+        if kind == "unit":
+            h = (h - h.mean(-1, keepdim=True)) / h.std(-1, keepdim=True)
+        return h.to(e.dtype)
+
+    def _noise(self, generator: torch.Generator, S: int, d: int) -> Tensor:
+        """Standard normal [S, d], within three sigma for like-init; a longer sequence begins with the shorter one's."""
+        u = torch.rand(S, d, generator=generator, device=generator.device)
+        inside = math.erf(3 / math.sqrt(2)) if self.cfg.state_init == "like-init" else 1 - 1e-7
+        return torch.erfinv((2 * u - 1) * inside) * math.sqrt(2)
+
+    # ---- weights -----------------------------------------------------------------------------------------------------
+
+    @property
+    def head_weight(self) -> Tensor:
+        """V x d."""
+        return self.embed.weight if self.head is None else self.head.weight
+
+    def set_precision(self, precision: str) -> "LoopedLM":
+        """Activations only; weights stay fp32. bf16-mixed keeps the residual stream and the injection in fp32."""
+        self.precision = precision
+        self.compute_dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+        self.residual_dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        return self
+
+    def compile_blocks(self) -> "LoopedLM":
+        """Compile the block alone: the loop count stays outside, so that one compilation serves every depth."""
+        # blocks share their code, so that those with and without values, with and without gradient, count together
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+        if not torch.cuda.is_available():
+            torch._inductor.config.compile_threads = 1  # a run has one core, and leaves no helpers behind
+        for stack in (self.prelude, self.recur, self.coda):
+            for block in stack:
+                block.compile()
+        # rows that are done leave the batch: compile for any number of rows at once (one row is a case of its own)
+        self.any_rows = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
+        return self
+
+    @torch.no_grad()
+    def _init_weights(self, seed: int) -> None:
+        """By the table of lib/model/parameterisation.py; each tensor's draw depends on the seed and its name."""
+        for name, weight in self.named_parameters():
+            if not weight.is_meta:
+                start = parameterisation.init(self.cfg, name, weight.shape)
+                start.apply(weight, seeds.torch_stream("init " + name, seed))
+
+    def save(self, path: Path) -> None:
+        """safetensors with the config, and the precision that the model computes in, in the metadata."""
+        metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision}
+        safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
+
+
+def _detached(prepared: Prepared) -> Prepared:
+    """What an injection prepared, as constants."""
+    return tuple(x.detach() for x in prepared)
+
+
+def _unsort(use: LayerUse, sort: Tensor, undo: Tensor) -> LayerUse:
+    """A routing in the order of the batch, with -1 for rows that did not make this loop."""
+    chosen = use.routing.chosen
+    resting = chosen.new_full((len(sort) - len(chosen), *chosen.shape[1:]), -1)
+    return dataclasses.replace(use, routing=use.routing._replace(chosen=torch.cat((chosen, resting))[undo]))
+
+
+@torch.no_grad()
+def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None) -> Tensor:
+    """Cross-entropy of every target in nats [B, S], in eval mode at a fixed number of loops."""
+    hidden, _ = model.hidden(tokens, loops)
+    return target_losses(model, hidden, targets)
+
+
+@torch.no_grad()
+def target_losses(model: LoopedLM, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats [B, S] of the head's inputs [B, S, d]."""
+    losses = cross_entropies(hidden.flatten(0, 1), model.head_weight, targets.flatten(), model.cfg.softcap)
+    return losses.view_as(targets)
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def load_weights(path: Path | str) -> LoopedLM:
+    """A model, in eval mode, from one of our checkpoints, an official Parcae one (001) or a Hugging Face Llama.
+
+    path: a safetensors file, the folder of one or of its shards, or hf:NAME of a model on the hub. Ours carry their
+    config in the file's metadata, and the precision they were trained in, in which they are asked again; of the others
+    a config.json beside the file is read, and they compute in fp32. Raises InputError when the file cannot be read or
+    its layout is not known, or naming the tensors that are missing, unknown or misshapen.
+    """
+    tensors, metadata, about = weights.read(path)
+    precision: Any = "fp32"
+    if metadata.get("format") == "looped-lm" and "config" in metadata:
+        cfg = ModelConfig(**json.loads(metadata["config"]))
+        precision = TrainConfig(precision=metadata.get("precision", precision)).precision
+    elif layouts.is_parcae(tensors):
+        cfg, tensors = layouts.from_parcae(tensors, about)
+    elif layouts.is_llama(tensors):
+        cfg, tensors = layouts.from_llama(tensors, about)
+    else:
+        raise InputError(
+            f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint, give one of them"
+        )
+    model = LoopedLM(cfg, seed=None).set_precision(precision)
+    weights.load_strictly(model, tensors)
+    return model.eval()

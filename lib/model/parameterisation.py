@@ -1,0 +1,152 @@
+"""Parameterisations: how each parameter starts, and how its rate, decay and eps depend on the model and the data.
+
+Everything is a function of a parameter's role, so that a parameterisation is a table, which
+``lib.train.optimiser.placements`` prints for a model. w = d / 128 (muP), L the unique layers of the looped stack and L_0 those at which the rate was tuned, B
+tokens a step, D tokens a run.
+
+Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width, s is cfg.init_std):
+
+| role                     | scaled        | scaled-zero  | uniform        | normal | mup           |
+|--------------------------|---------------|--------------|----------------|--------|---------------|
+| embedding                | u             | orthogonal u | 1              | s      | s             |
+| head                     | u             | orthogonal u | .001           | s      | s / sqrt(w)   |
+| matrix, router           | u             | orthogonal u | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
+| value gate               | u             | orthogonal u | U: 1/sqrt(fan) | s      | s             |
+| branch output            | u / sqrt(2 l) | 0            | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
+| concatenating injection  | u             | orthogonal u | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
+
+A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes and
+B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s, ``scaled-zero`` the
+code of 001, ``uniform`` 000's App. C.1, ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is ours, neither states it.
+
+Multipliers:
+
+| scaling    | rate                                                                       | decay      | eps         |
+|------------|----------------------------------------------------------------------------|------------|-------------|
+| mup        | 1 / w on head, matrices, branch outputs, router, injection, B, readout     | 1          | 1           |
+| depth-loop | (L/L_0)^-1/2 in the looped stack; L_0 = 12 in 002                          | (L/L_0)^.5 | (L/L_0)^-.5 |
+| hyperp     | matrices (B/2^18)^.558 (D/D_ref)^-.32, others (B/2^18)^.558 (d/640)^-1/2   | 1          | 1           |
+"""
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor, nn
+
+from lib.base.errors import InputError
+from lib.config import ModelConfig, OptimConfig
+
+MUP_WIDTH = 128  # 004, Sec. "Maximal Update Parameterization"
+HYPERP_WIDTH, HYPERP_BATCH = 640, 2**18  # 000, App. D
+#: D_ref of 000: ten tokens per usage-weighted parameter of its s = 10 model, 20 layers and 4 injections or none
+HYPERP_TOKENS = {
+    looped: 10 * (20 * (12 * HYPERP_WIDTH**2 + 2 * HYPERP_WIDTH) + looped * 4 * 2 * HYPERP_WIDTH**2)
+    for looped in (True, False)
+}
+
+#: what Muon and MuonH take: the matrices of the blocks, and a concatenating injection (000); the router, value gates,
+#: B and C are AdamW's, as tables, norms and an untied head are (001; the router ours)
+MUON_ROLES = ("matrix", "branch output", "injection")
+#: what some roles are made as, before any init
+MADE = {"norm": "ones", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
+HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
+
+
+def role(name: str) -> str:
+    """What a parameter of ``LoopedLM`` is."""
+    top, leaf = name.split(".")[0], name.removesuffix(".weight").split(".")[-1]
+    if top == "injection":
+        return {"injection": "injection", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"}.get(leaf, "lanes")
+    if top in ("prelude", "recur", "coda"):
+        if leaf.endswith(("_norm", "_post")):
+            return "norm"
+        if leaf == "router":
+            return "router"
+        if name.endswith("attn.gate.weight"):
+            return "value gate"
+        return "branch output" if leaf in ("out", "down") else "matrix"
+    return {"embed": "embedding", "value_embeds": "value table", "head": "head", "readout": "readout"}.get(top, "norm")
+
+
+# ---- how a parameter starts ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Init:
+    """kind: normal, uniform, orthogonal or identity; any other names what the parameter is made as, and is left."""
+
+    kind: str
+    std: float = math.nan
+
+    @torch.no_grad()
+    def apply(self, weight: Tensor, generator: torch.Generator) -> None:
+        if self.kind == "normal":
+            weight.normal_(std=self.std, generator=generator)
+        elif self.kind == "uniform":
+            weight.uniform_(-math.sqrt(3) * self.std, math.sqrt(3) * self.std, generator=generator)
+        elif self.kind == "identity":
+            weight.copy_(torch.eye(*weight.shape))
+        elif self.kind == "orthogonal":
+            for matrix in weight.flatten(0, -3) if weight.ndim > 2 else [weight]:
+                nn.init.orthogonal_(matrix, gain=self.std * math.sqrt(max(matrix.shape)), generator=generator)
+
+
+def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
+    """The start of one parameter, by the first table above."""
+    what = role(name)
+    if what in MADE:
+        return Init(MADE[what])
+    if what == "value table":
+        return Init("normal", 1.0)
+    unit = math.sqrt(2 / (5 * cfg.width))
+    if what == "readout":
+        return Init("orthogonal", unit)
+    if what == "injection" and cfg.injection == "concat-identity":
+        return Init("identity")
+    if cfg.init == "scaled":
+        effective = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
+        return Init("normal", unit / math.sqrt(2 * effective) if what == "branch output" else unit)
+    if cfg.init == "scaled-zero":
+        return Init("normal", 0.0) if what == "branch output" else Init("orthogonal", unit)
+    if cfg.init == "uniform":
+        if what in ("embedding", "head"):
+            return Init("normal", 1.0 if what == "embedding" else 1e-3)
+        return Init("uniform", shape[-1] ** -0.5)
+    narrow = cfg.init == "mup" and what in ("head", *HIDDEN)
+    return Init("normal", cfg.init_std / math.sqrt(cfg.width / MUP_WIDTH) if narrow else cfg.init_std)
+
+
+# ---- how its rate depends on the model and the data ------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Multipliers:
+    lr: float = 1.0
+    weight_decay: float = 1.0
+    eps: float = 1.0
+
+
+def multipliers(
+    cfg: ModelConfig, optim: OptimConfig, name: str, steps: int | None = None, tokens_per_step: int | None = None
+) -> Multipliers:
+    """On the rate, decay and eps of one parameter, by the second table above.
+
+    Raises InputError where HyperP is not told the steps and their tokens.
+    """
+    what = role(name)
+    if optim.scaling == "mup" and what in ("head", *HIDDEN):
+        return Multipliers(lr=MUP_WIDTH / cfg.width)
+    if optim.scaling == "depth-loop" and name.startswith("recur." if cfg.recur else ("prelude.", "coda.")):
+        depth = (cfg.recur or cfg.layers) / optim.reference_depth
+        decay = depth**0.5 if optim.decay == "coupled" else 1.0  # lr x decay does not depend on the depth
+        return Multipliers(lr=depth**-0.5, weight_decay=decay, eps=depth**-0.5)
+    if optim.scaling == "hyperp":
+        if steps is None or tokens_per_step is None:
+            raise InputError("tokens_per_step: HyperP's rates depend on it and on steps, state both")
+        batch = (tokens_per_step / HYPERP_BATCH) ** 0.558
+        if what in MUON_ROLES:
+            reference = HYPERP_TOKENS[cfg.recur > 0 and cfg.mean_loops > 1]
+            return Multipliers(lr=batch * (steps * tokens_per_step / reference) ** -0.32)
+        return Multipliers(lr=batch * (cfg.width / HYPERP_WIDTH) ** -0.5)
+    return Multipliers()

@@ -1,0 +1,149 @@
+"""What happens inside a looped model while it trains."""
+
+import math
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from lib.model.layers import linear
+from lib.model.looped import LoopedLM, LoopEnd
+
+
+@torch.no_grad()
+def state_metrics(end: LoopEnd) -> dict[str, float]:
+    """state_norm |h_T| and residual |h_T - h_{T-1}| (001, App. "Common Metrics"): 2-norms of a token's state, averaged
+    over the batch; and state_rms, the root mean square of all entries of h_T, which does not grow with the width."""
+    h, previous = end.state.float(), end.previous.float()
+    return {
+        "state_norm": h.norm(dim=-1).mean().item(),
+        "residual": (h - previous).norm(dim=-1).mean().item(),
+        "state_rms": h.square().mean().sqrt().item(),
+    }
+
+
+def spectral_radius(transition: Tensor) -> float:
+    """rho(A-bar), the largest modulus of an eigenvalue; of a vector, the diagonal's; of [r, K, K], the largest
+    loop's."""
+    if transition.ndim == 1:
+        return transition.abs().max().item()
+    return torch.linalg.eigvals(transition.float().cpu()).abs().max().item()
+
+
+def spectral_norm(transition: Tensor) -> float:
+    """The largest singular value of A-bar, never below the radius."""
+    if transition.ndim == 1:
+        return transition.abs().max().item()
+    return torch.linalg.matrix_norm(transition.float().cpu(), ord=2).max().item()
+
+
+SPECTRA = ("rho", "a_norm", "b_norm", "c_norm")
+
+
+@torch.no_grad()
+def spectra(model: LoopedLM) -> dict[str, float]:
+    """The spectral radius rho of A-bar, and the spectral norms of A-bar, B-bar and the readout C (001, App. "Ablation
+    of Prelude Normalization"); nan where weights are no longer finite, or for a C that there is not."""
+    A, B = model.injection.transition(), model.injection.driving()
+    C = A.new_full((1,), math.nan) if model.readout is None else model.readout.weight
+    measures = (spectral_radius, spectral_norm, spectral_norm, spectral_norm)
+    return {
+        name: measure(matrix) if torch.isfinite(matrix).all() else math.nan
+        for name, measure, matrix in zip(SPECTRA, measures, (A, A, B, C), strict=True)
+    }
+
+
+@torch.no_grad()
+def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]:
+    """Where a token's state grows: 2-norms averaged over tokens [B, S] (001, App. "Ablation of Prelude Normalization").
+
+    ``prelude 1``, ... after each block of the prelude and ``e`` at its end; ``injection`` and ``recur 1``, ... in the
+    first loop; ``loop 1``, ... after each of ``loops`` loops; and ``expansion``, |C h| / |h| of the readout at the
+    last. In eval mode.
+    """
+    norms: dict[str, float] = {}
+
+    def note(name: str, x: Tensor) -> None:  # the first loop's, of a block that loops
+        norms.setdefault(name, x.float().norm(dim=-1).mean().item())
+
+    hooks = []
+    for stack, blocks in (("prelude", model.prelude), ("recur", model.recur)):
+        for i, block in enumerate(blocks, start=1):
+            hooks.append(block.register_forward_hook(lambda _, __, out, name=f"{stack} {i}": note(name, out[0])))
+    hooks.append(model.recur[0].register_forward_pre_hook(lambda _, given: note("injection", given[0])))
+    if model.prelude_norm is not None:
+        hooks.append(model.prelude_norm.register_forward_hook(lambda _, __, out: note("e", out)))
+    was_training = model.training
+    model.eval()
+    try:
+        for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
+            note(f"loop {T}", state)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    if model.prelude_norm is None and model.prelude:
+        norms["e"] = norms[f"prelude {len(model.prelude)}"]
+    if model.readout is not None:
+        out = linear(state, model.readout.weight).float()
+        norms["expansion"] = (out.norm(dim=-1) / state.float().norm(dim=-1)).mean().item()
+    return norms
+
+
+@torch.no_grad()
+def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
+    """The residual stream [n + 1, B, S, d] of a model without injection: at the entry of the looped stack and after
+    every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2); before a ``loop_norm``,
+    if there is one. In eval mode."""
+    every, uses = every or len(model.recur), 0
+    states: list[Tensor] = []
+
+    def entry(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+        if not states:
+            states.append(given[0].float())
+
+    def used(_: nn.Module, __: object, out: tuple[Tensor, Any]) -> None:
+        nonlocal uses
+        uses += 1
+        if uses % every == 0:
+            states.append(out[0].float())
+
+    hooks = [model.recur[0].register_forward_pre_hook(entry)]
+    hooks += [block.register_forward_hook(used) for block in model.recur]
+    was_training = model.training
+    model.eval()
+    try:
+        model.hidden(tokens)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return torch.stack(states)
+
+
+def increment_cosines(states: Tensor) -> Tensor:
+    """Cosines [n, n] between the increments of a stream [n + 1, B, S, d], of each token, averaged over tokens (002,
+    Fig. 3 and 6)."""
+    increments = torch.nn.functional.normalize(states.diff(dim=0).flatten(1, 2), dim=-1)
+    return torch.einsum("itd,jtd->ij", increments, increments) / increments.shape[1]
+
+
+def mean_cosines(cosines: ArrayLike) -> tuple[float, float]:
+    """(mean over the pairs of early and middle increments, mean over the pairs with the last one) of cosines [n, n];
+    nan where there is no such pair."""
+    cosines = torch.as_tensor(cosines)
+    n = len(cosines)
+    early = cosines[:-1, :-1][~torch.eye(n - 1, dtype=torch.bool, device=cosines.device)]
+    return early.mean().item(), cosines[:-1, -1].mean().item()
+
+
+@torch.no_grad()
+def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
+    """(unique layer, loop) -> the experts [B, S, k] that each token took there, the likeliest first (004, Fig. "Expert
+    assignment overlap"); layers outside the loop have loop 0. In eval mode at ``loops``, mean_loops when None."""
+    was_training = model.training
+    model.eval()
+    _, end = model.hidden(tokens, loops)
+    model.train(was_training)
+    return {(use.layer, int(use.loop)): use.routing.chosen for use in end.routing}

@@ -1,0 +1,86 @@
+"""Tensors from files, whoever wrote them, and into a module with nothing missing and nothing left over."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from lib.base.errors import InputError
+
+
+def _local(path: str) -> Path:
+    """Where a checkpoint lies on this machine; one of the hub is fetched."""
+    if not path.startswith("hf:"):
+        return Path(path)
+    import huggingface_hub  # only here: nothing else needs the network
+
+    try:
+        return Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=["*.safetensors", "*.json"]))
+    except Exception as error:  # the hub's own errors, and those of every layer below it
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None
+
+
+def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
+    """The tensors of a safetensors file, of the folder of one or of its shards, or of hf:NAME on the hub; the metadata
+    in the file, and the config.json beside it (both empty where there is none). Raises InputError, in one line."""
+    path = _local(str(source))
+    files = [path]
+    if path.is_dir():
+        files = [path / "model.safetensors"]
+        if (index := path / "model.safetensors.index.json").exists():
+            files = [path / name for name in _shards(index)]
+    tensors: dict[str, Tensor] = {}
+    metadata: dict[str, str] = {}
+    try:
+        for file in files:
+            with safetensors.safe_open(file, framework="pt") as opened:
+                metadata |= opened.metadata() or {}
+            tensors |= safetensors.torch.load_file(file)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
+    beside = (path if path.is_dir() else path.parent) / "config.json"
+    return tensors, metadata, _read_json(beside) if beside.exists() else {}
+
+
+def _shards(index: Path) -> list[str]:
+    """The names of the files that an index lists, all of them beside it."""
+    names = _read_json(index).get("weight_map")
+    named = list(names.values()) if isinstance(names, dict) else []
+    if not named or not all(isinstance(name, str) and Path(name).name == name for name in named):
+        raise InputError(f"path: the weight_map of {index} names no files beside it, restore it")
+    return sorted({*named})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"path: {path} is not JSON ({error}), restore or remove it") from None
+    if not isinstance(fields, dict):
+        raise InputError(f"path: {path} is no JSON object, restore or remove it")
+    return fields
+
+
+def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Every tensor of the model from tensors, of the same shape, and nothing left over."""
+    own = model.state_dict()
+    faults = [f"{name} is missing" for name in sorted(own.keys() - tensors.keys())]
+    faults += [f"{name} is unknown" for name in sorted(tensors.keys() - own.keys())]
+    faults += [
+        f"{name} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}"
+        for name in sorted(own.keys() & tensors.keys())
+        if own[name].shape != tensors[name].shape
+    ]
+    faults += [
+        f"{name} holds {tensors[name].dtype}"
+        for name in sorted(own.keys() & tensors.keys())
+        if own[name].is_floating_point() and not tensors[name].is_floating_point()
+    ]
+    if faults:
+        more = f"; and {len(faults) - 8} more" * (len(faults) > 8)
+        raise InputError(f"weights: {'; '.join(faults[:8])}{more}; give a checkpoint of this model")
+    model.load_state_dict(tensors)

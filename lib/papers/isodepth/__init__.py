@@ -1,0 +1,1 @@
+"""Iso-depth scaling laws and the exponent phi (000)."""

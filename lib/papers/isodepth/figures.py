@@ -1,0 +1,248 @@
+"""The figures of the iso-depth study (000)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
+
+from lib.figures.style import (
+    COLOURS,
+    COLUMN,
+    MARKERS,
+    PAGE,
+    budget_axis,
+    count_axis,
+    few_decades,
+    isoflop_curve,
+    legend_above,
+    rate,
+    shades,
+)
+from lib.fit.fits import Fit, power_law
+from lib.fit.frontier import effective_parameters
+
+#: the looks of 000's probes
+PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
+
+
+def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:
+    """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
+    looped = sorted(r for r in recurrences if r > 1)
+    colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True)) | {
+        1: to_rgb(COLOURS["transformer"])
+    }
+    return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
+
+
+def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
+    """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a
+    recurrence."""
+    budgets = sorted(runs["budget"].unique())
+    figure, axes = plt.subplots(1, len(budgets), figsize=(PAGE, 2.7), sharey=True, squeeze=False)
+    look = of_recurrences(runs["r"].unique())
+    for axis, budget in zip(axes[0], budgets, strict=True):
+        for r, cell in runs[runs["budget"] == budget].groupby("r"):
+            best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
+            isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
+        axis.set_title(f"{rate(budget)} FLOPs")
+        count_axis(axis, "unique parameters N")
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def optima_against_budget(optima: pd.DataFrame) -> Figure:
+    """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
+    the budget; open markers lie outside the widths trained and do not count."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
+    look = of_recurrences(optima["r"].unique())
+    for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
+        for r, line in optima.dropna(subset=["N"]).groupby("r"):
+            colour, marker = look[r]
+            inside = line[line["inside"]]
+            exponent = f"{power_law(inside['budget'], inside[column])[1]:.2f}" if len(inside) > 1 else "too few"
+            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}: {exponent}")
+            for is_inside, face in ((True, colour), (False, "white")):
+                at = line["inside"] == is_inside
+                axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
+        budget_axis(axis, sorted(optima["budget"].unique()))
+        few_decades(axis)
+        axis.set_ylabel(label)
+        axis.legend(title="exponent in the budget", title_fontsize=7)
+    return figure
+
+
+def predicted_against_measured(panels: dict[str, Any]) -> Figure:
+    """000, Figs. 8 and 10: predicted against measured loss, one panel a fit; panels: title -> (fit, runs)."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
+    look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
+    for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
+        predicted = runs["loss"] * np.exp(fit.residuals)
+        for r, (colour, marker) in look.items():
+            at = (runs["r"] == r).to_numpy()
+            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
+        ends = [runs["loss"].min(), runs["loss"].max()]
+        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
+        axis.set_title(
+            f"{title}\n$R^2$ = {fit.r2:.3f}, rms {np.sqrt(np.mean((predicted - runs['loss']) ** 2)):.3f} nats"
+        )
+        axis.set_xlabel("measured loss (nats)")
+    axes[0, 0].set_ylabel("predicted loss (nats)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def residuals(panels: dict[str, Any]) -> Figure:
+    """000, Fig. 9: residuals (measured less predicted) against unique parameters and tokens, one row a fit; panels:
+    title -> (fit, runs). One colour a budget."""
+    figure, axes = plt.subplots(
+        len(panels), 2, figsize=(PAGE, 1.15 * len(panels) + 0.7), squeeze=False, sharex="col", sharey=True
+    )
+    budgets = sorted({budget for _, runs in panels.values() for budget in runs["budget"]})
+    look = dict(zip(budgets, zip(shades("looped-nanochat", len(budgets)), "osD^v<>", strict=False), strict=True))
+    for i, (row, (title, (fit, runs))) in enumerate(zip(axes, panels.items(), strict=True)):
+        off = runs["loss"] * (1 - np.exp(fit.residuals))
+        for axis, column, label in zip(row, ("N", "D"), ("unique parameters N", "tokens D"), strict=True):
+            for budget, (colour, marker) in look.items():
+                at = runs["budget"] == budget
+                axis.plot(runs[column][at], off[at], marker, color=colour, ms=3.5, label=f"{rate(budget)} FLOPs")
+            axis.axhline(0, color="#666666", lw=0.8, ls=":")
+            count_axis(axis, label if i == len(panels) - 1 else "")
+        row[0].set_ylabel(f"{title}\nresidual (nats)")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def collapse(fit: Fit, phi: float, runs: pd.DataFrame) -> Figure:
+    """Do the recurrences fall on one line? Loss less what the law gives to the tokens, against effective parameters
+    N_once + r^phi N_rec, and the law's line; fit: the joint law at this phi."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
+    law = fit.params
+    loss = runs["loss"] - law["B"] * runs["D"] ** -law["beta"]
+    worth = runs.apply(lambda run: effective_parameters(run["n_once"], run["n_rec"], run["r"], phi), axis=1)
+    for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
+        at = runs["r"] == r
+        axis.plot(worth[at], loss[at], marker, color=colour, ms=3.5, label=f"r = {r}")
+    N = np.geomspace(worth.min(), worth.max(), 60)
+    axis.plot(N, law["E"] + law["A"] * N ** -law["alpha"], color="#666666", lw=0.8)
+    count_axis(axis, r"effective parameters $N_{once} + r^\varphi N_{rec}$")
+    axis.set_ylabel(r"loss less $B D^{-\beta}$ (nats)")
+    rms = np.sqrt(np.mean((runs["loss"] * np.expm1(fit.residuals)) ** 2))
+    axis.set_title(f"$\\varphi$ = {phi:.2f}: $R^2$ = {fit.r2:.3f}, rms {rms:.3g} nats")
+    legend_above(figure, axis)
+    return figure
+
+
+def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured: pd.DataFrame) -> Figure:
+    """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
+    r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
+    and loss_unrolled by the law fitted at phi = 1), crosses for measured optima."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
+    look = of_recurrences(worth["r"])
+    for column, colour, marker, label in (
+        ("flops", "#666666", "o", "training FLOPs"),
+        ("effective", COLOURS["isodepth"], "s", r"effective, $N_{once} + r^\varphi N_{rec}$"),
+        ("unique", "#000000", "D", "unique parameters N"),
+    ):
+        left.plot(worth["r"], worth[column], marker=marker, color=colour, label=label)
+    left.set_xscale("log", base=2)
+    left.set_xticks(worth["r"], [str(r) for r in worth["r"]])
+    left.set_ylim(bottom=0)
+    left.set_xlabel("recurrences r")
+    left.set_ylabel("relative to r = 1")
+    left.legend(loc="lower left")
+    for r, line in frontier.groupby("r"):
+        shade, _ = look[r]
+        right.plot(line["budget"], line["loss"], color=shade, label=f"r = {r}")
+        points = measured[measured["r"] == r] if len(measured) else measured
+        if len(points):
+            right.plot(points["budget"], points["loss"], "x", color=shade, ms=4.5)
+    unrolled = frontier[frontier["r"] == frontier["r"].min()]
+    right.plot(
+        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
+    )
+    budget_axis(right, sorted(measured["budget"].unique()))
+    right.set_ylabel("compute-optimal loss (nats)")
+    right.legend()
+    return figure
+
+
+def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
+    """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey. ``runs`` and
+    ``optima`` have a column probe besides those of ``isoflop_curves``; one row a probe, one column a budget."""
+    probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
+    budgets = sorted(runs["budget"].unique())
+    figure, axes = plt.subplots(
+        len(probes), len(budgets), figsize=(PAGE, 2.3 * len(probes) + 0.4), sharex="col", sharey=True, squeeze=False
+    )
+    look = of_recurrences(runs["r"].unique())
+    for row, probe in zip(axes, probes, strict=True):
+        for axis, budget in zip(row, budgets, strict=True):
+            for r, (colour, marker) in look.items():
+                for which in ("baseline", probe):
+                    cell, best = (
+                        frame[(frame["probe"] == which) & (frame["budget"] == budget) & (frame["r"] == r)]
+                        for frame in (runs, optima)
+                    )
+                    best = best[best["inside"]]
+                    if which == "baseline" and r > 1:
+                        isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
+                    elif len(cell):
+                        isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
+            axis.set_title(f"{probe}, {rate(budget)} FLOPs")
+            count_axis(axis, "unique parameters N")
+        row[0].set_ylabel("validation loss (nats per token)")
+    for axis in axes[:-1].ravel():
+        axis.set_xlabel("")
+    axes[0, 0].plot([], [], ":", color="#bbbbbb", marker="o", ms=3.5, label="baseline at the same r")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
+    return figure
+
+
+def allocation_shifts(panels: dict[str, Any]) -> Figure:
+    """000, App. G.3: compute-optimal width against budget under each probe, one panel a law; panels: title -> frame
+    with columns probe, budget, width, at_edge. Open markers: the optimum lies at the edge of the family's widths."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)
+    for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
+        for probe, line in frame.groupby("probe", sort=False):
+            colour, marker = COLOURS[PROBES[probe]], MARKERS[PROBES[probe]]
+            axis.plot(line["budget"], line["width"], color=colour, marker=marker, ms=4.5, lw=0.9, label=probe)
+            edge = line[line["at_edge"]]
+            axis.plot(edge["budget"], edge["width"], marker, color=colour, mfc="white", ms=4.5)
+        budget_axis(axis, sorted(frame["budget"].unique()))
+        axis.set_title(title)
+        axis.set_ylabel("compute-optimal width d*")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    return figure
+
+
+def beyond_the_grid(grid: pd.DataFrame, held_out: pd.DataFrame) -> Figure:
+    """000, App. I: the runs of the grid, and predicted (open) against trained (filled) losses beyond it.
+
+    grid: columns budget, r, loss. held_out: one row a run, columns budget, r, loss, predicted."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    recurrences = sorted(held_out["r"].unique())
+    look = of_recurrences(grid["r"].unique())
+    for i, r in enumerate(recurrences):
+        colour, marker = look[r]
+        side = 1.06 ** (i - (len(recurrences) - 1) / 2)  # recurrences side by side
+        lowest = grid[grid["r"] == r].groupby("budget")["loss"].min()
+        axis.plot(lowest.index * side, lowest, marker=marker, color=colour, lw=0.9, label=f"r = {r}, best of the grid")
+        beyond = held_out[held_out["r"] == r]
+        axis.plot(beyond["budget"] * side, beyond["predicted"], marker, color=colour, mfc="white", ms=5.5,
+                  ls="", label="predicted")  # fmt: skip
+        axis.plot(beyond["budget"] * side, beyond["loss"], "*", color=colour, ms=7, mec="white", mew=0.4, ls="",
+                  label="trained")  # fmt: skip
+    budget_axis(axis, sorted({*grid["budget"], *held_out["budget"]}))
+    axis.set_ylabel("validation loss (nats per token)")
+    axis.legend()
+    return figure

@@ -1,0 +1,114 @@
+"""The figures of the downstream axes (000, App. H)."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.typing import ColorType
+
+from lib.figures.style import PAGE, budget_axis, legend_above
+from lib.papers.isodepth.figures import of_recurrences
+
+
+def axes_by_budget(best: pd.DataFrame) -> Figure:
+    """000, Fig. 11: the loss of each axis at the compute-optimal runs (``axes.optimal``) against the budget, one panel
+    an axis, one line a recurrence; bars are a standard error over examples."""
+    names = list(dict.fromkeys(best["axis"]))
+    figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
+    look = of_recurrences(best["r"].unique())
+    budgets = sorted(best["budget"].unique())
+    for panel, name in zip(panels[0], names, strict=True):
+        of_axis = best[best["axis"] == name]
+        for i, (r, line) in enumerate(of_axis.groupby("r")):
+            colour, marker = look[r]
+            beside = line["budget"] * 1.04 ** (i - (len(look) - 1) / 2)  # so that bars do not lie on one another
+            panel.errorbar(
+                beside, line["loss"], line["stderr"], color=colour, marker=marker, ms=3.5, lw=0.9, label=f"r = {r}"
+            )
+        budget_axis(panel, budgets)
+        panel.tick_params(axis="x", labelsize=5.5)
+        panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({int(of_axis['tasks'].max())} tasks)", fontsize=7)
+        panel.yaxis.set_major_locator(MaxNLocator(5))
+    panels[0, 0].set_ylabel("continuation loss (nats per token)")
+    legend_above(figure, panels[0, 0])
+    return figure
+
+
+def axes_by_loss(points: pd.DataFrame) -> Figure:
+    """000, Fig. 12: the loss of each axis against the validation loss of every run, with a quadratic through each
+    recurrence's; better models to the right."""
+    names = list(dict.fromkeys(points["axis"]))
+    figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
+    look = of_recurrences(points["r"].unique())
+    for panel, name in zip(panels[0], names, strict=True):
+        for r, runs in points[points["axis"] == name].groupby("r"):
+            _with_curve(panel, runs["val_loss"], runs["loss"], *look[r], label=f"r = {r}")
+        panel.set_title(name.replace(" ", "\n", 1), fontsize=7)
+        panel.invert_xaxis()
+        panel.xaxis.set_major_locator(MaxNLocator(3))
+        panel.yaxis.set_major_locator(MaxNLocator(5))
+        panel.set_xlabel("validation loss\n(nats per token)")
+    panels[0, 0].set_ylabel("continuation loss (nats per token)")
+    legend_above(figure, panels[0, 0])
+    return figure
+
+
+def _with_curve(panel: Axes, x: pd.Series, y: pd.Series, colour: ColorType, marker: str, label: str) -> None:
+    panel.plot(x, y, marker, color=colour, ms=3, label=label)
+    if len(x) > 3:
+        curve = np.polynomial.Polynomial.fit(x, y, 2)
+        at = np.linspace(x.min(), x.max(), 60)
+        panel.plot(at, curve(at), color=colour, lw=0.9)
+
+
+def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
+    """000, Fig. 13: accuracy and continuation loss, averaged over the axes (``axes.macro``), against validation loss;
+    better is to the right and down, so that accuracy's axis is turned over."""
+    figure, panels = plt.subplots(1, 2, figsize=(PAGE, 2.6))
+    look = of_recurrences(runs["r"].unique())
+    for panel, column in zip(panels, ("accuracy", "loss"), strict=True):
+        for r, own in runs.groupby("r"):
+            _with_curve(panel, own["val_loss"], own[column], *look[r], label=f"r = {r}")
+        panel.invert_xaxis()
+        panel.set_xlabel("validation loss (nats per token)")
+    panels[0].invert_yaxis()
+    panels[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+    panels[0].set_ylabel("accuracy, mean of the axes\n(better: down)")
+    panels[1].set_ylabel("continuation loss (nats per token)")
+    legend_above(figure, panels[0])
+    return figure
+
+
+def by_depth(table: pd.DataFrame) -> Figure:
+    """The loss of the right answer against test-time loops T, one panel a task, one line a trained number of loops;
+    filled where T is the trained one. Bars are a standard error."""
+    names = list(dict.fromkeys(table["task"]))
+    columns = min(5, len(names))
+    rows = -(-len(names) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(PAGE, 1.7 * rows + 0.6), squeeze=False, sharex=True)
+    look = of_recurrences(table["r"].unique())
+    for panel, name in zip(panels.flat, names, strict=False):
+        for r, line in table[table["task"] == name].groupby("r"):
+            colour, marker = look[r]
+            look_of = {"color": colour, "marker": marker, "ms": 3.5}
+            panel.errorbar(
+                line["T"], line["loss"], line["loss_stderr"], mfc="white", lw=0.9, label=f"r = {r}", **look_of
+            )
+            trained = line[line["T"] == r]
+            panel.plot(trained["T"], trained["loss"], zorder=3, **look_of)  # above the bars' own
+        panel.set_xscale("log", base=2)
+        depths = sorted(table["T"].unique())
+        panel.set_xticks(depths, [str(T) for T in depths])
+        panel.minorticks_off()
+        panel.set_title(name, fontsize=7)
+        panel.yaxis.set_major_locator(MaxNLocator(4))
+    for panel in panels.flat[len(names) :]:
+        panel.set_visible(False)
+    for panel in panels.flat[max(0, len(names) - columns) : len(names)]:  # the last of each column
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("loops T")
+    figure.supylabel("loss of the answer (nats per token)", fontsize=7)
+    legend_above(figure, panels[0, 0])
+    return figure

@@ -1,0 +1,1 @@
+"""Every intervention of the papers on one grid."""

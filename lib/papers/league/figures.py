@@ -1,0 +1,92 @@
+"""The figure of the league: what every intervention does to the loss, to the price of looping, and to phi."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib.figures import style
+from lib.papers.league.designs import BASELINE
+
+#: those that are an architecture of other figures too; all others are variants of the iso-depth model
+ARCHITECTURES = {
+    "hyper-connections": "hyper-connections",
+    "truncated": "truncated",
+    "passthrough": "looped",
+    "Parcae": "parcae",
+    "MoE": "looped-moe",
+}
+
+ABOVE = 0.18  # of a row: the seeds' dots stand so much above its middle, their interval below it
+
+
+def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r: int) -> Figure:
+    """Three panels, one row an intervention, the lowest loss on top: a dot a seed, and below them the 95 % interval of
+    their mean, or its value alone where that lies far from the others; of phi's shift the refit and its bootstrap
+    interval, or why there is none."""
+    figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 0.9 + 0.24 * len(standings)), sharey=True)
+    rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
+    for axis, column in zip(axes, ("loss", "price"), strict=False):
+        intervals = standings[[column, f"{column}_low", f"{column}_high"]]
+        far = far_out(*(intervals[name] for name in intervals))
+        shown = standings[~far]
+        _intervals(axis, intervals[~far], rows)
+        for own, of in gains[gains["intervention"].isin(shown.index)].groupby("intervention"):
+            axis.plot(of[column], np.full(len(of), rows[own] - ABOVE), "o", ms=3, **_colour(own))
+        for name, mean in standings.loc[far, column].items():
+            axis.annotate(
+                f"{mean:+.2f} $\\rightarrow$" if mean > 0 else f"$\\leftarrow$ {mean:+.2f}",
+                (0.99 if mean > 0 else 0.01, rows[name]), xycoords=("axes fraction", "data"), fontsize=6,
+                ha="right" if mean > 0 else "left", va="center",
+            )  # fmt: skip
+    axes[0].axvline(0, color="#666666", lw=0.8)
+    band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
+    if np.isfinite(band).all():
+        axes[1].axvspan(*band, color="#e6e6e6", zorder=0)
+    axes[0].set_xlabel(f"loss at r = {r} less the\nbaseline's (nats per token)")
+    axes[1].set_xlabel(f"loss at r = {r} less its own\nplain model's (nats per token)")
+    axes[2].set_xlabel("shift of $\\varphi$")
+    _phi(axes[2], shifts, rows)
+    axes[0].set_yticks(range(len(rows)), [_label(name, row) for name, row in standings.iterrows()])
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
+    return figure
+
+
+def _label(name: Any, row: pd.Series) -> str:
+    return f"{name} ({row['paper']})" + (f", {row['diverged']} diverged" if row["diverged"] else "")
+
+
+def _colour(name: Any) -> dict[str, Any]:
+    return {"color": style.COLOURS[ARCHITECTURES.get(name, "isodepth")]}
+
+
+def far_out(means: pd.Series, low: pd.Series, high: pd.Series) -> pd.Series:
+    """Which means lie so far from the others that these could not be told apart beside them: beyond Tukey's outer
+    fences, and beyond the intervals of all others."""
+    first, last = means.quantile([0.25, 0.75])
+    far = (means < first - 3 * (last - first)) | (means > last + 3 * (last - first))
+    finite = np.isfinite(low) & np.isfinite(high) & ~far
+    return far & ~means.between(low[finite].min(), high[finite].max())
+
+
+def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:
+    for name, mean, low, high in columns.itertuples():
+        y = rows[name] + ABOVE
+        if np.isfinite([low, high]).all():
+            axis.plot([low, high], [y, y], color="#999999", lw=2, solid_capstyle="butt", zorder=2.5)
+        axis.plot(mean, y, "|", color="black", ms=6, zorder=3)
+
+
+def _phi(axis: Axes, shifts: pd.DataFrame, rows: dict[Any, int]) -> None:
+    if shifts.empty:
+        words = f"not resolved by this grid:\n{shifts.attrs['why']}"
+        axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes, fontsize=7, wrap=True)
+        axis.set_xticks([])
+        return
+    axis.axvline(0, color="#666666", lw=0.8)
+    for name, shift in shifts.drop(BASELINE).iterrows():
+        axis.plot(shift[["delta_low", "delta_high"]], [rows[name]] * 2, lw=1.5, **_colour(name))
+        axis.plot(shift["delta"], rows[name], "D", ms=3.5, **_colour(name))

@@ -1,0 +1,1 @@
+"""Looped-MoE with early exit (004)."""

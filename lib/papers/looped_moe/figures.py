@@ -1,0 +1,321 @@
+"""The figures of Looped-MoE and early exit (004)."""
+
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.typing import ColorType
+
+from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, count_axis, isoflop_curve, legend_above, rate, shades
+from lib.fit.fits import power_law
+from lib.model.routing import KINDS
+from lib.papers.looped_moe.core_nine import NINE
+from lib.papers.looped_moe.designs import LOOK, TITLES
+from lib.papers.looped_moe.exits import Exits, leave, trade_off
+
+KAPLAN = 0.076  # the exponent of L ~ N^-a that 004 compares with
+#: early-exit criteria: line and marker
+CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceleration": ("-.", "v")}
+
+
+def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
+    """004, Fig. isoflops: loss against active parameters, one panel an architecture, one shade a budget with its
+    parabola and star; the line through the stars, where there are three, and Kaplan's slope, dashed."""
+    names = list(dict.fromkeys(runs["architecture"]))
+    figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        own, stars = runs[runs["architecture"] == name], optima[(optima["architecture"] == name) & optima["inside"]]
+        budgets = sorted(runs["budget"].unique())
+        for budget, colour in zip(budgets, shades(LOOK[name], len(budgets)), strict=True):
+            cell = own[own["budget"] == budget]
+            best = stars[stars["budget"] == budget]
+            isoflop_curve(axis, cell, best, colour, MARKERS[LOOK[name]])
+        title = TITLES[name]
+        if len(stars) > 2:
+            coef, slope, _ = power_law(stars["N"], stars["loss"])
+            N = np.array([own["N"].min(), own["N"].max()])
+            axis.plot(N, coef * N**slope, color="#444444", lw=0.9)
+            middle = np.exp(np.log(stars["N"]).mean()), np.exp(np.log(stars["loss"]).mean())
+            axis.plot(N, middle[1] * (N / middle[0]) ** -KAPLAN, "--", color="#999999", lw=0.9)
+            title += f"\n$L \\sim N^{{{slope:.2f}}}$"
+        axis.set_title(title)
+        count_axis(axis, "active parameters")
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    span = runs["loss"].max() - runs["loss"].min()
+    axes[0, 0].set_ylim(runs["loss"].min() - 0.08 * span, runs["loss"].max() + 0.08 * span)
+    handles = [
+        Line2D([], [], color=colour, marker="o", ms=3.5, lw=0.9, label=f"{rate(budget)} FLOPs")
+        for budget, colour in zip(budgets, shades("looped-nanochat", len(budgets)), strict=True)
+    ]
+    handles.append(Line2D([], [], color="#999999", ls="--", lw=0.9, label=f"slope {-KAPLAN}"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    return figure
+
+
+def combined(best: pd.DataFrame) -> Figure:
+    """004, Fig. combined scaling: the loss of each architecture's best models (``sparse.best_models``) against the
+    budget, against active and against stored parameters; open where it is only the best of the sizes trained."""
+    columns = {"budget": "budget (FLOPs)", "N": "active parameters", "stored": "stored parameters"}
+    figure, axes = plt.subplots(1, 3, figsize=(PAGE, 2.5), sharey=True)
+    for axis, (column, label) in zip(axes, columns.items(), strict=True):
+        for name, line in best.groupby("architecture", sort=False):
+            look = LOOK[name]
+            axis.plot(line[column], line["loss"], "-", color=COLOURS[look], lw=0.9)
+            for inside, face in ((True, COLOURS[look]), (False, "white")):
+                own, title = line[line["inside"] == inside], TITLES[name] if inside else None
+                axis.plot(own[column], own["loss"], MARKERS[look], color=COLOURS[look], mfc=face, label=title)
+        count_axis(axis, label)
+        if column == "budget":
+            axis.set_xticks(budgets := sorted(best["budget"].unique()), [rate(x) for x in budgets])
+    axes[0].set_ylabel("best loss (nats per token)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LOOK))
+    return figure
+
+
+# ---- routing ---------------------------------------------------------------------------------------------------------
+
+
+def overlaps(panels: dict[str, Any]) -> Figure:
+    """004, Fig. "Expert assignment overlap": one panel a model, title -> table of ``routing.divergence`` averaged over
+    seeds; a bar a layer and pair of loops, and beside it, narrow and pale, what chance gives at the same load."""
+    sizes = [len(table) for table in panels.values()]
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(PAGE, 2.7), sharey=True, squeeze=False, width_ratios=[max(4, size) for size in sizes]
+    )
+    colours = dict(zip(KINDS, (COLOURS["looped-moe"], "#D9D9D9", "#6B6B6B"), strict=True))
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        x = np.arange(len(table))
+        for suffix, offset, width, alpha in (("", -0.12, 0.5, 1.0), (" by chance", 0.28, 0.22, 0.55)):
+            bottom = np.zeros(len(table))
+            for kind, colour in colours.items():
+                share = table[kind + suffix].to_numpy()
+                label = kind if not suffix else None
+                axis.bar(x + offset, share, width, bottom, color=colour, alpha=alpha, label=label)
+                bottom += share
+        several = table[["first", "second"]].drop_duplicates().shape[0] > 1
+        names = [f"{row.layer}: {row.first}-{row.second}" if several else f"{row.layer}" for row in table.itertuples()]
+        axis.set_xticks(x, names, rotation=90 if len(names) > 8 else 0)
+        axis.set_xlabel("layer: loops" if several else "layer")
+        axis.set_title(title)
+        axis.grid(visible=False, axis="x")
+        axis.set_axisbelow(True)
+    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes[0, 0].set_ylabel("tokens")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    words = [f"{label} of the experts kept" if label == "none" else label for label in labels]
+    pale = Rectangle((0, 0), 1, 1, color="#6B6B6B", alpha=0.3)
+    figure.legend([*handles, pale], [*words, "narrow and pale: by chance"], loc="outside upper center", ncols=4)
+    return figure
+
+
+def overlap_growth(curves: pd.DataFrame) -> Figure:
+    """Share of tokens that keep none or all of their experts between loops as training goes on, the mean of layers and
+    pairs of loops; thin a seed, thick their mean, dashed what chance gives. curves: name, seed, step, and the columns
+    of ``routing.KINDS`` with and without "by chance"."""
+    names = list(dict.fromkeys(curves["name"]))
+    figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.4), sharey=True, squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        own = curves[curves["name"] == name]
+        for kind, colour, marker in (("none", COLOURS["looped-moe"], "d"), ("identical", "#6B6B6B", "s")):
+            for _, line in own.groupby("seed"):
+                axis.plot(line["step"], line[kind], color=colour, lw=0.5, alpha=0.6)
+            mean = own.groupby("step")[[kind, f"{kind} by chance"]].mean()
+            axis.plot(mean.index, mean[kind], marker + "-", color=colour, ms=3, label=kind)
+            axis.plot(mean.index, mean[f"{kind} by chance"], "--", color=colour, lw=0.9, label=f"{kind}, by chance")
+        axis.set_xlabel("training step")
+        axis.set_title(name)
+    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes[0, 0].set_ylabel("tokens")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+# ---- exits -----------------------------------------------------------------------------------------------------------
+
+
+def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
+    """(colour, marker) of each model's name, ordered by architecture. Colour and marker are the architecture's for two
+    loops, and the same in every figure for more: the darker the more loops, up to 16, and another marker from three,
+    six and twelve on."""
+    looks: dict[str, tuple[ColorType, str]] = {}
+    names = list(dict.fromkeys(names))
+    for architecture, title in TITLES.items():
+        own = LOOK[architecture]
+        colours, markers = [COLOURS[own], *shades(own, 33)[17:]], MARKERS[own] + "so^"
+        for name in (name for name in names if name.rsplit(" ", 1)[0] == title):
+            loops = int(name.rpartition("x")[2]) if name != title else 2
+            doublings = min(max(math.log2(loops) - 1, 0), 3)
+            looks[name] = (colours[round(16 * doublings / 3)], markers[round(doublings)])
+    return looks
+
+
+def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
+    """004, Fig. JSD: mean normalised divergence of each effective layer's prediction from the last one's, with the
+    standard deviation over sequences, and the share of tokens below 0.5. table: name, seed, layer, divergence, spread,
+    converged; the dotted lines are ends of loops."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.7))
+    looks = look_of(table["name"])
+    for name, (colour, marker) in looks.items():
+        mean = table[table["name"] == name].groupby("layer")[["divergence", "spread", "converged"]].mean()
+        axes[0].plot(mean.index, mean["divergence"], marker + "-", color=colour, ms=3.5, label=name)
+        low, high = mean["divergence"] - mean["spread"], mean["divergence"] + mean["spread"]
+        axes[0].fill_between(mean.index, low, high, color=colour, alpha=0.1, lw=0)
+        axes[1].plot(mean.index, mean["converged"], marker + "-", color=colour, ms=3.5)
+    for axis in axes:
+        for boundary in boundaries:
+            axis.axvline(boundary, color="#666666", lw=0.8, ls=":")
+        axis.set_xticks(sorted(table["layer"].unique()))
+        axis.set_xlabel("effective layer")
+    axes[0].set_ylabel("divergence from the last (JSD)")
+    axes[0].set_ylim(bottom=0)
+    axes[1].set_ylabel("tokens with JSD below 0.5")
+    axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(looks))
+    return figure
+
+
+def trade_offs(panels: dict[str, Any]) -> Figure:
+    """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, one panel a
+    title -> table with columns name, saved, perplexity; the mean of the seeds, where all of them save so much."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.9), sharey=True, squeeze=False)
+    looks = look_of(name for table in panels.values() for name in table["name"])
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        for name in dict.fromkeys(table["name"]):
+            colour, marker = looks[name]
+            line = table[table["name"] == name].groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
+            axis.plot(line.index, line, marker + "-", color=colour, ms=3.5, label=name)
+        _perplexities(axis)
+        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_xlabel("FLOPs saved")
+        axis.set_title(title)
+    axes[0, 0].set_ylabel("perplexity per token")
+    handles = {line.get_label(): line for axis in axes[0] for line in axis.lines}
+    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=4)
+    return figure
+
+
+def leaving(models: dict[str, Exits], threshold: float) -> Figure:
+    """Models, name -> ``Exits``, whose tokens leave where the entropy is below a threshold. Left: perplexity against
+    the share of the depth that is saved, over all thresholds, with a star at this one; right: the share of tokens that
+    each depth is still computed for."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
+    for name, (colour, marker) in look_of(models).items():
+        exits = models[name]
+        saved = np.linspace(0, 1 - exits.depth[0], 21)
+        left.plot(saved, trade_off(exits, "entropy", saved.tolist()), color=colour, lw=0.9)
+        at = leave(exits.scores["entropy"], threshold)
+        perplexity = np.exp(exits.loss[at, np.arange(len(at))].mean())
+        left.plot((1 - exits.depth[at]).mean(), perplexity, "*", color=colour, ms=10, mec="white", mew=0.5)
+        used = [(at >= i).mean() for i in range(len(exits.depth))]
+        right.step(exits.depth, used, where="pre", marker=marker, ms=3.5, color=colour, label=name)
+    _perplexities(left)
+    left.set_title(f"out below {threshold:.2f} nats of entropy")
+    left.set_xlabel("FLOPs saved")
+    left.set_ylabel("perplexity per token")
+    right.set_xlabel("share of the depth")
+    right.set_ylabel("tokens still computed")
+    right.set_ylim(-0.03, 1.03)
+    for axis in (left.xaxis, right.xaxis, right.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(models))
+    return figure
+
+
+def criteria(table: pd.DataFrame) -> Figure:
+    """When to leave: perplexity against the share saved by each criterion, one panel a model. table: name, criterion,
+    saved, perplexity."""
+    looks = look_of(table["name"])
+    figure, axes = plt.subplots(1, len(looks), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
+    for axis, name in zip(axes[0], looks, strict=True):
+        colours = shades("looped-nanochat", 5)
+        for (criterion, (style, marker)), colour in zip(CRITERIA.items(), reversed(colours), strict=False):
+            own = table[(table["name"] == name) & (table["criterion"] == criterion)]
+            line = own.groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
+            axis.plot(line.index, line, marker + style, color=colour, ms=3.5, label=criterion)
+        _perplexities(axis)
+        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_xlabel("FLOPs saved")
+        axis.set_title(name)
+    axes[0, 0].set_ylabel("perplexity per token")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def saved_time(table: pd.DataFrame) -> Figure:
+    """Time saved against loops saved, one panel a width, the line where they are the same. table: width, what (decoding
+    or prefill), batch, saved, time, and the range of its rounds from low to high."""
+    widths = sorted(table["width"].unique())
+    figure, axes = plt.subplots(1, len(widths), figsize=(PAGE, 2.8), sharex=True, sharey=True, squeeze=False)
+    palette = itertools.cycle((COLOURS["looped"], "#E69F00", "#000000"))
+    colours = {batch: next(palette) for batch in sorted(table["batch"].unique())}
+    for axis, width in zip(axes[0], widths, strict=True):
+        own = table[table["width"] == width]
+        axis.plot([0, own["saved"].max()], [0, own["saved"].max()], color="#999999", lw=0.8, ls=":")
+        for (what, batch), line in own.groupby(["what", "batch"], sort=False):
+            style, marker = ("-", "o") if what == "decoding" else ("--", "s")
+            colour, label = colours[batch], f"{what}, batch {batch}"
+            axis.plot(line["saved"], line["time"], marker + style, color=colour, ms=3.5, label=label)
+            axis.vlines(line["saved"], line["low"], line["high"], color=colour, lw=0.7)
+        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_xlabel("loops saved")
+        axis.set_title(f"d = {width}")
+    axes[0, 0].set_ylabel("time saved")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def debts(table: pd.DataFrame) -> Figure:
+    """What leaving costs where everybody sees what those who left would have computed (as 004 counts it), and where
+    their last entries stand in. table: name, saved, counted, decoded (perplexities)."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
+    for name, (colour, marker) in look_of(table["name"]).items():
+        own = table[table["name"] == name]
+        for column, style, face in (("counted", ":", "white"), ("decoded", "-", colour)):
+            label = f"{name}, {column}"
+            axis.plot(own["saved"], own[column], marker + style, color=colour, ms=3.5, mfc=face, label=label)
+    _perplexities(axis)
+    axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.set_xlabel("loops saved")
+    axis.set_ylabel("perplexity per token")
+    axis.legend()
+    return figure
+
+
+def _perplexities(axis: Axes) -> None:
+    """A log y axis that spans less than a decade."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(MaxNLocator(6))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
+
+
+def core_9(runs: pd.DataFrame) -> Figure:
+    """Accuracy of 004's architectures on the tasks of Core 9, means over seeds, bars an error over examples, dotted the
+    accuracy of guessing. runs: ``core_nine.nine_scores`` with a column architecture."""
+    figure, panel = plt.subplots(figsize=(PAGE, 2.6))
+    tasks = list(NINE)
+    at, chance = np.arange(len(tasks)), np.array([task.chance for task in NINE.values()])
+    means = runs.groupby("architecture").mean(numeric_only=True)
+    groups = means.reindex([name for name in LOOK if name in means.index])
+    for i, (architecture, mean) in enumerate(groups.iterrows()):
+        panel.errorbar(
+            at + 0.16 * (i - (len(groups) - 1) / 2), mean[tasks], mean[[f"{name} stderr" for name in tasks]],
+            ls="", lw=1, ms=4, label=TITLES[architecture],
+            color=COLOURS[LOOK[architecture]], marker=MARKERS[LOOK[architecture]],
+        )  # fmt: skip
+    panel.hlines(chance, at - 0.4, at + 0.4, color="#888888", lw=0.8, ls=":")
+    panel.set_xticks(at, tasks)
+    panel.grid(axis="x", visible=False)
+    panel.set_ylabel("accuracy (%)")
+    legend_above(figure, panel)
+    return figure

@@ -1,0 +1,1 @@
+"""The looped nanochat log (003)."""

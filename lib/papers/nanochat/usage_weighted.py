@@ -1,0 +1,127 @@
+"""Which parameter count makes tokens per parameter a constant? The width sweep of the looped nanochat log (003).
+
+Its models are 2 + 4 x 4 + 2 layers, width the only dial. ``physical`` parameters are those stored; ``usage`` counts
+each as often as it runs: once + r looped.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib.base.errors import InputError
+from lib.config import DataConfig, ModelConfig, RunConfig
+from lib.fit.fits import isoflop_optimum
+from lib.flops import count
+from lib.papers.shared import budgets
+from lib.presets import head_count, preset
+from lib.store.runs import RunResult
+
+#: its table of sizes: parameters, FLOPs per token
+PUBLISHED_SIZES = {
+    8: (92_816_896, 7.678034e08),
+    10: (124_049_280, 1.081651e09),
+    12: (158_492_928, 1.444258e09),
+    14: (196_147_840, 1.855623e09),
+    16: (237_014_016, 2.315747e09),
+    18: (281_091_456, 2.824630e09),
+    20: (328_380_160, 3.382272e09),
+}
+#: its optima: FLOPs -> (parameters, tokens) with physical and with usage-weighted parameters
+PUBLISHED_OPTIMA = {
+    "physical": {
+        1e18: (116_180_734, 1_009_724_988),
+        2e18: (159_155_139, 1_482_003_055),
+        5e18: (214_639_515, 2_263_974_151),
+        1e19: (295_598_854, 3_351_493_312),
+    },
+    "usage": {
+        1e18: (172_302_833, 1_006_703_553),
+        2e18: (247_645_826, 1_485_003_445),
+        5e18: (350_724_715, 2_268_943_864),
+        1e19: (510_828_415, 3_338_573_361),
+    },
+}
+
+
+def table_of_sizes() -> pd.DataFrame:
+    """One row a size: width, heads, parameters, usage-weighted parameters, FLOPs per token by the log's formula, and
+    its printed values beside them."""
+    rows = []
+    for size, (parameters, flops) in PUBLISHED_SIZES.items():
+        cfg = preset(f"looped-nanochat-s{size}")
+        counts = count(cfg)
+        own = {"parameters": counts.n_params, "usage": counts.n_usage, "FLOPs / token": counts.published["003"]}
+        printed = {"printed parameters": parameters, "printed FLOPs / token": flops}
+        rows.append({"size": size, "width": cfg.width, "heads": cfg.heads, **own, **printed})
+    return pd.DataFrame(rows).set_index("size")
+
+
+def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConfig:
+    """003's model at a width: 2/4/2 layers, r = 4, depth fixed."""
+    shape = dict(width=width, heads=head_count(width, head_dim, "widths"), mlp_width=4 * width)
+    return preset("looped-nanochat-s8", vocab_size=vocab_size, context=context, **shape)
+
+
+def run(
+    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict[str, Any], training: dict[str, Any]
+) -> RunConfig:
+    """A model trained for ``budget`` FLOPs as 003 counts them, by nanochat's optimiser at these rates.
+
+    Raises InputError where the budget buys fewer than ten steps.
+    """
+    return budgets.run(cfg, budget, data, rates, training, paper="003", like="looped-nanochat-s8")
+
+
+def frame(results: Iterable[RunResult], budgets: dict[str, float]) -> pd.DataFrame:
+    """One row a finished run: budget, seed, width, physical and usage-weighted parameters, D tokens, loss,
+    bpb. budgets: key of a run -> its budget."""
+    rows = []
+    for result in results:
+        if result.status == "finished":
+            cfg = result.config
+            counts = count(cfg.model, cfg.data.context)
+            sizes = {"width": cfg.model.width, "physical": counts.n_params, "usage": counts.n_usage}
+            summary = result.summary
+            outcome = {"D": summary["tokens"], "loss": summary["val_loss"], "bpb": summary["val_bpb"]}
+            rows.append({"budget": budgets[result.key], "seed": cfg.train.seed, **sizes, **outcome})
+    return pd.DataFrame(rows, columns=("budget", "seed", "width", "physical", "usage", "D", "loss", "bpb"))
+
+
+def optima(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a definition of N, a budget and a seed: the minimum of the parabola of the loss in log N, the tokens
+    there, and their ratio D / N; nan where the minimum lies outside the widths trained."""
+    rows = []
+    for definition in PUBLISHED_OPTIMA:
+        for (budget, seed), cell in runs.groupby(["budget", "seed"]):
+            cell = cell.sort_values("width")
+            N = D = np.nan
+            try:
+                N, loss, _ = isoflop_optimum(cell[definition], cell["loss"])
+            except InputError:
+                loss = np.nan
+            if not cell[definition].min() <= N <= cell[definition].max():
+                N = loss = np.nan
+            else:
+                D = np.exp(np.interp(np.log(N), np.log(cell[definition]), np.log(cell["D"])))
+            rows.append(
+                {"N is": definition, "budget": budget, "seed": seed, "N": N, "D": D, "ratio": D / N, "loss": loss}
+            )
+    return pd.DataFrame(rows)
+
+
+def published_optima() -> pd.DataFrame:
+    """The log's own two tables, as ``optima`` gives ours."""
+    return pd.DataFrame([
+        {"N is": definition, "budget": budget, "N": N, "D": D, "ratio": D / N}
+        for definition, table in PUBLISHED_OPTIMA.items() for budget, (N, D) in table.items()
+    ])  # fmt: skip
+
+
+def drift(optima: pd.DataFrame, definition: str) -> float:
+    """The exponent b of ratio ~ C^b over the budgets that have an optimum, 0 for a ratio that stays; nan below two."""
+    line = optima[optima["N is"] == definition].dropna()
+    if line["budget"].nunique() < 2:
+        return np.nan
+    return float(np.polyfit(np.log(line["budget"]), np.log(line["ratio"]), 1)[0])

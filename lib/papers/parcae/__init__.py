@@ -1,0 +1,1 @@
+"""Parcae, stable looping (001)."""

@@ -1,0 +1,149 @@
+"""001's downstream evaluation: CORE, Core-Extended, zero-shot tasks and perplexities of its runs.
+
+Works on data frames with one row a run and test-time depth. Scores are in points, hundredths of the accuracy, in CORE
+of what lies between guessing and all right; beside each stands its ``stderr`` over examples.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from lib.config import Label, RunConfig
+from lib.papers.parcae import training_loops
+from lib.papers.shared.scores import TEXTS, Contrast, contrast, labelled, leads, suite_scores, text_scores
+from lib.tasks.suites import CORE, CORE_EXTENDED, WIKITEXT, ZERO_SHOT, Task
+
+SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTENDED}
+#: asked of runs in 001's Transformer set-up, and in its RDM set-up
+IN_TRANSFORMER_SETUP, IN_RDM_SETUP = (*CORE_EXTENDED, WIKITEXT), (*ZERO_SHOT.values(), WIKITEXT)
+PARCAE, TRANSFORMER, RDM = "parcae", "transformer", "residual-norm"
+CLOSED = 0.75  # of the gap to the next larger model: half the parameters reach it (001 has .875 and says "comparable")
+
+
+# ---- who is asked ----------------------------------------------------------------------------------------------------
+
+
+def frontier(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label, RunConfig]:
+    """("looped" | "fixed depth", budget, seed) -> run: at each budget the looped run with the lowest validation loss,
+    and the one at mean_loops = 1 (001, Table "Core Scores Comparison of Looping Optimal Frontier").
+
+    grid: ``looping.grid``; found: key -> result."""
+    runs, chosen = training_loops.frame(found.values(), grid), {}
+    for (budget, seed), cell in runs.groupby(["budget", "seed"]):
+        loops = cell["mean_loops"]
+        for which, own in (("looped", cell[loops > 1]), ("fixed depth", cell[loops == 1])):
+            if len(own):
+                mu = own["mean_loops"].iloc[own["loss"].argmin()]
+                chosen[which, budget, seed] = grid[f"mean_loops = {mu}", budget, mu, seed]
+    return chosen
+
+
+# ---- their scores ----------------------------------------------------------------------------------------------------
+
+
+def transformer_scores(
+    table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
+) -> pd.DataFrame:
+    """``labelled`` runs of 001's Transformer set-up: Core and Core-Extended (nan where none of the tasks that it adds
+    is there), and of LAMBADA and WikiText the nats per token and the perplexity per token and word.
+
+    table: ``downstream.over_seeds``; names: of the parts of the runs' labels; found: key -> result."""
+    core, extended = (suite_scores(table, name, tasks, "centred") for name, tasks in SUITES.items())
+    more = extended.pop("tasks").gt(core.pop("tasks"))
+    return labelled([core, extended.where(more), *text_scores(table)], runs, names, found)
+
+
+def rdm_scores(
+    table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
+) -> pd.DataFrame:
+    """``labelled`` runs of its RDM set-up: the zero-shot tasks, their mean ``zero-shot``, and WikiText."""
+    mean = suite_scores(table, "zero-shot", tuple(ZERO_SHOT.values()), "accuracy").drop(columns="tasks")
+    tasks = [
+        suite_scores(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in ZERO_SHOT.items()
+    ]
+    return labelled([mean, *tasks, *text_scores(table)[1:]], runs, names, found)
+
+
+def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """001, Table "Comparing Parcae to Fixed-Depth Transformers": means over seeds by width and architecture; of Parcae
+    the share of the gap to the next larger Transformer that it closes."""
+    texts = [f"{name} per {per}{of}" for name in TEXTS for per in ("token", "word") for of in ("", " stderr")]
+    suites = [f"{name}{of}" for name in SUITES for of in ("", " stderr", " spread")]
+    shown = ["parameters", "T", "perplexity", *texts, *suites]
+    means = runs.groupby(["width", "architecture"], sort=False)[shown].mean()
+    for name in SUITES:
+        for width, share in closed(runs, name).items():
+            means.loc[(width, PARCAE), f"closed, {name} (%)"] = share
+    return means
+
+
+def rdm_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """001, Table "Zero-Shot and Perplexity Results Trained on RDM Setup": means over seeds."""
+    texts = [f"WikiText per {per}{of}" for per in ("token", "word") for of in ("", " stderr")]
+    tasks = [f"{name}{of}" for name in (*ZERO_SHOT, "zero-shot") for of in ("", " stderr")]
+    return runs.groupby(["width", "architecture"], sort=False)[["T", "perplexity", *texts, *tasks]].mean()
+
+
+def closed(runs: pd.DataFrame, value: str) -> pd.Series:
+    """Share of the gap to the next larger Transformer that Parcae closes, in per cent, of the means over the seeds of
+    which all runs finished, by width (001, Sec. "Comparison Against Transformers"); nan where that is no better."""
+    mean = runs.pivot(index="seed", columns=["architecture", "width"], values=value).dropna().mean()
+    shares = {}
+    for small, large in itertools.pairwise(sorted(runs["width"].unique())):
+        gap = mean[TRANSFORMER, large] - mean[TRANSFORMER, small]
+        shares[small] = 100 * (mean[PARCAE, small] - mean[TRANSFORMER, small]) / gap if gap > 0 else math.nan
+    return pd.Series(shares)
+
+
+# ---- what the papers say of them -------------------------------------------------------------------------------------
+
+
+def suites_there(runs: pd.DataFrame) -> list[str]:
+    return [name for name in SUITES if runs[name].notna().any()]
+
+
+def part_of_the_gap(runs: pd.DataFrame, values: Sequence[str], seeds: Sequence[int]) -> list[Contrast]:
+    """Parcae above the Transformer of its width, and below the next larger one: where all are positive it closes a
+    share of each gap, and not all of it."""
+    found = []
+    for value, (small, large) in itertools.product(values, itertools.pairwise(sorted(runs["width"].unique()))):
+        for weights in (
+            {(PARCAE, small): 1.0, (TRANSFORMER, small): -1.0},
+            {(TRANSFORMER, large): 1.0, (PARCAE, small): -1.0},
+        ):
+            found.append(contrast(runs, value, weights, ("architecture", "width"), seeds))
+    return found
+
+
+def half_the_parameters(runs: pd.DataFrame, seeds: Sequence[int]) -> Contrast:
+    """Of Core, what Parcae at the second largest width has above CLOSED of the way from the Transformer of its width to
+    the largest one."""
+    small, large = sorted(runs["width"].unique())[-2:]
+    weights = {(PARCAE, small): 1.0, (TRANSFORMER, large): -CLOSED, (TRANSFORMER, small): CLOSED - 1}
+    return contrast(runs, "Core", weights, ("architecture", "width"), seeds)
+
+
+def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
+    """Core of the best looped runs above that of fixed depth, at each of the largest third of the budgets, those at
+    which 001 has looping ahead for both of its sizes. runs: ``frontier``'s, with columns which and budget."""
+    budgets = sorted(runs["budget"].unique())
+    return [
+        contrast(runs, "Core", {("looped", C): 1.0, ("fixed depth", C): -1.0}, ("which", "budget"), seeds)
+        for C in budgets[-max(1, len(budgets) // 3) :]
+    ]
+
+
+def against_rdm(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
+    """Of WikiText in nats and of the mean of the zero-shot tasks in points, Parcae's lead over the RDM."""
+    (ours,) = {*runs["architecture"]} - {RDM}
+    return leads(runs, ["WikiText nats", "zero-shot"], ours, RDM, seeds)
+
+
+def up_the_ladder(runs: pd.DataFrame, values: Sequence[str], T: int, seeds: Sequence[int]) -> list[Contrast]:
+    """The full model above constrained A alone, after T loops (001, Table "Stability Results"). runs: with columns
+    variant and T."""
+    weights = {("+ prelude norm", T): 1.0, ("+ constrained A", T): -1.0}
+    return [contrast(runs, value, weights, ("variant", "T"), seeds) for value in values]

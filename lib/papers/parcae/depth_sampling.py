@@ -1,0 +1,75 @@
+"""What the way of sampling depths does to a run: 001, App. "Per-sequence Sampling" and "Sampling of Truncated
+Recurrence"."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike
+
+from lib.base.processes import one_thread_on_cpu
+from lib.base.statistics import percentile_interval
+from lib.config import ModelConfig
+from lib.model.depth import DepthRule
+from lib.model.looped import Draw, LoopedLM
+
+WINDOW = 25  # logged steps whose median a spike stands out from
+
+
+def distributions(configs: dict[str, ModelConfig]) -> pd.DataFrame:
+    """One row a rule: mean, standard deviation and the 5th and 95th percentile of the total loops T, and the mean loops
+    with gradient."""
+    rows = {}
+    for name, cfg in configs.items():
+        rule = DepthRule(cfg)
+        p = rule.distribution()
+        T = np.arange(len(p))
+        mean, below = float(p @ T), np.cumsum(p)
+        rows[name] = {
+            "mean_loops": cfg.mean_loops, "mean T": mean, "sd T": float(np.sqrt(p @ (T - mean) ** 2)),
+            "5 %": int(np.searchsorted(below, 0.05)), "95 %": int(np.searchsorted(below, 0.95)),
+            "mean k": rule.expected()[1],
+        }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")
+
+
+def highest_spike(losses: ArrayLike) -> float:
+    """The most that a logged training loss stands above the median of those around it, in nats, over the second half of
+    a run. Runs of up to 500 steps log every one."""
+    losses = pd.Series(np.asarray(losses, dtype=float))
+    above = losses - losses.rolling(WINDOW, center=True, min_periods=WINDOW // 2).median()
+    return float(above.iloc[len(losses) // 2 :].max())
+
+
+def seconds_per_step(
+    configs: dict[str, ModelConfig], rows: int, context: int, rounds: int = 20, precision: str = "fp32"
+) -> pd.DataFrame:
+    """Seconds of a forward and backward pass [round, rule], taken in turns so that a machine that slows down does so
+    for all. Random tokens; depths are drawn as in training."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    seconds = []
+    with one_thread_on_cpu():
+        models = {name: LoopedLM(cfg).set_precision(precision).to(device).train() for name, cfg in configs.items()}
+        tokens = torch.randint(min(cfg.vocab_size for cfg in configs.values()), (rows, context + 1), device=device)
+        for step in range(rounds + 2):
+            draw, taken = Draw(0, step, range(step * rows, (step + 1) * rows)), {}
+            for name, model in models.items():
+                begin = time.perf_counter()
+                loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], draw=draw)
+                loss.backward()
+                loss.item()
+                taken[name] = time.perf_counter() - begin
+                model.zero_grad(set_to_none=True)
+            seconds.append(taken)
+    return pd.DataFrame(seconds[2:])  # the first ones warm up
+
+
+def overhead(seconds: pd.DataFrame, rule: str, reference: str, resamples: int = 1000) -> tuple[float, float, float]:
+    """How much longer ``rule`` takes than ``reference``, in percent: the ratio of the mean times, and its interval over
+    resamples of the rounds, in which both drew their depths."""
+    both = seconds[[rule, reference]].to_numpy()
+    drawn = np.random.default_rng(0).integers(len(both), size=(resamples, len(both)))
+    means = both[drawn].mean(1)
+    ratio = 100 * (both[:, 0].mean() / both[:, 1].mean() - 1)
+    return float(ratio), *percentile_interval(100 * (means[:, 0] / means[:, 1] - 1))

@@ -1,0 +1,68 @@
+"""The figures of CORE (001)."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, MARKERS, NAMES, PAGE, budget_axis, count_axis, few_decades, legend_above
+from lib.papers.parcae.figures_transformer_setup import VARIANTS
+
+
+def by_size(runs: pd.DataFrame) -> Figure:
+    """CORE, Core-Extended where some of it was asked, and LAMBADA's perplexity against parameters (001, Table
+    "Comparing Parcae to Fixed-Depth Transformers"): a line an architecture through the means over seeds, bars an error
+    over examples, a dot a seed. runs: ``core.transformer_scores`` with a column architecture."""
+    units = {"Core": "points", "Core-Extended": "points", "LAMBADA per token": "perplexity"}
+    shown = {column: unit for column, unit in units.items() if runs[column].notna().any()}
+    figure, panels = plt.subplots(1, len(shown), figsize=(PAGE, 2.6), squeeze=False)
+    for panel, (column, unit) in zip(panels[0], shown.items(), strict=True):
+        for (architecture, own), beside in zip(runs.groupby("architecture", sort=False), (0.97, 1.03), strict=True):
+            look = {"color": COLOURS[architecture], "marker": MARKERS[architecture]}
+            mean = own.groupby("parameters")[[column, f"{column} stderr"]].mean()
+            panel.errorbar(mean.index * beside, *mean.T.to_numpy(), ms=4, lw=1, label=NAMES[architecture], **look)
+            panel.plot(own["parameters"] * beside, own[column], ls="", ms=2.5, alpha=0.5, **look)
+        count_axis(panel, "parameters")
+        panel.set_title(column)
+        panel.set_ylabel(unit)
+        if unit == "perplexity":
+            few_decades(panel)
+    legend_above(figure, panels[0, 0])
+    return figure
+
+
+def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
+    """CORE of the rungs of 001's table of stability against test-time loops T (left), of the best looped runs and those
+    at fixed depth against the budget (right); means over seeds, bars an error over examples.
+
+    ladder, frontier: ``core.transformer_scores`` with a column variant, and with which and budget."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), sharey=True)
+    ladder = ladder.dropna(subset="Core")
+    groups = [*ladder.groupby("variant", sort=False)]
+    for i, (rung, own) in enumerate(groups):
+        colour, marker = VARIANTS[rung]
+        _suite_line(left, own, "T", 1.04 ** (i - (len(groups) - 1) / 2), color=colour, marker=marker, label=rung)
+    depths = sorted(ladder["T"].astype(int).unique())
+    left.set_xscale("log", base=2)
+    left.set_xticks(depths, [str(T) for T in depths])
+    left.minorticks_off()
+    left.set_xlabel("test-time loops T")
+    left.set_ylabel("Core (points)")
+    colour, marker = COLOURS["parcae"], MARKERS["parcae"]
+    for which, beside, look in (
+        ("looped", 0.97, {"label": r"best $\mu_{rec}$"}),
+        ("fixed depth", 1.03, {"label": r"$\mu_{rec} = 1$", "ls": "--", "mfc": "white"}),
+    ):
+        _suite_line(right, frontier[frontier["which"] == which], "budget", beside, color=colour, marker=marker, **look)
+    budget_axis(right, sorted(frontier["budget"].unique()))
+    for panel in (left, right):
+        panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    return figure
+
+
+def _suite_line(panel: Axes, runs: pd.DataFrame, over: str, beside: float, **look: Any) -> None:
+    """``beside``: a factor, so that bars do not lie on one another."""
+    mean = runs.groupby(over).mean(numeric_only=True)
+    panel.errorbar(mean.index * beside, mean["Core"], mean["Core stderr"], ms=4, lw=1, **look)

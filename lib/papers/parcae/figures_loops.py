@@ -1,0 +1,214 @@
+"""The figures of 001's scaling laws of looping: training, test time, and both at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, COLUMN, PAGE, count_axis, few_decades, legend_above, rate, shades
+from lib.fit.fits import Fit
+from lib.fit.isoflop import exponent
+from lib.papers.parcae.figures_transformer_setup import ordered
+
+#: the looks of 001's functional forms
+FORMS = {
+    "exponential": (COLOURS["parcae"], "^"),
+    "shifted power": ("#E69F00", "s"),
+    "power with floor": ("#0072B2", "v"),
+    "power": ("#D55E00", "o"),
+}
+
+
+def loops_axis(axis: Axes, loops: Sequence[int], label: str = r"mean loops $\mu_{rec}$") -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(loops, [f"{mu:g}" for mu in loops])
+    axis.minorticks_off()
+    axis.set_xlabel(label)
+
+
+def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
+    """Validation loss against mean_loops, one parabola and star a budget, a dot a run; open: fixed depth, which the
+    parabola leaves out."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.9))
+    budgets = sorted(runs["budget"].unique())
+    for budget, colour in zip(budgets, shades("parcae", len(budgets)), strict=True):
+        cell = runs[runs["budget"] == budget]
+        looped = cell[cell["mean_loops"] > 1]
+        axis.plot(looped["mean_loops"], looped["loss"], "o", color=colour, ms=3, label=f"{rate(budget)} FLOPs")
+        fixed = cell[cell["mean_loops"] == 1]
+        axis.plot(fixed["mean_loops"], fixed["loss"], "o", color=colour, mfc="white", ms=3)
+        curve = np.polynomial.Polynomial.fit(np.log(looped["mean_loops"]), looped["loss"], 2)
+        x = np.geomspace(looped["mean_loops"].min(), looped["mean_loops"].max(), 60)
+        axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
+        for _, of_seed in cell.groupby("seed"):
+            first = of_seed.nsmallest(2, "mean_loops")
+            if first["mean_loops"].iloc[0] == 1:  # from fixed depth to the fewest loops
+                axis.plot(first["mean_loops"], first["loss"], ":", color=colour, lw=0.7)
+        best = optima[(optima["budget"] == budget) & optima["inside"]]
+        axis.plot(best["mean_loops"], best["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
+    loops_axis(axis, sorted(runs["mean_loops"].unique()))
+    axis.set_ylabel("validation loss (nats per token)")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
+    """mean_loops* and D* against the budget: circles from the parabolas (open: the end of the loops trained, which have
+    no optimum among them), a dashed line from the parametric law where it has one there."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.5))
+    for axis, column, label in zip(axes, ("mean_loops", "D"), (r"optimal $\mu_{rec}$", "optimal tokens"), strict=True):
+        for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
+            at = optima["inside"] == inside
+            axis.plot(optima["budget"][at], optima[column][at], "o", color=COLOURS["parcae"], mfc=face)
+        slope = exponent(optima, column)[0]
+        if np.isfinite(slope):
+            own = optima[optima["inside"]]
+            middle = np.log(own[column]).mean() - slope * np.log(own["budget"]).mean()
+            line = np.exp(middle) * optima["budget"] ** slope
+            axis.plot(optima["budget"], line, color=COLOURS["parcae"], label=f"parabolas: exponent {slope:.2f}")
+        wanted = law[law["inside"]]
+        if len(wanted):
+            axis.plot(wanted["budget"], wanted[column], "s--", color="#666666", ms=3, label="parametric law")
+        axis.set_xscale("log")
+        few_decades(axis)
+        budgets = sorted(optima["budget"])
+        axis.set_xticks(budgets, [rate(budget) for budget in budgets])
+        axis.minorticks_off()
+        axis.set_xlabel("budget (FLOPs)")
+        axis.set_ylabel(label)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
+    if axes[0].get_ylim()[1] / axes[0].get_ylim()[0] < 100:
+        ticks = [mu for mu in (1, 2, 3, 4, 6, 8, 12, 16, 24) if axes[0].get_ylim()[0] <= mu <= axes[0].get_ylim()[1]]
+        axes[0].set_yticks(ticks, [str(mu) for mu in ticks])
+    return figure
+
+
+def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
+    """The fitted law's iso-loss contours over mean_loops and tokens, the runs, and the efficient frontier: what the law
+    wants at each budget."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
+    looped = runs[runs["mean_loops"] > 1]
+    sizes = looped.groupby("mean_loops")["n_eff"].first()
+    mu = np.geomspace(sizes.index.min(), sizes.index.max(), 60)
+    D = np.geomspace(looped["D"].min() * 0.9, looped["D"].max() * 1.1, 60)
+    n_eff = np.interp(mu, sizes.index, sizes)
+    loss = np.array([fit.predict(n_eff, np.full_like(mu, d)) for d in D])
+    lines = axis.contour(mu, D, loss, levels=10, colors=[COLOURS["parcae"]], linewidths=0.7)
+    axis.clabel(lines, fontsize=6, fmt="%.2f")
+    axis.plot(looped["mean_loops"], looped["D"], "o", color="#666666", ms=2.5, label="runs", clip_on=False, zorder=3)
+    inside = law[law["inside"]]
+    if len(inside):
+        axis.plot(inside["mean_loops"], inside["D"], "-", color="#0072B2", lw=1.6, label="efficient frontier")
+    loops_axis(axis, sorted(sizes.index))
+    few_decades(axis)
+    axis.set_ylabel("training tokens D")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def against_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
+    """The lowest loss over mean_loops against that of fixed depth, by budget."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
+    fixed = runs[runs["mean_loops"] == 1]
+    mean = fixed.groupby("budget")["loss"].mean()
+    axis.plot(fixed["budget"], fixed["loss"], "D", color=COLOURS["transformer"], ms=3)
+    axis.plot(mean.index, mean, color=COLOURS["transformer"], label="fixed depth, one loop")
+    axis.plot(optima["budget"], optima["loss"], "^-", color=COLOURS["parcae"], label=r"best $\mu_{rec} > 1$")
+    axis.set_xscale("log")
+    axis.set_xticks(list(mean.index), [rate(budget) for budget in mean.index])
+    axis.minorticks_off()
+    axis.set_xlabel("budget (FLOPs)")
+    axis.set_ylabel("validation loss (nats per token)")
+    axis.legend()
+    return figure
+
+
+def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Figure:
+    """Loss against test-time loops, one panel a title -> curves, one line a mean_loops: dots measured, the line its
+    exponential, a star at T = mean_loops. fitted: key -> Fit, to T up to ``seen``; what lies beyond is shaded."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False)
+    looks = ordered({mu for curves in panels.values() for mu in curves["mean_loops"]})
+    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        for (mu, key), curve in curves.groupby(["mean_loops", "key"]):
+            colour, marker = looks[mu]
+            axis.plot(curve["T"], curve["loss"], marker, color=colour, ms=2.5)
+            T = np.linspace(curve["T"].min(), curve["T"].max(), 100)
+            axis.plot(T, fitted[key].predict(T), color=colour, lw=0.9)
+            at = curve[curve["T"] == mu]
+            axis.plot(at["T"], at["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
+        for mu in sorted(curves["mean_loops"].unique()):
+            axis.plot([], [], looks[mu][1] + "-", color=looks[mu][0], ms=3, label=f"$\\mu_{{rec}}$ = {mu}")
+        low, high = curves["loss"].min(), np.quantile(curves["loss"], 0.97)
+        axis.set_ylim(low - 0.05 * (high - low), high)  # T = 1 of the deepest models lies far above
+        axis.set_xlabel("test-time loops T")
+        beyond = curves[curves["T"] > seen]
+        if len(beyond):
+            axis.axvspan(seen + 0.5, beyond["T"].max() + 0.5, color="#eeeeee", lw=0, zorder=0)
+            off = [fitted[key].predict(own["T"]) / own["loss"] - 1 for key, own in beyond.groupby("key")]
+            title += f", {100 * np.abs(np.concatenate(off)).mean():.2g} % off beyond T = {seen}"
+        axis.set_title(title)
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def forms(table: pd.DataFrame) -> Figure:
+    """Mean Huber loss of each functional form, one dot a model: fitted on all T (left), extrapolated (right)."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.3), sharey=True)
+    for axis, column, title in zip(
+        axes, ("in", "beyond"), ("fitted on all T", r"fitted on $T \leq \mu_{rec}$, judged beyond"), strict=True
+    ):
+        for y, (form, (colour, marker)) in enumerate(FORMS.items()):
+            values = table[table["form"] == form][column].dropna()
+            axis.plot(values, np.full(len(values), y), marker, color=colour, ms=3.5, alpha=0.8)
+            if len(values):
+                axis.plot(values.mean(), y, "|", color="black", ms=12)
+        axis.set_xscale("log")
+        axis.set_yticks(range(len(FORMS)), list(FORMS))
+        axis.set_ylim(len(FORMS) - 0.5, -0.5)
+        axis.set_xlabel("mean Huber loss of the log residuals")
+        axis.set_title(title)
+    return figure
+
+
+def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarray) -> Figure:
+    """Held-out models: measured loss against T, the unified law's prediction and the one from the oracle's floor; one
+    panel a model. curves: key, title, T, loss; fitted and oracle: predictions in its order."""
+    curves = curves.assign(fitted=fitted, oracle=oracle)
+    titles = list(dict.fromkeys(curves["title"]))
+    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.5), squeeze=False)
+    for axis, title in zip(axes[0], titles, strict=True):
+        of_title = curves[curves["title"] == title]
+        for i, (_, curve) in enumerate(of_title.groupby("key")):
+            axis.plot(curve["T"], curve["loss"], "o", color="black", ms=3, label="measured" * (i == 0) or None)
+            axis.plot(curve["T"], curve["fitted"], color="#E69F00", label="unified law" * (i == 0) or None)
+            axis.plot(curve["T"], curve["oracle"], "--", color="#0072B2", label="oracle floor" * (i == 0) or None)
+        axis.set_title(title)
+        axis.set_xlabel("test-time loops T")
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    axes[0, -1].legend()
+    return figure
+
+
+def compression(table: pd.DataFrame) -> Figure:
+    """Bytes per token against the size of the vocabulary, on training and validation text; stars: tokenizers of
+    others. table: tokenizer, vocabulary, train, validation, own."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
+    for column, colour, marker in (("train", "#009E73", "^"), ("validation", "#000000", "o")):
+        own = table[table["own"]].sort_values("vocabulary")
+        axis.plot(own["vocabulary"], own[column], marker + "-", color=colour, label=f"{column} text")
+        others = table[~table["own"]]
+        axis.plot(others["vocabulary"], others[column], "*", color=colour, ms=8)
+        for _, row in others.iterrows() if column == "train" else ():
+            axis.annotate(
+                row["tokenizer"], (row["vocabulary"], row[column]), (3, 4), textcoords="offset points", fontsize=6
+            )
+    count_axis(axis, "entries of the vocabulary")
+    axis.set_ylabel("bytes per token")
+    axis.legend()
+    return figure

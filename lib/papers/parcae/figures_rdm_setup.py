@@ -1,0 +1,141 @@
+"""The figures of 001's stability study: what a learning rate does to a run."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_above, rate, shades
+
+
+def training_curves(
+    curves: pd.DataFrame, quantities: dict[str, str], reference: dict[str, float] | None = None
+) -> Figure:
+    """A grid of panels: one row a quantity (column of ``curves`` -> axis label), one column an architecture, one line a
+    learning rate (light: low, dark: high), drawn for one seed. A cross ends a run that diverged.
+
+    curves has columns architecture, lr, status, step and the quantities; the loss is a running mean over a thirtieth of
+    the run. ``reference`` draws a level in a row.
+    """
+    architectures = list(dict.fromkeys(curves["architecture"]))
+    rates = sorted(curves["lr"].unique())
+    figure, axes = plt.subplots(
+        len(quantities), len(architectures), figsize=(PAGE, 1.55 * len(quantities) + 0.75),
+        sharex=True, sharey="row", squeeze=False,
+    )  # fmt: skip
+    for column, architecture in enumerate(architectures):
+        colours = dict(zip(rates, shades(architecture, len(rates)), strict=True))
+        for row, (quantity, label) in enumerate(quantities.items()):
+            axis = axes[row, column]
+            for lr, run in curves[curves["architecture"] == architecture].groupby("lr"):
+                run = run.dropna(subset=[quantity])
+                y = run[quantity]
+                if quantity == "loss":
+                    # the noise of ten runs' batches would hide the lines
+                    y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
+                axis.plot(run["step"], y, color=colours[lr], label=rate(lr), lw=0.9)
+                if (run["status"] == "diverged").any():
+                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)
+            if reference and quantity in reference:
+                axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
+            if column == 0:
+                axis.set_ylabel(label)
+            if quantity != "loss":
+                axis.set_yscale("log")
+        axes[0, column].set_title(NAMES[architecture])
+        axes[-1, column].set_xlabel("step")
+        axes[-1, column].legend(
+            title="learning rate", title_fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.42),
+            columnspacing=1.0, handlelength=1.2, handletextpad=0.4,
+        )  # fmt: skip
+    return figure
+
+
+def curves_by_rate(curves: pd.DataFrame, reference: dict[str, float], columns: int = 5) -> Figure:
+    """001, App. "Additional Stability Ablations": for every learning rate the training loss and, below it, the state
+    norm, one line an architecture, drawn for one seed; at most ``columns`` rates side by side. A cross ends a run that
+    diverged; the loss is a running mean over a thirtieth of the run. ``reference`` draws a level of the loss."""
+    rates = sorted(curves["lr"].unique())
+    blocks = -(-len(rates) // columns)
+    columns = -(-len(rates) // blocks)  # evenly filled
+    figure, axes = plt.subplots(
+        2 * blocks, columns, figsize=(PAGE, 1.25 * 2 * blocks + 0.5), sharex=True, sharey=False, squeeze=False
+    )
+    norms = curves["state_norm"].replace([np.inf], np.nan).dropna()
+    for i, lr in enumerate(rates):
+        above, below = axes[2 * (i // columns), i % columns], axes[2 * (i // columns) + 1, i % columns]
+        for architecture, run in curves[curves["lr"] == lr].groupby("architecture", sort=False):
+            smooth = run["loss"].rolling(max(1, len(run) // 30), min_periods=1).mean()
+            for axis, y in ((above, smooth), (below, run["state_norm"])):
+                axis.plot(run["step"], y, color=COLOURS[architecture], lw=0.9, label=NAMES[architecture])
+                if (run["status"] == "diverged").any():
+                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=COLOURS[architecture], ms=4.5, mew=1.2)
+        above.axhline(reference["loss"], color="#666666", lw=0.8, ls=":")
+        above.set_ylim(*_within(curves["loss"]))
+        below.set_yscale("log")
+        below.set_ylim(norms.min() * 0.7, norms.max() * 1.5)
+        above.set_title(f"lr {rate(lr)}")
+        for axis in (above, below):
+            axis.tick_params(labelleft=i % columns == 0)
+    for axis in axes.flat:
+        axis.set_visible(len(axis.lines) > 0)
+    for block in range(blocks):
+        axes[2 * block, 0].set_ylabel("loss (nats)")
+        axes[2 * block + 1, 0].set_ylabel(r"$\|h_T\|_2$")
+    for column in axes.T:
+        lowest = [axis for axis in column if axis.get_visible()][-1]
+        lowest.tick_params(labelbottom=True)
+        lowest.set_xlabel("step")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def _within(losses: pd.Series) -> tuple[float, float]:
+    """Limits of an axis of losses that leave out the first steps and what a blow-up adds."""
+    low, high = np.nanquantile(losses.replace([np.inf], np.nan), [0.001, 0.97])
+    return float(low) - 0.05 * (high - low), float(high)
+
+
+def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Figure:
+    """Validation loss against learning rate, one marker a run, a line through the seeds' median; open markers are runs
+    that do not train. ``frame`` has columns architecture, lr, val_loss and trains; ``limit`` is drawn as a level."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    architectures = list(dict.fromkeys(frame["architecture"]))
+    offsets = dict(zip(architectures, np.linspace(-0.05, 0.05, len(architectures)), strict=True))
+    for architecture, runs in frame.groupby("architecture", sort=False):
+        colour, marker = COLOURS[architecture], MARKERS[architecture]
+        x = runs["lr"] * 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
+        for trains, face in ((True, colour), (False, "white")):
+            at = runs["trains"] == trains
+            axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9)
+        median = runs.groupby("lr")["val_loss"].median()
+        axis.plot(median.index, median, color=colour, lw=1, label=NAMES[architecture])
+    axis.axhline(limit, color="#666666", lw=0.8, ls=":", label=limit_name)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")  # one run that ended far up would flatten the others
+    rates = sorted(frame["lr"].unique())
+    axis.set_xticks(rates, [rate(lr) for lr in rates], rotation=45)
+    axis.xaxis.minorticks_off()
+    axis.set_xlabel("learning rate")
+    axis.set_ylabel("validation loss (nats per token)")
+    axis.legend(loc="upper left")
+    return figure
+
+
+def outcome_against_radius(frame: pd.DataFrame) -> Figure:
+    """Largest spectral radius of A-bar in a run against its largest state rms; open markers do not train."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    for architecture, runs in frame.groupby("architecture", sort=False):
+        colour, marker = COLOURS[architecture], MARKERS[architecture]
+        for trains, face in ((True, colour), (False, "white")):
+            at = runs["trains"] == trains
+            axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
+        axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")
+    axis.plot([], [], "o", color="#666666", mfc="white", label="open: does not train", ls="")
+    axis.axvline(1, color="#666666", lw=0.8, ls=":")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel(r"largest $\rho(\bar A)$ in training")
+    axis.set_ylabel(r"largest rms of $h_T$")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure

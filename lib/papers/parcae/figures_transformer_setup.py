@@ -1,0 +1,164 @@
+"""The figures of 001's ablations and comparisons in its Transformer set-up."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above, shades
+
+_LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
+#: the looks of the rungs of 001's table of stability and of samplers: Parcae's variants are shades of its colour
+VARIANTS = {
+    "RDM": (COLOURS["base"], "o"),
+    "+ constrained A": (_LIGHT, "s"),
+    "+ per-sequence": (_DARK, "v"),
+    "+ prelude norm": (_OWN, "^"),
+    "per batch": (_LIGHT, "s"),
+    "per sequence": (_DARK, "v"),
+    "full backpropagation": (_DARK, "D"),
+    "fill": ("#E69F00", "<"),
+    "correction": (_OWN, "^"),
+}
+
+
+def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, Any]:
+    """value -> (colour, marker), light to dark for an ordered quantity."""
+    values = sorted(values)
+    return dict(
+        zip(values, zip(shades(architecture, len(values)), itertools.cycle("os^vD<>P*X"), strict=False), strict=True)
+    )
+
+
+def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
+    """Validation loss against test-time loops T, one panel a title -> frame (variant, seed, T, loss), one line a
+    variant through the seeds' mean, a dot a seed. ``trained`` marks mean_loops."""
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False, sharey=True
+    )
+    for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
+        for variant, runs in frame.groupby("variant", sort=False):
+            colour, marker = looks[variant]
+            mean = runs.groupby("T")["loss"].mean()
+            axis.plot(runs["T"], runs["loss"], marker, color=colour, ms=2.5, alpha=0.6)
+            axis.plot(mean.index, mean, marker + "-", color=colour, ms=4, lw=1, label=str(variant))
+        _depth_axis(axis, sorted(frame["T"].unique()))
+        if trained is not None:
+            axis.axvline(trained, color="#666666", lw=0.8, ls=":")
+        axis.set_title(title)
+        axis.legend()
+    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    return figure
+
+
+def _depth_axis(axis: Axes, depths: Sequence[int]) -> None:
+    axis.set_xscale("log", base=2)
+    shown = [T for T in depths if T in (1, 2, 4, 8, 12, 16, 20, 24, 32, 64)] or depths
+    axis.set_xticks(shown, [str(T) for T in shown])
+    axis.minorticks_off()
+    axis.set_xlabel("test-time loops T")
+
+
+def state_trace(traces: dict[str, Any], loops: int) -> Figure:
+    """Where the state grows (001, App. "Ablation of Prelude Normalization"): norms through the prelude, the first
+    injection and the first loop's blocks (left), and after each loop (right); one row a title -> frame with a column
+    ``step`` and one a place, one line a step, light: early, dark: late."""
+    figure, axes = plt.subplots(
+        len(traces), 2, figsize=(PAGE, 2.1 * len(traces) + 0.4), width_ratios=(1, 1.5), sharey=True, squeeze=False
+    )
+    for (first, after), (title, frame) in zip(axes, traces.items(), strict=True):
+        names = [name for name in frame if name != "step" and name != "expansion"]
+        blocks = [name for name in names if name.startswith("prelude")]
+        way = [*blocks, "e", "injection", *(name for name in names if name.startswith("recur"))]
+        done = [name for name in (f"loop {T}" for T in range(1, loops + 1)) if name in frame]
+        for colour, (_, row) in zip(shades("parcae", len(frame)), frame.iterrows(), strict=True):
+            first.plot(range(len(way)), row[way], "o-", color=colour, ms=3)
+            after.plot(range(1, len(done) + 1), row[done], "-", color=colour, label=f"{row['step']:.0f}")
+        first.set_xticks(range(len(way)), way, rotation=30, ha="right", rotation_mode="anchor")
+        first.set_ylabel("mean 2-norm of a token")
+        first.set_title(f"{title}: up to the first loop")
+        after.set_title(f"{title}: after each loop")
+        after.set_xlabel("loop")
+        for axis in (first, after):
+            axis.set_yscale("log")
+    axes[0, 1].legend(title="training step", title_fontsize=7, ncols=3)
+    return figure
+
+
+def spectra(curves: pd.DataFrame) -> Figure:
+    """Spectral norms of A-bar, B-bar and C over training, and C's measured expansion |C h| / |h| (001, same
+    appendix): one panel a variant, a line a quantity, the seeds' mean. curves: variant, step and the quantities."""
+    quantities = {
+        "a_norm": (r"$\|\bar A\|$", "#0072B2", "-"), "b_norm": (r"$\|\bar B\|$", "#D55E00", "--"),
+        "c_norm": (r"$\|C\|$", "#009E73", "-."), "trace expansion": (r"$\|Ch\|/\|h\|$", "#000000", "o"),
+    }  # fmt: skip
+    variants = list(dict.fromkeys(curves["variant"]))
+    figure, axes = plt.subplots(1, len(variants), figsize=(PAGE, 2.5), sharey=True, squeeze=False)
+    for axis, variant in zip(axes[0], variants, strict=True):
+        runs = curves[curves["variant"] == variant]
+        for quantity, (label, colour, style) in quantities.items():
+            mean = runs.dropna(subset=[quantity]).groupby("step")[quantity].mean()
+            if len(mean):
+                axis.plot(mean.index, mean, style, color=colour, ms=3.5, label=label)
+        axis.set_title(variant)
+        axis.set_xlabel("step")
+    axes[0, 0].set_ylabel("spectral norm, expansion ratio")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def depth_distributions(panels: dict[str, Any]) -> Figure:
+    """P(T) under each rule, one panel a title -> {label: (probabilities, colour)}; dots at the means."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), squeeze=False)
+    for axis, (title, rules) in zip(axes[0], panels.items(), strict=True):
+        last = 1
+        for label, (p, colour) in rules.items():
+            T = np.arange(len(p))
+            last = max(last, int(np.searchsorted(np.cumsum(p), 0.999)))
+            axis.plot(T, p, drawstyle="steps-mid", color=colour, label=f"{label}, mean {p @ T:.2f}")
+            axis.plot(p @ T, 0, "^", color=colour, ms=6, clip_on=False, zorder=3)
+        axis.set_xlim(0, last)
+        axis.set_ylim(bottom=0)
+        axis.set_title(title)
+        axis.set_xlabel("loops of a training step, T")
+        axis.legend()
+    axes[0, 0].set_ylabel("probability")
+    return figure
+
+
+def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, Any]) -> Figure:
+    """One panel a quantity (column -> label) against the step, one line a variant, for one seed. The first line is the
+    widest, so that it shows where a later one lies on it."""
+    figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.5))
+    widths = np.linspace(2.0, 0.6, curves["variant"].nunique())
+    for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
+        for width, (variant, run) in zip(widths, curves.groupby("variant", sort=False), strict=True):
+            axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=width, label=str(variant))
+        axis.set_xlabel("step")
+        axis.set_ylabel(label)
+        if quantity != "loss" and curves[quantity].max() < 100 * curves[quantity].min():
+            few_decades(axis)
+        elif quantity != "loss":
+            axis.set_yscale("log")
+    axes[0].legend()
+    return figure
+
+
+def by_size(frame: pd.DataFrame) -> Figure:
+    """Validation perplexity against parameters, one line an architecture through the seeds' mean, a dot a seed.
+    frame: architecture, parameters, perplexity."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    for architecture, runs in frame.groupby("architecture", sort=False):
+        colour, marker = COLOURS[architecture], MARKERS[architecture]
+        mean = runs.groupby("parameters")["perplexity"].mean()
+        axis.plot(runs["parameters"], runs["perplexity"], marker, color=colour, ms=2.5, alpha=0.6)
+        axis.plot(mean.index, mean, color=colour, lw=1, label=NAMES[architecture], marker=marker, ms=4)
+    count_axis(axis, "parameters")
+    axis.set_ylabel("validation perplexity")
+    axis.legend()
+    return figure

@@ -1,0 +1,1 @@
+"""Residual scaling 1/N (002)."""

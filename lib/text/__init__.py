@@ -1,0 +1,1 @@
+"""Where text comes from, and the tokenizer that it is cut by."""

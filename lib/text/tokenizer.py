@@ -1,0 +1,190 @@
+"""Bytes, or a byte-level BPE trained on the text (001, App. Tokenizer), or a tokenizer.json from elsewhere."""
+
+import functools
+import itertools
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib.base.errors import InputError
+
+if TYPE_CHECKING:
+    import tiktoken
+    import tokenizers
+
+# 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
+MAX_CHARACTERS = 10_000
+MAX_BLANKS = 100_000  # tiktoken's pattern runs out of stack in some hundred thousand blanks
+BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
+MAX_TRAINING_CHARACTERS = 2_000_000_000
+
+
+class ByteTokenizer:
+    """A token is a byte. The special tokens are bytes that UTF-8 never uses, so that 256 entries suffice."""
+
+    vocab_size, bos, eos, pad = 256, 0xFF, 0xFE, 0xFD
+
+    #: bytes of text behind each token, for bits per byte
+    token_bytes = np.ones(256, dtype=np.int64)
+    token_bytes[[0xFF, 0xFE, 0xFD]] = 0
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        return [np.frombuffer(text.encode(), dtype=np.uint8) for text in texts]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return bytes(t for t in tokens if t < 0xFD).decode("utf-8", errors="replace")
+
+
+class BPETokenizer:
+    """A ``tokenizers`` model from its JSON file; it must know a token that begins a document."""
+
+    def __init__(self, path: Path):
+        import tokenizers
+
+        try:
+            self._model = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exceptions
+            raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error}), give one") from None
+        self.vocab_size = self._model.get_vocab_size()
+        self.bos = self._special(path, "<|bos|>", "<|begin_of_text|>", "<|endoftext|>", "<s>")
+        ends = (self._model.token_to_id(name) for name in ("<|eos|>", "<|end_of_text|>", "<|endoftext|>", "</s>"))
+        self.eos = next((token for token in ends if token is not None), None)
+        self.token_bytes = self._token_bytes(path)
+        self.path = Path(path)
+        self._added = [token.content for token in self._model.get_added_tokens_decoder().values()]
+
+    def __reduce__(self) -> tuple[type["BPETokenizer"], tuple[Path]]:
+        return BPETokenizer, (self.path,)
+
+    @functools.cached_property
+    def _fast(self) -> "tiktoken.Encoding | None":
+        return _fast_encoder(self._model)  # a run whose tokens are there never asks for it
+
+    def _special(self, path: Path, *names: str) -> int:
+        for name in names:
+            if (token := self._model.token_to_id(name)) is not None:
+                return token
+        raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {names}")
+
+    def _token_bytes(self, path: Path) -> np.ndarray:
+        lengths = np.zeros(self.vocab_size, dtype=np.int64)
+        special = {int(token) for token in self._model.get_added_tokens_decoder()}
+        byte_level = set(_byte_level_alphabet())
+        for token in set(range(self.vocab_size)) - special:
+            piece = self._model.id_to_token(token)
+            if piece is None:
+                raise InputError(f"data.tokenizer: {path} has no entry {token}, number its entries without a gap")
+            # a byte-level piece has one character per byte; other tokenizers mark a space with U+2581
+            lengths[token] = len(piece) if set(piece) <= byte_level else len(piece.replace("\u2581", " ").encode())
+        return lengths
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        if self._fast is None or any(added in text for text in texts for added in self._added):
+            return self._encode_as_the_file_says(texts)
+        if any(len(text) > MAX_BLANKS and BLANKS.search(text) for text in texts):
+            return self._encode_as_the_file_says(texts)
+        return [np.array(self._fast.encode_ordinary(text), dtype=np.int64) for text in texts]
+
+    def _encode_as_the_file_says(self, texts: list[str]) -> list[np.ndarray]:
+        encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return self._model.decode([int(t) for t in tokens], skip_special_tokens=True)
+
+
+Tokenizer = ByteTokenizer | BPETokenizer
+
+
+def _byte_level_alphabet() -> list[str]:
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    return ByteLevel.alphabet()
+
+
+def _byte_of() -> dict[str, int]:
+    """The byte that each character of the byte-level alphabet stands for: printable ones stand for themselves, the
+    others are counted from U+0100 on (GPT-2)."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+def _fast_encoder(model: "tokenizers.Tokenizer") -> "tiktoken.Encoding | None":
+    """The same tokens from tiktoken, about eight times as fast; None where they could be others.
+
+    tiktoken merges two neighbours whenever together they are a token, the lowest id first; a BPE, whenever they are a
+    listed merge, the first listed first. Between two borders that no merge crosses a BPE does what it does to the text
+    between them alone. So where every token's own text becomes that token, neighbours that together are a token are
+    its merge, and where ids stand in the order of merges, both merge in the same order.
+    """
+    import tiktoken
+
+    fields = json.loads(model.to_str())
+    if not _only_merges_bytes(fields):
+        return None
+    vocabulary, byte_of = fields["model"]["vocab"], _byte_of()
+    merged = ["".join(merge) for merge in fields["model"]["merges"]]
+    in_order = all(vocabulary[a] < vocabulary[b] for a, b in itertools.pairwise(merged))
+    itself = all([token.value for token in model.model.tokenize(token)] == [token] for token in merged)
+    if not (in_order and itself and byte_of.keys() <= vocabulary.keys()):
+        return None
+    ranks = {bytes(byte_of[c] for c in token): vocabulary[token] for token in [*byte_of, *merged]}
+    return tiktoken.Encoding("", pat_str=SPLIT, mergeable_ranks=ranks, special_tokens={})
+
+
+def _only_merges_bytes(fields: dict[str, Any]) -> bool:
+    """Whether a tokenizer.json describes what ``train_bpe`` makes: SPLIT, then BPE on bytes, and nothing else."""
+    around = any(fields[step] for step in ("normalizer", "truncation", "padding"))
+    options = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+    plain = fields["model"]["type"] == "BPE" and not any(fields["model"].get(option) for option in options)
+    return plain and not around and fields["pre_tokenizer"] == json.loads(_split().__getstate__())
+
+
+def _split() -> "tokenizers.pre_tokenizers.Sequence":
+    import tokenizers
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+
+
+def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
+    """Train a byte-level BPE and write its JSON to path. The same documents give the same file."""
+    import tokenizers
+    from tokenizers import decoders, models, trainers
+
+    model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
+    model.pre_tokenizer = _split()
+    model.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=_byte_level_alphabet(),
+        show_progress=False,
+    )
+    model.train_from_iterator(_capped(documents), trainer)
+    model.save(str(path))
+
+
+def _capped(documents: Iterable[str]) -> Iterable[str]:
+    total = 0
+    for document in documents:
+        # the cap bounds what one document can weigh; its first part is what the tokenizer sees
+        yield document[:MAX_CHARACTERS]
+        total += min(len(document), MAX_CHARACTERS)
+        if total >= MAX_TRAINING_CHARACTERS:
+            return

@@ -1,0 +1,5 @@
+"""One run: the loop, the optimisers, the evaluation."""
+
+from lib.train.loop import train
+
+__all__ = ["train"]

@@ -1,0 +1,86 @@
+"""Losses on the fixed held-out rows, always at a fixed number of loops."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from lib.base.errors import InputError
+from lib.config import DataConfig
+from lib.data.rows import token_store, validation_batch
+from lib.model.looped import LoopedLM, load_weights, target_losses, token_losses
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EVAL_TOKENS = 1 << 14  # tokens in one forward pass
+
+
+@torch.no_grad()
+def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops: int | None = None) -> dict[str, Any]:
+    """val_loss (nats per token), val_perplexity and val_bpb (bits per byte of text) on rows [B, S + 1].
+
+    Bits per byte leaves out targets that are no text (BOS), as nanochat does (003). ``loops`` None is mean_loops.
+    """
+    was_training = model.training
+    model.eval()
+    device = model.embed.weight.device
+    sums = np.zeros(2)  # nats of all targets, nats of text
+    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
+    for start in range(0, len(batch), rows):
+        part = torch.as_tensor(batch[start : start + rows], device=device)
+        losses = token_losses(model, part[:, :-1], part[:, 1:], loops).double().cpu().numpy()
+        sums += losses.sum(), losses[token_bytes[batch[start : start + rows, 1:]] > 0].sum()
+    model.train(was_training)
+    targets = batch[:, 1:]
+    loss = sums[0] / targets.size
+    return {
+        "val_loss": float(loss),
+        "val_perplexity": math.exp(min(loss, 700.0)) if loss == loss else math.nan,
+        "val_bpb": float(sums[1] / (math.log(2) * token_bytes[targets].sum())),
+    }
+
+
+@torch.no_grad()
+def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state_seed: int = 0) -> dict[int, float]:
+    """T -> validation loss in nats per token after T loops, on rows [B, S + 1], in one pass over the loops."""
+    was_training = model.training
+    model.eval()
+    device = model.embed.weight.device
+    sums = dict.fromkeys(sorted(set(depths)), 0.0)
+    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
+    for start in range(0, len(batch), rows):
+        part = torch.as_tensor(batch[start : start + rows], device=device)
+        for T, _, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
+            sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
+    model.train(was_training)
+    return {T: total / batch[:, 1:].size for T, total in sums.items()}
+
+
+def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence[int]) -> "pd.DataFrame":
+    """Validation loss of a checkpoint (``model.load_weights``) after each of ``depths`` loops, on the held-out rows of
+    a text: a frame with columns key and size (both its name), mean_loops, T and loss in nats per token.
+
+    Raises InputError for a checkpoint that cannot be read, or one that was not trained on this tokenizer's tokens: its
+    vocabulary is smaller, or is not that of bytes.
+    """
+    import pandas as pd
+
+    model = load_weights(path)
+    tokens = token_store(data, cache)
+    size, own = tokens.tokenizer.vocab_size, model.cfg.vocab_size
+    if size > own or (data.tokenizer == "bytes" and size != own):
+        raise InputError(
+            f"tokenizer: {data.tokenizer} has {size} entries, the checkpoint {own}, give the tokenizer.json it was "
+            "trained with"
+        )
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    losses = depth_sweep(model, validation_batch(data, tokens), depths)
+    name = Path(path).name
+    rows = [
+        {"key": name, "size": name, "mean_loops": model.cfg.mean_loops, "T": T, "loss": x} for T, x in losses.items()
+    ]
+    return pd.DataFrame(rows)

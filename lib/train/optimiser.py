@@ -1,0 +1,354 @@
+"""AdamW, Muon and MuonH, which parameter goes to which at what rate, and the schedule.
+
+The settings are those of 001, Tables "Optimizer parameter group assignment" and "Hyperparameter", and of its code;
+MuonH those of 000.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+from lib.base.distributed import ALONE, Ranks, as_held, local, whole
+from lib.base.errors import InputError
+from lib.config import ModelConfig, OptimConfig
+from lib.model.looped import LoopedLM
+from lib.model.parameterisation import MUON_ROLES, init, multipliers, role
+
+#: Polar Express: five quintic steps X <- aX + (bA + cA^2) X with A = X X^T (Amsel et al., in 001)
+POLAR_EXPRESS = (
+    (8.1566, -22.4833, 15.8788),
+    (4.0429, -2.8089, 0.50002),
+    (3.8917, -2.7725, 0.50606),
+    (3.2858, -2.3681, 0.46449),
+    (2.3465, -1.7098, 0.42324),
+)
+#: the quintic Newton-Schulz iteration of Jordan et al.: the same step with one set of coefficients
+NEWTON_SCHULZ = ((3.4445, -4.7750, 2.0315),) * 5
+
+EARLY_MOMENTUM = 0.85  # where Muon's momentum warms up from (001's code)
+
+
+def schedule(cfg: OptimConfig, steps: int, step: int) -> float:
+    """The factor on every learning rate in step 0 .. steps - 1: linear warm-up, constant, and a cool-down that is
+    linear or falls like 1 - sqrt(t) (WSD of 004), to cfg.final of the rate."""
+    up = (step + 1) / cfg.warmup_steps if cfg.warmup_steps else 1.0
+    left = min(1.0, (steps - step) / cfg.cooldown_steps) if cfg.cooldown_steps else 1.0
+    down = left if cfg.cooldown == "linear" else 1 - math.sqrt(1 - left)
+    return min(1.0, up, cfg.final + (1 - cfg.final) * down)
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Where one parameter goes, how it starts and how fast it learns: a row of the table that a notebook prints."""
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    init: str
+    std: float
+    optimizer: str
+    multiplier: float  # of the parameterisation on the rate
+    lr: float
+    weight_decay: float
+    eps: float
+
+
+def placements(
+    model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
+) -> list[Placement]:
+    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; tables, the
+    head, norms, gates, the router, the injection's dynamics and the readout are AdamW's, without decay (001).
+
+    Of a config no weights are made. Raises InputError where the rates need steps and tokens_per_step (HyperP).
+    """
+    if isinstance(model, ModelConfig):
+        with torch.device("meta"):
+            model = LoopedLM(model, seed=None)
+    rows = []
+    for name, parameter in model.named_parameters():
+        what = role(name)
+        by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
+        start = init(model.cfg, name, parameter.shape)
+        decays = name.split(".")[0] in ("prelude", "recur", "coda") and what in MUON_ROLES
+        if cfg.name != "adamw" and what in MUON_ROLES:
+            rows_, columns = parameter.shape[-2:]
+            lr = cfg.muon_lr * by.lr
+            if cfg.name == "muon":
+                lr *= math.sqrt(max(1, rows_ / columns))
+            optimizer, decay, eps = str(cfg.name), cfg.muon_weight_decay, math.nan
+        else:
+            of_role = {
+                "embedding": cfg.embedding_lr,
+                "value table": cfg.embedding_lr,
+                "head": cfg.head_lr,
+                "norm": cfg.norm_lr,
+                "lanes": cfg.lanes_lr,
+            }
+            optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
+            decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps
+        rows.append(
+            Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, by.lr, lr, decay, eps)
+        )
+    return rows
+
+
+class Optimizer:
+    """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
+
+    def __init__(
+        self, model: LoopedLM, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None,
+        ranks: Ranks = ALONE,
+    ):  # fmt: skip
+        """ranks: the processes that train the same model; they share out what Muon has to orthogonalise."""
+        self.cfg, self.steps = cfg, steps
+        parameters = dict(model.named_parameters())
+        self.placements = placements(model, cfg, steps, tokens_per_step)
+        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"}, ranks)
+        kind = MuonH if cfg.name == "muonh" else Muon
+        matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
+        self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
+
+    def step(self, step: int) -> None:
+        """One update with the gradients that are there; step counts from 0."""
+        rate = schedule(self.cfg, self.steps, step)
+        self.adamw.step(rate)
+        self.muon.step(rate, step, decay=1 - step / self.steps)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything an update depends on, whole and in main memory of the process that writes."""
+        return self.adamw.state() | self.muon.state()
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        self.adamw.load_state(tensors)
+        self.muon.load_state(tensors)
+
+
+class AdamW:
+    """torch's fused AdamW: m and v with bias correction, decoupled decay, p <- (1 - lr wd) p (coupled to the rate) or
+    p <- (1 - wd) p (independent of it); both follow the schedule.
+
+    With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001).
+    """
+
+    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], ranks: Ranks = ALONE):
+        self.cfg, self.parameters, self.ranks, self.steps = cfg, parameters, ranks, 0
+        # update clipping needs a rate for each tensor, otherwise those of one rate, decay and eps share a group
+        grouped: dict[object, list[Placement]] = {}
+        for p in parameters:
+            grouped.setdefault(p if cfg.update_clipping else (p.lr, p.weight_decay, p.eps), []).append(p)
+        self.members = list(grouped.values())
+        #: a parameter's number of steps, m and v, as torch names them; one that never had a gradient has none
+        self.held: dict[nn.Parameter, dict[str, Tensor]] = {}
+
+    def step(self, rate: float) -> None:
+        self.steps += 1
+        for members in self.members:
+            with_gradient = [parameter for p in members if (parameter := self.parameters[p]).grad is not None]
+            if not with_gradient:
+                continue
+            lr, decay = members[0].lr * rate, members[0].weight_decay
+            if self.cfg.update_clipping:
+                lr /= max(1.0, self._update_rms(with_gradient[0]))
+            if self.cfg.decay == "independent":  # torch multiplies by lr again
+                decay *= rate / lr if rate else 0.0
+            self._update(with_gradient, lr, decay, members[0].eps)
+
+    @torch.no_grad()
+    def _update(self, parameters: list[nn.Parameter], lr: float, decay: float, eps: float) -> None:
+        for parameter in parameters:
+            if parameter not in self.held:
+                self.held[parameter] = {
+                    "step": torch.zeros((), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        steps, m, v = ([self.held[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
+        # the function behind torch.optim.AdamW: the class imports torch's compiler, three seconds of every start
+        adamw(
+            list(parameters), [_gradient(parameter) for parameter in parameters], m, v, [], steps, fused=True,
+            amsgrad=False, beta1=self.cfg.betas[0], beta2=self.cfg.betas[1], lr=lr, weight_decay=decay, eps=eps,
+            maximize=False,
+        )  # fmt: skip
+
+    def _update_rms(self, parameter: nn.Parameter) -> float:
+        beta2 = self.cfg.betas[1]
+        squared = whole(_gradient(parameter)).square()
+        old = self.held.get(parameter, {}).get("exp_avg_sq", torch.zeros_like(squared))
+        v_hat = (beta2 * whole(old) + (1 - beta2) * squared) / (1 - beta2**self.steps)
+        return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
+
+    def state(self) -> dict[str, Tensor]:
+        tensors = {"adamw.steps": torch.tensor(self.steps)}
+        for placement, parameter in self.parameters.items():
+            for name, value in self.held.get(parameter, {}).items():
+                tensors[f"adamw.{name}.{placement.name}"] = self.ranks.to_write(value)
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        self.steps = int(tensors["adamw.steps"])
+        for placement, parameter in self.parameters.items():
+            # a parameter that never had a gradient has no state
+            names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
+            present = {name: tensors[long] for name, long in names.items() if long in tensors}
+            if present:
+                self.held[parameter] = {
+                    name: as_held(value.to(parameter.device), parameter) for name, value in present.items()
+                }
+
+
+class Muon:
+    """Nesterov momentum, orthogonalised in ``dtype``, with factored variance reduction and cautious decay, each by the
+    config.
+
+    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices. Of a stack of n
+    every process updates its share, keeps momentum and variance for that alone, and is told what the others found.
+    """
+
+    beta2 = 0.95  # of the variance reduction; there is no bias correction
+
+    def __init__(
+        self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32,
+        ranks: Ranks = ALONE,
+    ):  # fmt: skip
+        self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
+        self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
+        for placement, parameter in parameters.items():
+            rows, columns = parameter.shape[-2:]
+            self.stacks.setdefault((rows, columns), []).append((placement, parameter))
+        self.momentum: dict[tuple[int, int], Tensor] = {}
+        self.variance: dict[tuple[int, int], Tensor] = {}
+        self.own: dict[tuple[int, int], slice] = {}
+        for (rows, columns), members in self.stacks.items():
+            device = members[0][1].device
+            own = self.own[rows, columns] = ranks.share(self._height((rows, columns)))
+            n = own.stop - own.start
+            self.momentum[rows, columns] = torch.zeros(n, rows, columns, device=device)
+            # one second moment per row of a tall matrix, per column of a wide one
+            factored = (rows, 1) if rows >= columns else (1, columns)
+            self.variance[rows, columns] = torch.zeros(n, *factored, device=device)
+
+    @torch.no_grad()
+    def step(self, rate: float, step: int, decay: float) -> None:
+        """rate scales the learning rates, decay the weight decay; step counts from 0."""
+        beta = self.cfg.muon_momentum
+        if step + 1 < self.cfg.muon_momentum_warmup:
+            early = min(EARLY_MOMENTUM, beta)
+            beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
+        for shape, members in self.stacks.items():
+            own = self.own[shape]
+            gradient = self._stacked(shape, [_gradient(p) for _, p in members])[own]
+            momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
+            update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
+            if self.cfg.muon_variance_reduction:
+                update = self._reduce_variance(update, self.variance[shape])
+            parameters = [p for _, p in members]
+            lr = torch.tensor([placement.lr for placement, p in members for _ in range(p.numel() // math.prod(shape))])
+            lr = rate * lr[own].view(-1, 1, 1).to(update)
+            moved = self._moved(shape, self._stacked(shape, parameters)[own], update, lr, decay)
+            parts = self.ranks.gather(moved, self._height(shape)).split(
+                [p.numel() // math.prod(shape) for p in parameters]
+            )
+            held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
+            torch._foreach_copy_([local(p) for p in parameters], held)
+
+    def _height(self, shape: tuple[int, int]) -> int:
+        """n of a stack [n, R, C]."""
+        return sum(p.numel() for _, p in self.stacks[shape]) // math.prod(shape)
+
+    @staticmethod
+    def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
+        """All matrices of one shape [n, R, C]."""
+        return torch.cat([whole(tensor.detach()).reshape(-1, *shape) for tensor in tensors])
+
+    def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
+        """p - lr wd p - lr update for a stack [n, R, C]; cautious decay spares what the update does not shrink as
+        well."""
+        weight_decay = self.cfg.muon_weight_decay * decay
+        if weight_decay:
+            shrink = lr * weight_decay
+            p = p * (1 - shrink * ((update * p) >= 0) if self.cfg.muon_cautious else 1 - shrink)
+        return p - lr * update
+
+    def _reduce_variance(self, update: Tensor, variance: Tensor) -> Tensor:
+        """Divide by the running rms of each row or column, keeping the Frobenius norm of the update."""
+        along = -1 if variance.shape[-1] == 1 else -2
+        variance.lerp_(update.square().mean(along, keepdim=True), 1 - self.beta2)
+        reduced = update * variance.clamp_min(1e-10).rsqrt()
+        return reduced * (_norm(update) / _norm(reduced).clamp_min(1e-10))
+
+    def state(self) -> dict[str, Tensor]:
+        kinds = (("momentum", self.momentum), ("variance", self.variance))
+        return {f"muon.{kind}.{r}x{c}": self._whole(own, (r, c)) for kind, of in kinds for (r, c), own in of.items()}
+
+    def _whole(self, own: Tensor, shape: tuple[int, int]) -> Tensor:
+        return self.ranks.to_write(self.ranks.gather(own, self._height(shape)))
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        for kind, values in (("momentum", self.momentum), ("variance", self.variance)):
+            for rows, columns in values:
+                values[rows, columns].copy_(tensors[f"muon.{kind}.{rows}x{columns}"][self.own[rows, columns]])
+
+
+class MuonH(Muon):
+    """Muon on the sphere of each matrix's own norm: the update is scaled to |W_0|_F, a step is taken, and the result is
+    put back to |W_0|_F, so that lr is an angle (Wen et al. 2025, in 000)."""
+
+    def __init__(
+        self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32,
+        ranks: Ranks = ALONE,
+    ):  # fmt: skip
+        super().__init__(cfg, parameters, dtype, ranks)
+        self.norms = {
+            shape: _norm(self._stacked(shape, [p for _, p in members])[self.own[shape]])
+            for shape, members in self.stacks.items()
+        }
+        for placement, parameter in parameters.items():
+            if not _norm(whole(parameter.detach())).all():
+                name = placement.name
+                raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
+
+    def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
+        norm = self.norms[shape]
+        p = p - update * (lr * norm / _norm(update).clamp_min(1e-10))
+        return p * (norm / _norm(p))
+
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {f"muon.norm.{r}x{c}": self._whole(n, (r, c)) for (r, c), n in self.norms.items()}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        super().load_state(tensors)
+        for (r, c), norm in self.norms.items():
+            norm.copy_(tensors[f"muon.norm.{r}x{c}"][self.own[r, c]])
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
+    return parameter.grad
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    """Frobenius norm of each matrix [..., R, C] -> [..., 1, 1]."""
+    return matrices.norm(dim=(-2, -1), keepdim=True)
+
+
+def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out."""
+    x = matrices.to(dtype)
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = x.mT
+    # Polar Express wants a little room below 1
+    x = x / ((1.02 if method == "polar-express" else 1.0) * _norm(x) + 1e-6)
+    for a, b, c in POLAR_EXPRESS if method == "polar-express" else NEWTON_SCHULZ:
+        A = x @ x.mT
+        x = a * x + (b * A + c * (A @ A)) @ x
+    return (x.mT if tall else x).float()
+
+
+def clip_gradients(model: nn.Module, largest: float) -> float:
+    """Scales all gradients to a norm of at most ``largest``; returns the norm they had."""
+    return float(whole(nn.utils.clip_grad_norm_(model.parameters(), largest)))

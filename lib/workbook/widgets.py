@@ -1,0 +1,161 @@
+"""Moving something by hand: a figure with sliders, and a trained model with a prompt, sliders for its loops and
+threshold, and a picture of which token left at which loop.
+
+Widgets are for JupyterLab, where a running kernel answers them. Run by make, a notebook has figures alone: in an
+executed copy, or its HTML, a widget would be an empty box. ``somebody_is_there`` tells the two apart.
+"""
+
+import functools
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from lib.base.errors import InputError
+from lib.data.rows import token_store
+from lib.decode.generation import Sampling, generate
+from lib.decode.inflight import Exit
+from lib.figures import decoding
+from lib.figures.style import SCREEN_DPI
+from lib.store.runs import WEIGHTS, RunResult, RunStore
+from lib.sweep.finished import run_model
+
+if TYPE_CHECKING:
+    import ipywidgets
+    from IPython.display import Image
+
+
+def somebody_is_there() -> bool:
+    """Whether the cell that runs was sent by a front end that may be asked for input, as JupyterLab and VS Code may.
+
+    Papermill and nbconvert say of every cell that nobody would answer; outside a kernel there is nobody."""
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return kernel is not None and bool(kernel.get_parent()["content"].get("allow_stdin"))
+
+
+def shown(figure: Figure) -> "Image":
+    """A figure as the picture that a notebook shows; it is closed, or the end of a cell would show it once more."""
+    from IPython.display import Image
+
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    plt.close(figure)
+    return Image(png.getvalue(), width=round(figure.get_figwidth() * SCREEN_DPI))
+
+
+def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> "ipywidgets.VBox":
+    """Widgets: a slider for each argument of ``draw``, and the figure that it returns, drawn anew when one is moved.
+
+    parts: name -> (where the slider begins, its least and greatest value, its step), of whole numbers or of floats. An
+    InputError of ``draw`` is printed in the figure's place."""
+    import ipywidgets as widgets
+    from IPython.display import display
+
+    kinds = {int: widgets.IntSlider, float: widgets.FloatSlider}
+    made = {
+        name: kinds[type(step)](at, min=low, max=high, step=step, description=name, continuous_update=False)
+        for name, (at, low, high, step) in parts.items()
+    }
+    return _above(made, lambda **values: display(shown(draw(**values))))
+
+
+def _above(parts: dict[str, Any], answer: Callable[..., object]) -> "ipywidgets.VBox":
+    """Widgets above what ``answer`` shows for their values, or its InputError."""
+    import ipywidgets as widgets
+
+    def show(**values: Any) -> None:
+        try:
+            answer(**values)
+        except InputError as error:
+            print(error)
+
+    return widgets.VBox([*parts.values(), widgets.interactive_output(show, parts)])
+
+
+def choices(store: RunStore) -> dict[str, str]:
+    """What a menu shows -> key, for every finished run with weights, the lowest loss first."""
+    return {_title(run): run.key for run in sorted(_playable(store), key=lambda run: run.summary["val_loss"])}
+
+
+def _playable(store: RunStore) -> list[RunResult]:
+    return [run for run in store.runs() if run.status == "finished" and (run.folder / WEIGHTS).exists()]
+
+
+def _title(run: RunResult) -> str:
+    cfg = run.config.model
+    layers = "+".join(str(n) for n in (cfg.prelude, cfg.recur, cfg.coda) if n)
+    loops = f" x {cfg.mean_loops}" if cfg.recur else ""
+    kind = f"{cfg.experts} experts, " * (cfg.experts > 1)
+    return f"{run.summary['val_loss']:.3f} nats: d {cfg.width}, {kind}{layers} layers{loops}, {run.key[:8]}"
+
+
+class Player:
+    """A run of the store, ready to answer. Raises InputError for a key that the store has no weights of."""
+
+    def __init__(self, store: RunStore, key: str):
+        found = [run for run in _playable(store) if run.key.startswith(key)]
+        if not key or len(found) != 1:
+            raise InputError(
+                f"run: {key!r} names {len(found)} finished runs with weights in {store.path}, use a whole key, from "
+                "lib.workbook.widgets.choices(store)"
+            )
+        run = found[0]
+        self.model = run_model(run.config, store)
+        self.tokenizer = token_store(run.config.data, store.tokens).tokenizer
+
+    def answer(self, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling) -> tuple[str, Figure]:
+        """(text, figure): what follows the prompt, up to the end of the model's context, and where each token left.
+
+        Raises InputError for a prompt that is longer than the context."""
+        tokens = [self.tokenizer.bos, *self.tokenizer.encode_batch([prompt])[0].tolist()]  # a document begins
+        room = self.model.cfg.context - len(tokens) + 1
+        if room < 1:
+            raise InputError(
+                f"prompt: has {len(tokens) - 1} tokens, this run reads {self.model.cfg.context - 1} at most"
+            )
+        stop = [self.tokenizer.bos]  # where the next document would begin
+        found = generate(self.model, [tokens], min(new_tokens, room), leave, sampling, stop)[0]
+        # a bar is a token that was read, and says how many loops it took; the last one of the answer is never read
+        read = [*tokens, *found.tokens[:-1]]
+        loops = [*found.prompt_loops, *found.loops[1:]]
+        pieces = [self.tokenizer.decode([token]) for token in read]
+        figure = decoding.left_at(pieces, loops, leave.loops or self.model.cfg.mean_loops, len(tokens))
+        plt.close(figure)  # or the end of a cell would show it once more
+        return self.tokenizer.decode(found.tokens), figure
+
+
+def controls(
+    store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling
+) -> "ipywidgets.VBox":
+    """The widgets: a menu of the store's runs, the prompt, sliders for loops, threshold and temperature. They begin
+    where the arguments are, and answer when something is moved."""
+    import ipywidgets as widgets
+    from IPython.display import display
+
+    menu, player = choices(store), functools.cache(functools.partial(Player, store))
+    own = next(title for title, found in menu.items() if found.startswith(key))
+    loops = leave.loops or player(menu[own]).model.cfg.mean_loops
+    late = {"continuous_update": False}
+    hottest, most = max(2, sampling.temperature), max(4, leave.threshold)
+    parts = {
+        "run": widgets.Dropdown(options=list(menu), value=own, description="run"),
+        "prompt": widgets.Text(prompt, description="prompt", **late),
+        "loops": widgets.IntSlider(loops, 1, max(16, loops), description="loops", **late),
+        "threshold": widgets.FloatSlider(leave.threshold, min=0, max=most, step=0.05, description="threshold", **late),
+        "temperature": widgets.FloatSlider(
+            sampling.temperature, min=0, max=hottest, step=0.1, description="temperature", **late
+        ),
+    }
+
+    def answer(run: str, prompt: str, loops: int, threshold: float, temperature: float) -> None:
+        moved = Exit(threshold, leave.criterion, loops, leave.kept_loops)
+        drawn = Sampling(temperature, sampling.top_k, sampling.top_p, sampling.seed)
+        text, figure = player(menu[run]).answer(prompt, new_tokens, moved, drawn)
+        print(prompt + text)
+        display(shown(figure))
+
+    return _above(parts, answer)

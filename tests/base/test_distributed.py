@@ -1,0 +1,213 @@
+"""Several processes, copied or sharded, train what one does up to rounding, and continue each other's checkpoints."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import safetensors.torch
+import torch
+
+from lib.base.distributed import ALONE, Ranks, of_all_tokens
+from lib.base.errors import InputError
+from lib.store.runs import RunStore
+from lib.train.loop import train
+from tests.runs import small_run, stopped
+from tests.workbooks import ROOT
+
+FP32 = {"precision": "fp32", "batch": 8, "steps": 4, "eval_every": 2}
+MUON = {"name": "muon", "muon_lr": 0.01, "muon_weight_decay": 0.1}
+#: rows that loop a different number of times, so that the two processes use a router a different number of times
+EXPERTS = {"mlp": "swiglu", "experts": 4, "active_experts": 2, "mlp_width": 32, "balance_loss": 0.5}
+CASES = {
+    "AdamW": small_run(train=FP32),
+    "AdamW in passes": small_run(train={**FP32, "micro_batch": 4}, optim={"update_clipping": True}),
+    "Muon": small_run(train=FP32, optim=MUON, model={"prelude": 2, "coda": 2}),
+    "MuonH, hyper-connections": small_run(
+        train=FP32,
+        optim={"name": "muonh", "muon_lr": 0.01},
+        model={"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"},
+    ),
+    "MoE": small_run(train=FP32, model=EXPERTS),
+    "MoE, detached": small_run(train=FP32, model={**EXPERTS, "truncation": "detach"}, optim=MUON),
+    "MoE in passes": small_run(train={**FP32, "micro_batch": 4}, model=EXPERTS),
+    "loops computed again": small_run(train={**FP32, "checkpoint_loops": True, "seed": 1}),
+}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+#: what a process of torchrun does: in every job trains the cases, or stops each of them half-way
+TOGETHER = """
+import json, sys
+from pathlib import Path
+from lib.config import RunConfig
+from lib.base.distributed import here
+from lib.store.runs import RunStore
+from lib.train.loop import train
+
+class Enough(Exception): pass
+
+for cases, path, sharded, stop_at in json.loads(Path(sys.argv[1]).read_text()):
+    def stop(step, loss):
+        if step == stop_at: raise Enough
+
+    for name, config in cases.items():
+        try:
+            train(RunConfig(**config), RunStore(path), checkpoint_seconds=0.0, sharded=sharded, progress=stop)
+        except Enough:
+            pass
+"""
+
+
+def job(cases, store, sharded=False, stop_at=-1):
+    return {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}, str(store.path), sharded, stop_at
+
+
+def together(folder, *jobs, processes=2):
+    """Does jobs on several processes, one after the other."""
+    script, todo = folder / "together.py", folder / "jobs.json"
+    script.write_text(TOGETHER)
+    todo.write_text(json.dumps(jobs))
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    done = subprocess.run([*run, script, todo], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Every case, trained by one process."""
+    store = RunStore(tmp_path_factory.mktemp("alone") / "runs")
+    return {name: train(cfg, store) for name, cfg in CASES.items()}
+
+
+def assert_same(one, many):
+    assert many.status == one.status == "finished"
+    for name in one.metrics.keys() & {"loss", "val_loss", "grad_norm", "state_rms", "router_loss"}:
+        assert many.metrics[name] == pytest.approx(one.metrics[name], rel=0, abs=1e-5, nan_ok=True), name
+    ours, theirs = (safetensors.torch.load_file(result.path / "model.safetensors") for result in (one, many))
+    assert ours.keys() == theirs.keys()
+    for name in ours:  # as a whole: Adam moves a number whose gradient is rounding error as far as any other
+        assert (theirs[name] - ours[name]).norm() <= 1e-4 * ours[name].norm(), name
+
+
+SHARDED = {name: CASES[name] for name in ("AdamW in passes", "MuonH, hyper-connections", "MoE, detached")}
+CONTINUED = {name: CASES[name] for name in ("Muon", "MoE")}
+
+
+def begun_by_one(path):
+    """A store with the checkpoints of runs that one process has begun."""
+    store = RunStore(path)
+    for cfg in CONTINUED.values():
+        stopped(cfg, store, at=2)
+    return store
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory):
+    """All that two processes are asked for, at once: to start them takes longest. Stores by what was done there."""
+    folder = tmp_path_factory.mktemp("together")
+    stores = {name: RunStore(folder / name / "runs") for name in ("copied", "sharded", "two first")}
+    stores["one first"] = begun_by_one(folder / "one first" / "runs")
+    together(
+        folder, job(CASES, stores["copied"]), job(SHARDED, stores["sharded"], sharded=True),
+        job(CONTINUED, stores["two first"], stop_at=2), job(CONTINUED, stores["one first"]),
+    )  # fmt: skip
+    return stores
+
+
+def test_two_processes_train_what_one_does(alone, by_two):
+    for name, cfg in CASES.items():
+        result = by_two["copied"].find(cfg)
+        assert_same(alone[name], result)
+        assert result.provenance["processes"] == 2 and "processes" not in alone[name].provenance
+
+
+def test_sharded_over_two_processes_too(alone, by_two):
+    for name, cfg in SHARDED.items():
+        assert_same(alone[name], by_two["sharded"].find(cfg))
+
+
+def both(tmp_path, cfg, processes=2):
+    """A run with its weights copied, and sharded."""
+    stores = {sharded: RunStore(tmp_path / f"sharded {sharded}" / "runs") for sharded in (False, True)}
+    together(tmp_path, *(job({"": cfg}, stores[sharded], sharded) for sharded in stores), processes=processes)
+    return [store.find(cfg) for store in stores.values()]
+
+
+@pytest.mark.long
+def test_compiled_blocks_too(alone, tmp_path):
+    cfg = CASES["AdamW"].replace(train=CASES["AdamW"].train.replace(compile=True))
+    for result in both(tmp_path, cfg):
+        assert_same(alone["AdamW"], result)
+
+
+@pytest.mark.long
+def test_matrices_and_shards_that_do_not_divide_among_three(tmp_path):
+    cfg = small_run(train={**FP32, "batch": 6}, optim=MUON, model={"prelude": 2})
+    one = train(cfg, RunStore(tmp_path / "alone" / "runs"))
+    for result in both(tmp_path, cfg, processes=3):
+        assert_same(one, result)
+
+
+def assert_continued_either_way(alone, two_first, one_first):
+    for name, cfg in CONTINUED.items():
+        assert two_first.find(cfg) is None and two_first.partial(cfg.key).exists()
+        steps = []
+        assert_same(alone[name], train(cfg, two_first, progress=lambda step, loss, steps=steps: steps.append(step)))
+        assert steps == [2, 3, 4]  # the checkpoint is written after a step's progress is told
+        assert_same(alone[name], one_first.find(cfg))
+
+
+def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(alone, by_two):
+    assert_continued_either_way(alone, by_two["two first"], by_two["one first"])
+
+
+@pytest.mark.long
+def test_so_is_a_checkpoint_of_shards(alone, tmp_path):
+    two_first, one_first = RunStore(tmp_path / "two first" / "runs"), begun_by_one(tmp_path / "one first" / "runs")
+    together(tmp_path, job(CONTINUED, two_first, True, stop_at=2), job(CONTINUED, one_first, True))
+    assert_continued_either_way(alone, two_first, one_first)
+
+
+@pytest.mark.long
+def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
+    store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
+    begin = time.monotonic()
+    with store.lock(cfg.key):
+        waiting = threading.Thread(target=together, args=(tmp_path, job({"AdamW": cfg}, store)))
+        waiting.start()
+        time.sleep(15)
+        assert waiting.is_alive() and store.find(cfg) is None
+    waiting.join(120)
+    assert_same(alone["AdamW"], store.find(cfg))
+    assert time.monotonic() - begin > 15
+
+
+@pytest.mark.long
+def test_a_damaged_checkpoint_is_set_aside_by_all(alone, tmp_path):
+    store, cfg = RunStore(tmp_path / "runs"), CASES["Muon"]
+    store.path.mkdir()
+    store.partial(cfg.key).write_bytes(b"no checkpoint")
+    together(tmp_path, job({"Muon": cfg}, store))
+    assert_same(alone["Muon"], store.find(cfg))
+    assert len(list(store.path.glob("*.corrupt-1"))) == 1
+
+
+def test_rows_that_do_not_divide_are_refused():
+    assert [Ranks(rank, 2).rows(8, 16) for rank in (0, 1)] == [range(8, 12), range(12, 16)]
+    with pytest.raises(InputError, match=r"^train.batch: 3 rows of a pass do not divide among 2 processes, .*\.?$"):
+        Ranks(0, 2).rows(0, 3)
+
+
+@pytest.mark.parametrize(("n", "size"), [(7, 3), (2, 3), (1, 4), (6, 3), (5, 1)])
+def test_every_piece_of_work_is_somebodys(n, size):
+    shares = [Ranks(rank, size).share(n) for rank in range(size)]
+    assert [i for share in shares for i in range(n)[share]] == list(range(n))
+    assert max(share.stop - share.start for share in shares) == -(-n // size)
+
+
+def test_alone_a_routers_batch_is_its_own():
+    shares, tokens = torch.rand(3, 4), torch.tensor([5.0, 5.0, 2.0])
+    found, weights = of_all_tokens(ALONE, [(1, 0, 0), (1, 0, 1), (1, 0, 2)], shares, tokens)
+    assert found is shares and weights.tolist() == [1, 1, 1]

@@ -1,0 +1,46 @@
+"""A complaint about bad input is one line with every field, in IPython and at the end of a command alike."""
+
+import doctest
+
+import pydantic
+import pytest
+
+from lib.base import errors
+
+
+def test_the_doctest_holds():
+    assert doctest.testmod(errors).failed == 0
+
+
+def test_every_complaint_is_on_the_one_line():
+    class Model(pydantic.BaseModel, extra="forbid"):
+        lr: float
+        steps: int
+
+    with pytest.raises(pydantic.ValidationError) as error:
+        Model(lr="fast", stepps=3)
+    line = errors.one_line(error.value, prefix="optim")
+    assert "\n" not in line
+    assert "optim.lr: input should be a valid number" in line and "got 'fast'" in line
+    assert "optim.steps: is required" in line and "optim.stepps: unknown name" in line
+
+
+@pytest.mark.parametrize("kind", [errors.InputError, errors.DiskFull])
+def test_ipython_shows_the_line_alone(kind):
+    assert kind("lr: wrong, mend it")._render_traceback_() == [f"{kind.__name__}: lr: wrong, mend it"]
+
+
+def test_a_command_ends_in_one_line(capsys):
+    def raises(error):
+        raise error
+
+    errors.in_one_line(print, "fine")
+    for error in (errors.InputError("lr: mend it"), errors.DiskFull("full"), OSError("gone"), LookupError("known")):
+        with pytest.raises(SystemExit) as ended:
+            errors.in_one_line(raises, error, complaints=(LookupError,))
+        assert ended.value.code == error.args[0]
+    with pytest.raises(SystemExit) as ended:
+        errors.in_one_line(raises, KeyboardInterrupt(), stopped="to be continued")
+    assert ended.value.code == 130 and capsys.readouterr().err == "to be continued\n"
+    with pytest.raises(ZeroDivisionError):
+        errors.in_one_line(raises, ZeroDivisionError())

@@ -1,0 +1,186 @@
+"""A file appears whole or not at all, also on a full disk, and the lock of a killed process is free."""
+
+import math
+import os
+import signal
+import time
+
+import pytest
+
+from lib.base import files
+from lib.base.errors import DiskFull
+from tests.processes import python
+from tests.workbooks import ROOT
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "a.txt"
+    with files.replacing(path) as draft:
+        draft.write_text("first")
+        assert not path.exists()
+    with pytest.raises(RuntimeError), files.replacing(path) as draft:
+        draft.write_text("second")
+        raise RuntimeError
+    assert path.read_text() == "first"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_directory_appears_whole(tmp_path):
+    path = tmp_path / "run"
+    with files.replacing(path) as draft:
+        draft.mkdir()
+        (draft / "one").write_text("one")
+        assert not path.exists()
+    assert os.listdir(path) == ["one"] and os.listdir(tmp_path) == ["run"]
+
+
+def test_every_writer_says_that_the_disk_is_full(tmp_path):
+    # a limit on file size fails the way a quota does, without filling a real disk
+    code = f"""
+import resource, signal
+from pathlib import Path
+import numpy as np, safetensors.torch, torch
+from lib import files
+from lib.base.errors import DiskFull
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+writers = dict(
+    bytes=lambda draft: draft.write_bytes(b"x" * 100_000),
+    numpy=lambda draft: np.zeros(100_000).tofile(draft),
+    safetensors=lambda draft: safetensors.torch.save_file(dict(x=torch.zeros(100_000)), draft),
+)
+for name, write in writers.items():
+    try:
+        with files.replacing(Path({str(tmp_path)!r}) / "out") as draft:
+            write(draft)
+    except DiskFull as error:
+        print(name, error)
+"""
+    process = python(code)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    said = output.splitlines()
+    assert [line.split()[0] for line in said] == ["bytes", "numpy", "safetensors"]
+    assert all("free some and start again" in line for line in said)
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_error_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError), files.replacing(tmp_path / "a") as draft:
+        draft.read_text()
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    path = tmp_path / "lock"
+    holder = python(
+        f"""
+import time
+from pathlib import Path
+from lib import files
+from lib.base.errors import DiskFull
+with files.lock(Path({str(path)!r})):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    )
+    assert holder.stdout.readline().strip() == "held"
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with files.lock(path):
+        pass
+
+
+def test_things_set_aside_keep_their_name_and_each_other(tmp_path):
+    for number in (1, 2):
+        path = tmp_path / ".key.partial"
+        path.mkdir()
+        assert files.set_aside(path).name == f"key.partial.corrupt-{number}"
+
+
+@pytest.mark.long
+def test_a_real_full_disk(small_disk):
+    """A run on a file system with 700 kB left says so in one line, and runs once there is space."""
+    from lib.store.runs import RunStore
+    from lib.train.loop import train
+    from tests.runs import small_run
+
+    cfg, store = small_run(), RunStore(small_disk.path / "runs")
+    with small_disk.full(700_000), pytest.raises(DiskFull, match="free some and start again"):
+        train(cfg, store, checkpoint_seconds=0)
+    assert store.find(cfg) is None
+    assert train(cfg, store).status == "finished"
+
+
+def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
+    with files.lock(tmp_path / "lock") as mine:
+        assert mine
+        with files.lock(tmp_path / "lock", wait=False) as other:
+            assert not other
+    with files.lock(tmp_path / "lock", wait=False) as mine:
+        assert mine
+
+
+def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import os, sys, torch\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path\n"
+        "from lib import files, workers\n"
+        f"with files.lock(Path({str(tmp_path / 'lock')!r})), workers.pool(1, torch.set_num_threads, 1) as pool:\n"
+        "    pool.submit(os.getpid).result()\n"
+    )
+    process = python(f"import runpy, sys; sys.exit(__import__('subprocess').call([sys.executable, {str(script)!r}]))")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode and "put it under if __name__ == '__main__'" in output
+
+
+def test_what_is_set_aside_from_a_folder_lies_beside_it(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a.bin").write_bytes(b"a")
+    aside = files.set_aside(tmp_path / "run" / "a.bin", beside=tmp_path / "run")
+    assert aside == tmp_path / "run-a.bin.corrupt-1" and aside.read_bytes() == b"a"
+
+
+def test_files_that_belong_together_are_those_of_one_process(tmp_path):
+    """Whoever looks between two writers sees both files of one of them."""
+    code = f"""
+import time
+from pathlib import Path
+from lib.base.files import replacing_together
+places = [Path({str(tmp_path)!r}) / name for name in ("a", "b")]
+print("ready", flush=True)
+while not (places[0].parent / "enough").exists():
+    with replacing_together(*places) as drafts:
+        for draft in drafts:
+            draft.write_text("NAME")
+"""
+    writers = [python(code.replace("NAME", name)) for name in ("one", "two")]
+    for writer in writers:
+        assert writer.stdout.readline().strip() == "ready"
+    seen, looks, give_up = set(), 0, time.monotonic() + 240
+    while looks < 300 or len(seen) < 2:
+        assert time.monotonic() < give_up and [writer.poll() for writer in writers] == [None, None]
+        with files.lock(tmp_path / ".lock"):
+            if (tmp_path / "b").exists():
+                seen.add(((tmp_path / "a").read_text(), (tmp_path / "b").read_text()))
+                looks += 1
+    (tmp_path / "enough").touch()
+    assert [writer.wait(timeout=240) for writer in writers] == [0, 0]
+    assert seen == {("one", "one"), ("two", "two")}
+
+
+def test_files_that_belong_together_are_all_kept_when_one_fails(tmp_path):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_text("before")
+    with pytest.raises(ZeroDivisionError), files.replacing_together(*paths) as drafts:
+        drafts[0].write_text("after")
+        raise ZeroDivisionError
+    assert [path.read_text() for path in paths] == ["before", "before"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a", "b"]
+
+
+def test_numbers_as_keys_are_no_damage(tmp_path):
+    """They are words when they are read again, and stand in another order."""
+    files.write_checked(tmp_path / "a.json", {"widths": {8: 1, 16: 2, 4.64e10: [3, math.nan]}})
+    assert list(files.read_checked(tmp_path / "a.json")["widths"]) == ["8", "16", "46400000000.0"]

@@ -1,0 +1,87 @@
+"""A pool has the processes asked for, fails in one line, and ends with a parent that is killed."""
+
+import os
+import sys
+import time
+
+import pytest
+import torch
+
+from lib.base import processes
+from lib.base.errors import InputError
+from tests.processes import ENDED, alive, python, until
+
+
+def test_as_many_processes_as_asked_for_or_as_there_are_cores(monkeypatch):
+    assert processes.processes(3) == 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert processes.processes(None) == processes.cores() == len(os.sched_getaffinity(0))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert processes.processes(None) == 1  # a card is shared badly
+    with pytest.raises(InputError, match="jobs: 0"):
+        processes.processes(0)
+
+
+def test_a_pool_initialises_each_process_and_computes_elsewhere():
+    with processes.pool(2, torch.set_num_threads, 1) as pool:
+        found = [pool.submit(torch.get_num_threads).result(), pool.submit(os.getpid).result()]
+    assert found[0] == 1 and found[1] != os.getpid()
+
+
+def imported(module: str) -> bool:
+    return module in sys.modules
+
+
+def test_what_is_to_be_imported_first_is_there_when_a_process_begins():
+    code = """
+from lib import workers
+from tests.base.test_processes import imported
+workers.import_first("colorsys")
+with workers.pool(1, int) as pool:
+    print(pool.submit(imported, "colorsys").result(), pool.submit(imported, "chunk").result())
+"""
+    assert python(code).communicate(timeout=240)[0].split() == ["True", "False"]
+
+
+def test_one_thread_computes_inside_and_as_many_as_before_outside():
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError, match="on the way"), processes.one_thread_on_cpu():
+        assert torch.get_num_threads() == 1
+        raise ValueError("on the way")
+    assert torch.get_num_threads() == before
+
+
+def test_a_process_that_was_started_starts_no_others():
+    assert processes.spare() == processes.cores()
+    with processes.pool(1, torch.set_num_threads, 1) as pool:
+        assert pool.submit(processes.spare).result() == 1
+
+
+def test_an_error_stops_what_runs():
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match="enough"), processes.pool(2, torch.set_num_threads, 1) as pool:
+        pool.submit(os.getpid).result()
+        pool.submit(time.sleep, 60)
+        raise ValueError("enough")
+    assert time.monotonic() - begin < 30
+
+
+def test_a_process_that_is_killed_is_said_in_one_line():
+    says = r"^jobs: a process was killed, .* start again, what was begun goes on"
+    with pytest.raises(InputError, match=says), processes.pool(1, torch.set_num_threads, 1) as pool:
+        pool.submit(os._exit, 1).result()
+
+
+def test_processes_end_with_a_parent_that_is_killed():
+    parent = python(
+        "import os, time, torch\n"
+        "from lib import workers\n"
+        "if __name__ == '__main__':\n"
+        "    with workers.pool(1, torch.set_num_threads, 1) as pool:\n"
+        "        print(pool.submit(os.getpid).result(), flush=True)\n"
+        "        pool.submit(time.sleep, 60).result()\n"
+    )
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    until(lambda: not alive(worker), ENDED)

@@ -1,0 +1,45 @@
+"""A number's provenance is the commit that was run, the versions that are installed and the device at hand."""
+
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+
+import lib
+from lib.base import provenance
+from tests.workbooks import ROOT
+
+
+@pytest.fixture(autouse=True)
+def asked_anew():
+    """The commit is found out once a process."""
+    provenance._commit.cache_clear()
+    yield
+    provenance._commit.cache_clear()
+
+
+def test_it_names_the_commit_the_versions_and_the_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = provenance.provenance()
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    assert head.startswith(found["commit"].removesuffix("-dirty"))
+    assert (found["torch"], found["numpy"]) == (torch.__version__, np.__version__)
+    assert found["device"] == provenance.device_name() and found["device"].startswith("cpu ")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
+    assert provenance.provenance()["device"] == "a card"
+
+
+def test_what_was_sent_to_a_cluster_brings_its_commit(tmp_path, monkeypatch):
+    """A worker has no git, and no repository around the library."""
+    (tmp_path / "lib").mkdir()
+    monkeypatch.setattr(lib, "__file__", str(tmp_path / "lib" / "__init__.py"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    assert provenance._commit() == "no git"
+    provenance._commit.cache_clear()
+    (tmp_path / "lib" / "commit.txt").write_text("abc1234")
+    assert provenance._commit() == "abc1234"
+    provenance._commit.cache_clear()
+    monkeypatch.setenv("PATH", "")
+    assert provenance._commit() == "abc1234"

@@ -1,0 +1,143 @@
+"""All choices of a question, scored in one pass, get what rows of their own give them, at every depth."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib.base.errors import InputError
+from lib.decode import continuations
+from lib.decode.continuations import Question, score
+from tests.models import FAMILIES, LOOPED, built, config, randomized
+
+CONTEXT = 24
+
+
+def questions_of(*shapes, seed=5):
+    """One for each (length of the prefix, lengths of the choices...)."""
+    generator = np.random.default_rng(seed)
+    return [Question(*_cut(generator.integers(0, 61, sum(shape)).tolist(), shape)) for shape in shapes]
+
+
+def _cut(tokens, shape):
+    ends = np.cumsum(shape)
+    parts = [tokens[end - n : end] for end, n in zip(ends, shape, strict=True)]
+    return parts[0], parts[1:]
+
+
+@torch.no_grad()
+def alone(model, prefix, choice, loops=None, state_seed=0):
+    """A choice in a row of its own: its negative log-likelihood, and whether it is greedy."""
+    row = torch.tensor([[*prefix, *choice]])
+    ((_, _, hidden),) = model.hidden_at(row[:, :-1], [loops or model.cfg.mean_loops], state_seed)
+    logits = model.logits(hidden)[0, len(prefix) - 1 :]
+    target = row[0, len(prefix) :]
+    return -logits.log_softmax(-1).gather(1, target[:, None]).sum().item(), bool((logits.argmax(-1) == target).all())
+
+
+QUESTIONS = questions_of((7, 3, 1, 5), (1, 2, 2), (12, 9), (20, 4, 1), (3, 1, 1, 1, 1), (16, 1))
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_choices_score_what_rows_of_their_own_give_them(kind):
+    model = built(kind)
+    ((T, found),) = score(model, QUESTIONS).items()
+    assert model.cfg.mean_loops == T
+    for question, scored in zip(QUESTIONS, found, strict=True):
+        expected = [alone(model, question.prefix, choice) for choice in question.choices]
+        np.testing.assert_allclose(scored.nll, [nll for nll, _ in expected], rtol=2e-5, atol=2e-5)
+        assert scored.greedy.tolist() == [greedy for _, greedy in expected]
+        assert scored.tokens.tolist() == [len(choice) for choice in question.choices]
+        assert scored.cut == 0
+
+
+def test_greedy_is_what_decoding_gives():
+    from lib.decode.generation import generate
+
+    model, question = built("parcae"), QUESTIONS[0]
+    (answer,) = generate(model, [question.prefix], 4)
+    given = Question(question.prefix, [answer.tokens, [*answer.tokens[:3], 60 - answer.tokens[3]]])
+    assert next(iter(score(model, [given]).values()))[0].greedy.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("kind", sorted({"parcae", "values", "looped-moe"} & {*LOOPED}))
+def test_depths_in_one_pass_are_passes_of_their_own(kind):
+    model = built(kind)
+    together = score(model, QUESTIONS, [3, 1, 2])
+    assert [*together] == [1, 2, 3]
+    for T, found in together.items():
+        for one, other in zip(found, score(model, QUESTIONS, [T])[T], strict=True):
+            np.testing.assert_array_equal(one.nll, other.nll)
+    np.testing.assert_allclose(together[2][2].nll, [alone(model, *_flat(QUESTIONS[2]), loops=2)[0]], rtol=1e-5)
+
+
+def _flat(question):
+    return question.prefix, question.choices[0]
+
+
+def test_another_seed_is_another_random_state():
+    model, (question,) = built("parcae"), QUESTIONS[2:3]
+    (first,), (second,) = (score(model, [question], [1], state_seed=seed)[1] for seed in (0, 7))
+    assert first.nll[0] == pytest.approx(alone(model, *_flat(question), loops=1)[0], rel=1e-5)
+    assert second.nll[0] == pytest.approx(alone(model, *_flat(question), loops=1, state_seed=7)[0], rel=1e-5)
+    assert first.nll[0] != second.nll[0]
+
+
+def test_the_batch_changes_nothing(monkeypatch):
+    model = built("nanochat")
+    whole = score(model, QUESTIONS)
+    for size in (1, 40):
+        monkeypatch.setattr(continuations, "ROW_TOKENS", size)
+        monkeypatch.setattr(continuations, "LOGITS", 61 * size)
+        for one, other in zip(whole.popitem()[1], score(model, QUESTIONS).popitem()[1], strict=True):
+            np.testing.assert_allclose(one.nll, other.nll, rtol=1e-5)
+        whole = score(model, QUESTIONS)
+
+
+def test_long_prompts_lose_their_left_end_and_say_how_much():
+    model = randomized(config("parcae", context=10)).eval()
+    (question,) = questions_of((12, 4, 2))
+    (scored,) = score(model, [question])[model.cfg.mean_loops]
+    room = 10 + 1 - 4  # the last token is predicted, not read
+    assert scored.cut == 12 - room
+    expected = [alone(model, question.prefix[-room:], choice)[0] for choice in question.choices]
+    np.testing.assert_allclose(scored.nll, expected, rtol=1e-5)
+
+
+def test_a_choice_as_long_as_the_context_keeps_its_right_end():
+    model = randomized(config("parcae", context=10)).eval()
+    (question,) = questions_of((3, 14, 2))
+    (scored,) = score(model, [question])[model.cfg.mean_loops]
+    long, short = question.choices
+    expected = [alone(model, long[3:4], long[4:])[0], alone(model, question.prefix, short)[0]]
+    np.testing.assert_allclose(scored.nll, expected, rtol=1e-5)
+    assert scored.cut == 3 + 14 - 11 and scored.tokens.tolist() == [10, 2]
+
+
+def test_many_choices_lie_in_several_rows():
+    model = randomized(config("parcae", context=10)).eval()
+    (question,) = questions_of((9, *[3] * 20))
+    (scored,) = score(model, [question])[model.cfg.mean_loops]
+    assert max(row.length for row in continuations._rows(0, question, 10)) <= 2 * 10 and scored.cut == 9 - 8
+    expected = [alone(model, question.prefix[-8:], choice)[0] for choice in question.choices]
+    np.testing.assert_allclose(scored.nll, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("question", "about"),
+    [
+        (Question([], [[1]]), "number 1 has no prefix"),
+        (Question([1], [[2], []]), "number 1 has no prefix, or a choice"),
+        (Question([1], []), "number 1 has no prefix, or a choice"),
+        (Question([1], [[61]]), "token 61 of number 1"),
+    ],
+)
+def test_bad_questions_are_refused(question, about):
+    with pytest.raises(InputError, match=about):
+        score(built("parcae"), [QUESTIONS[0], question])
+
+
+def test_a_depth_that_the_model_does_not_have_is_refused():
+    with pytest.raises(InputError, match="loops: 7"):
+        score(built("hyper-connections"), QUESTIONS, [7])
+    with pytest.raises(InputError, match="loops: 0"):
+        score(built("parcae"), QUESTIONS, [0])

@@ -1,0 +1,46 @@
+"""Each criterion is its formula, and is silent where there is no exit before to compare with."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from lib.decode.criteria import CRITERIA, PREDICTING, Seen
+
+
+def log_p(*p: float) -> torch.Tensor:
+    return torch.tensor([p]).log()
+
+
+@pytest.fixture
+def exits() -> list[Seen]:
+    """A token at no exit, and at three."""
+    seen = [Seen.nothing(1, 2, 2)]
+    for h, p in (((0.0, 0.0), (0.5, 0.5)), ((3.0, 4.0), (0.8, 0.2)), ((3.0, 16.0), (0.8, 0.2))):
+        seen.append(seen[-1].then(torch.tensor([h]), log_p(*p)))
+    return seen
+
+
+def scores(name: str, exits: list[Seen]) -> list[float]:
+    return [CRITERIA[name](now, before).item() for before, now in itertools.pairwise(exits)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("entropy", [math.log(2), *[-0.8 * math.log(0.8) - 0.2 * math.log(0.2)] * 2]),
+        ("kl", [math.nan, 0.8 * math.log(0.8 / 0.5) + 0.2 * math.log(0.2 / 0.5), 0.0]),
+        ("l2", [math.nan, 5.0, 12.0]),
+        ("acceleration", [math.nan, math.nan, math.hypot(3.0, 8.0)]),  # from (3, 4) to (0, 12)
+    ],
+)
+def test_a_criterion_is_its_formula(exits, name, expected):
+    assert scores(name, exits) == pytest.approx(expected, nan_ok=True, abs=1e-6)
+
+
+def test_those_that_predict_need_the_head():
+    assert {*PREDICTING} < {*CRITERIA}
+    bare = Seen.nothing(1, 2, 0).then(torch.zeros(1, 2), torch.zeros(1, 0)).then(torch.ones(1, 2), torch.zeros(1, 0))
+    for name in CRITERIA.keys() - {*PREDICTING}:
+        CRITERIA[name](bare, bare)  # without a prediction

@@ -1,0 +1,73 @@
+"""A model's picture says what its config says, and every word of it stays in its place."""
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
+
+from lib.config import ModelConfig
+from lib.figures import picture
+from lib.presets import preset
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+def words(figure) -> str:
+    return " | ".join(text.get_text() for axis in figure.axes for text in axis.texts)
+
+
+def test_a_picture_says_what_the_config_says():
+    figure = picture.show(preset("parcae-140m"))
+    said = words(figure)
+    stacks = [f"{stack}: 2 layers" for stack in ("prelude", "recur", "coda")]
+    loop = ["8 loops on average", "poisson per sequence", "gradient in 4", "diagonal", "readout C"]
+    for what in (*stacks, *loop, "144.3 M", "1.36 G"):
+        assert what in said, what
+    assert "2 of 8 SwiGLU experts" in words(picture.show(preset("looped-moe-128")))
+    assert "in 2 lanes" in words(picture.show(preset("isodepth-s10-r4", injection="hyper-connections")))
+    assert "loop" not in words(picture.show(preset("gpt-140m"))).split("parameters")[0]
+    nanochat = words(picture.show(preset("looped-nanochat-s8")))
+    assert "| S | S | S | L |" in nanochat and "softcap 15" in nanochat and "sandwich" in nanochat
+
+
+ODD = {
+    "added": dict(
+        injection="add", state_init="zero", softcap=15.0, depth="lognormal-poisson", backprop_loops=4, fill=True
+    ),
+    "lanes": dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", tied=False),
+    "plain": dict(recur=0, prelude=12, mean_loops=1, injection="none", state_init="prelude", residual="1/(N sqrt(L))"),
+    "everything": dict(
+        prelude_norm=True, embed_norm=True, readout=True, loop_norm="own", softcap=30.0, depth="poisson", windows="LS",
+        value_embeddings=True, residual="1/N", mlp="swiglu", experts=8, active_experts=2, block="sandwich", recur=9,
+    ),
+}  # fmt: skip
+
+
+NAMED = ["parcae-1.3b", "isodepth-s10-r8", "looped-nanochat-s8", "residual-L48-N16", "rdm-350m", "looped-moe-704"]
+
+
+@pytest.mark.parametrize("styled", [True, False])
+@pytest.mark.parametrize("name", [*NAMED, *ODD])
+def test_every_word_of_a_picture_stays_in_its_place(name, styled):
+    if not styled:
+        matplotlib.rcdefaults()
+    figure = picture.show(preset(name) if name in NAMED else ModelConfig(**ODD[name]))
+    FigureCanvasAgg(figure).draw()
+    drawn, counts = figure.axes
+    boxes = [patch.get_window_extent() for patch in drawn.patches if isinstance(patch, Rectangle)]
+    assert not plt.fignum_exists(figure.number)  # a notebook would show it twice
+    for text in drawn.texts:
+        extent = text.get_window_extent()
+        centre = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
+        within = [box for box in boxes if box.contains(*centre)] or [drawn.get_window_extent()]
+        assert any(box.x0 <= extent.x0 and extent.x1 <= box.x1 for box in within), text.get_text()
+        assert extent.y0 >= 0 and extent.y1 <= figure.bbox.y1, text.get_text()
+    assert all(text.get_window_extent().x1 <= figure.bbox.x1 for text in counts.texts)
+
+
+def test_several_configs_can_be_drawn_side_by_side():
+    figure, axes = plt.subplots(1, 4)
+    for axis, loops in zip(axes, (1, 2, 4, 8), strict=True):
+        picture.picture(axis, preset(f"isodepth-s10-r{loops}"))
+    assert all(f"{loops} loop" in words(figure) for loops in (1, 2, 4, 8))

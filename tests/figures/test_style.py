@@ -1,0 +1,134 @@
+"""Colours differ for the colour-blind too, figures carry their provenance, and axes say what they show."""
+
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from lib.figures import style
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+def test_colours_differ_also_for_the_colour_blind():
+    # Machado et al.'s matrices for full protanopia and deuteranopia
+    views = {
+        "normal": np.eye(3),
+        "protan": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+        "deutan": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+    }
+    for name, matrix in views.items():
+        seen = {k: matrix @ np.array(to_rgb(v)) ** 2.2 for k, v in style.COLOURS.items()}
+        pairs = [(a, b) for a in seen for b in seen if a < b]
+        assert min(np.abs(seen[a] - seen[b]).max() for a, b in pairs) > 0.1, name
+
+
+def test_every_architecture_has_a_name_a_colour_and_a_marker():
+    assert style.COLOURS.keys() == style.NAMES.keys() == style.MARKERS.keys()
+    assert len(set(style.COLOURS.values())) == len(set(style.MARKERS.values())) == len(style.COLOURS)
+
+
+def test_shades_run_from_light_to_dark():
+    brightness = [sum(to_rgb(c)) for c in style.shades("parcae", 5)]
+    assert brightness == sorted(brightness, reverse=True) and len(set(brightness)) == 5
+    assert to_rgb(style.shades("parcae", 1)[0]) == pytest.approx(to_rgb(style.COLOURS["parcae"]))
+
+
+def test_a_saved_figure_carries_its_provenance_and_profile(tmp_path):
+    figure, axis = plt.subplots()
+    axis.plot([1, 2])
+    path = style.save(figure, tmp_path / "a", {"commit": "abc", "parameters": {"lr": 0.1}})
+    assert json.loads(path.with_suffix(".json").read_text())["commit"] == "abc"
+    assert json.loads(Image.open(path).text["Description"])["parameters"] == {"lr": 0.1}
+    assert b"abc" in path.with_suffix(".pdf").read_bytes()
+    assert "profile: smoke" in [t.get_text() for t in figure.texts]
+
+
+@pytest.mark.parametrize(
+    ("profile", "kept", "left_out"), [("smoke", b"/Type3", b"/CIDFontType2"), ("cpu", b"/CIDFontType2", b"/Type3")]
+)
+def test_figures_to_be_published_have_truetype_fonts(profile, kept, left_out, tmp_path):
+    with style.keeping_style():
+        style.use_style(profile)
+        figure, _ = plt.subplots()
+        pdf = style.save(figure, tmp_path / "a", {}).with_suffix(".pdf").read_bytes()
+    assert kept in pdf and left_out not in pdf
+
+
+@pytest.mark.parametrize(("lr", "text"), [(0.032, "3.2e-2"), (2e-4, "2e-4"), (0.256, "2.56e-1"), (1.0, "1e0")])
+def test_rates_are_short(lr, text):
+    assert style.rate(lr) == text
+
+
+def ticks(axis) -> list[str]:
+    """What the x or the y axis says, at its major ticks and then at the minor ones."""
+    axis.figure.canvas.draw()
+    low, high = sorted(axis.get_view_interval())
+    found = []
+    for minor in (False, True):
+        texts = [text.get_text() for text in axis.get_ticklabels(minor=minor)]
+        found += zip(axis.get_ticklocs(minor=minor), texts, strict=True)
+    return [text.removeprefix("$\\mathdefault{").removesuffix("}$") for at, text in found if text and low <= at <= high]
+
+
+@pytest.mark.usefixtures("style")
+def test_a_short_log_axis_is_labelled_in_full():
+    _, (few, plain) = plt.subplots(1, 2)
+    few.plot([3_000, 30_000])
+    style.few_decades(few)
+    assert ticks(few.yaxis) == ["5 k", "10 k", "20 k"]
+    plain.plot([0.5, 3])
+    plain.set_yscale("log")
+    assert {"0.6", "1", "2"} <= set(ticks(plain.yaxis))
+
+
+def test_dots_show_every_seed_and_the_interval_of_their_mean():
+    figure = style.dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
+    lines = figure.axes[0].lines
+    bar, seeds, mean, alone, _ = lines
+    assert bar.get_xdata() == pytest.approx([1.1 - 4.3027 * 0.1 / 3**0.5, 1.1 + 4.3027 * 0.1 / 3**0.5], abs=1e-3)
+    assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
+    assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
+    assert set(seeds.get_ydata()) != set(bar.get_ydata())  # neither is drawn over the other
+
+
+def test_dots_keep_the_colour_of_an_architecture():
+    figure = style.dots({"linear": [1.0], "hyper-connections": [2.0]}, "loss (nats)")
+    linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
+    assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
+
+
+def test_counts_are_ticked_in_short_words():
+    figure, axis = plt.subplots()
+    axis.plot([3e3, 4e4], [1, 2])
+    style.count_axis(axis, "parameters")
+    figure.canvas.draw()
+    shown = [tick.get_text() for tick in axis.get_xticklabels()]
+    assert {"5 k", "10 k", "20 k"} <= set(shown)
+
+
+def test_an_isoflop_curve_is_its_runs_their_parabola_and_a_star():
+    N = np.array([1e5, 2e5, 4e5, 8e5])
+    cell = pd.DataFrame({"N": N, "loss": 3 + 0.1 * np.log(N / 3e5) ** 2})
+    _, axis = plt.subplots()
+    style.isoflop_curve(axis, cell, pd.DataFrame({"N": [3e5], "loss": [3.0]}), "black", "o", label="r = 1")
+    runs, parabola, star = axis.lines
+    assert list(runs.get_xdata()) == list(N) and runs.get_label() == "r = 1"
+    x, y = parabola.get_data()
+    assert (x[0], x[-1]) == pytest.approx((N[0], N[-1]))
+    assert y == pytest.approx(3 + 0.1 * np.log(x / 3e5) ** 2)
+    assert star.get_data() == ([3e5], [3.0])
+    _, few = plt.subplots()  # through two runs there is no parabola
+    style.isoflop_curve(few, cell.head(2), pd.DataFrame({"N": [], "loss": []}), "black", "o")
+    assert len(few.lines) == 2
+
+
+def test_a_budget_axis_has_a_tick_at_each_budget():
+    _, axis = plt.subplots()
+    style.budget_axis(axis, [1e9, 4.64e9])
+    assert list(axis.get_xticks()) == [1e9, 4.64e9] and axis.get_xscale() == "log"
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1e9", "4.64e9"]

@@ -1,0 +1,85 @@
+"""Compute-optimal widths are those of a fine search, and looped frontiers trail the plain one as in 000."""
+
+import numpy as np
+import pytest
+
+from lib.base.errors import InputError
+from lib.fit import frontier
+from lib.fit.fits import fit_joint
+from lib.papers.isodepth.designs import PUBLISHED
+from lib.presets import preset
+from tests.fit.test_fits import iso_depth_grid, joint_arrays
+
+
+@pytest.fixture(scope="module")
+def published():
+    return fit_joint(*joint_arrays(iso_depth_grid()))
+
+
+@pytest.fixture(scope="module")
+def families():
+    return {r: frontier.sizes([preset(f"isodepth-s{s}-r{r}") for s in range(6, 36, 2)]) for r in (1, 2, 4, 8)}
+
+
+def test_sizes_are_the_papers_counts(families):
+    row = families[4].set_index("width").loc[640]
+    assert row.n_once + row.n_rec == 40_152_960 and row.flops == 1_047_336_960
+
+
+def test_a_looped_410m_costs_a_billion_and_is_worth_580m():
+    # 000, App. F.4: blocks of one unit, 20 of them plain; injection n_b / 6 left out of the effective ratio there
+    worth = frontier.effective_parameters(4, 4, 4, 0.46) / 20
+    assert worth == pytest.approx(0.58, abs=0.005)
+    assert pytest.approx(0.41, abs=0.005) == (8 + 1 / 6) / 20
+    assert frontier.phi_to_match(4, 4, 4, 20 * worth) == pytest.approx(0.46)
+    assert frontier.phi_to_match(4, 4, 4, 20) == pytest.approx(1)  # all unrolled
+    with pytest.raises(InputError, match="no phi makes r=1 worth"):
+        frontier.phi_to_match(4, 16, 1, 20)
+
+
+@pytest.mark.parametrize("r", [1, 4])
+def test_the_compute_optimal_width_is_that_of_a_fine_search(published, families, r):
+    best = frontier.compute_optimal(published, families[r], r, 4.64e18)
+    widths = np.geomspace(384, 2176, 4001)
+    table = families[r]
+    columns = [
+        np.exp(np.interp(np.log(widths), np.log(table.width), np.log(table[c]))) for c in ("n_once", "n_rec", "flops")
+    ]
+    losses = published.predict(columns[0], columns[1], np.full(4001, r), 4.64e18 / columns[2])
+    assert losses.min() - 1e-6 < best["loss"] <= losses.min() + 1e-12
+    assert best["width"] == pytest.approx(widths[losses.argmin()], rel=2e-3)
+    assert best["D"] * np.exp(
+        np.interp(np.log(best["width"]), np.log(table.width), np.log(table.flops))
+    ) == pytest.approx(4.64e18)
+    assert not best["at_edge"] and frontier.compute_optimal(published, table, r, 1e15)["at_edge"]
+
+
+def test_looped_frontiers_trail_the_plain_one_as_published(published, families):
+    # 000, Sec. 4.2: [.03, .06] at r = 2, [.05, .08] at r = 4, [.09, .12] at r = 8; the joint law keeps the order and
+    # the size
+    gaps = {}
+    for r in (2, 4, 8):
+        at = [frontier.compute_optimal(published, families[x], x, 4.64e18)["loss"] for x in (1, r)]
+        gaps[r] = at[1] - at[0]
+    assert 0 < gaps[2] < gaps[4] < gaps[8] < 0.2
+
+
+def test_data_and_phi_to_catch_up(published, families):
+    plain = frontier.compute_optimal(published, families[1], 1, 1e19)
+    looped = frontier.compute_optimal(published, families[4], 4, 1e19)
+    tokens = frontier.data_to_match(published, looped["n_once"], looped["n_rec"], 4, plain["loss"])
+    assert tokens > looped["D"]
+    assert published.predict(looped["n_once"], looped["n_rec"], 4, tokens) == pytest.approx(plain["loss"])
+    assert frontier.data_to_match(published, looped["n_once"], looped["n_rec"], 4, PUBLISHED["E"]) == np.inf
+    phi = frontier.phi_to_cross(published, families[4], families[1], 4, 1e19)
+    assert 0.459 < phi < 1.2
+    assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), families[1], 4, 1e19))
+    ahead = families[1].assign(n_once=families[1].n_once / 1e3, n_rec=1.0)  # which every looped model beats
+    assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), ahead, 4, 1e19))
+
+
+def test_bad_budgets_are_one_line(published, families):
+    with pytest.raises(InputError, match="budget: 0 FLOPs"):
+        frontier.compute_optimal(published, families[1], 1, 0)
+    with pytest.raises(InputError, match="at least two widths"):
+        frontier.compute_optimal(published, families[1].head(1), 1, 1e18)

@@ -1,0 +1,43 @@
+"""Optima and exponents of iso-FLOP curves are those they were made with; one beyond the sizes does not count."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.fit.isoflop import exponent, exponents, optima
+
+
+def curves(budgets=(1e9, 4e9, 16e9), sizes=(1e3, 2e3, 4e3, 8e3, 16e3)) -> pd.DataFrame:
+    """Two architectures whose optimal size is C^0.5 / 10 and C^0.5 / 20, with L = 2 N*^-0.1, and F = 6 N."""
+    return pd.DataFrame([
+        {"architecture": name, "budget": C, "N": N, "width": N**0.5, "F": 6 * N,
+         "loss": 2 * (C**0.5 / share) ** -0.1 + 0.05 * np.log(N / (C**0.5 / share)) ** 2}
+        for name, share in (("wide", 10), ("narrow", 20)) for C in budgets for N in sizes
+    ])  # fmt: skip
+
+
+def test_each_family_and_budget_has_its_own_optimum():
+    found = optima(curves(), ["architecture", "budget"])
+    assert found["architecture"].tolist() == ["wide"] * 3 + ["narrow"] * 3
+    for row in found.itertuples():
+        N = row.budget**0.5 / {"wide": 10, "narrow": 20}[row.architecture]
+        assert (row.N, row.loss, row.width) == pytest.approx((N, 2 * N**-0.1, N**0.5))
+        assert pytest.approx(row.budget / (6 * N)) == row.D and row.inside
+
+
+def test_exponents_over_optima():
+    wide = optima(curves(), ["architecture", "budget"])[:3]
+    slope, (low, high) = exponent(wide, "N")
+    assert (slope, low, high) == pytest.approx((0.5, 0.5, 0.5))
+    assert exponent(wide, "loss", of="N")[0] == pytest.approx(-0.1)
+    both = exponents(optima(curves(), ["architecture", "budget"]), "architecture", "loss", "N")
+    assert both["narrow"][0] == pytest.approx(-0.1) and list(both) == ["wide", "narrow"]
+    assert exponent(wide[:2], "N")[1] == (-np.inf, np.inf) and np.isnan(exponent(wide[:1], "N")[0])
+
+
+def test_an_optimum_beyond_the_sizes_trained_does_not_count():
+    found = optima(curves(sizes=(1e4, 2e4, 4e4)), ["architecture", "budget"])
+    assert found["inside"].tolist() == [False, False, True, False, False, False]
+    falling = curves().assign(loss=lambda runs: 5 - np.log(runs["N"]))
+    missing = optima(falling, ["architecture", "budget"])
+    assert not missing["inside"].any() and np.isnan(missing["N"]).all()

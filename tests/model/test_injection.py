@@ -1,0 +1,109 @@
+"""Every injection is its paper's equation, and 001's starts where the paper says and is stable whatever it learns."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.config import ModelConfig
+from lib.model.injection import LTI, Concat, make_injection
+
+
+def config(**changes):
+    return ModelConfig(**{"width": 8, "heads": 2, **changes})
+
+
+def test_lti_is_zero_order_hold_for_a_and_euler_for_b():
+    # in fp64: torch.matrix_exp of a stiff diagonal is off by 1e-3 in fp32, which is the reference's error, not ours
+    lti = LTI(config()).double()
+    with torch.no_grad():
+        lti.A_log.uniform_(-2, 2)
+        lti.dt_bias.uniform_(-2, 2)
+        lti.B.normal_()
+    h, e = torch.randn(2, 3, 5, 8, dtype=torch.float64)
+    A, dt = -torch.exp(lti.A_log), F.softplus(lti.dt_bias)
+    expected = torch.matrix_exp(torch.diag(dt * A)) @ h[..., None] + (dt[:, None] * lti.B) @ e[..., None]
+    torch.testing.assert_close(lti.inject(h, lti.prepare(e), 0), expected[..., 0])
+
+
+def test_lti_starts_where_the_paper_starts():
+    lti = LTI(config())
+    torch.testing.assert_close(lti.transition(), torch.full((8,), math.sqrt(1 / 5)))
+    assert F.softplus(lti.dt_bias)[0].item() == pytest.approx(0.80472, abs=1e-5)
+    assert lti.dt_bias[0].item() == pytest.approx(0.21194, abs=1e-5)
+    assert torch.equal(lti.B, torch.eye(8)) and not lti.A_log.any()
+
+
+def test_lti_is_stable_whatever_it_learns():
+    lti = LTI(config())
+    with torch.no_grad():
+        lti.A_log.copy_(torch.linspace(-8, 4, 8))
+        lti.dt_bias.copy_(torch.linspace(4, -8, 8))
+    assert (lti.transition() < 1).all() and (lti.transition() >= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["concat", "concat-identity"])
+def test_concat_is_w_times_e_and_h(kind):
+    concat = make_injection(config(injection=kind))
+    with torch.no_grad():
+        concat.weight.normal_()
+    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
+    expected = torch.cat((e, h), dim=-1) @ concat.weight.T
+    torch.testing.assert_close(concat.inject(h, concat.prepare(e), 0), expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(concat.transition(), concat.weight[:, 8:])
+    assert isinstance(concat, Concat)
+
+
+def test_hyper_connections_are_their_equations():
+    cfg = config(injection="hyper-connections", state_init="prelude", backprop_loops="all", lanes=3, mean_loops=4)
+    lanes = make_injection(cfg)
+    assert torch.equal(lanes.alpha, torch.eye(3)[[0, 1, 2, 0]]) and torch.equal(lanes.beta, torch.ones(4, 3))
+    assert torch.equal(lanes.M, torch.eye(3).expand(4, 3, 3))
+    for parameter in lanes.parameters():
+        torch.nn.init.normal_(parameter)
+    h, s = torch.randn(2, 5, 3, 8), torch.randn(2, 5, 8)
+    u = sum(lanes.alpha[1, k] * h[:, :, k] for k in range(3))
+    torch.testing.assert_close(lanes.inject(h, None, 1), u)
+    # with the branch's skip taken off, or with M - beta alpha^T in place of M and the block's output itself (000, Eq.
+    # 9)
+    for M, fed in ((lanes.M[1], s - u), (lanes.M[1] - torch.outer(lanes.beta[1], lanes.alpha[1]), s)):
+        expected = torch.stack(
+            [sum(M[j, k] * h[:, :, k] for k in range(3)) + lanes.beta[1, j] * fed for j in range(3)], dim=2
+        )
+        torch.testing.assert_close(lanes.merge(h, u, s, 1), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(lanes.pool(h), h[:, :, 0] + h[:, :, 1] + h[:, :, 2])
+    assert lanes.spread(s).shape == (2, 5, 3, 8)
+
+
+def test_add_and_none():
+    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
+    add = make_injection(config(injection="add", state_init="zero"))
+    none = make_injection(config(injection="none", state_init="prelude", backprop_loops="all"))
+    assert torch.equal(add.inject(h, add.prepare(e), 0), h + e)
+    assert torch.equal(none.inject(h, none.prepare(e), 0), h)
+    assert add.transition().item() == none.transition().item() == 1
+    assert not list(add.parameters()) and not list(none.parameters())
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("none", dict(state_init="prelude", backprop_loops="all")),
+        ("add", dict(state_init="zero")),
+        ("concat", {}),
+        ("concat-identity", {}),
+        ("lti", {}),
+    ],
+)
+def test_what_is_injected_is_a_bar_h_plus_b_bar_e(kind, more):
+    injection = make_injection(config(injection=kind, **more)).double()
+    for parameter in injection.parameters():
+        torch.nn.init.normal_(parameter)
+    h, e = torch.randn(2, 3, 5, 8, dtype=torch.float64)
+
+    def times(matrix, x):
+        return x @ matrix.T if matrix.ndim == 2 else matrix * x
+
+    expected = times(injection.transition(), h) + times(injection.driving(), e)
+    torch.testing.assert_close(injection.inject(h, injection.prepare(e), 0), expected)

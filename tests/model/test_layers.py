@@ -1,0 +1,253 @@
+"""Norms, rotary positions, attention, MLPs, blocks and experts equal their equations written out."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from lib.config import ModelConfig
+from lib.model import layers
+from lib.model.layers import MLP, Attention, Block, MoE, RMSNorm, attention, attention_kind, rope_angles, rotate
+
+
+def small(**changes):
+    return ModelConfig(**{"width": 32, "heads": 2, "mlp_width": 48, "context": 16, **changes})
+
+
+def test_rmsnorm_is_the_equation_in_the_dtype_asked_for():
+    x = torch.randn(3, 5, 8) * 7
+    norm = RMSNorm(8, gain=True, eps=1e-5)
+    with torch.no_grad():
+        norm.weight.copy_(torch.rand(8))
+    expected = x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * norm.weight
+    torch.testing.assert_close(norm(x), expected)
+    assert norm(x, torch.bfloat16).dtype == torch.bfloat16
+    assert RMSNorm(8, gain=False, eps=1e-5).weight is None
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half-split"])
+def test_rope_rotates_each_pair_by_its_angle(layout):
+    base, S, D = 50_000.0, 12, 8
+    x = torch.randn(2, S, 3, D)
+    rotated = rotate(x, rope_angles(S, D, base), layout)
+    for t in (0, 1, 7):
+        for j in range(D // 2):
+            a, b = (2 * j, 2 * j + 1) if layout == "interleaved" else (j, j + D // 2)
+            angle = t * base ** (-2 * j / D)
+            cos, sin = math.cos(angle), math.sin(angle)
+            torch.testing.assert_close(rotated[:, t, :, a], x[:, t, :, a] * cos - x[:, t, :, b] * sin)
+            torch.testing.assert_close(rotated[:, t, :, b], x[:, t, :, a] * sin + x[:, t, :, b] * cos)
+
+
+def test_rope_scores_depend_on_distance_alone():
+    angles = rope_angles(32, 8, 50_000.0)
+    q, k = torch.randn(8), torch.randn(8)
+    rows = rotate(torch.stack((q, k)).expand(32, 2, 8)[None], angles, "interleaved")[0]
+    scores = rows[:, 0] @ rows[:, 1].T
+    for distance in (0, 3, 10):
+        along = scores.diagonal(-distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along), rtol=1e-4, atol=1e-4)
+
+
+def dense_attention(q, k, v):
+    scores = torch.einsum("bshd,bthd->bhst", q, k) / math.sqrt(q.shape[-1])
+    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+    return torch.einsum("bhst,bthd->bshd", scores.softmax(-1), v)
+
+
+def test_every_attention_is_causal_softmax_attention():
+    q, k, v = (torch.randn(2, 24, 3, 16) for _ in range(3))
+    expected = dense_attention(q, k, v)
+    torch.testing.assert_close(attention(q, k, v), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(layers._bmm_attention(q, k, v, None), expected, rtol=1e-4, atol=1e-5)
+    half = attention(q.bfloat16(), k.bfloat16(), v.bfloat16()).float()
+    torch.testing.assert_close(half, expected, rtol=0.05, atol=0.03)
+
+
+def test_which_attention_runs(monkeypatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert attention_kind(cpu, torch.float32, 64) == "sdpa"
+    assert attention_kind(cpu, torch.bfloat16, 64) == "bmm"
+    assert attention_kind(cpu, torch.bfloat16, 4096) == "sdpa"
+    monkeypatch.setattr(layers, "_has_flash", lambda: True)
+    assert attention_kind(cuda, torch.bfloat16, 2048) == "flash"
+    assert attention_kind(cuda, torch.float32, 2048) == "sdpa"
+    monkeypatch.setattr(layers, "_has_flash", lambda: False)
+    assert attention_kind(cuda, torch.bfloat16, 2048) == "sdpa"
+
+
+def test_value_embeddings_are_gated_per_head():
+    cfg = small(value_embeddings=True)
+    attn = Attention(cfg, value_embeddings=True)
+    torch.nn.init.zeros_(attn.gate.weight)
+    x, values = torch.randn(2, 16, 32), torch.randn(2, 16, 32)
+    angles = rope_angles(16, 16, 50_000.0)
+    # a gate at zero is 2 sigmoid(0) = 1: the values are added as they are
+    plain = Attention(cfg, value_embeddings=False)
+    plain.load_state_dict({k: v for k, v in attn.state_dict().items() if k != "gate.weight"})
+    with_values = attn(x, angles, values)
+    q, k, v = (F.linear(x, m.weight).unflatten(-1, (2, 16)) for m in (attn.q, attn.k, attn.v))
+    q, k = (F.rms_norm(rotate(t, angles, "interleaved"), (16,)) for t in (q, k))
+    expected = F.linear(dense_attention(q, k, v + values.unflatten(-1, (2, 16))).flatten(-2), attn.out.weight)
+    torch.testing.assert_close(with_values, expected, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(with_values, plain(x, angles))
+
+
+@pytest.mark.parametrize("kind", ["relu2", "half-relu2", "swiglu"])
+def test_mlps_are_their_equations(kind):
+    mlp = MLP(small(mlp=kind))
+    x = torch.randn(4, 32)
+    up = x @ mlp.up.weight.T
+    if kind == "swiglu":
+        hidden = F.silu(x @ mlp.gate.weight.T) * up
+    else:
+        hidden = up.clamp_min(0) ** 2 * (0.5 if kind == "half-relu2" else 1)
+    torch.testing.assert_close(mlp(x), hidden @ mlp.down.weight.T)
+
+
+def normed(x):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "norms"),
+    [("pre-norm", normed, lambda x: x, 2), ("sandwich", normed, normed, 4), ("post-norm", lambda x: x, normed, 2)],
+)
+def test_blocks_are_their_equations(kind, before, after, norms):
+    block = Block(small(block=kind))
+    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    middle = after(x + block.attn(before(x), angles))
+    expected = after(middle + block.mlp(before(middle)))
+    torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
+    gains = [name for name, p in block.named_parameters() if p.ndim == 1]
+    assert len(gains) == norms
+
+
+@pytest.mark.parametrize("kind", ["pre-norm", "sandwich", "post-norm"])
+def test_the_residual_multiplier_scales_both_branches(kind):
+    cfg = small(block=kind, residual="1/N", mean_loops=4, residual_c=2.0)
+    block, x, angles = Block(cfg, layer=1), torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    middle = x + 0.5 * block.attn(block.attn_norm(x), angles)
+    middle = block.attn_post(middle)
+    out = block.mlp_post(middle + 0.5 * block.mlp(block.mlp_norm(middle)))
+    torch.testing.assert_close(block(x, angles, torch.float32)[0], out)
+
+
+def windowed_attention(q, k, v, window):
+    """Softmax over the window - 1 positions before and one's own, position by position."""
+    out = torch.zeros_like(v)
+    for i in range(q.shape[1]):
+        seen = slice(max(0, i - window + 1), i + 1)
+        scores = torch.einsum("bhd,bshd->bhs", q[:, i], k[:, seen]) / math.sqrt(q.shape[-1])
+        out[:, i] = torch.einsum("bhs,bshd->bhd", scores.softmax(-1), v[:, seen])
+    return out
+
+
+@pytest.mark.parametrize("window", [1, 5, 23])
+def test_a_window_sees_its_last_positions(window):
+    q, k, v = (torch.randn(2, 24, 3, 16) for _ in range(3))
+    expected = windowed_attention(q, k, v, window)
+    torch.testing.assert_close(attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(layers._bmm_attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_window_of_the_whole_sequence_is_full_attention(dtype):
+    q, k, v = (torch.randn(2, 24, 3, 16, dtype=dtype) for _ in range(3))
+    assert torch.equal(attention(q, k, v, 24), attention(q, k, v))
+    # also where it is masked like any other window, and not recognised as full
+    torch.testing.assert_close(layers._bmm_attention(q, k, v, 24), layers._bmm_attention(q, k, v, None))
+    assert torch.equal(layers._mask(24, 24, q), layers._mask(24, None, q))
+    assert not torch.equal(layers._mask(24, 23, q), layers._mask(24, None, q))
+
+
+# ---- mixture of experts
+
+
+def moe(E: int, k: int) -> MoE:
+    torch.manual_seed(0)
+    module = MoE(small(mlp="swiglu", experts=E, active_experts=k, mlp_width=48))
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return module
+
+
+def dense_reference(module: MoE, x: torch.Tensor) -> torch.Tensor:
+    """Every expert on every token, weighted by the softmax over the k largest logits and zero elsewhere (004)."""
+    logits = x @ module.router.weight.T
+    kept = torch.full_like(logits, -math.inf).scatter(-1, logits.topk(module.k).indices, 0) + logits
+    p = kept.softmax(-1)
+    y = torch.zeros_like(x)
+    for i in range(len(module.up)):
+        expert = F.silu(x @ module.gate[i].T) * (x @ module.up[i].T)
+        y = y + p[..., i : i + 1] * (expert @ module.down[i].T)
+    return y
+
+
+@pytest.mark.parametrize(("E", "k"), [(6, 2), (6, 1), (4, 4), (8, 3)])
+def test_experts_equal_the_dense_reference_forward_and_backward(E, k):
+    module, x = moe(E, k), torch.randn(3, 7, 32)
+    upstream = torch.randn(3, 7, 32)
+    grads = {}
+    for name, f in (("grouped", lambda x: module(x)[0]), ("dense", lambda x: dense_reference(module, x))):
+        module.zero_grad()
+        leaf = x.clone().requires_grad_()
+        y = f(leaf)
+        y.backward(upstream)
+        grads[name] = [y.detach(), leaf.grad, *(p.grad.clone() for p in module.parameters())]
+    for a, b in zip(grads["grouped"], grads["dense"], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_one_expert_of_one_is_swiglu():
+    module = moe(1, 1)
+    mlp, x = MLP(small(mlp="swiglu", mlp_width=48)), torch.randn(2, 5, 32)
+    mlp.load_state_dict({f"{n}.weight": getattr(module, n)[0].detach() for n in ("up", "gate", "down")})
+    torch.testing.assert_close(module(x)[0], mlp(x))
+
+
+def test_routers_report_what_they_did():
+    module, x = moe(5, 2), torch.randn(4, 9, 32)
+    routing = module(x)[1]
+    logits = x @ module.router.weight.T
+    assert torch.equal(routing.chosen, logits.topk(2).indices)
+    f = torch.stack([(routing.chosen == i).any(-1).float().mean() for i in range(5)])
+    torch.testing.assert_close(routing.balance, 5 * (f * logits.softmax(-1).mean((0, 1))).sum())
+    torch.testing.assert_close(routing.z, logits.logsumexp(-1).square().mean())
+    even = moe(4, 2)
+    torch.nn.init.zeros_(even.router.weight)
+    assert even(x)[1].balance.item() == pytest.approx(2)  # k, its value at equal probabilities
+    assert even(x)[1].z.item() == pytest.approx(math.log(4) ** 2)
+
+
+def test_compute_follows_the_active_experts():
+    x = torch.randn(4, 16, 32)
+    flops = {}
+    for E, k in ((2, 2), (8, 2), (32, 2), (8, 4)):
+        module = moe(E, k)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            module(x)
+        flops[E, k] = counter.get_total_flops() - 2 * 64 * 32 * E  # without the router
+    # an expert is mlp_width / k wide, so that k experts cost one MLP, whatever E and k are; padding at most doubles it
+    one = 64 * 2 * 3 * 32 * 48
+    assert flops[2, 2] == one
+    assert all(one <= each <= 2 * one for each in flops.values())
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, 9, 32), torch.randn(1, 1, 32)], ids=["all to the same", "one token"])
+def test_experts_that_nobody_took_are_not_computed(x):
+    module = moe(8, 2)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        y = module(x)[0]
+    assert counter.get_total_flops() == x[..., 0].numel() * (2 * 3 * 32 * 48 + 2 * 32 * 8)
+    torch.testing.assert_close(y, dense_reference(module, x), rtol=1e-4, atol=1e-5)
+
+
+def test_mixed_precision_keeps_the_stream_in_fp32():
+    block = Block(small())
+    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    out, _ = block(x, angles, torch.bfloat16)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, block(x, angles, torch.float32)[0], rtol=0.05, atol=0.1)

@@ -1,0 +1,409 @@
+"""A looped model gives the numbers of its definition: row by row, unrolled, truncated, checkpointed or compiled."""
+
+import copy
+import functools
+import math
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.base.errors import InputError
+from lib.config import ModelConfig
+from lib.flops import count
+from lib.model.head import softcap
+from lib.model.looped import Draw, LoopedLM, token_losses
+from lib.model.weights import load_strictly
+from tests.conftest import examples
+from tests.models import KINDS, config, randomized, tokens
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_per_sequence_depth_equals_each_sequence_alone(kind):
+    model, x, loops = randomized(config(kind)).eval(), tokens(), torch.tensor([3, 1, 6, 2])
+    together = model(x, loops)
+    for row, n in enumerate(loops.tolist()):
+        torch.testing.assert_close(together[row : row + 1], model(x[row : row + 1], n), rtol=1e-4, atol=1e-5)
+    assert together.dtype == torch.float32 and together.shape == (4, 16, 61)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_per_sequence_gradients_equal_each_sequence_alone(kind):
+    cfg = config(kind)
+    model, x, loops = randomized(cfg).train(), tokens(), torch.tensor([3, 1, 6, 2])
+
+    def gradients(parts):
+        model.zero_grad()
+        for rows in parts:
+            loss, _ = model.loss(x[rows], x[rows].roll(-1, 1), loops[rows], Draw(0, 0, range(rows[0], rows[-1] + 1)))
+            (loss * len(rows)).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    for a, b in zip(gradients([[0, 1, 2, 3]]), gradients([[0], [1], [2], [3]]), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loops", [1, 2, 5])
+def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
+    cfg = config(kind)
+    model, x = randomized(cfg).train(), tokens()
+    draw = Draw(0, 0, range(4))
+    model.loss(x, x.roll(-1, 1), loops, draw)[0].backward()
+    ours = [p.grad.clone() for p in model.parameters()]
+
+    model.zero_grad()
+    embedded = model.embed(x)
+    if model.embed_norm is not None:
+        embedded = model.embed_norm(embedded)
+    values = {int(layer): table(x) for layer, table in model.value_embeds.items()}
+    e, _ = model._stack(model.prelude, 0, embedded, values)
+    if model.prelude_norm is not None:
+        e = model.prelude_norm(e)
+    h = model.injection.spread(model.initial_state(e, draw))
+    for t in range(loops):
+        if 0 < t == loops - (cfg.max_backprop_loops or loops):  # where all loops backpropagate, so does h_0
+            h = h.detach()
+        h, _ = model.step(h, model.injection.prepare(e), values, t)
+    h = model.injection.pool(h)
+    out = h if model.readout is None else F.linear(h, model.readout.weight)
+    out = model.final_norm(model._stack(model.coda, cfg.prelude + cfg.recur, out, values)[0])
+    logits = softcap(F.linear(out, model.head_weight), cfg.softcap)
+    F.cross_entropy(logits.flatten(0, 1), x.roll(-1, 1).flatten()).backward()
+    for a, p in zip(ours, model.parameters(), strict=True):
+        torch.testing.assert_close(a, p.grad, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["passthrough", "scaled residual", "experts alone"])
+def test_loops_unrolled_into_layers_give_the_same_logits_and_summed_gradients(kind):
+    """Three loops over two layers are six layers; the gradient of a shared layer is the sum over its copies."""
+    alone = dict(injection="none", prelude=0, coda=0, recur=2, backprop_loops="all")
+    cfg = config("experts", **alone) if kind == "experts alone" else config(kind, backprop_loops="all")
+    looped = randomized(cfg).train()
+    c = cfg.residual_multiplier  # stated as a constant, since the unrolled stack counts as looped once
+    flat = dict(recur=0, prelude=6, mean_loops=1, residual="none", residual_c=c)
+    unrolled = LoopedLM(cfg.replace(**flat)).train()
+    copies = {name: [name] for name in looped.state_dict()}
+    for layer in range(6):
+        for name in looped.recur[layer % 2].state_dict():
+            copies.setdefault(f"recur.{layer % 2}.{name}", []).append(f"prelude.{layer}.{name}")
+    copies = {name: [n for n in names if not n.startswith("recur")] for name, names in copies.items()}
+    weights = looped.state_dict()
+    load_strictly(unrolled, {copy: weights[name] for name, names in copies.items() for copy in names})
+    x = tokens()
+    torch.testing.assert_close(looped(x, 3), unrolled(x), rtol=1e-4, atol=1e-5)
+    looped.loss(x, x.roll(-1, 1), 3)[0].backward()
+    unrolled.loss(x, x.roll(-1, 1))[0].backward()
+    theirs = dict(unrolled.named_parameters())
+    for name, parameter in looped.named_parameters():
+        summed = sum(theirs[copy].grad for copy in copies[name])
+        torch.testing.assert_close(parameter.grad, summed, rtol=1e-3, atol=1e-6)
+
+
+# ---- hyper-connections
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_hyper_connections_start_as_the_plain_loop(lanes):
+    kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
+    plain = randomized(config("passthrough", prelude=1, coda=0, **kinds)).eval()
+    lanes_ = LoopedLM(plain.cfg.replace(injection="hyper-connections", lanes=lanes)).eval()
+    own = {k: v for k, v in lanes_.state_dict().items() if k.startswith("injection")}
+    load_strictly(lanes_, plain.state_dict() | own)
+    for loops in (1, 2, 6):
+        (_, a), (_, b) = plain.hidden(tokens(), loops), lanes_.hidden(tokens(), loops)
+        # every lane is the plain loop's state, and the coda reads their sum
+        torch.testing.assert_close(b.state, lanes * a.state, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(lanes_(tokens(), loops), plain(tokens(), loops), rtol=1e-4, atol=1e-4)
+
+
+def test_one_lane_is_the_plain_loop_through_the_coda_as_well():
+    kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
+    plain = randomized(config("passthrough", prelude=1, coda=1, **kinds)).eval()
+    one = LoopedLM(plain.cfg.replace(injection="hyper-connections", lanes=1)).eval()
+    own = {k: v for k, v in one.state_dict().items() if k.startswith("injection")}
+    load_strictly(one, plain.state_dict() | own)
+    torch.testing.assert_close(one(tokens(), 4), plain(tokens(), 4), rtol=1e-4, atol=1e-5)
+
+
+def test_hyper_connections_have_parameters_for_their_loops_alone():
+    model = LoopedLM(config("hyper-connections")).eval()
+    assert sum(p.numel() for p in model.injection.parameters()) == 6 * (2 * 2 + 2 * 2)
+    model(tokens(), 5)
+    with pytest.raises(InputError, match="loops: 7 are more than the 6 that these hyper-connections have"):
+        model(tokens(), 7)
+
+
+# ---- how the first loops lose their gradient, and what they cost
+
+
+def test_detached_loops_give_the_gradients_of_loops_without_any():
+    cfg = config("parcae", depth="poisson")
+    grads = []
+    for truncation in ("no-grad", "detach"):
+        model = randomized(cfg.replace(truncation=truncation)).train()
+        for step in range(3):
+            model.loss(tokens(), tokens().roll(-1, 1), draw=Draw(0, step, range(4)))[0].backward()
+        grads.append([p.grad for p in model.parameters()])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_detached_loops_leave_a_router_its_own_losses():
+    grads = {}
+    for truncation in ("no-grad", "detach"):
+        cfg = config("experts", backprop_loops=1, balance_loss=1.0, truncation=truncation)
+        model = randomized(cfg).train()
+        _, end = model.hidden(tokens(), 4, Draw(0, 0, range(4)))
+        grads[truncation] = [use.loop for use in end.routing if use.routing.balance.requires_grad and use.layer == 1]
+    assert grads == {"no-grad": [3], "detach": [0, 1, 2, 3]}
+
+
+def test_fill_draws_around_the_truncation():
+    cfg = config(depth="poisson", fill=True, mean_loops=6, backprop_loops=4)
+    model = LoopedLM(cfg).train()
+    n, k = model._split_loops(64, None, Draw(0, 0, range(64)))
+    assert set(k) == {4} and 1 < n.mean() < 3
+    model.loss(tokens(), tokens())[0].backward()
+
+
+class Kept:
+    """A tensor that a graph keeps for its backward pass; counts the bytes that are alive and the most there were."""
+
+    alive, now, most = {}, 0, 0
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor, self.storage = tensor.detach(), tensor.untyped_storage().data_ptr()
+        if self.storage not in Kept.alive:
+            Kept.alive[self.storage] = [0, tensor.untyped_storage().nbytes()]
+            Kept.now += Kept.alive[self.storage][1]
+        Kept.alive[self.storage][0] += 1
+        Kept.most = max(Kept.most, Kept.now)
+
+    def __del__(self):
+        Kept.alive[self.storage][0] -= 1
+        if not Kept.alive[self.storage][0]:
+            Kept.now -= Kept.alive.pop(self.storage)[1]
+
+
+def saved_bytes(model: LoopedLM, loops: int) -> int:
+    """The most bytes that the graph of a loss ever keeps for its backward pass, each storage once."""
+    Kept.alive, Kept.now, Kept.most = {}, 0, 0
+    with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
+        loss, _ = model.loss(tokens(), tokens(), loops, Draw(0, 0, range(4)))
+    loss.backward()
+    return Kept.most
+
+
+@pytest.mark.parametrize(("kind", "how"), [("parcae", "no-grad"), ("parcae", "detach"), ("experts", "no-grad")])
+def test_with_truncation_memory_does_not_grow_with_the_loops(kind, how):
+    model = LoopedLM(config(kind, backprop_loops=2, truncation=how)).train()
+    assert saved_bytes(model, 64) <= 1.01 * saved_bytes(model, 4)
+    everything = LoopedLM(config(kind, backprop_loops="all")).train()
+    assert saved_bytes(everything, 64) > 8 * saved_bytes(everything, 4)
+
+
+@pytest.mark.parametrize("kind", ["parcae", "nanochat", "experts", "hyper-connections"])
+def test_checkpointed_loops_take_less_memory_and_give_the_same_bits(kind):
+    cfg = config(kind, backprop_loops="all", mean_loops=6)
+    grads, memory = {}, {}
+    for checkpointed in (False, True):
+        model = randomized(cfg).train()
+        model.checkpoint_loops = checkpointed
+        memory[checkpointed] = saved_bytes(model, 6)
+        grads[checkpointed] = [p.grad for p in model.parameters()]
+    assert memory[True] < 0.6 * memory[False]
+    assert all(torch.equal(a, b) for a, b in zip(grads[False], grads[True], strict=True))
+
+
+# ---- experts
+
+
+def test_routing_is_seen_per_layer_and_loop():
+    model, x = randomized(config("experts", mean_loops=3)).eval(), tokens()
+    _, end = model.hidden(x)
+    assert [(use.layer, use.loop) for use in end.routing] == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert all(use.routing.chosen.shape == (4, 16, 2) for use in end.routing)
+    # rows of different depths: what a row does is what it does alone, and -1 where it rests
+    with torch.no_grad():
+        _, mixed = model.hidden(x, torch.tensor([1, 3, 2, 3]))
+    for use, together in zip(mixed.routing, end.routing, strict=True):
+        resting = use.loop >= torch.tensor([1, 3, 2, 3]) if use.layer == 1 else torch.zeros(4, dtype=torch.bool)
+        assert (use.routing.chosen[resting] == -1).all()
+        if use.layer < 2:  # the coda sees other states
+            assert torch.equal(use.routing.chosen[~resting], together.routing.chosen[~resting])
+
+
+def test_the_loss_is_cross_entropy_and_the_routers_losses():
+    cfg = config("experts", backprop_loops="all", balance_loss=0.5, router_z_loss=0.25)
+    model, x = randomized(cfg).train(), tokens()
+    loss, end = model.loss(x, x.roll(-1, 1), 2)
+    routings = [use.routing for use in end.routing]
+    balance, z = (torch.stack([getattr(r, name) for r in routings]).mean() for name in ("balance", "z"))
+    torch.testing.assert_close(loss, end.cross_entropy + 0.5 * balance + 0.25 * z)
+    expected = F.cross_entropy(model(x, 2).flatten(0, 1), x.roll(-1, 1).flatten())
+    torch.testing.assert_close(end.cross_entropy, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_eval_runs_mean_loops_and_train_follows_the_rule():
+    cfg = config(depth="poisson")
+    model, x = randomized(cfg).eval(), tokens()
+    torch.testing.assert_close(model(x), model(x, cfg.mean_loops))
+    assert torch.equal(model(x), model(x))
+    model.train()
+    draws = [model(x, draw=Draw(0, step, range(4))) for step in (0, 0, 1)]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert not torch.equal(model(x), model(x))
+
+
+@pytest.mark.parametrize("kind", ["values", "nanochat", "experts", "hyper-connections"])
+def test_causality(kind):
+    model, x = randomized(config(kind)).eval(), tokens()
+    changed = x.clone()
+    changed[:, 10:] = (changed[:, 10:] + 1) % 61
+    torch.testing.assert_close(model(x)[:, :10], model(changed)[:, :10])
+    # a prefix sees the same initial state, so that generation can grow a sequence
+    torch.testing.assert_close(model(x[:, :10]), model(x)[:, :10], rtol=1e-4, atol=1e-5)
+
+
+def test_theinitial_state_is_what_its_name_says():
+    e = torch.randn(256, 16, 32)
+    draw = Draw(0, 0, range(256))
+    states = {
+        kind: LoopedLM(config(state_init=kind)).initial_state(e, draw) for kind in ("like-init", "normal", "unit")
+    }
+    sigma = math.sqrt(2 / (5 * 32))
+    like = states["like-init"]
+    assert like.abs().max() <= 3 * sigma + 1e-6
+    assert like.std().item() == pytest.approx(sigma * 0.9867, rel=0.01)  # a normal cut at three sigma
+    assert states["normal"].std().item() == pytest.approx(1, rel=0.01)
+    torch.testing.assert_close(states["unit"].std(-1), torch.ones(256, 16))
+    assert torch.equal(LoopedLM(config("iso-depth")).initial_state(e, draw), e)
+    assert not LoopedLM(config("additive")).initial_state(e, draw).any()
+    again = LoopedLM(config(state_init="normal")).initial_state(e[:3], Draw(0, 0, range(5, 8)))
+    assert torch.equal(again, states["normal"][5:8])
+
+
+def test_token_losses_are_those_of_the_logits():
+    model, x = randomized(config()).eval(), tokens()
+    expected = F.cross_entropy(model(x, 3).flatten(0, 1), x.flatten(), reduction="none").view_as(x)
+    torch.testing.assert_close(token_losses(model, x, x, 3), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["parcae", "residual", "values"])
+def test_precisions_agree_within_bf16(kind):
+    model, x = LoopedLM(config(kind)).eval(), tokens()
+    reference = token_losses(model, x, x.roll(-1, 1)).mean()
+    for precision in ("bf16", "bf16-mixed"):
+        again = copy.deepcopy(model).set_precision(precision)
+        torch.testing.assert_close(token_losses(again, x, x.roll(-1, 1)).mean(), reference, rtol=0.01, atol=0.01)
+
+
+# how many graphs there are does not depend on what is made of them, and C++ takes a minute to compile
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
+def test_a_compiled_block_serves_every_depth_and_number_of_rows(backend, monkeypatch):
+    """Parcae with value tables at sampled depths: one step with 4, 3, 2 and 1 rows left compiles all there is."""
+    compiled = functools.partialmethod(torch.nn.Module.compile, backend=backend)
+    monkeypatch.setattr(torch.nn.Module, "compile", compiled)
+    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
+    cfg = config("values", depth="poisson", state_init="like-init")
+    model, x = randomized(cfg).train(), tokens()
+    draws = [Draw(0, step, range(4)) for step in range(8)]
+    expected = [model.loss(x, x, draw=draw)[0].item() for draw in draws]
+    torch._dynamo.reset()
+    model.compile_blocks()
+    model.loss(x, x, torch.tensor([1, 2, 3, 4]))[0].backward()
+    seen = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for draw, loss in zip(draws, expected, strict=True):
+        again, _ = model.loss(x, x, draw=draw)
+        again.backward()
+        assert again.item() == pytest.approx(loss, rel=1e-4)
+    for loops in (1, 7):
+        model.loss(x, x, loops)[0].backward()
+    assert 0 < seen == torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def test_bad_calls_are_one_line():
+    model = LoopedLM(config()).eval()
+    with pytest.raises(InputError, match="context: a sequence of 30"):
+        model(tokens(length=30))
+    with pytest.raises(InputError, match="loops: 0 is too few"):
+        model(tokens(), 0)
+    for loops in (torch.tensor([1, 2]), torch.ones(4, 1, dtype=torch.long), 2.0, True):
+        with pytest.raises(InputError, match="loops: give one int, or a LongTensor with one for each of the 4 rows"):
+            model(tokens(), loops)
+    plain = LoopedLM(config("passthrough", prelude=2, recur=0, mean_loops=1)).eval()
+    with pytest.raises(InputError, match="loops: 2 loops over no layer"):
+        plain(tokens(), 2)
+
+
+# ---- any config
+
+ANY = dict(
+    prelude=[0, 1, 2], coda=[0, 1], prelude_norm=[False, True], readout=[False, True],
+    block=["pre-norm", "sandwich", "post-norm"],
+    norm_gain=[False, True], qk_norm=[False, True], rope=["interleaved", "half-split"], value_embeddings=[False, True],
+    windows=["L", "S", "SL", "SSL"], residual=["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"], embed_norm=[False, True],
+    tied=[False, True], softcap=[0.0, 15.0], init=["scaled", "scaled-zero", "uniform", "normal", "mup"],
+)  # fmt: skip
+LOOPED = dict(
+    recur=[1, 2], mean_loops=[1, 2, 3], backprop_loops=["half", "all", 1, 2], loop_norm=["none", "own", "final"],
+    depth=["fixed", "poisson", "lognormal-poisson"], depth_per=["batch", "sequence"], fill=[False, True],
+    truncation=["no-grad", "detach"],
+)  # fmt: skip
+MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
+MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]
+LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti")]
+LOOPS += [dict(injection="add", state_init="zero"), dict(injection="add", state_init="normal")]
+LOOPS += [dict(injection="none", state_init="prelude", backprop_loops="all")]
+lanes_ = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", depth="fixed", fill=False)
+LOOPS += [lanes_ | dict(lanes=lanes) for lanes in (1, 2)]
+LOOPS += [dict(state_init=kind) for kind in ("prelude", "zero", "like-init", "normal", "unit")]
+PLAIN = dict(recur=0, mean_loops=1, injection="none", state_init="prelude", depth="fixed", loop_norm="none", fill=False)
+
+
+def some(choices: dict[str, list]) -> st.SearchStrategy:
+    return st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in choices.items()})
+
+
+@st.composite
+def any_fields(draw) -> dict:
+    """Fields that mostly fit together: what a choice of loop or MLP requires comes with it."""
+    fields = draw(some(ANY)) | draw(st.sampled_from(MLPS))
+    return fields | draw(some(LOOPED)) | draw(st.sampled_from([*LOOPS, PLAIN]))
+
+
+@pytest.mark.hypothesis  # which a test has by itself only where it is one example's
+def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
+    built = set()
+
+    @hypothesis.settings(max_examples=examples(300), deadline=None, derandomize=True)
+    @hypothesis.given(any_fields())
+    def holds(fields):
+        try:
+            cfg = ModelConfig(vocab_size=17, width=32, heads=2, mlp_width=32, context=8, **fields)
+        except InputError as error:
+            message = str(error)
+            assert "\n" not in message and any(message.startswith(f"{name}: ") for name in ModelConfig.model_fields)
+            return
+        built.update({cfg.injection, cfg.state_init, f"{cfg.experts} experts", f"looped: {cfg.recur > 0}"})
+        model = LoopedLM(cfg).train()
+        x = torch.randint(17, (3, 9), generator=torch.Generator().manual_seed(0))
+        loss, end = model.loss(x[:, :-1], x[:, 1:], draw=Draw(0, 0, range(3)))
+        loss.backward()
+        assert torch.isfinite(loss) and end.state.shape == (3, 8, 32)
+        assert all(torch.isfinite(p.grad).all() for p in model.parameters())  # none without one: DDP waits for all
+        assert model.embed.weight.grad.any() and model.head_weight.grad.any()
+        assert count(cfg).n_params == sum(p.numel() for p in model.parameters())
+        model.eval()
+        assert torch.isfinite(model(x[:, :-1])).all()
+
+    holds()
+    # what ran is not one kind a hundred times
+    injections = {"none", "add", "concat", "concat-identity", "lti", "hyper-connections"}
+    states = {"prelude", "zero", "like-init", "normal", "unit"}
+    assert len(injections & built) > 1 and len(states & built) > 1
+    if examples(300) == 300:
+        assert injections | states | {"1 experts", "4 experts", "looped: True", "looped: False"} <= built

@@ -1,0 +1,250 @@
+"""Every parameter starts, and its rate scales, as its paper says, and under muP activations ignore the width."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lib.base.errors import InputError
+from lib.config import ModelConfig, OptimConfig
+from lib.flops import count
+from lib.model import parameterisation
+from lib.model.looped import LoopedLM, token_losses
+from lib.presets import preset
+from lib.train.optimiser import Optimizer, placements
+from tests.models import KINDS, config, tokens
+
+
+def on_meta(cfg: ModelConfig) -> LoopedLM:
+    with torch.device("meta"):
+        return LoopedLM(cfg)
+
+
+# ---- roles and inits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_has_a_role(kind):
+    roles = {name: parameterisation.role(name) for name, _ in on_meta(config(kind)).named_parameters()}
+    for name, role in roles.items():
+        assert ("norm" in name or "_post" in name) == (role == "norm"), name
+        assert name.startswith("value_embeds") == (role == "value table"), name
+    assert {"embedding", "matrix", "branch output"} <= set(roles.values())
+
+
+def stds(cfg: ModelConfig) -> dict[str, float]:
+    return {name: p.std().item() for name, p in LoopedLM(cfg).named_parameters() if p.ndim > 1}
+
+
+def test_uniform_is_the_papers_init():
+    cfg = ModelConfig(width=64, heads=2, mlp_width=256, tied=False, init="uniform")
+    model, found = LoopedLM(cfg), stds(cfg)
+    assert found["embed.weight"] == pytest.approx(1, rel=0.02)
+    assert found["head.weight"] == pytest.approx(1e-3, rel=0.02)
+    assert found["recur.0.attn.q.weight"] == pytest.approx(1 / 8, rel=0.03)
+    assert found["recur.0.attn.out.weight"] == pytest.approx(1 / 8, rel=0.03)
+    assert found["recur.0.mlp.down.weight"] == pytest.approx(1 / 16, rel=0.03)  # its input is four times as wide
+    largest = model.recur[0].attn.q.weight.abs().max().item()
+    assert 0.99 * math.sqrt(3) / 8 < largest <= math.sqrt(3) / 8  # bounded, unlike a normal
+
+
+def test_loss_at_init_is_about_the_entropy_of_the_vocabulary():
+    # 001's 140M starts at 10.6255 where ln V is 10.3972, at any loop count
+    model = LoopedLM(config("values", state_init="like-init", prelude_norm=True, readout=True)).eval()
+    losses = [token_losses(model, tokens(), tokens().roll(-1, 1), n).mean().item() for n in (1, 4, 8)]
+    assert max(losses) - min(losses) < 0.2
+    assert losses[0] == pytest.approx(math.log(61), abs=0.4)
+
+
+@pytest.mark.long
+def test_the_140m_starts_at_the_loss_of_001s_code():
+    model = LoopedLM(preset("parcae-140m")).eval()
+    x = torch.randint(32_768, (1, 513), generator=torch.Generator().manual_seed(0))
+    losses = [token_losses(model, x[:, :-1], x[:, 1:], n).mean().item() for n in (1, 4, 8)]
+    assert losses == pytest.approx([10.6255] * 3, abs=0.05) and max(losses) - min(losses) < 1e-3
+
+
+def test_scaled_zero_is_orthogonal_with_zero_branch_outputs():
+    model = LoopedLM(config("values", readout=True))
+    std = math.sqrt(2 / (5 * 32))
+    for name, weight in model.named_parameters():
+        if name.endswith(("attn.out.weight", "mlp.down.weight")):
+            assert not weight.any()
+        elif name.endswith(("attn.q.weight", "mlp.up.weight", "embed.weight")) and "value" not in name:
+            gram = weight @ weight.T if weight.shape[0] <= weight.shape[1] else weight.T @ weight
+            torch.testing.assert_close(gram, torch.eye(len(gram)) * std**2 * max(weight.shape), atol=1e-4, rtol=1e-4)
+    singular = torch.linalg.svdvals(model.readout.weight)
+    torch.testing.assert_close(singular, torch.full_like(singular, 0.6325), atol=1e-3, rtol=1e-3)
+
+
+def test_scaled_divides_branch_outputs_by_the_effective_depth():
+    cfg = config("base", width=128, mlp_width=512, mean_loops=4)
+    model, std = LoopedLM(cfg), math.sqrt(2 / (5 * 128))
+    assert model.recur[0].attn.q.weight.std().item() == pytest.approx(std, rel=0.03)
+    assert model.recur[0].mlp.down.weight.std().item() == pytest.approx(std / math.sqrt(2 * 6), rel=0.03)
+    assert model.injection.weight.std().item() == pytest.approx(std, rel=0.03)
+
+
+def test_init_depends_on_the_seed_alone():
+    a, b, c = LoopedLM(config(), seed=3), LoopedLM(config(), seed=3), LoopedLM(config(), seed=4)
+    assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+    assert not torch.equal(a.embed.weight, c.embed.weight)
+
+
+def test_concat_identity_starts_as_i_and_zero():
+    weight = LoopedLM(config("iso-depth")).injection.weight
+    assert torch.equal(weight, torch.cat((torch.eye(32), torch.zeros(32, 32)), 1))
+
+
+def test_mup_narrows_what_reads_the_width():
+    found = {}
+    for width in (128, 512):
+        found[width] = stds(preset(f"looped-moe-{width}", vocab_size=512, mlp_width=width, recur=2))
+    for name, std in found[128].items():
+        shrinks = name != "embed.weight"
+        assert found[512][name] == pytest.approx(std / (2 if shrinks else 1), rel=0.1), name
+        assert std == pytest.approx(0.02, rel=0.1)
+
+
+# ---- multipliers
+
+
+def rates(cfg: ModelConfig, optim: OptimConfig, **kwargs) -> dict[str, float]:
+    return {p.name: p.lr for p in placements(on_meta(cfg), optim, **kwargs)}
+
+
+def test_mup_divides_the_rates_by_the_width_ratio():
+    optim = OptimConfig(scaling="mup", lr=1e-2)
+    for kind in ("looped", "looped-moe"):
+        found = rates(preset(f"{kind}-512"), optim)
+        assert found.pop("embed.weight") == 1e-2
+        assert set(found.values()) == {1e-2 / 4}, found
+
+
+def test_hyperp_is_the_papers_rule():
+    optim = OptimConfig(name="muonh", scaling="hyperp", muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005)
+    # at the reference batch and its own D_ref nothing is changed
+    D_ref = {1: 983_296_000, 4: 1_016_064_000}
+    for loops, horizon in D_ref.items():
+        cfg = preset(f"isodepth-s10-r{loops}")
+        usage = count(cfg)
+        once = 20 * (12 * 640**2 + 2 * 640) + (loops * 2 * 640**2 if loops > 1 else 0)
+        assert horizon == 10 * once
+        # the definition: usage-weighted non-embedding parameters, without the model-level norms
+        assert usage.n_usage - usage.n_embedding - 3 * 640 == once
+        found = rates(cfg, optim, steps=horizon // 2**18, tokens_per_step=2**18)
+        assert found["recur.0.attn.q.weight"] == pytest.approx(0.014, rel=1e-3)
+        assert found["embed.weight"] == pytest.approx(0.3) and found["head.weight"] == pytest.approx(0.004)
+        assert found["final_norm.weight"] == pytest.approx(0.005)
+    wide = rates(preset("isodepth-s20-r4"), optim, steps=8 * 3876, tokens_per_step=2**17)
+    assert wide["embed.weight"] == pytest.approx(0.3 * 2**-0.5 * 2**-0.558)
+    assert wide["injection.weight"] == pytest.approx(0.014 * 2**-0.558 * 4**-0.32, rel=1e-3)
+
+
+def test_hyperp_refuses_to_guess_the_batch():
+    with pytest.raises(InputError, match="tokens_per_step"):
+        placements(on_meta(preset("isodepth-s10-r4")), OptimConfig(name="muonh", scaling="hyperp"))
+
+
+def test_depth_loop_scales_the_looped_stack_alone():
+    optim = OptimConfig(scaling="depth-loop", lr=1e-2, weight_decay=0.1, eps=1e-8)
+    for loops in (1, 16):
+        rows = {p.name: p for p in placements(on_meta(preset(f"residual-L48-N{loops}")), optim)}
+        hidden, norm, table = rows["recur.0.attn.q.weight"], rows["recur.3.attn_norm.weight"], rows["embed.weight"]
+        assert hidden.lr == pytest.approx(1e-2 / 2) and norm.lr == pytest.approx(1e-2 / 2)
+        assert hidden.lr * hidden.weight_decay == pytest.approx(1e-2 * 0.1)  # does not depend on the depth
+        assert hidden.eps == pytest.approx(1e-8 / 2)
+        independent = placements(on_meta(preset("residual-L48-N4")), optim.replace(decay="independent"))
+        assert {p.weight_decay for p in independent} == {0.0, 0.1}
+        assert (table.lr, table.eps, rows["final_norm.weight"].lr) == (1e-2, 1e-8, 1e-2)
+    tuned_at_48 = placements(on_meta(preset("residual-L48-N4")), optim.replace(reference_depth=48))
+    assert {p.lr for p in tuned_at_48} == {1e-2} and {p.weight_decay for p in tuned_at_48} == {0.0, 0.1}
+
+
+def test_a_narrow_model_keeps_the_size_of_its_branches_by_init_std():
+    model = LoopedLM(preset("residual-L12-N1", vocab_size=256, width=64, heads=2, recur=1, init_std=0.07))
+    found = {name: p.std().item() for name, p in model.named_parameters() if p.ndim > 1}
+    assert found == pytest.approx(dict.fromkeys(found, 0.07), rel=0.05)
+    with pytest.raises(InputError, match="init_std"):
+        ModelConfig(init_std=0.1)
+    with pytest.raises(InputError, match="reference_depth"):
+        OptimConfig(reference_depth=4)
+
+
+@pytest.mark.parametrize(
+    ("rule", "alpha"), [("none", 1), ("1/sqrt(N)", 1 / 2), ("1/N", 1 / 4), ("1/(N sqrt(L))", 1 / 12)]
+)
+def test_the_residual_multiplier(rule, alpha):
+    cfg = config("passthrough", recur=9, mean_loops=4, residual=rule, residual_c=3.0)
+    assert cfg.residual_multiplier == pytest.approx(3 * alpha)
+    model = LoopedLM(cfg)
+    assert {block.a for block in model.recur} == {cfg.residual_multiplier}
+    around = LoopedLM(config("parcae", residual=rule))
+    assert around.prelude[0].a == around.coda[0].a == 1
+
+
+# ---- what the rules are for
+
+
+def stream_norm(rule: str, loops: int) -> float:
+    """Mean |h|^2 of the stream after the loops, at init, relative to the stream's start."""
+    cfg = ModelConfig(
+        vocab_size=64, width=64, heads=4, mlp_width=256, prelude=0, recur=1, coda=0, context=32, mean_loops=loops,
+        backprop_loops="all", injection="none", state_init="prelude", mlp="swiglu", qk_norm=False, residual=rule,
+        init="uniform",
+    )  # fmt: skip
+    x = torch.randint(64, (4, 32), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ends = [LoopedLM(cfg, seed=seed).eval().hidden(x)[1].state.square().mean().item() for seed in range(3)]
+    return sum(ends) / len(ends)
+
+
+def test_one_over_n_keeps_the_stream_flat_where_one_over_sqrt_n_grows():
+    loops = (1, 4, 16, 64)
+    flat = [stream_norm("1/N", N) for N in loops]
+    growing = [stream_norm("1/sqrt(N)", N) for N in loops]
+    exploding = [stream_norm("none", N) for N in loops]
+    assert max(flat) / min(flat) < 1.5
+    assert all(b > 1.4 * a for a, b in itertools.pairwise(growing))
+    slope = {name: math.log(norms[-1] / norms[-2]) / math.log(4) for name, norms in (("1", exploding), ("s", growing))}
+    assert slope["1"] == pytest.approx(2, abs=0.3) and slope["s"] == pytest.approx(1, abs=0.3)  # 002, Theorem 1
+
+
+def activations(width: int, rule: bool, kind: dict) -> np.ndarray:
+    """rms of the loop's state, of a branch and of the logits before each of five steps of AdamW and after the last,
+    at one rate for all widths [6, 3]."""
+    cfg = ModelConfig(
+        vocab_size=64, width=width, heads=width // 16, mlp_width=2 * width, prelude=0, recur=2, coda=0, context=32,
+        mean_loops=2, backprop_loops="all", injection="none", state_init="prelude", norm_gain=False, qk_norm=False,
+        mlp="swiglu", tied=False, init="mup" if rule else "normal", balance_loss=0.0, router_z_loss=0.0, **kind,
+    )  # fmt: skip
+    model = LoopedLM(cfg).train()
+    optimizer = Optimizer(model, OptimConfig(scaling="mup" if rule else "none", lr=2e-3, eps=1e-12), steps=10)
+    x = torch.randint(64, (8, 33), generator=torch.Generator().manual_seed(0))
+    branch, rms = [], []
+    model.recur[1].mlp.register_forward_hook(lambda _, __, y: branch.append(y[0] if isinstance(y, tuple) else y))
+    for step in range(6):
+        loss, end = model.loss(x[:, :-1], x[:, 1:])
+        logits = model.logits(model.after(end.state, {})[0])
+        rms.append([t.detach().square().mean().sqrt().item() for t in (end.state, branch[-1], logits)])
+        if step == 5:
+            break
+        loss.backward()
+        optimizer.step(step)
+        model.zero_grad()
+    return np.array(rms)
+
+
+@pytest.mark.parametrize("widest", [256, pytest.param(512, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", [{}, {"experts": 4, "active_experts": 2}], ids=["dense", "experts"])
+def test_mup_coordinates_do_not_depend_on_the_width(kind, widest):
+    def spread(rule):
+        """Largest over smallest rms over a factor of 8 or 16 in the width."""
+        widths = (width for width in (32, 64, 128, 256, 512) if width <= widest)
+        found = np.stack([activations(width, rule, kind) for width in widths])
+        return found.max(0) / found.min(0)
+
+    assert spread(rule=True).max() < 2.5
+    assert (spread(rule=False).max(0) > 5).all()

@@ -1,0 +1,70 @@
+"""Weights load strictly, with every name that differs, and give the same model after saving."""
+
+import json
+
+import pytest
+import safetensors.torch
+import torch
+
+from lib.base.errors import InputError
+from lib.model.looped import LoopedLM, load_weights
+from lib.model.weights import load_strictly, read
+from tests.lines import one_line
+from tests.models import config, randomized, tokens
+
+
+def test_loading_is_strict_and_says_which_names_differ(tmp_path):
+    model = LoopedLM(config())
+    weights = model.state_dict()
+    del weights["embed.weight"]
+    weights["extra"] = torch.zeros(1)
+    weights["readout.weight"] = torch.zeros(3, 3)
+    with pytest.raises(InputError) as error:
+        load_strictly(model, weights)
+    message = str(error.value)
+    assert "embed.weight is missing" in message and "extra is unknown" in message
+    assert "readout.weight has shape (3, 3) instead of (32, 32)" in message
+
+
+def test_unreadable_weights_are_one_line(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"\x10\x00\x00")
+    with pytest.raises(InputError, match="cannot be read as safetensors"):
+        load_weights(tmp_path)
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="carries no config and is neither"):
+        load_weights(tmp_path)
+
+
+def test_weights_survive_saving(tmp_path):
+    model = randomized(config("iso-depth")).eval()
+    model.save(tmp_path / "model.safetensors")
+    again = load_weights(tmp_path)
+    assert again.cfg == model.cfg and not again.training
+    assert torch.equal(again(tokens()), model(tokens()))
+
+
+def test_a_config_or_an_index_that_is_not_json_is_one_line(tmp_path):
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    for text, why in (("{", "is not JSON"), ("[" * 100_000, "is not JSON"), ("[]", "is no JSON object")):
+        (tmp_path / "config.json").write_text(text)
+        with one_line(f"config.json {why}", "restore or remove it", starts="path: "):
+            load_weights(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text("{")
+    with one_line("index.json is not JSON", starts="path: "):
+        load_weights(tmp_path)
+
+
+def test_an_index_names_files_beside_it(tmp_path):
+    """As other people's checkpoints of several files have one."""
+    names = {"a": torch.zeros(1), "b": torch.ones(2)}
+    for name, tensor in names.items():
+        safetensors.torch.save_file({name: tensor}, tmp_path / f"{name}.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {name: f"{name}.safetensors" for name in names}}))
+    tensors, _, _ = read(tmp_path)
+    assert tensors.keys() == names.keys() and torch.equal(tensors["b"], names["b"])
+    index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
+    with one_line("names no files beside it", starts="path: "):
+        load_weights(tmp_path)

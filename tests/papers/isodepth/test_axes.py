@@ -1,0 +1,123 @@
+"""000's twenty tasks stand on its five axes, and margins read off them are positive where the paper is right."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.isodepth import axes
+from lib.papers.isodepth.axes import by_axis, gaps, labelled, macro, optimal
+from lib.store.runs import RunStore
+from lib.tasks.scoring import over_seeds
+from tests.runs import small_run
+
+BUDGETS, RECURRENCES, WIDTHS = (1e9, 1e10), (1, 2, 4), (8, 16)
+
+
+def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2 + width / 100):
+    """Asked tasks of a grid of runs: plan, losses and table, as the notebook has them."""
+    plan, losses, rows = {}, [], []
+    for i, (budget, r, width) in enumerate((b, r, w) for b in BUDGETS for r in RECURRENCES for w in WIDTHS):
+        cfg = small_run(train={"seed": i})
+        plan["g", budget, r, width, 7] = cfg
+        losses.append(dict(budget=budget, r=r, width=width, seed=7, loss=val(budget, r, width)))
+        rows += [
+            dict(subject=cfg.key, task=task.name, shots=task.shots, limit=50, seed=0, T=r, chance=0.0, n=50, cut=0,
+                 accuracy=0.1, accuracy_stderr=0.01, drawn=True, loss=loss(axis, budget, r, width), loss_stderr=0.02)
+            for axis, tasks in axes.AXES.items() for task in tasks
+        ]  # fmt: skip
+    return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))
+
+
+def test_axes_are_the_papers_table():
+    assert [len(tasks) for tasks in axes.AXES.values()] == [3, 5, 3, 5, 4] and len(axes.TASKS) == 20
+    shots = {axis: [task.shots for task in tasks] for axis, tasks in axes.AXES.items()}
+    # 5 examples closed-book, one for CoQA, ten for the symbolic tasks
+    assert (
+        shots[axes.KNOWLEDGE] == [5, 5, 5]
+        and shots[axes.READING] == [0, 3, 3, 3, 1]
+        and {*shots[axes.SYMBOLIC]} == {10}
+    )
+    assert [*axes.AXES] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
+
+
+def test_the_best_runs_are_asked_with_every_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(axes, "TASKS", axes.AXES[axes.REASONING][1:2])  # with examples in front
+    plan = {("g", 1e9, r, width, 7): small_run(train={"seed": r + width}) for r in (1, 2) for width in (8, 16)}
+    losses = pd.DataFrame(
+        [dict(budget=1e9, r=r, width=width, seed=7, loss=width * (-1) ** r) for _, _, r, width, _ in plan]
+    )
+    cases = axes.questions(plan, losses, RunStore(tmp_path / "runs"), [4, 5, 6], "", 10)
+    seeds = {label[2:4]: sorted(case.seed for case in cases if case.subject == cfg.key) for label, cfg in plan.items()}
+    assert seeds == {(1, 8): [4], (1, 16): [4, 5, 6], (2, 8): [4, 5, 6], (2, 16): [4]}
+
+
+def test_an_axis_is_the_mean_of_its_tasks():
+    table = grid(lambda axis, budget, r, width: len(axis) / 10)
+    points = by_axis(table)
+    assert len(points) == 12 * 5
+    for axis, part in points.groupby("axis"):
+        k = len(axes.AXES[axis])
+        assert part["loss"].tolist() == pytest.approx([len(axis) / 10] * 12)
+        assert part["stderr"].tolist() == pytest.approx([0.02 / math.sqrt(k)] * 12) and set(part["tasks"]) == {k}
+    assert macro(points)["loss"].tolist() == pytest.approx([np.mean([len(axis) for axis in axes.AXES]) / 10] * 12)
+    # tasks that a source does not have, and axes with none of them, are left out
+    some = table[table["task"] != "drop"]
+    some = by_axis(some[~some["task"].isin(task.name for task in axes.AXES[axes.MATH])])
+    assert set(some[some["axis"] == axes.READING]["tasks"]) == {4} and axes.MATH not in set(some["axis"])
+
+
+def test_the_best_run_of_a_cell_is_the_one_with_the_lowest_validation_loss():
+    best = optimal(by_axis(grid(val=lambda budget, r, width: 2 + (width == (8 if r == 2 else 16)))))
+    assert len(best) == 2 * 3 * 5
+    assert set(best[best["r"] == 2]["width"]) == {16} and set(best[best["r"] != 2]["width"]) == {8}
+
+
+LEAD = {1: 0.0, 2: 0.1, 4: 0.3}
+
+
+def shaped(**by_r):
+    """Losses by axis and recurrence: 2 plus what the axis' table says."""
+    return optimal(by_axis(grid(lambda axis, budget, r, width: 2 + by_r.get(axis.split()[0], LEAD)[r])))
+
+
+def test_margins_are_positive_where_the_paper_is_right():
+    flat = {1: 0.0, 2: 0.01, 4: -0.02}
+    best = shaped(Reading={1: 0.0, 2: 0.01, 4: 0.2}, Compositional=flat)
+    assert gaps(best, axes.KNOWLEDGE).to_numpy().tolist() == pytest.approx(np.array([[0, 0.1, 0.3]] * 2))
+    assert axes.knowledge_margins(best) == pytest.approx([0.1, 0.1])
+    assert axes.reading_margins(best) == pytest.approx([0.19, 0.19])
+    assert axes.tie_margins(best) == pytest.approx([0.28, 0.28])
+    assert max(axes.knowledge_margins(shaped(Parametric=flat))) < 0
+    assert max(axes.reading_margins(shaped(Reading={1: 0.0, 2: 0.2, 4: 0.2}))) == pytest.approx(0)
+    assert max(axes.tie_margins(shaped(Compositional={1: 0.0, 2: 0.4, 4: 0.4}))) < 0
+
+
+def test_an_axis_without_tasks_has_no_margin():
+    table = grid()
+    few = table[~table["task"].isin(task.name for name in (axes.KNOWLEDGE, axes.SYMBOLIC) for task in axes.AXES[name])]
+    best = optimal(by_axis(few))
+    assert all(map(math.isnan, axes.knowledge_margins(best) + axes.tie_margins(best)))
+    assert not any(map(math.isnan, axes.reading_margins(best) + axes.order_margins(best)))
+
+
+def test_an_order_that_every_budget_has_is_resolved():
+    def of(gap):
+        return optimal(by_axis(grid(lambda axis, budget, r, width: 2 + gap(budget, r))))
+
+    assert max(axes.order_margins(of(lambda budget, r: 0.1 * r + 1e-3 * (budget > 5e9)))) < 0
+    assert min(axes.order_margins(of(lambda budget, r: 0.1 * r * (-1) ** (budget > 5e9)))) > 0
+    assert len(axes.order_margins(of(lambda budget, r: 0.1 * r))) == 2  # one a looped recurrence
+
+
+def test_what_follows_the_validation_loss_is_told_from_noise():
+    random = np.random.default_rng(0)
+    val = np.linspace(2, 3, 30)
+    runs = pd.DataFrame(dict(val_loss=val, loss=val + 0.02 * random.normal(size=30), accuracy=random.normal(size=30)))
+    margin, (low, high) = axes.tracking_margin(runs, 200, 0)
+    assert 0.5 < margin < 1 and 0 < low < margin < high
+    swapped = runs.rename(columns={"loss": "accuracy", "accuracy": "loss"})
+    assert axes.tracking_margin(swapped, 200, 0)[0] == pytest.approx(-margin)
+    still = runs.assign(accuracy=0.0)
+    assert axes.tracking_margin(still, 50, 0)[0] == pytest.approx(abs(np.corrcoef(val, runs["loss"])[0, 1]))

@@ -1,0 +1,134 @@
+"""004's four architectures match in what a token uses, store what its tables print, and cost their budget."""
+
+import pandas as pd
+import pytest
+import torch
+
+from lib.base.errors import InputError
+from lib.flops import count
+from lib.model.looped import LoopedLM
+from lib.model.routing import divergence_by_pair, looped_choices
+from lib.papers.looped_moe import designs
+from lib.sweep.finished import trained_model
+from lib.train.loop import train
+from lib.train.optimiser import placements
+
+P = dict(
+    depth=4, loops=2, experts=8, active_experts=2, head_dim=16, vocab_size=256, context=32, source="sotu", content="",
+    tokenizer="bytes", max_bytes=300_000, val_rows=16, batch=4, micro_batch=0, precision="fp32",
+)  # fmt: skip
+
+
+def test_the_four_use_as_much_and_store_differently():
+    counts = {name: count(designs.model(P, name, 64)) for name in designs.LOOK}
+    router = 4 * 8 * 64  # of each effective layer
+    assert counts["base"].n_active == counts["looped"].n_active
+    assert counts["moe"].n_active == counts["looped-moe"].n_active == counts["base"].n_active + router
+    stored = {name: c.n_params - c.n_embedding for name, c in counts.items()}
+    assert stored["looped"] == stored["base"] / 2 and stored["looped-moe"] == stored["moe"] / 2
+    attention, mlp = 4 * 64 * 64, 3 * 64 * 176
+    assert stored["moe"] == 4 * (attention + 8 * mlp / 2) + router  # an expert is half as wide as the MLP
+
+
+def test_more_loops_have_fewer_layers_of_the_same_depth():
+    for loops in (1, 2, 4):
+        cfg = designs.model(P, "looped-moe", 64, loops)
+        assert (cfg.recur, cfg.mean_loops, cfg.prelude, cfg.coda) == (4 // loops, loops, 0, 0)
+    assert designs.model(P, "base", 64).prelude == 4
+
+
+def test_rates_follow_mup_and_the_schedule_is_the_papers():
+    cfg = designs.run(P, designs.model(P, "looped-moe", 64), 0.004, 100, 7)
+    rates = {row.name: row.lr for row in placements(LoopedLM(cfg.model), cfg.optim)}
+    assert rates["recur.0.mlp.router.weight"] == rates["head.weight"] == pytest.approx(0.004 * 128 / 64)
+    assert rates["embed.weight"] == 0.004
+    optim = cfg.optim
+    assert (optim.warmup_steps, optim.cooldown_steps, optim.cooldown, optim.final) == (5, 10, "sqrt", 0.05)
+    assert optim.decay == "independent" and cfg.train.seed == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "width", "says"),
+    [
+        ({}, "dense", 64, "architectures: 'dense'"),
+        ({"loops": 3}, "looped", 64, "loops: 3"),
+        ({}, "base", 40, "widths: 40"),
+    ],
+)
+def test_bad_parameters_are_named(changes, name, width, says):
+    with pytest.raises(InputError, match=says):
+        designs.model({**P, **changes}, name, width)
+
+
+ISO = {**P, "architectures": list(designs.LOOK), "widths": {1e9: [16, 32, 48]}, "lr": 1e-3, "seeds": [3]}
+
+
+def test_all_runs_of_a_budget_cost_the_same_active_flops():
+    plan = designs.grid(ISO)
+    assert len(plan) == 4 * 3
+    for (_, budget, width, seed), cfg in plan.items():
+        assert 6 * count(cfg.model).n_active * cfg.tokens == pytest.approx(budget, rel=0.05)
+        assert (cfg.model.width, cfg.train.seed) == (width, seed)
+
+
+@pytest.mark.parametrize(
+    ("widths", "says"),
+    [({1e9: [16, 32]}, "too few for a parabola"), ({1e8: [16, 32, 64]}, "widths: 16 has 6 steps")],
+)
+def test_a_grid_that_says_nothing_is_refused(widths, says):
+    with pytest.raises(InputError, match=says):
+        designs.grid({**ISO, "widths": widths})
+
+
+def test_the_papers_table_of_sizes():
+    """004, App., Table of configurations: active, stored Looped-MoE, stored MoE, in millions."""
+    table = designs.table_of_sizes()
+    for d, expected in {128: (16, 16, 18, 23), 512: (103, 103, 129, 207), 1024: (305, 305, 407, 711)}.items():
+        assert tuple(table.loc[d].round()) == expected
+
+
+def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
+    N = {16: 1000.0, 24: 2000.0, 32: 4000.0}
+    losses = {"base": {16: 2.0, 24: 1.8, 32: 2.0}, "looped": {16: 1.9, 24: 2.05, 32: 2.3}}
+    runs = pd.DataFrame([
+        {"architecture": name, "budget": 1e9, "width": d, "seed": 1, "N": N[d], "F": 6 * N[d], "D": 1e9 / (6 * N[d]),
+         "stored": 3 * N[d], "loss": loss}
+        for name, row in losses.items() for d, loss in row.items()
+    ])  # fmt: skip
+    best = designs.best_models(runs).set_index("architecture")
+    assert best["inside"].tolist() == [True, False]
+    assert best["N"].tolist() == pytest.approx([2000, 1000]) and best["loss"].tolist() == pytest.approx([1.8, 1.9])
+    assert best["stored"].tolist() == pytest.approx([6000, 3000])
+    gap = designs.gaps(best.reset_index(), "base", "looped")
+    assert gap.tolist() == pytest.approx([0.1]) and gap.index.tolist() == [1e9]
+
+
+def test_one_size_is_studied_with_every_number_of_loops():
+    p = {**P, "width": 32, "lr": 1e-3, "steps": 80, "seeds": [1, 2]}
+    plan = designs.studied(p, [2, 4])
+    assert list(dict.fromkeys(name for name, _ in plan)) == [
+        "Base", "Looped 2x2", "Looped 1x4", "MoE", "Looped-MoE 2x2", "Looped-MoE 1x4"
+    ]  # fmt: skip
+    assert {name: cfg.train.eval_every for (name, seed), cfg in plan.items() if seed == 1} == {
+        "Base": None, "Looped 2x2": None, "Looped 1x4": None, "MoE": None, "Looped-MoE 2x2": 10, "Looped-MoE 1x4": 10
+    }  # fmt: skip
+    assert designs.studied(p, [2], ["looped"])["Looped 2x2", 1] == plan["Looped 2x2", 1]
+
+
+def test_routing_is_followed_through_training(store):
+    p = {**P, "width": 32, "lr": 1e-3, "steps": 8, "seeds": [1]}
+    plan = designs.studied(p, [2], ["looped-moe"])
+    (result,) = [train(cfg, store) for cfg in plan.values()]
+    curve = designs.routing_curves(plan, [result])
+    assert curve["step"].tolist() == list(range(1, 9)) and set(curve["name"]) == {"Looped-MoE 2x2"}
+    assert curve[["none", "partial", "identical"]].sum(axis=1).tolist() == pytest.approx([1] * 8)
+    model, text = trained_model(result.config, store)
+    at_end = divergence_by_pair(looped_choices(model, torch.as_tensor(text[:, :-1])))
+    assert curve["none"].iloc[-1] == pytest.approx(at_end["none 1-2"], abs=0.01)
+
+
+def test_wide_mlps_are_the_papers():
+    """004, App., Table of configurations: d_ff."""
+    for d, d_ff in {128: 384, 256: 704, 640: 1728, 1024: 2752}.items():
+        assert designs.model({**P, "head_dim": 64}, "base", d).mlp_width == d_ff
+    assert designs.model(P, "base", 32).mlp_width == 88

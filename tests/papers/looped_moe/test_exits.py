@@ -1,0 +1,152 @@
+"""The loss at every exit is the model's own at that depth, and a token leaves at the first exit that lets it."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+
+from lib.model.looped import token_losses
+from lib.papers.looped_moe import exits as exiting
+from lib.papers.looped_moe.exits import (
+    Exits,
+    convergence,
+    exits_of_run,
+    jensen_shannon,
+    leave,
+    measure_exits,
+    trade_off,
+)
+from lib.sweep.finished import trained_model
+from lib.train.loop import train
+from tests.models import KINDS, config, randomized, tokens
+from tests.runs import small_run
+
+
+def measured(kind, **options):
+    model = randomized(config(kind)).eval()
+    x = tokens()
+    return model, x, measure_exits(model, x[:, :-1], x[:, 1:], **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_boundarys_loss_is_the_models_at_so_many_loops(kind):
+    model, x, exits = measured(kind)
+    loops = model.cfg.mean_loops
+    assert exits.loss.shape == (loops, x[:, 1:].numel())
+    for T in range(1, loops + 1):
+        expected = token_losses(model, x[:, :-1], x[:, 1:], T).flatten().numpy()
+        np.testing.assert_allclose(exits.loss[T - 1], expected, rtol=1e-3, atol=1e-4)
+    assert exits.depth[-1] == 1 and (np.diff(exits.depth) > 0).all()
+    assert exits.divergence[-1] == pytest.approx(0, abs=1e-5) and (exits.divergence <= 1).all()
+
+
+def test_every_layer_is_an_exit_of_its_own():
+    model, x, exits = measured("passthrough", every_layer=True)
+    cfg = model.cfg
+    layers = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
+    assert exits.depth == pytest.approx(np.arange(1, layers + 1) / layers)
+    expected = token_losses(model, x[:, :-1], x[:, 1:]).flatten().numpy()
+    np.testing.assert_allclose(exits.loss[-1], expected, rtol=1e-3, atol=1e-4)
+    with torch.no_grad():  # the first layer, read through the final norm and the head
+        e = model.embed(x[:, :-1])
+        e = e if model.embed_norm is None else model.embed_norm(e)
+        first, _ = model.recur[0](e, model.angles, torch.float32)
+        log_p = (model.final_norm(first) @ model.head_weight.T).log_softmax(-1).flatten(0, 1)
+    entropy = torch.distributions.Categorical(logits=log_p).entropy()
+    if not cfg.softcap:
+        np.testing.assert_allclose(exits.scores["entropy"][0], entropy.numpy(), rtol=1e-4)
+    assert not model.recur[0]._forward_hooks
+
+
+def test_between_layers_moves_are_those_of_what_a_layer_puts_out():
+    model, x, exits = measured("passthrough", every_layer=True)
+    states: list[torch.Tensor] = []
+    for block in (*model.prelude, *model.recur, *model.coda):
+        block.register_forward_hook(lambda _, __, out: states.append(out[0].flatten(0, 1)))
+    with torch.no_grad():
+        model.hidden(x[:, :-1])
+    moves = [(later - state).norm(dim=-1).numpy() for state, later in itertools.pairwise(states)]
+    np.testing.assert_allclose(exits.scores["l2"][1:], moves, rtol=1e-4)
+
+
+def test_moves_are_between_successive_exits():
+    model, x, exits = measured("parcae")
+    states = [state.flatten(0, 1) for _, state, _ in model.hidden_at(x[:, :-1], range(1, model.cfg.mean_loops + 1))]
+    for name, first in (("kl", 1), ("l2", 1), ("acceleration", 2)):
+        assert np.isnan(exits.scores[name][:first]).all() and np.isfinite(exits.scores[name][first:]).all()
+    np.testing.assert_allclose(exits.scores["l2"][2], (states[2] - states[1]).norm(dim=-1).detach(), rtol=1e-4)
+    acceleration = (states[2] - 2 * states[1] + states[0]).norm(dim=-1).detach()
+    np.testing.assert_allclose(exits.scores["acceleration"][2], acceleration, rtol=1e-3, atol=1e-5)
+    with torch.no_grad():
+        p, q = (model(x[:, :-1], T).log_softmax(-1).flatten(0, 1) for T in (2, 1))
+    kl = torch.nn.functional.kl_div(q, p, log_target=True, reduction="none").sum(-1)
+    np.testing.assert_allclose(exits.scores["kl"][1], kl.numpy(), rtol=1e-3, atol=1e-6)
+
+
+def test_the_divergence_is_jensen_and_shannons():
+    p, q = torch.rand(5, 7).softmax(-1), torch.rand(5, 7).softmax(-1)
+    expected = [jensenshannon(a, b, base=2) ** 2 for a, b in zip(p.numpy(), q.numpy(), strict=True)]
+    assert jensen_shannon(p.log(), q.log()).tolist() == pytest.approx(expected, rel=1e-3, abs=1e-7)
+    apart = torch.tensor([[0.0, -80.0]]), torch.tensor([[-80.0, 0.0]])
+    assert jensen_shannon(*apart).item() == pytest.approx(1)
+
+
+def test_a_token_leaves_at_the_first_exit_that_lets_it():
+    scores = np.array([[3.0, 1.0, 5.0], [1.0, 0.0, 5.0], [0.0, 9.0, 9.0]])
+    assert leave(scores, 2.0).tolist() == [1, 0, 2]  # the last exit takes whoever is left
+    assert leave(scores, -math.inf).tolist() == [2, 2, 2] and leave(scores, math.inf).tolist() == [0, 0, 0]
+
+
+def test_a_trade_off_is_what_the_thresholds_trace():
+    n = 1000
+    score = np.linspace(0, 1, n)
+    exits = Exits(
+        depth=np.array([0.5, 1.0]), loss=np.array([1 + score, np.ones(n)]), divergence=np.zeros((2, n)),
+        scores={"entropy": np.array([score, score])},
+    )  # fmt: skip
+    # saving 2x of half the depth lets the share 2x of the tokens leave, those whose loss rises least: mean rise 2x^2
+    found = trade_off(exits, "entropy", [0.0, 0.1, 0.25, 0.5, 0.6])
+    expected = [math.exp(1 + (2 * x) ** 2 / 2) for x in (0, 0.1, 0.25, 0.5)]
+    assert found[:4] == pytest.approx(expected, rel=2e-3) and math.isnan(found[4])
+
+
+def test_what_saves_nothing_costs_nothing():
+    model, x, exits = measured("parcae")
+    full = math.exp(token_losses(model, x[:, :-1], x[:, 1:]).mean().item())
+    for criterion in exits.scores:
+        assert trade_off(exits, criterion, [0.0]) == pytest.approx([full], rel=1e-3)
+
+
+def test_a_criterion_that_never_spoke_saves_nothing():
+    model, x = randomized(config("passthrough", mean_loops=2)).eval(), tokens()
+    exits = measure_exits(model, x[:, :-1], x[:, 1:])
+    assert np.isnan(exits.scores["acceleration"]).all()
+    full = trade_off(exits, "entropy", [0.0])
+    assert trade_off(exits, "acceleration", [0.0]) == pytest.approx(full)
+    assert math.isnan(trade_off(exits, "acceleration", [0.1])[0])
+
+
+def test_convergence_by_layer():
+    divergence = np.array([[0.9, 0.7, 0.1, 0.3], [0.2, 0.6, 0.0, 0.2], [0.0] * 4])  # two rows of two tokens
+    exits = Exits(np.array([1, 2, 3]) / 3, np.zeros((3, 4)), divergence, {})
+    table = convergence(exits, 2)
+    assert table["layer"].tolist() == [1, 2, 3] and table["converged"].tolist() == [0.5, 0.75, 1]
+    assert table["divergence"].tolist() == pytest.approx([0.5, 0.25, 0])
+    assert table["spread"].tolist() == pytest.approx([0.3, 0.15, 0])  # rows of .8 and .2, .4 and .1
+
+
+def test_the_exits_of_a_run_are_those_of_its_validation_rows(store, monkeypatch):
+    cfg = small_run(model={"depth": "fixed"})
+    train(cfg, store)
+    whole = exits_of_run(cfg, store, rows=6)
+    monkeypatch.setattr(exiting, "EXIT_TOKENS", 64)  # two rows at once
+    parts = exits_of_run(cfg, store, rows=6)
+    assert whole.loss.shape == (4, 6 * 32)
+    np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-4)
+    np.testing.assert_allclose(parts.scores["l2"][1:], whole.scores["l2"][1:], rtol=1e-3, atol=1e-5)
+    model, validation = trained_model(cfg, store)
+    x = torch.as_tensor(validation[:6])
+    np.testing.assert_allclose(whole.loss[-1], token_losses(model, x[:, :-1], x[:, 1:]).flatten(), rtol=1e-4)

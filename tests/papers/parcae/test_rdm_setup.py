@@ -1,0 +1,102 @@
+"""Which runs train, the lowest rate that fails and the margins between architectures are those of a known table."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.parcae import rdm_setup
+
+
+@pytest.fixture
+def frame():
+    """Two seeds; a fails from 2 on, b from 4 on, c never."""
+    rows = []
+    for seed in (1, 2):
+        for architecture, limit in (("a", 2), ("b", 4), ("c", math.inf)):
+            for lr in (1.0, 2.0, 4.0):
+                fails = lr >= limit
+                rows.append({
+                    "architecture": architecture, "seed": seed, "lr": lr, "key": f"{architecture}{seed}{lr}",
+                    "status": "diverged" if fails and seed == 1 else "finished",
+                    "val_loss": 3.0 if fails else 2.0, "max_state_rms": 1e5 if fails else 10.0,
+                    "rho_max": lr if architecture == "a" else 0.5,
+                })  # fmt: skip
+    frame = pd.DataFrame(rows)
+    frame["trains"] = rdm_setup.trains(frame, 2.4)
+    return frame
+
+
+def test_a_run_fails_by_blowing_up_or_by_its_final_loss(frame):
+    failed = frame[~frame["trains"]]
+    assert set(failed["key"]) == {"a12.0", "a14.0", "b14.0", "a22.0", "a24.0", "b24.0"}
+    broken = pd.DataFrame({"status": ["finished", "diverged"], "val_loss": [math.nan, 1.0]})
+    assert not rdm_setup.trains(broken, 2.4).any()
+
+
+def test_lowest_failing_rates(frame):
+    lowest = rdm_setup.lowest_failing_rate(frame)
+    assert lowest["a"].tolist() == [2, 2] and lowest["b"].tolist() == [4, 4]
+    assert np.isinf(lowest["c"]).all() and lowest.index.tolist() == [1, 2]
+    nothing_fails = rdm_setup.lowest_failing_rate(frame[frame["architecture"] == "c"])
+    assert np.isinf(nothing_fails["c"]).all()
+
+
+def test_distances_are_octaves_and_the_top_understates(frame):
+    lowest = rdm_setup.lowest_failing_rate(frame)
+    assert rdm_setup.octaves_between(lowest, "a", "b", top=4.0) == [1, 1]
+    assert rdm_setup.octaves_between(lowest, "b", "a", top=4.0) == [-1, -1]
+    assert rdm_setup.octaves_between(lowest, "b", "c", top=4.0) == [0, 0]
+
+
+def test_the_table_counts_seeds(frame):
+    table = rdm_setup.table(frame)
+    assert table.loc[2.0].tolist() == ["0 of 2 train", "2 of 2 train", "2 of 2 train"]
+    assert table.columns.tolist() == ["a", "b", "c"]
+
+
+def test_radius_margins(frame):
+    # a's failing runs have radii 2 and 4, its training one 1
+    assert rdm_setup.radius_margins(frame, "a", False, [1, 2]) == pytest.approx([math.log(2)] * 2)
+    assert rdm_setup.radius_margins(frame, "a", True, [1, 2]) == pytest.approx([0, 0])
+    assert rdm_setup.radius_margins(frame, "b", True, [1, 2]) == pytest.approx([math.log(2)] * 2)
+    assert rdm_setup.radius_margins(frame, "b", False, [1, 2]) == pytest.approx([math.log(0.5)] * 2)
+    assert np.isnan(rdm_setup.radius_margins(frame, "c", False, [1, 2])).all()
+
+
+def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):
+    lowest = rdm_setup.lowest_failing_rate(frame)
+    assert rdm_setup.state_ratios(frame, "a", "c", lowest) == pytest.approx([4, 4])
+    assert np.isnan(rdm_setup.state_ratios(frame, "c", "a", lowest)).all()
+
+
+def test_largest_is_per_run():
+    curves = pd.DataFrame({"key": ["x", "x", "y"], "rho": [1.0, math.nan, 3.0]})
+    assert rdm_setup.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}
+
+
+SETUP = dict(
+    width=32, heads=2, mlp="relu2", mlp_width=64, qk_norm=True, mean_loops=4, backprop_loops=2, vocab_size=256,
+    context=32, batch=4, micro_batch=0, steps=12, warmup_steps=2, cooldown_steps=0, update_clipping=True,
+    precision="fp32", max_state_rms=50.0, source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=16,
+)  # fmt: skip
+
+
+def test_parcae_and_the_rdm_differ_in_their_architecture_alone():
+    p = {"rdm_widths": [32, 64], "rdm_lr": 0.01, "seeds": [3, 4]}
+    runs = rdm_setup.against_rdm(p, SETUP | {"architectures": ["base", "parcae"]})
+    assert {label[0] for label in runs} == {"residual-norm", "parcae"} and len(runs) == 8
+    assert runs["parcae", 32, 3] == rdm_setup.run(SETUP, "parcae", 0.01, 3)
+    ours, theirs = runs["parcae", 64, 4], runs["residual-norm", 64, 4]
+    assert (ours.model.heads, ours.model.mlp_width) == (theirs.model.heads, theirs.model.mlp_width) == (4, 128)
+    assert ours.optim == theirs.optim and ours.data == theirs.data and ours.train == theirs.train
+    without = rdm_setup.against_rdm(p, SETUP | {"architectures": ["base", "parcae-rdm"]})
+    assert {label[0] for label in without} == {"residual-norm", "parcae-rdm"}
+
+
+def test_a_run_is_what_the_parameters_say():
+    base, parcae = (rdm_setup.run(SETUP, name, 0.01, 3) for name in ("base", "parcae"))
+    assert base.model.injection == "concat" and parcae.model.injection == "lti" and parcae.model.readout
+    assert base.optim == parcae.optim and base.data == parcae.data
+    assert (base.optim.lr, base.optim.update_clipping, base.train.seed, base.train.max_state_rms) == (0.01, True, 3, 50)

@@ -1,0 +1,134 @@
+"""Every run of the loop grid costs its budget, and optima, exponents and gaps are those of known curves."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.base.errors import InputError
+from lib.fit import isoflop
+from lib.fit.fits import fit_parcae
+from lib.fit.laws import PARCAE
+from lib.flops import count
+from lib.papers.parcae import training_loops, transformer_setup
+from lib.presets import preset
+from tests.papers.parcae.test_transformer_setup import P
+from tests.runs import ended
+
+SMALL = {**P, "width": 64, "layers": 1, "head_dim": 32, "vocab_size": 256, "context": 64, "batch": 8, "micro_batch": 0,
+         "precision": "fp32", "loops": [1, 2, 4, 8], "budgets": [2e11, 4e11], "seeds": [7]}  # fmt: skip
+
+
+def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)) -> pd.DataFrame:
+    """Losses whose optimum over the loops is 4 C^exponent, with F = 3 + loops."""
+    rows = [
+        {"budget": C, "mean_loops": mu, "seed": 1, "n_eff": 1.0 + mu, "F": 3.0 + mu, "D": C / (3 + mu),
+         "loss": 3 - 0.1 * np.log(C) + 0.2 * np.log(mu / (4 * C**exponent)) ** 2 + (mu == 1) * 0.5}
+        for C in budgets for mu in loops
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_every_run_of_the_grid_costs_its_budget():
+    configs = training_loops.grid(SMALL)
+    assert len(configs) == 8
+    for (_, budget, mu, seed), cfg in configs.items():
+        flops = count(cfg.model, 64).published["001"]
+        assert cfg.tokens * flops == pytest.approx(budget, rel=0.02)
+        assert cfg.model.mean_loops == mu and cfg.train.seed == seed
+        assert training_loops.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
+    with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at 8 loops, raise them"):
+        training_loops.steps_for(SMALL, 8, 1e9)
+
+
+def test_a_run_that_diverged_is_in_no_frame():
+    grid = training_loops.grid(SMALL)
+    found = [ended(cfg, None if mu == 8 else float(mu)) for (_, _, mu, _), cfg in grid.items()]
+    frame = training_loops.frame(found, grid)
+    assert sorted(frame["loss"]) == sorted(frame["mean_loops"]) == [1, 1, 2, 2, 4, 4]
+
+
+def test_effective_parameters_are_those_of_the_unrolled_model():
+    one, eight = (count(transformer_setup.model(SMALL, mean_loops=mu)) for mu in (1, 8))
+    assert one.n_usage == one.n_params and eight.n_usage - one.n_usage == 7 * one.n_rec
+
+
+def test_the_papers_own_law_gives_its_models_the_losses_it_prints():
+    """001, Tables "Optimal Scaling Coefficients" and "Comparing Parcae to Fixed-Depth Transformers": its law predicts
+    the 140M model on 11.2 billion tokens within 1.3 %, the 370M one on 29.6 within .8 %."""
+    laws = {
+        "parcae-140m": (dict(E=2.662, A=522733.307, a=0.771, B=25420.102, b=0.525), 11.2e9, 19.06, 0.013),
+        "parcae-370m": (dict(E=2.439, A=832134.346, a=0.775, B=6386.865, b=0.448), 29.6e9, 14.49, 0.008),
+    }
+    for name, (params, tokens, perplexity, within) in laws.items():
+        predicted = PARCAE.loss(params, count(preset(name)).n_usage, tokens)
+        assert abs(float(predicted) / np.log(perplexity) - 1) < within
+
+
+def test_optima_and_their_exponents():
+    optima = training_loops.optima(parabolas())
+    assert optima["mean_loops"].tolist() == pytest.approx([4 * C**0.4 for C in (1, 2, 4, 8)])
+    assert optima["loss"].tolist() == pytest.approx([3 - 0.1 * np.log(C) for C in (1, 2, 4, 8)])
+    assert optima["D"].tolist() == pytest.approx([C / (3 + 4 * C**0.4) for C in (1, 2, 4, 8)])
+    assert optima["inside"].all()
+    slope, (low, high) = isoflop.exponent(optima, "mean_loops")
+    assert slope == pytest.approx(0.4) and low == pytest.approx(0.4) and high == pytest.approx(0.4)
+
+
+def test_an_optimum_outside_the_loops_trained_does_not_count():
+    runs = parabolas(loops=(1, 8, 12, 16))  # the first budgets want fewer than 8
+    optima = training_loops.optima(runs)
+    assert optima["inside"].tolist() == [False, False, False, True]
+    # what stands there is a loss that was measured, not one beyond the loops trained
+    at_eight = runs[runs["mean_loops"] == 8].set_index("budget")["loss"]
+    assert optima["loss"].tolist()[:3] == at_eight.tolist()[:3] and optima["mean_loops"].tolist()[:3] == [8, 8, 8]
+    assert np.isnan(isoflop.exponent(optima, "mean_loops")[0])
+    falling = parabolas().assign(loss=lambda runs: 3 - runs["mean_loops"] ** 0.5)
+    assert not training_loops.optima(falling)["inside"].any()
+    assert isoflop.exponent(training_loops.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
+
+
+def test_gaps_are_positive_where_looping_is_better():
+    runs = parabolas()
+    gaps = training_loops.gaps_to_fixed_depth(runs, training_loops.optima(runs))
+    fixed = runs[runs["mean_loops"] == 1].set_index("budget")["loss"]
+    assert gaps.tolist() == pytest.approx([fixed[C] - (3 - 0.1 * np.log(C)) for C in (1.0, 2.0, 4.0, 8.0)])
+    assert (gaps > 0).all()
+
+
+def test_what_the_law_wants_is_its_least_loss_at_the_budget():
+    loops, budgets = [1, 2, 4, 8, 16], [2e11, 8e11, 3.2e12]
+    counts = {mu: count(transformer_setup.model(SMALL, mean_loops=mu), 64) for mu in loops[1:]}
+    truth = dict(E=1.2, A=400.0, a=0.5, B=900.0, b=0.5)
+    points = [(c.n_usage, C / c.published["001"]) for c in counts.values() for C in budgets]
+    n_eff, D = np.array(points).T
+    law = fit_parcae(n_eff, D, truth["E"] + truth["A"] * n_eff ** -truth["a"] + truth["B"] * D ** -truth["b"])
+    assert law.params == pytest.approx(truth, rel=1e-3)
+    wanted = training_loops.best_by_law(law, SMALL, budgets, loops)
+    for row in wanted.itertuples():
+        trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
+        assert row.loss <= min(trained) + 1e-9
+    assert wanted["mean_loops"].is_monotonic_increasing  # more compute, more loops
+    assert wanted["mean_loops"].iloc[-1] > 4 and wanted["inside"].iloc[-1]
+    flops = np.interp(wanted["mean_loops"], [*counts], [c.published["001"] for c in counts.values()])
+    assert (wanted["D"] * flops).tolist() == pytest.approx(budgets)
+    off = training_loops.errors(
+        law, pd.DataFrame({"n_eff": n_eff, "D": D, "loss": law.predict(n_eff, D) / 1.01, "seed": 3})
+    )
+    assert off.tolist() == pytest.approx([1.0] * len(n_eff)) and off.index.tolist() == [3] * len(n_eff)
+
+
+def test_grids_too_small_for_their_fits_are_refused():
+    with pytest.raises(InputError, match=r"loops: \[1, 2, 4\] has fewer than three above 1"):
+        training_loops.grid({**SMALL, "loops": [1, 2, 4]})
+    assert len(training_loops.grid({**SMALL, "budgets": [2e11, 3e11, 4e11]})) == 12
+    with pytest.raises(InputError, match="budgets: 1 are too few for a law of five parameters"):
+        training_loops.grid({**SMALL, "budgets": [2e11]})
+
+
+def test_held_out_runs_are_those_of_the_sizes_notebook():
+    p = {**SMALL, "steps": 300, "mean_loops": 8, "held_out_seeds": [1, 2]}
+    held_out = training_loops.held_out(p)
+    assert [label[0] for label in held_out] == ["held out"] * 2 and [label[3] for label in held_out] == [1, 2]
+    (_, budget, mu, _), cfg = next(iter(held_out.items()))
+    assert cfg == transformer_setup.run(p, transformer_setup.model(p), 300, 1) and mu == 8
+    assert budget == pytest.approx(cfg.tokens * training_loops.size(cfg)["F"])

@@ -1,0 +1,191 @@
+"""The stream and a step's effect grow with the loops as 002's theorems say, and are measured on the model itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lib.base import seeds
+from lib.config import OptimConfig
+from lib.flops import count
+from lib.model.looped import LoopedLM
+from lib.papers.residual import at_init
+from lib.papers.residual.at_init import RULES, FirstSteps, Start, exponents, first_steps, initial_increments, relu_steps
+from lib.presets import preset
+
+LOOPS = [8, 16, 32, 64]
+GOLDEN_STEPS = [0.54714, 0.56579, 0.10154]  # squares and changes
+GOLDEN_START = [0.54345, 0.35037]  # branches, a cosine
+
+
+def tiny(**fields):
+    sizes = dict(vocab_size=64, width=32, heads=2, mlp_width=48, context=16, init_std=0.1, recur=1)
+    return preset("residual-L12-N1", **{**sizes, "residual": "none", **fields})
+
+
+def slope(values):
+    return np.polyfit(np.log(LOOPS), np.log(values), 1)[0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_theorem_1_in_its_own_model(rule):
+    seeds = list(range(20))
+    for model, shared in (("looped", True), ("stack", False)):
+        squares = [relu_steps(32, N, RULES[rule](N), shared, True, 1e-4, seeds)[0].mean() for N in LOOPS]
+        assert slope(squares) == pytest.approx(at_init.SQUARES[model][rule], abs=0.3)
+
+
+def test_the_raw_recursion_explodes():
+    at = {N: relu_steps(64, N, 1.0, True, False, 1e-4, [0])[0][0] for N in (16, 32, 64)}
+    # exponential: the logarithm doubles with N, where a power law would add a constant
+    assert np.log(at[64]) / np.log(at[32]) == pytest.approx(2, rel=0.3) and at[64] > 1e12
+    assert relu_steps(64, 64, 1 / 64, True, False, 1e-4, [0])[0][0] < 10  # and 1/N holds it all the same
+
+
+def test_theorem_2_in_its_own_model():
+    seeds = list(range(20))
+    found = {
+        rule: slope([relu_steps(64, N, RULES[rule](N), True, True, 1e-4, seeds)[1].mean() for N in LOOPS])
+        for rule in RULES
+    }
+    # its premise is alpha = 1/N; without scaling the stream grows too, and the change faster than N
+    assert found["1/N"] == pytest.approx(0, abs=0.1)
+    assert found["none"] > found["1/sqrt(N)"] + 0.3 > found["1/N"] + 0.6
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_change_is_predicted_to_grow_like_the_sum_of_its_multipliers(rule):
+    assert at_init.CHANGES[rule] == pytest.approx(slope([N * RULES[rule](N) for N in LOOPS]))
+
+
+def test_a_step_of_the_relu_model_is_the_signs():
+    # one loop: x_1 = x_0 + W relu(x_0), and the gradient of u . x_1 is u relu(x_0)^T
+    _, (small,) = relu_steps(8, 1, 1.0, True, False, 1e-6, [3])
+    _, (large,) = relu_steps(8, 1, 1.0, True, False, 2e-6, [3])
+    assert large == pytest.approx(2 * small, rel=1e-6)
+    x0 = torch.randn(8, generator=seeds.torch_stream("relu model", 3), dtype=torch.float64)
+    assert small == pytest.approx(1e-6 * torch.relu(x0).sum().item(), rel=1e-6)
+
+
+def test_the_first_steps_are_the_models_own():
+    case = FirstSteps(model=tiny(mean_loops=3), optim=OptimConfig(lr=1e-3), steps=2, seed=4)
+    found = first_steps(case)
+    assert len(found["squares"]) == 3 and len(found["changes"]) == 2 and first_steps(case) == found
+    model = LoopedLM(tiny(mean_loops=3), seed=4).eval()
+    with torch.no_grad():
+        x = model.hidden(case.tokens()[:, :-1])[1].state
+    assert found["squares"][0] == pytest.approx(x.square().mean().item(), rel=1e-5)
+    # a rate that moves nothing changes nothing
+    still = first_steps(case.replace(optim=OptimConfig(lr=1e-12)))
+    assert still["changes"] == pytest.approx([0, 0], abs=1e-8)
+    # the change of a step bounds the difference of the norms around it
+    norms = np.sqrt(found["squares"])
+    assert (np.abs(np.diff(norms)) <= np.array(found["changes"]) + 1e-9).all()
+
+
+def test_a_random_initial_state_is_not_a_change():
+    lti = tiny(mean_loops=2, injection="lti", state_init="like-init")
+    still = first_steps(FirstSteps(model=lti, optim=OptimConfig(lr=1e-12), steps=2))
+    assert still["changes"] == pytest.approx([0, 0], abs=1e-8)
+
+
+def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
+    looped = Start(model=tiny(mean_loops=8, recur=2), block=2)
+    stacked = Start(model=tiny(mean_loops=1, recur=16), block=2)
+    off = {}
+    for name, case in (("looped", looped), ("stacked", stacked)):
+        found = initial_increments(case)
+        cosines, x0 = np.array(found["cosines"]), LoopedLM(case.model, seed=0).embed(case.tokens()[:, :-1])
+        end = LoopedLM(case.model, seed=0).eval().hidden(case.tokens()[:, :-1])[1].state
+        assert found["branches"] == pytest.approx((end - x0).square().mean().item(), rel=1e-4)
+        assert cosines.shape == (8, 8) and np.diag(cosines) == pytest.approx(np.ones(8), abs=1e-5)
+        off[name] = cosines[~np.eye(8, dtype=bool)].mean()
+    assert off["looped"] > 0.5 and abs(off["stacked"]) < 0.2
+
+
+def test_exponents_are_slopes_from_least_on():
+    frame = pd.DataFrame([
+        {"rule": rule, "seed": seed, "N": N, "square": 3.0 * N**a if N > 2 else 7.0}
+        for rule, a in (("none", 2.0), ("1/N", 0.0)) for seed in (1, 2) for N in (1, 2, 4, 8, 16)
+    ])  # fmt: skip
+    found = exponents(frame, ["rule", "seed"], "square", "N", 4)
+    assert found["exponent"].tolist() == pytest.approx([2, 2, 0, 0], abs=1e-9)
+    assert exponents(frame, ["rule"], "square", "N", 16)["exponent"].isna().all()  # one point has no slope
+
+
+def test_intervals_are_of_the_mean_over_seeds():
+    frame = pd.DataFrame({"rule": ["a", "a", "a", "b"], "exponent": [1.0, 2.0, 3.0, 5.0]})
+    found = at_init.with_intervals(frame, ["rule"])
+    assert found.index.name == "rule" and list(found.index) == ["a", "b"]
+    half = 4.302653 / 3**0.5  # Student's t at two degrees of freedom, standard deviation 1
+    assert found.iloc[0].tolist() == pytest.approx([2, 2 - half, 2 + half], rel=1e-6)
+    assert found.iloc[1].tolist() == [5, -np.inf, np.inf]
+
+
+def test_blocks_of_layers_have_their_exponents():
+    rows = [
+        {"rule": rule, "N": N, "L": L, "seed": seed, "square": 2 * (L if rule == "1/N" else N**0.5), "branches": L**1.2,
+         "change": L**0.4}
+        for rule in ("1/N", "1/(N sqrt(L))") for N in (1, 4, 16) for L in (1, 2, 4) for seed in (7, 8)
+    ]  # fmt: skip
+    found = at_init.in_layers(pd.DataFrame(rows))
+    assert found.index.tolist() == [7, 8]
+    expected = {"branches": 1.2, "square in L": 0, "square in N": 0.5, "change in L": 0.4}
+    assert found.iloc[0].to_dict() == pytest.approx(expected, abs=1e-9)
+
+
+def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
+    labels = [{"model": "a", "seed": 1}, {"model": "b", "seed": 1}]
+    results = [{"squares": [1.0, 4.0], "changes": [0.5]}, {"squares": [9.0, 16.0], "changes": [0.7]}]
+    states, changes = at_init.tidy(labels, results)
+    assert states["norm"].tolist() == [1, 2, 3, 4] and states["step"].tolist() == [0, 1, 0, 1]
+    assert changes["change"].tolist() == [0.5, 0.7] and changes["model"].tolist() == ["a", "b"]
+    sums = [{"branches": 5.0}, {"branches": 6.0}]
+    # the order of the labels decides which sum is whose, not the order of the rows
+    blocks = at_init.of_blocks(pd.DataFrame(labels), states.iloc[::-1], changes.iloc[::-1], sums)
+    assert blocks[["model", "square", "change", "branches"]].to_numpy().tolist() == [["a", 1, 0.5, 5], ["b", 9, 0.7, 6]]
+    case = FirstSteps(model=tiny(mean_loops=2), optim=OptimConfig(), steps=3)
+    assert case.flops == 4 * 16 * count(case.model).flops_per_token
+    assert at_init.nearness(pd.Series([0.1, -0.4]), 0.0, 0.25).tolist() == pytest.approx([0.15, -0.15])
+
+
+def test_statistics_are_numbers_a_seed():
+    models = {"looped": 2.0, "stack": 1.0}
+    rows = [
+        {"model": model, "rule": rule, "N": N, "seed": seed, "step": step, "square": N**e * 4**step,
+         "norm": N ** (e / 2) * 1.5**step, "change": N ** (0.5 * e) if N > 4 else N}
+        for model, e in models.items() for rule in RULES for N in (1, 2, 4, 8, 16) for seed in (9, 3)
+        for step in (0, 1, 2)
+    ]  # fmt: skip
+    states = pd.DataFrame(rows)
+    changes = states[states["step"] > 0].copy()
+    relu = states[states["step"] == 0].assign(model="ReLU, looped")
+    cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in models for seed in (9, 3)}
+    of = at_init.statistics(states, changes, relu, cosines, 8)
+    assert of["square", "looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
+    assert of["square", "stack", "1/N"][3] == pytest.approx(1)
+    assert of["change", "looped", "1/N", 2][9] == pytest.approx(1) and of["change", "stack", "none", 1][
+        9
+    ] == pytest.approx(0.5)
+    assert ("change", "ReLU, looped", "1/N") in of and of["change", "up to least"][3] == pytest.approx(1)
+    assert of["growth", "1/sqrt(N)"][9] == pytest.approx(2 * np.log2(1.5))  # octaves over two steps
+    assert of["cosine", "stack", "absolute"][3] == 0.5 and of["cosine", "looped", "5 %"][3] == -0.5
+    off = at_init.farthest(of, {("square", "looped", "none"): 2.0, ("square", "stack", "none"): 0.25})
+    assert off.to_dict() == pytest.approx({9: 0.75, 3: 0.75})
+
+
+def test_the_theorys_models_are_all_drawn():
+    frame = at_init.relu_frame(16, [1, 4], 1e-3, [5, 6])
+    assert len(frame) == len(at_init.RELU) * 3 * 2 * 2
+    row = frame.query("model == 'ReLU, stack' and rule == '1/N' and N == 4 and seed == 6").iloc[0]
+    squares, changes = relu_steps(16, 4, 0.25, False, True, 1e-3, [5, 6])
+    assert row["square"] == squares[1] and row["change"] == changes[1]
+
+
+def test_a_changed_measurement_raises_the_recipe():
+    """What is kept under a key must not change its meaning: raise ``lib.RECIPE`` when these numbers change."""
+    case = FirstSteps(model=tiny(mean_loops=3), optim=OptimConfig(lr=1e-3), steps=1, seed=1)
+    found = first_steps(case)
+    assert found["squares"] + found["changes"] == pytest.approx(GOLDEN_STEPS, rel=1e-2)
+    start = initial_increments(Start(model=tiny(mean_loops=3), seed=1))
+    assert [start["branches"], start["cosines"][0][2]] == pytest.approx(GOLDEN_START, rel=1e-3)

@@ -1,0 +1,139 @@
+"""002's models have the multipliers and rates of their rules, and increments and traces are those of their runs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lib.base.errors import InputError
+from lib.model.looped import LoopedLM
+from lib.papers.residual import designs
+from lib.papers.residual.at_init import RULES, first_steps
+from lib.store.runs import RunStore
+from lib.train.loop import train
+from lib.train.optimiser import placements
+from tests.runs import records_alone
+
+P = dict(
+    width=32, head_dim=16, mlp_width=48, init_std=0.1, c=2.0, vocab_size=256, context=16, lr=1e-3, source="sotu",
+    content="", tokenizer="bytes", val_rows=8, max_bytes=300_000, batch=4, micro_batch=0, steps=10, precision="fp32",
+    reference_depth=1, kept_lr=0.004, checkpoint_loops=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "alpha"),
+    [
+        ("none", 2), ("1/sqrt(N)", 2 / 3), ("1/N", 2 / 9),
+        ("1/sqrt(L)", 2 / 2), ("1/sqrt(N L)", 2 / 6), ("1/(N sqrt(L))", 2 / 18),
+    ],
+)  # fmt: skip
+def test_the_rules_multiply_the_branches(rule, alpha):
+    cfg = designs.model(P, rule, 9, 4)
+    assert cfg.residual_multiplier == pytest.approx(alpha)
+    assert LoopedLM(cfg).recur[0].a == pytest.approx(alpha) and (cfg.recur, cfg.mean_loops) == (4, 9)
+
+
+def test_at_one_loop_the_rules_of_a_block_are_one_run():
+    rules = ("1/sqrt(L)", "1/sqrt(N L)", "1/(N sqrt(L))")
+    for loops, runs in ((1, 1), (4, 3)):
+        keys = {designs.run(P, designs.model(P, rule, loops, 4), 0.002, 7).key for rule in rules}
+        assert len(keys) == runs
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_stack_has_a_layer_for_every_use_and_the_multiplier_of_the_loop(rule):
+    for layers in (1, 2):
+        looped, stack = designs.model(P, rule, 6, layers), designs.stack(P, rule, 6, layers)
+        assert (stack.recur, stack.mean_loops, stack.layers) == (6 * layers, 1, 6 * layers)
+        assert LoopedLM(stack).recur[5].a == pytest.approx(LoopedLM(looped).recur[0].a)
+
+
+def test_the_correction_is_of_the_looped_stack_and_none_at_the_reference():
+    at_reference = [
+        designs.run(P, designs.model(P, "1/(N sqrt(L))", 2, 1), 0.002, 7, corrected) for corrected in (True, False)
+    ]
+    assert at_reference[0].key == at_reference[1].key
+    cfg = designs.run(P, designs.model(P, "1/(N sqrt(L))", 2, 4), 0.002, 7)
+    rates = {row.name: row.lr for row in placements(LoopedLM(cfg.model), cfg.optim)}
+    assert rates["recur.0.attn.q.weight"] == pytest.approx(0.001) and rates["embed.weight"] == 0.002
+    plain = designs.run(P, cfg.model, 0.002, 7, corrected=False)
+    assert {row.lr for row in placements(LoopedLM(plain.model), plain.optim)} == {0.002}
+
+
+def test_only_runs_at_the_kept_rate_are_traced():
+    cfg = designs.model(P, "1/(N sqrt(L))", 3)
+    assert (
+        designs.run(P, cfg, 0.004, 1).train.trace_every == 1 and designs.run(P, cfg, 0.002, 1).train.trace_every is None
+    )
+
+
+@pytest.mark.parametrize("kind", designs.INJECTIONS)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_injection_takes_every_rule(kind, rule):
+    cfg = designs.model(P, rule, 3, **designs.INJECTIONS[kind])
+    assert cfg.residual_multiplier == pytest.approx(2 * RULES[rule](3))
+    found = first_steps(designs.first_steps(P, cfg, 1, 0, 1))
+    assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_increments_and_traces_of_finished_runs(tmp_path, layers):
+    store = RunStore(tmp_path / "runs")
+    configs = [designs.run(P, designs.model(P, "1/(N sqrt(L))", N, layers), 0.004, 1) for N in (1, 4)]
+    results = [train(cfg, store) for cfg in configs]
+    found = designs.increments(configs, store)
+    four = found[configs[1].key]
+    assert np.shape(four["cosines"]) == np.shape(four["initial cosines"]) == (4, 4) and len(four["norms"]) == 5
+    assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5)
+    assert four["cosines"] != four["initial cosines"] and four["norms"] != four["initial norms"]
+    (results[1].path / "model.safetensors").unlink()  # noted beside the run, which a record keeps
+    elsewhere = records_alone(store.path, tmp_path)
+    assert designs.increments(configs[1:], elsewhere) == {configs[1].key: four}
+    with pytest.raises(InputError, match=f"runs: there is no run {configs[0].key}"):
+        designs.increments(configs[:1], RunStore(tmp_path / "empty" / "runs"))
+    traces = designs.traces(results, [{"N": 1}, {"N": 4}], found)
+    assert traces.groupby("N")["step"].agg(list).to_dict() == {1: list(range(11)), 4: list(range(11))}
+    first, last = (traces[(traces["N"] == 4) & (traces["step"] == step)].iloc[0] for step in (0, 10))
+    for row, prefix in ((first, "initial "), (last, "")):
+        early = np.array(four[prefix + "cosines"])[:3, :3][~np.eye(3, dtype=bool)].mean()
+        # the trace is of 32 validation rows, of which there are 8 here: the same tokens
+        assert row["early"] == pytest.approx(early, abs=1e-4)
+        assert row["norm"] == pytest.approx(four[prefix + "norms"][-1], rel=1e-4)
+    assert traces[traces["N"] == 1]["early"].isna().all()
+
+
+def test_more_loops_than_usual_are_traced_to_their_end(tmp_path):
+    cfg = designs.run({**P, "steps": 1}, designs.model(P, "1/N", 30), 0.004, 1)
+    result, = [train(cfg, RunStore(tmp_path / "runs"))]  # fmt: skip
+    assert "trace loop 30" in result.metrics and "trace loop 31" not in result.metrics
+
+
+def test_a_rule_holds_where_the_whole_interval_says_so():
+    index = pd.MultiIndex.from_product([["a", "b", "c"], ["1/N"], [1, 2, 3]], names=["model", "rule", "seed"])
+    drift = pd.Series([0.0, 0.01, -0.01, 1.0, 1.01, 0.99, 0.2, 0.3, np.nan], index=index)
+    table = designs.judged({"drift": drift, "gain": drift}, {"drift": 0.25})
+    assert table.loc[("a", "1/N", "drift"), "holds"] == "yes" and table.loc[("b", "1/N", "drift"), "holds"] == "no"
+    assert table.loc[("c", "1/N", "drift"), "holds"] == "not resolved" and table.loc[("c", "1/N", "drift"), "n"] == 2
+    assert table.loc[("a", "1/N", "gain"), "holds"] == "" and table.loc[("b", "1/N", "gain"), "mean"] == pytest.approx(
+        1
+    )
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(InputError, match="rule: '1/N2'"):
+        designs.model(P, "1/N2", 2)
+    with pytest.raises(InputError, match="head_dim 24"):
+        designs.model({**P, "head_dim": 24}, "none", 2)
+
+
+def test_a_fixed_narrow_model_has_branches_as_large_as_the_paper_width():
+    # init_std keeps std sqrt(d), and with it what a matrix makes of a normed input
+    narrow = LoopedLM(designs.model({**P, "init_std": 0.02 * (768 / 32) ** 0.5}, "none", 1))
+    wide = LoopedLM(designs.model({**P, "width": 768, "head_dim": 64, "mlp_width": 1152, "init_std": 0.02}, "none", 1))
+    sizes = []
+    for model in (narrow, wide):
+        x = torch.randn(1, 16, model.cfg.width)
+        with torch.no_grad():
+            sizes.append(model.recur[0].mlp(x / x.square().mean(-1, keepdim=True).sqrt()).std().item())
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.5)

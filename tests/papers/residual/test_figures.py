@@ -1,0 +1,112 @@
+"""The figures of residual scaling have a line a number of loops, and the exponents and slopes of their tables."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from lib.figures import style
+from lib.papers.residual import figures
+from lib.papers.residual.at_init import RULES, exponents
+from lib.papers.shared.transfer import best_rates
+
+pytestmark = pytest.mark.usefixtures("style")
+
+LOOPS = (1, 2, 4, 8)
+
+
+@pytest.fixture
+def states():
+    """Squared norms that grow like N^2, N and 1 for two models and two seeds, over three steps."""
+    return pd.DataFrame([
+        {"model": model, "rule": rule, "N": N, "seed": seed, "step": step, "square": seed * N ** (2 - i),
+         "norm": (seed * N ** (2 - i)) ** 0.5, "change": 0.1 * N ** (1 - i / 2) / step if step else np.nan}
+        for model in ("looped", "stack") for i, rule in enumerate(RULES) for N in LOOPS for seed in (1, 2)
+        for step in (0, 1, 2)
+    ])  # fmt: skip
+
+
+LOOK = {"looped": "looped", "stack": "transformer"}
+
+
+def test_a_line_a_number_of_loops_in_every_panel(states):
+    axes = figures.steps_by_rule(states, "norm", "norm", LOOK).axes
+    assert len(axes) == 6 and all(len(axis.lines) == 4 for axis in axes)
+    assert [axis.get_title() for axis in axes][:3] == [
+        r"looped, $\alpha = 1$", r"looped, $\alpha = 1/\sqrt{N}$", r"looped, $\alpha = 1/N$"
+    ]  # fmt: skip
+    assert axes[0].lines[3].get_ydata() == pytest.approx([(8 + 8 * 2**0.5) / 2] * 3)  # the mean of the two seeds
+    assert to_hex(axes[3].lines[-1].get_color()) == style.COLOURS["transformer"]
+
+
+def test_the_legend_has_the_exponents(states):
+    start = states.query("step == 0")
+    slopes = exponents(start, ["model", "rule", "seed"], "square", "N", 2)
+    axes = figures.growth(start, "square", "square", LOOK, slopes).axes
+    words = [text.get_text() for text in axes[1].get_legend().get_texts()]
+    assert words == [r"$\alpha = 1$: $N^{2.00}$", r"$\alpha = 1/\sqrt{N}$: $N^{1.00}$", r"$\alpha = 1/N$: $N^{0.00}$"]
+    assert [label.get_text() for label in axes[0].get_xticklabels()] == ["1", "2", "4", "8"]
+    # rounding is not drawn as if it were growth
+    flat = start.assign(square=1 + 1e-7 * start["N"])
+    for axis in figures.growth(flat, "square", "square", LOOK, slopes).axes:
+        assert axis.get_ylim() == pytest.approx((0.1, 10), rel=1e-3)
+
+
+def test_changes_are_drawn_step_by_step_with_the_predicted_slope(states):
+    steps = states.query("model == 'looped' and step > 0")
+    predicted = {"none": 1.0, "1/sqrt(N)": 0.5, "1/N": 0.0}
+    for axis, exponent in zip(figures.changes(steps, "looped", predicted).axes, predicted.values(), strict=True):
+        (dotted,) = [line for line in axis.lines if line.get_linestyle() == ":"]
+        x, y = dotted.get_xdata(), dotted.get_ydata()
+        assert np.polyfit(np.log(x), np.log(y), 1)[0] == pytest.approx(exponent, abs=1e-9) and len(axis.lines) == 3
+        assert y == pytest.approx(axis.lines[0].get_ydata())  # through the first step, which grows as predicted here
+
+
+def test_blocks_of_layers_get_a_panel_a_quantity():
+    rows = [
+        {"rule": rule, "N": N, "L": L, "seed": 1, "square": L, "branches": L, "change": L}
+        for rule in ("1/N", "1/(N sqrt(L))") for N in (1, 4) for L in (1, 2, 4)
+    ]  # fmt: skip
+    figure = figures.growth_in_layers(pd.DataFrame(rows), "looped")
+    assert all(len(axis.lines) == 4 and axis.get_xlabel() == "L, layers of the block" for axis in figure.axes)
+    assert len(figure.legends[0].get_texts()) == 4
+
+
+def test_matrices_share_one_scale():
+    figure = figures.cosine_matrices({"a": np.eye(12), "b": -np.ones((4, 4))}, 2)
+    images = [axis.images[0] for axis in figure.axes[:2]]
+    assert {image.get_clim() for image in images} == {(-1, 1)} and images[1].get_extent() == [0.5, 4.5, 4.5, 0.5]
+
+
+def test_a_best_rate_outside_the_rates_tried_is_hollow():
+    rates = (0.01, 0.02, 0.04, 0.08)
+    runs = pd.DataFrame([
+        {"group": "sqrt", "N": N, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
+        for N, best in ((1, 0.03), (4, 0.2)) for lr in rates
+    ])  # fmt: skip
+    (axis,) = figures.best_rates(
+        best_rates(runs, ["group", "N"], 0.02), "group", {"sqrt": "the rule"}, "N", "looped"
+    ).axes
+    fills = {line.get_ydata()[0]: line.get_markerfacecolor() for line in axis.lines if len(line.get_ydata()) == 1}
+    inside, outside = sorted(fills)
+    assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
+    assert fills[outside] == "white" != fills[inside]
+
+
+def test_norms_run_from_the_embedding_to_the_last_loop():
+    panels = {"L = 1": {1: [[1, 2], [1, 4]], 4: [[1, 1, 2, 2, 3]] * 2}}
+    (axis,) = figures.norms_by_loop(panels, "looped").axes
+    assert axis.lines[0].get_ydata().tolist() == [1, 3] and axis.lines[1].get_xdata().tolist() == [0, 1, 2, 3, 4]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["N = 1", "N = 4"]
+
+
+def test_what_one_loop_does_not_have_is_not_drawn():
+    frame = pd.DataFrame([
+        {"L": L, "N": N, "seed": seed, "step": step, "norm": 1.0, "early": np.nan if N == 1 else 0.5}
+        for L, N in ((1, 1), (1, 4), (2, 4)) for seed in (1, 2) for step in (5, 10)
+    ])  # fmt: skip
+    figure = figures.over_training(frame, {"norm": "norm", "early": "cosine"}, "looped")
+    assert [len(axis.lines) for axis in figure.axes] == [2, 1, 1, 1]
+    colours = [axis.lines[-1].get_color() for axis in figure.axes]
+    assert len(set(colours)) == 1  # N = 4 looks the same everywhere
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["N = 1", "N = 4"]

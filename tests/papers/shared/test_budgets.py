@@ -1,0 +1,38 @@
+"""A run costs its budget to the step as its paper counts FLOPs, and a budget of fewer than ten steps is refused."""
+
+import numpy as np
+import pytest
+
+from lib.config import DataConfig
+from lib.flops import count
+from lib.papers.shared import budgets
+from lib.presets import preset
+from tests.lines import one_line
+
+DATA = DataConfig(context=32)
+RATES = dict(muon_lr=0.02, embedding_lr=0.01, head_lr=0.01, norm_lr=0.01)
+
+
+@pytest.mark.parametrize(("paper", "like"), [("000", "isodepth-s10-r4"), ("003", "looped-nanochat-s8")])
+def test_a_run_costs_its_budget_as_its_paper_counts(paper, like):
+    shape = dict(vocab_size=256, width=16, heads=2, mlp_width=32, context=32)
+    for budget in (1e9, 3e9):
+        cfg = budgets.run(preset(like, **shape), budget, DATA, RATES, dict(batch=4, seed=3), paper, like)
+        a_step = 4 * 32 * count(cfg.model, 32).published[paper]
+        assert abs(cfg.train.steps * a_step - budget) <= a_step / 2
+        assert (cfg.train.seed, cfg.data) == (3, DATA)
+
+
+@pytest.mark.parametrize(
+    ("budget", "batch", "says"),
+    [
+        (np.inf, 4, "budgets: inf FLOPs are inf steps"),
+        (np.nan, 4, "budgets: nan FLOPs are nan steps"),
+        (9 * 128e3, 4, "budgets: 1.152e+06 FLOPs are 9 steps at width 8, raise them or lower batch"),
+        (1e9, 0, "batch: 0 rows train nothing"),
+    ],
+)
+def test_what_buys_no_ten_steps_is_refused(budget, batch, says):
+    assert budgets.steps_for(10 * 128e3, 1e3, DATA, 4, 8) == 10
+    with one_line(says):
+        budgets.steps_for(budget, 1e3, DATA, batch, 8)

@@ -1,0 +1,62 @@
+"""The figures of transfer have regret zero at the best rate, and mark the kept rate and each optimum."""
+
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from lib.figures.style import shades
+from lib.papers.shared.figures_transfer import loss_against_base_rate, loss_curves, regrets
+from lib.papers.shared.transfer import best_rates
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+@pytest.fixture
+def runs():
+    return pd.DataFrame([
+        {"group": group, "condition": condition, "lr": lr, "loss": 2 + abs(i - best) / 10}
+        for group in ("r = 1", "r = 4") for condition, best in (("d = 16", 1), ("d = 24", 2))
+        for i, lr in enumerate((0.01, 0.02, 0.04, 0.08))
+    ])  # fmt: skip
+
+
+LOOK = {"r = 1": "transformer", "r = 4": "isodepth"}
+
+
+def test_a_regret_is_zero_at_the_best_rate_and_marked_at_the_kept_one(runs):
+    figure = regrets({"width": runs, "again": runs}, 0.02, LOOK)
+    assert [axis.get_title() for axis in figure.axes] == [
+        "r = 1: width",
+        "r = 1: again",
+        "r = 4: width",
+        "r = 4: again",
+    ]
+    for axis in figure.axes:
+        curves = [line.get_ydata() for line in axis.lines if line.get_marker() == "o"]
+        assert len(curves) == 2 and all(min(curve) == 0 for curve in curves)
+        kept = [line.get_ydata()[0] for line in axis.lines if line.get_marker() == "D"]
+        assert kept == pytest.approx([0, 0.1])
+
+
+def test_a_line_a_group_and_a_triangle_at_its_optimum(runs):
+    one = runs[runs["condition"] == "d = 16"]
+    best = best_rates(one, ["group", "condition"], 0.02)
+    (axis,) = loss_against_base_rate(one, best, 0.02, LOOK).axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["r = 1", "r = 4"]
+    triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v" and line.get_markersize() == 4]
+    assert triangles == pytest.approx(best["lr"].tolist())
+
+
+def test_curves_have_a_panel_a_group_in_its_own_colour(runs):
+    best = best_rates(runs, ["group", "condition"], 0.02)
+    figure = loss_curves(runs, best, "group", "condition", LOOK)
+    axes = figure.axes
+    assert [axis.get_title() for axis in axes] == ["r = 1", "r = 4"]
+    for axis, name in zip(axes, LOOK.values(), strict=True):
+        curves = [line for line in axis.lines if line.get_marker() in "os"]
+        assert [to_hex(line.get_color()) for line in curves] == [to_hex(colour) for colour in shades(name, 2)]
+        triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v"]
+        assert triangles == pytest.approx(best[best["group"] == axis.get_title()]["lr"].tolist())
+    handles = figure.legends[0].legend_handles
+    assert [handle.get_label() for handle in handles] == ["d = 16", "d = 24"]
+    assert {to_hex(handle.get_color()) for handle in handles} == {"#555555"}  # the panels' colours differ

@@ -1,0 +1,113 @@
+"""Who is asked, what a contrast of scores is and how far it can be trusted are worked out by hand."""
+
+import gzip
+import itertools
+import math
+
+import pandas as pd
+import pytest
+import scipy.stats
+
+from lib.base import files
+from lib.base.errors import InputError
+from lib.papers.parcae import core
+from lib.papers.shared import scores
+from lib.papers.shared.scores import Contrast, contrast, least
+from lib.store.runs import RunStore
+from lib.sweep import measurements
+from lib.tasks import files as taskfiles
+from lib.tasks import scoring
+from lib.tasks.scoring import evaluate
+from lib.tasks.suites import CORE_9, LAMBADA
+from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
+
+
+def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
+    store = RunStore(tmp_path / "runs")
+    diverged, record, *others = PLAN.values()
+    found = results(PLAN, lambda label: None if PLAN[label] is diverged else 2.0)
+    for cfg in others:
+        (store.path / cfg.key).mkdir(parents=True)
+        (store.path / cfg.key / "model.safetensors").touch()
+
+    def who():
+        return {case.subject for case in scores.questions(PLAN, found, store, [LAMBADA], [0], "", 5)}
+
+    assert who() == {cfg.key for cfg in others}
+    (store.path / record.key).mkdir()
+    (store.path / record.key / "model.safetensors").touch()
+    (case,) = scores.questions({"r": record}, found, store, [LAMBADA], [0], "", 5)
+    (store.path / record.key / "model.safetensors").unlink()
+    path = measurements._path(tmp_path, evaluate, case)
+    path.parent.mkdir(parents=True)
+    files.write_checked(path, {"measured": {}})
+    assert who() == {cfg.key for cfg in others} | {record.key}
+
+
+def test_what_diverged_stays_in_the_table():
+    found = results(PLAN, lambda label: None if label[1:] == (32, 1) else 2.0)
+    finished = {label: cfg for label, cfg in PLAN.items() if label[1:] != (32, 1)}
+    table = asked(finished, lambda label, task, T: 0.5, depths=(1, 4))
+    runs = scores.as_trained(core.transformer_scores(table, PLAN, NAMES, found))
+    assert len(runs) == 12 and runs["Core"].isna().sum() == runs["perplexity"].isna().sum() == 2
+    (lead, other, _) = scores.leads(runs, ["Core"], core.PARCAE, core.TRANSFORMER, [1, 2])
+    assert lead.values == pytest.approx([0, 0]) and math.isnan(other.values[0]) and other.values[1] == pytest.approx(0)
+    assert math.isnan(scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])[0].values[0])
+
+
+def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatch):
+    def first_lines(path):
+        """What there is does not depend on the hundreds of thousands of others, which test_taskfiles reads."""
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            return [*enumerate(itertools.islice(file, 50), 1)]
+
+    monkeypatch.setattr(taskfiles, "_lines", first_lines)
+    monkeypatch.setattr(scores, "examples_of", scoring.examples_of.__wrapped__)  # which would keep so few
+    assert scores.there("", core.SUITES) == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
+    assert (
+        scores.there("", {"texts": [*scores.TEXTS.values()], "nine": CORE_9})
+        == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
+    )
+    (tmp_path / "wikitext.jsonl").write_text('{"page": "One two three."}')
+    assert scores.there(str(tmp_path), {"texts": [*scores.TEXTS.values()]}) == "texts: 1 of 2 tasks"
+    with pytest.raises(InputError, match="is not a folder"):
+        scores.there(str(tmp_path / "nowhere"), core.SUITES)
+    (tmp_path / "copa.jsonl").write_text('{"context": "a"}')
+    with pytest.raises(InputError, match=r"copa\.jsonl, line 1"):
+        scores.there(str(tmp_path), core.SUITES)
+
+
+def test_a_contrast_is_a_weighted_sum_with_both_errors():
+    runs = pd.DataFrame({
+        "architecture": ["a", "a", "b", "b"], "seed": [1, 2, 1, 2],
+        "Core": [5.0, 7.0, 1.0, 2.0], "Core stderr": [0.3, 0.3, 0.8, 0.8],
+    })  # fmt: skip
+    found = contrast(runs, "Core", {("a",): 1.0, ("b",): -0.5}, ["architecture"], [2, 1])
+    assert found.values == [6.0, 4.5] and found.stderr == pytest.approx(math.hypot(0.3, 0.4))
+    low, high = found.bounds
+    of_seeds = scipy.stats.t.ppf(0.975, 1) * 0.75
+    assert (low + high) / 2 == pytest.approx(5.25) and high - 5.25 == pytest.approx(math.hypot(of_seeds, 1.96 * 0.5))
+    assert Contrast([2.0], 0.5).bounds == pytest.approx((2 - 0.98, 2 + 0.98))  # one run: other examples alone
+    assert math.isnan(contrast(runs, "Core", {("c",): 1.0}, ["architecture"], [1]).values[0])
+
+
+def test_all_have_to_be_positive():
+    good, bad, unclear = Contrast([2.0], 0.5), Contrast([-2.0], 0.5), Contrast([0.5], 2.0)
+    assert least([good]) == ([2.0], good.bounds)
+    assert least([good, unclear]) == ([0.5], (unclear.bounds[0], good.bounds[1]))
+    assert least([good, bad, unclear])[1][1] < 0
+    # many that are nothing but noise do not contradict
+    noise = [Contrast([x], 1.0) for x in (-1.5, -1.0, 0.0, 1.0)]
+    assert least(noise)[0] == [-1.5] and least(noise)[1][0] < 0 < least(noise)[1][1]
+    values, bounds = least([good, Contrast([math.nan], 0.5)])
+    assert math.isnan(values[0]) and bounds == (-math.inf, math.inf)
+    # a clear one with a larger mean does not hide one whose bound is lower
+    assert least([Contrast([1.0], 0.1), Contrast([3.0], 5.0)])[1][0] < 0
+
+
+def test_leads_are_of_each_width_and_suite():
+    runs = sized(lambda label, task: (label[0] == "parcae") * (0.1 if label[1] == 32 else 0.2) + (task in ADDED) * 0.3)
+    means = [sum(one.values) / 2 for one in scores.leads(runs, list(core.SUITES), "parcae", "transformer", [1, 2])]
+    assert means == pytest.approx([20, 10, 20, 20, 10, 20])
+    texts = scores.leads(runs, ["LAMBADA nats"], "parcae", "transformer", [1, 2])  # fewer are better
+    assert [sum(one.values) / 2 for one in texts] == pytest.approx([0.2, 0.1, 0.2])

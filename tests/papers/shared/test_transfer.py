@@ -1,0 +1,88 @@
+"""Best rates, their errors, drifts and regrets are those of parabolas with known optima."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.shared.transfer import best_rates, drift, final_loss, regret_at, regret_of_keeping
+from lib.train.loop import train
+from tests.runs import small_run
+
+
+def sweep(best: float, condition: str, noise=0.0, curvature=0.02, rates=(0.01, 0.02, 0.04, 0.08)) -> pd.DataFrame:
+    loss = 2 + curvature * np.log(np.array(rates) / best) ** 2
+    loss += np.random.default_rng(len(condition)).normal(0, noise, len(rates))
+    return pd.DataFrame({"r": 1, "condition": condition, "lr": rates, "loss": loss})
+
+
+def test_the_best_rate_is_the_parabolas_and_regret_is_measured():
+    runs = pd.concat([sweep(0.03, "near"), sweep(0.06, "off"), sweep(1.0, "far")])
+    table = best_rates(runs, ["r", "condition"], kept=0.02).set_index("condition")
+    assert table["lr"][["near", "off"]].tolist() == pytest.approx([0.03, 0.06])
+    assert table["inside"].tolist() == [True, True, False]
+    assert table["best tried"].tolist() == [0.04, 0.08, 0.08]
+    expected = 0.02 * (np.log(0.02 / 0.06) ** 2 - np.log(0.08 / 0.06) ** 2)
+    assert table["regret"]["off"] == pytest.approx(expected)
+    assert (table["stderr"][:2] < 1e-6).all()
+    noisy = best_rates(sweep(0.03, "x", noise=0.003), ["condition"], 0.02).iloc[0]
+    half = 12.706205 * noisy["stderr"]  # four rates leave one degree of freedom
+    assert np.log([noisy["lr"] / noisy["low"], noisy["high"] / noisy["lr"]]) == pytest.approx([half, half], rel=1e-6)
+
+
+def test_its_stderr_is_its_spread():
+    found = [best_rates(sweep(0.03, "x" * i, noise=0.003), ["condition"], 0.02).iloc[0] for i in range(1, 200)]
+    spread = np.log([row["lr"] for row in found]).std()
+    assert np.median([row["stderr"] for row in found]) == pytest.approx(spread, rel=0.6)
+
+
+def test_seeds_are_averaged_and_what_cannot_be_read_off_is_nan():
+    runs = pd.concat([sweep(0.02, "a"), sweep(0.045, "a")])  # the mean of two parabolas is at the mean of their logs
+    assert best_rates(runs, ["condition"], 0.5).iloc[0][["lr", "regret"]].tolist() == pytest.approx(
+        [0.03, np.nan], nan_ok=True
+    )
+    falling = sweep(0.03, "a").assign(loss=[4.0, 3.0, 2.5, 2.4])[:2]
+    row = best_rates(falling, ["condition"], 0.01).iloc[0]
+    assert np.isnan(row["lr"]) and not row["inside"] and row["regret"] == pytest.approx(1.0)
+
+
+def moving(exponent: float, seed: int, loops=(1, 2, 4, 8)) -> pd.DataFrame:
+    """Sweeps whose best rate is 0.03 N^exponent."""
+    parts = [sweep(0.03 * N**exponent, str(N)).assign(N=N, seed=seed) for N in loops]
+    return pd.concat(parts)
+
+
+def test_a_drift_is_the_exponent_of_the_best_rate():
+    runs = pd.concat([moving(-0.5, 1).assign(rule="sqrt"), moving(0.0, 1).assign(rule="linear")])
+    best = best_rates(runs, ["rule", "seed", "N"], 0.02)
+    found = drift(best, ["rule"], "N").set_index("rule")["drift"]
+    assert found.to_dict() == pytest.approx({"sqrt": -0.5, "linear": 0.0}, abs=1e-9)
+    # an optimum outside the rates tried counts as their edge, and a falling line as its best rate
+    for loss in (lambda f: 2 + 0.02 * np.log(f["lr"] / 9) ** 2, lambda f: 2 - 0.1 * np.log(f["lr"])):
+        two = pd.concat([moving(0.0, 1, loops=(1,)), moving(0.0, 1, loops=(2,)).assign(loss=loss)])
+        found = drift(best_rates(two, ["seed", "N"], 0.02), ["seed"], "N")["drift"][0]
+        assert found == pytest.approx(np.log2(0.08 / 0.03), abs=1e-6)
+
+
+def test_keeping_a_rate_costs_what_it_loses_on_the_best():
+    runs = pd.concat([moving(-0.5, seed) for seed in (1, 2)])
+    table = regret_of_keeping(runs, ["seed"], "N")
+    assert table["kept"].unique().tolist() == [0.04] and table["N"].tolist() == [2, 4, 8] * 2
+    at_8 = 0.03 * 8**-0.5
+    expected = 0.02 * (np.log(0.04 / at_8) ** 2 - np.log(0.01 / at_8) ** 2)
+    assert table["regret"][2] == pytest.approx(expected) and (table["regret"] >= 0).all()
+
+
+def test_a_regret_at_a_rate_is_over_the_best_rate_tried():
+    found = regret_at(pd.concat([moving(-0.5, 1)]), ["seed", "N"], 0.08)
+    expected = 0.02 * (np.log(0.08 / 0.03) ** 2 - np.log(0.04 / 0.03) ** 2)
+    assert found[1, 1] == pytest.approx(expected) and list(found.index) == [(1, 1), (1, 2), (1, 4), (1, 8)]
+
+
+def test_a_run_that_diverged_knows_nothing(store):
+    result = train(small_run(), store)
+    assert final_loss(result) == result.summary["val_loss"] < np.log(256)
+    for status, val_loss in (("diverged", np.nan), ("diverged", 3.0), ("finished", 80.0)):
+        broken = dataclasses.replace(result, status=status, summary={**result.summary, "val_loss": val_loss})
+        assert final_loss(broken) == pytest.approx(np.log(256))

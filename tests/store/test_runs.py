@@ -1,0 +1,310 @@
+"""A finished run is found by what it is, and one that is damaged, misnamed or unfinished is never believed."""
+
+import dataclasses
+import errno
+import hashlib
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from lib.base import files
+from lib.base.errors import InputError
+from lib.store.runs import CHECKSUMS, RunResult, RunStore, curves
+from lib.train.loop import train
+from tests.runs import small_run
+
+
+def fake(cfg, **summary) -> RunResult:
+    return RunResult(
+        cfg, "finished", {"val_loss": 2.0, **summary}, {"step": [1, 2], "loss": [3.0, 2.5]}, {"device": "x"}
+    )
+
+
+def finish(store, cfg, **summary):
+    return store.finish(fake(cfg, **summary), lambda path: save_file({"x": torch.zeros(3)}, path))
+
+
+def test_a_finished_run_is_found_by_what_it_is(store):
+    cfg = small_run()
+    assert store.find(cfg) is None
+    finish(store, cfg)
+    found = RunStore(store.path).find(small_run())
+    assert found.summary == {"val_loss": 2.0} and found.config == cfg and found.path.name == cfg.key
+    assert sorted(p.name for p in found.path.iterdir()) == [
+        "config.json",
+        "metrics.json",
+        "model.safetensors",
+        "result.json",
+    ]
+    assert store.find(small_run(train={"seed": 1})) is None
+
+
+def test_a_run_that_fails_to_be_written_is_not_there(store):
+    def broken(path):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.finish(fake(small_run()), broken)
+    assert store.find(small_run()) is None and list(store.path.iterdir()) == []
+
+
+def test_the_frame_has_one_row_a_run_with_its_config(store):
+    for seed in (0, 1):
+        finish(store, small_run(train={"seed": seed}), val_loss=2.0 + seed)
+    frame = store.frame().sort_values("train.seed")
+    assert frame["val_loss"].tolist() == [2.0, 3.0]
+    assert frame["model.width"].tolist() == [32, 32] and frame["optim.lr"].tolist() == [4e-3, 4e-3]
+    assert RunStore(store.path / "empty").frame().empty
+
+
+@pytest.mark.parametrize("damage", ["config.json", "result.json", "metrics.json", "model.safetensors"])
+@pytest.mark.parametrize("how", ["cut", "missing", "other"])
+def test_a_corrupt_run_is_set_aside_with_its_name_and_trained_again(store, capsys, damage, how):
+    cfg = small_run()
+    path = finish(store, cfg).path
+    content = (path / damage).read_bytes()
+    if how == "cut":
+        (path / damage).write_bytes(content[: len(content) // 2])
+    elif how == "missing":
+        (path / damage).unlink()
+    else:
+        (path / damage).write_text("[]")
+    assert store.find(cfg) is None
+    assert (store.path / f"{cfg.key}.corrupt-1").is_dir()
+    said = capsys.readouterr().out
+    assert cfg.key in said and "set aside as" in said and said.count("\n") == 1
+    assert train(cfg, store).summary["steps_done"] == 6
+
+
+def test_the_frame_leaves_out_what_cannot_be_read(store):
+    good, bad = finish(store, small_run()), finish(store, small_run(train={"seed": 1}))
+    (bad.path / "result.json").write_text("{")
+    assert store.frame()["key"].tolist() == [good.key]
+    assert bad.path.is_dir()  # looking changes nothing
+
+
+def test_runs_of_another_recipe_are_left_alone(store, monkeypatch):
+    finish(store, small_run())
+    monkeypatch.setattr("lib.RECIPE", 99)
+    assert store.frame().empty and store.find(small_run()) is None
+    monkeypatch.undo()
+    assert len(store.frame()) == 1
+
+
+def test_a_run_under_another_runs_name_is_not_believed(store):
+    one, two = (small_run(train={"seed": seed}) for seed in (0, 9))
+    for real, told in ((one, two), (two, one)):
+        finish(store, real).path.rename(store.path / told.key)
+        assert store.find(told) is None and (store.path / f"{told.key}.corrupt-1").is_dir()
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "their runs"])  # before and after "runs" in the alphabet
+def test_records_are_read_along_and_never_written(store, tmp_path, name):
+    elsewhere = RunStore(tmp_path / name)
+    cfg = small_run(data={"source": "/no/such/text.txt", "content": "0123456789abcdef"})
+    record = finish(elsewhere, cfg).path
+    (record / "model.safetensors").unlink()
+    both = RunStore(store.path, records=[elsewhere.path])
+    assert both.find(cfg).summary == {"val_loss": 2.0}
+    assert len(both.frame()) == 1 and not store.path.exists()
+    (record / "result.json").write_text("{")
+    with pytest.raises(InputError, match="restore it"):
+        both.find(cfg)
+
+
+def test_a_finished_run_carries_no_path(store, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\ntwo\n")
+    cfg = small_run(data={"source": str(path)})
+    finish(store, cfg)
+    assert str(tmp_path) not in (store.path / cfg.key / "config.json").read_text()
+    assert store.find(cfg).config.data.source == "a.txt" and store.find(cfg).key == cfg.key
+    hub = small_run(data={"source": "hf:org/name", "content": "0123456789abcdef"})
+    assert hub.without_paths() == hub and small_run().without_paths() == small_run()
+
+
+def test_weights_load_again(store):
+    from lib.model.looped import load_weights
+
+    result = train(small_run(), store)
+    model = load_weights(result.path)
+    assert model.cfg == result.config.model
+    assert set(load_file(result.path / "model.safetensors")) == set(model.state_dict())
+
+
+def test_numbers_survive_the_store_exactly(store):
+    result = fake(small_run())
+    result = dataclasses.replace(result, metrics={"step": [1], "loss": [0.1 + 0.2], "rho": [float("nan")]})
+    store.finish(result, lambda path: save_file({}, path))
+    found = store.find(small_run())
+    assert found.metrics["loss"] == [0.1 + 0.2] and found.metrics["rho"][0] != found.metrics["rho"][0]
+    assert json.loads((found.path / "config.json").read_text())["data"]["source"] == "sotu"
+
+
+def test_what_is_measured_later_stays_beside_the_run(store, tmp_path):
+    result = finish(store, small_run())
+    assert store.noted(result, "depth_losses") == {}
+    store.note(result, "depth_losses", {"0": {"1": 0.1 + 0.2}})
+    record = RunStore(tmp_path / "other", records=[store.path])
+    assert record.noted(record.find(small_run()), "depth_losses") == {"0": {"1": 0.1 + 0.2}}
+
+
+def test_a_run_that_another_machine_finished_meanwhile_is_kept(store):
+    result = train(small_run(), store)
+    before = {path.name: path.read_bytes() for path in result.path.iterdir()}
+    again = store.finish(result, lambda path: path.write_bytes(b"other"))
+    assert again.path == result.path and {p.name: p.read_bytes() for p in result.path.iterdir()} == before
+    assert not list(store.path.glob("*.tmp")) and not list(store.path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("damage", ["config.json", "result.json", "metrics.json", "depth_losses.json"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "missing"])
+def test_a_damaged_record_is_named_by_its_checksums(store, tmp_path, damage, how):
+    cfg = small_run()
+    path = finish(RunStore(tmp_path / "elsewhere"), cfg, val_loss=2.125).path
+    (path / "depth_losses.json").write_text('{"0": {"1": 3.25}}')
+    sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.glob("*.json")}
+    files.write_checked(path / CHECKSUMS, sums)
+    both = RunStore(store.path, records=[path.parent])
+    assert both.find(cfg).summary == {"val_loss": 2.125}
+    text = (path / damage).read_text()
+    if how == "missing":
+        (path / damage).unlink()
+    else:
+        digit = max(i for i, letter in enumerate(text) if letter == "2" or letter == "3")
+        other = {"2": "7", "3": "8"}[text[digit]]
+        (path / damage).write_text(text[:-1] if how == "cut" else text[:digit] + other + text[digit + 1 :])
+    with pytest.raises(InputError, match=rf"the record .*{cfg.key} cannot be read \(.*{damage}.*restore it") as error:
+        both.find(cfg)
+    assert "\n" not in str(error.value) and both.frame().empty
+
+
+def test_a_note_that_strayed_into_somebodys_record_is_not_read(tmp_path):
+    """cp -rn of two people's records merges files where both have a run."""
+    record = RunStore(tmp_path / "records")
+    result = train(small_run(train={"steps": 2}), record)
+    record.note(result, "own", {"1": 2.0})
+    files.write_checked(result.path / CHECKSUMS, {"own.json": "..."})
+    (result.path / "strayed.json").write_text(json.dumps({"1": 3.0}))
+    assert record.noted(result, "own") == {"1": 2.0} and record.noted(result, "strayed") == {}
+
+
+def test_ones_own_run_comes_before_a_records_and_earlier_records_before_later(tmp_path):
+    cfg = small_run()
+    paths = [tmp_path / name / "runs" for name in ("own", "first", "second")]
+    for number, path in enumerate(paths):
+        finish(RunStore(path), cfg, val_loss=float(number))
+    for number in range(3):
+        rest = RunStore(paths[number], records=paths[number + 1 :])
+        assert rest.find(cfg).summary == {"val_loss": float(number)} == rest.runs()[0].summary
+        assert len(rest.runs()) == 1
+    first = RunStore(tmp_path / "empty", records=paths[1:])
+    assert first.find(cfg).summary == {"val_loss": 1.0} == first.runs()[0].summary
+    assert first.find(cfg).path == paths[1] / cfg.key
+
+
+def test_only_finished_runs_are_listed(store):
+    result = finish(store, small_run())
+    (store.path / "note.txt").write_text("somebody's")
+    (store.path / f"{result.key}.corrupt-1").mkdir()
+    store.partial(result.key).write_bytes(b"half")
+    assert [run.path for run in store.runs()] == [result.path]
+    assert store.partial(result.key).name == f".{result.key}.partial" and store.tokens == store.path.parent / "tokens"
+
+
+def test_a_finished_run_leaves_no_checkpoint(store):
+    cfg = small_run()
+    store.path.mkdir()
+    store.partial(cfg.key).write_bytes(b"a checkpoint")
+    assert finish(store, cfg).path == store.path / cfg.key
+    assert not store.partial(cfg.key).exists()
+
+
+def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
+    store.path.mkdir()
+    mine, others = store.path / ".abc.partial.17.tmp", store.path / ".xyz.partial.17.tmp"
+    mine.write_bytes(b"half"), others.write_bytes(b"half")
+    with store.lock("abc") as held:
+        assert held and not mine.exists() and others.exists()
+        mine.write_bytes(b"being written")
+        with store.lock("abc", wait=False) as second:
+            assert not second and mine.exists()
+    with store.lock("abc", wait=False) as held:
+        assert held
+
+
+def test_without_a_url_nothing_is_sent_or_fetched(store, capsys):
+    store.path.mkdir()
+    store.partial("abc").write_bytes(b"a checkpoint")
+    assert store.remote is None and store.fetch_partial("abc") is None
+    store.send_partial("abc")
+    assert capsys.readouterr().out == "" and [path.name for path in store.path.iterdir()] == [".abc.partial"]
+
+
+def test_a_checkpoint_is_fetched_beside_ones_own(tmp_path):
+    url = (tmp_path / "bucket").as_uri()
+    one, two = (RunStore(tmp_path / name / "runs", remote=url) for name in ("one", "two"))
+    one.path.mkdir(parents=True)
+    assert two.fetch_partial("abc") is None
+    one.partial("abc").write_bytes(b"a checkpoint")
+    one.send_partial("abc")
+    fetched = two.fetch_partial("abc")
+    assert fetched.read_bytes() == b"a checkpoint" and fetched != two.partial("abc")
+
+
+def test_a_failure_that_is_no_race_is_raised(store):
+    def full(path):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        store.finish(fake(small_run()), full)
+
+    def taken(path):  # by a file, not by a run
+        (store.path / small_run().key).write_text("")
+        path.write_bytes(b"")
+
+    with pytest.raises(OSError, match="directory"):
+        store.finish(fake(small_run()), taken)
+
+
+def test_curves_have_one_row_a_logged_step(store):
+    results = [finish(store, small_run(train={"seed": seed})) for seed in (0, 1)]
+    found = curves(results)
+    assert found.columns.tolist() == ["key", "step", "loss"] and found.index.tolist() == [0, 1, 2, 3]
+    assert found.key.tolist() == [results[0].key] * 2 + [results[1].key] * 2
+    assert found.step.tolist() == [1, 2, 1, 2] and found.loss.tolist() == [3.0, 2.5] * 2
+    assert curves([]).columns.tolist() == ["key", "step"] and len(curves([])) == 0
+
+
+def test_weights_are_there_and_unchanged_or_one_line(store):
+    result = finish(store, small_run())
+    path = store.weights(result)
+    assert path == result.path / "model.safetensors" and load_file(path)["x"].tolist() == [0, 0, 0]
+    save_file({"x": torch.ones(3)}, path)
+    with pytest.raises(InputError, match=r"^runs: .*model.safetensors has changed since it was written, remove .*$"):
+        store.weights(result)
+    path.unlink()
+    with pytest.raises(InputError, match=rf"^runs: the record {result.key} has no weights to measure with"):
+        store.weights(result)
+    with pytest.raises(ValueError, match="is kept nowhere"):
+        store.weights(fake(small_run()))
+
+
+def test_a_run_that_followed_nothing_is_a_run(store):
+    store.finish(dataclasses.replace(fake(small_run()), metrics={}), lambda path: save_file({}, path))
+    assert store.find(small_run()).metrics == {}
+
+
+@pytest.mark.parametrize("name", ["axes.json", "zones.json"])
+def test_every_file_that_a_record_has_a_checksum_of_is_compared(store, tmp_path, name):
+    path = finish(RunStore(tmp_path / "elsewhere"), small_run()).path
+    (path / name).write_text("{}")
+    sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.glob("*.json")}
+    files.write_checked(path / CHECKSUMS, sums)
+    both = RunStore(store.path, records=[path.parent])
+    assert both.find(small_run()).key == small_run().key
+    (path / name).write_text("{ }")
+    with pytest.raises(InputError, match=rf"^records: .*{name} is not what {CHECKSUMS} has the checksum of"):
+        both.find(small_run())

@@ -1,0 +1,299 @@
+"""A sweep on Ray gives one process's numbers though workers, nodes or the driver die, and errors are named."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import types
+
+import pytest
+
+from lib.base.errors import InputError
+from lib.data.rows import token_store
+from lib.store.runs import RunStore
+from lib.sweep import cluster as clusters
+from lib.sweep.cluster import Cluster, connected, memory_of, train_all
+from lib.sweep.training import sweep
+from lib.train.loop import train
+from tests.processes import python, until
+from tests.runs import numbers, small_run
+
+# ---- what a run asks for
+
+
+def test_memory_grows_with_what_is_kept():
+    small, wide = small_run(), small_run(model={"width": 128, "mlp_width": 256})
+    assert memory_of(small) > 1 << 30 and memory_of(wide) > memory_of(small)
+    rows = small_run(train={"batch": 64})
+    assert memory_of(rows) > memory_of(small) == memory_of(small_run(train={"batch": 64, "micro_batch": 4}))
+    loops = 34 * 4 * 32 * 32  # of one layer of one loop
+    assert memory_of(small) - memory_of(small_run(train={"checkpoint_loops": True})) == loops
+
+
+def test_a_cluster_trains_as_many_runs_as_its_nodes_hold():
+    def ray(*nodes):
+        alive = [{"Resources": resources, "Alive": True} for resources in nodes]
+        dead = {"Resources": {"CPU": 64, "GPU": 8, "memory": 1e12}, "Alive": False}
+        total = sum(node.get("GPU", 0) for node in nodes)
+        return types.SimpleNamespace(nodes=lambda: [*alive, dead], cluster_resources=lambda: {"GPU": total})
+
+    small, large = {"CPU": 3.0, "memory": 8e9}, {"CPU": 8.0, "GPU": 4.0, "memory": 64e9}
+    asked = Cluster(memory=2_000_000_000)
+    assert clusters.slots(ray(small), asked, [small_run()]) == 3
+    assert clusters.slots(ray(small, small), dataclasses.replace(asked, cpus=2), [small_run()]) == 2
+    assert clusters.slots(ray(small, large), asked, [small_run()]) == 4  # a GPU each, where there are any
+    assert clusters.slots(ray(small), dataclasses.replace(asked, memory=3_000_000_000), [small_run()]) == 2
+    needed = memory_of(small_run())
+    assert clusters.slots(ray({"CPU": 9.0, "memory": 2.5 * needed}), Cluster(), [small_run()]) == 2
+
+
+def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text("One two.\n\nThree four.\n\n" * 200)
+    monkeypatch.chdir(tmp_path)
+    cfg = small_run(data={"source": "text.txt"})
+    moved = clusters._absolute(cfg)
+    assert moved.data.source == str(tmp_path / "text.txt") and moved.key == cfg.key
+    assert clusters._absolute(small_run()) == small_run()
+
+
+def test_make_says_where_and_what_a_run_asks_for():
+    assert Cluster.of({}) is None and Cluster.of({"RAY_ADDRESS": "a:1"}) is None
+    assert Cluster.of({"ENGINE": "ray"}) == Cluster()
+    assert Cluster.of({"ENGINE": "ray", "STORE": "s3://a/b"}).store == "s3://a/b"
+    assert Cluster.of({"ENGINE": "ray", "RUN_CPUS": "1.5"}).cpus == 1.5  # processors are shared, GPUs are not
+    asked = {"ENGINE": "ray", "RAY_ADDRESS": "a:1", "RUN_CPUS": "0.5", "RUN_GPUS": "0.25", "RUN_MEMORY": "4e9"}
+    assert Cluster.of(asked) == Cluster("a:1", 0.5, 0.25, 4_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENGINE", "slurm"),
+        ("RUN_CPUS", "two"),
+        ("RUN_CPUS", "0"),
+        ("RUN_GPUS", "-1"),
+        ("RUN_GPUS", "1.5"),
+        ("RUN_MEMORY", "nan"),
+    ],
+)
+def test_what_nobody_can_ask_for_is_refused(name, value):
+    with pytest.raises(InputError, match=f"^{name}: '{value}' "):
+        Cluster.of({"ENGINE": "ray", name: value})
+
+
+# ---- what does not work says so
+
+
+def test_without_ray_one_line_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"^ENGINE: ray is not installed, run pip install"), connected(Cluster()):
+        pass
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port"])
+def test_an_address_has_a_host_and_a_port(address):
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match=r"RAY_ADDRESS: .* is no address"), connected(Cluster(address)):
+        pass
+
+
+def test_who_does_not_answer_is_named_at_once():
+    pytest.importorskip("ray")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    begin = time.monotonic()
+    says = rf"RAY_ADDRESS: 127\.0\.0\.1:{port} does not answer"
+    with pytest.raises(InputError, match=says), connected(Cluster(f"127.0.0.1:{port}")):
+        pass
+    assert time.monotonic() - begin < clusters.ANSWERS_WITHIN
+
+
+def test_somebody_else_who_answers_is_noticed(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr(clusters, "ANSWERS_WITHIN", 13.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(InputError, match="is no Ray cluster"), connected(Cluster(address)):
+            pass
+
+
+# ---- three nodes on this machine
+
+
+@contextlib.contextmanager
+def patient():
+    """Ray gives its own nodes half a minute to begin, which busy cores do not always keep: its clock goes slower."""
+    with pytest.MonkeyPatch.context() as patch:
+        slow = types.SimpleNamespace(**{**vars(time), "monotonic": lambda: time.monotonic() / 8})
+        patch.setattr("ray._private.node.time", slow)
+        patch.setenv("RAY_gcs_server_port_wait_time_s", "240")
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head, to which tests add nodes and take them away."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster as OnOneMachine
+
+    with patient():
+        cluster = OnOneMachine(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    yield cluster
+    cluster.shutdown()
+
+
+@contextlib.contextmanager
+def nodes(cluster, count=2, **options):
+    """So many of one processor each, beside the head."""
+    with patient():
+        added = [cluster.add_node(num_cpus=1, **options) for _ in range(count)]
+    cluster.wait_for_nodes(timeout=120)
+    yield added
+    for node in added:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node)
+
+
+@pytest.fixture
+def three_nodes(cluster):
+    with nodes(cluster) as others:
+        yield others
+
+
+def workers_at_it() -> list[int]:
+    """Processes of Ray that are training."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if file.read().startswith(b"ray::run "):
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def test_rows_that_do_not_divide_among_the_gpus_of_a_run_are_refused(store):
+    with pytest.raises(InputError, match=r"^train\.batch: 6 rows of a pass do not divide among 4 processes"):
+        clusters._train(small_run(train={"batch": 6}), store, 30.0, processes=4)
+
+
+@pytest.mark.long
+def test_a_run_with_several_gpus_is_trained_on_all_of_them(tmp_path):
+    cfg = small_run(train={"precision": "fp32", "batch": 6})
+    one, store = train(cfg, RunStore(tmp_path / "one" / "runs")), RunStore(tmp_path / "runs")
+    clusters._train(cfg, store, 30.0, processes=2)
+    found = store.find(cfg)
+    assert found.provenance["processes"] == 2
+    assert found.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=0, abs=1e-5)
+
+
+@pytest.mark.long
+def test_runs_survive_a_killed_worker_and_a_lost_node(cluster, three_nodes, tmp_path):
+    first, _ = three_nodes
+    configs = [small_run(train={"steps": 500, "seed": seed, "batch": 8}) for seed in range(5)]
+    serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
+    store, found = RunStore(tmp_path / "ray" / "runs"), []
+    where = Cluster(cluster.address, memory=1 << 20, checkpoint_seconds=0.5)
+    driver = threading.Thread(target=lambda: found.append(sweep(configs, store, cluster=where)))
+    driver.start()
+
+    def checkpoints() -> int:
+        return len(list(store.path.glob(".*.partial")))
+
+    until(lambda: checkpoints() >= 2 and workers_at_it(), running=driver.is_alive)
+    os.kill(workers_at_it()[0], signal.SIGKILL)
+    until(lambda: checkpoints() >= 2 and len(workers_at_it()) >= 2, running=driver.is_alive)
+    cluster.remove_node(first, allow_graceful=False)
+    driver.join(240)
+    assert found, "the sweep did not end"
+    (runs,) = found
+    assert [numbers(result) for result in runs.results] == [numbers(result) for result in serial.results]
+    assert sorted(path.name for path in store.path.iterdir() if path.is_dir()) == sorted(cfg.key for cfg in configs)
+    assert not checkpoints()
+    # the store owns what is finished: another driver has nothing to do
+    again = sweep(configs, store, cluster=Cluster("nobody:1"))
+    assert [numbers(result) for result in again.results] == [numbers(result) for result in serial.results]
+
+
+DRIVER = """
+import json
+from lib.sweep.cluster import Cluster
+from lib.config import RunConfig
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
+configs = [RunConfig(**config) for config in json.loads({configs!r})]
+cluster = Cluster({address!r}, memory=1 << 20, checkpoint_seconds=0.5, store={url!r})
+sweep(configs, RunStore({path!r}, remote={url!r}), cluster=cluster)
+"""
+
+
+@pytest.mark.long
+def test_a_driver_that_dies_is_started_again_on_another_machine(cluster, three_nodes, tmp_path):
+    configs = [small_run(train={"steps": 200 + 200 * seed, "seed": seed, "batch": 8}) for seed in range(4)]
+    serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
+    bucket = tmp_path / "bucket"
+
+    def driver(name: str):
+        given = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
+        path, url = str(tmp_path / name / "runs"), bucket.as_uri()
+        return python(DRIVER.format(configs=given, address=cluster.address, path=path, url=url))
+
+    first = driver("one")
+
+    def under_way() -> bool:
+        return any(bucket.glob("*/result.json")) and any(bucket.glob(".*.partial"))
+
+    def said() -> str:
+        return first.communicate()[0] if first.poll() is not None else "it runs"
+
+    until(under_way, within=240, running=lambda: first.poll() is None, said=said)
+    first.kill()
+    first.communicate()
+    finished = {path.parent.name: path.stat().st_mtime_ns for path in bucket.glob("*/result.json")}
+    assert 0 < len(finished) < len(configs)
+    second = driver("two")
+    said, _ = second.communicate(timeout=300)
+    assert second.returncode == 0, said
+    store = RunStore(tmp_path / "two" / "runs", remote=bucket.as_uri())
+    assert [numbers(store.find(cfg)) for cfg in configs] == [numbers(result) for result in serial.results]
+    assert all((bucket / key / "result.json").stat().st_mtime_ns == at for key, at in finished.items())
+
+
+@pytest.mark.long
+def test_a_node_that_cannot_import_is_named(cluster, tmp_path):
+    (tmp_path / "safetensors.py").write_text("raise ImportError('No module named safetensors')")
+    with nodes(cluster, 1, env_vars={"PYTHONPATH": str(tmp_path)}):
+        begin = time.monotonic()
+        with pytest.raises(InputError, match=r"ENGINE: node .* cannot train .*safetensors"):
+            sweep([small_run()], RunStore(tmp_path / "runs"), cluster=Cluster(cluster.address))
+        assert time.monotonic() - begin < 60
+
+
+@pytest.mark.long
+def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(cluster, three_nodes, tmp_path):
+    store = RunStore(tmp_path / "runs")
+    with pytest.raises(InputError, match="RUN_CPUS: no node has 99 CPUs"):
+        sweep([small_run()], store, cluster=Cluster(cluster.address, cpus=99))
+    with pytest.raises(InputError, match=r"RUN_CPUS: no node has 1 CPUs, 0 GPUs and 1\.13e\+06 GB of memory"):
+        sweep([small_run()], store, cluster=Cluster(cluster.address, memory=1 << 50))
+    (tmp_path / "text.txt").write_text("One two three.\n\nFour five six.\n\n" * 400)
+    cfg = small_run(data={"source": str(tmp_path / "text.txt")})
+    token_store(cfg.data, store.tokens)
+    with pytest.raises(InputError, match="does not exist"), connected(Cluster(cluster.address)) as ray:
+        (tmp_path / "text.txt").unlink()  # a text that the workers do not have
+        train_all(ray, [cfg], store, Cluster(cluster.address), lambda shares: None)
+
+
+def test_a_run_with_one_processor_is_trained_where_it_is(store, monkeypatch):
+    monkeypatch.setattr(clusters, "launch", lambda *_: pytest.fail("another process was started"))
+    clusters._train(small_run(train={"steps": 2}), store, 30.0, processes=1)
+    assert store.find(small_run(train={"steps": 2})).status == "finished"

@@ -1,0 +1,53 @@
+"""What is missing is counted, the longest run first, and its time is of the right size."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from lib.base.errors import InputError
+from lib.flops import count
+from lib.sweep import cost
+from lib.sweep.cost import missing
+from lib.train.loop import train
+from tests.runs import several, small_run
+
+
+def test_it_says_what_is_missing_and_what_it_costs(store):
+    train(several()[0], store)
+    todo = missing(several(), store, jobs=2)
+    per_run = 6 * 4 * 32 * count(several()[0].model, 32).flops_per_token
+    assert (todo.runs, len(todo.configs), todo.jobs) == (3, 2, 2)
+    assert todo.flops == pytest.approx(2 * per_run)
+    assert 0 < todo.hours < 0.1 and "2 of 3 runs are missing" in str(todo)
+
+
+def test_the_estimate_is_of_the_right_size(store, monkeypatch):
+    # by the processor's time, which does not tell what else a machine has to do
+    monkeypatch.setattr(cost, "time", SimpleNamespace(perf_counter=time.process_time))
+    train(small_run(train={"steps": 1}), store)  # the tokens, and torch's first use
+    ratios = []
+    for seed in range(3):
+        cfg = small_run(train={"steps": 40, "seed": seed})
+        estimate = missing([cfg], store, jobs=1).hours * 3600
+        begin = time.process_time()
+        train(cfg, store)
+        ratios.append((time.process_time() - begin) / estimate)
+    assert 1 / 3 < sorted(ratios)[1] < 3
+
+
+def test_the_longest_run_comes_first(store):
+    short, long = small_run(train={"steps": 3}), small_run(train={"steps": 9})
+    assert missing([short, long], store).configs == [long, short]
+
+
+def test_jobs_must_be_a_number_of_processes(store):
+    with pytest.raises(InputError, match="jobs: 0 processes train nothing"):
+        missing(several(), store, jobs=0)
+
+
+def test_a_large_model_is_timed_on_a_small_one():
+    big = small_run(model={"width": 128, "mlp_width": 512, "recur": 4}, train={"batch": 4096})
+    begin = time.process_time()
+    assert cost.flops_per_second(big) > 1e9
+    assert time.process_time() - begin < 20

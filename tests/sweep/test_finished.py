@@ -1,0 +1,31 @@
+"""Losses by depth are measured once, kept beside the run, and read from records."""
+
+import pytest
+
+from lib.base.errors import InputError
+from lib.store.runs import RunStore
+from lib.sweep import finished
+from lib.sweep.training import sweep
+from tests.runs import records_alone, small_run
+
+
+def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"document {i} says {i * i} things" * 5 for i in range(60)))
+    cfg = small_run(data={"source": str(path), "max_bytes": None, "val_rows": 4})  # a text of the user's own
+    result = sweep([cfg], store, jobs=1).results[0]
+    frame = finished.depth_losses([cfg, cfg], store, [4, 1, 8])
+    assert frame["T"].tolist() == [1, 4, 8] and set(frame["key"]) == {cfg.key}
+    at_mean = frame.set_index("T")["loss"][cfg.model.mean_loops]
+    assert at_mean == pytest.approx(result.summary["val_loss"], rel=1e-5)
+    other = finished.depth_losses([cfg], store, [1], state_seed=7)["loss"][0]
+    assert other != frame["loss"][0]
+    monkeypatch.setattr(finished, "depth_sweep", lambda *args: pytest.fail("measured again"))
+    assert finished.depth_losses([cfg], store, [1, 8])["loss"].tolist() == frame["loss"][[0, 2]].tolist()
+    (result.path / "model.safetensors").unlink()
+    record = records_alone(store.path, tmp_path)
+    assert finished.depth_losses([cfg], record, [8])["loss"].tolist() == frame["loss"][[2]].tolist()
+    with pytest.raises(InputError, match=r"depths: the record .* has no weights to measure"):
+        finished.depth_losses([cfg], record, [2, 8])
+    with pytest.raises(InputError, match=f"runs: there is no run {cfg.key}"):
+        finished.depth_losses([cfg], RunStore(tmp_path / "empty" / "runs"), [1])

@@ -1,0 +1,94 @@
+"""A measurement is made once, found again by what its case says, and made anew where its file is damaged."""
+
+import json
+
+import pytest
+
+from lib.base import files
+from lib.base.errors import InputError
+from lib.papers.residual.at_init import first_steps, initial_increments
+from lib.sweep.measurements import found, key, measure, name, named
+from lib.tasks.scoring import evaluate
+from tests.cases import Case, squared
+from tests.lines import one_line
+from tests.runs import records_alone
+
+
+@named("broken")
+def broken(case: Case) -> dict:
+    if case.x == 3:
+        raise ZeroDivisionError("three")
+    return {"square": case.x**2}
+
+
+def test_measurements_are_kept_under_a_declared_name(store):
+    """Which runs of years ago are found by, though their function has moved."""
+    assert [name(f) for f in (first_steps, initial_increments, evaluate)] == [
+        "lib.growth.first_steps", "lib.growth.initial_increments", "lib.downstream.evaluate"
+    ]  # fmt: skip
+    with one_line("function: test_measurements_", "declare one with named"):
+        measure(lambda case: {}, [Case(x=1)], store, jobs=1)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_each_case_is_measured_in_the_order_given(store, jobs):
+    found = measure(squared, [Case(x=3), Case(x=2), Case(x=3)], store, jobs)
+    assert [values["square"] for values in found] == [9, 4, 9]
+    kept = sorted((store.path.parent / "measured" / name(squared)).glob("*.json"))
+    assert [path.stem for path in kept] == sorted({key(Case(x=3)), key(Case(x=2))})
+    assert json.loads(kept[0].read_text())["case"]["x"] in (2, 3)
+
+
+def test_what_is_kept_is_read_and_not_measured_again(store):
+    with pytest.raises(ZeroDivisionError):
+        measure(broken, [Case(x=2), Case(x=3)], store, jobs=1)
+    path = store.path.parent / "measured" / name(broken) / f"{key(Case(x=2))}.json"
+    kept = json.loads(path.read_text())  # made before the error
+    files.write_checked(path, {**kept, "measured": {"square": -1}})
+    assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
+
+
+def test_records_are_read_where_the_store_has_nothing(store, tmp_path):
+    measure(squared, [Case(x=5)], store, jobs=1)
+    elsewhere = records_alone(store.path.parent, tmp_path)
+    assert measure(squared, [Case(x=5)], elsewhere, jobs=1) == [{"square": 25}]
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_key_is_of_what_the_case_says():
+    assert key(Case(x=1)) == key(Case(x=1, note="")) != key(Case(x=1, note="other"))
+
+
+def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):
+    measure(squared, [Case(x=2)], store, jobs=1)
+    path = store.path.parent / "measured" / name(squared) / f"{key(Case(x=2))}.json"
+    path.write_text(path.read_text()[:20])
+    assert measure(squared, [Case(x=2)], store, jobs=1) == [{"square": 4}]
+    assert "set aside" in capsys.readouterr().out and path.with_name(f"{path.name}.corrupt-1").exists()
+    elsewhere = records_alone(store.path.parent, store.path.parent)
+    path.write_text("{")
+    with pytest.raises(InputError, match="the record"):  # which is not ours to move
+        measure(squared, [Case(x=2)], elsewhere, jobs=1)
+
+
+def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_one(store):
+    cases = [Case(x=x) for x in (1e9, 1, 2)]
+    with pytest.raises(InputError, match="max_hours: 1 missing measurements need up to"):
+        measure(squared, cases, store, jobs=1, max_hours=1e-9)
+    assert len(list((store.path.parent / "measured").rglob("*.json"))) == 2
+    assert len(measure(squared, cases, store, jobs=1, max_hours=1e9)) == 3
+
+
+def test_a_record_that_has_changed_is_noticed(store, tmp_path):
+    measure(squared, [Case(x=1.5)], store, jobs=1)
+    kept = json.loads((store.path.parent / "measured" / name(squared) / f"{key(Case(x=1.5))}.json").read_text())
+    path = tmp_path / "records" / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
+    path.parent.mkdir(parents=True)
+    files.write_checked(path, kept)
+    elsewhere = records_alone(tmp_path / "records", tmp_path)
+    assert found(squared, Case(x=1.5), elsewhere) == {"square": 2.25}
+    path.write_text(path.read_text().replace("2.25", "2.75"))
+    with pytest.raises(
+        InputError, match=r"the record .* cannot be read \(.*\.json has changed since it was written\), restore it"
+    ):
+        found(squared, Case(x=1.5), elsewhere)

@@ -1,0 +1,33 @@
+"""The texts of many runs are tokenised once each, and what does not fit is said before any run is trained."""
+
+import math
+
+import pytest
+
+from lib.base.errors import InputError
+from lib.sweep import texts
+from tests.runs import several, small_run
+
+
+def test_a_text_is_prepared_once_for_all_of_its_runs(store, monkeypatch):
+    prepared = []
+    monkeypatch.setattr(texts, "load_data", lambda cfg, store, show: prepared.append(cfg.data))
+    longer = small_run(data={"max_bytes": 400_000})
+    texts.prepare_texts([*several(3), longer], store)
+    assert prepared == [several(1)[0].data, longer.data]
+
+
+def test_when_the_time_is_up_what_was_tokenised_stays(store):
+    with pytest.raises(texts.TimeIsUp):
+        texts.prepare_texts(several(1), store, until=-math.inf)
+    texts.prepare_texts(several(1), store)
+    made = {path: path.stat().st_mtime_ns for path in store.tokens.rglob("*.bin")}
+    with pytest.raises(texts.TimeIsUp):
+        texts.prepare_texts(several(1), store, until=-math.inf)
+    assert made and made == {path: path.stat().st_mtime_ns for path in store.tokens.rglob("*.bin")}
+
+
+def test_a_text_that_is_too_short_is_refused(store, tmp_path):
+    (tmp_path / "short.txt").write_text("one\n\ntwo")
+    with pytest.raises(InputError, match="less than one row"):
+        texts.prepare_texts([small_run(data={"source": str(tmp_path / "short.txt"), "max_bytes": None})], store)

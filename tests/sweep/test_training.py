@@ -1,0 +1,92 @@
+"""A sweep trains only what is missing, to the same numbers on any processes, and goes on after a kill or limit."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from lib.base.errors import InputError
+from lib.store.runs import RunStore
+from lib.sweep import training as sweeping
+from lib.sweep.cost import missing
+from lib.sweep.training import sweep
+from tests.lines import one_line
+from tests.processes import ENDED, alive, python, until
+from tests.runs import numbers, several, small_run
+
+
+def test_two_processes_train_what_one_would(tmp_path):
+    one = sweep(several(), RunStore(tmp_path / "one" / "runs"), jobs=1)
+    two = sweep(several(), RunStore(tmp_path / "two" / "runs"), jobs=2)
+    assert [numbers(a) for a in one.results] == [numbers(b) for b in two.results]
+    frame = two.frame()
+    assert frame["train.seed"].tolist() == [0, 1, 2] and set(frame["status"]) == {"finished"}
+    curves = two.curves()
+    assert len(curves) == 18 and set(curves["key"]) == set(frame["key"])
+
+
+def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
+    sweep(several(2), store, jobs=1)
+    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained again"))
+    capsys.readouterr()
+    again = sweep([*several(2), *several(1)], store)  # also when asked for twice
+    assert len(again.results) == 3
+    assert capsys.readouterr().out.strip() == "all 2 runs are in the store"
+
+
+def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
+    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
+    huge = small_run(train={"steps": 10**9})
+    with one_line("raise max_hours", starts="max_hours: "):
+        sweep([huge], store, jobs=1, max_hours=0.5)
+
+
+@pytest.fixture
+def short(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("one\n\ntwo")
+    return small_run(data={"source": str(path), "max_bytes": None})
+
+
+def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, short):
+    with pytest.raises(InputError, match="less than one row"):
+        sweep([*several(2), short], store, jobs=2)
+    assert store.frame().empty
+
+
+def test_an_error_in_a_worker_is_the_callers_error(store, short):
+    with pytest.raises(InputError, match="less than one row"):
+        sweeping._train_all([short, *several(1)], store, jobs=2)
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process started, and those that they did."""
+    table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True).stdout
+    children = [child for child, parent in (map(int, line.split()) for line in table.splitlines()) if parent == pid]
+    return children + [other for child in children for other in below(child)]
+
+
+def test_a_killed_sweep_continues_where_it_stopped(store):
+    configs = several(6, steps=60)
+    listed = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
+    code = f"""
+import json
+from lib.config import RunConfig
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
+if __name__ == "__main__":
+    configs = [RunConfig(**c) for c in json.loads({listed!r})]
+    sweep(configs, RunStore({str(store.path)!r}), jobs=2)
+"""
+    process = python(code, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: len(list(store.path.glob("*/result.json"))) >= 2, running=lambda: process.poll() is None)
+    of_it = below(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until(lambda: not any(map(alive, of_it)), ENDED)  # its workers end with it
+    assert len(of_it) >= 3  # them, and the server they are forked from
+    done = len(store.frame())
+    assert 2 <= done < 6
+    assert len(missing(configs, store).configs) == 6 - done
+    assert len(sweep(configs, store, jobs=2).frame()) == 6

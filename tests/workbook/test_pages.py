@@ -1,0 +1,145 @@
+"""The page of an executed notebook shows its formulas without a script, a network or a path of the machine."""
+
+import json
+import os
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from lib.base.errors import InputError
+from lib.workbook import pages
+from lib.workbook.notebook import PROVENANCE
+from tests.pages import loaded
+from tests.workbooks import ROOT
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """An executed copy, with what a page must not take from it: scripts, widgets, hundreds of bars, a path."""
+    bar = [new_output("stream", name="stderr", text=f"\rrun {n} of 300") for n in range(300)]
+    wide = {"application/javascript": "fetch('https://example.org')", "text/plain": "only text"}
+    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "a slider"}
+    stamp = {PROVENANCE: {"commit": "abc"}}
+    error = new_output("error", ename="InputError", evalue=f"lr: {ROOT}/params is\nno number",
+                       traceback=[f"\x1b[31mFile {ROOT}/lib/x.py:3\x1b[39m"])  # fmt: skip
+    cells = [
+        new_markdown_cell(
+            "# What $\\varphi$ is\n\nInline $r^2$ and a block\n\n$$\\frac{a}{b} \\qquad |x|$$\n\nfor 5 \\$."
+        ),
+        new_code_cell(
+            "1 < 2",
+            outputs=[
+                *bar,
+                new_output("display_data", wide),
+                new_output("display_data", widget),
+                new_output("display_data", stamp),
+            ],
+        ),
+        new_code_cell("raise", outputs=[error]),
+    ]
+    path = tmp_path / "notebooks" / "cpu" / "some.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.fixture
+def page(copy, tmp_path):
+    path = tmp_path / "report" / "some.html"
+    pages.page(copy, path)
+    return path
+
+
+def test_a_page_shows_formulas_without_a_script(page):
+    text = page.read_text()
+    assert text.count("<math ") == 3 and "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in text
+    assert 'display="block"' in text and "\\frac" not in text and "$$" not in text
+    assert "&lt;</span>" in text and "some, executed at the cpu profile" in text
+
+
+def test_a_page_loads_nothing_and_runs_nothing(page):
+    text = page.read_text()
+    assert loaded(text) == {"../../index.html"}
+    assert "<script" not in text and "example.org" not in text and "default-src 'none'" in text
+    assert "only text" in text and "a slider" in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_nobody_can_see_is_left_out_without_a_warning(copy, tmp_path):
+    pages.page(copy, tmp_path / "page.html")
+    assert "abc" not in (tmp_path / "page.html").read_text()
+
+
+def test_a_page_keeps_the_last_state_of_a_bar_and_no_path_of_the_machine(page):
+    text = page.read_text()
+    assert "run 299 of 300" in text and "run 298" not in text
+    assert str(ROOT) not in text and "File lib/x.py:3" in text
+
+
+def test_a_page_is_written_when_its_copy_changed_and_only_then(copy, page):
+    before = page.stat().st_ino
+    pages.page(copy, page)
+    assert page.stat().st_ino == before
+    os.utime(copy, ns=(1, copy.stat().st_mtime_ns + 10**9))
+    pages.page(copy, page)
+    assert page.stat().st_ino != before
+    page.write_text("of another time")
+    pages.page(copy, page)
+    assert "<math" in page.read_text()
+
+
+def test_a_copy_changed_while_it_was_converted_is_converted_again(copy, tmp_path, monkeypatch):
+    path, read = tmp_path / "report" / "some.html", pages._read
+
+    def slow(source):
+        content = read(source)
+        os.utime(source, ns=(1, source.stat().st_mtime_ns + 10**9))
+        return content
+
+    monkeypatch.setattr(pages, "_read", slow)
+    pages.page(copy, path)
+    before = path.stat().st_ino
+    monkeypatch.undo()
+    pages.page(copy, path)
+    assert path.stat().st_ino != before
+
+
+@pytest.mark.parametrize("text", ["", '{"cells": [', '{"a": 1}', "[]"])
+def test_a_damaged_copy_is_one_line_and_leaves_the_page_of_before(copy, page, text):
+    copy.write_text(text)
+    before = page.read_text()
+    with pytest.raises(InputError, match=r"some\.ipynb: cannot be read \(.+\)$"):
+        pages.page(copy, page)
+    assert page.read_text() == before
+
+
+def test_why_a_notebook_failed_is_one_line(copy):
+    assert pages.failure(copy) == "InputError: lr: params is no number"
+    copy.with_name(".some.done").touch()
+    assert pages.failure(copy) == ""
+
+
+def test_a_notebook_without_an_error_or_a_mark_was_stopped(copy):
+    content = json.loads(copy.read_text())
+    content["cells"].pop()
+    copy.write_text(json.dumps(content))
+    assert pages.failure(copy) == "it was stopped before its end, or is still running"
+
+
+def test_a_formula_beyond_the_converter_stays_readable():
+    assert pages.formula("x<y").striptags() == "x<y"
+    assert pages.formula("\\left( <b>") == "<code>\\left( &lt;b&gt;</code>"
+
+
+def test_every_formula_of_the_workbook_is_converted():
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text())["cells"]:
+            parts = "".join(cell["source"]).split("$") if cell["cell_type"] == "markdown" else []
+            for tex in filter(None, parts[1::2]):
+                assert "\\" not in pages.formula(tex), f"{path.name}: {tex}"
+                assert pages.formula(tex).startswith("<math"), f"{path.name}: {tex}"
+
+
+def test_a_title_is_the_first_heading(copy):
+    assert pages.title(copy).striptags() == "What φ is" and "<math" in pages.title(copy)

@@ -1,0 +1,80 @@
+"""What a notebook would train is found from its own cells without training, a network or a text."""
+
+import json
+import os
+import socket
+import time
+
+import matplotlib as mpl
+import pytest
+
+from lib.config import DataConfig, ModelConfig, RunConfig
+from lib.figures import style
+from lib.workbook import plans
+from lib.workbook.notebook import Notebook
+from tests.lines import one_line
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "measures"),
+    [("instability", 6, False), ("residual_scaling_beyond", 45, True), ("residual_scaling_init", 0, True)],
+)
+def test_a_plan_is_found_without_training(name, runs, measures, tmp_path):
+    """That it is the one of the executed notebook is seen in test_notebooks, where all are executed."""
+    plan = plans.plan(name, "smoke", outputs=str(tmp_path))
+    assert plan == plans.read(tmp_path / "plans" / "smoke" / f"{name}.json")
+    assert len(plan.runs) == len({cfg.key for cfg in plan.runs}) == runs
+    assert [*plan.measurements] == ["lib.growth.first_steps"] * measures
+    assert all(flops > 0 for cases in plan.measurements.values() for flops in cases.values())
+    assert [path.name for path in tmp_path.iterdir()] == ["plans"]
+
+
+@pytest.mark.parametrize("profile", ["gpu", "paper"])
+def test_large_profiles_are_planned_in_no_time_without_a_network_or_a_text(profile, monkeypatch):
+    monkeypatch.setattr(socket.socket, "connect", lambda *args: pytest.fail("asked the network"))
+    begin = time.process_time()
+    runs = [cfg for name in ("instability", "isodepth_isoflop", "moe_isoflop") for cfg in plans.planned(name, profile)]
+    assert len(runs) > 100 and time.process_time() - begin < 60
+
+
+def test_planning_leaves_the_process_as_it_was(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    style.use_style("cpu")
+    with mpl.rc_context({"font.size": 3.0}):
+        plans.planned("instability", "smoke")
+        assert mpl.rcParams["font.size"] == 3.0
+    assert os.getcwd() == str(tmp_path) and style._profile == "cpu"
+    assert capsys.readouterr().out == "" and not list(tmp_path.iterdir())
+
+
+def test_a_plan_can_be_of_other_parameters():
+    one = plans.planned("instability", "smoke", seeds=[5], lrs=[0.5], architectures=["parcae"])
+    assert [(cfg.train.seed, cfg.optim.lr) for cfg in one] == [(5, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "changes", "says"),
+    [
+        ("nothing", "smoke", {}, "name: there is no notebook 'nothing', use one of"),
+        ("instability", "huge", {}, "profile: params/huge/instability.yaml does not exist"),
+        ("instability", "smoke", {"lrz": 1}, "lrz: is not a parameter of instability, use one of"),
+        ("instability", "smoke", {"steps": "many"}, "steps: input should be a valid integer"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(name, profile, changes, says):
+    with one_line(starts=says):
+        plans.plan(name, profile, **changes)
+
+
+def test_a_plan_that_cannot_be_read_is_set_aside_and_written_anew(tmp_path, capsys):
+    data = DataConfig(context=32, content="text")
+    cfg = RunConfig(model=ModelConfig(vocab_size=256, width=16, heads=2, mlp_width=32, context=32), data=data)
+    folder = tmp_path / "plans" / "cpu"
+    folder.mkdir(parents=True)
+    for name in ("a", "b"):  # another notebook's and its own, without checksums
+        (folder / f"{name}.json").write_text(json.dumps([cfg.key]))
+    assert plans.read(folder / "a.json") == plans.Plan([], {}) == plans.read(folder / "none.json")
+    table = Notebook("b", {"profile": "cpu"}, tmp_path).plan({("x",): cfg})
+    assert table["shared with"].tolist() == [""]
+    assert plans.read(folder / "b.json").runs == [cfg]
+    assert capsys.readouterr().out.count("holds no fields") == 2

@@ -1,0 +1,327 @@
+"""The report shows every claim, figure and provenance without a network, and names a damaged file in one line."""
+
+import dataclasses
+import html
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+
+import matplotlib.pyplot as plt
+import nbformat
+import pandas as pd
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from lib.base.errors import InputError
+from lib.workbook import claims, notebook, report
+from tests.lines import in_one_line
+from tests.pages import loaded
+from tests.workbooks import ROOT
+
+FIGURES = ["phi", "instability_radius", "instability_rates", "generate"]  # by paper
+LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Figures of three notebooks, a table, findings of two at two profiles, and copies of two, one of which failed."""
+    folder = tmp_path_factory.mktemp("made") / "outputs"
+    for name, figures in {
+        "generate": ["generate"],
+        "instability": ["instability_radius", "instability_rates"],
+        "phi_probes": ["phi"],
+    }.items():
+        nb = notebook.Notebook(name, {"profile": "cpu", "lrs": [0.5, 0.25]}, folder)
+        for at, figure_name in enumerate(figures):
+            figure, axis = plt.subplots()
+            axis.plot([1, at, len(name)])
+            nb.save(figure, figure_name)
+    nb = notebook.Notebook("instability", {"profile": "cpu", "lrs": [0.5, 0.25]}, folder)
+    nb.save_table(pd.DataFrame({"base": ["3 of 3 <train>"]}, index=pd.Index([0.01], name="lr")), "which_train")
+    nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
+    nb.claim("001-base-diverged-rho-at-least-one", [-1.0, -1.1, -1.2], [1, 2, 3], "log rho")
+    notebook.Notebook("instability", {"profile": "gpu"}, folder).claim(
+        "001-base-state-explodes", [-2.0, -2.1], [1, 2], "decades"
+    )
+    notebook.Notebook("instability", {"profile": "smoke"}, folder).claim(
+        "001-base-state-explodes", [7.0], [1], "decades"
+    )
+    notebook.Notebook("moe_isoflop", {"profile": "cpu"}, folder).claim("004-base-exponent", [float("nan")], [1], "")
+    plt.close("all")
+    copies = folder / "notebooks" / "cpu"
+    copies.mkdir(parents=True)
+    error = new_output("error", ename="ValueError", evalue="on <purpose>", traceback=["ValueError"])
+    cells = [new_markdown_cell("# A heading"), new_code_cell("1 / 0", outputs=[error])]
+    nbformat.write(new_notebook(cells=cells), copies / "phi_probes.ipynb")
+    nbformat.write(new_notebook(cells=cells[:1]), copies / "instability.ipynb")
+    (copies / ".instability.done").touch()
+    report.build(folder, "cpu")
+    return folder
+
+
+@pytest.fixture
+def outputs(made, tmp_path):
+    """A copy, to be damaged; pages of notebooks in it are up to date."""
+    return shutil.copytree(made, tmp_path / "outputs")
+
+
+def built(outputs, profile="cpu") -> str:
+    report.build(outputs, profile)
+    return (outputs / "report" / "index.html").read_text()
+
+
+def rows(page: str) -> list[dict]:
+    """Rows of the ledger: what the filter goes by, and the text of each column by its label."""
+    found = []
+    for start, body in re.findall(r"(<tr data-paper.*?>)(.*?)</tr>", page, re.S):
+        cells = dict(re.findall(r'<td data-label="(.*?)".*?>(.*?)</td>', body, re.S))
+        texts = {label: " ".join(re.sub("<.*?>", " ", cell).split()) for label, cell in cells.items()}
+        claim = re.search(r"<code>(.*?)</code>", body).group(1)
+        found.append({**texts, **dict(re.findall(r'data-(\w+)="(.*?)"', start)), "id": claim})
+    return found
+
+
+def test_every_claim_is_there_at_the_profile_and_at_others_that_judged_it(outputs):
+    found = rows(built(outputs))
+    assert [row["id"] for row in found if row["profile"] == "cpu"] == sorted(LEDGER, key=lambda id: LEDGER[id].paper)
+    (gpu,) = [row for row in found if row["profile"] != "cpu"]  # smoke judges nothing
+    assert gpu["id"] == "001-base-state-explodes" and gpu["profile"] == "gpu" and gpu["verdict"] == "contradicted"
+    open_rows = [row for row in found if row["verdict"] == "open"]
+    assert len(open_rows) == len(LEDGER) - 3 and {row["Ours"] for row in open_rows} == {"nothing measured"}
+    smoke = rows(built(outputs, "smoke"))
+    assert [row["Ours"] for row in smoke if row["profile"] == "smoke" and row["verdict"] != "open"] == [
+        "7 decades each seed: 7 (seeds 1)"
+    ]
+
+
+def test_a_row_holds_what_the_paper_says_and_what_was_measured(outputs):
+    found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
+    row = found["001-base-state-explodes", "cpu"]
+    assert row["Paper's value"] == "margin above 0" and row["95 % interval"] == "0.852 to 1.35"
+    assert row["Ours"] == "1.1 decades each seed: 1, 1.1, 1.2 (seeds 1, 2, 3) a &lt;note&gt;"
+    assert row["verdict"] == row["Verdict"] == "reproduced" and row["paper"] == "001"
+    assert row["Notebook"] == "instability" and row["Profile"] == "cpu"
+    nothing = found["004-base-exponent", "cpu"]
+    assert nothing["Ours"] == "no number each seed: nan (seeds 1)" and nothing["95 % interval"] == "none"
+    printed = next(claim for claim in LEDGER.values() if claim.uncertainty)
+    assert found[printed.id, "cpu"]["Paper's value"] == f"{printed.value:.3g} ± {printed.uncertainty:.3g}"
+
+
+def test_counts_are_those_of_the_rows(outputs):
+    page = built(outputs)
+    found = rows(page)
+    said = re.search(r'id="counts".*?>(.*?)</p>', page).group(1)
+    assert said.startswith(f"{len(found)} rows: 1 reproduced, 2 contradicted, ")
+    for verdict in {row["verdict"] for row in found}:
+        assert f"{sum(row['verdict'] == verdict for row in found)} {verdict}" in said
+    summary = re.search(r'class="summary".*?</table>', page, re.S).group()
+    parcae = re.search(r'<th scope="row">001.*?</tr>', summary).group()
+    assert re.findall(r'data-verdict="(.*?)".*?>(\d+)<', parcae)[:2] == [("reproduced", "1"), ("contradicted", "1")]
+
+
+def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(outputs):
+    page = built(outputs)
+    assert re.findall(r'<figure id="(.*?)"', page) == FIGURES
+    headings = re.findall(r'<h2 id="paper-\d">(.*?)</h2>', page)
+    assert headings[:2] == [f"{paper} {report.PAPERS[paper]}" for paper in ("000", "001")]
+    assert headings[-1] == report.BEYOND
+    alts = re.findall(r'<img alt="(.*?)"', page)
+    assert alts[0] == "Does it make a loop worth more? Δφ of two interventions: figure phi"
+    assert alts[2] == "Why looped models blow up, and what holds them: figure instability rates"
+    for name in FIGURES:  # a thumbnail opens itself, and closes to where it stood
+        assert f'<a href="#{name}"><img' in page and f'href="#at-{name}">close' in page and f'id="at-{name}"' in page
+    images = re.findall(r'src="data:image/png;base64,(.*?)"', page)
+    assert len(images) == len(set(images)) == 4
+    assert "Not run at the cpu profile: " in page
+
+
+def test_provenance_is_folded_below_figures_and_tables(outputs):
+    page = built(outputs)
+    figure = re.search(r'<figure id="instability_rates".*?</figure>', page, re.S).group()
+    stamp = json.loads((outputs / "figures" / "cpu" / "instability_rates.json").read_text())
+    folded = re.search(r"<details.*?<pre>(.*?)</pre></details>", figure, re.S).group(1)
+    read = yaml.safe_load(html.unescape(folded))
+    for name in ("commit", "device", "notebook", "python", "torch"):
+        assert read[name] == stamp[name]
+    assert "lrs: [0.5, 0.25]" in folded and stamp["commit"] in figure.split("<details")[0]
+    table = re.search(r'<details class="table"><summary>table which_train.*?</table>.*?</details>', page, re.S).group()
+    assert '<th scope="row">0.01</th><td>3 of 3 &lt;train&gt;</td>' in table and "notebook: instability" in table
+
+
+def test_the_report_needs_no_network(outputs):
+    page = built(outputs)
+    assert loaded(page) == {"notebooks/cpu/instability.html", "notebooks/cpu/phi_probes.html"}
+    assert all((outputs / "report" / address).exists() for address in loaded(page))
+    assert "Content-Security-Policy\" content=\"default-src 'none'; img-src data:;" in page
+    page = page.replace('xmlns="http://www.w3.org/1998/Math/MathML"', "")  # a name, which nothing looks up
+    assert not re.search(r"https?://|fetch\(|XMLHttpRequest|import\(", page)
+
+
+def test_without_a_script_all_rows_are_shown_and_no_dead_filter(outputs):
+    page = built(outputs)
+    assert '<form id="filter" hidden>' in page and not re.search(r"<tr[^>]* hidden", page)
+
+
+def test_headers_of_tables_have_a_scope(outputs):
+    headers = re.findall(r"<th\b[^>]*>", built(outputs))
+    assert headers and all('scope="col"' in header or 'scope="row"' in header for header in headers)
+
+
+def test_a_failed_notebook_says_why_and_its_copy_is_there(outputs):
+    page = built(outputs)
+    assert page.count("did not run to its end: ValueError: on &lt;purpose&gt;") == 2
+    assert "ValueError" in (outputs / "report" / "notebooks" / "cpu" / "phi_probes.html").read_text()
+    (outputs / "notebooks" / "cpu" / ".phi_probes.done").touch()
+    assert "did not run to its end" not in built(outputs)
+
+
+DAMAGED = {
+    "figures/cpu/instability_rates.json": ("{", "ONLY=instability"),
+    "figures/cpu/instability_radius.png": ("not a picture", "ONLY=instability"),
+    "tables/cpu/which_train.csv": ("", "ONLY=instability"),
+    "claims/cpu/001-base-state-explodes.json": ('{"id": 1}', "ONLY=instability"),
+    "claims/gpu/001-base-state-explodes.json": ("", "PROFILE=gpu ONLY=instability"),
+    "claims/cpu/of-no-claim.json": ("{}", "remove it"),
+    "notebooks/cpu/instability.ipynb": ("{", "ONLY=instability"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_one_line_and_the_rest_is_there(outputs, name):
+    text, remedy = DAMAGED[name]
+    before = built(outputs)
+    (outputs / name).write_text(text)
+    (problem,) = report.build(outputs, "cpu")
+    in_one_line(problem, name, remedy)
+    page = (outputs / "report" / "index.html").read_text()
+    assert page.count("<li>" + problem.split(": ")[0]) == 1
+    assert page.count("<figure") == 4 - name.endswith(".png")
+    assert len(rows(page)) == len(rows(before)) - name.startswith("claims/gpu")
+    if name.endswith("rates.json"):
+        assert "its provenance cannot be read" in page
+
+
+@pytest.mark.parametrize(
+    "kind", ["figures/cpu/instability_rates.json", "figures/cpu/instability_rates.png", "tables/cpu/which_train.csv"]
+)
+def test_a_missing_file_is_one_line(outputs, kind):
+    (outputs / kind).unlink()
+    (problem,) = report.build(outputs, "cpu")
+    assert kind in problem
+
+
+def test_make_fails_with_a_line_a_file_once_the_page_is_there(outputs, monkeypatch):
+    monkeypatch.chdir(outputs.parent)
+    report.main("cpu")
+    (outputs / "report" / "index.html").unlink()
+    (outputs / "figures" / "cpu" / "instability_rates.json").write_text("")
+    (outputs / "figures" / "cpu" / "phi.json").write_text("")
+    with pytest.raises(SystemExit) as stopped:
+        report.main("cpu")
+    assert len(stopped.value.code.splitlines()) == 2 and (outputs / "report" / "index.html").exists()
+
+
+def test_a_damaged_ledger_is_one_line_and_leaves_the_page_of_before(outputs, tmp_path, monkeypatch):
+    before = built(outputs)
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "claims.yaml").write_text("- {id: a, papre: '001'}\n")
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    with pytest.raises(InputError, match=r"claims\.yaml: 'a'"):
+        report.build(outputs, "cpu")
+    assert (outputs / "report" / "index.html").read_text() == before
+
+
+def test_a_notebook_goes_with_the_paper_most_of_its_claims_are_from():
+    some = dataclasses.replace(next(iter(LEDGER.values())), notebook="x")
+    ledger = {at: dataclasses.replace(some, paper=paper) for at, paper in enumerate(("004", "001", "001"))}
+    papers = report._papers(ledger)
+    assert papers["x"] == "001" and papers["generate"] == report.BEYOND
+
+
+def test_the_report_says_where_results_come_from_different_parameters(outputs):
+    assert "What is shown of instability" not in built(outputs)
+    other = notebook.Notebook("instability", {"profile": "cpu", "lrs": [0.1]}, outputs)
+    other.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
+    assert "What is shown of instability comes from runs of the notebook with 2 different sets of parameters" in built(
+        outputs
+    )
+
+
+def test_a_report_of_nothing_says_so(tmp_path):
+    page = built(tmp_path)
+    assert "<figure" not in page and {row["verdict"] for row in rows(page)} == {"open"}
+
+
+def test_the_templates_are_shipped():
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    shipped = {path for pattern in setuptools["package-data"]["lib"] for path in (ROOT / "lib").glob(pattern)}
+    assert shipped and shipped == {p for p in (ROOT / "lib").rglob("*.*") if p.suffix in (".j2", ".css", ".js")}
+
+
+# ---- in a browser
+
+
+@pytest.fixture
+def browse(tmp_path):
+    """Runs a browser that reaches no network; returns what it prints."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    assert browser, "no browser: install chromium to run this test"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'browser'}"]
+
+    def run(*arguments: str) -> str:
+        return subprocess.run([browser, *flags, *arguments], capture_output=True, text=True, timeout=120).stdout
+
+    return run
+
+
+def dom(browse, outputs, script: str) -> str:
+    """The page after a reader did what ``script`` does."""
+    page = outputs / "report" / "played.html"
+    page.write_text(built(outputs).replace("</body>", f"<script>{script}</script></body>"))
+    return browse("--dump-dom", page.as_uri())
+
+
+def chosen(page: str) -> list[str]:
+    return re.findall(r"<tr(?![^>]* hidden)[^>]*data-verdict=\"(.*?)\"", page)
+
+
+@pytest.mark.browser
+def test_filters_leave_the_rows_that_match_and_count_them(browse, outputs):
+    shown = dom(browse, outputs, "form.verdict.value = 'contradicted'; form.dispatchEvent(new Event('input'))")
+    total = len(LEDGER) + 1
+    assert '<form id="filter">' in shown and chosen(shown) == ["contradicted"] * 2
+    assert f">2 of {total} rows: 2 contradicted<" in shown
+    both = "form.words.value = 'EXPLODES base'; form.profile.value = 'gpu'; form.dispatchEvent(new Event('input'))"
+    assert chosen(dom(browse, outputs, both)) == ["contradicted"]
+    link = "document.querySelector('.summary a[data-paper=\"001\"]').click(); setTimeout(() => 0)"
+    assert chosen(dom(browse, outputs, link)) == ["reproduced"]
+
+
+@pytest.mark.browser
+def test_a_click_on_a_header_sorts(browse, outputs):
+    click = "document.querySelectorAll('#ledger th button')[3].click()"
+    verdicts = chosen(dom(browse, outputs, click))
+    assert verdicts == sorted(verdicts) and verdicts[0] == "contradicted"
+    assert chosen(dom(browse, outputs, click + ";" + click)) == verdicts[::-1]
+
+
+@pytest.mark.browser
+def test_an_opened_figure_covers_the_page_and_escape_closes_it(browse, outputs):
+    rect = "const r = document.querySelector('#instability_rates').getBoundingClientRect();"
+    covers = f"{rect} document.title = r.width >= document.documentElement.clientWidth && r.height >= innerHeight"
+    opened = "location.hash = 'instability_rates';"
+    escape = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));"
+    assert "<title>false<" in dom(browse, outputs, covers)
+    assert "<title>true<" in dom(browse, outputs, opened + covers)
+    assert "<title>#at-instability_rates<" in dom(browse, outputs, opened + escape + "document.title = location.hash")
+
+
+@pytest.mark.browser
+def test_the_report_prints(browse, outputs, tmp_path):
+    built(outputs)
+    browse(f"--print-to-pdf={tmp_path / 'report.pdf'}", (outputs / "report" / "index.html").as_uri())
+    assert (tmp_path / "report.pdf").stat().st_size > 20_000

@@ -1,0 +1,128 @@
+"""Sliders draw and answer anew for somebody who can move them, and bad input among them is one line."""
+
+import matplotlib.pyplot as plt
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+from lib.base.errors import InputError
+from lib.data.rows import token_store
+from lib.decode.generation import Exit, Sampling, generate
+from lib.train.loop import train
+from lib.workbook import widgets
+from tests.runs import small_run
+from tests.workbooks import ROOT
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+@pytest.fixture
+def trained(store):
+    cfg = small_run(model={"depth": "fixed"})
+    train(cfg, store)
+    return store, cfg
+
+
+TWO_SLIDERS = """
+import matplotlib.pyplot as plt, pathlib
+from lib import notebook
+
+def draw(height, loops):
+    figure, axis = plt.subplots()
+    axis.bar([0], [height * loops])
+    return figure
+
+nb = notebook.Notebook("instability", {"profile": "smoke"}, pathlib.Path(FOLDER))
+nb.slide(draw, "bar", height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1))
+"""
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """One for all cells: it takes seconds to start."""
+    manager, client = start_new_kernel(cwd=ROOT)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize("somebody", [True, False])
+def test_sliders_are_for_somebody_who_can_move_them(kernel, somebody, tmp_path):
+    """As JupyterLab sends a cell, and as papermill and nbconvert do."""
+    seen = []
+    code = TWO_SLIDERS.replace("FOLDER", repr(str(tmp_path)))
+    done = kernel.execute_interactive(code, timeout=240, allow_stdin=somebody, output_hook=seen.append)
+    assert done["content"]["status"] == "ok", done["content"]
+    *for_widgets, shown = [message["content"]["data"] for message in seen if message["msg_type"] == "display_data"]
+    assert (WIDGET if somebody else "image/png") in shown and bool(for_widgets) == somebody
+    assert (tmp_path / "figures" / "smoke" / "bar.png").exists()
+
+
+def test_moving_a_slider_draws_anew_and_bad_input_is_one_line(capsys):
+    drawn, others = [], plt.get_fignums()
+
+    def draw(height, loops):
+        if loops == 8:
+            raise InputError("loops: 8 are too many, use 7 at most")
+        drawn.append((height, loops))
+        return plt.figure()
+
+    height, loops, output = widgets.sliders(draw, height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1)).children
+    assert (height.description, height.max, loops.min, loops.max) == ("height", 1.0, 1, 8)
+    height.value = 0.7
+    loops.value = 2
+    assert drawn == [(0.5, 4), (0.7, 4), (0.7, 2)] and plt.get_fignums() == others
+    loops.value = 8
+    shown = capsys.readouterr().out + "".join(part.get("text", "") for part in output.outputs)
+    assert "loops: 8 are too many, use 7 at most" in shown
+
+
+def test_nobody_is_there_outside_a_kernel():
+    assert not widgets.somebody_is_there()
+
+
+def test_an_answer_follows_its_prompt_and_every_token_read_has_a_bar(trained):
+    store, cfg = trained
+    player = widgets.Player(store, cfg.key[:6])
+    text, figure = player.answer("We", 5, Exit(), Sampling())
+    bytes_ = token_store(cfg.data, store.tokens).tokenizer
+    found = generate(player.model, [[bytes_.bos, *b"We"]], 5, stop=[bytes_.bos])[0]
+    assert text == bytes_.decode(found.tokens)
+    axis = figure.axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [4] * (3 + 4)  # the last one is not read
+    assert [label.get_text() for label in axis.get_xticklabels()][:3] == ["^", "W", "e"]
+
+
+def test_an_answer_ends_with_the_context(trained):
+    store, cfg = trained
+    text, figure = widgets.Player(store, cfg.key).answer("a" * 30, 100, Exit(), Sampling())
+    assert len(figure.axes[0].patches) == 32 and len(text.encode()) >= 1
+
+
+def test_what_is_not_there_is_refused(trained):
+    store, cfg = trained
+    with pytest.raises(InputError, match="run: 'nothing' names 0 finished runs"):
+        widgets.Player(store, "nothing")
+    with pytest.raises(InputError, match="prompt: has 40 tokens, this run reads 31"):
+        widgets.Player(store, cfg.key).answer("a" * 40, 5, Exit(), Sampling())
+
+
+def test_the_menu_has_every_run_with_weights_the_best_first(trained):
+    store, cfg = trained
+    worse = small_run(optim={"lr": 1e-6})
+    train(worse, store)
+    (store.path / train(small_run(train={"seed": 5}), store).key / "model.safetensors").unlink()
+    menu = widgets.choices(store)
+    assert list(menu.values()) == [cfg.key, worse.key]
+    assert "d 32, 1+1+1 layers x 4" in next(iter(menu))
+
+
+def test_moving_something_answers_anew(trained, capsys):
+    store, cfg = trained
+    box = widgets.controls(store, cfg.key, "We", 3, Exit(), Sampling())
+    menu, prompt, loops, threshold, _ = box.children[:5]
+    assert menu.value.endswith(cfg.key[:8]) and (loops.value, threshold.value) == (4, 0.0)
+    output = box.children[5]
+    prompt.value = "a" * 40
+    shown = capsys.readouterr().out + "".join(part.get("text", "") for part in output.outputs)
+    assert "prompt: has 40 tokens" in shown
