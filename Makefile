@@ -1,16 +1,16 @@
-# Everything installs itself: see `make help`.
+# The commands of the workbook; `make help` lists them. What a command needs is installed by it, into .venv.
 
+# ---- variables, which `make help` explains ---------------------------------------------------------------------------
 PROFILE ?= cpu
 ONLY    ?=
-# the executed notebook that make again runs once more
-COPY    ?=
 JOBS    ?= 0
-# after how long make records stops, no limit when empty
 MINUTES ?=
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
-# a CUDA build of torch where an accelerator answers, the CPU build otherwise
-TORCH   ?= $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
-# where sweeps are trained, and what a run asks for there: for lib/sweep/cluster.py, by way of the environment
+# the build of torch: with CUDA where this machine has an NVIDIA GPU
+ifndef TORCH
+TORCH := $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
+endif
+# for lib/sweep/cluster.py, which finds these in its environment
 ENGINE      ?=
 RAY_ADDRESS ?=
 RUN_CPUS    ?=
@@ -18,66 +18,46 @@ RUN_GPUS    ?=
 RUN_MEMORY  ?=
 STORE       ?=
 export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE
-# when it began, for the notebooks to say; make inside make is told
+
+BIN   := .venv/bin
+NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
+
+# ---- bad input: one line, before anything runs -----------------------------------------------------------------------
+# lib/workbook/asked.py checks what was asked, and says "fine" or what is wrong. make before 4.4 hands none of its
+# variables to $(shell), so the command puts them into the environment: as they were given, unexpanded, and in single
+# quotes, where a shell minds nothing but a quote
+GIVEN  := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $v)),$v))
+quoted  = '$(subst ','\'',$1)'
+override SHELL := /bin/sh
+override .SHELLFLAGS := -c
+ANSWER := $(shell export $(foreach v,PROFILE ONLY JOBS MINUTES ENGINE TORCH,$v=$(call quoted,$(value $v))) \
+  GIVEN=$(call quoted,$(GIVEN)) GOALS=$(call quoted,$(MAKECMDGOALS)) NOTEBOOKS=$(call quoted,$(NAMES)); \
+  for python in $(BIN)/python $(call quoted,$(PYTHON)) python3; do \
+  "$$python" -I -S lib/workbook/asked.py && break; done 2>/dev/null)
+ifeq ($(ANSWER),)
+$(error PYTHON: '$(PYTHON)' does not run lib/workbook/asked.py, pass PYTHON=/path/to/python3.11)
+else ifneq ($(ANSWER),fine)
+$(error $(ANSWER))
+endif
+
+# ---- what follows from them ------------------------------------------------------------------------------------------
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+READY  := .venv/.ready-$(TORCH)
+CHOSEN := $(if $(ONLY),$(ONLY),$(NAMES))
+DONE   := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
+# when this make began; a make inside it is told
 ifndef SINCE
 export SINCE := $(shell date +%s)
 endif
-# a log, where output goes to no terminal, gets a bar once a minute (make before 4.0 cannot tell)
+# a progress bar writes one line a minute where output goes to a file (make before 4.0 cannot tell)
 ifeq ($(MAKE_TERMOUT)$(filter 3.%,$(MAKE_VERSION)),)
-reproduce-figures notebooks again records: export TQDM_MININTERVAL ?= 60
-endif
-
-CPU_WHEELS := https://download.pytorch.org/whl/cpu
-BIN        := .venv/bin
-READY      := .venv/.ready-$(TORCH)
-NAMES      := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
-CHOSEN     := $(if $(ONLY),$(ONLY),$(NAMES))
-DONE       := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
-
-# ---- bad input: one line, before anything runs -----------------------------------------------------------------------
-GIVEN   := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $(v))),$(v)))
-UNKNOWN := $(filter-out PROFILE ONLY COPY JOBS MINUTES PYTHON TORCH ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
-ifneq ($(UNKNOWN),)
-$(error $(firstword $(UNKNOWN)): unknown variable, use PROFILE, ONLY, COPY, JOBS, MINUTES, PYTHON, TORCH, ENGINE, RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY or STORE)
-endif
-# in make's own words: what is given must not reach a shell before it is known to be harmless
-no_digits = $(subst 0,,$(subst 1,,$(subst 2,,$(subst 3,,$(subst 4,,$(subst 5,,$(subst 6,,$(subst 7,,$(subst 8,,$(subst 9,,$1))))))))))
-ON_A_CLUSTER := $(filter RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE,$(GIVEN))
-ifneq ($(words $(PROFILE))-$(filter-out smoke cpu gpu paper,$(PROFILE)),1-)
-$(error PROFILE: '$(PROFILE)' is not known, use smoke, cpu, gpu or paper)
-endif
-ifneq ($(filter-out ray,$(ENGINE))$(word 2,$(ENGINE)),)
-$(error ENGINE: '$(ENGINE)' is not known, use ray, or leave it out for the cores of this machine)
-endif
-ifneq ($(filter-out $(NAMES),$(ONLY)),)
-$(error ONLY: there is no notebook '$(firstword $(filter-out $(NAMES),$(ONLY)))', use one of: $(NAMES))
-endif
-ifneq ($(words $(JOBS))-$(call no_digits,$(JOBS)),1-)
-$(error JOBS: '$(JOBS)' is not a number of processes, use 0 for one a core)
-endif
-ifneq ($(if $(MINUTES),$(words $(MINUTES))-$(filter-out .,$(call no_digits,$(MINUTES)))-$(if $(subst 0,,$(subst .,,$(MINUTES))),,0),1--),1--)
-$(error MINUTES: '$(MINUTES)' is not a time, use a positive number of minutes, or leave it out for no limit)
-endif
-ifneq ($(and $(MINUTES),$(filter-out records,$(MAKECMDGOALS))),)
-$(error MINUTES: make $(firstword $(filter-out records,$(MAKECMDGOALS))) has no limit, use it with make records alone)
-endif
-ifneq ($(if $(COPY),,$(filter again,$(MAKECMDGOALS))),)
-$(error COPY: is not given, name an executed notebook, COPY=outputs/notebooks/cpu/instability.ipynb say)
-endif
-ifneq ($(and $(ENGINE),$(filter records,$(MAKECMDGOALS))),)
-$(error ENGINE: make records trains on this machine, leave it out, or use make reproduce-figures)
-endif
-ifneq ($(and $(ON_A_CLUSTER),$(if $(ENGINE),,none)),)
-$(error $(firstword $(ON_A_CLUSTER)): only a cluster needs it, use ENGINE=ray, or leave it out)
-endif
-ifneq ($(words $(TORCH))-$(filter-out cpu cuda,$(TORCH)),1-)
-$(error TORCH: '$(TORCH)' is not known, use cpu or cuda)
+reproduce-figures notebooks records: export TQDM_MININTERVAL ?= 60
 endif
 
 .DEFAULT_GOAL := help
-# notebooks share the machine's cores through JOBS, so make itself runs one thing at a time, also under make -j; but
-# for smoke, where starting is what takes time: without JOBS they run side by side there, each on one process, and one
-# more than there are cores, since a notebook waits for its kernel, or for a run that another trains
+# a notebook trains on JOBS processes, and make runs one after the other, also with -j. At smoke, without JOBS, they run
+# side by side, each on one process: starting is what takes time there. One more than there are cores, since a notebook
+# also waits, for its kernel or for a run that another trains
 ifeq ($(PROFILE)-$(JOBS),smoke-0)
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 EACH    := 1
@@ -90,34 +70,37 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks again records report migrate lint test test-smoke test-long test-browser mutants bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks records report migrate lint test test-smoke test-long test-browser mutants bench lab flash clean distclean
 
 help:
-	@echo 'make reproduce-figures   train what is missing, run the notebooks, write the report'
-	@echo 'make again COPY=FILE     an executed notebook once more, with the same parameters, into a copy beside it'
-	@echo 'make records             train what is missing, the most telling runs first, and pack results for outputs/records/'
-	@echo 'make lint                ruff, and mypy in strict mode on lib/'
+	@echo 'make reproduce-figures   trains what is missing, runs the notebooks, writes the report'
+	@echo 'make records             trains what is missing, the most telling runs first, and packs results for outputs/records/'
+	@echo 'make report              writes outputs/report/index.html from what is there, and the notebooks as pages beside it'
+	@echo 'make lab                 starts JupyterLab, for this machine alone, with a token'
+	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
+	@echo 'make distclean           removes .venv and all outputs but the committed records'
+	@echo
+	@echo 'make env                 installs the pins of environment.yml into .venv (the other commands do it first)'
+	@echo 'make flash               installs flash-attn into .venv (needs CUDA and its compiler)'
+	@echo 'make migrate             gives outputs of an earlier version their checksums (the commands above do it once)'
+	@echo
+	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
 	@echo 'make test                the tests (four to five minutes on two cores)'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
-	@echo 'make test-long           the slow ones: studies over many fits, kills in series, ray'
-	@echo 'make test-browser        every notebook in JupyterLab (chromium, .venv/bin/pip install -e .[browser])'
+	@echo 'make test-long           the slow tests: studies over many fits, kills in series, Ray'
+	@echo 'make test-browser        every notebook in JupyterLab (needs chromium, and .venv/bin/pip install -e .[browser])'
 	@echo 'make mutants             how many small faults in lib the tests notice (.venv/bin/pip install -e .[mutation])'
-	@echo 'make bench               speed of every family, of a sweep, of fits, decoding, scoring and reading text, as ratios'
-	@echo 'make lab                 JupyterLab on this machine alone, with a token'
-	@echo 'make report              outputs/report/index.html from what is there, and the notebooks beside it'
-	@echo 'make migrate             checksums for what an earlier version wrote into outputs/ (the commands above do it once)'
-	@echo 'make env                 .venv from the pins in environment.yml'
-	@echo 'make flash               flash-attn into .venv (needs CUDA and its compiler)'
-	@echo 'make clean               remove figures, executed notebooks and the report; trained runs stay'
-	@echo 'make distclean           remove .venv and all outputs but the committed records'
+	@echo 'make bench               speed of models, a sweep, fits, decoding, scoring and reading text, as ratios'
 	@echo
+	@echo 'Variables, with their values now:'
 	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), gpu, paper (the published sizes)'
-	@echo 'ONLY=$(ONLY)         notebooks to run, all when empty: $(NAMES)'
-	@echo 'JOBS=$(JOBS)         training processes, 0 for one a core (smoke: 0 for a notebook on each)'
-	@echo 'MINUTES=$(MINUTES)         when make records stops, to go on another time; no limit when empty'
-	@echo 'ENGINE=$(ENGINE)          ray: sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), with RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY, STORE'
-	@echo 'TORCH=$(TORCH)       build of torch that make env installs: cpu or cuda'
-	@echo 'PYTHON=$(PYTHON)'
+	@echo 'ONLY=$(ONLY)         the notebooks to run, all when empty: $(NAMES)'
+	@echo 'JOBS=$(JOBS)         training processes of a notebook, 0 for one a core (smoke: 0 for a notebook on each core)'
+	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty'
+	@echo 'ENGINE=$(ENGINE)          ray trains sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), as RAY_ADDRESS,'
+	@echo '                 RUN_CPUS, RUN_GPUS, RUN_MEMORY and STORE say: docs/machines.md'
+	@echo 'TORCH=$(TORCH)       the build of torch that make env installs: cpu or cuda'
+	@echo 'PYTHON=$(PYTHON)   the Python 3.11 that make env begins with'
 
 # ---- environment -----------------------------------------------------------------------------------------------------
 env: $(READY)
@@ -138,8 +121,8 @@ ifeq ($(TORCH)-$(shell uname -s),cpu-Linux)
 endif
 	$(BIN)/pip install --quiet -r .venv/pins.txt
 	$(BIN)/pip install --quiet $$(sed -n "s/^# pip install //p" environment.yml)
-# kernels listen on loopback only; without this each start warns at length that the loopback is not encrypted, and one
-# that is stopped while it computes tells of sockets that are gone
+# without this every kernel warns at length that the loopback is not encrypted, and one that is stopped while it
+# computes complains of sockets that are gone
 	@mkdir -p .venv/etc/ipython && echo 'c.IPKernelApp.log_level = "CRITICAL"' > .venv/etc/ipython/ipython_kernel_config.py
 	@touch $@
 
@@ -147,7 +130,7 @@ flash: $(READY)
 	$(BIN)/pip install --no-build-isolation flash-attn
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
-# what runs for long is a child of make itself, no shell in between, so that a signal that ends make ends it too
+# what runs for long is a child of make itself, without a shell in between: a signal that ends make ends it too
 reproduce-figures: $(READY) outputs/.checked
 	-@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) notebooks
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
@@ -160,7 +143,8 @@ reproduce-figures: $(READY) outputs/.checked
 
 notebooks: $(DONE)
 
-# a mark holds a checksum of what its notebook was made from: clocks are set back, and copies bring their own times
+# .NAME.done holds a checksum of what the notebook was made from. Dates would not do: clocks are set back, and copied
+# files bring their own
 outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
 	@made_from="$$(cat $(filter-out FORCE,$^) $$(find lib -name '*.py' | LC_ALL=C sort) | cksum)"; \
 	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
@@ -168,17 +152,14 @@ outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml
 
 FORCE:
 
-again: $(READY) outputs/.checked
-	@$(BIN)/python -c 'import sys; from lib.workbook.again import main; main(sys.argv[1])' "$(COPY)"
-
-# results alone, without weights, to be committed
+# results to be committed, without weights
 records: $(READY) outputs/.checked
 	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
 
 report: $(READY) outputs/.checked
 	@exec $(BIN)/python -c 'from lib.workbook.report import main; main("$(PROFILE)")'
 
-# once: whoever begins with today's version has nothing to migrate
+# once; outputs that this version began have nothing to migrate
 outputs/.checked: | $(READY)
 	@if [ -d outputs/runs ]; then $(BIN)/python -c 'from lib.workbook.migrate import main; main()'; fi
 	@mkdir -p outputs && touch $@
@@ -187,7 +168,7 @@ migrate: $(READY)
 	@$(BIN)/python -c 'from lib.workbook.migrate import main; main()'
 
 lab: $(READY)
-# --allow-root matters in containers only, where root is who one is
+# --allow-root is for containers, where one is root
 	$(BIN)/jupyter lab --ip 127.0.0.1 --allow-root
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
@@ -195,8 +176,9 @@ lint: $(READY)
 	$(BIN)/ruff check lib tests notebooks
 	$(BIN)/ruff format --check lib tests
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
-# a process a core with one thread each; the tests of a file share what they set up, so that one process has them all
+# a process a core, with one thread each. One process has all tests of a file: they share what they set up
 CORES  := $$(getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 test test-smoke test-long: export OMP_NUM_THREADS ?= 1
@@ -204,11 +186,11 @@ test test-smoke test-long: export OMP_NUM_THREADS ?= 1
 test: $(READY)
 	@exec $(PYTEST) -n $(CORES)
 
-# one more than cores: much of it waits for processes that it has killed or started
+# one process more than cores: many of these tests wait for processes that they have killed or started
 test-long: $(READY)
 	@exec $(PYTEST) -n $$(($(CORES) + 1)) -m "long or hypothesis" --hypothesis-profile=thorough
 
-# all notebooks at smoke, and then that they made what they promise
+# runs all notebooks at smoke, then looks whether they made what they promise
 test-smoke: $(READY)
 	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
 	@exec $(PYTEST) -n $(CORES) tests -m smoke --made=outputs

@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 import lib
 from lib.base.errors import InputError, one_line
+from lib.base.parameters import Training
 from lib.text import sources as text
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
@@ -223,7 +224,7 @@ class DataConfig(Config):
     val_fraction: float = Field(0.05, gt=0, le=0.5, description="share of the documents held out")
     val_rows: int = Field(128, ge=1, description="rows of the fixed validation set")
     content: str = Field(
-        "", pattern=r"^[\w-]*$", description="hash of the text and the tokenizer; found out when empty"
+        "", pattern=r"^[\w-]*$", description="hash of the text and the tokenizer; found out (known) when empty"
     )
 
     @model_validator(mode="before")
@@ -235,25 +236,36 @@ class DataConfig(Config):
         return values
 
     @model_validator(mode="after")
-    def _known_by_content(self) -> Self:
+    def _names_a_tokenizer(self) -> Self:
         if self.tokenizer != "bytes" and not self.tokenizer.endswith(".json"):
             size = re.fullmatch("bpe-([0-9]+)", self.tokenizer)
             if size is None:
                 raise ValueError(f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' or a .json file")
             if not 260 <= int(size[1]) <= 2**32:
                 raise ValueError(f"tokenizer: a BPE vocabulary has 260 to {2**32} entries, not {size[1]}")
-        if not self.content:  # frozen, but not yet handed out
-            object.__setattr__(self, "content", text.content_id(self.source, self.subset, self.field, self.tokenizer))
         return self
 
+    def known(self) -> "DataConfig":
+        """The same with its content: where it is not stated, the text is read, or the hub is asked. Making a config
+        does neither. Raises InputError where that fails."""
+        if self.content:
+            return self
+        return self.replace(content=text.content_id(self.source, self.subset, self.field, self.tokenizer))
+
     @classmethod
-    def of(cls, p: dict[str, Any]) -> "DataConfig":
-        """The text that a notebook's parameters name; max_bytes 0 is all of it."""
-        text = {name: p[name] for name in ("source", "content", "tokenizer", "context", "val_rows")}
-        return cls(**text, max_bytes=p["max_bytes"] or None)
+    def of(cls, p: Training) -> "DataConfig":
+        """The text that a notebook's parameters name."""
+        return cls(
+            source=p.source,
+            content=p.content,
+            tokenizer=p.tokenizer,
+            context=p.context,
+            val_rows=p.val_rows,
+            max_bytes=p.max_bytes or None,
+        )
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed; another text or tokenizer has another content."""
+        """A copy with some fields changed; the content of another text or tokenizer is not known yet."""
         if {"source", "subset", "field", "tokenizer"} & changes.keys():
             changes = {"content": "", **changes}
         return super().replace(**changes)
@@ -363,6 +375,11 @@ class TrainConfig(Config):
     trace_every: int | None = Field(None, ge=1, description="steps between traces of the state's norm, none when empty")
     max_state_rms: float = Field(1e4, gt=0, description="a larger rms of h_T ends the run as diverged")
 
+    @classmethod
+    def of(cls, p: Training, **fields: Any) -> "TrainConfig":
+        """The batches and the arithmetic that a notebook's parameters name, with the other ``fields``."""
+        return cls(**{"batch": p.batch, "micro_batch": p.micro_batch or None, "precision": p.precision, **fields})
+
     @field_validator("precision")
     @classmethod
     def _resolved(cls, precision: Precision | Literal["auto"]) -> Precision:
@@ -383,15 +400,17 @@ def native_precision() -> Precision:
     return "bf16-mixed" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
-#: made once: to find the text's content takes longer than all else that a key needs
-_default_text = functools.cache(DataConfig)
+@functools.cache
+def _default_text() -> DataConfig:
+    """The text of a run that names none, with its content."""
+    return DataConfig().known()
 
 
 class RunConfig(Config):
     """One training run. Two configs with the same key give the same numbers on the same machine."""
 
     model: ModelConfig = Field(default_factory=ModelConfig, strict=False)
-    data: DataConfig = Field(default_factory=_default_text, strict=False)
+    data: DataConfig = Field(default_factory=DataConfig, strict=False)
     optim: OptimConfig = Field(default_factory=OptimConfig, strict=False)
     train: TrainConfig = Field(default_factory=TrainConfig, strict=False)
 
@@ -421,6 +440,16 @@ class RunConfig(Config):
             raise ValueError("optim.name: muonh keeps norms, and scaled-zero starts at norm 0, use another model.init")
         return self
 
+    @functools.cached_property
+    def content(self) -> str:
+        """What its text says, found out once: where that has changed since, training refuses the run."""
+        return self.data.known().content
+
+    @property
+    def planned(self) -> "RunConfig":
+        """The same run with its ``content`` stated, as it is trained and kept."""
+        return self if self.data.content else self.replace(data=self.data.replace(content=self.content))
+
     def without_paths(self) -> "RunConfig":
         """The same run, with files named but not located: what may leave this machine."""
         names = {
@@ -428,12 +457,14 @@ class RunConfig(Config):
             for field in ("source", "tokenizer")
             if not (value := getattr(self.data, field)).startswith("hf:") or Path(value[3:]).is_absolute()
         }
-        return self.replace(data=self.data.replace(**names, content=self.data.content))
+        return self.replace(data=self.data.replace(**names, content=self.content))
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: the fields that differ from their defaults, so that a new field leaves old runs
         their keys. The text and a tokenizer file are named by their content alone."""
-        fields = self.model_dump(mode="json", exclude_defaults=True)
+        fields = self.planned.model_dump(mode="json", exclude_defaults=True)
+        if self.planned.data == _default_text():  # so it has been from the first, and keys must stay what they are
+            fields["data"] = {}
         fields.setdefault("data", {}).pop("source", None)
         if self.data.tokenizer.endswith(".json"):
             fields["data"]["tokenizer"] = "file"
@@ -443,7 +474,7 @@ class RunConfig(Config):
 
     @functools.cached_property
     def key(self) -> str:
-        """The run's name in the store: a hash of its canonical JSON."""
+        """The run's name in the store: a hash of its canonical JSON, for which the text's content must be known."""
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -163,9 +163,16 @@ def _published_000(
 
 
 def _published_001(
-    cfg: ModelConfig, S: int, once: list[_Layer], recur: list[_Layer], table: int, n_params: int, passes: int,
-    looped: int, **_: int,
-) -> float:  # fmt: skip
+    cfg: ModelConfig,
+    S: int,
+    once: list[_Layer],
+    recur: list[_Layer],
+    table: int,
+    n_params: int,
+    passes: int,
+    looped: int,
+    **_: int,
+) -> float:
     """001, App. "FLOP Estimate of Parcae": 6 P_nc + 2 P_core n + 6 P_core k + attention. P_nc is everything but the
     token table and the core, so that value tables count as matmuls and a tied head does not."""
     core = sum(layer.matmuls + layer.norms for layer in recur)

@@ -23,28 +23,62 @@ RDM_HEAD_DIM = 64  # ours: the paper does not say
 def _gpt(width: int, layers: int) -> dict[str, Any]:
     """The Transformer of 001, a simplified nanochat: half relu^2, QK-norm, gated value embeddings, tied head."""
     return dict(
-        vocab_size=32_768, width=width, heads=width // 128, mlp_width=4 * width, context=2048,
-        prelude=layers, recur=0, coda=0, mean_loops=1, injection="none", state_init="prelude",
-        mlp="half-relu2", value_embeddings=True, init="scaled-zero",
-    )  # fmt: skip
+        vocab_size=32_768,
+        width=width,
+        heads=width // 128,
+        mlp_width=4 * width,
+        context=2048,
+        prelude=layers,
+        recur=0,
+        coda=0,
+        mean_loops=1,
+        injection="none",
+        state_init="prelude",
+        mlp="half-relu2",
+        value_embeddings=True,
+        init="scaled-zero",
+    )
 
 
 def _parcae(width: int, layers: int) -> dict[str, Any]:
     """The same with its middle third looped, the diagonal LTI injection, prelude norm and readout C."""
     return _gpt(width, layers) | dict(
-        prelude=layers, recur=layers, coda=layers, mean_loops=8, backprop_loops="half", depth="poisson",
-        depth_per="sequence", injection="lti", state_init="like-init", prelude_norm=True, readout=True,
-    )  # fmt: skip
+        prelude=layers,
+        recur=layers,
+        coda=layers,
+        mean_loops=8,
+        backprop_loops="half",
+        depth="poisson",
+        depth_per="sequence",
+        injection="lti",
+        state_init="like-init",
+        prelude_norm=True,
+        readout=True,
+    )
 
 
 def _rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict[str, Any]:
     """The recurrent depth model of 001 after Geiping et al.: SwiGLU, residual norm, concatenation, depth per batch."""
     return dict(
-        vocab_size=65_536, width=width, heads=width // RDM_HEAD_DIM, mlp_width=mlp_width, context=2048,
-        prelude=1, recur=layers, coda=1, mean_loops=mean_loops, backprop_loops="half", depth="poisson",
-        depth_per="batch", injection="concat", state_init="like-init", block="sandwich", loop_norm="final",
-        mlp="swiglu", qk_norm=False,
-    )  # fmt: skip
+        vocab_size=65_536,
+        width=width,
+        heads=width // RDM_HEAD_DIM,
+        mlp_width=mlp_width,
+        context=2048,
+        prelude=1,
+        recur=layers,
+        coda=1,
+        mean_loops=mean_loops,
+        backprop_loops="half",
+        depth="poisson",
+        depth_per="batch",
+        injection="concat",
+        state_init="like-init",
+        block="sandwich",
+        loop_norm="final",
+        mlp="swiglu",
+        qk_norm=False,
+    )
 
 
 def _parcae_rdm(width: int, mlp_width: int, layers: int, mean_loops: int) -> dict[str, Any]:
@@ -59,11 +93,26 @@ def _isodepth(size: int, loops: int) -> dict[str, Any]:
     injection [I | 0], three model-level norms, softcap 15. At r = 1 nothing is injected."""
     looped = loops > 1
     return dict(
-        vocab_size=32_064, width=64 * size, heads=size // 2, mlp_width=256 * size, context=2048,
-        prelude=2, recur=16 // loops, coda=2, mean_loops=loops, backprop_loops="all",
-        injection="concat-identity" if looped else "none", state_init="prelude", loop_norm="own",
-        rope="half-split", rope_base=10_000.0, embed_norm=True, tied=False, softcap=15.0, init="uniform",
-    )  # fmt: skip
+        vocab_size=32_064,
+        width=64 * size,
+        heads=size // 2,
+        mlp_width=256 * size,
+        context=2048,
+        prelude=2,
+        recur=16 // loops,
+        coda=2,
+        mean_loops=loops,
+        backprop_loops="all",
+        injection="concat-identity" if looped else "none",
+        state_init="prelude",
+        loop_norm="own",
+        rope="half-split",
+        rope_base=10_000.0,
+        embed_norm=True,
+        tied=False,
+        softcap=15.0,
+        init="uniform",
+    )
 
 
 def _looped_nanochat(size: int) -> dict[str, Any]:
@@ -76,21 +125,52 @@ def _looped_nanochat(size: int) -> dict[str, Any]:
 def _residual(layers: int, loops: int) -> dict[str, Any]:
     """002, App. 8.1: L Llama layers looped N times without injection, the branches scaled by 1/(N sqrt L)."""
     return dict(
-        vocab_size=128_256, width=768, heads=12, mlp_width=2048, context=2048,
-        prelude=0, recur=layers, coda=0, mean_loops=loops, backprop_loops="all", injection="none", state_init="prelude",
-        qk_norm=False, rope="half-split", rope_base=10_000.0, mlp="swiglu", residual="1/(N sqrt(L))", init="normal",
-    )  # fmt: skip
+        vocab_size=128_256,
+        width=768,
+        heads=12,
+        mlp_width=2048,
+        context=2048,
+        prelude=0,
+        recur=layers,
+        coda=0,
+        mean_loops=loops,
+        backprop_loops="all",
+        injection="none",
+        state_init="prelude",
+        qk_norm=False,
+        rope="half-split",
+        rope_base=10_000.0,
+        mlp="swiglu",
+        residual="1/(N sqrt(L))",
+        init="normal",
+    )
 
 
 def _scaling_study(width: int, looped: bool, sparse: bool) -> dict[str, Any]:
     """004, Tables 1 and 5: 16 effective layers, 8 looped twice or 16, dense or 2 of 8 experts, without norm gains."""
     return dict(
-        vocab_size=50_257, width=width, heads=width // 64, mlp_width=-(-8 * width // (3 * 64)) * 64, context=1024,
-        prelude=0 if looped else 16, recur=8 if looped else 0, coda=0, mean_loops=2 if looped else 1,
-        backprop_loops="all", injection="none", state_init="prelude", norm_gain=False, qk_norm=False,
-        rope="half-split", rope_base=10_000.0, mlp="swiglu", tied=False, init="mup",
-        experts=8 if sparse else 1, active_experts=2 if sparse else 1,
-    )  # fmt: skip
+        vocab_size=50_257,
+        width=width,
+        heads=width // 64,
+        mlp_width=-(-8 * width // (3 * 64)) * 64,
+        context=1024,
+        prelude=0 if looped else 16,
+        recur=8 if looped else 0,
+        coda=0,
+        mean_loops=2 if looped else 1,
+        backprop_loops="all",
+        injection="none",
+        state_init="prelude",
+        norm_gain=False,
+        qk_norm=False,
+        rope="half-split",
+        rope_base=10_000.0,
+        mlp="swiglu",
+        tied=False,
+        init="mup",
+        experts=8 if sparse else 1,
+        active_experts=2 if sparse else 1,
+    )
 
 
 def _table() -> dict[str, dict[str, Any]]:
@@ -148,34 +228,66 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
     family, size = name.rsplit("-", 1)[0], name.rsplit("-", 1)[1]
     if family in ("parcae", "gpt"):  # 001, Table "Hyperparameter"; the momentum's warm-up from its code
         settings = dict(
-            name="muon", lr=8e-3 if size in ("140m", "370m") else 6e-3, betas=(0.8, 0.95), eps=1e-10,
-            muon_lr=8e-3, muon_momentum_warmup=300, cooldown_steps=steps // 2,
-        )  # fmt: skip
+            name="muon",
+            lr=8e-3 if size in ("140m", "370m") else 6e-3,
+            betas=(0.8, 0.95),
+            eps=1e-10,
+            muon_lr=8e-3,
+            muon_momentum_warmup=300,
+            cooldown_steps=steps // 2,
+        )
     elif family in ("rdm", "parcae-rdm"):  # 001, App. "Hyperparameters for Parcae and RDM": eps is removed, here tiny
         ramp = min(4096, steps // 2)
         settings = dict(
-            lr=4e-4 if size == "100m" else 2e-4, betas=(0.9, 0.95), eps=1e-30, update_clipping=True,
-            warmup_steps=ramp, cooldown_steps=ramp,
-        )  # fmt: skip
+            lr=4e-4 if size == "100m" else 2e-4,
+            betas=(0.9, 0.95),
+            eps=1e-30,
+            update_clipping=True,
+            warmup_steps=ramp,
+            cooldown_steps=ramp,
+        )
     elif (
         family == "looped-nanochat"
     ):  # 003 keeps nanochat's training, rates as in its first release; the norms' is ours
         settings = dict(
-            name="muon", betas=(0.8, 0.95), eps=1e-10, muon_lr=0.02, embedding_lr=0.2, head_lr=0.004, norm_lr=0.005,
-            muon_momentum_warmup=300, muon_weight_decay=0.0, muon_cautious=False, cooldown_steps=steps // 2,
-        )  # fmt: skip
+            name="muon",
+            betas=(0.8, 0.95),
+            eps=1e-10,
+            muon_lr=0.02,
+            embedding_lr=0.2,
+            head_lr=0.004,
+            norm_lr=0.005,
+            muon_momentum_warmup=300,
+            muon_weight_decay=0.0,
+            muon_cautious=False,
+            cooldown_steps=steps // 2,
+        )
     elif family.startswith("isodepth"):  # 000, Sec. 4.1 and App. D
         settings = dict(
-            name="muonh", scaling="hyperp", muon_lr=0.014, embedding_lr=0.3, head_lr=0.004, norm_lr=0.005,
-            lanes_lr=0.01, cooldown_steps=steps, final=0.1,
-        )  # fmt: skip
+            name="muonh",
+            scaling="hyperp",
+            muon_lr=0.014,
+            embedding_lr=0.3,
+            head_lr=0.004,
+            norm_lr=0.005,
+            lanes_lr=0.01,
+            cooldown_steps=steps,
+            final=0.1,
+        )
     elif family.startswith("residual"):  # 002, App. 8.2; rate, decay and eps are lost in its text, ours
         settings = dict(scaling="depth-loop", lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     else:  # 004, Sec. "IsoFLOP Scaling Study"; the rate comes from its own transfer test, ours
         settings = dict(
-            scaling="mup", lr=4e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-4, decay="independent",
-            cooldown_steps=max(1, steps // 10), cooldown="sqrt", final=0.05,
-        )  # fmt: skip
+            scaling="mup",
+            lr=4e-3,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=1e-4,
+            decay="independent",
+            cooldown_steps=max(1, steps // 10),
+            cooldown="sqrt",
+            final=0.05,
+        )
     return OptimConfig(**{**settings, **changes})
 
 

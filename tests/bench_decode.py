@@ -39,9 +39,9 @@ def trained(steps: int = 40):
         return trained_model(run, store)
 
 
-def compare(name: str, run: pace.Run, leave: Exit) -> float:
+def compare(name: str, work: pace.Workload, leave: Exit) -> float:
     """Rise of tokens/s over the share saved, the median of rounds in turn."""
-    rounds = pace.in_turn(run, leave, MODEL.mean_loops, ROUNDS)
+    rounds = pace.in_turn(work, leave, MODEL.mean_loops, ROUNDS)
     found = [(fast / slow - 1) / saved for slow, fast, saved in rounds]
     slow, fast, saved = (statistics.median(column) for column in zip(*rounds, strict=True))
     middle = statistics.median(found)
@@ -56,10 +56,10 @@ def main() -> None:
     model, rows = trained()
     x, missed = torch.as_tensor(rows), []
     for B, least in LEAST.items():
-        for what, run in pace.runs(model, x, B, PROMPT, NEW).items():
+        for what, work in pace.workloads(model, x, B, PROMPT, NEW).items():
             length = PROMPT + NEW if what == "decoding" else MODEL.context
             leave = pace.exit_saving(model, x[: max(B, 4), : length + 1], SAVED)
-            found = compare(f"{what}, batch {B}", run, leave)
+            found = compare(f"{what}, batch {B}", work, leave)
             if found < least:
                 missed.append(f"{what}, batch {B}: {found:.2f} of the share saved, at least {least} wanted")
     print("\n".join(missed) or "leaving early raises tokens/s by as much as is wanted")

@@ -33,10 +33,22 @@ SWEPT, SWEEP_LEAST = 8, 3.0  # small runs, and how much faster together than one
 
 def shape(width: int, context: int = CONTEXT, vocab: int = VOCAB) -> ModelConfig:
     return ModelConfig(
-        vocab_size=vocab, width=width, heads=max(1, width // 128), mlp_width=4 * width, context=context, prelude=1,
-        recur=2, coda=1, mean_loops=4, backprop_loops="all", injection="none", state_init="prelude",
-        rope="half-split", norm_gain=False, tied=False,
-    )  # fmt: skip
+        vocab_size=vocab,
+        width=width,
+        heads=max(1, width // 128),
+        mlp_width=4 * width,
+        context=context,
+        prelude=1,
+        recur=2,
+        coda=1,
+        mean_loops=4,
+        backprop_loops="all",
+        injection="none",
+        state_init="prelude",
+        rope="half-split",
+        norm_gain=False,
+        tied=False,
+    )
 
 
 class PlainBlock(nn.Module):

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from lib.store.runs import RunStore
-from lib.workbook import notebook, plans
+from lib.workbook import places, plans
 from tests.workbooks import ROOT, copied
 
 OUTPUTS = ROOT / "outputs"
@@ -82,7 +82,7 @@ def pytest_sessionfinish(session):
 @pytest.fixture(autouse=True)
 def no_records(monkeypatch, tmp_path_factory):
     """Notebooks that a test starts find no committed records."""
-    monkeypatch.setattr(notebook, "RECORDS", tmp_path_factory.getbasetemp() / "no-records")
+    monkeypatch.setattr(places, "RECORDS", tmp_path_factory.getbasetemp() / "no-records")
 
 
 @pytest.fixture(scope="session")

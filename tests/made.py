@@ -1,4 +1,4 @@
-"""What a notebook that was run must have left behind: its figures, tables and claims, each stamped, and its plan."""
+"""What a notebook that was run must have left: its figures, tables and claims, each stamped, and its plan."""
 
 import ast
 import json
@@ -8,8 +8,7 @@ from pathlib import Path
 import nbformat
 import PIL.Image
 
-from lib.workbook import claims, plans
-from lib.workbook.notebook import read_parameters
+from lib.workbook import claims, parameters, plans
 from tests.workbooks import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -49,11 +48,11 @@ def named(name: str) -> dict[str, list[str]]:
 
 
 def check(outputs: Path, name: str) -> None:
-    """Of a notebook that make ran at smoke; all its parameters are those of params/smoke, but for the processes."""
+    """Of a notebook that make ran at smoke: all its parameters are those of the profile, but for the processes."""
     copy = nbformat.read(outputs / "notebooks" / "smoke" / f"{name}.ipynb", 4)
     shown = [output for cell in copy.cells for output in cell.get("outputs", [])]
     assert not [output for output in shown if output.output_type == "error"]
-    parameters = {**json.loads(json.dumps(read_parameters("smoke", name))), "jobs": None}
+    expected = {**json.loads(json.dumps(parameters.of_profile("smoke", name))), "jobs": None}
     ours: dict[str, list[str]] = {}
     for folder, kinds in KINDS.items():
         stamps = {path: json.loads(path.read_text()) for path in (outputs / folder / "smoke").glob("*.json")}
@@ -62,7 +61,7 @@ def check(outputs: Path, name: str) -> None:
         for pattern in named(name)[folder]:
             assert [stem for stem in ours[folder] if fnmatch(stem, pattern)], f"{folder}: {pattern} was not made"
         for path, stamp in stamps.items():
-            assert {**stamp["parameters"], "jobs": None} == parameters and {"commit", "torch", "device"} <= stamp.keys()
+            assert {**stamp["parameters"], "jobs": None} == expected and {"commit", "torch", "device"} <= stamp.keys()
             assert all(path.with_suffix(kind).stat().st_size > 0 for kind in kinds), path.stem
             if folder == "figures":
                 assert json.loads(PIL.Image.open(path.with_suffix(".png")).text["Description"]) == stamp
@@ -74,7 +73,7 @@ def check(outputs: Path, name: str) -> None:
         if claim.notebook == name:
             finding = claims.read(outputs / "claims" / "smoke" / f"{claim.id}.json")
             assert finding.verdict == claims.UNJUDGED and finding.provenance["notebook"] == name
-            assert {**finding.provenance["parameters"], "jobs": None} == parameters
+            assert {**finding.provenance["parameters"], "jobs": None} == expected
     streams = "".join(output.text for output in shown if output.output_type == "stream")
     trains = any("nb.sweep(" in cell.source for cell in cells(name))
     assert ("ended as diverged" in streams) == trains and "FLOP/s" not in streams  # one line, not the bar's many

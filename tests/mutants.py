@@ -35,17 +35,31 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "testing.md"
 SAMPLE, SEED = 100, 23
-UNREAD = "not looked at yet"
 WORKERS = 2
 #: what runs after the twin, in this order, until one notices; each is a target of make
 STAGES = ["test", "test-smoke", "test-long"]
 ENOUGH = 20  # tests that fail before a stage ends
 #: what many tests import, so that a forked process has it
-IMPORTED = ["torch._dynamo", "pandas", "scipy.stats", "scipy.optimize", "hypothesis", "pydantic", "safetensors.torch",
-            "tokenizers", "tiktoken", "fsspec", "datasets", "tqdm.auto", "torch.utils.flop_counter",
-            "matplotlib.pyplot", "seaborn", "nbformat", "nbconvert", "papermill"]  # fmt: skip
+IMPORTED = [
+    "torch._dynamo",
+    "pandas",
+    "scipy.stats",
+    "scipy.optimize",
+    "hypothesis",
+    "pydantic",
+    "safetensors.torch",
+    "tokenizers",
+    "tiktoken",
+    "fsspec",
+    "datasets",
+    "tqdm.auto",
+    "torch.utils.flop_counter",
+    "matplotlib.pyplot",
+    "nbformat",
+    "nbconvert",
+    "papermill",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +117,16 @@ def left_out(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
                 spans.append(value)
             case ast.Dict():
                 unpacked = [value for key, value in zip(node.keys, node.values, strict=True) if key is None]
-                spans += [ast.Name("", lineno=v.lineno, col_offset=v.col_offset - 2, end_lineno=v.lineno,
-                                   end_col_offset=v.col_offset) for v in unpacked]  # fmt: skip
+                spans += [
+                    ast.Name(
+                        "",
+                        lineno=v.lineno,
+                        col_offset=v.col_offset - 2,
+                        end_lineno=v.lineno,
+                        end_col_offset=v.col_offset,
+                    )
+                    for v in unpacked
+                ]
     return [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in spans]
 
 
@@ -281,8 +303,15 @@ def _in_child(place: Path, module: str, seconds: dict) -> None:
             del sys.modules[name]
         sys.path.insert(0, str(copy))
         quickest = Quickest(seconds)
-        options = ["-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:unraisableexception",
-                   f"--hypothesis-seed={SEED}"]  # fmt: skip
+        options = [
+            "-x",
+            "--assert=plain",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:unraisableexception",
+            f"--hypothesis-seed={SEED}",
+        ]
         status = pytest.main([*options, str(twin_of(copy, module))], plugins=[quickest])
         files = [m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "lib"]
         if not all(Path(file).is_relative_to(copy) for file in files):
@@ -310,9 +339,14 @@ def stage(
     told = {**inherited, **environment(place), "PYTEST_ADDOPTS": shlex.join([f"--maxfail={ENOUGH}", *tests])}
     with (place / "output.txt").open("w") as output:
         make = subprocess.Popen(
-            ["make", name, "TORCH=cpu"], cwd=copy, env=told, stdout=output, stderr=output, start_new_session=True,
+            ["make", name, "TORCH=cpu"],
+            cwd=copy,
+            env=told,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
             preexec_fn=limit_memory,
-        )  # fmt: skip
+        )
         try:
             status = make.wait(limit)
         except subprocess.TimeoutExpired:
@@ -494,75 +528,6 @@ def noticed(fault: Mutant, known: dict[tuple[str, str], dict]) -> dict | None:
     return next((note for note in notes if note["end"] != "survived"), None)
 
 
-# ---- the document ----------------------------------------------------------------------------------------------------
-
-
-def fingerprint(root: Path) -> str:
-    """The start of a SHA-256 over the modules that are measured."""
-    texts = [module.encode() + source_of(root, module).read_bytes() for module in modules(root)]
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
-
-
-def blocks(text: str) -> dict[str, str]:
-    """What stands between the marks of the document, an entry a line."""
-    found = re.findall(r"<!-- (\w+) -->\n(.*?)\n?<!-- /\1 -->", text, re.DOTALL)
-    return {mark: block.replace("\n  ", " ") for mark, block in found}
-
-
-def spread(entry: str) -> str:
-    """A fault over lines: where it is, what stood there, what stands there instead, and who noticed or why nobody."""
-    return re.sub(r"^(- `.+?`,) (`.+?`) (becomes `.*?`:) (.*)$", r"\1\n  \2\n  \3\n  \4", entry)
-
-
-def reasons(text: str) -> dict[str, str]:
-    """Of each fault that the document names as unnoticed: why no test notices it."""
-    return dict(re.findall(r"^- (`.+?`, `.+?` becomes `.*?`): (.*)$", blocks(text)["survivors"], re.M))
-
-
-def results(faults: int, sample: list[Mutant], known: dict, root: Path) -> dict[str, str | int]:
-    """The lines of the score."""
-    notes = [noticed(fault, known) for fault in sample]
-    by = collections.Counter(note["stage"] for note in notes if note)
-    tried = [fault for fault in sample if any((fault.key, name) in known for name in STAGES)]
-    return {
-        f"faults in {len(modules(root))} modules": faults,
-        f"drawn with seed {SEED}": len(sample),
-        "noticed by the twin": by["twin"],
-        "tried on the stages": len(tried),
-        **{f"noticed by `make {name}`": by[name] for name in STAGES},
-        "noticed in all": by.total(),
-        "of these by a time limit": sum(note["end"] == "killed by the limit" for note in notes if note),
-        "score": f"{by.total() / len(sample):.1%}",
-        "measured at": fingerprint(root),
-    }
-
-
-def filled(text: str, score: dict[str, str | int], stages: list[str], survivors: list[str]) -> str:
-    """The document with other results; the reason that it gives for a survivor is kept."""
-    known = reasons(text)
-    lines = {
-        "score": ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in score.items())],
-        "stages": stages,
-        "survivors": [f"- {name}: {known.get(name, UNREAD)}" for name in survivors],
-    }
-    for mark, block in lines.items():
-        block = "\n".join([f"<!-- {mark} -->", *map(spread, block), f"<!-- /{mark} -->"])
-        text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=block: b, text, flags=re.DOTALL)
-    return text
-
-
-def write(place: Path, faults: int, sample: list[Mutant], known: dict) -> None:
-    root, stages, survivors = place / "snapshot", [], []
-    for fault in sample:
-        note = noticed(fault, known)
-        if note is None:
-            survivors.append(named(root, fault))
-        elif note["stage"] != "twin":
-            by = f", `{note['by']}`" if note["by"] else ""
-            stages.append(f"- {named(root, fault)}: `make {note['stage']}`{by}")
-    DOCUMENT.write_text(filled(DOCUMENT.read_text(), results(faults, sample, known, root), stages, survivors))
-
-
 def prepare() -> None:
     """Imports what takes long, so that a forked process has it; one thread, so that forking is safe."""
     warnings.simplefilter("ignore", SyntaxWarning)
@@ -586,7 +551,9 @@ def main(twins_only: bool) -> None:
     meet_twins(place, sample, notes)
     if not twins_only:
         meet_stages(place, sample, notes)
-    write(place, faults, sample, notes.all())
+    from tests import mutants_page  # which reads this module
+
+    mutants_page.write(place, faults, sample, notes.all())
 
 
 if __name__ == "__main__":

@@ -24,9 +24,12 @@ ENDED = 60.0  # seconds in which everything is gone after a signal, on a machine
 
 
 def until(
-    happens: Callable, within: float = 120, running: Callable[[], bool] = lambda: True,
-    said: Callable[[], object] = lambda: "nothing", pause: float = 0.02,
-):  # fmt: skip
+    happens: Callable,
+    within: float = 120,
+    running: Callable[[], bool] = lambda: True,
+    said: Callable[[], object] = lambda: "nothing",
+    pause: float = 0.02,
+):
     """The first true value of ``happens()``. Fails, with what is ``said()`` then, after so many seconds or when what is
     ``running()`` ends."""
     give_up = time.monotonic() + within

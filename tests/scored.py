@@ -6,7 +6,7 @@ import math
 import pandas as pd
 
 from lib.papers.parcae import core
-from lib.tasks.scoring import over_seeds
+from lib.tasks.evaluations import over_seeds
 from lib.tasks.suites import CORE, CORE_EXTENDED
 from tests.runs import ended, small_run
 
@@ -15,8 +15,10 @@ PLAN = {
     (architecture, width, seed): small_run(
         train={"seed": seed}, model={"mean_loops": loops, "width": width, "heads": 2, "mlp_width": 2 * width}
     )
-    for width in WIDTHS for seed in (1, 2) for architecture, loops in (("transformer", 1), ("parcae", 4))
-}  # fmt: skip
+    for width in WIDTHS
+    for seed in (1, 2)
+    for architecture, loops in (("transformer", 1), ("parcae", 4))
+}
 NAMES = ["architecture", "width", "seed"]
 ADDED = tuple(task for task in CORE_EXTENDED if task not in CORE)
 
@@ -36,12 +38,28 @@ def asked(plan, accuracy, tasks=CORE_EXTENDED, depths=(None,)) -> pd.DataFrame:
                 a = accuracy(label, task, T)
                 per = {"token": math.exp(2 - a), "word": math.exp(9 - a)}
                 rows += [
-                    dict(subject=cfg.key, task=task.name, shots=task.shots, limit=9, seed=seed, T=T, n=9, cut=0,
-                         chance=task.chance / 100, drawn=True, accuracy=a + 0.01 * (seed - 1), accuracy_stderr=0.02,
-                         loss=2 - a, loss_stderr=0.1, token_perplexity=per["token"], word_perplexity=per["word"],
-                         token_perplexity_stderr=0.03 * per["token"], word_perplexity_stderr=0.5 * per["word"])
+                    dict(
+                        subject=cfg.key,
+                        task=task.name,
+                        shots=task.shots,
+                        limit=9,
+                        seed=seed,
+                        T=T,
+                        n=9,
+                        cut=0,
+                        chance=task.chance / 100,
+                        drawn=True,
+                        accuracy=a + 0.01 * (seed - 1),
+                        accuracy_stderr=0.02,
+                        loss=2 - a,
+                        loss_stderr=0.1,
+                        token_perplexity=per["token"],
+                        word_perplexity=per["word"],
+                        token_perplexity_stderr=0.03 * per["token"],
+                        word_perplexity_stderr=0.5 * per["word"],
+                    )
                     for seed in (0, 1, 2)
-                ]  # fmt: skip
+                ]
     return over_seeds(pd.DataFrame(rows))
 
 

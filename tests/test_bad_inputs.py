@@ -11,6 +11,7 @@ import gzip
 import json
 import lzma
 import math
+import os
 import pickle
 import shutil
 import subprocess
@@ -26,17 +27,18 @@ from lib.base import files
 from lib.base.processes import processes
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.model.looped import LoopedLM, load_weights
+from lib.papers.parcae.parameters import Instability
 from lib.presets import optimizer, preset
 from lib.store.runs import CHECKSUMS, RunStore
 from lib.sweep.cost import missing
 from lib.sweep.finished import depth_losses, run_model
 from lib.sweep.training import sweep
 from lib.train.loop import load_data, train
-from lib.workbook import notebook, plans, records
+from lib.workbook import notebook, parameters, plans, records
 from lib.workbook.widgets import Player
 from tests.lines import in_one_line, one_line
 from tests.runs import small_run, stopped
-from tests.workbooks import ROOT
+from tests.workbooks import ROOT, moved
 
 NAN, INF = math.nan, math.inf
 
@@ -57,8 +59,9 @@ def everything(folder) -> dict:
 
 PARAMETERS = [
     # what papermill -p, -y and -f make of the command line: text, numbers, lists, mappings
-    ("instability", {"stepz": 3}, "stepz: is not a parameter of instability", "use one of"),
-    ("instability", {"Steps": 3}, "Steps: is not a parameter", "use one of"),
+    ("instability", {"stepz": 3}, "stepz: is not a parameter of instability", "did you mean 'steps'?"),
+    ("instability", {"Steps": 3}, "Steps: is not a parameter", "did you mean 'steps'?"),
+    ("instability", {"qqq": 3}, "qqq: is not a parameter of instability", "use one of"),
     ("instability", {"steps": "many"}, "steps:", "valid integer"),
     ("instability", {"steps": 2.5}, "steps:", "valid integer"),
     ("instability", {"steps": None}, "steps:", "valid integer"),
@@ -99,9 +102,9 @@ PARAMETERS = [
     ("end_to_end", {"sizes": [32, 48]}, "sizes:", "valid dictionary"),
     ("end_to_end", {"sizes": {"wide": 1}}, "sizes.wide", "valid integer"),
     ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "list them"),
-    ("extrapolation", {"resamples": 0}, "resamples: 0", "at least 1"),
+    ("extrapolation", {"resamples": 0}, "resamples:", "greater than or equal to 1 (got 0)"),
     ("isodepth_isoflop", {"recurrences": [3]}, "recurrences: 8 looped layers", "use divisors of 8"),
-    ("isodepth_isoflop", {"resamples": -1}, "resamples: -1", "at least 1"),
+    ("isodepth_isoflop", {"resamples": -1}, "resamples:", "greater than or equal to 1 (got -1)"),
     ("residual_scaling_beyond", {"kept_lr": -1.0}, "lrs", "three rates, kept_lr -1 too"),
     ("residual_scaling_beyond", {"reference_depth": 0}, "reference_depth: 0", "at least 1"),
     ("generate", {"test_loops": -1}, "loops: -1", "at least 1"),
@@ -119,8 +122,7 @@ def test_a_parameter(tmp_path, name, given, words):
         if profile is None:
             plans.plan(name, "smoke", **given)
         else:
-            cell = {**notebook.read_parameters("smoke", name), "profile": profile}
-            notebook.start(name, {"__annotations__": {field: type(value) for field, value in cell.items()}, **cell})
+            notebook.start(Instability, {**parameters.of_profile("smoke", name), "profile": profile})
 
     refused(start, *words)
     assert not everything(tmp_path)
@@ -139,8 +141,8 @@ def test_a_parameter(tmp_path, name, given, words):
 def test_a_file_of_parameters(tmp_path, monkeypatch, file, words):
     (tmp_path / "params" / "cpu").mkdir(parents=True)
     (tmp_path / "params" / "cpu" / "x.yaml").write_text(file)
-    monkeypatch.setattr(notebook, "ROOT", tmp_path)
-    refused(lambda: notebook.read_parameters("cpu", "x"), *words)
+    moved(monkeypatch, tmp_path)
+    refused(lambda: parameters.of_profile("cpu", "x"), *words)
 
 
 # ---- texts and tokenizers --------------------------------------------------------------------------------------------
@@ -381,9 +383,7 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
 
 def sealed_sums(**changes):
     """Other checksums of a record's files, as whoever wrote it might have made them."""
-    return lambda record: files.write_checked(
-        record / CHECKSUMS, files.read_checked(record / CHECKSUMS) | changes
-    )  # fmt: skip
+    return lambda record: files.write_checked(record / CHECKSUMS, files.read_checked(record / CHECKSUMS) | changes)
 
 
 RECORDS = [
@@ -510,18 +510,23 @@ RUNS = [
     (lambda store: sweep([small_run(train={"seed": 3})], store, jobs=0), "jobs: 0", "at least 1"),
     (
         lambda store: sweep([small_run(train={"seed": 3})], store, jobs=1, max_hours=NAN),
-        "max_hours:", "raise max_hours",
+        "max_hours:",
+        "raise max_hours",
     ),
     (
         lambda store: sweep([small_run(model={"width": 2**20, "heads": 2**15})], store, jobs=1),
-        "model:", "parameters need", "use a smaller width",
+        "model:",
+        "parameters need",
+        "use a smaller width",
     ),
     (
         lambda store: sweep([small_run(model={"vocab_size": 2**32})], store, jobs=1),
-        "model:", "parameters need", "vocab_size",
+        "model:",
+        "parameters need",
+        "vocab_size",
     ),
     (lambda store: RunStore(store.path / "new", remote="nope://x").find(CFG), "STORE: nope://x", "mend it"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ask", "words"), [(ask, words) for ask, *words in RUNS])
@@ -571,20 +576,55 @@ MAKE = [
     ("env TORCH=cpu+cuda", "TORCH: 'cpu cuda' is not known", "use cpu or cuda"),
     ("reproduce-figures PROFIL=smoke", "PROFIL: unknown variable", "use PROFILE"),
     ("lab SHELL=/bin/false", "SHELL: unknown variable", "use PROFILE"),
-]  # fmt: skip
+]
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """The files that make reads, in a folder where all else is missing: what is refused makes nothing there."""
+    for name in ("Makefile", "notebooks", "params", "lib"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    yield tmp_path
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "lib", "notebooks", "params"]
+
+
+def make_refuses(folder, arguments, *words) -> None:
+    torch = [] if any("TORCH" in argument for argument in arguments) else ["TORCH=cpu"]
+    done = subprocess.run(["make", *arguments, *torch], cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 2 and not done.stdout
+    in_one_line(done.stderr.strip(), *words)
 
 
 @pytest.mark.parametrize(("given", "words"), [(given, words) for given, *words in MAKE])
-def test_a_variable_of_make(tmp_path, given, words):
-    """Without -n: what is refused makes nothing, also in a folder where all is missing."""
-    for name in ("Makefile", "notebooks", "params", "lib"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    arguments = [argument.replace("+", " ") for argument in given.split()]
-    torch = [] if "TORCH" in given else ["TORCH=cpu"]
-    done = subprocess.run(["make", *arguments, *torch], cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 2 and not done.stdout
-    in_one_line(done.stderr.strip(), *words)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "lib", "notebooks", "params"]
+def test_a_variable_of_make(bare, given, words):
+    """Without -n."""
+    make_refuses(bare, [argument.replace("+", " ") for argument in given.split()], *words)
+
+
+@pytest.mark.parametrize("variable", ["PROFILE", "ONLY", "JOBS", "MINUTES", "ENGINE", "TORCH"])
+@pytest.mark.parametrize(
+    "value",
+    ["$(shell touch made)", "$$(touch made)", "`touch made`", "1; touch made", "1\ntouch made", "'; touch made; '",
+     '"; touch made; "', "1 | touch made", "> made", "1\\", "'", "#", "*"],
+)  # fmt: skip
+def test_a_value_for_make_reaches_no_shell(bare, variable, value):
+    make_refuses(bare, ["records", f"{variable}={value}"], f"{variable}: ", "use ")
+
+
+def test_a_goal_of_make_reaches_no_shell(bare):
+    make_refuses(bare, ["';touch made;'", "MINUTES=8"], "MINUTES: make ';touch has no limit", "use it with")
+
+
+def test_make_says_where_there_is_no_python(bare):
+    (bare / "bin").mkdir()
+    try:
+        environment = {**os.environ, "PATH": str(bare / "bin")}
+        make = shutil.which("make")
+        done = subprocess.run([make, "help", "TORCH=cpu"], cwd=bare, env=environment, capture_output=True, text=True)
+    finally:
+        (bare / "bin").rmdir()
+    assert done.returncode == 2
+    in_one_line(done.stderr.strip(), "PYTHON: '' does not run", "pass PYTHON=/path/to/python3.11")
 
 
 @pytest.mark.parametrize(

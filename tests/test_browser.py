@@ -17,8 +17,8 @@ import urllib.request
 
 import nbformat
 import pytest
-import yaml
 
+from lib.workbook.parameters import of_profile
 from tests.processes import until
 from tests.workbooks import ROOT
 
@@ -37,8 +37,15 @@ SLIDERS = {
     "recurrence_exponent": ["phi"],
     "test_time_saturation": ["seen"],
 }
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 PATIENCE = 900  # seconds for anything: a run of all cells, on a machine that does other things as well
 
 
@@ -56,10 +63,16 @@ def lab(folder):
     recipe = subprocess.run(["make", "-n", "lab", "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True, check=True)
     command, *arguments = recipe.stdout.splitlines()[-1].split()
     assert command.endswith("bin/jupyter")
-    own = {name: str(folder / name.lower()) for name in (
-        "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
-        "JUPYTERLAB_WORKSPACES_DIR",
-    )}  # fmt: skip
+    own = {
+        name: str(folder / name.lower())
+        for name in (
+            "JUPYTER_CONFIG_DIR",
+            "JUPYTER_DATA_DIR",
+            "JUPYTER_RUNTIME_DIR",
+            "JUPYTERLAB_SETTINGS_DIR",
+            "JUPYTERLAB_WORKSPACES_DIR",
+        )
+    }
     arguments += ["--no-browser", f"--ServerApp.root_dir={folder / 'notebooks'}"]
     with (folder / "server.log").open("w") as log:
         server = subprocess.Popen(
@@ -226,7 +239,7 @@ def changed(values: dict) -> dict:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_somebody_runs_a_notebook_changes_it_and_runs_it_again(name, reader, folder):
-    smoke = yaml.safe_load((ROOT / "params" / "smoke" / f"{name}.yaml").read_text())
+    smoke = of_profile("smoke", name)
     smoke |= {"outputs": str(folder / "outputs")} | ({"max_hours": 1.0} if "max_hours" in smoke else {})
     for values in (smoke, changed(smoke)):
         with reader.watched():

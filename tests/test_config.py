@@ -6,8 +6,10 @@ import pytest
 
 import lib
 from lib.base.errors import InputError
+from lib.base.parameters import Training
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.presets import preset
+from lib.train.loop import train
 from tests.lines import one_line
 from tests.runs import small_run
 
@@ -125,37 +127,105 @@ def test_fields_at_their_defaults_are_not_in_the_key():
     cfg = small_run()
     assert "injection" not in cfg.canonical()["model"]
     assert small_run(model={"injection": "lti"}).key == cfg.key
+    # of the default text in its default form not even the content is, named or not
+    for data in (DataConfig(), DataConfig(source="sotu"), DataConfig().known()):
+        assert RunConfig(data=data).canonical() == {"recipe": lib.RECIPE, "data": {}}
+    assert "content" in RunConfig(data=DataConfig(val_rows=64)).canonical()["data"]
 
 
 def test_defaults_are_those_of_the_recipe():
     """A default that changes would give old keys another meaning: raise lib.RECIPE with it, and this list."""
     fixed = {
         ModelConfig: dict(
-            vocab_size=256, width=64, heads=2, mlp_width=256, prelude=1, recur=1, coda=1, context=64, mean_loops=8,
-            backprop_loops="half", depth="fixed", depth_per="sequence", fill=False, truncation="no-grad",
-            injection="lti", lanes=2, state_init="like-init", prelude_norm=False, loop_norm="none", readout=False,
-            block="pre-norm", norm_gain=True, norm_eps=1e-5, qk_norm=True, rope="interleaved", rope_base=50_000.0,
-            mlp="relu2", value_embeddings=False, windows="L", short_window=None, residual="none", residual_c=1.0,
-            experts=1, active_experts=1, balance_loss=0.01, router_z_loss=0.001, embed_norm=False, tied=True,
-            softcap=0.0, init="scaled",
+            vocab_size=256,
+            width=64,
+            heads=2,
+            mlp_width=256,
+            prelude=1,
+            recur=1,
+            coda=1,
+            context=64,
+            mean_loops=8,
+            backprop_loops="half",
+            depth="fixed",
+            depth_per="sequence",
+            fill=False,
+            truncation="no-grad",
+            injection="lti",
+            lanes=2,
+            state_init="like-init",
+            prelude_norm=False,
+            loop_norm="none",
+            readout=False,
+            block="pre-norm",
+            norm_gain=True,
+            norm_eps=1e-5,
+            qk_norm=True,
+            rope="interleaved",
+            rope_base=50_000.0,
+            mlp="relu2",
+            value_embeddings=False,
+            windows="L",
+            short_window=None,
+            residual="none",
+            residual_c=1.0,
+            experts=1,
+            active_experts=1,
+            balance_loss=0.01,
+            router_z_loss=0.001,
+            embed_norm=False,
+            tied=True,
+            softcap=0.0,
+            init="scaled",
         ),
         DataConfig: dict(
-            source="sotu", subset="", field="text", max_bytes=None, tokenizer="bytes", context=64, val_fraction=0.05,
+            source="sotu",
+            subset="",
+            field="text",
+            max_bytes=None,
+            tokenizer="bytes",
+            context=64,
+            val_fraction=0.05,
             val_rows=128,
         ),
         OptimConfig: dict(
-            name="adamw", scaling="none", lr=1e-3, embedding_lr=None, head_lr=None, norm_lr=None, lanes_lr=None,
-            betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, decay="coupled", update_clipping=False, muon_lr=8e-3,
-            muon_momentum=0.95, muon_momentum_warmup=0, muon_orthogonalizer="polar-express",
-            muon_variance_reduction=True, muon_weight_decay=0.2, muon_cautious=True, clip=1.0, warmup_steps=0,
-            cooldown_steps=0, cooldown="linear", final=0.0,
+            name="adamw",
+            scaling="none",
+            lr=1e-3,
+            embedding_lr=None,
+            head_lr=None,
+            norm_lr=None,
+            lanes_lr=None,
+            betas=(0.9, 0.95),
+            eps=1e-10,
+            weight_decay=0.0,
+            decay="coupled",
+            update_clipping=False,
+            muon_lr=8e-3,
+            muon_momentum=0.95,
+            muon_momentum_warmup=0,
+            muon_orthogonalizer="polar-express",
+            muon_variance_reduction=True,
+            muon_weight_decay=0.2,
+            muon_cautious=True,
+            clip=1.0,
+            warmup_steps=0,
+            cooldown_steps=0,
+            cooldown="linear",
+            final=0.0,
         ),
         TrainConfig: dict(
-            steps=300, batch=8, micro_batch=None, seed=0, compile=False, checkpoint_loops=False, eval_every=None,
+            steps=300,
+            batch=8,
+            micro_batch=None,
+            seed=0,
+            compile=False,
+            checkpoint_loops=False,
+            eval_every=None,
             trace_every=None,
             max_state_rms=1e4,
         ),
-    }  # fmt: skip
+    }
     assert lib.RECIPE == 2
     for kind, defaults in fixed.items():
         assert {name: value for name, value in kind().model_dump().items() if name in defaults} == defaults
@@ -190,8 +260,22 @@ def test_another_text_in_a_config_is_known_as_such(tmp_path):
     (tmp_path / "b.txt").write_text("one\n\nthree\n")
     a = DataConfig(source=str(tmp_path / "a.txt"))
     b = a.replace(source=str(tmp_path / "b.txt"))
-    assert b == DataConfig(source=str(tmp_path / "b.txt")) and a.content != b.content
-    assert a.replace(context=32).content == a.content
+    assert b == DataConfig(source=str(tmp_path / "b.txt")) and a.known().content != b.known().content
+    assert a.known().replace(context=32).content == a.known().content
+    assert a.known().replace(source=b.source).known() == b.known()
+
+
+def test_a_config_reads_no_text_until_its_run_is_planned(tmp_path):
+    text = tmp_path / "a.txt"
+    cfg = small_run(data={"source": str(text)})
+    with one_line("data.source:", "does not exist"):
+        cfg.key  # noqa: B018
+    text.write_text("one\n\ntwo\n")
+    assert cfg.planned.data.content == DataConfig(source=str(text)).known().content and cfg.planned.key == cfg.key
+    text.write_text("another\n")  # the run is that of the text that it was planned with
+    assert cfg.planned.data.content != DataConfig(source=str(text)).known().content
+    with one_line("data.content:", "leave content empty"):
+        train(cfg)
 
 
 def test_precision_is_resolved_before_hashing():
@@ -206,9 +290,26 @@ def test_half_rounds_up():
 
 
 def test_the_text_of_a_notebooks_parameters():
-    p = dict(source="sotu", content="", tokenizer="bytes", context=32, val_rows=16, max_bytes=0, width=8)
+    p = Training(
+        profile="cpu",
+        outputs="o",
+        jobs=0,
+        max_hours=1,
+        source="sotu",
+        max_bytes=0,
+        content="",
+        vocab_size=256,
+        context=32,
+        tokenizer="bytes",
+        val_rows=16,
+        batch=6,
+        micro_batch=0,
+        precision="fp32",
+    )
     assert DataConfig.of(p) == DataConfig(context=32, val_rows=16)
-    assert DataConfig.of({**p, "max_bytes": 1000}).max_bytes == 1000
+    assert DataConfig.of(p.replace(max_bytes=1000)).max_bytes == 1000
+    assert TrainConfig.of(p, seed=3) == TrainConfig(batch=6, precision="fp32", seed=3)
+    assert TrainConfig.of(p.replace(micro_batch=2)).micro_batch == 2
 
 
 def test_value_tables_need_the_width_that_their_gate_reads():

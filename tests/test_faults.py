@@ -33,12 +33,12 @@ from lib.tasks import files as taskfiles
 from lib.text.tokenizer import train_bpe
 from lib.train.loop import load_checkpoint, train
 from lib.workbook import claims, records, report
-from lib.workbook.notebook import Notebook, read_plan
+from lib.workbook.notebook import read_plan
 from tests.cases import Case, claim, squared
 from tests.processes import ENDED, python, until
 from tests.runs import numbers, records_alone, small_run, stopped
 from tests.tasks.test_files import HERE, written
-from tests.workbooks import copied, own_environment, papermill
+from tests.workbooks import a_notebook, copied, own_environment, papermill
 
 ODD = "Größe и 模型 run"  # a folder of somebody
 
@@ -140,11 +140,11 @@ def a_finding(folder):
 
 
 def a_plan(folder):
-    nb, cfg = Notebook("a", {"profile": "cpu"}, folder), small_run()
+    nb, cfg = a_notebook("a", folder), small_run()
 
     def use():
         nb.plan({("one",): cfg})
-        return Notebook("b", {"profile": "cpu"}, folder).plan({("one",): cfg}).to_dict()
+        return a_notebook("b", folder).plan({("one",): cfg}).to_dict()
 
     use()
     return folder / "plans" / "cpu" / "a.json", use
@@ -193,7 +193,7 @@ def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind
 
 
 def plan_of_one_run(folder):
-    Notebook("a", {"profile": "cpu"}, folder).plan({("one",): small_run()})
+    a_notebook("a", folder).plan({("one",): small_run()})
     path = folder / "plans" / "cpu" / "a.json"
     return [path], lambda path: read_plan(path)
 
@@ -244,8 +244,15 @@ def header(folder):
     return [path], load
 
 
-EVERYTHING = {"note": one_note, "plan": plan_of_one_run, "measurement": measured_case, "finding": one_finding,
-              "run": whole_run, "record": whole_record, "header": header}  # fmt: skip
+EVERYTHING = {
+    "note": one_note,
+    "plan": plan_of_one_run,
+    "measurement": measured_case,
+    "finding": one_finding,
+    "run": whole_run,
+    "record": whole_record,
+    "header": header,
+}
 
 
 def put(path: Path, at: int, byte: int) -> None:
@@ -308,7 +315,7 @@ def a_figure(folder):
 def a_table(folder):
     import pandas as pd
 
-    Notebook("n", {"profile": "smoke"}, folder).save_table(pd.DataFrame({"x": range(5000)}), "a")
+    a_notebook("n", folder, profile="smoke").save_table(pd.DataFrame({"x": range(5000)}), "a")
 
 
 def a_report(folder):
@@ -333,14 +340,16 @@ WRITERS = {
     f"runs/{KEY}": (run_here, lambda folder: tokens("*.bin")(folder / "tokens"), 0),
     "tokens/*/00000.bin": (run_here, None, 0),
     "tokens/*bpe-300*.json": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
-    f"records/{KEY}": (
-        lambda folder: records.pack([small_run()], elsewhere(folder), folder / "records"), elsewhere, 0
-    ),
+    f"records/{KEY}": (lambda folder: records.pack([small_run()], elsewhere(folder), folder / "records"), elsewhere, 0),
     f"measured/*/{key(Case(x=2))}.json": (
-        lambda folder: measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1), None, 0
+        lambda folder: measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1),
+        None,
+        0,
     ),
     f"runs/{KEY}/depth_losses.json": (
-        lambda folder: depth_losses([small_run()], RunStore(folder / "runs"), [1]), run_here, 0
+        lambda folder: depth_losses([small_run()], RunStore(folder / "runs"), [1]),
+        run_here,
+        0,
     ),
     "x.json": (lambda folder: a_finding(folder), None, 0),
     "a.*": (a_figure, None, 4096),
@@ -348,7 +357,7 @@ WRITERS = {
     "tables/smoke/a.*": (a_table, None, 4096),
     "plans/cpu/a.json": (a_plan, None, 0),
     "report/index.html": (a_report, None, 0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("file", WRITERS)
@@ -377,7 +386,7 @@ def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small
         for attempt in (
             lambda: sweep([small_run(train={"seed": 1})], RunStore(small_disk.path / "runs"), jobs=1),
             lambda: train(cfg, RunStore(small_disk.path / "runs")),
-            lambda: Notebook("a", {"profile": "cpu"}, small_disk.path).plan({("one",): small_run(train={"seed": 1})}),
+            lambda: a_notebook("a", small_disk.path).plan({("one",): small_run(train={"seed": 1})}),
             lambda: a_figure(small_disk.path),
         ):
             with pytest.raises(InputError, match=unwritable):
@@ -444,8 +453,15 @@ def test_a_name_changes_no_number(tmp_path):
 @pytest.mark.long
 def test_papermill_takes_odd_names(tmp_path, clean_workbook):
     data = a_text_and_a_tokenizer(tmp_path / ODD, "mein Text 模型.txt", "l'été.json")
-    given = {**data, "outputs": str(tmp_path / ODD / "meine Läufe"), "vocab_size": "300", "val_rows": "4",
-             "architectures": "[parcae]", "lrs": "[0.004]", "max_hours": "2.0"}  # fmt: skip
+    given = {
+        **data,
+        "outputs": str(tmp_path / ODD / "meine Läufe"),
+        "vocab_size": "300",
+        "val_rows": "4",
+        "architectures": "[parcae]",
+        "lrs": "[0.004]",
+        "max_hours": "2.0",
+    }
     words = [word for parameter, value in given.items() for word in ("-p", parameter, value)]
     output = tmp_path / ODD / "Kopie ü.ipynb"
     done = papermill(clean_workbook, "instability", output, "-f", "params/smoke/instability.yaml", *words, timeout=900)
@@ -481,10 +497,14 @@ class Workbook:
         command += [f"JOBS={self.jobs}"]
         self.log = (self.path.parent / f"{time.monotonic_ns()}.log").open("w+")
         return subprocess.Popen(
-            command, cwd=self.path, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
+            command,
+            cwd=self.path,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
             env={**own_environment(), **environment},
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # some shells start what they leave deaf
-        )  # fmt: skip
+        )
 
     def said(self) -> str:
         return Path(self.log.name).read_text().replace("\r", "\n")
@@ -542,8 +562,12 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
 
 
 #: who is killed -> what is in its command line, how many others have it too, and seconds in which it is still alive
-VICTIMS = {"make": ("make", 0, 6), "driver": ("lib.workbook.execute", 0, 6), "kernel": ("ipykernel_launcher", 0, 4),
-           "worker": ("forkserver", 1, 1)}  # fmt: skip
+VICTIMS = {
+    "make": ("make", 0, 6),
+    "driver": ("lib.workbook.execute", 0, 6),
+    "kernel": ("ipykernel_launcher", 0, 4),
+    "worker": ("forkserver", 1, 1),
+}
 
 
 @pytest.mark.long

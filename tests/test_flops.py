@@ -240,8 +240,10 @@ def test_training_costs_three_forward_passes_where_everything_backpropagates():
 def test_sampled_depth_costs_its_expected_loops():
     cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4)
     n, k = DepthRule(cfg).sample(0, 0, range(20_000))
-    fixed = {(a, b): count(cfg.replace(depth="fixed", mean_loops=a + b, backprop_loops=max(b, 1))).flops_per_token
-             for a, b in set(zip(n.tolist(), k.tolist(), strict=True))}  # fmt: skip
+    fixed = {
+        (a, b): count(cfg.replace(depth="fixed", mean_loops=a + b, backprop_loops=max(b, 1))).flops_per_token
+        for a, b in set(zip(n.tolist(), k.tolist(), strict=True))
+    }
     average = np.mean([fixed[a, b] for a, b in zip(n.tolist(), k.tolist(), strict=True)])
     assert count(cfg).flops_per_token == pytest.approx(average, rel=0.01)
 

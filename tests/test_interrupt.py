@@ -137,10 +137,9 @@ def test_reading_a_text(kernel, tmp_path):
 import time
 from pathlib import Path
 from unittest import mock
-from lib import tokens
+from lib.data import tokens
 from lib.config import DataConfig
-cfg = DataConfig.of(dict(source={str(tmp_path / "text.txt")!r}, max_bytes=0, content="", tokenizer="bytes", context=16,
-                         val_rows=1))
+cfg = DataConfig(source={str(tmp_path / "text.txt")!r}, context=16, val_rows=1)
 read = []
 def reads(what, count):
     read.append(count)

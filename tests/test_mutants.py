@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import mutants
-from tests.mutants import DOCUMENT, ROOT, SAMPLE, SEED, STAGES, UNREAD, Mutant, change, drawn, filled, noticed, reasons
+from tests import mutants, mutants_page
+from tests.mutants import ROOT, SAMPLE, SEED, STAGES, Mutant, change, drawn, noticed
+from tests.mutants_page import DOCUMENT, UNREAD, filled, reasons
 from tests.processes import python
 
 TEXT = DOCUMENT.read_text()
-SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", mutants.blocks(TEXT)["score"], re.M))
+SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", mutants_page.blocks(TEXT)["score"], re.M))
 FAULT = Mutant("a", "f", "core/AddNot", 0, (1, 0), (1, 3))
 
 
@@ -20,7 +21,7 @@ def count(line: str) -> int:
 
 
 def named(block: str) -> list[str]:
-    return mutants.blocks(TEXT)[block].splitlines()
+    return mutants_page.blocks(TEXT)[block].splitlines()
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ def test_nine_of_ten_are_noticed():
 
 def test_the_page_says_at_which_text_it_was_measured():
     assert re.fullmatch(r"[0-9a-f]{12}", SCORE["measured at"])
-    if SCORE["measured at"] != mutants.fingerprint(ROOT):  # which may be, since the page says so
+    if SCORE["measured at"] != mutants_page.fingerprint(ROOT):  # which may be, since the page says so
         warnings.warn(f"lib has changed since make mutants, see {DOCUMENT.name}", stacklevel=1)
 
 
@@ -207,7 +208,7 @@ def test_the_score_counts_who_noticed(tmp_path):
         for fault, end in zip(sample, each, strict=True)
         if end
     }
-    score = mutants.results(7, sample, known, tmp_path)
+    score = mutants_page.results(7, sample, known, tmp_path)
     assert score["faults in 1 modules"] == 7 and score["tried on the stages"] == 2
     assert score["noticed by the twin"] == score["noticed by `make test`"] == 1 and score["score"] == "50.0%"
 
@@ -249,7 +250,7 @@ def test_a_fault_is_noticed_and_its_absence_is_not(tmp_path):
 @pytest.mark.long
 def test_the_page_names_drawn_faults():
     pytest.importorskip("cosmic_ray", reason="pip install -e .[mutation]")
-    if SCORE["measured at"] != mutants.fingerprint(ROOT):
+    if SCORE["measured at"] != mutants_page.fingerprint(ROOT):
         pytest.skip("lib has changed since make mutants")
     found = mutants.listed(ROOT)
     assert SCORE[f"faults in {len(mutants.modules(ROOT))} modules"] == str(len(found))

@@ -4,6 +4,7 @@ import ast
 import base64
 import concurrent.futures
 import csv
+import importlib
 import json
 import re
 import typing
@@ -18,18 +19,17 @@ import yaml
 from papermill.cli import papermill as papermill_cli
 
 from lib import presets
+from lib.base.parameters import PROFILES, Parameters
 from lib.config import ModelConfig
 from lib.papers.isodepth import designs as isodepth
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.residual import designs as residual
 from lib.store.runs import RunStore
-from lib.workbook import notebook as notebooks
 from lib.workbook import plans
+from lib.workbook.parameters import of_profile
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
 from tests.workbooks import ROOT, papermill
-
-PROFILES = ("smoke", "cpu", "gpu", "paper")
 
 
 def defaults(name) -> dict:
@@ -54,27 +54,58 @@ def test_committed_notebooks_are_clean(name):
         assert all(len(ast.unparse(f).splitlines()) <= 5 for f in functions)
 
 
+def of_file(profile, name) -> dict:
+    return yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
+
+
+def kind(name) -> type[Parameters]:
+    """The class that a notebook's check cell imports and gives to ``notebook.start``."""
+    (check,) = cells(name, "check")
+    tree = ast.parse(check.source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    (given,) = [call.args[0].id for call in calls if ast.unparse(call.func) == "notebook.start"]
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    (module,) = [node.module for node in imports if given in [alias.name for alias in node.names]]
+    return getattr(importlib.import_module(module), given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebooks_cell_has_the_fields_of_its_class(name):
+    """The same names with the same types; what a class refuses beyond them (``Positive``) is not part of a type."""
+    (parameters,) = cells(name, "parameters")
+    annotated = {node.target.id: eval(ast.unparse(node.annotation)) for node in ast.parse(parameters.source).body}
+    types = typing.get_type_hints(kind(name))
+    assert kind(name).notebook == name
+    assert {field: types[field] for field in kind(name).model_fields} == annotated
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebooks_own_defaults_are_the_cpu_profile(name):
-    assert defaults(name) == yaml.safe_load((ROOT / "params" / "cpu" / f"{name}.yaml").read_text())
+    assert of_file("cpu", name) == {"profile": "cpu"} and of_profile("cpu", name) == defaults(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_sets_the_notebooks_parameters_and_no_others(name, profile):
-    parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
-    assert parameters.keys() == defaults(name).keys() and parameters["profile"] == profile
-    for key, value in defaults(name).items():
-        same = isinstance(parameters[key], type(value)) or (type(value) is float and type(parameters[key]) is int)
-        assert same, key
+def test_every_profile_sets_what_differs_from_the_cell_and_nothing_else(name, profile):
+    given, own = of_file(profile, name), defaults(name)
+    assert given.pop("profile") == profile and given.keys() <= own.keys()
+    for key, value in given.items():
+        assert value != own[key], f"{key}: the notebook has this value already"
+        assert isinstance(value, type(own[key])) or (type(own[key]) is float and type(value) is int), key
+    assert of_profile(profile, name) == own | {**given, "profile": profile}
+    kind(name)(**of_profile(profile, name))
 
 
 #: parameters that take some of a few names, and where these stand
 CHOICES = {
-    "profile": [notebooks.PROFILES], "architectures": [sparse.LOOK, presets.INSTABILITY],
-    "injections": [isodepth.INJECTIONS], "models": [residual.INJECTIONS], "precision": [("fp32", "bf16", "bf16-mixed")],
-    "mlp": [typing.get_args(ModelConfig.model_fields["mlp"].annotation)], "tokenizer": [("bytes", "bpe-", ".json")],
-}  # fmt: skip
+    "profile": [PROFILES],
+    "architectures": [sparse.LOOK, presets.INSTABILITY],
+    "injections": [isodepth.INJECTIONS],
+    "models": [residual.INJECTIONS],
+    "precision": [("fp32", "bf16", "bf16-mixed")],
+    "mlp": [typing.get_args(ModelConfig.model_fields["mlp"].annotation)],
+    "tokenizer": [("bytes", "bpe-", ".json")],
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,10 +132,9 @@ def test_papermill_documents_every_parameter(name):
 def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkeypatch):
     """The cells up to the plan, without a network and without the text; the plan is left for others to read."""
     monkeypatch.chdir(ROOT)
-    parameters = yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
     namespace = {}
     exec(cells(name, "parameters")[0].source, namespace)
-    namespace |= {**parameters, "outputs": str(plans_once)}
+    namespace |= {**of_profile(profile, name), "outputs": str(plans_once)}
     exec(cells(name, "check")[0].source, namespace)
     *_, last = ast.parse(plan := cells(name, "plan")[0].source).body
     exec(plan, namespace)
@@ -137,10 +167,14 @@ def test_a_bad_parameter_stops_the_notebook_with_one_line(tmp_path, clean_workbo
 #: values of each kind, and how every option of papermill is given them
 VALUES = {"architectures": ["parcae"], "lrs": [3e-3], "qk_norm": False, "warmup_steps": 2, "max_state_rms": 2e4}
 AS_TEXT = {
-    "architectures": "[parcae]", "lrs": "[3e-3]", "qk_norm": "False", "warmup_steps": "2", "max_state_rms": "2e4"
-}  # fmt: skip
+    "architectures": "[parcae]",
+    "lrs": "[3e-3]",
+    "qk_norm": "False",
+    "warmup_steps": "2",
+    "max_state_rms": "2e4",
+}
+SMOKE = of_file("smoke", "instability")
 FILE = "architectures: [parcae]\nlrs: [3e-3]\nqk_norm: no\nwarmup_steps: '2'\nmax_state_rms: 2e4\n"
-SMOKE = yaml.safe_load((ROOT / "params" / "smoke" / "instability.yaml").read_text())
 WAYS = {
     "-p": [word for name, text in AS_TEXT.items() for word in ("-p", name, text)],
     "-r": [word for name, text in AS_TEXT.items() for word in ("-r", name, text)],
@@ -157,7 +191,7 @@ def test_every_way_to_give_parameters_gives_the_same(tmp_path, clean_workbook, w
     (tmp_path / "mine.yaml").write_text(FILE)
     cut = read("instability")
     last = next(i for i, cell in enumerate(cut.cells) if "plan" in cell.metadata.get("tags", []))
-    said = "import json; print(json.dumps(nb.parameters))"
+    said = "print(nb.parameters.model_dump_json())"
     cut.cells[last + 1 :] = [nbformat.v4.new_code_cell(said)]
     nbformat.write(cut, tmp_path / "cut.ipynb")
     first = [] if way == "-b" else ["-f", str(clean_workbook / "params/smoke/instability.yaml")]  # before base64
@@ -182,12 +216,28 @@ def test_notebooks_run_at_the_same_time_do_not_disturb_each_other(tmp_path, clea
     with concurrent.futures.ThreadPoolExecutor() as pool:
         running = {
             name: pool.submit(
-                papermill, clean_workbook, "instability", tmp_path / f"{name}.ipynb", "-f",
-                "params/smoke/instability.yaml", "-p", "steps", "4", "-p", "lrs", lrs, "-p", "jobs", "1", "-p",
-                "outputs", str(tmp_path), timeout=600,
+                papermill,
+                clean_workbook,
+                "instability",
+                tmp_path / f"{name}.ipynb",
+                "-f",
+                "params/smoke/instability.yaml",
+                "-p",
+                "steps",
+                "4",
+                "-p",
+                "lrs",
+                lrs,
+                "-p",
+                "jobs",
+                "1",
+                "-p",
+                "outputs",
+                str(tmp_path),
+                timeout=600,
             )
             for name, lrs in others.items()
-        }  # fmt: skip
+        }
         for name, each in running.items():
             assert each.result().returncode == 0, (name, each.result().stderr[-2000:])
     assert len(RunStore(tmp_path / "runs").runs()) == 6  # three architectures at two rates

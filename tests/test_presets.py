@@ -47,9 +47,11 @@ def test_every_preset_and_its_optimiser_make_a_run():
     assert {reduced(name).model_dump_json() for name in PRESETS} == KINDS.keys()
     for name in PRESETS:
         RunConfig(
-            model=preset(name), optim=optimizer(name, 10_000), train=TrainConfig(steps=10_000),
+            model=preset(name),
+            optim=optimizer(name, 10_000),
+            train=TrainConfig(steps=10_000),
             data=DataConfig(context=preset(name).context, content="0" * 16, source="x.txt"),
-        )  # fmt: skip
+        )
 
 
 def test_the_papers_optimisers():

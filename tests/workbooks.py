@@ -1,12 +1,39 @@
-"""Copies of the workbook, and the commands of a user in them."""
+"""Copies of the workbook and the commands of a user in them; notebooks and workbooks that only tests have."""
 
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
+
+from lib.base.parameters import Parameters
+from lib.workbook import places
+from lib.workbook.notebook import Notebook
 
 ROOT = Path(__file__).parent.parent
+
+
+class Few(Parameters):
+    """The parameters of a notebook that only tests have."""
+
+    notebook: ClassVar[str] = "few"
+
+    lrs: list[float]
+
+
+def a_notebook(name: str, outputs: Path, profile: str = "cpu", **values) -> Notebook:
+    """A notebook that was started with few parameters, and whose results go to a folder."""
+    given = {"profile": profile, "outputs": "outputs", "lrs": [0.5, 0.25], **values}
+    return Notebook(name, Few(**given), outputs)
+
+
+def moved(monkeypatch, root: Path) -> None:
+    """The library finds notebooks, parameters and claims under another root."""
+    monkeypatch.setattr(places, "ROOT", root)
+    monkeypatch.setattr(places, "NOTEBOOKS", root / "notebooks")
+    monkeypatch.setattr(places, "PARAMS", root / "params")
+    monkeypatch.setattr(places, "LEDGER", root / "params" / "claims.yaml")
 
 
 def copied(place: Path) -> Path:
@@ -29,9 +56,10 @@ def own_environment() -> dict[str, str]:
     return environment | forced
 
 
-def papermill(workbook: Path, name: str, output: Path, *arguments: str, timeout: float = 300, **options):
-    """papermill in a shell, with this notebook of a workbook."""
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", f"notebooks/{name}.ipynb", str(output)]
+def papermill(workbook: Path, name: str | Path, output: Path, *arguments: str, timeout: float = 300, **options):
+    """papermill in a shell, at the root of a workbook, with one of its notebooks or any file."""
+    source = name if isinstance(name, Path) else f"notebooks/{name}.ipynb"
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(source), str(output)]
     options = {"cwd": workbook, "env": own_environment(), "capture_output": True, "text": True, **options}
     return subprocess.run([*command, *arguments], timeout=timeout, **options)
 
@@ -39,6 +67,10 @@ def papermill(workbook: Path, name: str, output: Path, *arguments: str, timeout:
 def make(workbook: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
     torch = [] if any(argument.startswith("TORCH") for argument in arguments) else ["TORCH=cpu"]
     return subprocess.run(
-        ["make", *arguments, *torch], cwd=workbook, env=own_environment(), capture_output=True, text=True,
+        ["make", *arguments, *torch],
+        cwd=workbook,
+        env=own_environment(),
+        capture_output=True,
+        text=True,
         timeout=timeout,
-    )  # fmt: skip
+    )

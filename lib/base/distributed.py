@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 STATE = 16  # bytes of a parameter while it trains: weight, gradient and two moments, in fp32
-WAITS = datetime.timedelta(hours=1)  # for the slowest, which may have a text to tokenise
+WAITS = datetime.timedelta(hours=1)  # how long processes wait for the slowest, which may have a text to tokenise
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """The processes that train one run together, and which of them this is; alone, nothing here does anything."""
+    """The processes that train one run together, and which of them this is. Where there is one, nothing is sent."""
 
     rank: int = 0
     size: int = 1
@@ -61,7 +61,7 @@ class Ranks:
         return slice(min(n, self.rank * most), min(n, (self.rank + 1) * most))
 
     def gather(self, own: Tensor, n: int) -> Tensor:
-        """[n, ...] of everybody's ``share`` of it."""
+        """All n pieces of work [n, ...], from each process's own ``share``."""
         if self.size == 1:
             return own
         most = -(-n // self.size)
@@ -80,7 +80,7 @@ class Ranks:
         return total.to(values.device) / self.size
 
     def most(self, values: Tensor) -> Tensor:
-        """The largest of everybody's."""
+        """The largest over processes."""
         if self.size == 1:
             return values
         largest = values.to(self.device, copy=True)
@@ -88,7 +88,7 @@ class Ranks:
         return largest.to(values.device)
 
     def to_write(self, tensor: Tensor) -> Tensor:
-        """All of it in main memory for the process that writes, nothing for the others; they have to ask too."""
+        """The whole tensor, in main memory of the process that writes; the others get nothing, but have to call too."""
         tensor = whole(tensor)
         return tensor.cpu() if self.first else tensor.new_empty(0)
 
@@ -114,7 +114,7 @@ ALONE = Ranks()
 
 
 def here() -> Ranks:
-    """Those that torchrun started; alone where nobody did."""
+    """The processes that torchrun started, or this one alone."""
     if not dist.is_available() or not dist.is_torchelastic_launched():
         return ALONE
     if not dist.is_initialized():
@@ -130,9 +130,14 @@ def launch(processes: int, function: Callable[..., object], *arguments: Any) -> 
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     here_alone = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=str(uuid.uuid4()), max_restarts=0,
-        rdzv_backend="c10d", rdzv_endpoint="localhost:0",
-    )  # fmt: skip
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        run_id=str(uuid.uuid4()),
+        max_restarts=0,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+    )
     elastic_launch(here_alone, function)(*arguments)
 
 
@@ -145,7 +150,7 @@ Model = Any
 
 
 class _Loss(nn.Module):
-    """What DDP and FSDP2 wrap: they act when a module is called."""
+    """A model whose call is its loss: DDP and FSDP2 act when the module that they wrap is called."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -158,18 +163,19 @@ class _Loss(nn.Module):
 def distribute(model: Model, ranks: Ranks, sharded: bool | None) -> Callable[..., Any]:
     """``model.loss`` on all processes: gradients of the mean over them appear in the model's parameters.
 
-    ``sharded``: FSDP2, where None decides by what a device holds. The blocks of prelude and coda are sharded each by
-    itself, and whole only while they compute. The others stay whole for a pass: processes may loop a different number
-    of times, and would wait for each other for ever if they had to gather the loop's weights each time.
+    ``sharded``: FSDP2; None: only if a device cannot hold the model. A block of prelude or coda is gathered only while
+    it computes. All other weights are gathered for a whole pass: processes may loop a different number of times, and
+    would wait for each other for ever if they had to gather the loop's weights each time.
     """
     if ranks.size == 1:
         return model.to(ranks.device).loss
     if sharded is None:
-        sharded = bool(ranks.most(torch.tensor(int(_too_large(model, ranks.device)))))  # for one, for all
+        too_large = torch.tensor(int(_too_large(model, ranks.device)))
+        sharded = bool(ranks.most(too_large))  # all shard where one has to
     loss = _Loss(model)
     if not sharded:
         model.to(ranks.device)
-        # whatever a model loops, every step has a gradient for every parameter, so that nobody has to look for others
+        # each step has a gradient for each parameter, however often a model loops: DDP need not look for unused ones
         return nn.parallel.DistributedDataParallel(loss, forward_sync_buffers=False)
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -182,7 +188,7 @@ def distribute(model: Model, ranks: Ranks, sharded: bool | None) -> Callable[...
 
 
 def whole_model(model: M) -> M:
-    """The model, or a copy with all of its weights where they are sharded: four bytes a parameter on every device."""
+    """The model; where its weights are sharded, a copy with all of them, at four bytes a parameter on each device."""
     tensors = model.state_dict()
     if not any(map(_sharded, tensors.values())):
         return model
@@ -196,8 +202,7 @@ def whole_model(model: M) -> M:
 
 
 def _too_large(model: nn.Module, device: torch.device) -> bool:
-    """Whether weights, gradients and moments would take more than half of a device, the other half being for
-    activations."""
+    """Whether weights, gradients and moments would take more than half of a device; the rest is for activations."""
     if device.type == "cpu":
         return False
     needed = STATE * sum(p.numel() for p in model.parameters())
@@ -206,7 +211,8 @@ def _too_large(model: nn.Module, device: torch.device) -> bool:
 
 @contextlib.contextmanager
 def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
-    """Gradients are exchanged after the ``last`` pass of a step only; shards have no room to wait."""
+    """Gradients of copied weights are exchanged after the ``last`` pass of a step only, those of shards after each:
+    whole gradients would need room."""
     if isinstance(loss, nn.parallel.DistributedDataParallel) and not last:
         with loss.no_sync():
             yield
@@ -218,7 +224,7 @@ def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
 
 
 def _sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, whose module takes a second to import and is there only where tensors are sharded."""
+    """Whether it is a DTensor, whose class is not imported for this: that takes a second."""
     return hasattr(tensor, "full_tensor")
 
 
@@ -234,7 +240,8 @@ def local(tensor: Tensor) -> Tensor:
 
 def as_held(value: Tensor, like: Tensor) -> Tensor:
     """The part of a whole ``value`` that this process would hold, if it were ``like``."""
-    if not _sharded(like) or value.ndim == 0:
+    is_number = value.ndim == 0  # such as a count of steps, which every process has
+    if is_number or not _sharded(like):
         return value
     from torch.distributed.tensor import distribute_tensor
 
@@ -249,12 +256,12 @@ def as_held(value: Tensor, like: Tensor) -> Tensor:
 def of_all_tokens(
     ranks: Ranks, slots: list[tuple[int, int, int]], shares: Tensor, tokens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Load balance is a statement about the whole batch: the ``shares`` [u, E] of a router's tokens that took each
-    expert, over everybody's tokens; and weights [u] with which the mean over a process's uses, and then over the
-    processes, is the mean over all uses and tokens.
+    """(shares, weights) of the u times that this process used a router, where load is balanced over all processes.
 
-    slots: (unique layer, phase, loop) of each of this process's u uses, which may not be everybody's, as rows loop a
-    different number of times; tokens [u]: how many this process has there.
+    slots: (unique layer, phase, loop) of each use; other processes may have other ones, since rows loop a different
+    number of times. shares [u, E]: the share of tokens that took each expert, in this process, and in the result over
+    the tokens of all. tokens [u]: how many tokens this process had there. weights [u]: the mean over a process's uses,
+    weighted so, and then over processes, is the mean over all uses and tokens.
     """
     if ranks.size == 1:
         return shares, shares.new_ones(len(shares))

@@ -53,8 +53,8 @@ def in_one_line(
     stopped: str = "stopped",
     complaints: tuple[type[Exception], ...] = (),
 ) -> None:
-    """A command: what the user can mend, also of the kinds ``complaints``, is one line and exit status 1; Ctrl-C says
-    that it ``stopped``, with status 130."""
+    """Calls a command's function. An error that the user can mend, or one of ``complaints``, becomes one line and exit
+    status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
     mendable: tuple[type[Exception], ...] = (InputError, OSError, *complaints)
     try:
         function(*arguments)

@@ -47,15 +47,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replacing_together(*paths: Path) -> Iterator[list[Path]]:
-    """``replacing`` for files of one folder that belong together. Of two processes that write them, the files of the
-    last to finish are kept, and never some of each; others of the folder wait."""
+    """``replacing`` for files of one folder that belong together. One process at a time writes to the folder, so that
+    all files come from the one that finished last, never some of each."""
     with lock(paths[0].parent / ".lock"), contextlib.ExitStack() as stack:
         yield [stack.enter_context(replacing(path)) for path in paths]
 
 
 @contextlib.contextmanager
 def disk_full_says(path: Path) -> Iterator[None]:
-    """Turns a full disk, or a quota, into one line. numpy and safetensors report it without an errno."""
+    """Raises DiskFull, in one line, for a disk or a quota that is full. numpy and safetensors report these without an
+    errno."""
     try:
         yield
     except Exception as error:
@@ -116,7 +117,7 @@ def read_checked(path: Path) -> dict[str, Any]:
 
 
 def sealed(fields: dict[str, Any]) -> str:
-    """The fields as such a file holds them. The checksum is one of bytes, so that it also tells 1e-3 from 1E-3."""
+    """The text of such a file. Its checksum is one of bytes, so that it also tells 1e-3 from 1E-3."""
     fields = {name: value for name, value in fields.items() if name != CHECKSUM}
     text, mark, end = json.dumps({**fields, CHECKSUM: ""}, indent=1).rpartition(SEAL.decode())
     return f"{text}{mark}{hashlib.sha256(text.encode()).hexdigest()}{end}\n"
@@ -145,9 +146,9 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def lock(path: Path, wait: bool = True) -> Iterator[bool]:
-    """One process at a time. The kernel lets go of the lock when its holder dies, however it dies.
+    """Lets one process at a time into the block. The kernel releases the lock when its holder dies, however it dies.
 
-    Yields whether the lock is held, which without ``wait`` it is not where somebody else holds it.
+    Yields whether this process holds the lock: without ``wait`` it does not if another one does.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         # it imports the script that started it, which may hold the lock and wait for it in turn
@@ -165,8 +166,8 @@ def lock(path: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def set_aside(path: Path, beside: Path | None = None) -> Path:
-    """Moves something that cannot be trusted out of the way, under a name that says so; beside a folder that it is
-    in, where that is given."""
+    """Moves what cannot be trusted out of the way, under a name that says so; out of the folder that it is in and
+    beside that, where ``beside`` names the folder."""
     need_folder((beside or path).parent)
     name = path.name if beside is None else f"{beside.name}-{path.name}"
     for number in range(1, 1000):

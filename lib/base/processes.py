@@ -23,13 +23,13 @@ def cores() -> int:
 
 
 def spare() -> int:
-    """Cores for work that this process hands out: one where it was started to share the cores with others, by this
-    library or by torchrun, whose first process on a machine has them all."""
+    """How many processes this one may use: one a core. A process that this library or torchrun has started shares the
+    cores with others and uses itself alone; but torchrun's first on a machine uses all cores."""
     return 1 if multiprocessing.parent_process() or torch.distributed.get_node_local_rank(0) else cores()
 
 
 def processes(jobs: int | None) -> int:
-    """How many to use: one a core where ``jobs`` is None, and one on a GPU. Raises InputError below 1."""
+    """How many processes to use: ``jobs``; when None, one a core, or one on a GPU. Raises InputError below 1."""
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
     return jobs or (1 if torch.cuda.is_available() else cores())
@@ -50,18 +50,18 @@ _imported_first: list[str] = []
 
 
 def import_first(module: str) -> None:
-    """Processes that are started from now on have this module imported when they begin."""
+    """Has processes that are started from now on begin with this module imported."""
     if module not in _imported_first:
         _imported_first.append(module)
 
 
 def start() -> ForkServerContext:
-    """A context whose processes are forked from a clean server: it has imported what ``import_first`` named, and no
-    thread runs in it."""
+    """A context whose processes are forked from a server that runs no threads and has imported what ``import_first``
+    named."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_imported_first)
     multiprocessing.resource_tracker.ensure_running()
-    # what begins now never hears Ctrl-C, which goes to all processes of a terminal: it is the caller's to end the rest
+    # Ctrl-C goes to all processes of a terminal: those that begin now ignore it, and the caller ends them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         multiprocessing.forkserver.ensure_running()
@@ -99,6 +99,7 @@ def _begin(initialise: Callable[..., object], arguments: tuple[Any, ...]) -> Non
 
 def _end_with_the_parent() -> None:
     """A parent that was killed takes its processes with it; what they trained goes on from their checkpoints."""
-    if (parent := multiprocessing.parent_process()) is not None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
         parent.join()
     os._exit(1)

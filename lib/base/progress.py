@@ -10,11 +10,11 @@ SOON = 5.0  # seconds; what is done sooner needs no bar
 
 
 class Bar(tqdm):  # type: ignore[type-arg]  # which has arguments for the stubs alone
-    """tqdm reads the time of day, which may be set back: its rate and what is left of it would be nonsense."""
+    """tqdm, but with a clock that is never set back, as the time of day may be."""
 
     _time = property(lambda self: time.monotonic, lambda self, clock: None)
 
 
 def passing(what: Iterable[Any], name: str) -> Bar:
-    """``what``, with a bar where that takes more than a moment, which goes when it is done."""
+    """``what``, one by one, with a bar if that takes longer than SOON; the bar goes when all are done."""
     return Bar(what, name, leave=False, delay=SOON)

@@ -31,7 +31,7 @@ def provenance() -> dict[str, Any]:
     }
 
 
-@functools.cache  # of what this process runs, which a later commit does not change
+@functools.cache  # a later commit does not change what this process runs
 def _commit() -> str:
     root = Path(lib.__file__).parent.parent
     try:

@@ -7,7 +7,7 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 
-def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+def mean_and_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
     """(mean, low, high) of the mean by Student's t; a single value has no interval: -inf to inf."""
     x = np.asarray(values, dtype=float)
     if not len(x) or not np.isfinite(x).all():

@@ -15,26 +15,22 @@ import numpy as np
 from lib.base import seeds
 from lib.base.errors import InputError
 from lib.config import DataConfig
-from lib.data.tokens import TokenStore, token_store
-
-__all__ = [
-    "Packer", "Rows", "TokenStore", "check_ngrams", "ngram_entropy", "token_store", "training_rows", "validation_batch",
-]  # fmt: skip
+from lib.data.tokens import TokenStore as TokenStore
+from lib.data.tokens import token_store as token_store
 
 BUFFER = 1000  # pieces that best fit chooses from
-BITS = 48  # of a piece's place in line
+BITS = 48  # for the number of a piece's arrival
 REMEMBERED = 1 << 14  # planned rows that are kept
-
 
 Piece = tuple[int, int, int]  # document, start, stop: tokens of one document
 
 
 class Packer:
-    """Rows of context + 1 tokens, each beginning with BOS, none of it padding.
+    """Plans rows of context + 1 tokens, each beginning with BOS, none of it padding.
 
-    Every piece is preceded by BOS. The buffer is refilled after each piece that is taken; the largest that fits goes
-    into the row, and where none fits the shortest is cropped and its rest goes back into the buffer. The buffer holds
-    BUFFER pieces, of a small text a sixteenth of an epoch: what fits badly gathers there, and must not wait for epochs.
+    Every piece is preceded by BOS. A row takes pieces from a buffer, which is refilled after each: the largest that
+    fits; where none fits, the shortest is cropped, and its rest goes back into the buffer. The buffer holds BUFFER
+    pieces, but no more than a sixteenth of an epoch: pieces that fit badly gather there, and must not wait for epochs.
     """
 
     def __init__(self, lengths: np.ndarray, context: int, seed: int, purpose: str = "order"):
@@ -53,7 +49,7 @@ class Packer:
         self._recent: collections.deque[list[Piece]] = collections.deque(maxlen=REMEMBERED)
         self._arrivals = self._pieces()
         self._arrived = 0
-        self._buffer: list[int] = []  # length << BITS - arrival, sorted: the oldest of a length comes last
+        self._buffer: list[int] = []  # (length << BITS) - arrival, sorted: the oldest of a length comes last
         self._waiting: dict[int, Piece] = {}  # the piece behind each of these
 
     def _pieces(self) -> Iterator[Piece]:
@@ -72,7 +68,7 @@ class Packer:
         self._waiting[key] = piece
 
     def row(self, index: int) -> list[Piece]:
-        """The pieces of row ``index``. Rows are planned in order; for one that is long past planning starts anew."""
+        """The pieces of row ``index``. Rows are planned in order; for one no longer kept, from the first on."""
         if index < self._next - len(self._recent):
             self._restart()
         while self._next <= index:
@@ -113,7 +109,7 @@ class Rows:
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""
-        # where a single place is left over it stays a BOS, as after every piece: its target is "this ends here"
+        # a place that is left over stays a BOS, as after every piece: its target is "this ends here"
         rows = np.full((stop - start, self.context + 1), self.store.tokenizer.bos, dtype=np.int64)
         for index, row in enumerate(rows, start):
             at = 1
@@ -160,18 +156,19 @@ def check_ngrams(n: int, vocab_size: int) -> None:
 def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     """Empirical entropy of a token given the n - 1 before it, in nats: n = 1 unigram, n = 2 bigram.
 
-    What a model reaches that knows nothing but these counts. Raises InputError where the table of counts is too large
-    to be an estimate of anything.
+    A model that knows these counts alone reaches this loss. Raises InputError where the table of counts is too large to
+    be an estimate of anything.
     """
     size = store.tokenizer.vocab_size
     check_ngrams(n, size)
     counts, waiting, held = np.zeros(size**n), [], 0
     for position, document in enumerate(documents, start=1):
         tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)
-        waiting.append(sum(tokens[i : max(0, len(tokens) - n + 1) + i] * size ** (n - 1 - i) for i in range(n)))
-        held += len(waiting[-1])
+        found = max(0, len(tokens) - n + 1)  # n-grams in the document, each as a number of n digits
+        waiting.append(sum(tokens[i : i + found] * size ** (n - 1 - i) for i in range(n)))
+        held += found
         if position == len(documents) or held > size**n:
-            # counting costs a pass over all n-grams there could be, so that many documents are counted at once
+            # counting costs a pass over all n-grams there could be, so many documents are counted at once
             counts += np.bincount(np.concatenate(waiting), minlength=size**n)
             waiting, held = [], 0
     counts = counts.reshape(-1, size)

@@ -5,7 +5,7 @@
     state.json      the record of each shard (its tokens and checksums) and the place it can be written again from
 
 A place lies between two batches of documents: the source's cursor, and how many documents, bytes of text and tokens
-came before. The shards follow from the batches alone, wherever writing was interrupted; a dataset's cursors do not.
+come before it. Shards are the same wherever writing was interrupted; the cursors of a dataset are not.
 """
 
 import concurrent.futures
@@ -27,12 +27,12 @@ MAPPED = 256  # shards that are mapped at a time: each costs a file handle
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Consecutive documents: all their tokens, how many each has, their bytes as text, the source's cursor behind."""
+    """Consecutive documents."""
 
-    tokens: np.ndarray
-    lengths: np.ndarray
-    bytes: int
-    cursor: dict[str, Any]
+    tokens: np.ndarray  # of all of them
+    lengths: np.ndarray  # tokens of each
+    bytes: int  # of their text
+    cursor: dict[str, Any]  # of the source, behind them
 
     def after(self, place: dict[str, Any]) -> dict[str, Any]:
         """The place behind a batch that begins at ``place``."""
@@ -42,16 +42,17 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """``tokens`` of a part, the ``ends`` of documents among them, and the places where this and the next begin."""
+    """Some tokens of a part."""
 
     tokens: np.ndarray
-    ends: np.ndarray
-    place: dict[str, Any]
-    next: dict[str, Any]
+    ends: np.ndarray  # of the documents that end among them, in tokens from the beginning of the part
+    place: dict[str, Any]  # from which this shard can be written
+    next: dict[str, Any]  # and the next one
 
 
 def cut(batches: Iterator[Batch], place: dict[str, Any], size: int, number: int = 0) -> Iterator[Shard]:
-    """Shards ``number``, ``number`` + 1, ... from batches that begin at ``place``, in or before the first of them."""
+    """Shards ``number``, ``number`` + 1, ... from batches that begin at ``place``, which is at or before the beginning
+    of the first shard."""
     begin, first = number * size, place
     tokens: list[np.ndarray] = []
     ends: list[np.ndarray] = []
@@ -87,7 +88,7 @@ def write(folder: Path, size: int, batches: Callable[[dict[str, Any]], Iterator[
     """Writes the shards that are missing. ``batches(place)`` gives a part's documents from a place on."""
     folder.mkdir(parents=True, exist_ok=True)
     for draft in (*folder.glob(".[0-9]*.tmp"), *folder.glob(".state.json.*.tmp")):
-        files.remove(draft)  # of a process that was killed while it wrote; what else is here has another lock
+        files.remove(draft)  # of a process that was killed while it wrote; other drafts here belong to other locks
     written = state(folder)
     if written["done"]:
         return
@@ -102,9 +103,9 @@ def write(folder: Path, size: int, batches: Callable[[dict[str, Any]], Iterator[
 def mend(
     folder: Path, size: int, number: int, record: dict[str, Any], batches: Callable[[dict[str, Any]], Iterator[Batch]]
 ) -> list[str]:
-    """Sets what is left of a damaged shard aside and writes it again; the names of what was set aside.
+    """Sets aside what is left of a damaged shard and writes it again; returns the names of what was set aside.
 
-    Raises ValueError where it comes out other than it was, or state.json does not say where to begin."""
+    Raises ValueError if the shard comes out other than it was, or state.json does not say where to begin."""
     places = state(folder)["places"]
     if number >= len(places):
         raise ValueError(f"state.json does not have shard {number:05d}")
@@ -136,7 +137,7 @@ def ends(folder: Path, records: list[dict[str, Any]]) -> np.ndarray:
 
 
 class Mapped:
-    """The shards' tokens as arrays, mapped when they are asked for."""
+    """The tokens of shards as arrays, each mapped to memory when it is asked for."""
 
     def __init__(self, places: list[tuple[Path, int]], dtype: np.dtype):
         """places: the folder and the number of each shard."""
@@ -161,7 +162,7 @@ def _paths(folder: Path, number: int) -> tuple[Path, Path]:
 
 
 def _save(folder: Path, number: int, shard: Shard) -> dict[str, Any]:
-    """Writes a shard; its record: how many tokens, and the crc32 of both files."""
+    """Writes a shard; returns its record: how many tokens, and the crc32 of both files."""
     buffer = io.BytesIO()
     np.save(buffer, shard.ends)
     contents = shard.tokens.tobytes(), buffer.getvalue()
@@ -178,5 +179,5 @@ def _stamped_checksum(path: Path) -> int:
 
 @functools.lru_cache(1 << 16)
 def _checksum(path: Path, *stamp: int) -> int:
-    """Once a process and file: the runs that one process trains one after another open the same tokens."""
+    """crc32 of a file, computed once a process: the runs that it trains one after another open the same tokens."""
     return zlib.crc32(path.read_bytes())

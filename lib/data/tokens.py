@@ -1,6 +1,7 @@
-"""Text -> tokens: documents are tokenised once into memory-mapped shards, in parts, by whoever asks first.
+"""Text -> tokens: documents are tokenised once, into memory-mapped shards.
 
-A part's tokens follow from its text and the tokenizer alone, so that processes and machines share the work.
+A large text has parts. The tokens of a part follow from its text and the tokenizer alone, so that several processes,
+and machines that see the same folder, each make some of the parts.
 """
 
 import collections
@@ -24,7 +25,7 @@ from lib.text.tokenizer import BPETokenizer, ByteTokenizer, Tokenizer, train_bpe
 
 SHARD_TOKENS = 1 << 25
 TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so many characters are a batch
-ALONE = 1 << 26  # characters that one process tokenises before it starts others
+ALONE = 1 << 26  # characters that a process tokenises before it starts others
 
 Progress = Callable[[str, int], None]
 Cursor = dict[str, Any]  # of a source
@@ -41,8 +42,8 @@ def _silent(what: str, count: int) -> None:
 class TokenStore:
     """The tokens of a text, memory-mapped, with the bounds of its documents and where they came from.
 
-    The parts of the text follow each other, each beginning with a shard of its own; ``shards`` are the arrays of all.
-    Document i begins at ``start[i]``, counted as if every shard before it were full, and is ``length[i]`` tokens long.
+    ``shards`` are the arrays of all parts, one part after the other; a part begins with a shard of its own. Document i
+    begins at token ``start[i]``, counted as if every shard before it were full, and has ``length[i]`` tokens.
     """
 
     def __init__(self, path: Path, tokenizer: Tokenizer):
@@ -84,10 +85,10 @@ class TokenStore:
 def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent, jobs: int | None = None) -> TokenStore:
     """The tokens of cfg's text, read from the cache or made there. An interrupted start continues where it stopped.
 
-    Whoever asks while they are made helps: a large text is made by ``jobs`` processes (one a core where None), and the
-    parts of a dataset by everyone who asks for it, on any machine that sees the cache. Shards whose checksums do not
-    hold are named, set aside and made again.
+    ``jobs`` processes make them (one a core when None); whoever asks for a dataset meanwhile, on any machine that sees
+    the cache, makes parts of it too. Shards whose checksums do not hold are named, set aside and made again.
     """
+    cfg = cfg.known()
     name = f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}"
     path = cache / name
     if not _on_hub(cfg):
@@ -109,7 +110,7 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent, jobs
 
 
 def _opened(text: "_Text") -> TokenStore | None:
-    """The finished store, mended where that is enough. None where there is none, or none that can be read."""
+    """The finished store, its damaged shards made again; None where there is no store, or it cannot be read."""
     path, cfg = text.path, text.cfg
     if not (path / "meta.json").exists():
         return None
@@ -148,7 +149,7 @@ def _on_hub(cfg: DataConfig) -> bool:
 
 
 def _tokenizer_name(cfg: DataConfig) -> str:
-    """What decides the tokens beside the text: a trained tokenizer has seen the training documents alone."""
+    """The tokenizer's part of a store's name. A trained tokenizer depends on which documents are for training."""
     if cfg.tokenizer.startswith("bpe-"):
         return f"{cfg.tokenizer}-{cfg.val_fraction}"
     return "file" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
@@ -232,8 +233,8 @@ class _Text:
         return np.dtype(np.uint16 if self.tokenizer.vocab_size <= 2**16 else np.uint32)
 
     def parts(self) -> list[Part]:
-        """What can be made at the same time: a dataset's own shards; of a text that is cut at max_bytes, all at once.
-        They are noted when they are first asked for, so that everybody means the same."""
+        """What can be made at the same time: a dataset has up to MAX_PARTS parts; any other text, and one that is cut
+        at max_bytes, is a single one. The first who asks notes them, so that all processes mean the same parts."""
         if not self.cfg.source.startswith("hf:") or self.cfg.max_bytes is not None:
             return [Part(self.path)]
         note = self.path / "parts.json"
@@ -251,21 +252,19 @@ class _Text:
 
 
 def _tokenize(text: _Text, parts: list[Part], progress: Progress, jobs: int) -> None:
-    """Makes every part that nobody is at, then whatever those who were at them left."""
-    if len(parts) < jobs:  # one reader, whose documents all cores encode
-        for part in parts:
-            _make(text, part, progress, jobs)
-        return
-    with _Helpers(text, parts, progress, jobs) as helpers:
-        for part in parts:
-            _make(text, part, helpers.report, wait=False)
-        helpers.wait()
-        for part in parts:
-            _make(text, part, progress, jobs)
+    """Makes every part that no other process or machine is making, then what those have left unfinished."""
+    if len(parts) >= jobs:  # a part for each process; else one process reads, and all encode
+        with _Helpers(text, parts, progress, jobs) as helpers:
+            for part in parts:
+                _make(text, part, helpers.report, wait=False)
+            helpers.wait()
+    for part in parts:
+        _make(text, part, progress, jobs)
 
 
 def _make(text: _Text, part: Part, progress: Progress, jobs: int = 1, wait: bool = True) -> None:
-    """Makes one part, or leaves it to the process that is at it, where ``wait`` is False."""
+    """Makes what is missing of a part. Where another process is making it, waits for that one, or without ``wait``
+    leaves the part to it."""
     with files.lock(part.lock, wait) as mine:
         if not mine:
             return
@@ -306,7 +305,8 @@ def _in_batches(documents: Iterator[str]) -> Iterator[list[str]]:
 def _encoded(
     text: _Text, taken: Iterator[tuple[list[str], Cursor]], jobs: int
 ) -> Iterator[tuple[list[str], Cursor, Encoded]]:
-    """(texts, cursor) and their tokens, in order; beyond the first ALONE characters by ``jobs`` processes."""
+    """(texts, cursor, their tokens) for each of ``taken``, in order. This process encodes the first ALONE characters,
+    ``jobs`` others the rest."""
     characters = 0
     for texts, cursor in taken:
         yield texts, cursor, _encode(text, texts)
@@ -333,7 +333,7 @@ def _encode(text: _Text, texts: list[str]) -> Encoded:
     return tokens, np.array([len(part) for part in encoded]), sum(len(text.encode()) for text in texts)
 
 
-_text: _Text  # of a process that encodes
+_text: _Text  # in a process that encodes for another: what it encodes
 
 
 def _begin_encoding(text: _Text) -> None:
@@ -346,20 +346,21 @@ def _encode_here(texts: list[str]) -> Encoded:
 
 
 class _Helpers(contextlib.ExitStack):
-    """Processes that make other parts along with this one, from ALONE characters on, and report what they do."""
+    """``jobs`` - 1 processes that make other parts beside this one. They start once this one has made ALONE characters,
+    so that a small text starts none, and end with the block."""
 
     def __init__(self, text: _Text, parts: list[Part], progress: Progress, jobs: int):
         super().__init__()
         self.arguments, self.progress, self.jobs = (text, parts), progress, jobs
-        self.alone, self.reported = 0, 0
+        self.alone, self.reported = 0, 0  # characters, of this process and of the helpers
         self.futures: list[concurrent.futures.Future[None]] = []
 
     def report(self, what: str, count: int) -> None:
-        """The progress of this process."""
+        """Passes on the progress of this process, and what the helpers have made since."""
         self.progress(what, count)
         self.alone += count
         if self.jobs > 1 and self.alone > ALONE and not self.futures:
-            self.done = processes.start().Array("q", self.jobs - 1, lock=False)  # characters, of each of them
+            self.done = processes.start().Array("q", self.jobs - 1, lock=False)  # characters that each has made
             pool = self.enter_context(processes.pool(self.jobs - 1, _begin_helping, self.done))
             self.futures = [pool.submit(_help, slot, *self.arguments) for slot in range(self.jobs - 1)]
         self._collect()
@@ -374,12 +375,13 @@ class _Helpers(contextlib.ExitStack):
                 future.result()
 
     def wait(self) -> None:
+        """Returns when the helpers have nothing left to do."""
         while concurrent.futures.wait(self.futures, 0.5).not_done:
             self._collect()
         self._collect()
 
 
-_done: MutableSequence[int]  # of a process that helps: characters, of each of them
+_done: MutableSequence[int]  # in a helper: the characters that each of them has made
 
 
 def _begin_helping(done: MutableSequence[int]) -> None:
@@ -406,21 +408,24 @@ def _finish(text: _Text, parts: list[Part]) -> None:
             f"data.source: {cfg.source} is a single document and cannot be split for validation, "
             "separate documents by blank lines or lines <|endoftext|>"
         )
-    files.write_checked(text.path / "meta.json", {
-        **sums,
-        "shard_tokens": text.shard_tokens,
-        "dtype": text.dtype.name,
-        "vocab_size": text.tokenizer.vocab_size,
-        "source": cfg.source if _on_hub(cfg) else Path(cfg.source).name,
-        **cfg.model_dump(include={"subset", "content", "tokenizer"}),
-        "revision": parts[0].revision,
-        "parts": [
-            {
-                "folder": str(part.folder.relative_to(text.path)),
-                "documents": state["next"]["documents"],
-                "tokens": state["next"]["tokens"],
-                "shards": state["shards"],
-            }
-            for part, state in zip(parts, written, strict=True)
-        ],
-    })  # fmt: skip
+    files.write_checked(
+        text.path / "meta.json",
+        {
+            **sums,
+            "shard_tokens": text.shard_tokens,
+            "dtype": text.dtype.name,
+            "vocab_size": text.tokenizer.vocab_size,
+            "source": cfg.source if _on_hub(cfg) else Path(cfg.source).name,
+            **cfg.model_dump(include={"subset", "content", "tokenizer"}),
+            "revision": parts[0].revision,
+            "parts": [
+                {
+                    "folder": str(part.folder.relative_to(text.path)),
+                    "documents": state["next"]["documents"],
+                    "tokens": state["next"]["tokens"],
+                    "shards": state["shards"],
+                }
+                for part, state in zip(parts, written, strict=True)
+            ],
+        },
+    )

@@ -18,7 +18,7 @@ from lib.model.layers import Attention, linear
 from lib.model.looped import LoopedLM
 
 ROW_TOKENS = 1 << 13  # tokens of a batch, padding included
-LOGITS = 1 << 24  # of which so many exist at once
+LOGITS = 1 << 24  # so many exist at once
 
 
 class Question(NamedTuple):
@@ -29,27 +29,26 @@ class Question(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Of each choice: its negative log-likelihood after the prefix, in nats, of how many tokens, and whether greedy
-    decoding would give it; and how many tokens were cut from the left for all to fit into the model's context."""
+    """What a question's choices score, an entry a choice."""
 
-    nll: np.ndarray
-    tokens: np.ndarray
-    greedy: np.ndarray
-    cut: int
+    nll: np.ndarray  # negative log-likelihood after the prefix, in nats
+    tokens: np.ndarray  # how many tokens that is the sum of
+    greedy: np.ndarray  # whether greedy decoding would give the choice
+    cut: int  # tokens of the question that were cut from its left, to fit into the model's context
 
 
 class _Row(NamedTuple):
-    """A question, or one choice of it, as it is laid out."""
+    """A question, or some of its choices, as one row of a batch."""
 
     question: int
-    first: int  # of its choices
+    first: int  # number of the first of these choices among the question's
     prefix: list[int]
     choices: list[list[int]]
     cut: int
 
     @property
     def length(self) -> int:
-        """Of the inputs: what a last token predicts nobody asks for."""
+        """Input tokens. A choice's last token is none of them: nobody asks what it predicts."""
         return len(self.prefix) + sum(len(choice) - 1 for choice in self.choices)
 
 
@@ -100,7 +99,8 @@ def _nothing(question: Question) -> Scored:
 
 
 def _rows(index: int, question: Question, context: int) -> Iterator[_Row]:
-    """One row, or several where choices are many; a row for each where one of them leaves no room for the prefix."""
+    """A question's row; several rows if it has many choices; a row for each choice if one of them leaves no room for
+    the prefix."""
     prefix, choices = list(question.prefix), [list(choice) for choice in question.choices]
     room = context + 1 - max(map(len, choices))
     if room >= 1:
@@ -132,8 +132,9 @@ def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
 
 
 class _Layout:
-    """Where everything is in a batch [B, S]: ``tokens``, their ``positions``, who may see whom; and of all choices' own
-    tokens, the ``targets`` [m], where in [B S] they are predicted, ``source``, and how many belong to each choice."""
+    """A batch [B, S] of rows: its ``tokens``, their ``positions``, and which of them each token may see (``seen``).
+    The tokens of all choices are the ``targets`` [m]; ``source`` [m] says where in [B S] each is predicted, ``lengths``
+    how many belong to each choice."""
 
     def __init__(self, rows: list[_Row], model: LoopedLM):
         B, S = len(rows), max(row.length for row in rows)
@@ -189,7 +190,8 @@ def _score(
 
 
 def _read(model: LoopedLM, x: Tensor, layout: _Layout, choices: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of the head's input [B S, d], what is predicted of the choices, row by row."""
+    """For each row, its choices' negative log-likelihoods and which of them are greedy, from the head's input
+    [B S, d]."""
     nll, hit = [], []
     rows = max(1, LOGITS // model.cfg.vocab_size)
     for at, target in zip(layout.source.split(rows), layout.targets.split(rows), strict=True):

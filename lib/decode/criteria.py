@@ -10,16 +10,15 @@ from torch import Tensor
 
 @dataclasses.dataclass
 class Seen:
-    """Tokens at an exit: their state h [n, d], its ``move`` since the exit before, and log_p [n, V] of the prediction,
-    where V is 0 if nobody asks for it; nan where there was no exit before."""
+    """n tokens at an exit; nan stands for an exit before the first."""
 
-    h: Tensor
-    move: Tensor
-    log_p: Tensor
+    h: Tensor  # their state [n, d]
+    move: Tensor  # its change since the exit before [n, d]
+    log_p: Tensor  # of their prediction [n, V]; V is 0 where the criterion does not need it
 
     @classmethod
     def nothing(cls, n: int, d: int, V: int, device: torch.device | str = "cpu") -> "Seen":
-        """Of n tokens that have met no exit."""
+        """n tokens that have met no exit yet."""
         return cls(*(torch.full((n, size), math.nan, device=device) for size in (d, d, V)))
 
     def then(self, h: Tensor, log_p: Tensor) -> "Seen":
@@ -27,8 +26,9 @@ class Seen:
         return Seen(h, h - self.h, log_p)
 
 
-#: criterion -> score [n] of tokens (now, at the exit before), which leave below a threshold; nan, which is never below,
-#: where there is no exit before. The first is 004's; the looped nanochat log (003) names the others.
+#: criterion -> score [n] of tokens, from what they are (now, at the exit before). Tokens whose score is below the
+#: threshold leave; nan, at an exit that has none before it, is below nothing. The first criterion is 004's; the looped
+#: nanochat log (003) names the others.
 CRITERIA: dict[str, Callable[[Seen, Seen], Tensor]] = {
     # H(p) in nats
     "entropy": lambda now, before: -(now.log_p.exp() * now.log_p).sum(-1),
@@ -39,7 +39,5 @@ CRITERIA: dict[str, Callable[[Seen, Seen], Tensor]] = {
     # |(h - h') - (h' - h'')|
     "acceleration": lambda now, before: (now.move - before.move).norm(dim=-1),
 }
-
-
 #: those that need the coda and the head at every exit
 PREDICTING = ("entropy", "kl")

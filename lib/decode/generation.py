@@ -20,14 +20,14 @@ from lib.base.errors import InputError
 from lib.decode.inflight import Decoder, Exit
 from lib.model.looped import LoopedLM
 
-SCORED = 1 << 14  # given tokens on their way at once
+SCORED = 1 << 14  # tokens that ``score`` has in the loop at once
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn: the likeliest at temperature 0, else from softmax(z / temperature) over the top_k likeliest
-    (0: all) and, of those, the fewest that hold top_p of the probability. Row i of a call draws from its own stream of
-    ``seed``."""
+    """How a token is drawn: at temperature 0 it is the likeliest; else it is drawn from softmax(z / temperature), over
+    the top_k likeliest (0: all) and of those over the fewest that hold top_p of the probability. Row i of a call draws
+    from a stream of its own, of ``seed``."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -43,7 +43,7 @@ class Sampling:
             raise InputError(f"top_p: {self.top_p} is no share, use more than 0 and at most 1")
 
     def draw(self, logits: Tensor, u: list[float]) -> list[int]:
-        """A token for each of logits [m, V], where ``u`` [m], uniform in [0, 1), falls in the cumulative
+        """A token for each row of logits [m, V]: where ``u`` [m], uniform in [0, 1), falls in its cumulative
         distribution."""
         if self.temperature == 0:
             return logits.argmax(-1).tolist()
@@ -53,9 +53,8 @@ class Sampling:
             p = self._likeliest(p)
         reached = p.cumsum(-1)
         all_of_it, share = reached[:, -1:].contiguous(), torch.tensor(u, dtype=p.dtype, device=p.device)[:, None]
-        wanted = (all_of_it * share).minimum(
-            all_of_it.nextafter(torch.zeros_like(all_of_it))
-        )  # never rounded up to all
+        below_all = all_of_it.nextafter(torch.zeros_like(all_of_it))  # the product may round up to all of it
+        wanted = (all_of_it * share).minimum(below_all)
         return torch.searchsorted(reached, wanted, right=True)[:, 0].tolist()
 
     def _likeliest(self, p: Tensor) -> Tensor:
@@ -78,22 +77,27 @@ class Event(NamedTuple):
 
 @dataclasses.dataclass
 class Answer:
-    """What follows a prompt: ``tokens``, the loops that each one's prediction took, those of the prompt's own tokens
-    (the last of which makes the first prediction), and whether a stop token, which is not among them, ended it."""
+    """What follows a prompt."""
 
     tokens: list[int]
-    loops: list[int]
-    prompt_loops: list[int]
-    stopped: bool = False
+    loops: list[int]  # that the prediction of each of them took
+    prompt_loops: list[int]  # that each token of the prompt took; its last one predicts the answer's first
+    stopped: bool = False  # whether a stop token ended it, which is not among tokens
 
 
 def generate(
-    model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None = None,
-    sampling: Sampling | None = None, stop: Iterable[int] = (), batch: int | None = None,
-) -> list[Answer]:  # fmt: skip
+    model: LoopedLM,
+    prompts: Sequence[Sequence[int]],
+    new_tokens: int,
+    leave: Exit | None = None,
+    sampling: Sampling | None = None,
+    stop: Iterable[int] = (),
+    batch: int | None = None,
+) -> list[Answer]:
     """Continues each prompt, of any length, by up to ``new_tokens`` tokens, or up to one of ``stop``; never beyond the
-    model's context. ``leave`` and ``sampling``: nobody early, and greedily, when None. ``batch``: prompts at work at
-    once, all when None; the next one takes the place of one that is answered.
+    model's context. ``leave``: when tokens leave the loop, none early when None. ``sampling``: how tokens are drawn,
+    the likeliest when None. ``batch``: how many prompts are decoded at once, all when None; the next prompt takes the
+    place of one that is answered.
 
     Raises InputError, before anything is computed, for what cannot be decoded."""
     decoder = _decoder(model, prompts, new_tokens, leave, batch)
@@ -104,26 +108,31 @@ def generate(
 
 
 def stream(
-    model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None = None,
-    sampling: Sampling | None = None, stop: Iterable[int] = (), batch: int | None = None,
-) -> Iterator[Event]:  # fmt: skip
-    """``generate``, token by token as they are found; of several prompts in whatever order they come, and with the stop
-    token where there is one."""
+    model: LoopedLM,
+    prompts: Sequence[Sequence[int]],
+    new_tokens: int,
+    leave: Exit | None = None,
+    sampling: Sampling | None = None,
+    stop: Iterable[int] = (),
+    batch: int | None = None,
+) -> Iterator[Event]:
+    """``generate``, token by token as they are found, with the stop token where there is one. Tokens of several
+    prompts come in any order."""
     decoder = _decoder(model, prompts, new_tokens, leave, batch)
     answers = [Answer([], [], []) for _ in prompts]
     return _answer(decoder, prompts, new_tokens, sampling or Sampling(), set(stop), answers)
 
 
 class Scores(NamedTuple):
-    """Of given texts [B, S]: cross-entropies of their targets in nats, and the loops that each token took."""
+    """Of given texts [B, S]."""
 
-    loss: np.ndarray
-    loops: np.ndarray
+    loss: np.ndarray  # cross-entropies of their targets in nats
+    loops: np.ndarray  # that each token took
 
 
 def score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None = None) -> Scores:
-    """How well tokens [B, S] predict their targets when they leave early, debts included; one pass, as over a prompt
-    (004 counts the saving, and lets everyone see what those who left would have computed)."""
+    """How well tokens [B, S] predict their targets when they leave early; one pass, as over a prompt. Tokens see what
+    those who left have left behind. (004 lets them see what full loops would compute, and counts the saving alone.)"""
     rows = max(1, SCORED // tokens.shape[1])
     parts = [
         _score(model, x, y, leave) for x, y in zip(tokens.cpu().split(rows), targets.cpu().split(rows), strict=True)
@@ -145,7 +154,7 @@ def _score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None)
 def _decoder(
     model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, leave: Exit | None, batch: int | None
 ) -> Decoder:
-    """One that has room for them, if they can be decoded."""
+    """A decoder with room for the prompts and their answers. Raises InputError for what cannot be decoded."""
     if not len(prompts) or not all(len(prompt) for prompt in prompts):
         raise InputError("prompts: one is empty, give each at least one token, such as that of a document's beginning")
     if new_tokens < 0:
@@ -170,20 +179,24 @@ def _decoder(
 
 @dataclasses.dataclass
 class _Question:
-    """A prompt at work: which, the position that predicts next, and its stream of random numbers."""
+    """A prompt that is being answered."""
 
-    index: int
-    last: int
+    index: int  # among the prompts
+    last: int  # the position that predicts next
     random: np.random.Generator
 
 
 def _answer(
-    decoder: Decoder, prompts: Sequence[Sequence[int]], new_tokens: int, sampling: Sampling, stop: set[int],
+    decoder: Decoder,
+    prompts: Sequence[Sequence[int]],
+    new_tokens: int,
+    sampling: Sampling,
+    stop: set[int],
     answers: list[Answer],
-) -> Iterator[Event]:  # fmt: skip
-    """Fills ``answers``, and tells of each token."""
+) -> Iterator[Event]:
+    """Fills ``answers``, and yields each token."""
     waiting = deque(range(len(prompts)) if new_tokens else ())
-    at_work: dict[int, _Question] = {}  # row of the decoder -> question
+    at_work: dict[int, _Question] = {}  # row of the decoder -> its prompt
 
     def begin(row: int) -> None:
         index = waiting.popleft()

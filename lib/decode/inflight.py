@@ -2,9 +2,9 @@
 
 All tokens that are inside are one flat batch [1, n], whatever their row, position and loop: the looped layers are the
 same in every loop, so that a row whose token has left begins its next one while others are still inside, and the batch
-stays full. What a token leaves behind, its keys and values, is kept for each layer and each loop. A token that left
-after loop t has none for the loops after it: later tokens find there its entries of loop t, which costs nothing (the
-other choice, to compute them when they are asked for, gives back what leaving has saved).
+stays full. The keys and values of a token are kept for each layer and each loop. A token that left after loop t has
+none for the loops after it: later tokens find its entries of loop t there, which costs nothing. (To compute the missing
+ones when they are asked for would cost what leaving has saved.)
 """
 
 import dataclasses
@@ -29,13 +29,15 @@ PIECE = 128  # tokens of a row that attend at once
 
 @dataclasses.dataclass(frozen=True)
 class Exit:
-    """When a token leaves: after ``loops`` loops (mean_loops when None), or after the first whose score by
-    ``criterion`` (``criteria.CRITERIA``) is below ``threshold``.
+    """When a token leaves the loop: after the first loop in which its score by ``criterion`` (``criteria.CRITERIA``) is
+    below ``threshold``, at the latest after ``loops`` loops (mean_loops when None).
 
-    kept_loops: how many loops' keys and values are kept, all when None; loop t then overwrites those of loop t -
-    kept_loops, so that a later token finds the last ones. The tokens of a prompt go through the loops together, and
-    see of each other those of the loop that they are in; of each other's coda, where there is one, what it makes of
-    the state there. So with either setting an answer depends on where the prompt ends.
+    kept_loops: of how many loops the keys and values are kept, all when None. Loop t overwrites what loop
+    t - kept_loops has left, so that later tokens find the last loops.
+
+    A threshold, or kept_loops, makes an answer depend on where its prompt ends. The tokens of a prompt go through the
+    loops together: they see each other's keys and values of the loop that they are in, and in a coda what it makes of
+    each other's states at that moment. Tokens of the answer see what the prompt's tokens have left in the end.
     """
 
     threshold: float = 0.0
@@ -64,8 +66,8 @@ class Left(NamedTuple):
 
 @dataclasses.dataclass
 class Tokens:
-    """Tokens on their way [n], those of a row side by side in the order of their positions: what each carries through
-    the loops. h, prepared and values are [1, n, ...], as the model wants them."""
+    """n tokens that are in the loop, and what they carry. Those of a row lie side by side, in the order of their
+    positions. h, prepared and values are [1, n, ...], as the model wants them."""
 
     at: np.ndarray  # [3, n]: rows, positions, and the loops made so far
     device: torch.device
@@ -107,8 +109,8 @@ class Tokens:
         return self[np.delete(np.arange(len(self.rows)), gone)] if len(gone) else self
 
     def followed_by(self, new: "Tokens", gone: np.ndarray) -> "Tokens":
-        """With new tokens, of rows that have no other, and without those who are gone: where each row has one token,
-        the new ones lie where the gone ones lay, and nobody has to move."""
+        """These tokens with ``new`` ones, whose rows have no other here, and without the ``gone``. If as many come as
+        go, each of another row, the new ones take the places of the gone, and nothing else is copied."""
         if len(gone) == len(new.rows) == len({*new.rows.tolist()}):
             index, at = torch.as_tensor(gone, device=self.device), self.at.copy()
             at[:, gone] = new.at
@@ -117,7 +119,7 @@ class Tokens:
         return stay._carrying(lambda x, y: torch.cat((x, y)), np.concatenate((stay.at, new.at), 1), new)
 
     def _carrying(self, f: Callable[..., Tensor], at: np.ndarray, *others: "Tokens") -> "Tokens":
-        """Tokens that carry ``f`` of what these carry, [n, ...], and of what others do."""
+        """Tokens at ``at``. What they carry is ``f`` of what these and the others carry, each [n, ...]."""
         every = (self, *others)
 
         def inner(*tensors: Tensor) -> Tensor:
@@ -128,15 +130,18 @@ class Tokens:
             parts = zip(*(vars(tokens.seen).values() for tokens in every), strict=True)
             seen = Seen(*(f(*part) for part in parts))
         return Tokens(
-            at, self.device, inner(*(tokens.h for tokens in every)),
+            at,
+            self.device,
+            inner(*(tokens.h for tokens in every)),
             per_token(inner, *(tokens.prepared for tokens in every)),
-            {layer: inner(*(tokens.values[layer] for tokens in every)) for layer in self.values}, seen,
-        )  # fmt: skip
+            {layer: inner(*(tokens.values[layer] for tokens in every)) for layer in self.values},
+            seen,
+        )
 
 
 class Decoder:
-    """Rows of up to ``length`` positions with their cache. ``enter`` tokens, ``run`` until all have left; what comes
-    out may be answered by entering more."""
+    """Rows of up to ``length`` positions with their cache. ``enter`` adds tokens, ``run`` loops until all have left;
+    more may be entered while it runs."""
 
     def __init__(self, model: LoopedLM, rows: int, length: int, leave: Exit):
         cfg, weight = model.cfg, model.embed.weight
@@ -147,7 +152,7 @@ class Decoder:
         self.taken = np.zeros((rows, length), dtype=int)  # loops of each token that has left
         self.entering: list[tuple[int, list[int]]] = []
         self.flight: Tokens | None = None
-        self.gone = np.zeros(0, dtype=int)  # who of them has left since the last loop
+        self.gone = np.zeros(0, dtype=int)  # which of them have left since the last loop
         self.count = np.zeros(rows, dtype=int)  # tokens of each row that are on their way
         self.reached = np.zeros(rows, dtype=int)  # positions of each row that are taken
         self.noise = None
@@ -178,7 +183,7 @@ class Decoder:
         self.reached[row] = 0
 
     def run(self) -> Iterator[Left]:
-        """Loop after loop, until nobody is on the way; after each, those that left."""
+        """Makes loops until no token is inside, and yields those that leave after each."""
         while self.entering or self.flight is not None:
             with torch.inference_mode():
                 left = self._tick()
@@ -186,7 +191,7 @@ class Decoder:
                 yield left
 
     def _tick(self) -> Left | None:
-        """Lets in who waits, makes one loop with everybody, lets out who is done."""
+        """Lets in the tokens that wait, makes one loop with all, lets out those that are done."""
         gone = self.gone
         if self.flight is None:
             now = self._begin(self.entering)
@@ -226,7 +231,7 @@ class Decoder:
         return new
 
     def _test(self, now: Tokens, done: np.ndarray) -> Left | None:
-        """Scores everybody, and lets out who is below the threshold or done."""
+        """Scores all tokens, and lets out those that are below the threshold or done."""
         h, logits = self.model.injection.pool(now.h)[0].float(), None
         log_p = h[:, :0]
         if self.predicts:
@@ -247,8 +252,9 @@ class Decoder:
         return self.model.logits(self.model.after(state, tokens.values, self._attend)[0][0])
 
     def _let_out(self, now: Tokens, which: np.ndarray, logits: Tensor | None) -> Left:
+        """Lets out ``which`` of the tokens, with what they predict; ``logits`` [n, V] are those of all, where known."""
         everybody = len(which) == len(now.rows)
-        if logits is None and len(self.model.coda):  # those who leave see there also those before them who stay
+        if logits is None and len(self.model.coda):  # in the coda those who leave also see those before them who stay
             logits = self._predict(now)
         if logits is None:
             logits = self._predict(now if everybody else now[which])
@@ -262,7 +268,8 @@ class Decoder:
         return Left(rows, positions, logits)
 
     def _share(self, rows: np.ndarray, positions: np.ndarray, loops: np.ndarray) -> None:
-        """What tokens that left early owe to later ones: their last entries stand for all that would have followed."""
+        """Copies the last entries of tokens that left early to the loops that they did not make, where later tokens
+        look for them."""
         pairs = [(i, slot) for i, made in enumerate(loops.tolist()) for slot in self.owed[made]]
         if not pairs:
             return
@@ -274,7 +281,8 @@ class Decoder:
     # ---- attention over the cache ------------------------------------------------------------------------------------
 
     def _face(self, tokens: Tokens, slots: Tensor | None = None) -> None:
-        """Prepares the attention of these tokens, in these slots [n] of the cache: the first, of layers used once."""
+        """Makes these the tokens that attend, each with its slot [n] of the cache; None: the only slot of layers that
+        are used once."""
         self.facing, self.angles = tokens, self.model.angles[tokens.where[1]]
         self.slots = torch.zeros_like(tokens.where[0]) if slots is None else slots
         self.slot_of = self.slots.tolist()
@@ -296,7 +304,7 @@ class Decoder:
         return linear(out.transpose(1, 2).flatten(2), attn.out.weight)
 
     def _mask(self, positions: np.ndarray, first: int, window: int | None) -> Tensor:
-        """[q, keys]: which of the keys from position ``first`` on each token may see."""
+        """[tokens, keys]: which of the keys from position ``first`` on each token may see."""
         at = torch.as_tensor(positions, device=self.device)[:, None]
         keys = torch.arange(first, int(positions[-1]) + 1, device=self.device)
         return keys <= at if window is None else (keys <= at) & (keys > at - window)

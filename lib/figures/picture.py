@@ -162,5 +162,15 @@ def _boxes(axis: Axes, y: float, boxes: list[tuple[str, str, int]]) -> float:
 
 
 def _arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    axis.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=7, lw=0.9, color="#444444",
-                                   connectionstyle="arc3,rad=0.5", clip_on=False))  # fmt: skip
+    axis.add_patch(
+        FancyArrowPatch(
+            start,
+            end,
+            arrowstyle="-|>",
+            mutation_scale=7,
+            lw=0.9,
+            color="#444444",
+            connectionstyle="arc3,rad=0.5",
+            clip_on=False,
+        )
+    )

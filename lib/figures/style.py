@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.typing import ColorType
 
 from lib.base import files
-from lib.base.statistics import mean_interval
+from lib.base.statistics import mean_and_interval
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
@@ -54,9 +54,21 @@ NAMES = {
     "moe": "MoE",
     "looped-moe": "Looped-MoE",
 }
-MARKERS = {"base": "o", "residual-norm": "s", "parcae": "^", "parcae-rdm": "v", "transformer": "D", "isodepth": "P",
-           "truncated": "<", "hyper-connections": ">", "looped-nanochat": "X", "looped": "p",
-           "post-norm": "h", "moe": "*", "looped-moe": "d"}  # fmt: skip
+MARKERS = {
+    "base": "o",
+    "residual-norm": "s",
+    "parcae": "^",
+    "parcae-rdm": "v",
+    "transformer": "D",
+    "isodepth": "P",
+    "truncated": "<",
+    "hyper-connections": ">",
+    "looped-nanochat": "X",
+    "looped": "p",
+    "post-norm": "h",
+    "moe": "*",
+    "looped-moe": "d",
+}
 
 _profile = "cpu"
 
@@ -77,27 +89,29 @@ def use_style(profile: str) -> None:
     """Sets matplotlib's defaults and the profile that figures are stamped with."""
     global _profile
     _profile = profile
-    mpl.rcParams.update({
-        "figure.dpi": 150,
-        "savefig.dpi": 200,
-        "figure.constrained_layout.use": True,
-        "font.size": 8,
-        "axes.titlesize": 8,
-        "axes.labelsize": 8,
-        "legend.fontsize": 7,
-        "xtick.labelsize": 7,
-        "ytick.labelsize": 7,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.formatter.min_exponent": 1,  # a log axis says 0.6 and 2, not 6 x 10^-1 and 2 x 10^0
-        "axes.grid": True,
-        "grid.color": "#e6e6e6",
-        "grid.linewidth": 0.6,
-        "lines.linewidth": 1.1,
-        "lines.markersize": 4,
-        "legend.frameon": False,
-        "pdf.fonttype": 3 if profile == "smoke" else 42,  # publishers want 42, which takes half a second more
-    })  # fmt: skip
+    mpl.rcParams.update(
+        {
+            "figure.dpi": 150,
+            "savefig.dpi": 200,
+            "figure.constrained_layout.use": True,
+            "font.size": 8,
+            "axes.titlesize": 8,
+            "axes.labelsize": 8,
+            "legend.fontsize": 7,
+            "xtick.labelsize": 7,
+            "ytick.labelsize": 7,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.formatter.min_exponent": 1,  # a log axis says 0.6 and 2, not 6 x 10^-1 and 2 x 10^0
+            "axes.grid": True,
+            "grid.color": "#e6e6e6",
+            "grid.linewidth": 0.6,
+            "lines.linewidth": 1.1,
+            "lines.markersize": 4,
+            "legend.frameon": False,
+            "pdf.fonttype": 3 if profile == "smoke" else 42,  # publishers want 42, which takes half a second more
+        }
+    )
 
 
 def shades(architecture: str, n: int) -> list[ColorType]:
@@ -158,7 +172,7 @@ def dots(columns: dict[str, list[float]], label: str) -> Figure:
     figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
     for y, (name, values) in enumerate(columns.items()):
         x = np.asarray(values, dtype=float)
-        mean, low, high = mean_interval(x)
+        mean, low, high = mean_and_interval(x)
         if np.isfinite([low, high]).all():
             axis.plot([low, high], [y + 0.15] * 2, color="#999999", lw=2.5, solid_capstyle="butt")
         colour = COLOURS.get(name, COLOURS["isodepth"])
@@ -171,9 +185,14 @@ def dots(columns: dict[str, list[float]], label: str) -> Figure:
 
 
 def isoflop_curve(
-    axis: Axes, cell: pd.DataFrame, best: pd.DataFrame, colour: ColorType, marker: str, style: str = "-",
+    axis: Axes,
+    cell: pd.DataFrame,
+    best: pd.DataFrame,
+    colour: ColorType,
+    marker: str,
+    style: str = "-",
     label: str | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
     axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
     if len(cell) >= 3:

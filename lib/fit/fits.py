@@ -77,9 +77,14 @@ def fit_chinchilla(N: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) 
 
 
 def fit_joint(
-    n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, D: ArrayLike, loss: ArrayLike, phi: float | None = None,
+    n_once: ArrayLike,
+    n_rec: ArrayLike,
+    r: ArrayLike,
+    D: ArrayLike,
+    loss: ArrayLike,
+    phi: float | None = None,
     **options: Any,
-) -> Fit:  # fmt: skip
+) -> Fit:
     """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None."""
     return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
 
@@ -95,9 +100,14 @@ def fit_saturation(T: ArrayLike, loss: ArrayLike, law: Law = laws.SATURATION, **
 
 
 def fit_unified(
-    n_eff: ArrayLike, D: ArrayLike, mu_rec: ArrayLike, T: ArrayLike, loss: ArrayLike, gamma: float | None = None,
+    n_eff: ArrayLike,
+    D: ArrayLike,
+    mu_rec: ArrayLike,
+    T: ArrayLike,
+    loss: ArrayLike,
+    gamma: float | None = None,
     **options: Any,
-) -> Fit:  # fmt: skip
+) -> Fit:
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
     return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
 
@@ -106,8 +116,11 @@ def _as_fit(problem: Problem, theta: ndarray) -> Fit:
     names = (*problem.law.amplitudes, *problem.law.shapes)
     residuals = problem.residuals(theta)
     loss = np.exp(problem.log_loss)
-    bound = tuple(name for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
-                  if min(t - a, b - t) < 1e-6 * (b - a))  # fmt: skip
+    bound = tuple(
+        name
+        for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
+        if min(t - a, b - t) < 1e-6 * (b - a)
+    )
     free = np.array(
         [low < high and name not in bound for name, low, high in zip(names, problem.low, problem.high, strict=True)]
     )
@@ -221,9 +234,13 @@ def _refit(point: Fit, arrays: Sequence[ArrayLike], weights: ndarray) -> dict[st
 
 
 def interval_bca(
-    fit: Callable[..., Fit], arrays: Sequence[ArrayLike], cells: Any, draws: pd.DataFrame, name: str,
+    fit: Callable[..., Fit],
+    arrays: Sequence[ArrayLike],
+    cells: Any,
+    draws: pd.DataFrame,
+    name: str,
     level: float = 0.95,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Bias-corrected and accelerated interval of parameter ``name`` (Efron 1987): the percentiles are moved by how far
     the resamples lie off the estimate, and by the skew of the estimate when each cell is left out in turn."""
     point = fit(*arrays)

@@ -56,9 +56,14 @@ LLAMA_MODEL = {
 
 
 LLAMA_FIELDS = (
-    "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers", "rms_norm_eps",
+    "vocab_size",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "num_hidden_layers",
+    "rms_norm_eps",
     "max_position_embeddings",
-)  # fmt: skip
+)
 
 
 def is_parcae(tensors: Tensors) -> bool:
@@ -96,18 +101,32 @@ def from_parcae(tensors: Tensors, about: dict[str, Any]) -> tuple[ModelConfig, T
     rope_base = about.get("rope_base") or (about.get("rope_settings") or {}).get("rope_base") or 50_000
     state_init: Any = about.get("state_init") or "like-init"
     cfg = ModelConfig(
-        vocab_size=vocab_size, width=width, heads=heads,
+        vocab_size=vocab_size,
+        width=width,
+        heads=heads,
         mlp_width=len(_first(ours, "mlp.up.weight")),
-        prelude=_layers(ours, "prelude"), recur=_layers(ours, "recur"), coda=_layers(ours, "coda"),
+        prelude=_layers(ours, "prelude"),
+        recur=_layers(ours, "recur"),
+        coda=_layers(ours, "coda"),
         context=about.get("block_size") or _context(freqs, width // heads),
-        mean_loops=about.get("mean_recurrence", 8), backprop_loops=about.get("mean_backprop_depth", "half"),
-        depth="poisson", depth_per=about.get("recurrent_iteration_method", "per-sequence").removeprefix("per-"),
-        injection="lti", state_init="prelude" if state_init == "embed" else state_init,
-        prelude_norm=about.get("prelude_norm", True), readout=True, softcap=about.get("logit_softcap") or 0.0,
-        norm_eps=about.get("norm_eps", 1e-5), rope="interleaved", rope_base=float(rope_base),
-        qk_norm=about.get("qk_norm", True), mlp="half-relu2", value_embeddings=bool(gates),
-        tied="head.weight" not in ours, init="scaled-zero",
-    )  # fmt: skip
+        mean_loops=about.get("mean_recurrence", 8),
+        backprop_loops=about.get("mean_backprop_depth", "half"),
+        depth="poisson",
+        depth_per=about.get("recurrent_iteration_method", "per-sequence").removeprefix("per-"),
+        injection="lti",
+        state_init="prelude" if state_init == "embed" else state_init,
+        prelude_norm=about.get("prelude_norm", True),
+        readout=True,
+        softcap=about.get("logit_softcap") or 0.0,
+        norm_eps=about.get("norm_eps", 1e-5),
+        rope="interleaved",
+        rope_base=float(rope_base),
+        qk_norm=about.get("qk_norm", True),
+        mlp="half-relu2",
+        value_embeddings=bool(gates),
+        tied="head.weight" not in ours,
+        init="scaled-zero",
+    )
     return cfg, ours
 
 
@@ -145,12 +164,26 @@ def from_llama(tensors: Tensors, about: dict[str, Any]) -> tuple[ModelConfig, Te
     if tied:
         ours.pop("head.weight", None)
     cfg = ModelConfig(
-        vocab_size=about["vocab_size"], width=about["hidden_size"], heads=heads, mlp_width=about["intermediate_size"],
-        prelude=about["num_hidden_layers"], recur=0, coda=0, context=about["max_position_embeddings"],
-        mean_loops=1, backprop_loops="all", injection="none", state_init="prelude", norm_eps=about["rms_norm_eps"],
-        qk_norm=False, rope="half-split", rope_base=float(rope.get("rope_theta") or about.get("rope_theta") or 10_000),
-        mlp="swiglu", tied=tied, init="normal",
-    )  # fmt: skip
+        vocab_size=about["vocab_size"],
+        width=about["hidden_size"],
+        heads=heads,
+        mlp_width=about["intermediate_size"],
+        prelude=about["num_hidden_layers"],
+        recur=0,
+        coda=0,
+        context=about["max_position_embeddings"],
+        mean_loops=1,
+        backprop_loops="all",
+        injection="none",
+        state_init="prelude",
+        norm_eps=about["rms_norm_eps"],
+        qk_norm=False,
+        rope="half-split",
+        rope_base=float(rope.get("rope_theta") or about.get("rope_theta") or 10_000),
+        mlp="swiglu",
+        tied=tied,
+        init="normal",
+    )
     return cfg, ours
 
 

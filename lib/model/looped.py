@@ -181,9 +181,13 @@ class LoopedLM(nn.Module):
         return e, values, routing
 
     def step(
-        self, h: Tensor, prepared: Prepared, values: dict[int, Tensor], t: int | Tensor,
+        self,
+        h: Tensor,
+        prepared: Prepared,
+        values: dict[int, Tensor],
+        t: int | Tensor,
         attend: LayerAttend | None = None,
-    ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
+    ) -> tuple[Tensor, list[LayerUse]]:
         """h_{t+1} = R(A-bar h_t + B-bar e)."""
         u = self.injection.inject(h, prepared, t)
         s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t, attend)
@@ -230,9 +234,14 @@ class LoopedLM(nn.Module):
         return total
 
     def _stack(
-        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], loop: int | Tensor = 0,
+        self,
+        blocks: nn.ModuleList,
+        first: int,
+        x: Tensor,
+        values: dict[int, Tensor],
+        loop: int | Tensor = 0,
         attend: LayerAttend | None = None,
-    ) -> tuple[Tensor, list[LayerUse]]:  # fmt: skip
+    ) -> tuple[Tensor, list[LayerUse]]:
         """Applies blocks, the unique layers first, first + 1, ..."""
         uses: list[LayerUse] = []
         if self.any_rows and len(x) > 1:
@@ -276,9 +285,16 @@ class LoopedLM(nn.Module):
         return LoopEnd(h, previous, uses)
 
     def _run(
-        self, h: Tensor, previous: Tensor, prepared: Prepared, values: dict[int, Tensor], loops: np.ndarray,
-        done: np.ndarray, uses: list[LayerUse], detach: bool = False,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self,
+        h: Tensor,
+        previous: Tensor,
+        prepared: Prepared,
+        values: dict[int, Tensor],
+        loops: np.ndarray,
+        done: np.ndarray,
+        uses: list[LayerUse],
+        detach: bool = False,
+    ) -> tuple[Tensor, Tensor]:
         """``loops`` [B] more loops of each row, the most first, after ``done``; ``detach`` cuts the graph before each.
         Returns h and the state before the last loop, and appends to uses."""
         finished = []
@@ -309,9 +325,11 @@ class LoopedLM(nn.Module):
         live = [use for use in uses if use.routing.z.requires_grad] or uses
         routings = [use.routing for use in live]
         shares, weights = of_all_tokens(
-            self.ranks, [(use.layer, *use.turn) for use in live], torch.stack([r.share for r in routings]),
+            self.ranks,
+            [(use.layer, *use.turn) for use in live],
+            torch.stack([r.share for r in routings]),
             torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
-        )  # fmt: skip
+        )
         routings = [r._replace(share=share) for r, share in zip(routings, shares, strict=True)]
         balance = (weights * torch.stack([routing.balance for routing in routings])).mean()
         z = (weights * torch.stack([routing.z for routing in routings])).mean()

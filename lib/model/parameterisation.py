@@ -1,8 +1,8 @@
 """Parameterisations: how each parameter starts, and how its rate, decay and eps depend on the model and the data.
 
 Everything is a function of a parameter's role, so that a parameterisation is a table, which
-``lib.train.optimiser.placements`` prints for a model. w = d / 128 (muP), L the unique layers of the looped stack and L_0 those at which the rate was tuned, B
-tokens a step, D tokens a run.
+``lib.train.optimiser.placements`` prints for a model. w = d / 128 (muP), L the unique layers of the looped stack and
+L_0 those at which the rate was tuned, B tokens a step, D tokens a run.
 
 Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width, s is cfg.init_std):
 

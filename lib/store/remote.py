@@ -1,8 +1,8 @@
 """Finished runs and checkpoints at a URL, for machines that share no file system: s3://, gs://, abfs://, file:// and
 whatever else fsspec knows.
 
-Every machine works in a directory of its own and sends there what is finished. There are neither locks nor renames: a
-run is there when its last file is.
+Every machine works in a directory of its own and sends what is finished to the URL. There are neither locks nor renames
+there: a run is complete when its last file, LAST, has come.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class Remote:
         return {"url": self.url}  # a connection is made where it is used
 
     def fetch_run(self, path: Path) -> bool:
-        """The finished run that is called like ``path``, put there whole; False where there is none."""
+        """Puts the finished run of that name at ``path``, whole; False if there is none."""
         system, root = self._place
         if not self._has(f"{path.name}/{LAST}"):
             return False
@@ -59,14 +59,14 @@ class Remote:
         return self._has(f"{key}/{LAST}")
 
     def send_run(self, path: Path) -> None:
-        """A finished run, unless there is one of its name."""
+        """Sends a finished run, unless there is one of its name."""
         for file in sorted(path.iterdir(), key=lambda file: file.name == LAST):
             if self._has(f"{path.name}/{LAST}"):  # another machine may finish it meanwhile
                 return
             self.send(file, f"{path.name}/{file.name}")
 
     def send(self, path: Path, name: str) -> None:
-        """One file, under ``name``."""
+        """Sends one file, under ``name``."""
         system, root = self._place
         draft = f"{root}/{name}.{os.uname().nodename}-{os.getpid()}.tmp"
         with self._said(f"sending {name}"):
@@ -75,7 +75,7 @@ class Remote:
             system.mv(draft, f"{root}/{name}")  # of an object store a copy; elsewhere what is half-sent has no name
 
     def fetch(self, name: str, path: Path) -> bool:
-        """The file of that name, put at ``path``; False where there is none."""
+        """Puts the file of that name at ``path``; False if there is none."""
         system, root = self._place
         if not self._has(name):
             return False
@@ -96,7 +96,7 @@ class Remote:
 
     @contextlib.contextmanager
     def _said(self, what: str) -> Iterator[None]:
-        """Turns what a file system raises into one line. Raises InputError."""
+        """Raises InputError, in one line, for what a file system raises while it does ``what``."""
         try:
             yield
         except Exception as error:  # every file system has its own

@@ -1,15 +1,15 @@
 """The run store: finished runs on disk, found again by what they are.
 
-    runs/<key>/            config, result, metrics (JSON) and model.safetensors: a directory that exists is finished;
-                           result holds checksums of itself and of the others; what is measured on it later is noted
-                           there too (loss by depth)
+    runs/<key>/            config, result, metrics (JSON) and model.safetensors: the run is finished if this exists;
+                           result holds checksums of itself and of the others; what is measured on the run later is
+                           noted there too (loss by depth)
     runs/.<key>.partial    the checkpoint of a run that is still training, or was interrupted
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 
-A second directory of records may be read along: runs made elsewhere, in the same layout without weights, and with
-checksums.json, by which a damaged one is noticed. With a ``remote``, the directory is this machine's own, and what is
-finished, checkpoints and notes are sent there and fetched.
+Directories of records may be read along: runs made elsewhere, in the same layout, without weights and with
+checksums.json, by which a damaged one is noticed. With a ``remote``, the directory is this machine's own; finished
+runs, checkpoints and notes are sent to the remote and fetched from there.
 """
 
 import contextlib
@@ -66,8 +66,8 @@ class RunResult:
 
 
 class RunStore:
-    """Runs under ``path``; ``records`` are directories of runs that are only read, ``remote`` the URL of a folder that
-    machines share who share no file system."""
+    """Runs under ``path``. ``records``: directories of runs that are only read; ``remote``: the URL of a folder, for
+    machines that share no file system."""
 
     def __init__(self, path: Path | str, records: Sequence[Path | str] = (), remote: str = ""):
         self.path, self.remote = Path(path), Remote(remote) if remote else None
@@ -76,7 +76,8 @@ class RunStore:
 
     @contextlib.contextmanager
     def lock(self, key: str, wait: bool = True) -> Iterator[bool]:
-        """One process trains a run, another that wants it waits here, or is told False where it does not ``wait``."""
+        """Held by the process that trains a run. Another that wants the run waits for it, or without ``wait`` is told
+        False."""
         with files.lock(self.path / f".{key}.lock", wait) as held:
             for draft in self.path.glob(f".*{key}*.tmp") if held else ():
                 files.remove(draft)  # of a process that was killed while it wrote
@@ -86,12 +87,12 @@ class RunStore:
         return self.path / f".{key}.partial"
 
     def fetch_partial(self, key: str) -> Path | None:
-        """A checkpoint that some machine sent, beside this one's own, which may be the later one."""
+        """The checkpoint that some machine sent last, put beside this machine's own, which may be the later one."""
         sent = self.partial(key).with_suffix(".fetched")
         return sent if self.remote and self.remote.fetch(self.partial(key).name, sent) else None
 
     def send_partial(self, key: str) -> None:
-        """Whoever cannot send it now sends the next one."""
+        """Sends the checkpoint, if there is a remote. A failure is printed, since the next one is sent again."""
         try:
             if self.remote:
                 self.remote.send(self.partial(key), self.partial(key).name)
@@ -103,27 +104,18 @@ class RunStore:
         remote.remove(self.partial(key).name)
 
     def find(self, cfg: RunConfig) -> RunResult | None:
-        """The finished run, or None. One that cannot be read is set aside with its name, to be trained again."""
+        """The finished run, or None. One that cannot be read is set aside, so that it is trained again."""
         if self.remote and (self.path / cfg.key).is_dir():
             self._send_run(self.remote, cfg.key)  # unless it was: the network may have gone when the run ended
         elif self.remote:
             with _unless_there(self.path / cfg.key):
                 self.remote.fetch_run(self.path / cfg.key)
         for root in (self.path, *self.records):
-            path = root / cfg.key
+            path, own = root / cfg.key, root == self.path
             if not path.is_dir():
                 continue
-            try:
-                return read_run(path, with_weights=root == self.path)
-            except files.Unchecked:
-                raise
-            except UNREADABLE as error:
-                if root != self.path:
-                    raise InputError(
-                        f"records: the record {path} cannot be read ({error}), restore it or remove it"
-                    ) from None
-                aside = files.set_aside(path)
-                print(f"run {path.name} cannot be read ({error}): set aside as {aside.name}, to be trained again")
+            with set_aside_if_unreadable(path, own, "run", "trained"):
+                return read_run(path, with_weights=own)
         return None
 
     def get(self, cfg: RunConfig) -> RunResult:
@@ -199,7 +191,8 @@ class RunStore:
 
 @contextlib.contextmanager
 def _unless_there(path: Path) -> Iterator[None]:
-    """Where locks do not reach, another machine may have finished the same run first: its numbers are the same."""
+    """Passes over the error of a run that is there already: where locks do not reach, another machine may have finished
+    it first, with the same numbers."""
     try:
         yield
     except OSError as error:
@@ -230,13 +223,28 @@ def curves(results: list[RunResult]) -> "pd.DataFrame":
 
 
 def _compare(path: Path, where: str, sums: Any, needed: set[str]) -> None:
-    """Raises ValueError where a file of a run is not what ``where`` says; weights are large, and checked where they are
-    used."""
+    """Raises ValueError if a file of a run is not what ``where`` has the checksum of. Weights are large, and checked
+    where they are used."""
     if not isinstance(sums, dict) or not sums.keys() >= needed or any(Path(name).name != name for name in sums):
         raise ValueError(f"{where} does not name the files beside it")
     for name, expected in sums.items():
         if name != WEIGHTS and (not (path / name).exists() or files.digest(path / name) != expected):
             raise ValueError(f"{name} is not what {where} has the checksum of")
+
+
+@contextlib.contextmanager
+def set_aside_if_unreadable(path: Path, own: bool, what: str, made: str) -> Iterator[None]:
+    """Sets aside what the block cannot read of the store's ``own`` files, and says so. Raises InputError for a record,
+    which nobody can make again here."""
+    try:
+        yield
+    except files.Unchecked:
+        raise
+    except UNREADABLE as error:
+        if not own:
+            raise InputError(f"records: the record {path} cannot be read ({error}), restore it or remove it") from None
+        aside = files.set_aside(path)
+        print(f"{what} {path.name} cannot be read ({error}): set aside as {aside.name}, to be {made} again")
 
 
 def read_run(path: Path, with_weights: bool) -> RunResult:

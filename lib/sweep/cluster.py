@@ -45,10 +45,10 @@ RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for 
 class Cluster:
     """Where runs are trained and what each asks for.
 
-    address: host:port of a running cluster ("auto" for the one of this machine); a new one on this machine when empty.
-    cpus and gpus of a run may be fractions; gpus: 1 where the cluster has any when None; a run with several is trained
-    on all of them. memory: bytes of a run, estimated from its size when None. checkpoint_seconds: what a death may
-    cost. store: URL of the folder that machines share who share no file system (``lib/store/remote.py``)."""
+    address: host:port of a running cluster, or "auto" for the one of this machine; when empty, a new one is started on
+    this machine. cpus, gpus: of a run, also fractions; gpus None: 1 if the cluster has any. A run with several GPUs is
+    trained on all of them. memory: bytes of a run, estimated from its size when None. checkpoint_seconds: the work that
+    a death may cost. store: URL of a folder for machines that share no file system (``lib/store/remote.py``)."""
 
     address: str = ""
     cpus: float = 1.0
@@ -60,8 +60,8 @@ class Cluster:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Cluster | None":
         """What make was told: ENGINE (ray, or nothing), RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY (bytes), STORE (a
-        URL). They say where and not what, so that no parameter of a notebook holds them. Raises InputError for what
-        they cannot be."""
+        URL). They say where runs are trained and not which, so they are no parameters of notebooks. Raises InputError
+        for values that they cannot have."""
         engine = environment.get("ENGINE", "")
         if engine not in ("", "ray"):
             raise InputError(f"ENGINE: {engine!r} is not known, use ray, or leave it out for the cores of this machine")
@@ -72,14 +72,14 @@ class Cluster:
         asked: dict[str, Any] = {}
         for name, field, least in (("RUN_CPUS", "cpus", 0.01), ("RUN_GPUS", "gpus", 0), ("RUN_MEMORY", "memory", 1)):
             given = environment.get(name, "")
+            if not given:
+                continue
             try:
-                asked |= {field: float(given)} if given else {}
+                asked[field] = float(given)
             except ValueError:
                 asked[field] = math.nan
-            in_parts = (
-                field == "gpus" and asked.get(field, 0) > 1 and asked[field] % 1
-            )  # of several GPUs Ray gives none
-            if given and (not least <= asked[field] < math.inf or in_parts):
+            in_parts = field == "gpus" and asked[field] > 1 and asked[field] % 1  # Ray gives out several GPUs whole
+            if not least <= asked[field] < math.inf or in_parts:
                 raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
         if "memory" in asked:
             asked["memory"] = int(asked["memory"])
@@ -87,8 +87,8 @@ class Cluster:
 
 
 def memory_of(cfg: RunConfig) -> int:
-    """Bytes that a run is said to need: the process, the state of its parameters, and 34 bytes for each number of the
-    residual stream of each layer and loop that is kept for the backward pass (Korthikanti et al. 2022)."""
+    """An estimate of the bytes that a run needs: the process, the state of its parameters, and 34 bytes for each number
+    of the residual stream, in each layer and loop that is kept for the backward pass (Korthikanti et al. 2022)."""
     rows, model = cfg.train.micro_batch or cfg.train.batch, cfg.model
     loops = 1 if cfg.train.checkpoint_loops else model.max_backprop_loops or model.mean_loops
     layers = model.prelude + model.coda + model.recur * loops
@@ -98,10 +98,10 @@ def memory_of(cfg: RunConfig) -> int:
 def train_all(
     ray: ModuleType, configs: list[RunConfig], store: RunStore, cluster: Cluster, show: Callable[[list[float]], None]
 ) -> None:
-    """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises;
-    then, as when it is interrupted, the others go on from their checkpoints another time."""
+    """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises.
+    The others then stop, as when this is interrupted, and go on from their checkpoints another time."""
     gpus = gpus_of(ray, cluster)
-    # a process of a run on several GPUs that dies is an exception to the one that Ray started
+    # a run on several GPUs has processes of its own: where one dies, the one that Ray started raises ChildFailedError
     task = ray.remote(max_retries=RETRIES, retry_exceptions=[ChildFailedError], num_cpus=cluster.cpus, num_gpus=gpus)(
         _train
     )
@@ -120,14 +120,14 @@ def train_all(
 
 
 def gpus_of(ray: ModuleType, cluster: Cluster) -> float:
-    """GPUs of a run."""
+    """How many GPUs a run asks for."""
     has_any = ray.cluster_resources().get("GPU", 0) > 0
     return float(has_any) if cluster.gpus is None else cluster.gpus
 
 
 def slots(ray: ModuleType, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
-    """How many of the runs the cluster can train at once. Raises InputError where no node could hold the largest of
-    them, which Ray would wait for in silence."""
+    """How many of the runs the cluster can train at once. Raises InputError if no node could hold the largest of them:
+    Ray would wait for one in silence."""
     asked = {"CPU": cluster.cpus, "GPU": gpus_of(ray, cluster)}
     for cfg in configs:
         Ranks(size=max(1, int(asked["GPU"]))).rows(0, cfg.train.micro_batch or cfg.train.batch)
@@ -143,7 +143,7 @@ def slots(ray: ModuleType, cluster: Cluster, configs: Sequence[RunConfig]) -> in
 
 
 def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
-    """One run, wherever Ray has put it; read at once where another has trained it."""
+    """Trains one run on the node where Ray has put it, unless another process has trained it."""
     if store.remote:  # the driver's directory means nothing here
         url = store.remote.url
         folder = f"looped-lm-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
@@ -165,16 +165,17 @@ def _train_here(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, proc
 
 
 def _share(cfg: RunConfig, store: RunStore) -> float:
-    """How much of a run its last checkpoint has: what it did since is lost with its worker. 0 where checkpoints are at
-    a URL, since they would have to be fetched."""
+    """How much of a run its last checkpoint has; what came after is lost if its worker dies. 0 for checkpoints at a
+    URL, which would have to be fetched."""
     return max(0, step_of(store.partial(cfg.key))) / cfg.train.steps
 
 
 def _absolute(cfg: RunConfig) -> RunConfig:
-    """With the text named by a path that holds in any working directory."""
-    here = {name: str(Path(value).absolute()) for name in ("source", "tokenizer")
-            if Path(value := getattr(cfg.data, name)).is_file()}  # fmt: skip
-    return cfg.replace(data=cfg.data.replace(**here)) if here else cfg
+    """As planned here, with the text named by a path that holds in any working directory."""
+    content = cfg.content
+    paths = {name: Path(getattr(cfg.data, name)) for name in ("source", "tokenizer")}
+    here = {name: str(path.absolute()) for name, path in paths.items() if path.is_file()}
+    return cfg.replace(data=cfg.data.replace(**here, content=content)) if here else cfg.planned
 
 
 # ---- the cluster -----------------------------------------------------------------------------------------------------
@@ -182,9 +183,9 @@ def _absolute(cfg: RunConfig) -> RunConfig:
 
 @contextlib.contextmanager
 def connected(cluster: Cluster) -> Iterator[ModuleType]:
-    """Ray, connected; a cluster that was started for it ends with it. Every node has been seen to import the library.
+    """Yields Ray, connected, once every node has imported the library. A cluster that is started for this ends with it.
 
-    Raises InputError where Ray is not installed, nobody answers, or a node lacks a package."""
+    Raises InputError where Ray is not installed or does not start, nobody answers, or a node lacks a package."""
     try:
         import ray
     except ImportError:
@@ -192,16 +193,23 @@ def connected(cluster: Cluster) -> Iterator[ModuleType]:
     if cluster.address not in ("", "auto"):
         _answers(cluster.address)
     with tempfile.TemporaryDirectory() as folder:
+        packed = _packed(Path(folder))
         local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": workers.cores()}
         try:
             ray.init(
-                cluster.address or "local", runtime_env={"py_modules": [str(_packed(Path(folder)))]},
-                log_to_driver=False, logging_level=logging.ERROR, **local,
-            )  # fmt: skip
-        except (ConnectionError, RuntimeError) as error:  # nobody there, or of another version
-            problem = str(error).strip().splitlines()[0]
+                cluster.address or "local",
+                runtime_env={"py_modules": [str(packed)]},
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **local,
+            )
+        except Exception as error:  # Ray has no class for a node of its own that takes more than half a minute to start
+            problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            if cluster.address:  # nobody there, or of another version
+                raise InputError(f"RAY_ADDRESS: {cluster.address} cannot be joined ({problem}), mend it") from None
             raise InputError(
-                f"RAY_ADDRESS: {cluster.address or 'local'} cannot be joined ({problem}), mend it"
+                f"ENGINE: Ray did not start on this machine ({problem}), close other programs and start again, or "
+                "leave ENGINE out"
             ) from None
         try:
             _every_node_imports(ray)
@@ -211,14 +219,14 @@ def connected(cluster: Cluster) -> Iterator[ModuleType]:
 
 
 def _packed(folder: Path) -> Path:
-    """The library as it is here, with the commit it was taken from: workers have no git."""
+    """A copy of the library in ``folder``, with a note of its commit, since workers have no git."""
     shutil.copytree(Path(lib.__file__).parent, folder / "lib", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "lib" / "commit.txt").write_text(provenance()["commit"])
     return folder / "lib"
 
 
 def _answers(address: str) -> None:
-    """Raises InputError where nobody, or somebody else, listens there: Ray itself would wait for minutes."""
+    """Raises InputError if nobody listens there, or somebody else does; Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"RAY_ADDRESS: {address!r} is no address, use HOST:PORT as ray start prints it")
@@ -242,11 +250,12 @@ def _every_node_imports(ray: ModuleType) -> None:
     nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
     asked = {
         ray.remote(num_cpus=0, max_retries=0)(_imports)
-        .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(): name
+        .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+        .remote(): name
         for node, name in nodes.items()
-    }  # fmt: skip
+    }
     give_up, missing = time.monotonic() + IMPORTS_WITHIN, list(asked)
-    while missing:  # a node that cannot is named as soon as it says so
+    while missing:  # the first node that says it cannot is named at once
         finished, missing = ray.wait(missing, timeout=max(0.0, give_up - time.monotonic()))
         for reference in finished:
             try:
@@ -264,7 +273,7 @@ def _every_node_imports(ray: ModuleType) -> None:
 
 
 def _imports() -> str:
-    """What is missing here, "" when nothing is."""
+    """Which package this node lacks, "" if none."""
     try:
         import lib.train.loop  # noqa: F401
     except ImportError as error:
@@ -273,7 +282,7 @@ def _imports() -> str:
 
 
 def _result(ray: ModuleType, reference: Any) -> None:
-    """Raises what a run raised, as itself."""
+    """Raises what a run raised, without what Ray puts around it."""
     try:
         ray.get(reference)
     except ray.exceptions.RayTaskError as error:

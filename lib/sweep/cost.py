@@ -23,14 +23,13 @@ PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """What a sweep would have to train: of so many ``runs`` the ``configs`` that the store does not have, their FLOPs,
-    and the hours that they would take here on ``jobs`` processes."""
+    """What a sweep would have to train."""
 
-    runs: int
-    configs: list[RunConfig]
-    flops: float
-    hours: float
-    jobs: int
+    runs: int  # of the sweep
+    configs: list[RunConfig]  # that the store does not have
+    flops: float  # of these, all together
+    hours: float  # that they would take here
+    jobs: int  # on so many processes
 
     def __str__(self) -> str:
         if not self.configs:
@@ -42,7 +41,7 @@ class Missing:
 
 
 def missing(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Missing:
-    """What is missing and what it costs. The time is measured: a step of each missing shape is run."""
+    """What is missing and what it costs. The time is measured, on a step of each shape that is missing."""
     jobs = processes.processes(jobs)
     unique = {cfg.key: cfg for cfg in configs}
     todo = [cfg for cfg in unique.values() if store.find(cfg) is None]
@@ -91,11 +90,18 @@ def flops_per_second(cfg: RunConfig) -> float:
         context = min(context, 256)
         rows = max(1, 512 // context)
         model_cfg = model_cfg.replace(
-            prelude=min(model_cfg.prelude, 1), recur=min(model_cfg.recur, 1), coda=min(model_cfg.coda, 1),
-            mean_loops=1, backprop_loops="all", depth="fixed", fill=False, context=context,
-            windows="L", short_window=None,
+            prelude=min(model_cfg.prelude, 1),
+            recur=min(model_cfg.recur, 1),
+            coda=min(model_cfg.coda, 1),
+            mean_loops=1,
+            backprop_loops="all",
+            depth="fixed",
+            fill=False,
+            context=context,
+            windows="L",
+            short_window=None,
             vocab_size=min(model_cfg.vocab_size, 8192),
-        )  # fmt: skip
+        )
     check_size(model_cfg)
     with one_thread_on_cpu():
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -105,7 +111,7 @@ def flops_per_second(cfg: RunConfig) -> float:
         seconds = []
         for step in range(3):
             begin = time.perf_counter()
-            # loops=mean_loops, so that the probe does not depend on a draw
+            # mean_loops, so that the time does not depend on a draw
             loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], model_cfg.mean_loops, Draw(0, step, range(rows)))
             loss.backward()
             clip_gradients(model, cfg.optim.clip)

@@ -15,22 +15,20 @@ from lib.sweep.texts import TimeIsUp, one_of_each_text, prepare_texts
 from lib.train.loop import train
 
 STOPPED = "stopped"  # what became of a run that a limit stopped
-
-
-CHECKPOINT_SECONDS = 10.0  # what a limit may cost each process
+CHECKPOINT_SECONDS = 10.0  # the work that a limit may cost each process
 
 
 def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, jobs: int) -> dict[str, str]:
     """Trains runs in their order, ``jobs`` at once, until ``time.monotonic()`` says ``until``.
 
-    Key -> "" for those that are finished, STOPPED for those that the limit stopped or that were not begun, and for
-    those that failed one line that says why; they do not keep the others from being trained. What is stopped, or
-    interrupted, goes on from its last checkpoint another time; texts are tokenised first. Raises what concerns all
-    runs, a full disk or a worker that was killed."""
+    Returns for each key "" if the run is finished, STOPPED if the limit stopped it or it was not begun, and one line
+    that says why if it failed; the others are trained all the same. A run that is stopped, or interrupted, goes on from
+    its last checkpoint another time. Texts are tokenised first. Raises what concerns all runs: a full disk, a worker
+    that was killed."""
     outcomes = {}
     try:
         for cfg in one_of_each_text(configs):
-            with contextlib.suppress(InputError):  # the runs of a text that does not fit say so
+            with contextlib.suppress(InputError):  # a text that does not fit its runs is their failure
                 prepare_texts([cfg], store, until)
     except TimeIsUp:
         return {cfg.key: STOPPED for cfg in configs}
@@ -40,9 +38,8 @@ def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, job
                 outcomes[cfg.key] = _train_one(cfg, store, until)
                 bar.update()
             return outcomes
-        with processes.pool(
-            jobs, signal.signal, signal.SIGINT, signal.SIG_IGN
-        ) as pool:  # Ctrl-C is the caller's to hear
+        ignoring_ctrl_c = signal.signal, signal.SIGINT, signal.SIG_IGN  # which the caller hears
+        with processes.pool(jobs, *ignoring_ctrl_c) as pool:
             futures = {pool.submit(_train_one, cfg, store, until): cfg.key for cfg in configs}
             for future in concurrent.futures.as_completed(futures):
                 outcomes[futures[future]] = future.result()
@@ -52,7 +49,7 @@ def train_until(until: float, configs: Sequence[RunConfig], store: RunStore, job
 
 def _train_one(cfg: RunConfig, store: RunStore, until: float) -> str:
     def look_at_the_clock(step: int, loss: float) -> None:
-        if time.monotonic() >= until and step < cfg.train.steps:  # after its last step a run is only to be written
+        if time.monotonic() >= until and step < cfg.train.steps:  # after its last step a run has only to be written
             raise TimeIsUp
 
     try:

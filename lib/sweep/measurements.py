@@ -17,11 +17,11 @@ from lib.base.processes import one_thread_on_cpu
 from lib.base.progress import Bar
 from lib.base.provenance import provenance
 from lib.config import ModelConfig
-from lib.store.runs import UNREADABLE, RunStore
+from lib.store.runs import RunStore, set_aside_if_unreadable
 
 
 class Case(Protocol):
-    """What is measured: a config with all that decides the numbers, and ``flops``, what it costs."""
+    """What is measured: a config that holds all that decides the numbers; ``flops`` are what the measurement costs."""
 
     @property
     def flops(self) -> float: ...
@@ -42,8 +42,8 @@ Function = Callable[[C], dict[str, Any]]
 
 
 def named(name: str) -> Callable[[Function[C]], Function[C]]:
-    """Declares under which ``name`` a function's measurements are kept. It never changes again, wherever the function
-    moves and whatever it is called: what was measured is found by it."""
+    """Declares the ``name`` under which a function's measurements are kept. They are found by it, so it stays the same
+    wherever the function moves and whatever it is called."""
 
     def declare(function: Function[C]) -> Function[C]:
         vars(function)["measured_as"] = name
@@ -53,28 +53,24 @@ def named(name: str) -> Callable[[Function[C]], Function[C]]:
 
 
 def measure(
-    function: Function[C],
-    cases: Sequence[C],
-    store: RunStore,
-    jobs: int | None = None,
-    max_hours: float | None = None,
+    function: Function[C], cases: Sequence[C], store: RunStore, jobs: int | None = None, max_hours: float | None = None
 ) -> list[dict[str, Any]]:
     """``function(case)``, a dict of numbers and lists, for each of ``cases``, in their order.
 
-    Each is kept as measured/<name>/<key>.json beside the store's runs as soon as it is made, so that an interrupted
-    series goes on where it stopped; those in the store's records are read. A case holds all that decides its numbers,
-    and ``flops``, what it costs; ``function`` must be importable, and declared with ``named``. jobs: processes, one a
-    core when None (one on a GPU). The cheapest is made first, then the one in the middle; when the others would take
-    more than max_hours at the better one's rate, an InputError says so.
+    A measurement is kept as measured/<name>/<key>.json beside the store's runs as soon as it is made, so that an
+    interrupted series goes on where it stopped; what is there, or in the store's records, is read. ``function`` must be
+    importable, and declared with ``named``. jobs: processes, one a core when None (one on a GPU). The cheapest case is
+    measured first, then the one in the middle; if the others would take more than max_hours at the better one's rate,
+    an InputError says so.
     """
     by_key = {key(case): case for case in cases if found(function, case, store) is None}
     missing = sorted(by_key.values(), key=lambda case: case.flops)
     jobs = min(processes.processes(jobs), max(1, len(missing)))
     with Bar(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
-        middle = len(missing) // 2
-        first, rate = missing[: bool(middle)] + missing[middle : middle + 1], 0.0
-        others = [case for case in missing if case not in first]
-        for case in first:  # the first of all pays for what torch loads
+        middle, rate = len(missing) // 2, 0.0
+        timed = missing[:1] if middle == 0 else [missing[0], missing[middle]]
+        others = missing[1:middle] + missing[middle + 1 :]
+        for case in timed:  # the first of all pays for what torch loads
             begin = time.perf_counter()
             with one_thread_on_cpu():
                 _keep(function, case, store)
@@ -112,7 +108,7 @@ def key(case: Case) -> str:
 
 
 def name(function: Function[C]) -> str:
-    """What ``named`` declares, the folder in which its measurements lie."""
+    """What ``named`` declares: the folder of the function's measurements."""
     declared: str | None = vars(function).get("measured_as")
     if declared is None:
         raise InputError(f"function: {function.__qualname__} has no name to be kept under, declare one with named")
@@ -120,21 +116,12 @@ def name(function: Function[C]) -> str:
 
 
 def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:
-    """What was measured, or None. A file that cannot be read is set aside, to be measured again."""
+    """What was measured, or None. A file that cannot be read is set aside, so that it is measured again."""
     for root in (store.path.parent, *store.records):
         path = _path(root, function, case)
         if path.exists():
-            try:
+            with set_aside_if_unreadable(path, root == store.path.parent, "measurement", "made"):
                 return read(path)
-            except files.Unchecked:
-                raise
-            except UNREADABLE as error:
-                if root != store.path.parent:
-                    raise InputError(
-                        f"records: the record {path} cannot be read ({error}), restore it or remove it"
-                    ) from None
-                aside = files.set_aside(path)
-                print(f"measurement {path.name} cannot be read ({error}): set aside as {aside.name}, to be made again")
     return None
 
 
@@ -149,7 +136,7 @@ def _path(root: Path, function: Function[C], case: C) -> Path:
 
 
 def _keep(function: Function[C], case: C, store: RunStore) -> None:
-    """Measures and writes, unless another process did while this one waited for it."""
+    """Measures a case and writes the result, unless another process did while this one waited for the lock."""
     path = _path(store.path.parent, function, case)
     lock = path.with_name(f".{path.stem}.lock")
     with files.lock(lock):

@@ -1,4 +1,4 @@
-"""The texts of many runs, tokenised once each before any run is trained."""
+"""The texts of many runs: each is tokenised once, before any run is trained."""
 
 import math
 import time
@@ -10,13 +10,18 @@ from lib.store.runs import RunStore
 from lib.train.loop import load_data
 
 
+class TimeIsUp(Exception):
+    """The limit of time is reached; what was begun goes on another time."""
+
+
 def one_of_each_text(configs: Sequence[RunConfig]) -> list[RunConfig]:
+    """One run for each text and vocabulary size."""
     return list({(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values())
 
 
 def prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float = math.inf) -> None:
-    """Tokenise every text once, with a bar, and see that it fits, before anything is trained. Raises TimeIsUp at
-    ``until``; what is tokenised then is not tokenised again."""
+    """Tokenises each text, with a bar, and checks that it fits its runs. Raises TimeIsUp when the clock
+    (``time.monotonic``) reaches ``until``; what is tokenised by then is kept."""
     for cfg in one_of_each_text(configs):
         with Bar(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
 
@@ -27,7 +32,3 @@ def prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float = 
                     raise TimeIsUp
 
             load_data(cfg, store, show)
-
-
-class TimeIsUp(Exception):
-    """A limit stops what can be gone on with."""

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 from collections.abc import MutableSequence, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from lib.base import processes
 from lib.base.distributed import here
@@ -19,18 +18,18 @@ from lib.sweep.finished import Runs
 from lib.sweep.texts import prepare_texts
 from lib.train.loop import train
 
-if TYPE_CHECKING:
-    pass
-
 
 def sweep(
-    configs: list[RunConfig], store: RunStore, jobs: int | None = None, max_hours: float | None = None,
+    configs: list[RunConfig],
+    store: RunStore,
+    jobs: int | None = None,
+    max_hours: float | None = None,
     cluster: Cluster | None = None,
-) -> Runs:  # fmt: skip
-    """Every run of configs, trained where the store does not have it.
+) -> Runs:
+    """Every run of configs; those that the store does not have are trained.
 
-    jobs: processes, one per core when None (one on a GPU); cluster: where Ray trains them instead. Before anything is
-    trained the cost is printed, and when it exceeds max_hours an InputError says so.
+    jobs: processes, one a core when None (one on a GPU); cluster: where Ray trains them instead. The cost is printed
+    before anything is trained; an InputError says so if it exceeds max_hours.
     """
     if here().size > 1:
         raise InputError(
@@ -52,8 +51,9 @@ def sweep(
                 "raise max_hours, or choose a smaller profile"
             )
         if todo.configs:
-            for cfg in todo.configs if not cluster else ():  # whose nodes have been asked
-                check_size(cfg.model)
+            if not cluster:  # whose nodes have been asked
+                for cfg in todo.configs:
+                    check_size(cfg.model)
             prepare_texts(todo.configs, store)
             if cluster and ray:
                 _train_on(ray, todo.configs, store, cluster)
@@ -67,7 +67,7 @@ def _bar(flops: list[float]) -> Bar:
 
 
 def _advance(bar: Bar, shares: Sequence[float], flops: list[float]) -> None:
-    """To where these shares of the runs are done."""
+    """Moves the bar to where these shares of the runs are done."""
     bar.update(sum(share * cost for share, cost in zip(shares, flops, strict=True)) - bar.n)
 
 
@@ -103,7 +103,7 @@ def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
                 _advance(bar, progress, flops)
 
 
-_progress: MutableSequence[float]  # of a process that trains: the share of each run that is done
+_progress: MutableSequence[float]  # in a process that trains: the share of each run that is done
 
 
 def _worker_starts(progress: MutableSequence[float]) -> None:

@@ -136,7 +136,7 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     ),
     (("page",), lambda d: _text("", d["page"])),
     (("text",), lambda d: _text("", d["text"])),
-)  # fmt: skip
+)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

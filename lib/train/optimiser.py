@@ -7,10 +7,10 @@ MuonH those of 000.
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
 
 from lib.base.distributed import ALONE, Ranks, as_held, local, whole
 from lib.base.errors import InputError
@@ -60,10 +60,11 @@ class Placement:
 def placements(
     model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
 ) -> list[Placement]:
-    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; tables, the
-    head, norms, gates, the router, the injection's dynamics and the readout are AdamW's, without decay (001).
+    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; AdamW takes
+    tables, the head, norms, gates, the router, the injection's dynamics and the readout, without decay (001).
 
-    Of a config no weights are made. Raises InputError where the rates need steps and tokens_per_step (HyperP).
+    A config is enough: no weights are made of it. Raises InputError where the rates need steps and tokens_per_step
+    (HyperP).
     """
     if isinstance(model, ModelConfig):
         with torch.device("meta"):
@@ -96,14 +97,16 @@ def placements(
     return rows
 
 
+Placed = dict[Placement, nn.Parameter]
+
+
 class Optimizer:
     """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
 
     def __init__(
-        self, model: LoopedLM, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None,
-        ranks: Ranks = ALONE,
-    ):  # fmt: skip
-        """ranks: the processes that train the same model; they share out what Muon has to orthogonalise."""
+        self, model: LoopedLM, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None, ranks: Ranks = ALONE
+    ):
+        """ranks: the processes that train the same model, among which Muon's matrices are shared out."""
         self.cfg, self.steps = cfg, steps
         parameters = dict(model.named_parameters())
         self.placements = placements(model, cfg, steps, tokens_per_step)
@@ -134,7 +137,7 @@ class AdamW:
     With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001).
     """
 
-    def __init__(self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], ranks: Ranks = ALONE):
+    def __init__(self, cfg: OptimConfig, parameters: Placed, ranks: Ranks = ALONE):
         self.cfg, self.parameters, self.ranks, self.steps = cfg, parameters, ranks, 0
         # update clipping needs a rate for each tensor, otherwise those of one rate, decay and eps share a group
         grouped: dict[object, list[Placement]] = {}
@@ -147,7 +150,7 @@ class AdamW:
     def step(self, rate: float) -> None:
         self.steps += 1
         for members in self.members:
-            with_gradient = [parameter for p in members if (parameter := self.parameters[p]).grad is not None]
+            with_gradient = [self.parameters[p] for p in members if self.parameters[p].grad is not None]
             if not with_gradient:
                 continue
             lr, decay = members[0].lr * rate, members[0].weight_decay
@@ -167,12 +170,11 @@ class AdamW:
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
         steps, m, v = ([self.held[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
-        # the function behind torch.optim.AdamW: the class imports torch's compiler, three seconds of every start
-        adamw(
-            list(parameters), [_gradient(parameter) for parameter in parameters], m, v, [], steps, fused=True,
-            amsgrad=False, beta1=self.cfg.betas[0], beta2=self.cfg.betas[1], lr=lr, weight_decay=decay, eps=eps,
-            maximize=False,
-        )  # fmt: skip
+        gradients, (beta1, beta2) = [_gradient(parameter) for parameter in parameters], self.cfg.betas
+        rates: dict[str, Any] = dict(lr=lr, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps)
+        torch._foreach_add_(steps, 1)
+        # what torch.optim.AdamW(fused=True) calls; the class itself imports torch's compiler, seconds of every start
+        torch._fused_adamw_(list(parameters), gradients, m, v, [], steps, **rates, amsgrad=False, maximize=False)
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         beta2 = self.cfg.betas[1]
@@ -201,19 +203,16 @@ class AdamW:
 
 
 class Muon:
-    """Nesterov momentum, orthogonalised in ``dtype``, with factored variance reduction and cautious decay, each by the
-    config.
+    """Nesterov momentum, orthogonalised in ``dtype``; factored variance reduction and cautious decay where the config
+    asks for them.
 
-    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices. Of a stack of n
-    every process updates its share, keeps momentum and variance for that alone, and is told what the others found.
+    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices. Each process
+    updates its share of a stack [n, R, C], keeps momentum and variance for that alone, and is sent the other shares.
     """
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
 
-    def __init__(
-        self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32,
-        ranks: Ranks = ALONE,
-    ):  # fmt: skip
+    def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
         self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
@@ -224,7 +223,7 @@ class Muon:
         self.own: dict[tuple[int, int], slice] = {}
         for (rows, columns), members in self.stacks.items():
             device = members[0][1].device
-            own = self.own[rows, columns] = ranks.share(self._height((rows, columns)))
+            own = self.own[rows, columns] = ranks.share(sum(_height(p) for _, p in members))
             n = own.stop - own.start
             self.momentum[rows, columns] = torch.zeros(n, rows, columns, device=device)
             # one second moment per row of a tall matrix, per column of a wide one
@@ -246,18 +245,13 @@ class Muon:
             if self.cfg.muon_variance_reduction:
                 update = self._reduce_variance(update, self.variance[shape])
             parameters = [p for _, p in members]
-            lr = torch.tensor([placement.lr for placement, p in members for _ in range(p.numel() // math.prod(shape))])
-            lr = rate * lr[own].view(-1, 1, 1).to(update)
+            heights = [_height(p) for p in parameters]
+            rates = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(heights))
+            lr = rate * rates[own].view(-1, 1, 1).to(update)
             moved = self._moved(shape, self._stacked(shape, parameters)[own], update, lr, decay)
-            parts = self.ranks.gather(moved, self._height(shape)).split(
-                [p.numel() // math.prod(shape) for p in parameters]
-            )
+            parts = self.ranks.gather(moved, sum(heights)).split(heights)
             held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
             torch._foreach_copy_([local(p) for p in parameters], held)
-
-    def _height(self, shape: tuple[int, int]) -> int:
-        """n of a stack [n, R, C]."""
-        return sum(p.numel() for _, p in self.stacks[shape]) // math.prod(shape)
 
     @staticmethod
     def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
@@ -265,8 +259,8 @@ class Muon:
         return torch.cat([whole(tensor.detach()).reshape(-1, *shape) for tensor in tensors])
 
     def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
-        """p - lr wd p - lr update for a stack [n, R, C]; cautious decay spares what the update does not shrink as
-        well."""
+        """p - lr wd p - lr update for a stack [n, R, C]; cautious decay leaves out the entries that the update itself
+        does not shrink."""
         weight_decay = self.cfg.muon_weight_decay * decay
         if weight_decay:
             shrink = lr * weight_decay
@@ -285,7 +279,7 @@ class Muon:
         return {f"muon.{kind}.{r}x{c}": self._whole(own, (r, c)) for kind, of in kinds for (r, c), own in of.items()}
 
     def _whole(self, own: Tensor, shape: tuple[int, int]) -> Tensor:
-        return self.ranks.to_write(self.ranks.gather(own, self._height(shape)))
+        return self.ranks.to_write(self.ranks.gather(own, sum(_height(p) for _, p in self.stacks[shape])))
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         for kind, values in (("momentum", self.momentum), ("variance", self.variance)):
@@ -297,10 +291,7 @@ class MuonH(Muon):
     """Muon on the sphere of each matrix's own norm: the update is scaled to |W_0|_F, a step is taken, and the result is
     put back to |W_0|_F, so that lr is an angle (Wen et al. 2025, in 000)."""
 
-    def __init__(
-        self, cfg: OptimConfig, parameters: dict[Placement, nn.Parameter], dtype: torch.dtype = torch.float32,
-        ranks: Ranks = ALONE,
-    ):  # fmt: skip
+    def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
         super().__init__(cfg, parameters, dtype, ranks)
         self.norms = {
             shape: _norm(self._stacked(shape, [p for _, p in members])[self.own[shape]])
@@ -328,6 +319,11 @@ class MuonH(Muon):
 def _gradient(parameter: nn.Parameter) -> Tensor:
     assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
     return parameter.grad
+
+
+def _height(parameter: nn.Parameter) -> int:
+    """How many matrices a parameter [..., R, C] is."""
+    return math.prod(parameter.shape[:-2])
 
 
 def _norm(matrices: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ import yaml
 
 from lib.base import files
 from lib.base.errors import InputError, one_line
-from lib.base.statistics import mean_interval
+from lib.base.statistics import mean_and_interval
+from lib.workbook import places
 
 REPRODUCED, UNRESOLVED, CONTRADICTED = "reproduced", "not resolved", "contradicted"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
@@ -81,6 +82,11 @@ def _entries(name: str, text: str) -> dict[str, Claim]:
     return claims
 
 
+def of_notebook(name: str) -> list[Claim]:
+    """The claims that a notebook reports."""
+    return [claim for claim in ledger(places.LEDGER).values() if claim.notebook == name]
+
+
 def verdict(claim: Claim, bounds: tuple[float, float], profile: str) -> str:
     """Margins: reproduced when the interval lies above 0, contradicted when below, else not resolved.
 
@@ -120,7 +126,7 @@ def report(
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
     if per == "seed" and len(values) != len(seeds):
         raise InputError(f"claim {claim.id}: {len(values)} numbers for {len(seeds)} seeds, give one a seed")
-    mean, low, high = mean_interval(values)
+    mean, low, high = mean_and_interval(values)
     if bounds is not None:
         low, high = (float(bound) for bound in bounds)
     finding = Finding(

@@ -1,7 +1,7 @@
-"""Outputs of earlier versions, once: every file gets the checksum that it had in another form, or not at all.
+"""Gives outputs of earlier versions the checksums of today, once.
 
-What had one has to pass it; what had none is believed for the last time. Plans of the earliest layout, which were lists
-of keys, are removed: their notebooks write them anew.
+Files that had a checksum of another form must pass it first. Files that had none are believed this one time. Plans of
+the earliest layout, which were lists of keys, are removed: their notebooks write them anew.
 """
 
 import contextlib
@@ -16,41 +16,46 @@ import torch
 from lib.base import files
 from lib.store.runs import CHECKSUMS, DESCRIBED, UNREADABLE, WEIGHTS
 from lib.train.loop import read_position, save_checkpoint
-from lib.workbook.notebook import ROOT
+from lib.workbook import places
 from lib.workbook.records import BESIDE
 
-EARLIER = "sha256"  # what the checksum was called
-#: where files stand that are fields and their checksum, and nothing else
+EARLIER = "sha256"  # the name of the checksum in earlier versions
+#: files that hold nothing but fields and their checksum
 FIELDS = (
-    "claims/*/*.json", "plans/*/*.json", "measured/*/*.json", "records/*/measured/*/*.json", "tokens/**/meta.json",
+    "claims/*/*.json",
+    "plans/*/*.json",
+    "measured/*/*.json",
+    "records/*/measured/*/*.json",
+    "tokens/**/meta.json",
     "tokens/**/state.json",
-)  # fmt: skip
+)
 
 
 def migrate(outputs: Path) -> int:
-    """Gives everything under ``outputs`` its checksums; returns how many files, runs and records it changed. What is
-    damaged stays as it is, for those who read it to name."""
+    """Gives everything under ``outputs`` its checksums; returns how many files, runs and records it changed.
+
+    What is damaged stays as it is: whoever reads it names it."""
     changed = sum(_fields(path) for pattern in FIELDS for path in sorted(outputs.glob(pattern)))
     runs = [path.parent for path in sorted(outputs.glob("runs/*/result.json"))]
-    changed += sum(_run(folder) for folder in runs if "." not in folder.name)  # what is set aside stays as it is
+    changed += sum(_run(folder) for folder in runs if "." not in folder.name)  # not those that are set aside
     changed += sum(_record(path.parent) for path in sorted(outputs.glob(f"records/*/*/{CHECKSUMS}")))
     return changed + sum(_checkpoint(path) for path in sorted(outputs.glob("runs/.*.partial")))
 
 
-def main(outputs: Path = ROOT / "outputs") -> None:
+def main(outputs: Path = places.ROOT / "outputs") -> None:
     """``migrate`` for the Makefile."""
     if changed := migrate(outputs):
         print(f"migrated   {changed} files and folders of an earlier version, which have checksums of today's form now")
 
 
 def _earlier(path: Path) -> Any:
-    """What a file of an earlier layout says; None of one of today's, and of a damaged one."""
+    """The content of a file of an earlier version, without its checksum; None for one of today and a damaged one."""
     with contextlib.suppress(ValueError):
         return files.read_checked(path) and None
     with contextlib.suppress(ValueError):
         said = files.read_json(path)
         told = said.pop(EARLIER, None) if isinstance(said, dict) else None
-        # it was one of what is said, in the order of names
+        # it was taken over the other fields, sorted by name
         if told in (None, hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()):
             return said
     return None

@@ -1,4 +1,4 @@
-"""Executed notebooks as HTML pages that open from disk: no script, no network, formulas as MathML."""
+"""Executed notebooks as HTML pages that open from disk: without scripts and network, with formulas as MathML."""
 
 import json
 import os
@@ -10,23 +10,22 @@ import jinja2
 from latex2mathml.converter import convert as mathml
 from markupsafe import Markup, escape
 
-import lib
 from lib.base import files
 from lib.base.errors import InputError
+from lib.workbook import places
 from lib.workbook.execute import without_grammar
 
 if TYPE_CHECKING:
     from nbconvert import HTMLExporter
     from nbformat import NotebookNode
 
-ROOT = Path(lib.__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-#: what of an output is shown, the best first; scripts and widgets would need a network
+#: kinds of output that a page can show, the best first; scripts and widgets would need a network
 SHOWN = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
 
 
 def template(name: str) -> jinja2.Template:
-    """A template of lib/templates; what it is given is escaped, and a name it is not given is an error."""
+    """A template of lib/workbook/templates. It escapes what it is given; a name that it is not given is an error."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -37,7 +36,7 @@ def template(name: str) -> jinja2.Template:
 def formula(tex: str, display: str = "inline") -> Markup:
     """A formula as MathML, or its source where it is beyond the converter."""
     try:
-        plain = re.sub(r"\\[bB]ig[lr]?(?![a-z])", "", tex)  # without a font for mathematics large brackets stand askew
+        plain = re.sub(r"\\[bB]ig[lr]?(?![a-z])", "", tex)  # large brackets stand askew without a font for mathematics
         return Markup(mathml(plain, display=display))
     except Exception:  # it raises whatever it stumbles over
         return Markup("<code>{}</code>").format(tex)
@@ -51,9 +50,9 @@ def title(notebook: Path) -> Markup:
 
 
 def failure(executed: Path) -> str:
-    """Why an executed copy did not run to its end, in a line; empty where the mark beside it says that it did.
+    """Why an executed copy did not run to its end, in one line; empty where the mark beside it says that it did.
 
-    ``page`` comes first: it says what is no notebook."""
+    The copy must be a notebook, which ``page`` makes sure of."""
     if executed.with_name(f".{executed.stem}.done").exists():
         return ""
     outputs = [output for cell in json.loads(executed.read_text())["cells"] for output in cell.get("outputs", [])]
@@ -65,9 +64,10 @@ def failure(executed: Path) -> str:
 
 
 def page(executed: Path, path: Path) -> None:
-    """Writes an executed copy as HTML, unless the page there is of this copy and this code.
+    """Writes an executed copy as an HTML page to ``path``.
 
-    Raises InputError where the copy cannot be read."""
+    A page has the date of the newest file that it is made from; where it has that date already, nothing is done. Raises
+    InputError where the copy cannot be read."""
     made = max(p.stat().st_mtime_ns for p in (executed, Path(__file__), *TEMPLATES.iterdir()))
     if path.exists() and path.stat().st_mtime_ns == made:
         return
@@ -79,20 +79,20 @@ def page(executed: Path, path: Path) -> None:
     )
     with files.replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
-        os.utime(draft, ns=(made, made))  # so that a copy that was changed meanwhile is converted next time
+        os.utime(draft, ns=(made, made))  # a copy that has changed meanwhile is newer, and converted next time
 
 
 def _read(executed: Path) -> "NotebookNode":
     without_grammar()
-    import nbformat  # takes seconds, and is needed for new pages alone
+    import nbformat  # takes seconds, and only new pages need it
 
     try:
         notebook = nbformat.read(executed, 4)
-    except Exception as error:  # among them those of nbformat for what is JSON, but no notebook
+    except Exception as error:  # nbformat has many, for what is JSON and no notebook
         reason = str(error).partition("\n")[0][:100] or type(error).__name__
         raise InputError(f"{executed}: cannot be read ({reason})") from None
     for cell in notebook.cells:
-        if "outputs" in cell:  # the provenance is for machines, and nbconvert would warn of it once a notebook
+        if "outputs" in cell:  # nbconvert would warn of an output of which nothing can be shown
             cell.outputs = [output for output in cell.outputs if "data" not in output or {*SHOWN} & output.data.keys()]
     return notebook
 
@@ -118,5 +118,5 @@ def _exporter() -> "HTMLExporter":
 
 
 def _without_root(text: str) -> str:
-    """Tracebacks and warnings say where on this machine the workbook lies, which is nobody's business."""
-    return text.replace(f"{ROOT}{os.sep}", "")
+    """The text without the path of the workbook on this machine, which tracebacks and warnings tell."""
+    return text.replace(f"{places.ROOT}{os.sep}", "")

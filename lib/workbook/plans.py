@@ -1,4 +1,4 @@
-"""What a notebook would train, found out from its own cells up to the plan; nothing is trained."""
+"""The runs that a notebook asks for, found out by its own cells up to the one tagged ``plan``; nothing is trained."""
 
 import contextlib
 import dataclasses
@@ -14,61 +14,59 @@ import nbformat
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.figures import style
-from lib.workbook.notebook import ROOT, read_parameters, read_plan
-
-NOTEBOOKS = ROOT / "notebooks"
+from lib.workbook import parameters, places
+from lib.workbook.notebook import read_plan
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Distinct runs in the notebook's order; and function -> key of a case -> FLOPs of what it would measure without
-    any run being there. What is measured on runs is known only when they are."""
+    """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs.
+
+    Before a notebook has run, the measurements that its runs are needed for are missing."""
 
     runs: list[RunConfig]
     measurements: dict[str, dict[str, float]]
 
 
 def names() -> list[str]:
-    """Every notebook, by its file's name."""
-    return sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    """All notebooks."""
+    return sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb"))
 
 
 def planned(name: str, profile: str, **changes: Any) -> list[RunConfig]:
-    """The distinct runs that a notebook plans for a profile, in its order; see ``plan``."""
+    """The runs of ``plan``."""
     return plan(name, profile, **changes).runs
 
 
 def plan(name: str, profile: str, **changes: Any) -> Plan:
-    """Executes the notebook's code cells up to the one tagged ``plan``, with params/<profile>/<name>.yaml and
-    ``changes`` put in as papermill would, and reads the plan that they write into ``outputs``, a folder that is
-    forgotten where changes do not name one.
+    """What a notebook asks for with its parameters at a profile, some of them changed.
 
-    Needs the texts that the profile names neither here nor on a network, if they are named by their content. Raises
-    InputError for an unknown notebook, profile or parameter, and what the cells raise."""
+    Executes its code cells up to the one tagged ``plan``, in this process, and reads the plan that they write: into the
+    parameter ``outputs``, or into a folder that is removed again where ``changes`` do not name one. Texts are read only
+    where the parameters do not name their content. Raises InputError for an unknown notebook, profile or parameter, and
+    what the cells raise."""
     if name not in names():
         raise InputError(f"name: there is no notebook {name!r}, use one of {', '.join(names())}")
-    parameters = read_parameters(profile, name)
-    for change in changes:
-        if change not in parameters:
-            raise InputError(f"{change}: is not a parameter of {name}, use one of {', '.join(parameters)}")
+    given = parameters.of_profile(profile, name)
+    parameters.check_names(name, changes, given)
     with tempfile.TemporaryDirectory() as forgotten, _undone():
-        values = {**parameters, "outputs": forgotten, **changes}
-        # where notebook.start resolves it: from the workbook, not from here
-        written = ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
+        values = {**given, "outputs": forgotten, **changes}
+        # notebook.start resolves it from the workbook's root, wherever this process is
+        written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
         _execute(name, values)
         return read(written)
 
 
 def read(path: Path) -> Plan:
-    """The plan that a notebook wrote last (``Notebook.plan``); an empty one where there is none that can be read."""
+    """The plan that ``Notebook.plan`` wrote to a file; an empty one where there is none that can be read."""
     found = read_plan(path)
     return Plan([RunConfig(**fields) for fields in found.get("runs", {}).values()], found.get("measurements", {}))
 
 
 def _execute(name: str, values: dict[str, Any]) -> None:
-    """The cells up to the plan in a namespace of their own, without a word."""
+    """Executes the cells up to the plan in a namespace of their own, and drops what they print."""
     namespace: dict[str, Any] = {}
-    for cell in nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
+    for cell in nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type != "code":
             continue
         tags = cell.metadata.get("tags", [])
@@ -83,7 +81,7 @@ def _execute(name: str, values: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _undone() -> Iterator[None]:
-    """What a notebook does to its process, the working directory and the look of figures, ends with the block."""
+    """Restores, after the block, what a notebook changes in its process: the working directory, the look of figures."""
     here = os.getcwd()
     with style.keeping_style():
         try:

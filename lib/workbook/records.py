@@ -29,7 +29,7 @@ from lib.sweep import measurements
 from lib.sweep.cost import run_flops
 from lib.sweep.limited import STOPPED, train_until
 from lib.workbook import plans
-from lib.workbook.notebook import ROOT
+from lib.workbook.places import ROOT
 
 POINTS = 125  # of a packed curve; spectra, logged about a hundred times, fit into it in runs of 400 steps and more
 DIGITS = 7  # of a packed curve's numbers, which are means of fp32 numbers
@@ -173,9 +173,12 @@ def make(names: Sequence[str], profile: str, minutes: float | None, jobs: int, o
         asked = plans.read(outputs / "plans" / profile / f"{name}.json").measurements  # also what was known only later
         measured += sum(pack_measured(part, store, folder) for part in (plan.measurements, asked))
     begun = sum(store.partial(key).exists() for key, why in outcomes.items() if why == STOPPED)
-    print(f"{len(todo) - left - len(failed)} runs finished, {left} are left{f' ({begun} begun)' if begun else ''}"
-          f"{f', {len(failed)} failed' if failed else ''}; the same command goes on where this one stopped"
-          if todo else "nothing to train")  # fmt: skip
+    print(
+        f"{len(todo) - left - len(failed)} runs finished, {left} are left{f' ({begun} begun)' if begun else ''}"
+        f"{f', {len(failed)} failed' if failed else ''}; the same command goes on where this one stopped"
+        if todo
+        else "nothing to train"
+    )
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
     return bool(failed)
 

@@ -1,7 +1,7 @@
-"""What the workbook took and found when it was last made whole, from an empty store on two cores: docs/reference.json.
+"""What the notebooks took and found when they were last timed, on two cores: docs/reference.json.
 
-make scales these times to the machine that it runs on (lib/workbook/execute.py); README's table shows them
-(lib/workbook/overview.py).
+``collect`` writes it (lib/workbook/collect.py). make scales its times to the machine that it runs on
+(lib/workbook/execute.py), and README's table shows them (lib/workbook/tables.py).
 """
 
 import json
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pydantic
 
-import lib
+from lib.workbook.places import ROOT
 
-FILE = Path(lib.__file__).parent.parent / "docs" / "reference.json"
+FILE = ROOT / "docs" / "reference.json"
 ROUNDS = 3  # of the yardstick, of which the fastest counts: others disturb it in one direction only
 
 

@@ -1,6 +1,6 @@
-"""The browsable report: one HTML page with figures, claims, verdicts and provenance; it opens from disk.
+"""Writes the report: one HTML page of figures, tables, claims with their verdicts, and provenance; it opens from disk.
 
-A file that cannot be read never hides the others: the page is written without it, and names it on top.
+A file that cannot be read does not hide the others: the page is written without it, and names it at the top.
 """
 
 import base64
@@ -18,9 +18,9 @@ from markupsafe import Markup
 
 from lib.base import files
 from lib.base.errors import InputError, in_one_line
+from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import claims, pages
-from lib.workbook.notebook import PROFILES, ROOT
+from lib.workbook import claims, pages, places
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -47,8 +47,8 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A figure, whose ``content`` is a PNG in base64, or a table, whose ``content`` is its rows; ``stamp`` is the
-    provenance beside it, empty where that is damaged."""
+    """A figure or a table. ``content`` is a PNG in base64, or the table's rows; ``stamp`` is the provenance beside it,
+    empty where that is damaged."""
 
     name: str
     notebook: str
@@ -62,7 +62,7 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A notebook, what it made, and why its executed copy did not run to its end."""
+    """A notebook and what it made; ``failure`` says why its executed copy did not run to its end."""
 
     name: str
     title: Markup
@@ -73,14 +73,14 @@ class Section:
 
 @dataclasses.dataclass
 class Outputs:
-    """What lies in a folder of outputs. Each file that cannot be read is a line in ``problems``."""
+    """Reads a folder of outputs. Each file that cannot be read becomes a line of ``problems``."""
 
     folder: Path
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
-        """Every claim at this profile, and at the others where something was found; smoke judges nothing and is shown
-        only when asked for."""
+        """A row for every claim at this profile, and for those at other profiles that have a finding. smoke judges
+        nothing, and is shown only when it is asked for."""
         found = {}
         for other in [name for name in PROFILES if name == profile or name != "smoke"]:
             for path in sorted((self.folder / "claims" / other).glob("*.json")):
@@ -144,11 +144,11 @@ class Outputs:
 
 
 def build(outputs: Path, profile: str) -> list[str]:
-    """Writes outputs/report/index.html from what a profile made, and the executed notebooks beside it.
+    """Writes outputs/report/index.html from what a profile made, and the executed notebooks as pages beside it.
 
-    Returns a line for each file that could not be read, which the page begins with as well. Raises InputError for a
-    damaged ledger, and leaves the page of before."""
-    ledger = claims.ledger(ROOT / "params" / "claims.yaml")
+    Returns a line for each file that could not be read; the page begins with these lines too. Raises InputError for a
+    damaged ledger, and leaves the page that is there."""
+    ledger = claims.ledger(places.LEDGER)
     papers = _papers(ledger)
     found = Outputs(outputs)
     rows = found.rows(ledger, profile)
@@ -182,7 +182,7 @@ def build(outputs: Path, profile: str) -> list[str]:
 
 
 def main(profile: str) -> None:
-    """``build`` for the Makefile, which fails where something could not be read; complaints are one line each."""
+    """``build`` for the Makefile. It fails, with a line for each, where files could not be read."""
     in_one_line(_build_or_complain, profile)
 
 
@@ -209,20 +209,21 @@ def _mixed(stamps: list[dict[str, Any]]) -> list[str]:
 
 
 def _papers(ledger: dict[str, claims.Claim]) -> dict[str, str]:
-    """Notebook -> the paper most of its claims are from, or BEYOND, in the order of the papers and of the ledger."""
+    """Notebook -> the paper that most of its claims are from, by paper, then as in the ledger; and BEYOND for those
+    without a claim."""
     votes: dict[str, collections.Counter[str]] = {}
     for claim in ledger.values():
         if claim.notebook:
             votes.setdefault(claim.notebook, collections.Counter())[claim.paper] += 1
     papers = {notebook: count.most_common(1)[0][0] for notebook, count in votes.items()}
-    others = [path.stem for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if path.stem not in papers]
+    others = [path.stem for path in sorted(places.NOTEBOOKS.glob("*.ipynb")) if path.stem not in papers]
     return {name: papers[name] for name in sorted(papers, key=lambda name: papers[name])} | dict.fromkeys(
         others, BEYOND
     )
 
 
 def _title(name: str) -> Markup:
-    path = ROOT / "notebooks" / f"{name}.ipynb"
+    path = places.NOTEBOOKS / f"{name}.ipynb"
     return pages.title(path) if path.exists() else Markup.escape(name or "Of a notebook that is not known")
 
 

@@ -110,9 +110,12 @@ def by_two(tmp_path_factory):
     stores = {name: RunStore(folder / name / "runs") for name in ("copied", "sharded", "two first")}
     stores["one first"] = begun_by_one(folder / "one first" / "runs")
     together(
-        folder, job(CASES, stores["copied"]), job(SHARDED, stores["sharded"], sharded=True),
-        job(CONTINUED, stores["two first"], stop_at=2), job(CONTINUED, stores["one first"]),
-    )  # fmt: skip
+        folder,
+        job(CASES, stores["copied"]),
+        job(SHARDED, stores["sharded"], sharded=True),
+        job(CONTINUED, stores["two first"], stop_at=2),
+        job(CONTINUED, stores["one first"]),
+    )
     return stores
 
 

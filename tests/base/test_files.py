@@ -40,7 +40,7 @@ def test_every_writer_says_that_the_disk_is_full(tmp_path):
 import resource, signal
 from pathlib import Path
 import numpy as np, safetensors.torch, torch
-from lib import files
+from lib.base import files
 from lib.base.errors import DiskFull
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -76,7 +76,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
         f"""
 import time
 from pathlib import Path
-from lib import files
+from lib.base import files
 from lib.base.errors import DiskFull
 with files.lock(Path({str(path)!r})):
     print("held", flush=True)
@@ -125,8 +125,8 @@ def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):
     script.write_text(
         f"import os, sys, torch\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from pathlib import Path\n"
-        "from lib import files, workers\n"
-        f"with files.lock(Path({str(tmp_path / 'lock')!r})), workers.pool(1, torch.set_num_threads, 1) as pool:\n"
+        "from lib.base import files, processes\n"
+        f"with files.lock(Path({str(tmp_path / 'lock')!r})), processes.pool(1, torch.set_num_threads, 1) as pool:\n"
         "    pool.submit(os.getpid).result()\n"
     )
     process = python(f"import runpy, sys; sys.exit(__import__('subprocess').call([sys.executable, {str(script)!r}]))")

@@ -34,10 +34,10 @@ def imported(module: str) -> bool:
 
 def test_what_is_to_be_imported_first_is_there_when_a_process_begins():
     code = """
-from lib import workers
+from lib.base import processes
 from tests.base.test_processes import imported
-workers.import_first("colorsys")
-with workers.pool(1, int) as pool:
+processes.import_first("colorsys")
+with processes.pool(1, int) as pool:
     print(pool.submit(imported, "colorsys").result(), pool.submit(imported, "chunk").result())
 """
     assert python(code).communicate(timeout=240)[0].split() == ["True", "False"]
@@ -75,9 +75,9 @@ def test_a_process_that_is_killed_is_said_in_one_line():
 def test_processes_end_with_a_parent_that_is_killed():
     parent = python(
         "import os, time, torch\n"
-        "from lib import workers\n"
+        "from lib.base import processes\n"
         "if __name__ == '__main__':\n"
-        "    with workers.pool(1, torch.set_num_threads, 1) as pool:\n"
+        "    with processes.pool(1, torch.set_num_threads, 1) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n"
         "        pool.submit(time.sleep, 60).result()\n"
     )

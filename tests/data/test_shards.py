@@ -52,8 +52,11 @@ def test_shards_hold_the_tokens_and_ends_of_all_documents(tmp_path_factory, leng
     assert tokens.tolist() == list(range(sum(flat)))
     assert shards.ends(folder, state["shards"]).tolist() == np.cumsum(flat).tolist()
     assert state["next"] == {
-        "cursor": {"at": len(lengths)}, "documents": len(flat), "bytes": 2 * sum(flat), "tokens": sum(flat)
-    }  # fmt: skip
+        "cursor": {"at": len(lengths)},
+        "documents": len(flat),
+        "bytes": 2 * sum(flat),
+        "tokens": sum(flat),
+    }
     assert state["done"] and shards.damaged(folder, state["shards"]) == []
 
 

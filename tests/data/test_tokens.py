@@ -27,7 +27,7 @@ def test_the_store_holds_every_document(tmp_path):
     for i in (0, 3, len(documents) - 1):
         assert ByteTokenizer().decode(store.tokens(i, 0, store.length[i])) == documents[i]
     assert store.meta["tokens"] == store.length.sum() == sum(len(d.encode()) for d in documents)
-    assert store.meta["dtype"] == "uint16" and store.meta["content"] == cfg.content
+    assert store.meta["dtype"] == "uint16" and store.meta["content"] == cfg.known().content
 
 
 def test_a_second_start_reads_the_cache_in_under_a_second(tmp_path):
@@ -239,7 +239,8 @@ def test_a_small_text_starts_no_processes(tmp_path, monkeypatch, dataset):
 def asked_for(dataset, cache) -> str:
     return (
         "from pathlib import Path\n"
-        "from lib import files, shards, tokens\n"
+        "from lib.base import files\n"
+        "from lib.data import shards, tokens\n"
         "tokens.SHARD_TOKENS, tokens.TOKENIZE_AT_ONCE = 10_000, 5\n"
         "def slowly(path, value, write=files.write_checked):\n"
         "    write(path, value)\n"

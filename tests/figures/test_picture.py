@@ -38,10 +38,22 @@ ODD = {
     "lanes": dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", tied=False),
     "plain": dict(recur=0, prelude=12, mean_loops=1, injection="none", state_init="prelude", residual="1/(N sqrt(L))"),
     "everything": dict(
-        prelude_norm=True, embed_norm=True, readout=True, loop_norm="own", softcap=30.0, depth="poisson", windows="LS",
-        value_embeddings=True, residual="1/N", mlp="swiglu", experts=8, active_experts=2, block="sandwich", recur=9,
+        prelude_norm=True,
+        embed_norm=True,
+        readout=True,
+        loop_norm="own",
+        softcap=30.0,
+        depth="poisson",
+        windows="LS",
+        value_embeddings=True,
+        residual="1/N",
+        mlp="swiglu",
+        experts=8,
+        active_experts=2,
+        block="sandwich",
+        recur=9,
     ),
-}  # fmt: skip
+}
 
 
 NAMED = ["parcae-1.3b", "isodepth-s10-r8", "looped-nanochat-s8", "residual-L48-N16", "rdm-350m", "looped-moe-704"]

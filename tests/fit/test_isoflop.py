@@ -9,11 +9,21 @@ from lib.fit.isoflop import exponent, exponents, optima
 
 def curves(budgets=(1e9, 4e9, 16e9), sizes=(1e3, 2e3, 4e3, 8e3, 16e3)) -> pd.DataFrame:
     """Two architectures whose optimal size is C^0.5 / 10 and C^0.5 / 20, with L = 2 N*^-0.1, and F = 6 N."""
-    return pd.DataFrame([
-        {"architecture": name, "budget": C, "N": N, "width": N**0.5, "F": 6 * N,
-         "loss": 2 * (C**0.5 / share) ** -0.1 + 0.05 * np.log(N / (C**0.5 / share)) ** 2}
-        for name, share in (("wide", 10), ("narrow", 20)) for C in budgets for N in sizes
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "architecture": name,
+                "budget": C,
+                "N": N,
+                "width": N**0.5,
+                "F": 6 * N,
+                "loss": 2 * (C**0.5 / share) ** -0.1 + 0.05 * np.log(N / (C**0.5 / share)) ** 2,
+            }
+            for name, share in (("wide", 10), ("narrow", 20))
+            for C in budgets
+            for N in sizes
+        ]
+    )
 
 
 def test_each_family_and_budget_has_its_own_optimum():

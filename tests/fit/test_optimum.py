@@ -23,8 +23,9 @@ def theta(**changes) -> np.ndarray:
 def test_residuals_are_the_laws_log_loss_minus_the_datas():
     ours = problem(noise=0.0)
     np.testing.assert_allclose(ours.residuals(theta()), 0, atol=1e-12)
-    np.testing.assert_allclose(ours.residuals(theta(E=0.5)), np.log(
-        laws.JOINT.loss({**PUBLISHED, "E": 0.5}, *ours.inputs)) - ours.log_loss)  # fmt: skip
+    np.testing.assert_allclose(
+        ours.residuals(theta(E=0.5)), np.log(laws.JOINT.loss({**PUBLISHED, "E": 0.5}, *ours.inputs)) - ours.log_loss
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-3, np.inf])

@@ -342,17 +342,32 @@ def test_bad_calls_are_one_line():
 # ---- any config
 
 ANY = dict(
-    prelude=[0, 1, 2], coda=[0, 1], prelude_norm=[False, True], readout=[False, True],
+    prelude=[0, 1, 2],
+    coda=[0, 1],
+    prelude_norm=[False, True],
+    readout=[False, True],
     block=["pre-norm", "sandwich", "post-norm"],
-    norm_gain=[False, True], qk_norm=[False, True], rope=["interleaved", "half-split"], value_embeddings=[False, True],
-    windows=["L", "S", "SL", "SSL"], residual=["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"], embed_norm=[False, True],
-    tied=[False, True], softcap=[0.0, 15.0], init=["scaled", "scaled-zero", "uniform", "normal", "mup"],
-)  # fmt: skip
+    norm_gain=[False, True],
+    qk_norm=[False, True],
+    rope=["interleaved", "half-split"],
+    value_embeddings=[False, True],
+    windows=["L", "S", "SL", "SSL"],
+    residual=["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"],
+    embed_norm=[False, True],
+    tied=[False, True],
+    softcap=[0.0, 15.0],
+    init=["scaled", "scaled-zero", "uniform", "normal", "mup"],
+)
 LOOPED = dict(
-    recur=[1, 2], mean_loops=[1, 2, 3], backprop_loops=["half", "all", 1, 2], loop_norm=["none", "own", "final"],
-    depth=["fixed", "poisson", "lognormal-poisson"], depth_per=["batch", "sequence"], fill=[False, True],
+    recur=[1, 2],
+    mean_loops=[1, 2, 3],
+    backprop_loops=["half", "all", 1, 2],
+    loop_norm=["none", "own", "final"],
+    depth=["fixed", "poisson", "lognormal-poisson"],
+    depth_per=["batch", "sequence"],
+    fill=[False, True],
     truncation=["no-grad", "detach"],
-)  # fmt: skip
+)
 MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
 MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]
 LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti")]

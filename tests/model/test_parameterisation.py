@@ -191,10 +191,23 @@ def test_the_residual_multiplier(rule, alpha):
 def stream_norm(rule: str, loops: int) -> float:
     """Mean |h|^2 of the stream after the loops, at init, relative to the stream's start."""
     cfg = ModelConfig(
-        vocab_size=64, width=64, heads=4, mlp_width=256, prelude=0, recur=1, coda=0, context=32, mean_loops=loops,
-        backprop_loops="all", injection="none", state_init="prelude", mlp="swiglu", qk_norm=False, residual=rule,
+        vocab_size=64,
+        width=64,
+        heads=4,
+        mlp_width=256,
+        prelude=0,
+        recur=1,
+        coda=0,
+        context=32,
+        mean_loops=loops,
+        backprop_loops="all",
+        injection="none",
+        state_init="prelude",
+        mlp="swiglu",
+        qk_norm=False,
+        residual=rule,
         init="uniform",
-    )  # fmt: skip
+    )
     x = torch.randint(64, (4, 32), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         ends = [LoopedLM(cfg, seed=seed).eval().hidden(x)[1].state.square().mean().item() for seed in range(3)]
@@ -216,10 +229,27 @@ def activations(width: int, rule: bool, kind: dict) -> np.ndarray:
     """rms of the loop's state, of a branch and of the logits before each of five steps of AdamW and after the last,
     at one rate for all widths [6, 3]."""
     cfg = ModelConfig(
-        vocab_size=64, width=width, heads=width // 16, mlp_width=2 * width, prelude=0, recur=2, coda=0, context=32,
-        mean_loops=2, backprop_loops="all", injection="none", state_init="prelude", norm_gain=False, qk_norm=False,
-        mlp="swiglu", tied=False, init="mup" if rule else "normal", balance_loss=0.0, router_z_loss=0.0, **kind,
-    )  # fmt: skip
+        vocab_size=64,
+        width=width,
+        heads=width // 16,
+        mlp_width=2 * width,
+        prelude=0,
+        recur=2,
+        coda=0,
+        context=32,
+        mean_loops=2,
+        backprop_loops="all",
+        injection="none",
+        state_init="prelude",
+        norm_gain=False,
+        qk_norm=False,
+        mlp="swiglu",
+        tied=False,
+        init="mup" if rule else "normal",
+        balance_loss=0.0,
+        router_z_loss=0.0,
+        **kind,
+    )
     model = LoopedLM(cfg).train()
     optimizer = Optimizer(model, OptimConfig(scaling="mup" if rule else "none", lr=2e-3, eps=1e-12), steps=10)
     x = torch.randint(64, (8, 33), generator=torch.Generator().manual_seed(0))

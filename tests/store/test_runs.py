@@ -31,7 +31,7 @@ def test_a_finished_run_is_found_by_what_it_is(store):
     assert store.find(cfg) is None
     finish(store, cfg)
     found = RunStore(store.path).find(small_run())
-    assert found.summary == {"val_loss": 2.0} and found.config == cfg and found.path.name == cfg.key
+    assert found.summary == {"val_loss": 2.0} and found.config == cfg.planned and found.path.name == cfg.key
     assert sorted(p.name for p in found.path.iterdir()) == [
         "config.json",
         "metrics.json",
@@ -122,7 +122,7 @@ def test_a_finished_run_carries_no_path(store, tmp_path):
     assert str(tmp_path) not in (store.path / cfg.key / "config.json").read_text()
     assert store.find(cfg).config.data.source == "a.txt" and store.find(cfg).key == cfg.key
     hub = small_run(data={"source": "hf:org/name", "content": "0123456789abcdef"})
-    assert hub.without_paths() == hub and small_run().without_paths() == small_run()
+    assert hub.without_paths() == hub and small_run().without_paths() == small_run().planned
 
 
 def test_weights_load_again(store):

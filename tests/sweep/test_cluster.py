@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -58,7 +59,7 @@ def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):
     cfg = small_run(data={"source": "text.txt"})
     moved = clusters._absolute(cfg)
     assert moved.data.source == str(tmp_path / "text.txt") and moved.key == cfg.key
-    assert clusters._absolute(small_run()) == small_run()
+    assert clusters._absolute(small_run()) == small_run().planned
 
 
 def test_make_says_where_and_what_a_run_asks_for():
@@ -123,6 +124,53 @@ def test_somebody_else_who_answers_is_noticed(monkeypatch):
         address = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(InputError, match="is no Ray cluster"), connected(Cluster(address)):
             pass
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("", "ENGINE: Ray did not start on this machine (It timed out), close other programs and start again, or "),
+        ("auto", "RAY_ADDRESS: auto cannot be joined (It timed out), mend it"),
+    ],
+)
+def test_what_ray_raises_when_it_starts_is_one_line(monkeypatch, address, says):
+    ray = pytest.importorskip("ray")
+
+    def slow(*args, **options):
+        raise Exception("It timed out.\nPerhaps something else is slow.")
+
+    monkeypatch.setattr(ray, "init", slow)
+    with pytest.raises(InputError, match=f"^{re.escape(says)}"), connected(Cluster(address)):
+        pass
+
+
+#: Ray as it is where its node takes longer than it waits for one
+IMPATIENT = """
+import itertools, time, types
+import ray._private.node as node, ray._private.services as services
+from lib.base.errors import InputError
+from lib.sweep.cluster import Cluster, connected
+
+def not_yet(*args):
+    raise RuntimeError("it is not registered")
+
+services.get_node = not_yet
+clock = itertools.count(0, 20)
+node.time = types.SimpleNamespace(**{**vars(time), "monotonic": lambda: next(clock)})
+try:
+    with connected(Cluster()):
+        print("connected")
+except InputError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.long
+def test_rays_own_node_that_is_slow_to_start_is_one_line():
+    pytest.importorskip("ray")
+    output, _ = python(IMPATIENT).communicate(timeout=120)
+    (said,) = [line for line in output.splitlines() if line.startswith(("refused", "connected"))]
+    assert said.startswith("refused: ENGINE: Ray did not start on this machine (") and "Traceback" not in output
 
 
 # ---- three nodes on this machine

@@ -8,7 +8,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.papers.residual.at_init import first_steps, initial_increments
 from lib.sweep.measurements import found, key, measure, name, named
-from lib.tasks.scoring import evaluate
+from lib.tasks.evaluations import evaluate
 from tests.cases import Case, squared
 from tests.lines import one_line
 from tests.runs import records_alone
@@ -24,8 +24,10 @@ def broken(case: Case) -> dict:
 def test_measurements_are_kept_under_a_declared_name(store):
     """Which runs of years ago are found by, though their function has moved."""
     assert [name(f) for f in (first_steps, initial_increments, evaluate)] == [
-        "lib.growth.first_steps", "lib.growth.initial_increments", "lib.downstream.evaluate"
-    ]  # fmt: skip
+        "lib.growth.first_steps",
+        "lib.growth.initial_increments",
+        "lib.downstream.evaluate",
+    ]
     with one_line("function: test_measurements_", "declare one with named"):
         measure(lambda case: {}, [Case(x=1)], store, jobs=1)
 

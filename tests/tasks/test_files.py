@@ -60,10 +60,7 @@ def written(folder: Path, *lines, name="here.jsonl") -> Path:
             {"context": "c", "question": "q", "answers": {"text": ["z", "y"], "answer_start": [1, 2]}},
             Example(("c\nQuestion: q\nAnswer:",), ("z",)),
         ),
-        (
-            {"question": "q", "choices": ["x", "y"], "answer": 1},
-            Example(("Question: q\nA. x\nB. y",), ("A", "B"), 1),
-        ),
+        ({"question": "q", "choices": ["x", "y"], "answer": 1}, Example(("Question: q\nA. x\nB. y",), ("A", "B"), 1)),
         ({"context": "c", "question": "q", "answers": ["z"]}, Example(("c\nQuestion: q\nAnswer:",), ("z",))),
         ({"question": "q", "answer": {"value": "z", "aliases": ["y"]}}, Example(("Question: q\nAnswer:",), ("z",))),
         (
@@ -182,7 +179,12 @@ def test_of_requests_what_the_options_share_is_said_once(tmp_path):
     def request(number, context, continuation, label=1):
         return {"doc_id": number, "label": label, "request": {"context": context, "continuation": continuation}}
 
-    lines = [request(0, "q", " a"), request(0, "q", " b"), request(1, "x", " z", 0), request(1, "y", " z", 0),
-             request(files.UNCONDITIONAL, "Answer:", " a")]  # fmt: skip
+    lines = [
+        request(0, "q", " a"),
+        request(0, "q", " b"),
+        request(1, "x", " z", 0),
+        request(1, "y", " z", 0),
+        request(files.UNCONDITIONAL, "Answer:", " a"),
+    ]
     path = written(tmp_path, *lines) / "here.jsonl"
     assert files._requests(path) == [Example(("q",), (" a", " b"), 1), Example(("x", "y"), (" z",), 0)]

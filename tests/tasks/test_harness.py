@@ -137,9 +137,11 @@ def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, capsys):
         "metric_list: [{metric: acc}]\n"
     )
     found = lm_eval.simple_evaluate(
-        "looped", model_args=f"path={store.path / small_run().key},loops=2", tasks=["sums"],
+        "looped",
+        model_args=f"path={store.path / small_run().key},loops=2",
+        tasks=["sums"],
         task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
-    )  # fmt: skip
+    )
     assert found["results"]["sums"]["acc,none"] == 0.5
 
 

@@ -25,20 +25,45 @@ def test_curated_examples_stand_in_front_already():
 def test_shots_and_chances_are_dclms():
     """Of its list of tasks: the chance in per cent, the examples in front."""
     published = {
-        "hellaswag_zeroshot": (0, 25), "hellaswag": (10, 25), "lambada_openai": (0, 0), "winograd": (0, 50),
-        "winogrande": (0, 50), "bigbench_language_identification": (10, 25), "jeopardy": (10, 0),
-        "bigbench_qa_wikidata": (10, 0), "arc_easy": (10, 25), "arc_challenge": (10, 25), "copa": (0, 50),
-        "commonsense_qa": (10, 40.3), "piqa": (10, 50), "openbook_qa": (0, 25), "bigbench_dyck_languages": (10, 0),
-        "agi_eval_lsat_ar": (3, 25), "bigbench_cs_algorithms": (10, 0), "bigbench_operators": (10, 0),
-        "bigbench_repeat_copy_logic": (10, 0), "squad": (10, 0), "coqa": (0, 0), "boolq": (10, 62),
-    }  # fmt: skip
+        "hellaswag_zeroshot": (0, 25),
+        "hellaswag": (10, 25),
+        "lambada_openai": (0, 0),
+        "winograd": (0, 50),
+        "winogrande": (0, 50),
+        "bigbench_language_identification": (10, 25),
+        "jeopardy": (10, 0),
+        "bigbench_qa_wikidata": (10, 0),
+        "arc_easy": (10, 25),
+        "arc_challenge": (10, 25),
+        "copa": (0, 50),
+        "commonsense_qa": (10, 40.3),
+        "piqa": (10, 50),
+        "openbook_qa": (0, 25),
+        "bigbench_dyck_languages": (10, 0),
+        "agi_eval_lsat_ar": (3, 25),
+        "bigbench_cs_algorithms": (10, 0),
+        "bigbench_operators": (10, 0),
+        "bigbench_repeat_copy_logic": (10, 0),
+        "squad": (10, 0),
+        "coqa": (0, 0),
+        "boolq": (10, 62),
+    }
     assert {task.name: (task.shots, task.chance) for task in CORE} == published
     zero_shot = {name: (task.shots, task.chance) for name, task in ZERO_SHOT.items()}
     chances = {"HellaSwag": 25, "ARC-c": 25, "ARC-e": 25, "PIQA": 50, "BoolQ": 62, "SciQ": 25}
     assert zero_shot == {name: (0, chance) for name, chance in chances.items()}
     # OLMES' tasks have so many choices each, HellaSwag four and so on (004's Core 9)
-    choices = {"ARC-E": 4, "ARC-C": 4, "BoolQ": 2, "CSQA": 5, "HellaSwag": 4, "OBQA": 4, "PIQA": 2, "SIQA": 3,
-               "WinoG": 2}  # fmt: skip
+    choices = {
+        "ARC-E": 4,
+        "ARC-C": 4,
+        "BoolQ": 2,
+        "CSQA": 5,
+        "HellaSwag": 4,
+        "OBQA": 4,
+        "PIQA": 2,
+        "SIQA": 3,
+        "WinoG": 2,
+    }
     found = {task.name.removesuffix(" (OLMES)"): task.chance for task in CORE_9}
     assert found == pytest.approx({name: 100 / n for name, n in choices.items()})
 

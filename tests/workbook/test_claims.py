@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from lib.base.errors import InputError
-from lib.base.statistics import mean_interval
+from lib.base.statistics import mean_and_interval
 from lib.workbook import claims
 from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from tests.cases import claim
@@ -26,8 +26,8 @@ from tests.workbooks import ROOT
     ],
 )
 def test_orderings_are_judged_by_the_sign_of_the_interval(values, profile, expected):
-    assert verdict(claim(), mean_interval(values)[1:], profile) == expected
-    assert verdict(claim("shape"), mean_interval(values)[1:], profile) == expected
+    assert verdict(claim(), mean_and_interval(values)[1:], profile) == expected
+    assert verdict(claim("shape"), mean_and_interval(values)[1:], profile) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def test_orderings_are_judged_by_the_sign_of_the_interval(values, profile, expec
     ],
 )
 def test_values_are_judged_where_the_scale_allows(values, profile, scale_free, expected):
-    assert verdict(claim("value", value=0.40, scale_free=scale_free), mean_interval(values)[1:], profile) == expected
+    assert (
+        verdict(claim("value", value=0.40, scale_free=scale_free), mean_and_interval(values)[1:], profile) == expected
+    )
 
 
 def test_a_report_is_written_once_by_its_notebook(tmp_path):

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from lib.base.errors import DiskFull, InputError
-from lib.workbook import execute, reference
+from lib.workbook import execute, places, reference
 from lib.workbook.reference import Entry, Reference
-from tests.workbooks import ROOT, make
+from tests.workbooks import ROOT, make, moved
 
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A workbook of one notebook whose last cell is ``tiny(source)``; where it is."""
-    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    moved(monkeypatch, tmp_path)
 
     def write(source: str):
         cells = [nbformat.v4.new_code_cell("# Parameters\njobs: int = 0"), nbformat.v4.new_code_cell(source)]
@@ -34,7 +34,7 @@ def tiny(tmp_path, monkeypatch):
 
 
 def run(made_from="1 2"):
-    execute.execute("tiny", "smoke", 3, made_from, execute.ROOT / "outputs")
+    execute.execute("tiny", "smoke", 3, made_from, places.ROOT / "outputs")
 
 
 def test_a_notebook_runs_once_for_what_it_was_made_from(tiny, capsys):
@@ -50,8 +50,10 @@ def test_a_notebook_runs_once_for_what_it_was_made_from(tiny, capsys):
 
 
 def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
-    folder = tiny(f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import InputError\n"
-                  "raise InputError('lr: mend it')")  # fmt: skip
+    folder = tiny(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import InputError\n"
+        "raise InputError('lr: mend it')"
+    )
     folder.mkdir(parents=True)
     (folder / ".tiny.done").write_text("what it was made from earlier")
     with pytest.raises(execute.Failed, match=r"^tiny, cell 3:\nInputError: lr: mend it$"):
@@ -106,8 +108,12 @@ def test_make_asks_what_a_notebook_was_made_from_and_no_clock(workbook):
     assert [ran(), ran()] == [True, False]
     mark = workbook / "outputs/notebooks/smoke/.instability.done"
     os.utime(mark, (4e9, 4e9))  # made before the clock was set back
-    for changed in ("lib/papers/parcae/rdm_setup.py", "params/smoke/instability.yaml", "params/claims.yaml",
-                    "notebooks/instability.ipynb"):  # fmt: skip
+    for changed in (
+        "lib/papers/parcae/rdm_setup.py",
+        "params/smoke/instability.yaml",
+        "params/claims.yaml",
+        "notebooks/instability.ipynb",
+    ):
         path = workbook / changed
         path.write_text(path.read_text() + "\n")
         os.utime(path, (1e9, 1e9))
@@ -134,16 +140,16 @@ def ran(folder, name, seconds, ended):
 
 
 def test_it_says_how_long_a_notebook_takes_before_it_starts(tmp_path, known):
-    said = execute._place("a", "cpu", ["a", "b", "c"], time.time(), tmp_path)
+    said = execute._progress("a", "cpu", ["a", "b", "c"], time.time(), tmp_path)
     assert said == " (1 of 3): about 2 min, 14 min until all are done"
-    assert execute._place("a", "gpu", ["a", "b", "c"], time.time(), tmp_path) == " (1 of 3)"
+    assert execute._progress("a", "gpu", ["a", "b", "c"], time.time(), tmp_path) == " (1 of 3)"
 
 
 def test_what_ran_tells_the_pace(tmp_path, known):
     begun = time.time() - 180
     ran(tmp_path, "c", 500, begun - 60)  # earlier, and slower
     ran(tmp_path, "a", 180, begun + 180)
-    said = execute._place("b", "cpu", ["a", "b", "c"], begun, tmp_path)
+    said = execute._progress("b", "cpu", ["a", "b", "c"], begun, tmp_path)
     assert said == " (2 of 3): about 6 min, 18 min until all are done"
-    said = execute._place("b", "cpu", ["a", "b", "c"], begun + 90, tmp_path)  # two at once
+    said = execute._progress("b", "cpu", ["a", "b", "c"], begun + 90, tmp_path)  # two at once
     assert said == " (2 of 3): about 6 min, 9 min until all are done"

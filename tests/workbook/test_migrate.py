@@ -17,9 +17,10 @@ from lib.sweep import measurements
 from lib.sweep.finished import depth_losses
 from lib.train.loop import load_checkpoint, read_position, train
 from lib.workbook import claims, migrate, records
-from lib.workbook.notebook import Notebook, read_plan
+from lib.workbook.notebook import read_plan
 from tests.cases import Case, claim, squared
 from tests.runs import numbers, records_alone, same_weights, small_run, stopped
+from tests.workbooks import a_notebook
 
 CFG, OTHER = small_run(), small_run(train={"seed": 9})
 PLAN = "plans/cpu/a.json"
@@ -37,7 +38,7 @@ def made(outputs):
         {measurements.name(squared): {measurements.key(Case(x=1.5)): 1.0}}, store, outputs / "records" / "cpu"
     )
     claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", outputs / "claims" / "cpu", "octaves", "a note")
-    Notebook("a", {"profile": "cpu"}, outputs).plan({("one",): CFG})
+    a_notebook("a", outputs).plan({("one",): CFG})
 
 
 def said(outputs):
@@ -46,13 +47,18 @@ def said(outputs):
     record = records_alone(outputs / "records" / "cpu", outputs)
     tensors, position = load_checkpoint(store.partial(OTHER.key))
     return {
-        "run": numbers(store.find(CFG)), "note": store.noted(store.find(CFG), "depth_losses"),
-        "weights": str(store.weights(store.find(CFG)).relative_to(outputs)), "record": numbers(record.find(CFG)),
-        "its note": record.noted(record.find(CFG), "depth_losses"), "tokens": token_store(CFG.data, store.tokens).meta,
+        "run": numbers(store.find(CFG)),
+        "note": store.noted(store.find(CFG), "depth_losses"),
+        "weights": str(store.weights(store.find(CFG)).relative_to(outputs)),
+        "record": numbers(record.find(CFG)),
+        "its note": record.noted(record.find(CFG), "depth_losses"),
+        "tokens": token_store(CFG.data, store.tokens).meta,
         "measured": [measurements.found(squared, Case(x=1.5), each) for each in (store, record)],
-        "finding": claims.read(outputs / "claims" / "cpu" / "x.json"), "plan": read_plan(outputs / PLAN),
-        "checkpoint": {name: tensor.tolist() for name, tensor in tensors.items()}, "position": position,
-    }  # fmt: skip
+        "finding": claims.read(outputs / "claims" / "cpu" / "x.json"),
+        "plan": read_plan(outputs / PLAN),
+        "checkpoint": {name: tensor.tolist() for name, tensor in tensors.items()},
+        "position": position,
+    }
 
 
 def earlier(outputs, checksums=True):

@@ -9,7 +9,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib.base.errors import InputError
 from lib.workbook import pages
-from lib.workbook.notebook import PROVENANCE
 from tests.pages import loaded
 from tests.workbooks import ROOT
 
@@ -20,9 +19,13 @@ def copy(tmp_path):
     bar = [new_output("stream", name="stderr", text=f"\rrun {n} of 300") for n in range(300)]
     wide = {"application/javascript": "fetch('https://example.org')", "text/plain": "only text"}
     widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "a slider"}
-    stamp = {PROVENANCE: {"commit": "abc"}}
-    error = new_output("error", ename="InputError", evalue=f"lr: {ROOT}/params is\nno number",
-                       traceback=[f"\x1b[31mFile {ROOT}/lib/x.py:3\x1b[39m"])  # fmt: skip
+    stamp = {"application/vnd.looped.provenance+json": {"commit": "abc"}}  # of an earlier version
+    error = new_output(
+        "error",
+        ename="InputError",
+        evalue=f"lr: {ROOT}/params is\nno number",
+        traceback=[f"\x1b[31mFile {ROOT}/lib/x.py:3\x1b[39m"],
+    )
     cells = [
         new_markdown_cell(
             "# What $\\varphi$ is\n\nInline $r^2$ and a block\n\n$$\\frac{a}{b} \\qquad |x|$$\n\nfor 5 \\$."

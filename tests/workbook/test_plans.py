@@ -11,8 +11,8 @@ import pytest
 from lib.config import DataConfig, ModelConfig, RunConfig
 from lib.figures import style
 from lib.workbook import plans
-from lib.workbook.notebook import Notebook
 from tests.lines import one_line
+from tests.workbooks import a_notebook
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tests.lines import one_line
     [("instability", 6, False), ("residual_scaling_beyond", 45, True), ("residual_scaling_init", 0, True)],
 )
 def test_a_plan_is_found_without_training(name, runs, measures, tmp_path):
-    """That it is the one of the executed notebook is seen in test_notebooks, where all are executed."""
+    """That it is the one of the executed notebook is seen in test_make and test_smoke, where they are executed."""
     plan = plans.plan(name, "smoke", outputs=str(tmp_path))
     assert plan == plans.read(tmp_path / "plans" / "smoke" / f"{name}.json")
     assert len(plan.runs) == len({cfg.key for cfg in plan.runs}) == runs
@@ -57,7 +57,7 @@ def test_a_plan_can_be_of_other_parameters():
     [
         ("nothing", "smoke", {}, "name: there is no notebook 'nothing', use one of"),
         ("instability", "huge", {}, "profile: params/huge/instability.yaml does not exist"),
-        ("instability", "smoke", {"lrz": 1}, "lrz: is not a parameter of instability, use one of"),
+        ("instability", "smoke", {"lrz": 1}, "lrz: is not a parameter of instability, did you mean 'lrs'?"),
         ("instability", "smoke", {"steps": "many"}, "steps: input should be a valid integer"),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_plan_that_cannot_be_read_is_set_aside_and_written_anew(tmp_path, caps
     for name in ("a", "b"):  # another notebook's and its own, without checksums
         (folder / f"{name}.json").write_text(json.dumps([cfg.key]))
     assert plans.read(folder / "a.json") == plans.Plan([], {}) == plans.read(folder / "none.json")
-    table = Notebook("b", {"profile": "cpu"}, tmp_path).plan({("x",): cfg})
+    table = a_notebook("b", tmp_path).plan({("x",): cfg})
     assert table["shared with"].tolist() == [""]
     assert plans.read(folder / "b.json").runs == [cfg]
     assert capsys.readouterr().out.count("holds no fields") == 2

@@ -42,8 +42,10 @@ def test_a_grid_comes_first_seed_first_and_cheapest_first():
 def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
     from lib.flops import count
 
-    budgets = [cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published
-               for cfg in by_value(plans.planned(name, "gpu"))]  # fmt: skip
+    budgets = [
+        cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published
+        for cfg in by_value(plans.planned(name, "gpu"))
+    ]
     first = budgets[: 24 if name == "looping_isoflop" else 48]  # after them come further seeds, and what is held out
     assert all(later > 0.97 * earlier for earlier, later in itertools.pairwise(first))
 

@@ -9,9 +9,11 @@ from lib.workbook import reference
 from lib.workbook.reference import Entry, Reference
 
 KNOWN = Reference(
-    flops_per_second=2e9, cores=2, whole={"cpu": 95.0},
+    flops_per_second=2e9,
+    cores=2,
+    whole={"cpu": 95.0},
     entries={"cpu": {name: Entry(seconds=s, verdicts={}, made_from=0) for name, s in {"a": 60.0, "b": 30.0}.items()}},
-)  # fmt: skip
+)
 
 
 def test_it_is_read_as_it_was_written(tmp_path):

@@ -16,10 +16,10 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from lib.base.errors import InputError
-from lib.workbook import claims, notebook, report
+from lib.workbook import claims, places, report
 from tests.lines import in_one_line
 from tests.pages import loaded
-from tests.workbooks import ROOT
+from tests.workbooks import ROOT, a_notebook
 
 FIGURES = ["phi", "instability_radius", "instability_rates", "generate"]  # by paper
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
@@ -34,22 +34,18 @@ def made(tmp_path_factory):
         "instability": ["instability_radius", "instability_rates"],
         "phi_probes": ["phi"],
     }.items():
-        nb = notebook.Notebook(name, {"profile": "cpu", "lrs": [0.5, 0.25]}, folder)
+        nb = a_notebook(name, folder)
         for at, figure_name in enumerate(figures):
             figure, axis = plt.subplots()
             axis.plot([1, at, len(name)])
             nb.save(figure, figure_name)
-    nb = notebook.Notebook("instability", {"profile": "cpu", "lrs": [0.5, 0.25]}, folder)
+    nb = a_notebook("instability", folder)
     nb.save_table(pd.DataFrame({"base": ["3 of 3 <train>"]}, index=pd.Index([0.01], name="lr")), "which_train")
     nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
     nb.claim("001-base-diverged-rho-at-least-one", [-1.0, -1.1, -1.2], [1, 2, 3], "log rho")
-    notebook.Notebook("instability", {"profile": "gpu"}, folder).claim(
-        "001-base-state-explodes", [-2.0, -2.1], [1, 2], "decades"
-    )
-    notebook.Notebook("instability", {"profile": "smoke"}, folder).claim(
-        "001-base-state-explodes", [7.0], [1], "decades"
-    )
-    notebook.Notebook("moe_isoflop", {"profile": "cpu"}, folder).claim("004-base-exponent", [float("nan")], [1], "")
+    a_notebook("instability", folder, "gpu").claim("001-base-state-explodes", [-2.0, -2.1], [1, 2], "decades")
+    a_notebook("instability", folder, "smoke").claim("001-base-state-explodes", [7.0], [1], "decades")
+    a_notebook("moe_isoflop", folder).claim("004-base-exponent", [float("nan")], [1], "")
     plt.close("all")
     copies = folder / "notebooks" / "cpu"
     copies.mkdir(parents=True)
@@ -228,7 +224,7 @@ def test_a_damaged_ledger_is_one_line_and_leaves_the_page_of_before(outputs, tmp
     before = built(outputs)
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "claims.yaml").write_text("- {id: a, papre: '001'}\n")
-    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setattr(places, "LEDGER", tmp_path / "params" / "claims.yaml")
     with pytest.raises(InputError, match=r"claims\.yaml: 'a'"):
         report.build(outputs, "cpu")
     assert (outputs / "report" / "index.html").read_text() == before
@@ -243,7 +239,7 @@ def test_a_notebook_goes_with_the_paper_most_of_its_claims_are_from():
 
 def test_the_report_says_where_results_come_from_different_parameters(outputs):
     assert "What is shown of instability" not in built(outputs)
-    other = notebook.Notebook("instability", {"profile": "cpu", "lrs": [0.1]}, outputs)
+    other = a_notebook("instability", outputs, lrs=[0.1])
     other.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
     assert "What is shown of instability comes from runs of the notebook with 2 different sets of parameters" in built(
         outputs
@@ -257,7 +253,12 @@ def test_a_report_of_nothing_says_so(tmp_path):
 
 def test_the_templates_are_shipped():
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    shipped = {path for pattern in setuptools["package-data"]["lib"] for path in (ROOT / "lib").glob(pattern)}
+    shipped = {
+        path
+        for package, patterns in setuptools["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
     assert shipped and shipped == {p for p in (ROOT / "lib").rglob("*.*") if p.suffix in (".j2", ".css", ".js")}
 
 

@@ -24,14 +24,14 @@ def trained(store):
 
 TWO_SLIDERS = """
 import matplotlib.pyplot as plt, pathlib
-from lib import notebook
+from tests.workbooks import a_notebook
 
 def draw(height, loops):
     figure, axis = plt.subplots()
     axis.bar([0], [height * loops])
     return figure
 
-nb = notebook.Notebook("instability", {"profile": "smoke"}, pathlib.Path(FOLDER))
+nb = a_notebook("instability", pathlib.Path(FOLDER), "smoke")
 nb.slide(draw, "bar", height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1))
 """
 WIDGET = "application/vnd.jupyter.widget-view+json"

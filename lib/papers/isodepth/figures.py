@@ -33,9 +33,8 @@ PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections":
 def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:
     """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
     looped = sorted(r for r in recurrences if r > 1)
-    colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True)) | {
-        1: to_rgb(COLOURS["transformer"])
-    }
+    colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True))
+    colours[1] = to_rgb(COLOURS["transformer"])
     return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
 
 
@@ -58,7 +57,7 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 def optima_against_budget(optima: pd.DataFrame) -> Figure:
     """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
-    the budget; open markers lie outside the widths trained and do not count."""
+    it. Open markers lie outside the widths trained and do not count."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
     look = of_recurrences(optima["r"].unique())
     for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
@@ -78,7 +77,7 @@ def optima_against_budget(optima: pd.DataFrame) -> Figure:
 
 
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:
-    """000, Figs. 8 and 10: predicted against measured loss, one panel a fit; panels: title -> (fit, runs)."""
+    """000, Figs. 8 and 10: predicted against measured loss, one panel a fit. panels: title -> (fit, runs)."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
     look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
     for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
@@ -88,22 +87,19 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
             axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
         ends = [runs["loss"].min(), runs["loss"].max()]
         axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
-        axis.set_title(
-            f"{title}\n$R^2$ = {fit.r2:.3f}, rms {np.sqrt(np.mean((predicted - runs['loss']) ** 2)):.3f} nats"
-        )
+        rms = np.sqrt(np.mean((predicted - runs["loss"]) ** 2))
+        axis.set_title(f"{title}\n$R^2$ = {fit.r2:.3f}, rms {rms:.3f} nats")
         axis.set_xlabel("measured loss (nats)")
     axes[0, 0].set_ylabel("predicted loss (nats)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    legend_above(figure, axes[0, 0])
     return figure
 
 
 def residuals(panels: dict[str, Any]) -> Figure:
-    """000, Fig. 9: residuals (measured less predicted) against unique parameters and tokens, one row a fit; panels:
-    title -> (fit, runs). One colour a budget."""
-    figure, axes = plt.subplots(
-        len(panels), 2, figsize=(PAGE, 1.15 * len(panels) + 0.7), squeeze=False, sharex="col", sharey=True
-    )
+    """000, Fig. 9: residuals (measured less predicted) against unique parameters and tokens, one row a fit, one colour
+    a budget. panels: title -> (fit, runs)."""
+    size = (PAGE, 1.15 * len(panels) + 0.7)
+    figure, axes = plt.subplots(len(panels), 2, figsize=size, squeeze=False, sharex="col", sharey=True)
     budgets = sorted({budget for _, runs in panels.values() for budget in runs["budget"]})
     look = dict(zip(budgets, zip(shades("looped-nanochat", len(budgets)), "osD^v<>", strict=False), strict=True))
     for i, (row, (title, (fit, runs))) in enumerate(zip(axes, panels.items(), strict=True)):
@@ -120,8 +116,8 @@ def residuals(panels: dict[str, Any]) -> Figure:
 
 
 def collapse(fit: Fit, phi: float, runs: pd.DataFrame) -> Figure:
-    """Do the recurrences fall on one line? Loss less what the law gives to the tokens, against effective parameters
-    N_once + r^phi N_rec, and the law's line; fit: the joint law at this phi."""
+    """Do the recurrences fall on one line? Loss less the law's term of the tokens, against effective parameters
+    N_once + r^phi N_rec, and the law's line. fit: the joint law at this phi."""
     figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
     law = fit.params
     loss = runs["loss"] - law["B"] * runs["D"] ** -law["beta"]
@@ -140,9 +136,9 @@ def collapse(fit: Fit, phi: float, runs: pd.DataFrame) -> Figure:
 
 
 def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured: pd.DataFrame) -> Figure:
-    """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1 (``worth``: columns
-    r, unique, effective, flops). Right: compute-optimal loss against budget by the law (``frontier``: budget, r, loss,
-    and loss_unrolled by the law fitted at phi = 1), crosses for measured optima."""
+    """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1
+    (``readings.worth``). Right: compute-optimal loss against budget by the law (``readings.frontiers``), dashed by the
+    one fitted at phi = 1, crosses for the ``measured`` optima."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
     look = of_recurrences(worth["r"])
     for column, colour, marker, label in (
@@ -164,9 +160,8 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
         if len(points):
             right.plot(points["budget"], points["loss"], "x", color=shade, ms=4.5)
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
-    right.plot(
-        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
-    )
+    dashed = dict(color="#666666", ls="--", lw=0.9)
+    right.plot(unrolled["budget"], unrolled["loss_unrolled"], **dashed, label=r"fit with $\varphi = 1$")
     budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
     right.legend()
@@ -174,23 +169,21 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
 
 
 def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
-    """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey. ``runs`` and
-    ``optima`` have a column probe besides those of ``isoflop_curves``; one row a probe, one column a budget."""
+    """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
+    probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``."""
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
     budgets = sorted(runs["budget"].unique())
-    figure, axes = plt.subplots(
-        len(probes), len(budgets), figsize=(PAGE, 2.3 * len(probes) + 0.4), sharex="col", sharey=True, squeeze=False
-    )
+    size = (PAGE, 2.3 * len(probes) + 0.4)
+    figure, axes = plt.subplots(len(probes), len(budgets), figsize=size, sharex="col", sharey=True, squeeze=False)
     look = of_recurrences(runs["r"].unique())
     for row, probe in zip(axes, probes, strict=True):
         for axis, budget in zip(row, budgets, strict=True):
             for r, (colour, marker) in look.items():
                 for which in ("baseline", probe):
                     cell, best = (
-                        frame[(frame["probe"] == which) & (frame["budget"] == budget) & (frame["r"] == r)]
-                        for frame in (runs, optima)
+                        table[(table["probe"] == which) & (table["budget"] == budget) & (table["r"] == r)]
+                        for table in (runs, optima[optima["inside"]])
                     )
-                    best = best[best["inside"]]
                     if which == "baseline" and r > 1:
                         isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
                     elif len(cell):
@@ -208,20 +201,19 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 
 def allocation_shifts(panels: dict[str, Any]) -> Figure:
-    """000, App. G.3: compute-optimal width against budget under each probe, one panel a law; panels: title -> frame
-    with columns probe, budget, width, at_edge. Open markers: the optimum lies at the edge of the family's widths."""
+    """000, App. G.3: compute-optimal width against budget under each probe, one panel a law. Open markers lie at the
+    edge of the family's widths. panels: title -> ``readings.allocations`` with a column probe."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)
-    for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
-        for probe, line in frame.groupby("probe", sort=False):
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        for probe, line in table.groupby("probe", sort=False):
             colour, marker = COLOURS[PROBES[probe]], MARKERS[PROBES[probe]]
             axis.plot(line["budget"], line["width"], color=colour, marker=marker, ms=4.5, lw=0.9, label=probe)
             edge = line[line["at_edge"]]
             axis.plot(edge["budget"], edge["width"], marker, color=colour, mfc="white", ms=4.5)
-        budget_axis(axis, sorted(frame["budget"].unique()))
+        budget_axis(axis, sorted(table["budget"].unique()))
         axis.set_title(title)
         axis.set_ylabel("compute-optimal width d*")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, len(labels)))
+    legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -238,10 +230,9 @@ def beyond_the_grid(grid: pd.DataFrame, held_out: pd.DataFrame) -> Figure:
         lowest = grid[grid["r"] == r].groupby("budget")["loss"].min()
         axis.plot(lowest.index * side, lowest, marker=marker, color=colour, lw=0.9, label=f"r = {r}, best of the grid")
         beyond = held_out[held_out["r"] == r]
-        axis.plot(beyond["budget"] * side, beyond["predicted"], marker, color=colour, mfc="white", ms=5.5,
-                  ls="", label="predicted")  # fmt: skip
-        axis.plot(beyond["budget"] * side, beyond["loss"], "*", color=colour, ms=7, mec="white", mew=0.4, ls="",
-                  label="trained")  # fmt: skip
+        x = beyond["budget"] * side
+        axis.plot(x, beyond["predicted"], marker, color=colour, mfc="white", ms=5.5, ls="", label="predicted")
+        axis.plot(x, beyond["loss"], "*", color=colour, ms=7, mec="white", mew=0.4, ls="", label="trained")
     budget_axis(axis, sorted({*grid["budget"], *held_out["budget"]}))
     axis.set_ylabel("validation loss (nats per token)")
     axis.legend()

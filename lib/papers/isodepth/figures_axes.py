@@ -24,9 +24,8 @@ def axes_by_budget(best: pd.DataFrame) -> Figure:
         for i, (r, line) in enumerate(of_axis.groupby("r")):
             colour, marker = look[r]
             beside = line["budget"] * 1.04 ** (i - (len(look) - 1) / 2)  # so that bars do not lie on one another
-            panel.errorbar(
-                beside, line["loss"], line["stderr"], color=colour, marker=marker, ms=3.5, lw=0.9, label=f"r = {r}"
-            )
+            of_r = dict(color=colour, marker=marker, ms=3.5, lw=0.9, label=f"r = {r}")
+            panel.errorbar(beside, line["loss"], line["stderr"], **of_r)
         budget_axis(panel, budgets)
         panel.tick_params(axis="x", labelsize=5.5)
         panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({int(of_axis['tasks'].max())} tasks)", fontsize=7)
@@ -64,8 +63,8 @@ def _with_curve(panel: Axes, x: pd.Series, y: pd.Series, colour: ColorType, mark
 
 
 def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
-    """000, Fig. 13: accuracy and continuation loss, averaged over the axes (``axes.macro``), against validation loss;
-    better is to the right and down, so that accuracy's axis is turned over."""
+    """000, Fig. 13: accuracy and continuation loss, averaged over the axes (``axes.macro``), against validation loss.
+    Better is to the right and down; for that, accuracy's axis is turned over."""
     figure, panels = plt.subplots(1, 2, figsize=(PAGE, 2.6))
     look = of_recurrences(runs["r"].unique())
     for panel, column in zip(panels, ("accuracy", "loss"), strict=True):
@@ -92,12 +91,10 @@ def by_depth(table: pd.DataFrame) -> Figure:
     for panel, name in zip(panels.flat, names, strict=False):
         for r, line in table[table["task"] == name].groupby("r"):
             colour, marker = look[r]
-            look_of = {"color": colour, "marker": marker, "ms": 3.5}
-            panel.errorbar(
-                line["T"], line["loss"], line["loss_stderr"], mfc="white", lw=0.9, label=f"r = {r}", **look_of
-            )
+            of_r, bars = dict(color=colour, marker=marker, ms=3.5), dict(mfc="white", lw=0.9, label=f"r = {r}")
+            panel.errorbar(line["T"], line["loss"], line["loss_stderr"], **of_r, **bars)
             trained = line[line["T"] == r]
-            panel.plot(trained["T"], trained["loss"], zorder=3, **look_of)  # above the bars' own
+            panel.plot(trained["T"], trained["loss"], zorder=3, **of_r)  # above the bars' own
         panel.set_xscale("log", base=2)
         depths = sorted(table["T"].unique())
         panel.set_xticks(depths, [str(T) for T in depths])

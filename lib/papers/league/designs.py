@@ -1,8 +1,7 @@
 """Every intervention of the five papers on one grid: what it does to the loss at matched compute, and to phi.
 
 All are changes to one model, 000's at its effective depth. Most touch the loop alone, so that the plain model (r = 1)
-stays what it was; those of the block or of the optimiser change it too, and have a plain model of their own.
-``p`` is everywhere the parameters of the notebook.
+stays what it was. Those of the block or of the optimiser change it too, and have a plain model of their own.
 """
 
 import dataclasses
@@ -13,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from lib.base.errors import InputError
-from lib.base.statistics import mean_interval
+from lib.base.statistics import mean_and_interval
 from lib.config import Label, OptimConfig, RunConfig
 from lib.fit.fits import fit_joint
-from lib.papers.isodepth import designs
+from lib.papers.isodepth import designs, readings
+from lib.papers.league.parameters import DeltaPhiLeague
 from lib.papers.shared import budgets
 from lib.store.runs import RunResult
 from lib.train.optimiser import placements
@@ -26,8 +26,9 @@ BASELINE = "linear"
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """loop: fields that change where the model loops. block: fields that change at every r. matrices: the optimiser of
-    the matrices, MuonH where empty. dynamics: whether it brings parameters that are neither matrix, table nor norm."""
+    """One change. loop: fields of the model that change where it loops. block: fields that change at every r. matrices:
+    the optimiser of the matrices, MuonH where empty. dynamics: whether it brings parameters that are neither matrix,
+    table nor norm, which need a rate of their own."""
 
     paper: str
     loop: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -38,6 +39,7 @@ class Intervention:
 
 POISSON = {"depth": "poisson", "depth_per": "sequence"}
 DIAGONAL = {"injection": "lti", "state_init": "like-init"}
+PARCAE = {**DIAGONAL, **POISSON, "prelude_norm": True, "backprop_loops": "half", "loop_norm": "none", "readout": True}
 SWIGLU = {"mlp": "swiglu"}
 
 INTERVENTIONS = {
@@ -50,57 +52,52 @@ INTERVENTIONS = {
     "prelude norm": Intervention("001", loop={"prelude_norm": True}),
     "depth per batch": Intervention("001", loop={**POISSON, "depth_per": "batch"}),
     "depth per sequence": Intervention("001", loop=POISSON),
-    "Parcae": Intervention(
-        "001", dynamics=True,
-        loop={**DIAGONAL, **POISSON, "prelude_norm": True, "backprop_loops": "half", "loop_norm": "none",
-              "readout": True},
-    ),
+    "Parcae": Intervention("001", loop=PARCAE, dynamics=True),
     "1/N residuals": Intervention("002", loop={"residual": "1/N"}),
     "sandwich norm": Intervention("003", block={"block": "sandwich"}),
     "SwiGLU": Intervention("004", block=SWIGLU),
     "MoE": Intervention("004", block={**SWIGLU, "experts": 8, "active_experts": 2}, dynamics=True),
     "Muon": Intervention("001", matrices="muon"),
     "AdamW": Intervention("002", matrices="adamw"),
-}  # fmt: skip
+}
 
 
 def changes(name: str, r: int, width: int) -> dict[str, Any]:
-    """The fields of 000's model at r loops that an intervention changes."""
+    """The fields of 000's model at r loops and a width that an intervention changes."""
     intervention = INTERVENTIONS[name]
     fields = {**(intervention.loop if r > 1 else {}), **intervention.block}
     if fields.get("backprop_loops") == "half":
-        fields["backprop_loops"] = -(-r // 2)  # as 000's probe says it, so that it is the same run
+        fields["backprop_loops"] = -(-r // 2)  # half, rounded up, as 000's probe says it, so that it is the same run
     if fields.get("mlp") == "swiglu":
         fields["mlp_width"] = 2 * round(4 * width / 3)  # three matrices as large as relu2's two of 4d
     return fields
 
 
-def run(p: dict[str, Any], name: str, r: int, width: int, budget: float, seed: int) -> RunConfig:
+def run(p: DeltaPhiLeague, name: str, r: int, width: int, budget: float, seed: int) -> RunConfig:
     """The run of one cell: ``budget`` FLOPs as 000 counts them."""
-    data, rates, training = designs.settings(p)
-    fields = changes(name, r, width)
-    if fields and INTERVENTIONS[name].dynamics:
-        rates["lr"] = p["dynamics_lr"]
-    cfg = designs.model(r, width, **designs.layout(p), **fields)
-    made = budgets.run(cfg, budget, data, rates, {**training, "seed": seed})
-    rule = INTERVENTIONS[name].matrices
-    return made.replace(optim=_moved_by(rule, made, p[f"{rule}_rate"])) if rule else made
+    intervention, fields = INTERVENTIONS[name], changes(name, r, width)
+    made = budgets.run(p, designs.model(p, r, width, **fields), budget, seed)
+    if fields and intervention.dynamics:
+        return made.replace(optim=made.optim.replace(lr=p.dynamics_lr))
+    if intervention.matrices == "muon":
+        return made.replace(optim=_moved_by("muon", made, p.muon_rate))
+    if intervention.matrices == "adamw":
+        return made.replace(optim=_moved_by("adamw", made, p.adamw_rate))
+    return made
 
 
 def _moved_by(rule: str, run: RunConfig, base_rate: float) -> OptimConfig:
     """The run's optimiser, but the matrices are moved by Muon or AdamW, neither with decay, at ``base_rate`` under the
-    corrections that MuonH's rate gets; whatever AdamW moved before it moves at the same rates as before."""
+    corrections that MuonH's rate gets. What AdamW moved before, it moves at the same rates as before."""
     by_role = {x.role: x for x in placements(run.model, run.optim, run.train.steps, run.tokens_per_step)}
-    rate = {"embedding_lr": "embedding", "head_lr": "head", "norm_lr": "norm"}
-    others: dict[str, Any] = {field: _rounded(by_role[role].lr) for field, role in rate.items()}
-    schedule: dict[str, Any] = {
-        field: getattr(run.optim, field) for field in ("betas", "eps", "cooldown_steps", "final")
-    }
+    roles = {"embedding_lr": "embedding", "head_lr": "head", "norm_lr": "norm"}
+    others: dict[str, Any] = {field: _rounded(by_role[role].lr) for field, role in roles.items()}
+    others |= {field: getattr(run.optim, field) for field in ("betas", "eps", "cooldown_steps", "final")}
     lr = _rounded(base_rate * by_role["matrix"].multiplier)
     if rule == "adamw":
-        return OptimConfig(name="adamw", lr=lr, **others, **schedule)
+        return OptimConfig(name="adamw", lr=lr, **others)
     plain: dict[str, Any] = {"muon_weight_decay": 0.0, "muon_cautious": False, "muon_variance_reduction": False}
-    return OptimConfig(name="muon", muon_lr=lr, **plain, **others, **schedule)
+    return OptimConfig(name="muon", muon_lr=lr, **plain, **others)
 
 
 def _rounded(rate: float) -> float:
@@ -108,27 +105,28 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.4g}")
 
 
-def grid(p: dict[str, Any]) -> dict[Label, RunConfig]:
-    """(intervention, budget, r, width, seed) -> run: every intervention in every cell, with every seed. The plain runs
-    of one that leaves the plain model alone are the baseline's."""
-    for name in p["interventions"]:
+def grid(p: DeltaPhiLeague) -> dict[Label, RunConfig]:
+    """(intervention, budget, r, width, seed) -> run: every intervention in every cell, with every seed. Where one
+    leaves the plain model alone, its plain runs are the baseline's."""
+    for name in p.interventions:
         if name not in INTERVENTIONS:
             raise InputError(f"interventions: {name!r} is not known, use {', '.join(INTERVENTIONS)}")
-    if BASELINE not in p["interventions"]:
+    if BASELINE not in p.interventions:
         raise InputError(f"interventions: {BASELINE!r} is missing, which all others are compared with; add it")
-    if 1 not in p["recurrences"] or p["shown"] not in p["recurrences"] or p["shown"] == 1:
-        raise InputError(f"recurrences: {p['recurrences']} needs 1, the plain model, and shown, {p['shown']}, above 1")
     return {
         (name, budget, r, width, seed): run(p, name, r, width, budget, seed)
-        for name in p["interventions"] for budget, widths in p["widths"].items() for r in p["recurrences"]
-        for width in widths for seed in p["seeds"]
-    }  # fmt: skip
+        for name in p.interventions
+        for budget, widths in p.widths.items()
+        for r in p.recurrences
+        for width in widths
+        for seed in p.seeds
+    }
 
 
 def frames(results: Sequence[RunResult], plan: dict[Label, RunConfig]) -> dict[str, pd.DataFrame]:
-    """Intervention -> its runs, as ``isodepth.frame`` has them; those that diverged are left out."""
+    """Intervention -> its runs, as ``readings.frame`` of 000 has them; those that diverged are left out."""
     names = dict.fromkeys(name for name, *_ in plan)
-    return {name: designs.frame(results, {x: cfg for x, cfg in plan.items() if x[0] == name}) for name in names}
+    return {name: readings.frame(results, {x: cfg for x, cfg in plan.items() if x[0] == name}) for name in names}
 
 
 def _cells(runs: pd.DataFrame, r: int) -> pd.Series:
@@ -137,8 +135,8 @@ def _cells(runs: pd.DataFrame, r: int) -> pd.Series:
 
 
 def gains(runs: dict[str, pd.DataFrame], r: int) -> pd.DataFrame:
-    """One row an intervention and seed: ``loss``, its loss at r less the baseline's, and ``price``, its loss at r less
-    its own plain model's, in nats; means over the cells that it, the baseline and both plain models finished.
+    """One row an intervention and seed, in nats: ``loss``, its loss at r less the baseline's, and ``price``, its loss
+    at r less its own plain model's. Both are means over the cells that it, the baseline and its plain model finished.
 
     The two sides of a difference share seed, order of the data and budget."""
     rows = []
@@ -151,19 +149,18 @@ def gains(runs: dict[str, pd.DataFrame], r: int) -> pd.DataFrame:
 
 
 def standings(runs: dict[str, pd.DataFrame], r: int) -> pd.DataFrame:
-    """One row an intervention, the lowest loss first: its paper, tokens of a run relative to the baseline's, the mean
-    of ``gains`` and its 95 % interval over seeds (Student's t), and how many of its looped runs diverged."""
+    """One row an intervention, the lowest loss first: its paper, tokens of a run relative to the baseline's, the means
+    of ``gains`` and their 95 % intervals over seeds (Student's t), and how many of its looped runs diverged."""
     every = gains(runs, r)
     tokens = {name: frame[frame["r"] == r].groupby(["budget", "width"])["D"].first() for name, frame in runs.items()}
     most = max(len(_cells(frame, r)) for frame in runs.values())
     rows = {}
     for name, frame in runs.items():
-        mine = every[every["intervention"] == name]
+        own = every[every["intervention"] == name]
         row = {"paper": INTERVENTIONS[name].paper, "tokens": (tokens[name] / tokens[BASELINE]).mean()}
         for column in ("loss", "price"):
-            row |= dict(
-                zip((column, f"{column}_low", f"{column}_high"), mean_interval(mine[column].tolist()), strict=True)
-            )
+            mean, low, high = mean_and_interval(own[column].tolist())
+            row |= {column: mean, f"{column}_low": low, f"{column}_high": high}
         rows[name] = row | {"diverged": most - len(_cells(frame, r))}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("intervention").sort_values("loss")
 
@@ -176,7 +173,7 @@ def why_not_phi(runs: pd.DataFrame, resamples: int, seed: int) -> str:
     if runs["budget"].nunique() < 2 or runs.groupby("budget")["width"].nunique().min() < 2:
         return "one budget or one width, two of each are needed"
     try:
-        shift = designs.phi_shifts({BASELINE: runs}, fit_joint, resamples, seed).loc[BASELINE]
+        shift = readings.phi_shifts({BASELINE: runs}, fit_joint, resamples, seed).loc[BASELINE]
     except InputError as error:
         return str(error)
     if not 0 < shift["low"] < shift["high"] < 1:
@@ -185,13 +182,13 @@ def why_not_phi(runs: pd.DataFrame, resamples: int, seed: int) -> str:
 
 
 def phi_shifts(runs: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
-    """One row an intervention: phi and its shift from the baseline's with intervals (``isodepth.phi_shifts``), cells
-    paired; an empty frame with a ``why`` in its attrs where the grid does not resolve phi."""
+    """One row an intervention: phi and its shift from the baseline's with intervals (``phi_shifts`` of 000), cells
+    paired. Where the grid does not resolve phi, a table without rows, with ``why`` in its attrs."""
     why = why_not_phi(runs[BASELINE], resamples, seed)
     if why:
         empty = pd.DataFrame(columns=["phi", "delta", "low", "high", "delta_low", "delta_high"], dtype=float)
         empty.attrs["why"] = why
         return empty
     pairs = [{BASELINE: runs[BASELINE], name: frame} for name, frame in runs.items() if name != BASELINE]
-    shifts = [designs.phi_shifts(pair, fit_joint, resamples, seed) for pair in pairs]
+    shifts = [readings.phi_shifts(pair, fit_joint, resamples, seed) for pair in pairs]
     return pd.concat([shifts[0].iloc[:1], *(shift.iloc[1:] for shift in shifts)]).astype(np.float64)

@@ -24,9 +24,9 @@ ABOVE = 0.18  # of a row: the seeds' dots stand so much above its middle, their 
 
 
 def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r: int) -> Figure:
-    """Three panels, one row an intervention, the lowest loss on top: a dot a seed, and below them the 95 % interval of
-    their mean, or its value alone where that lies far from the others; of phi's shift the refit and its bootstrap
-    interval, or why there is none."""
+    """Three panels, one row an intervention, the lowest loss on top. Loss and price: a dot a seed, and below them the
+    95 % interval of their mean, or the mean's value alone where it lies far from the others. phi's shift: the refit and
+    its bootstrap interval, or why there is none."""
     figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 0.9 + 0.24 * len(standings)), sharey=True)
     rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
     for axis, column in zip(axes, ("loss", "price"), strict=False):
@@ -37,11 +37,7 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
         for own, of in gains[gains["intervention"].isin(shown.index)].groupby("intervention"):
             axis.plot(of[column], np.full(len(of), rows[own] - ABOVE), "o", ms=3, **_colour(own))
         for name, mean in standings.loc[far, column].items():
-            axis.annotate(
-                f"{mean:+.2f} $\\rightarrow$" if mean > 0 else f"$\\leftarrow$ {mean:+.2f}",
-                (0.99 if mean > 0 else 0.01, rows[name]), xycoords=("axes fraction", "data"), fontsize=6,
-                ha="right" if mean > 0 else "left", va="center",
-            )  # fmt: skip
+            _say_far_out(axis, mean, rows[name])
     axes[0].axvline(0, color="#666666", lw=0.8)
     band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
     if np.isfinite(band).all():
@@ -64,12 +60,20 @@ def _colour(name: Any) -> dict[str, Any]:
 
 
 def far_out(means: pd.Series, low: pd.Series, high: pd.Series) -> pd.Series:
-    """Which means lie so far from the others that these could not be told apart beside them: beyond Tukey's outer
-    fences, and beyond the intervals of all others."""
+    """Which means lie so far out that the others could not be told apart beside them: beyond Tukey's outer fences, and
+    beyond the intervals of all others."""
     first, last = means.quantile([0.25, 0.75])
     far = (means < first - 3 * (last - first)) | (means > last + 3 * (last - first))
     finite = np.isfinite(low) & np.isfinite(high) & ~far
     return far & ~means.between(low[finite].min(), high[finite].max())
+
+
+def _say_far_out(axis: Axes, mean: float, y: int) -> None:
+    """The value of a mean at the edge of the panel, with an arrow to where it lies."""
+    text, x, side = f"$\\leftarrow$ {mean:+.2f}", 0.01, "left"
+    if mean > 0:
+        text, x, side = f"{mean:+.2f} $\\rightarrow$", 0.99, "right"
+    axis.annotate(text, (x, y), xycoords=("axes fraction", "data"), fontsize=6, ha=side, va="center")
 
 
 def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:

@@ -14,8 +14,8 @@ NINE = {task.name.removesuffix(" (OLMES)"): task for task in CORE_9}
 
 
 def best_of_each(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label, RunConfig]:
-    """(architecture, width, seed) -> run: of each of 004's architectures and each seed the one with the lowest
-    validation loss at the largest budget of ``grid`` (``sparse.grid``)."""
+    """(architecture, width, seed) -> run: for each of 004's architectures and each seed, the one with the lowest
+    validation loss at the largest budget of ``grid`` (``designs.grid``). found: the runs' results by key."""
     runs = designs.frame([found[cfg.key] for cfg in grid.values()], grid)
     top = runs[runs["budget"] == runs["budget"].max()]
     best = top.loc[top.groupby(["architecture", "seed"], sort=False)["loss"].idxmin()]
@@ -28,12 +28,12 @@ def best_of_each(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[La
 def nine_scores(
     table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
-    """``labelled`` runs of 004: Core 9 and its tasks."""
+    """Core 9 and each of its tasks, one row a run of 004, as ``scores.labelled`` has them."""
     mean = suite_scores(table, "Core 9", CORE_9, "accuracy").drop(columns="tasks")
     tasks = [suite_scores(table, own, (task,), "accuracy")[[own, f"{own} stderr"]] for own, task in NINE.items()]
     return labelled([mean, *tasks], runs, names, found)
 
 
 def on_core_9(runs: pd.DataFrame, pairs: Sequence[tuple[str, str]], seeds: Sequence[int]) -> list[Contrast]:
-    """The first architecture of each pair above the second."""
+    """By how much the first architecture of each pair lies above the second."""
     return [contrast(runs, "Core 9", {(a,): 1.0, (b,): -1.0}, ("architecture",), seeds) for a, b in pairs]

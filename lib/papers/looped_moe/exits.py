@@ -1,9 +1,9 @@
-"""Leaving early without training for it: what every candidate exit predicts, when a token leaves, and what that costs
-(004, Sec. "Early Exit Evaluation" and "Why are Early Exits for Looped Transformers Favorable?").
+"""Leaving early without training for it (004, Sec. "Early Exit Evaluation" and "Why are Early Exits for Looped
+Transformers Favorable?"): what each exit predicts, at which one a token leaves, and what leaving costs.
 
-A looped model may leave after each loop, any model after each effective layer. A criterion is a score a token and exit;
-the token leaves at the first exit whose score lies below a threshold, and the depth it does not use is what it saves.
-Shapes: E exits in the order of their depth, the last one the model's own output; n tokens.
+A looped model has an exit after each loop, any model one after each effective layer. A criterion gives each token a
+score at each exit. The token leaves at the first exit whose score lies below a threshold, and saves the rest of the
+depth. Shapes: E exits in the order of their depth, of which the last is the model's own output; n tokens.
 """
 
 import dataclasses
@@ -27,25 +27,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Exits:
-    """Of each exit: ``depth`` [E], the share of the effective layers used up to there; ``loss`` [E, n] in nats; and
-    ``divergence`` [E, n], the Jensen-Shannon divergence from the last exit's prediction, normalised to [0, 1].
+    """What each exit says of each token."""
 
-    ``scores``: criterion of ``criteria.CRITERIA`` -> [E, n], below a threshold where a token may leave.
-    """
-
-    depth: np.ndarray
-    loss: np.ndarray
-    divergence: np.ndarray
-    scores: dict[str, np.ndarray]
+    depth: np.ndarray  # [E], the share of the effective layers that are used up to there
+    loss: np.ndarray  # [E, n], in nats
+    divergence: np.ndarray  # [E, n], Jensen-Shannon divergence from the last exit's prediction, 0 to 1
+    scores: dict[str, np.ndarray]  # criterion of ``criteria.CRITERIA`` -> [E, n]; below a threshold a token may leave
 
 
 @torch.no_grad()
 def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer: bool = False) -> Exits:
-    """The exits of a model in eval mode on tokens [B, S] with their targets: its loop boundaries, each read through the
-    coda and the head, or every effective layer, read through the final norm and the head alone.
+    """The exits of a model in eval mode on tokens [B, S] with their targets [B, S]: the ends of its loops, read through
+    the coda and the head, or with ``every_layer`` all effective layers, read through the final norm and the head alone.
 
-    All of a batch is computed to its end, so that nothing here saves time. Give batches whose predictions [B S, V] fit
-    into memory three times."""
+    Every token is computed to the end, so that this saves no time. The predictions [B S, V] of a batch must fit into
+    memory three times."""
     found = list(_outputs(model, tokens, every_layer))
     depth, targets = np.array([share for share, _, _ in found]), targets.flatten()
     last = _log_probabilities(model, found[-1][2])
@@ -62,11 +58,11 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
     return Exits(depth, stacked.pop("loss"), stacked.pop("divergence"), stacked)
 
 
-EXIT_TOKENS = 1 << 11  # of which all exits' predictions exist at once
+EXIT_TOKENS = 1 << 11  # tokens that are measured at once
 
 
 def exits_of_run(cfg: RunConfig, store: RunStore, rows: int, every_layer: bool = False) -> Exits:
-    """``measure_exits`` of a run in the store, on the first ``rows`` of its validation text: n = rows * S tokens."""
+    """``measure_exits`` of a run in the store, on the first ``rows`` of its validation text: n = rows x S tokens."""
     model, validation = trained_model(cfg, store)
     x = torch.as_tensor(validation[:rows], device=model.embed.weight.device)
     parts = [
@@ -79,41 +75,45 @@ def exits_of_run(cfg: RunConfig, store: RunStore, rows: int, every_layer: bool =
 
 
 def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """JSD(p || q) / log 2 of rows of log probabilities [n, V], in [0, 1] (004, Eq. 2)."""
+    """JSD(p || q) / log 2 of rows of log probabilities [n, V]: [n], in [0, 1] (004, Eq. 2)."""
     log_m = torch.logaddexp(log_p, log_q) - math.log(2)
     divergence = (log_p.exp() * (log_p - log_m) + log_q.exp() * (log_q - log_m)).sum(-1) / 2
     return (divergence / math.log(2)).clamp(0, 1)
 
 
 def convergence(exits: Exits, context: int) -> "pd.DataFrame":
-    """One row an exit: ``layer``, from 1 on, the mean ``divergence`` from the last, its ``spread``, the standard
-    deviation over the rows of ``context`` tokens, and the share of tokens that have ``converged``, below 0.5 (004, Fig.
-    JSD); a pandas frame."""
+    """One row an exit (004, Fig. JSD): ``layer``, from 1 on; ``divergence``, the mean divergence from the last exit;
+    ``spread``, its standard deviation over the rows of ``context`` tokens; and ``converged``, the share of tokens whose
+    divergence lies below 0.5."""
     import pandas as pd
 
     by_row = exits.divergence.reshape(len(exits.depth), -1, context).mean(-1)
-    return pd.DataFrame({
-        "layer": np.arange(1, len(exits.depth) + 1), "divergence": by_row.mean(1), "spread": by_row.std(1),
-        "converged": (exits.divergence < 0.5).mean(1),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "layer": np.arange(1, len(exits.depth) + 1),
+            "divergence": by_row.mean(1),
+            "spread": by_row.std(1),
+            "converged": (exits.divergence < 0.5).mean(1),
+        }
+    )
 
 
 def leave(scores: np.ndarray, threshold: float) -> np.ndarray:
-    """The exit [n] of each token: the first whose score [E, n] lies below the threshold, else the last."""
+    """The exit [n] at which each token leaves: the first whose score, of ``scores`` [E, n], lies below the threshold,
+    else the last."""
     below = scores < threshold
     below[-1] = True
     return below.argmax(0)
 
 
 def trade_off(exits: Exits, criterion: str, saved: list[float]) -> list[float]:
-    """Perplexity with each share of the depth in ``saved`` (0 to 1) not computed, over the thresholds of a criterion
-    (004, Table of perplexities); nan where no threshold saves as much.
-
-    Between two neighbouring thresholds the mean loss is interpolated."""
+    """The perplexity where a criterion saves each share of the depth in ``saved``, 0 to 1 (004, Table of perplexities);
+    nan where no threshold saves so much. Between two thresholds the mean loss is interpolated."""
     scores, tokens = exits.scores[criterion], np.arange(exits.loss.shape[1])
-    # a quantile of all scores a step; infinity lets everybody leave at the first exit that has a score
     finite = scores[np.isfinite(scores)]
-    thresholds = [*(np.unique(np.quantile(finite, np.linspace(0, 1, 201))) if len(finite) else ()), math.inf, -math.inf]
+    quantiles = np.unique(np.quantile(finite, np.linspace(0, 1, 201))) if len(finite) else finite
+    # below infinity everybody leaves at the first exit that has a score, below minus infinity nobody before the last
+    thresholds = [*quantiles, math.inf, -math.inf]
     points = []
     for threshold in thresholds:
         at = leave(scores, threshold)
@@ -123,7 +123,7 @@ def trade_off(exits: Exits, criterion: str, saved: list[float]) -> list[float]:
 
 
 def _outputs(model: LoopedLM, tokens: Tensor, every_layer: bool) -> Iterator[tuple[float, Tensor, Tensor]]:
-    """(depth, state [B, S, d], the head's input from there) of each exit."""
+    """Of each exit, (its depth, the state [B, S, d], the head's input [B, S, d])."""
     cfg = model.cfg
     layers = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
     if not every_layer:

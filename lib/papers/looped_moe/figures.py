@@ -28,8 +28,8 @@ CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceler
 
 
 def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
-    """004, Fig. isoflops: loss against active parameters, one panel an architecture, one shade a budget with its
-    parabola and star; the line through the stars, where there are three, and Kaplan's slope, dashed."""
+    """004, Fig. isoflops: loss against active parameters; a panel an architecture, a shade a budget with its parabola
+    and star. Three stars or more have a line through them, and beside it, dashed, Kaplan's slope."""
     names = list(dict.fromkeys(runs["architecture"]))
     figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
@@ -62,8 +62,8 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 
 def combined(best: pd.DataFrame) -> Figure:
-    """004, Fig. combined scaling: the loss of each architecture's best models (``sparse.best_models``) against the
-    budget, against active and against stored parameters; open where it is only the best of the sizes trained."""
+    """004, Fig. combined scaling: the loss of each architecture's best models (``designs.best_models``) against the
+    budget, active and stored parameters. A marker is open where the model is only the best of the sizes trained."""
     columns = {"budget": "budget (FLOPs)", "N": "active parameters", "stored": "stored parameters"}
     figure, axes = plt.subplots(1, 3, figsize=(PAGE, 2.5), sharey=True)
     for axis, (column, label) in zip(axes, columns.items(), strict=True):
@@ -85,7 +85,7 @@ def combined(best: pd.DataFrame) -> Figure:
 
 
 def overlaps(panels: dict[str, Any]) -> Figure:
-    """004, Fig. "Expert assignment overlap": one panel a model, title -> table of ``routing.divergence`` averaged over
+    """004, Fig. "Expert assignment overlap": a panel a model, title -> table of ``routing.divergence`` averaged over
     seeds; a bar a layer and pair of loops, and beside it, narrow and pale, what chance gives at the same load."""
     sizes = [len(table) for table in panels.values()]
     figure, axes = plt.subplots(
@@ -118,9 +118,9 @@ def overlaps(panels: dict[str, Any]) -> Figure:
 
 
 def overlap_growth(curves: pd.DataFrame) -> Figure:
-    """Share of tokens that keep none or all of their experts between loops as training goes on, the mean of layers and
-    pairs of loops; thin a seed, thick their mean, dashed what chance gives. curves: name, seed, step, and the columns
-    of ``routing.KINDS`` with and without "by chance"."""
+    """The shares of tokens that keep none or all of their experts from one loop to another, over training steps, means
+    of layers and pairs of loops. A thin line is a seed, a thick one the mean of the seeds, a dashed one what chance
+    gives. curves: a table of ``designs.routing_curves``."""
     names = list(dict.fromkeys(curves["name"]))
     figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.4), sharey=True, squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
@@ -143,9 +143,9 @@ def overlap_growth(curves: pd.DataFrame) -> Figure:
 
 
 def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
-    """(colour, marker) of each model's name, ordered by architecture. Colour and marker are the architecture's for two
-    loops, and the same in every figure for more: the darker the more loops, up to 16, and another marker from three,
-    six and twelve on."""
+    """(colour, marker) of each model's name, ordered by architecture, the same in every figure. With two loops they are
+    the architecture's own. With more, up to 16, the colour is the darker, and the marker changes at three, six and
+    twelve."""
     looks: dict[str, tuple[ColorType, str]] = {}
     names = list(dict.fromkeys(names))
     for architecture, title in TITLES.items():
@@ -159,9 +159,9 @@ def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
 
 
 def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
-    """004, Fig. JSD: mean normalised divergence of each effective layer's prediction from the last one's, with the
-    standard deviation over sequences, and the share of tokens below 0.5. table: name, seed, layer, divergence, spread,
-    converged; the dotted lines are ends of loops."""
+    """004, Fig. JSD. Left: the mean divergence of each effective layer's prediction from the last one's, with its
+    standard deviation over sequences. Right: the share of tokens below 0.5. Dotted lines are ends of loops. table:
+    ``exits.convergence``, with name and seed."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.7))
     looks = look_of(table["name"])
     for name, (colour, marker) in looks.items():
@@ -184,8 +184,8 @@ def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
 
 
 def trade_offs(panels: dict[str, Any]) -> Figure:
-    """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, one panel a
-    title -> table with columns name, saved, perplexity; the mean of the seeds, where all of them save so much."""
+    """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, the mean of
+    the seeds where all of them save so much. panels: title -> table with the columns name, saved, perplexity."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.9), sharey=True, squeeze=False)
     looks = look_of(name for table in panels.values() for name in table["name"])
     for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
@@ -204,9 +204,9 @@ def trade_offs(panels: dict[str, Any]) -> Figure:
 
 
 def leaving(models: dict[str, Exits], threshold: float) -> Figure:
-    """Models, name -> ``Exits``, whose tokens leave where the entropy is below a threshold. Left: perplexity against
-    the share of the depth that is saved, over all thresholds, with a star at this one; right: the share of tokens that
-    each depth is still computed for."""
+    """Models, name -> ``Exits``, whose tokens leave where their entropy is below a threshold. Left: perplexity against
+    the share of the depth that is saved, over all thresholds, with a star at this one. Right: the share of the tokens
+    that are still computed at each depth."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
     for name, (colour, marker) in look_of(models).items():
         exits = models[name]
@@ -231,7 +231,7 @@ def leaving(models: dict[str, Exits], threshold: float) -> Figure:
 
 
 def criteria(table: pd.DataFrame) -> Figure:
-    """When to leave: perplexity against the share saved by each criterion, one panel a model. table: name, criterion,
+    """Perplexity against the share of the depth that each criterion saves, a panel a model. table: name, criterion,
     saved, perplexity."""
     looks = look_of(table["name"])
     figure, axes = plt.subplots(1, len(looks), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
@@ -251,8 +251,8 @@ def criteria(table: pd.DataFrame) -> Figure:
 
 
 def saved_time(table: pd.DataFrame) -> Figure:
-    """Time saved against loops saved, one panel a width, the line where they are the same. table: width, what (decoding
-    or prefill), batch, saved, time, and the range of its rounds from low to high."""
+    """Time saved against loops saved, a panel a width; on the dotted line they are the same. table: width, what
+    (decoding or prefill), batch, saved, time, and the range of the rounds' times from low to high."""
     widths = sorted(table["width"].unique())
     figure, axes = plt.subplots(1, len(widths), figsize=(PAGE, 2.8), sharex=True, sharey=True, squeeze=False)
     palette = itertools.cycle((COLOURS["looped"], "#E69F00", "#000000"))
@@ -275,8 +275,8 @@ def saved_time(table: pd.DataFrame) -> Figure:
 
 
 def debts(table: pd.DataFrame) -> Figure:
-    """What leaving costs where everybody sees what those who left would have computed (as 004 counts it), and where
-    their last entries stand in. table: name, saved, counted, decoded (perplexities)."""
+    """What leaving costs: ``counted`` as 004 does, where everybody sees what those who left would have computed, and
+    ``decoded``, where their last entries stand in for it. table: name, saved, counted, decoded (perplexities)."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
     for name, (colour, marker) in look_of(table["name"]).items():
         own = table[table["name"] == name]
@@ -300,8 +300,8 @@ def _perplexities(axis: Axes) -> None:
 
 
 def core_9(runs: pd.DataFrame) -> Figure:
-    """Accuracy of 004's architectures on the tasks of Core 9, means over seeds, bars an error over examples, dotted the
-    accuracy of guessing. runs: ``core_nine.nine_scores`` with a column architecture."""
+    """The accuracy of 004's architectures on the tasks of Core 9, the mean of the seeds; bars are standard errors over
+    examples, dotted lines the accuracy of guessing. runs: ``core_nine.nine_scores`` with a column architecture."""
     figure, panel = plt.subplots(figsize=(PAGE, 2.6))
     tasks = list(NINE)
     at, chance = np.arange(len(tasks)), np.array([task.chance for task in NINE.values()])
@@ -309,10 +309,16 @@ def core_9(runs: pd.DataFrame) -> Figure:
     groups = means.reindex([name for name in LOOK if name in means.index])
     for i, (architecture, mean) in enumerate(groups.iterrows()):
         panel.errorbar(
-            at + 0.16 * (i - (len(groups) - 1) / 2), mean[tasks], mean[[f"{name} stderr" for name in tasks]],
-            ls="", lw=1, ms=4, label=TITLES[architecture],
-            color=COLOURS[LOOK[architecture]], marker=MARKERS[LOOK[architecture]],
-        )  # fmt: skip
+            at + 0.16 * (i - (len(groups) - 1) / 2),
+            mean[tasks],
+            mean[[f"{name} stderr" for name in tasks]],
+            ls="",
+            lw=1,
+            ms=4,
+            label=TITLES[architecture],
+            color=COLOURS[LOOK[architecture]],
+            marker=MARKERS[LOOK[architecture]],
+        )
     panel.hlines(chance, at - 0.4, at + 0.4, color="#888888", lw=0.8, ls=":")
     panel.set_xticks(at, tasks)
     panel.grid(axis="x", visible=False)

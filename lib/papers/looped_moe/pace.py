@@ -1,4 +1,4 @@
-"""How much time leaving early saves: decoding and reading prompts with and without it, in turn on one thread."""
+"""How much time leaving early saves: decoding and prefill are timed with and without it, in turn, on one thread."""
 
 import math
 import time
@@ -16,14 +16,15 @@ from lib.decode.inflight import Exit
 from lib.model.looped import LoopedLM
 from lib.papers.looped_moe.exits import Exits, trade_off
 
-#: a run returns the loops of all its tokens
-Run = Callable[[Exit], Sequence[int]]
+#: what is timed: it lets tokens leave, and returns the loops that each of them made
+Workload = Callable[[Exit], Sequence[int]]
 BISECTED = 32  # rows on which a threshold is looked for
-PLACES = 4  # prompts for each place in the batch, so that the last ones do not leave it empty for long
+PLACES = 4  # prompts a place in the batch, so that places are seldom empty because nobody is left
 
 
 def exit_saving(model: LoopedLM, x: Tensor, saved: float) -> Exit:
-    """The entropy below which tokens leave rows x [B, S + 1] so that the share ``saved`` of the loops is not made."""
+    """The entropy below which tokens must leave so that the share ``saved`` of the loops is not made, by bisection on
+    rows x [B, S + 1]."""
     if saved == 0:
         return Exit()
     x, low, high = x[:BISECTED], 0.0, math.log(model.cfg.vocab_size)
@@ -34,56 +35,59 @@ def exit_saving(model: LoopedLM, x: Tensor, saved: float) -> Exit:
     return Exit(high)
 
 
-def runs(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: int) -> dict[str, Run]:
-    """What is timed on rows x, ``batch`` at a time: "decoding" and "prefill"."""
+def workloads(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: int) -> dict[str, Workload]:
+    """What is timed on rows x [B, S + 1], ``batch`` at a time: "decoding" and "prefill"."""
     return {"decoding": decoding(model, x, batch, prompt, new_tokens), "prefill": prefill(model, x, batch)}
 
 
-def decoding(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: int) -> Run:
-    """Continues prompts of so many tokens of x, ``batch`` at a time, at temperature 1; what counts is every token that
-    is read, the prompts' too."""
+def decoding(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: int) -> Workload:
+    """Continues prompts of ``prompt`` tokens of x by ``new_tokens``, ``batch`` at a time, at temperature 1. Every token
+    that is read counts, those of the prompts too."""
     prompts, warm = x[: PLACES * batch, :prompt].tolist(), Sampling(temperature=1.0)
 
-    def run(leave: Exit) -> list[int]:
+    def work(leave: Exit) -> list[int]:
         answers = generate(model, prompts, new_tokens, leave, warm, batch=batch)
         return [loops for answer in answers for loops in (*answer.prompt_loops, *answer.loops[1:])]
 
-    return run
+    return work
 
 
-def prefill(model: LoopedLM, x: Tensor, batch: int) -> Run:
-    """Reads rows of x, ``batch`` at a time, sixteen at least in all."""
+def prefill(model: LoopedLM, x: Tensor, batch: int) -> Workload:
+    """Reads max(batch, 16) rows of x, ``batch`` at a time."""
     parts = x[: max(batch, 16)].split(batch)
 
-    def run(leave: Exit) -> list[int]:
+    def work(leave: Exit) -> list[int]:
         taken = [score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts]
         return np.concatenate(taken).tolist()
 
-    return run
+    return work
 
 
-def in_turn(run: Run, leave: Exit, loops: int, rounds: int) -> list[tuple[float, float, float]]:
-    """(tokens/s without leaving, with it, share of the loops saved) of each round; one more to warm up."""
+def in_turn(work: Workload, leave: Exit, loops: int, rounds: int) -> list[tuple[float, float, float]]:
+    """(tokens/s without leaving, tokens/s with it, share of the loops saved) of each round; one more before these, to
+    warm up, does not count."""
     found = []
     with one_thread_on_cpu():
         for _ in passing(range(rounds + 1), "rounds"):
-            slow, _ = _rate(run, Exit(), loops)
-            found.append((slow, *_rate(run, leave, loops)))
+            slow, _ = _rate(work, Exit(), loops)
+            found.append((slow, *_rate(work, leave, loops)))
     return found[1:]
 
 
-def _rate(run: Run, leave: Exit, loops: int) -> tuple[float, float]:
+def _rate(work: Workload, leave: Exit, loops: int) -> tuple[float, float]:
+    """(tokens/s, share of the loops saved)"""
     begin = time.perf_counter()
-    taken = run(leave)
+    taken = work(leave)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return len(taken) / (time.perf_counter() - begin), 1 - float(np.mean(taken)) / loops
 
 
 def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> pd.DataFrame:
-    """One row a share of ``saved``: the share of the loops that was really ``saved`` on rows x [B, S + 1], the
-    perplexity ``decoded`` there, and the one ``counted`` at the same share, where everybody sees what those who left
-    would have computed; ``exits`` are measured on the same rows."""
+    """One row a ``share`` of the loops that is to be saved on rows x [B, S + 1]: the share really ``saved`` there; the
+    perplexity ``decoded``, where those who left have only the entries of the loops that they made; and the one
+    ``counted`` as 004 does, at the same share, where everybody sees what those who left would have computed. exits:
+    measured on the same rows."""
     rows = []
     for share in saved:
         found = score(model, x[:, :-1], x[:, 1:], exit_saving(model, x, share))
@@ -94,6 +98,6 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
 
 
 def _looped_share(model: LoopedLM) -> float:
-    """Of the depth, what loops are."""
+    """The loops' share of the depth."""
     looped = model.cfg.mean_loops * model.cfg.recur
     return looped / (model.cfg.prelude + looped + model.cfg.coda)

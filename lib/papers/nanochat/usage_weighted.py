@@ -1,19 +1,20 @@
 """Which parameter count makes tokens per parameter a constant? The width sweep of the looped nanochat log (003).
 
-Its models are 2 + 4 x 4 + 2 layers, width the only dial. ``physical`` parameters are those stored; ``usage`` counts
-each as often as it runs: once + r looped.
+Its models are 2 + 4 x 4 + 2 layers and differ in their width alone. ``physical`` parameters are those stored; ``usage``
+counts each as often as it runs: once + r looped.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lib.base.errors import InputError
-from lib.config import DataConfig, ModelConfig, RunConfig
+from lib.config import Label, ModelConfig, RunConfig
+from lib.figures.style import rate
 from lib.fit.fits import isoflop_optimum
 from lib.flops import count
+from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
 from lib.presets import head_count, preset
 from lib.store.runs import RunResult
@@ -58,65 +59,74 @@ def table_of_sizes() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("size")
 
 
-def model(width: int, head_dim: int, vocab_size: int, context: int) -> ModelConfig:
-    """003's model at a width: 2/4/2 layers, r = 4, depth fixed."""
-    shape = dict(width=width, heads=head_count(width, head_dim, "widths"), mlp_width=4 * width)
-    return preset("looped-nanochat-s8", vocab_size=vocab_size, context=context, **shape)
+def model(p: UsageWeighted, width: int) -> ModelConfig:
+    """003's model at a width: 2/4/2 layers, r = 4."""
+    shape = dict(width=width, heads=head_count(width, p.head_dim, "widths"), mlp_width=4 * width)
+    return preset("looped-nanochat-s8", vocab_size=p.vocab_size, context=p.context, **shape)
 
 
-def run(
-    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict[str, Any], training: dict[str, Any]
-) -> RunConfig:
-    """A model trained for ``budget`` FLOPs as 003 counts them, by nanochat's optimiser at these rates.
+def run(p: UsageWeighted, width: int, budget: float, seed: int) -> RunConfig:
+    """003's model at a width, trained for ``budget`` FLOPs as 003 counts them, by nanochat's optimiser.
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    return budgets.run(cfg, budget, data, rates, training, paper="003", like="looped-nanochat-s8")
+    return budgets.run(p, model(p, width), budget, seed, paper="003", like="looped-nanochat-s8")
 
 
-def frame(results: Iterable[RunResult], budgets: dict[str, float]) -> pd.DataFrame:
-    """One row a finished run: budget, seed, width, physical and usage-weighted parameters, D tokens, loss,
-    bpb. budgets: key of a run -> its budget."""
+def sweep(p: UsageWeighted) -> dict[Label, RunConfig]:
+    """("... FLOPs", budget, width, seed) -> run, for every budget, its widths, and every seed."""
+    return {
+        (f"{rate(budget)} FLOPs", budget, width, seed): run(p, width, budget, seed)
+        for budget in sorted(p.widths)
+        for width in p.widths[budget]
+        for seed in p.seeds
+    }
+
+
+def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
+    """One row a finished run: budget, seed, width, physical and usage-weighted parameters, D tokens, loss in nats per
+    token, bpb. plan: (group, budget, width, seed) -> run."""
+    budget_of = {cfg.key: budget for (_, budget, _, _), cfg in plan.items()}
     rows = []
     for result in results:
         if result.status == "finished":
-            cfg = result.config
+            cfg, summary = result.config, result.summary
             counts = count(cfg.model, cfg.data.context)
             sizes = {"width": cfg.model.width, "physical": counts.n_params, "usage": counts.n_usage}
-            summary = result.summary
             outcome = {"D": summary["tokens"], "loss": summary["val_loss"], "bpb": summary["val_bpb"]}
-            rows.append({"budget": budgets[result.key], "seed": cfg.train.seed, **sizes, **outcome})
+            rows.append({"budget": budget_of[result.key], "seed": cfg.train.seed, **sizes, **outcome})
     return pd.DataFrame(rows, columns=("budget", "seed", "width", "physical", "usage", "D", "loss", "bpb"))
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a definition of N, a budget and a seed: the minimum of the parabola of the loss in log N, the tokens
-    there, and their ratio D / N; nan where the minimum lies outside the widths trained."""
+    there, and the ratio D / N; nan where the minimum lies outside the widths trained."""
     rows = []
     for definition in PUBLISHED_OPTIMA:
         for (budget, seed), cell in runs.groupby(["budget", "seed"]):
             cell = cell.sort_values("width")
-            N = D = np.nan
+            sizes = cell[definition]
             try:
-                N, loss, _ = isoflop_optimum(cell[definition], cell["loss"])
+                N, loss, _ = isoflop_optimum(sizes, cell["loss"])
             except InputError:
-                loss = np.nan
-            if not cell[definition].min() <= N <= cell[definition].max():
                 N = loss = np.nan
-            else:
-                D = np.exp(np.interp(np.log(N), np.log(cell[definition]), np.log(cell["D"])))
-            rows.append(
-                {"N is": definition, "budget": budget, "seed": seed, "N": N, "D": D, "ratio": D / N, "loss": loss}
-            )
+            if not sizes.min() <= N <= sizes.max():
+                N = loss = np.nan
+            D = np.exp(np.interp(np.log(N), np.log(sizes), np.log(cell["D"])))
+            found = {"N": N, "D": D, "ratio": D / N, "loss": loss}
+            rows.append({"N is": definition, "budget": budget, "seed": seed, **found})
     return pd.DataFrame(rows)
 
 
 def published_optima() -> pd.DataFrame:
     """The log's own two tables, as ``optima`` gives ours."""
-    return pd.DataFrame([
-        {"N is": definition, "budget": budget, "N": N, "D": D, "ratio": D / N}
-        for definition, table in PUBLISHED_OPTIMA.items() for budget, (N, D) in table.items()
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {"N is": definition, "budget": budget, "N": N, "D": D, "ratio": D / N}
+            for definition, table in PUBLISHED_OPTIMA.items()
+            for budget, (N, D) in table.items()
+        ]
+    )
 
 
 def drift(optima: pd.DataFrame, definition: str) -> float:

@@ -35,9 +35,9 @@ def of_encoder(encode: Callable[[list[str]], list[Any]], store: TokenStore, docu
 
 
 def table(data: DataConfig, sizes: list[int], encodings: list[str], cache: Path) -> pd.DataFrame:
-    """One row a tokenizer: its vocabulary, bytes per token on training and on validation documents, and ``own``, True
-    for the BPEs of these sizes trained on the training documents, False for tiktoken's ``encodings``, nan where those
-    cannot be loaded (they come over the network)."""
+    """One row a tokenizer: its vocabulary, its bytes per token on training and on validation documents, and ``own``.
+    That is True for BPEs of these sizes, which are trained on the training documents, and False for tiktoken's
+    ``encodings``. These come over the network: their numbers are nan where they cannot be loaded."""
     rows = []
     for size in sizes:
         store = token_store(data.replace(tokenizer=f"bpe-{size}"), cache)
@@ -56,7 +56,7 @@ def table(data: DataConfig, sizes: list[int], encodings: list[str], cache: Path)
 
 
 def load_tiktoken(name: str) -> "tiktoken.Encoding | None":
-    """An encoding of tiktoken's by its name, or None, said in one line, where it cannot be had."""
+    """An encoding of tiktoken's by its name; where it cannot be had, None and one printed line."""
     import requests
     import tiktoken
 

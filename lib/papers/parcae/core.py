@@ -1,7 +1,8 @@
 """001's downstream evaluation: CORE, Core-Extended, zero-shot tasks and perplexities of its runs.
 
-Works on data frames with one row a run and test-time depth. Scores are in points, hundredths of the accuracy, in CORE
-of what lies between guessing and all right; beside each stands its ``stderr`` over examples.
+It works on data frames with one row for each run and test-time depth. Scores are in points: a hundredth of the
+accuracy, in CORE a hundredth of what lies between guessing and all right. Beside each score stands its ``stderr`` over
+examples.
 """
 
 import itertools
@@ -20,7 +21,8 @@ SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTEN
 #: asked of runs in 001's Transformer set-up, and in its RDM set-up
 IN_TRANSFORMER_SETUP, IN_RDM_SETUP = (*CORE_EXTENDED, WIKITEXT), (*ZERO_SHOT.values(), WIKITEXT)
 PARCAE, TRANSFORMER, RDM = "parcae", "transformer", "residual-norm"
-CLOSED = 0.75  # of the gap to the next larger model: half the parameters reach it (001 has .875 and says "comparable")
+#: share of the gap to the next larger model that half the parameters have to close; 001 has .875, says "comparable"
+CLOSED = 0.75
 
 
 # ---- who is asked ----------------------------------------------------------------------------------------------------
@@ -30,7 +32,7 @@ def frontier(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label,
     """("looped" | "fixed depth", budget, seed) -> run: at each budget the looped run with the lowest validation loss,
     and the one at mean_loops = 1 (001, Table "Core Scores Comparison of Looping Optimal Frontier").
 
-    grid: ``looping.grid``; found: key -> result."""
+    grid: ``training_loops.grid``; found: key -> result."""
     runs, chosen = training_loops.frame(found.values(), grid), {}
     for (budget, seed), cell in runs.groupby(["budget", "seed"]):
         loops = cell["mean_loops"]
@@ -47,10 +49,11 @@ def frontier(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label,
 def transformer_scores(
     table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
-    """``labelled`` runs of 001's Transformer set-up: Core and Core-Extended (nan where none of the tasks that it adds
-    is there), and of LAMBADA and WikiText the nats per token and the perplexity per token and word.
+    """``labelled`` runs of 001's Transformer set-up with their Core and Core-Extended, and of LAMBADA and WikiText the
+    nats per token and the perplexities per token and per word. Core-Extended is nan where none of the tasks that it
+    adds to Core was asked.
 
-    table: ``downstream.over_seeds``; names: of the parts of the runs' labels; found: key -> result."""
+    table: ``evaluations.over_seeds``; names: of the parts of the runs' labels; found: key -> result."""
     core, extended = (suite_scores(table, name, tasks, "centred") for name, tasks in SUITES.items())
     more = extended.pop("tasks").gt(core.pop("tasks"))
     return labelled([core, extended.where(more), *text_scores(table)], runs, names, found)
@@ -59,7 +62,7 @@ def transformer_scores(
 def rdm_scores(
     table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
-    """``labelled`` runs of its RDM set-up: the zero-shot tasks, their mean ``zero-shot``, and WikiText."""
+    """``labelled`` runs of 001's RDM set-up with the zero-shot tasks, their mean ``zero-shot``, and WikiText."""
     mean = suite_scores(table, "zero-shot", tuple(ZERO_SHOT.values()), "accuracy").drop(columns="tasks")
     tasks = [
         suite_scores(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in ZERO_SHOT.items()
@@ -68,8 +71,8 @@ def rdm_scores(
 
 
 def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """001, Table "Comparing Parcae to Fixed-Depth Transformers": means over seeds by width and architecture; of Parcae
-    the share of the gap to the next larger Transformer that it closes."""
+    """001, Table "Comparing Parcae to Fixed-Depth Transformers": means over seeds by width and architecture, and of
+    Parcae the share of the gap to the next larger Transformer that it closes, in per cent."""
     texts = [f"{name} per {per}{of}" for name in TEXTS for per in ("token", "word") for of in ("", " stderr")]
     suites = [f"{name}{of}" for name in SUITES for of in ("", " stderr", " spread")]
     shown = ["parameters", "T", "perplexity", *texts, *suites]
@@ -88,8 +91,9 @@ def rdm_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def closed(runs: pd.DataFrame, value: str) -> pd.Series:
-    """Share of the gap to the next larger Transformer that Parcae closes, in per cent, of the means over the seeds of
-    which all runs finished, by width (001, Sec. "Comparison Against Transformers"); nan where that is no better."""
+    """By width the share of the gap to the next larger Transformer that Parcae closes, in per cent (001, Sec.
+    "Comparison Against Transformers"). Means are over the seeds of which all runs finished. The share is nan where the
+    larger Transformer is no better."""
     mean = runs.pivot(index="seed", columns=["architecture", "width"], values=value).dropna().mean()
     shares = {}
     for small, large in itertools.pairwise(sorted(runs["width"].unique())):
@@ -106,8 +110,8 @@ def suites_there(runs: pd.DataFrame) -> list[str]:
 
 
 def part_of_the_gap(runs: pd.DataFrame, values: Sequence[str], seeds: Sequence[int]) -> list[Contrast]:
-    """Parcae above the Transformer of its width, and below the next larger one: where all are positive it closes a
-    share of each gap, and not all of it."""
+    """By how much Parcae lies above the Transformer of its width, and by how much below the next larger one. Where all
+    are positive it closes a part of each gap."""
     found = []
     for value, (small, large) in itertools.product(values, itertools.pairwise(sorted(runs["width"].unique()))):
         for weights in (
@@ -119,16 +123,16 @@ def part_of_the_gap(runs: pd.DataFrame, values: Sequence[str], seeds: Sequence[i
 
 
 def half_the_parameters(runs: pd.DataFrame, seeds: Sequence[int]) -> Contrast:
-    """Of Core, what Parcae at the second largest width has above CLOSED of the way from the Transformer of its width to
-    the largest one."""
+    """How many points of Core Parcae at the second largest width has above the mark that lies CLOSED of the way from
+    the Transformer of its width to the largest one."""
     small, large = sorted(runs["width"].unique())[-2:]
     weights = {(PARCAE, small): 1.0, (TRANSFORMER, large): -CLOSED, (TRANSFORMER, small): CLOSED - 1}
     return contrast(runs, "Core", weights, ("architecture", "width"), seeds)
 
 
 def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
-    """Core of the best looped runs above that of fixed depth, at each of the largest third of the budgets, those at
-    which 001 has looping ahead for both of its sizes. runs: ``frontier``'s, with columns which and budget."""
+    """By how much Core of the best looped runs lies above that of fixed depth, at each of the largest third of the
+    budgets: there looping is ahead for both of 001's sizes. runs: ``frontier``'s, with columns which and budget."""
     budgets = sorted(runs["budget"].unique())
     return [
         contrast(runs, "Core", {("looped", C): 1.0, ("fixed depth", C): -1.0}, ("which", "budget"), seeds)
@@ -137,13 +141,13 @@ def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
 
 
 def against_rdm(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
-    """Of WikiText in nats and of the mean of the zero-shot tasks in points, Parcae's lead over the RDM."""
+    """Parcae's lead over the RDM on WikiText in nats and on the mean of the zero-shot tasks in points."""
     (ours,) = {*runs["architecture"]} - {RDM}
     return leads(runs, ["WikiText nats", "zero-shot"], ours, RDM, seeds)
 
 
 def up_the_ladder(runs: pd.DataFrame, values: Sequence[str], T: int, seeds: Sequence[int]) -> list[Contrast]:
-    """The full model above constrained A alone, after T loops (001, Table "Stability Results"). runs: with columns
-    variant and T."""
+    """By how much the full model lies above constrained A alone after T loops (001, Table "Stability Results"). runs:
+    with columns variant and T."""
     weights = {("+ prelude norm", T): 1.0, ("+ constrained A", T): -1.0}
     return [contrast(runs, value, weights, ("variant", "T"), seeds) for value in values]

@@ -18,8 +18,8 @@ WINDOW = 25  # logged steps whose median a spike stands out from
 
 
 def distributions(configs: dict[str, ModelConfig]) -> pd.DataFrame:
-    """One row a rule: mean, standard deviation and the 5th and 95th percentile of the total loops T, and the mean loops
-    with gradient."""
+    """One row a rule: the mean, standard deviation, 5th and 95th percentile of the total loops T, and the mean k of the
+    loops with gradient."""
     rows = {}
     for name, cfg in configs.items():
         rule = DepthRule(cfg)
@@ -27,16 +27,19 @@ def distributions(configs: dict[str, ModelConfig]) -> pd.DataFrame:
         T = np.arange(len(p))
         mean, below = float(p @ T), np.cumsum(p)
         rows[name] = {
-            "mean_loops": cfg.mean_loops, "mean T": mean, "sd T": float(np.sqrt(p @ (T - mean) ** 2)),
-            "5 %": int(np.searchsorted(below, 0.05)), "95 %": int(np.searchsorted(below, 0.95)),
+            "mean_loops": cfg.mean_loops,
+            "mean T": mean,
+            "sd T": float(np.sqrt(p @ (T - mean) ** 2)),
+            "5 %": int(np.searchsorted(below, 0.05)),
+            "95 %": int(np.searchsorted(below, 0.95)),
             "mean k": rule.expected()[1],
-        }  # fmt: skip
+        }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")
 
 
 def highest_spike(losses: ArrayLike) -> float:
-    """The most that a logged training loss stands above the median of those around it, in nats, over the second half of
-    a run. Runs of up to 500 steps log every one."""
+    """How far, at most, a logged training loss in the second half of a run stands above the median of those around it,
+    in nats. Runs of up to 500 steps log every step."""
     losses = pd.Series(np.asarray(losses, dtype=float))
     above = losses - losses.rolling(WINDOW, center=True, min_periods=WINDOW // 2).median()
     return float(above.iloc[len(losses) // 2 :].max())
@@ -45,8 +48,8 @@ def highest_spike(losses: ArrayLike) -> float:
 def seconds_per_step(
     configs: dict[str, ModelConfig], rows: int, context: int, rounds: int = 20, precision: str = "fp32"
 ) -> pd.DataFrame:
-    """Seconds of a forward and backward pass [round, rule], taken in turns so that a machine that slows down does so
-    for all. Random tokens; depths are drawn as in training."""
+    """Seconds of a forward and backward pass [round, rule]. The rules take turns, so that a machine that slows down
+    does so for all. Tokens are random; depths are drawn as in training."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     seconds = []
     with one_thread_on_cpu():
@@ -66,8 +69,8 @@ def seconds_per_step(
 
 
 def overhead(seconds: pd.DataFrame, rule: str, reference: str, resamples: int = 1000) -> tuple[float, float, float]:
-    """How much longer ``rule`` takes than ``reference``, in percent: the ratio of the mean times, and its interval over
-    resamples of the rounds, in which both drew their depths."""
+    """How much longer ``rule`` takes than ``reference``, in percent, with the ends of its interval. The estimate is the
+    ratio of the mean times, the interval that of resampled rounds; in each round both drew their depths."""
     both = seconds[[rule, reference]].to_numpy()
     drawn = np.random.default_rng(0).integers(len(both), size=(resamples, len(both)))
     means = both[drawn].mean(1)

@@ -8,13 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib.figures.style import COLOURS, MARKERS, NAMES, PAGE, budget_axis, count_axis, few_decades, legend_above
-from lib.papers.parcae.figures_transformer_setup import VARIANTS
+from lib.papers.parcae.figures_transformer import VARIANTS
 
 
 def by_size(runs: pd.DataFrame) -> Figure:
     """CORE, Core-Extended where some of it was asked, and LAMBADA's perplexity against parameters (001, Table
-    "Comparing Parcae to Fixed-Depth Transformers"): a line an architecture through the means over seeds, bars an error
-    over examples, a dot a seed. runs: ``core.transformer_scores`` with a column architecture."""
+    "Comparing Parcae to Fixed-Depth Transformers"). Each architecture has a line through its means over seeds, with
+    bars of one standard error over examples; each seed is a dot. runs: ``core.transformer_scores`` with a column
+    architecture."""
     units = {"Core": "points", "Core-Extended": "points", "LAMBADA per token": "perplexity"}
     shown = {column: unit for column, unit in units.items() if runs[column].notna().any()}
     figure, panels = plt.subplots(1, len(shown), figsize=(PAGE, 2.6), squeeze=False)
@@ -34,10 +35,10 @@ def by_size(runs: pd.DataFrame) -> Figure:
 
 
 def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
-    """CORE of the rungs of 001's table of stability against test-time loops T (left), of the best looped runs and those
-    at fixed depth against the budget (right); means over seeds, bars an error over examples.
+    """Left, CORE of the rungs of 001's table of stability against test-time loops T; right, CORE of the best looped
+    runs and of those at fixed depth against the budget. Means over seeds have bars of one standard error over examples.
 
-    ladder, frontier: ``core.transformer_scores`` with a column variant, and with which and budget."""
+    ladder, frontier: ``core.transformer_scores``, with a column variant, and with columns which and budget."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), sharey=True)
     ladder = ladder.dropna(subset="Core")
     groups = [*ladder.groupby("variant", sort=False)]
@@ -63,6 +64,7 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
 
 
 def _suite_line(panel: Axes, runs: pd.DataFrame, over: str, beside: float, **look: Any) -> None:
-    """``beside``: a factor, so that bars do not lie on one another."""
+    """The means of Core along the column ``over``. ``beside`` is a factor by which they are moved, so that bars do not
+    lie on one another."""
     mean = runs.groupby(over).mean(numeric_only=True)
     panel.errorbar(mean.index * beside, mean["Core"], mean["Core stderr"], ms=4, lw=1, **look)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from lib.figures.style import COLOURS, COLUMN, PAGE, count_axis, few_decades, legend_above, rate, shades
 from lib.fit.fits import Fit
 from lib.fit.isoflop import exponent
-from lib.papers.parcae.figures_transformer_setup import ordered
+from lib.papers.parcae.figures_transformer import ordered
 
 #: the looks of 001's functional forms
 FORMS = {
@@ -31,8 +31,8 @@ def loops_axis(axis: Axes, loops: Sequence[int], label: str = r"mean loops $\mu_
 
 
 def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
-    """Validation loss against mean_loops, one parabola and star a budget, a dot a run; open: fixed depth, which the
-    parabola leaves out."""
+    """Validation loss against mean_loops. Each run is a dot, open at fixed depth; each budget has a parabola, which
+    leaves fixed depth out, and a star at its minimum."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.9))
     budgets = sorted(runs["budget"].unique())
     for budget, colour in zip(budgets, shades("parcae", len(budgets)), strict=True):
@@ -57,8 +57,9 @@ def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 
 def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
-    """mean_loops* and D* against the budget: circles from the parabolas (open: the end of the loops trained, which have
-    no optimum among them), a dashed line from the parametric law where it has one there."""
+    """mean_loops* and D* against the budget. Circles are the parabolas' optima; an open one is an end of the loops
+    trained, where there is no optimum among them. The dashed line is the parametric law's, where its optimum lies among
+    the loops trained."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.5))
     for axis, column, label in zip(axes, ("mean_loops", "D"), (r"optimal $\mu_{rec}$", "optimal tokens"), strict=True):
         for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
@@ -89,8 +90,8 @@ def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
 
 
 def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
-    """The fitted law's iso-loss contours over mean_loops and tokens, the runs, and the efficient frontier: what the law
-    wants at each budget."""
+    """The fitted law's contours of equal loss over mean_loops and tokens, the runs, and the efficient frontier: what
+    the law wants at each budget."""
     figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
     looped = runs[runs["mean_loops"] > 1]
     sizes = looped.groupby("mean_loops")["n_eff"].first()
@@ -112,7 +113,7 @@ def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
 
 
 def against_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
-    """The lowest loss over mean_loops against that of fixed depth, by budget."""
+    """The lowest loss over mean_loops and that of fixed depth, against the budget."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
     fixed = runs[runs["mean_loops"] == 1]
     mean = fixed.groupby("budget")["loss"].mean()
@@ -129,8 +130,9 @@ def against_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 
 def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Figure:
-    """Loss against test-time loops, one panel a title -> curves, one line a mean_loops: dots measured, the line its
-    exponential, a star at T = mean_loops. fitted: key -> Fit, to T up to ``seen``; what lies beyond is shaded."""
+    """Loss against test-time loops, one panel for each title -> curves. Dots are measured, a model's line is its
+    exponential, a star stands at T = mean_loops. fitted: key -> Fit, to T up to ``seen``; what lies beyond is shaded.
+    """
     figure, axes = plt.subplots(1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False)
     looks = ordered({mu for curves in panels.values() for mu in curves["mean_loops"]})
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
@@ -158,7 +160,7 @@ def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Fig
 
 
 def forms(table: pd.DataFrame) -> Figure:
-    """Mean Huber loss of each functional form, one dot a model: fitted on all T (left), extrapolated (right)."""
+    """Mean Huber loss of each functional form, one dot a model: fitted on all T (left) and extrapolated (right)."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.3), sharey=True)
     for axis, column, title in zip(
         axes, ("in", "beyond"), ("fitted on all T", r"fitted on $T \leq \mu_{rec}$, judged beyond"), strict=True
@@ -177,8 +179,8 @@ def forms(table: pd.DataFrame) -> Figure:
 
 
 def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarray) -> Figure:
-    """Held-out models: measured loss against T, the unified law's prediction and the one from the oracle's floor; one
-    panel a model. curves: key, title, T, loss; fitted and oracle: predictions in its order."""
+    """The loss of held-out models against T, one panel a title: measured, as the unified law predicts it, and as it
+    does from the oracle's floor. curves: key, title, T, loss; fitted and oracle: predictions in its order."""
     curves = curves.assign(fitted=fitted, oracle=oracle)
     titles = list(dict.fromkeys(curves["title"]))
     figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.5), squeeze=False)
@@ -196,7 +198,7 @@ def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarra
 
 
 def compression(table: pd.DataFrame) -> Figure:
-    """Bytes per token against the size of the vocabulary, on training and validation text; stars: tokenizers of
+    """Bytes per token against the size of the vocabulary, on training and on validation text. Stars are tokenizers of
     others. table: tokenizer, vocabulary, train, validation, own."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
     for column, colour, marker in (("train", "#009E73", "^"), ("validation", "#000000", "o")):

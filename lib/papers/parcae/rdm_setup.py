@@ -9,40 +9,47 @@ import numpy as np
 import pandas as pd
 
 from lib.config import DataConfig, Label, OptimConfig, RunConfig, TrainConfig
+from lib.papers.parcae.parameters import EndToEnd, Instability
 from lib.presets import instability_model
 
 
-def run(p: dict[str, Any], architecture: str, lr: float, seed: int) -> RunConfig:
-    """An architecture in 001's RDM set-up, with the sizes, schedule and text of a notebook's parameters ``p``."""
-    sizes = ("vocab_size", "width", "heads", "mlp", "mlp_width", "qk_norm", "context", "mean_loops", "backprop_loops")
-    schedule = ("warmup_steps", "cooldown_steps", "update_clipping")
-    training = ("steps", "batch", "precision", "max_state_rms")
-    return RunConfig(
-        model=instability_model(architecture, **{name: p[name] for name in sizes}),
-        data=DataConfig.of(p),
-        optim=OptimConfig(lr=lr, **{name: p[name] for name in schedule}),
-        train=TrainConfig(seed=seed, micro_batch=p["micro_batch"] or None, **{name: p[name] for name in training}),
+def run(p: Instability, architecture: str, lr: float, seed: int) -> RunConfig:
+    """An architecture in 001's RDM set-up, with the sizes, schedule and text of ``p``."""
+    model = instability_model(
+        architecture,
+        vocab_size=p.vocab_size,
+        width=p.width,
+        heads=p.heads,
+        mlp=p.mlp,
+        mlp_width=p.mlp_width,
+        qk_norm=p.qk_norm,
+        context=p.context,
+        mean_loops=p.mean_loops,
+        backprop_loops=p.backprop_loops,
     )
+    optim = OptimConfig(
+        lr=lr, warmup_steps=p.warmup_steps, cooldown_steps=p.cooldown_steps, update_clipping=p.update_clipping
+    )
+    train = TrainConfig.of(p, steps=p.steps, seed=seed, max_state_rms=p.max_state_rms)
+    return RunConfig(model=model, data=DataConfig.of(p), optim=optim, train=train)
 
 
-def against_rdm(p: dict[str, Any], setup: dict[str, Any]) -> dict[Label, RunConfig]:
-    """(architecture, d, seed) -> run: Parcae and the residual-normalised RDM at ``rdm_widths`` and ``rdm_lr`` (001,
-    Table "Zero-Shot and Perplexity Results Trained on RDM Setup"), as the parameters ``setup`` of ``instability``
-    otherwise have it. Parcae is the one that is compared there, with or without C and prelude norm."""
-    parcae = "parcae" if "parcae" in setup["architectures"] else "parcae-rdm"
-    shapes = {
-        d: {"width": d, "heads": max(1, d * setup["heads"] // setup["width"]),
-            "mlp_width": d * setup["mlp_width"] // setup["width"]}
-        for d in p["rdm_widths"]
-    }  # fmt: skip
-    return {
-        (name, d, seed): run({**setup, **shape}, name, p["rdm_lr"], seed)
-        for d, shape in shapes.items() for name in ("residual-norm", parcae) for seed in p["seeds"]
-    }  # fmt: skip
+def against_rdm(p: EndToEnd, setup: Instability) -> dict[Label, RunConfig]:
+    """(architecture, d, seed) -> run: Parcae and the residual-normalised RDM at p's ``rdm_widths`` and ``rdm_lr`` (001,
+    Table "Zero-Shot and Perplexity Results Trained on RDM Setup"). All else is as ``setup`` has it, also whether Parcae
+    has C and prelude norm."""
+    parcae = "parcae" if "parcae" in setup.architectures else "parcae-rdm"
+    runs: dict[Label, RunConfig] = {}
+    for d in p.rdm_widths:
+        heads, mlp_width = max(1, d * setup.heads // setup.width), d * setup.mlp_width // setup.width
+        of_size = setup.replace(width=d, heads=heads, mlp_width=mlp_width)
+        for name in ("residual-norm", parcae):
+            runs |= {(name, d, seed): run(of_size, name, p.rdm_lr, seed) for seed in p.seeds}
+    return runs
 
 
 def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
-    """True for runs that neither blew up nor ended above ``loss_limit`` (what a model of that order knows of the text).
+    """True for runs that neither blew up nor ended above ``loss_limit``, what an n-gram model knows of the text.
 
     Gradient clipping keeps the loss of an exploded run finite, so that a finite loss says nothing by itself.
     """
@@ -55,10 +62,8 @@ def largest(curves: pd.DataFrame, quantity: str) -> pd.Series:
 
 
 def lowest_failing_rate(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row a seed, one column an architecture: the lowest rate of the ladder at which it does not train.
-
-    inf where it trains at every rate: the ladder says only that it fails, if at all, above its top.
-    """
+    """One row a seed, one column an architecture: the lowest rate of the ladder at which it does not train. It is inf
+    where the architecture trains at every rate, for it fails, if at all, above the ladder's top."""
     failing = frame[~frame["trains"]].groupby(["seed", "architecture"])["lr"].min().unstack()
     failing = failing.reindex(index=sorted(frame["seed"].unique()), columns=frame["architecture"].unique())
     return failing.astype(float).fillna(np.inf)
@@ -74,22 +79,23 @@ def octaves_between(lowest: pd.DataFrame, low: str, high: str, top: float) -> li
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's table: rates down, architectures across, and how many of the seeds train."""
+    """The paper's table, with rates down, architectures across and how many of the seeds train in the cells."""
     counts = frame.groupby(["lr", "architecture"], sort=False)["trains"].agg(["sum", "size"])
     marks = counts.apply(lambda row: f"{row['sum']} of {row['size']} train", axis=1).unstack()
     return marks[list(frame["architecture"].unique())].sort_index()
 
 
 def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> list[float]:
-    """For each seed by how much, in log, the paper's split holds: the least log rho_max of the runs that do not train
-    (rho >= 1 wants it positive), or the least -log rho_max of those that do. nan where there is no such run."""
+    """For each seed the margin, in log, by which rho = 1 splits the runs as the paper says: the least log rho_max of
+    the runs that do not train, or the least -log rho_max of those that train. It is positive where the paper is right,
+    nan where there is no such run."""
     runs = frame[(frame["architecture"] == architecture) & (frame["trains"] == trains)]
     log_rho = np.log(runs["rho_max"]) * (-1 if trains else 1)
     return log_rho.groupby(runs["seed"]).min().reindex(seeds).tolist()
 
 
 def state_ratios(frame: pd.DataFrame, exploding: str, other: str, lowest: pd.DataFrame) -> list[float]:
-    """log10 of ``exploding``'s largest state rms over ``other``'s, for each seed at the lowest rate where ``exploding``
+    """For each seed log10 of ``exploding``'s largest state rms over ``other``'s, at the lowest rate where ``exploding``
     does not train; nan where it always trains."""
     rms: dict[Any, float] = frame.set_index(["architecture", "seed", "lr"])["max_state_rms"].to_dict()
     return [

@@ -1,7 +1,7 @@
 """How the loss falls with test-time loops T and stops: 001, App. "Fitting Parametric Functions to Test-Time Looping".
 
-Works on data frames with one row a model and depth: key (of the model), mean_loops, T, loss in nats per token; for the
-unified law n_eff and D as well.
+It works on data frames with one row for each model and depth: key (of the model), mean_loops, T, loss in nats per
+token, and for the unified law n_eff and D.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,15 @@ from lib.fit import laws
 from lib.fit.fits import Fit, fit, fit_parcae, power_law
 from lib.fit.optimum import DELTA, huber
 
-#: 001's candidates, a to d
+#: 001's candidates for L(T), a to d
 FORMS = {
     "exponential": laws.SATURATION,
     "shifted power": laws.SHIFTED_POWER,
     "power with floor": laws.POWER_WITH_FLOOR,
     "power": laws.POWER,
 }
+#: 001's ablation of how the decay rate z mu_rec^-gamma depends on mu_rec: gamma, learned where it is None
+CONDITIONINGS = {"learned gamma": None, "gamma = 1": 1.0, "no conditioning": 0.0}
 
 
 def check_depths(deepest: int, mean_loops: Sequence[int]) -> None:
@@ -36,7 +38,7 @@ def fits(curve: pd.DataFrame) -> dict[str, Fit]:
 
 
 def foreseen(curves: pd.DataFrame, seen: int) -> dict[str, Fit]:
-    """key -> the exponential of each model as one would fit it who had measured T up to ``seen`` alone."""
+    """key -> the exponential of each model, fitted to its losses at T up to ``seen`` alone."""
     near = curves[curves["T"] <= seen].groupby("key")
     return {str(key): fit(laws.SATURATION, (own["T"],), own["loss"], objective="squares") for key, own in near}
 
@@ -47,47 +49,53 @@ def mean_huber(fitted: Fit, T: ArrayLike, loss: ArrayLike) -> float:
 
 
 def compare(curves: pd.DataFrame) -> pd.DataFrame:
-    """One row a model and form: mean Huber loss fitted ``in`` distribution, on all T; and ``beyond``, at T > mean_loops
-    when fitted on T <= mean_loops, nan where that leaves too few points to fit every form (mean_loops < 4)."""
+    """One row a model and form with two mean Huber losses: ``in`` distribution, fitted and judged on all T; and
+    ``beyond``, fitted on T <= mean_loops and judged at T > mean_loops. The latter is nan where mean_loops < 4 leaves
+    too few points to fit every form."""
     rows = []
     for key, curve in curves.groupby("key", sort=False):
         mu = curve["mean_loops"].iloc[0]
         near, far = curve[curve["T"] <= mu], curve[curve["T"] > mu]
         below = fits(near) if len(near) > 3 and len(far) else {}
         for name, fitted in fits(curve).items():
-            rows.append({
-                "key": key, "mean_loops": mu, "form": name,
-                "in": mean_huber(fitted, curve["T"], curve["loss"]),
-                "beyond": mean_huber(below[name], far["T"], far["loss"]) if below else np.nan,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "key": key,
+                    "mean_loops": mu,
+                    "form": name,
+                    "in": mean_huber(fitted, curve["T"], curve["loss"]),
+                    "beyond": mean_huber(below[name], far["T"], far["loss"]) if below else np.nan,
+                }
+            )
     return pd.DataFrame(rows)
 
 
 def saturations(curves: pd.DataFrame) -> pd.DataFrame:
-    """One row a model: L_inf, Z and z of its exponential; the loss at T = mean_loops; how far L_inf lies from it in
-    percent; and ``left``, the share of the gain from T = 1 to the best T that comes only after mean_loops. on a bound:
-    parameters of the exponential that its box holds."""
+    """One row a model: L_inf, Z and z of its exponential, and ``on a bound``, which of them the fit's box holds; the
+    loss at T = mean_loops, and how far L_inf lies from it, in percent; and ``left``, the share of the gain from T = 1
+    to the best T that comes only after mean_loops."""
     rows = []
     for key, curve in curves.groupby("key", sort=False):
         mu = curve["mean_loops"].iloc[0]
         fitted = fits(curve)["exponential"]
         losses = curve.set_index("T")["loss"]
-        rows.append({
-            "key": key, "mean_loops": mu, **fitted.params, "at mean_loops": losses[mu],
-            "off, %": 100 * abs(fitted.params["L_inf"] / losses[mu] - 1),
-            "left": (losses[mu] - losses.loc[mu:].min()) / (losses[1] - losses.min()),
-            "on a bound": ", ".join(fitted.at_bound),
-        })  # fmt: skip
+        rows.append(
+            {
+                "key": key,
+                "mean_loops": mu,
+                **fitted.params,
+                "at mean_loops": losses[mu],
+                "off, %": 100 * abs(fitted.params["L_inf"] / losses[mu] - 1),
+                "left": (losses[mu] - losses.loc[mu:].min()) / (losses[1] - losses.min()),
+                "on a bound": ", ".join(fitted.at_bound),
+            }
+        )
     return pd.DataFrame(rows)
 
 
 def decay_exponent(table: pd.DataFrame) -> float:
     """gamma of z ~ mean_loops^-gamma over models, from ``saturations``."""
     return -power_law(table["mean_loops"], table["z"])[1]
-
-
-#: 001's ablation of how the decay rate depends on mu_rec: gamma of z mu_rec^-gamma, learned where None
-CONDITIONINGS = {"learned gamma": None, "gamma = 1": 1.0, "no conditioning": 0.0}
 
 
 def training_floor(curves: pd.DataFrame) -> dict[str, float]:
@@ -98,19 +106,19 @@ def training_floor(curves: pd.DataFrame) -> dict[str, float]:
 
 
 def conditionings(curves: pd.DataFrame, floor: dict[str, float]) -> dict[str, Fit]:
-    """The unified law's test-time decay under each conditioning, its floor held at a training law's (001, Table of
-    mu_rec conditioning)."""
+    """The unified law's test-time decay fitted under each conditioning, its floor held at a training law's (001, Table
+    of mu_rec conditioning)."""
     return {name: fit_decay(floor, gamma)(*columns(curves)) for name, gamma in CONDITIONINGS.items()}
 
 
 def fit_decay(floor: dict[str, float], gamma: float | None) -> Callable[..., Fit]:
-    """A fit of Z, z and, where it is None, gamma of the unified law; the floor is held."""
+    """A function that fits Z and z of the unified law, and gamma where it is None. The floor is held."""
     law = laws.hold(laws.unified(gamma), **floor)
     return lambda *arrays: fit(law, arrays[:-1], arrays[-1])
 
 
 def columns(curves: pd.DataFrame) -> tuple[pd.Series, ...]:
-    """The arguments of ``fit_unified``."""
+    """The arguments of ``fits.fit_unified``."""
     return tuple(curves[name] for name in ("n_eff", "D", "mean_loops", "T", "loss"))
 
 

@@ -1,10 +1,12 @@
-"""How the stream and an optimiser step's effect grow with the loops: 002, Sec. 3 (Theorems 1 and 2, Fig. 2 to 4, 9).
+"""How the stream, and what one optimiser step changes in it, grow with the loops: 002, Sec. 3 (Theorems 1 and 2,
+Fig. 2, 3, 4 and 9).
 
-N is how often a layer is used, or, in a stack that shares nothing, how many layers there are in its place; every rule
-sets the multiplier alpha of x <- x + alpha f(x). Squares are |x_N|^2 / d, changes the root mean square of what one
-step of the optimiser changes in x_N.
+A looped model uses each layer N times; a stack has N different layers in the place of each. A rule sets the multiplier
+alpha of x <- x + alpha f(x). A ``square`` is |x_N|^2 / d, a ``change`` the root mean square over the elements of x_N of
+what one optimiser step changes there.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from lib.base.seeds import torch_stream
-from lib.base.statistics import mean_interval
-from lib.config import Config, Label, ModelConfig, OptimConfig
+from lib.base.statistics import mean_and_interval
+from lib.config import Config, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.model import probes
 from lib.model.looped import Draw, LoopedLM
@@ -30,7 +32,7 @@ RULES: dict[str, Callable[[int], float]] = {
     "1/sqrt(N)": lambda N: N**-0.5,
     "1/N": lambda N: 1 / N,
 }
-#: what 002 predicts: the exponent in N of |x_N|^2, looped and not, and of the change of one step, looped
+#: the exponents in N that 002 predicts: of a square at the init, and of the change by one step of a looped model
 SQUARES = {
     "looped": {"none": 2.0, "1/sqrt(N)": 1.0, "1/N": 0.0},
     "stack": {"none": 1.0, "1/sqrt(N)": 0.0, "1/N": 0.0},  # under 1/N the input alone remains
@@ -60,7 +62,7 @@ class Start(Config):
 
 
 class FirstSteps(Start):
-    """The same over its first optimiser steps."""
+    """The same model and row over the first optimiser steps."""
 
     optim: OptimConfig = Field(strict=False)
     steps: int = Field(10, ge=1)
@@ -72,8 +74,8 @@ class FirstSteps(Start):
 
 @named("lib.growth.first_steps")
 def first_steps(case: FirstSteps) -> dict[str, list[float]]:
-    """squares [steps + 1] at the end of the last loop, before the first step and after each; changes [steps] of the
-    state there, by each step. In fp32."""
+    """At the end of the last loop, ``squares`` [steps + 1], before the first step and after each, and ``changes``
+    [steps] by each step. In fp32."""
     model = case.network().train()
     tokens = case.tokens().to(model.angles.device)
     optimizer = Optimizer(model, case.optim, case.steps, case.model.context)
@@ -95,8 +97,8 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
 
 @named("lib.growth.initial_increments")
 def initial_increments(case: Start) -> dict[str, Any]:
-    """At the init: cosines [n, n] between the increments of the n passes over a block, one block n times or n blocks
-    once, and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""
+    """At the init: ``cosines`` [n, n] between the increments of n passes over a block, be it one block n times or n
+    blocks once, and ``branches``, |x_N - x_0|^2 / d, the square of the increments' sum."""
     model = case.network()
     states = probes.stream(model, case.tokens()[:, :-1].to(model.angles.device), every=case.block)
     branches = (states[-1] - states[0]).square().mean().item()
@@ -108,8 +110,9 @@ def relu_steps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(squares [seeds], changes [seeds]) of the theory's model x <- x + alpha W relu(x), W ~ N(0, 1/d) (002, Eq. 1).
 
-    normalised: the branch reads x / rms(x), so that activations are bounded as Theorem 1 assumes. One W for all loops,
-    or one for each. A step is Adam's first, eta sign(gradient), of a linear readout of x_N drawn once (Theorem 2)."""
+    shared: there is one W for all loops, else one for each. normalised: the branch reads x / rms(x), so that
+    activations are bounded as Theorem 1 assumes. The optimiser step is Adam's first, lr sign(gradient), and its loss a
+    linear readout of x_N that is drawn once (Theorem 2)."""
     draws = [torch_stream("relu model", seed) for seed in seeds]
     layers = 1 if shared else loops
     x0 = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
@@ -117,42 +120,40 @@ def relu_steps(
     readout = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
     W = (W / math.sqrt(width)).requires_grad_()
 
-    def run(weights: Tensor) -> Tensor:
+    def end(weights: Tensor) -> Tensor:
         x = x0
         for t in range(loops):
             branch = x * torch.rsqrt(x.square().mean(-1, keepdim=True)) if normalised else x
             x = x + alpha * torch.einsum("sij,sj->si", weights[:, t % layers], torch.relu(branch))
         return x
 
-    x = run(W)
+    x = end(W)
     # the gradient's sign is what counts, and a raw recursion would overflow squares of its size
     (gradient,) = torch.autograd.grad((readout * x).sum(), W)
     with torch.no_grad():
-        changed = run(W - lr * gradient.sign())
+        changed = end(W - lr * gradient.sign())
         return x.square().mean(-1).numpy(), (changed - x).square().mean(-1).sqrt().numpy()
 
 
-#: the theory's model: name -> (one W for all loops, branches read a normalised stream)
+#: kinds of the theory's model: name -> (shared, normalised)
 RELU = {"ReLU, looped": (True, True), "ReLU, stack": (False, True), "ReLU, looped raw": (True, False)}
 
 
-def relu_frame(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.DataFrame:
+def relu_models(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.DataFrame:
     """The theory's model under every rule: one row a kind of ``RELU``, rule, N and seed, with square and change."""
-    rows = []
+    parts = []
     for name, (shared, normalised) in RELU.items():
         for rule, alpha in RULES.items():
             for N in loops:
-                measured = zip(*relu_steps(width, N, alpha(N), shared, normalised, lr, seeds), strict=True)
-                rows += [
-                    {"model": name, "rule": rule, "N": N, "seed": seed, "square": square, "change": change}
-                    for seed, (square, change) in zip(seeds, measured, strict=True)
-                ]
-    return pd.DataFrame(rows)
+                squares, changes = relu_steps(width, N, alpha(N), shared, normalised, lr, seeds)
+                found = {"seed": seeds, "square": squares, "change": changes}
+                parts.append(pd.DataFrame({"model": name, "rule": rule, "N": N, **found}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What ``first_steps`` measured, each result under its label's columns: (one row a step from 0 on, with square and
-    its root norm; one row a step from 1 on, with change)."""
+    """What ``first_steps`` measured, as two tables, each row with the columns of its label: (states, one row a step
+    from 0 on, with square and its root norm; changes, one row a step from 1 on, with change)."""
     squares, changes = [], []
     for label, result in zip(labels, results, strict=True):
         squares += [
@@ -164,92 +165,107 @@ def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[p
 
 
 def nearness(exponents: pd.Series, predicted: float, within: float) -> pd.Series:
-    """By how much each exponent lies nearer to what is predicted than ``within``."""
+    """By how much each exponent lies nearer than ``within`` to the predicted one; negative where it lies farther."""
     return within - (exponents - predicted).abs()
 
 
+#: (model, seed) -> cosines [n, n] between increments
+Cosines = dict[tuple[str, int], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """What the claims are about, one number a seed: each table has one row a seed. Exponents are in N, from ``least``
+    on, those of change_at_few_loops up to it."""
+
+    squares: pd.DataFrame  # exponent of the square at the init; columns (model, rule), with those of the theory's model
+    changes: pd.DataFrame  # exponent of the change by a step; columns (model, rule, step)
+    relu_changes: pd.DataFrame  # the same of the theory's model; columns (model, rule)
+    change_at_few_loops: pd.Series  # the same of the looped model's first step under 1/N
+    growth: pd.DataFrame  # octaves that the looped norm grows over the steps at the largest N; columns rule
+    cosines: pd.DataFrame  # of two different increments, the mean absolute and the 5 % quantile; columns (which, model)
+
+
 def statistics(
-    states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: dict[Label, np.ndarray], least: int
-) -> dict[Label, pd.Series]:
-    """What the claims are about, each a number a seed. Exponents in N from ``least`` on: ("square", model, rule) at the
-    init, ("change", model, rule, step), and without a step for the theory's model; ("change", "up to least") of the
-    looped model's first step under 1/N. ("growth", rule): octaves by which the looped norm grows over the steps at the
-    largest N. Off the diagonal of cosines (model, seed) -> [n, n]: ("cosine", model, "absolute"), the mean absolute
-    one, and ("cosine", model, "5 %"), the quantile."""
-    start = pd.concat([states[states["step"] == 0], relu])
-    found = {
-        ("square", *group): cell.set_index("seed")["exponent"]
-        for group, cell in exponents(start, ["model", "rule", "seed"], "square", "N", least).groupby(["model", "rule"])
-    }
-    for frame, by in ((changes, ["model", "rule", "step"]), (relu, ["model", "rule"])):
-        for group, cell in exponents(frame, [*by, "seed"], "change", "N", least).groupby(by):
-            found["change", *group] = cell.set_index("seed")["exponent"]
-    first = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
-    found["change", "up to least"] = exponents(first, ["seed"], "change", "N", 1).set_index("seed")["exponent"]
-    most = states[(states["model"] == "looped") & (states["N"] == states["N"].max())]
-    for rule, cell in most.groupby("rule"):
-        norms = cell.pivot(index="seed", columns="step", values="norm")
-        found["growth", rule] = np.log2(norms.max(axis=1) / norms[0])
-    for model in dict.fromkeys(model for model, _ in cosines):
-        off = {seed: m[~np.eye(len(m), dtype=bool)] for (of, seed), m in cosines.items() if of == model}
-        found["cosine", model, "absolute"] = pd.Series({seed: np.abs(x).mean() for seed, x in off.items()})
-        found["cosine", model, "5 %"] = pd.Series({seed: np.quantile(x, 0.05) for seed, x in off.items()})
-    return found
+    states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: Cosines, least: int
+) -> Statistics:
+    """``Statistics`` of what ``tidy`` and ``relu_models`` give, and of the cosines between increments."""
+
+    def slopes(measured: pd.DataFrame, by: list[str], quantity: str) -> pd.DataFrame:
+        found = exponents(measured, [*by, "seed"], quantity, "N", least)
+        return found.pivot(index="seed", columns=by, values="exponent")
+
+    start = states[states["step"] == 0]
+    few = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
+    longest = states[(states["model"] == "looped") & (states["N"] == states["N"].max())].set_index(["seed", "rule"])
+    times = longest["norm"].groupby(["seed", "rule"]).max() / longest[longest["step"] == 0]["norm"]
+    pairs = []
+    for (model, seed), matrix in cosines.items():
+        different = matrix[~np.eye(len(matrix), dtype=bool)]
+        found = {"absolute": np.abs(different).mean(), "5 %": np.quantile(different, 0.05)}
+        pairs.append({"model": model, "seed": seed, **found})
+    return Statistics(
+        squares=slopes(pd.concat([start, relu]), ["model", "rule"], "square"),
+        changes=slopes(changes, ["model", "rule", "step"], "change"),
+        relu_changes=slopes(relu, ["model", "rule"], "change"),
+        change_at_few_loops=exponents(few, ["seed"], "change", "N", 1).set_index("seed")["exponent"],
+        growth=np.log2(times).unstack("rule"),
+        cosines=pd.DataFrame(pairs).pivot(index="seed", columns="model"),
+    )
 
 
-def farthest(of: dict[Label, pd.Series], predicted: dict[Label, float]) -> pd.Series:
-    """The largest distance of ``statistics`` from what is predicted for them, seed by seed."""
-    return pd.concat([(of[name] - value).abs() for name, value in predicted.items()], axis=1).max(axis=1)
+def farthest(exponents: pd.DataFrame, predicted: dict[tuple[Any, ...], float]) -> pd.Series:
+    """Of the exponents in the columns that ``predicted`` names, the largest distance from it, seed by seed."""
+    return pd.concat([(exponents[name] - value).abs() for name, value in predicted.items()], axis=1).max(axis=1)
 
 
 def of_blocks(
-    labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame, sums: list[dict[str, Any]]
+    labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame, increments: list[dict[str, Any]]
 ) -> pd.DataFrame:
-    """What was measured of blocks, one row a label: square and norm at the init, change by the first step, and branches
-    from ``sums``, which are those of the labels in their order."""
-    keys = list(labels)
-    found = labels.assign(branches=[found["branches"] for found in sums])
+    """What was measured of blocks, one row a label: square and norm at the init, change by the first step, and the
+    ``branches`` of ``increments`` (``initial_increments``), which are in the order of the labels."""
+    names = list(labels)
+    blocks = labels.assign(branches=[found["branches"] for found in increments])
     start, first = states[states["step"] == 0], changes[changes["step"] == 1]
-    return found.merge(start.drop(columns="step"), on=keys).merge(first.drop(columns="step"), on=keys)
+    return blocks.merge(start.drop(columns="step"), on=names).merge(first.drop(columns="step"), on=names)
 
 
 def with_intervals(exponents: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """mean, low and high of the column ``exponent`` over the seeds of each combination of ``by``: the 95 % interval of
     the mean by Student's t."""
-    rows = [
-        {
-            **dict(zip(by, group, strict=True)),
-            **dict(zip(("mean", "low", "high"), mean_interval(cell["exponent"]), strict=True)),
-        }
-        for group, cell in exponents.groupby(by, sort=False)
-    ]
+    rows = []
+    for group, cell in exponents.groupby(by, sort=False):
+        mean, low, high = mean_and_interval(cell["exponent"])
+        rows.append({**dict(zip(by, group, strict=True)), "mean": mean, "low": low, "high": high})
     return pd.DataFrame(rows).set_index(by)
 
 
 def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:
-    """The exponents of Theorem 3 and Proposition 7 for blocks of L layers: a row a seed of ``blocks``, whose columns
-    are rule, N, L, seed, square, branches and change. Under 1/N: ``branches``, of the branches' squared sum in L.
-    Under 1/(N sqrt(L)): ``square in L``, ``square in N``, ``change in L``. In L at the largest N and the reverse."""
+    """The exponents of Theorem 3 and Proposition 7 for blocks of L layers, one row a seed. ``branches``: under 1/N, of
+    the square of the branches' sum in L. ``square in L``, ``square in N`` and ``change in L``: under 1/(N sqrt(L)).
+    Exponents in L are at the largest N, the one in N at the largest L. blocks has the columns rule, N, L, seed, square,
+    branches and change."""
     most, deepest = blocks[blocks["N"] == blocks["N"].max()], blocks[blocks["L"] == blocks["L"].max()]
-    slopes = {
-        "branches": ("1/N", most, "branches", "L"),
-        "square in L": ("1/(N sqrt(L))", most, "square", "L"),
-        "square in N": ("1/(N sqrt(L))", deepest, "square", "N"),
-        "change in L": ("1/(N sqrt(L))", most, "change", "L"),
-    }
+
+    def slopes(cells: pd.DataFrame, rule: str, quantity: str, over: str) -> pd.Series:
+        return exponents(cells[cells["rule"] == rule], ["seed"], quantity, over, 1).set_index("seed")["exponent"]
+
     found = {
-        name: exponents(cells[cells["rule"] == rule], ["seed"], quantity, over, 1).set_index("seed")["exponent"]
-        for name, (rule, cells, quantity, over) in slopes.items()
+        "branches": slopes(most, "1/N", "branches", "L"),
+        "square in L": slopes(most, "1/(N sqrt(L))", "square", "L"),
+        "square in N": slopes(deepest, "1/(N sqrt(L))", "square", "N"),
+        "change in L": slopes(most, "1/(N sqrt(L))", "change", "L"),
     }
     return pd.DataFrame(found)
 
 
-def exponents(frame: pd.DataFrame, by: list[str], quantity: str, over: str, least: int) -> pd.DataFrame:
-    """The exponent of ``quantity`` in ``over``, its log-log slope over the rows with ``over`` >= least: one row for
-    each combination of ``by``, with a column ``exponent``. The sums that the theory predicts outgrow the
-    input x_0 only at a few loops, hence ``least``."""
+def exponents(measured: pd.DataFrame, by: list[str], quantity: str, over: str, least: int) -> pd.DataFrame:
+    """The exponent of the column ``quantity`` in the column ``over``, its log-log slope: one row for each combination
+    of ``by``, with a column ``exponent``, nan where one value of ``over`` is left.
+
+    Only rows with ``over`` >= least count: at fewer loops the input x_0 outweighs the sum that the theory predicts."""
     rows = []
-    for group, cell in frame[frame[over] >= least].groupby(by, sort=False):
+    for group, cell in measured[measured[over] >= least].groupby(by, sort=False):
         slope = np.polyfit(np.log(cell[over]), np.log(cell[quantity]), 1)[0] if cell[over].nunique() > 1 else np.nan
         rows.append({**dict(zip(by, group, strict=True)), "exponent": float(slope)})
     return pd.DataFrame(rows)

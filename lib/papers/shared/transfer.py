@@ -23,11 +23,12 @@ def final_loss(result: RunResult) -> float:
 
 
 def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
-    """One row a condition, a combination of the columns ``by`` of runs (which has ``lr`` and ``loss`` besides): the
-    rate at the minimum of the parabola of the loss in log lr, the standard error of its logarithm (``stderr``, nan
-    where three rates leave none) and its 95 % interval (``low``, ``high``, Student's t), whether it lies ``inside`` the
-    rates tried, and ``regret``: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7). Seeds are
-    averaged first; a condition without the kept rate has no regret.
+    """One row a condition, a combination of the columns ``by`` of runs, which has ``lr`` and ``loss`` besides. Seeds
+    are averaged first.
+
+    lr: the rate at the minimum of the parabola of the loss in log lr. stderr: the standard error of its logarithm, nan
+    where three rates leave none. low, high: its 95 % interval (Student's t). inside: whether it lies between the rates
+    tried. regret: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7), nan where it was not tried.
     """
     rows = []
     for condition, cell in runs.groupby(by, sort=False):
@@ -40,9 +41,17 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
         inside = bool(losses.index.min() <= lr <= losses.index.max())
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
             beyond = np.exp(scipy.special.stdtrit(max(1, len(losses) - 3), 0.975) * stderr / lr)
-        found = {"lr": lr, "stderr": stderr / lr, "low": lr / beyond, "high": lr * beyond, "inside": inside,
-                 "best tried": losses.idxmin(), "least tried": losses.index.min(), "most tried": losses.index.max(),
-                 "regret": regret}  # fmt: skip
+        found = {
+            "lr": lr,
+            "stderr": stderr / lr,
+            "low": lr / beyond,
+            "high": lr * beyond,
+            "inside": inside,
+            "best tried": losses.idxmin(),
+            "least tried": losses.index.min(),
+            "most tried": losses.index.max(),
+            "regret": regret,
+        }
         rows.append({**dict(zip(by, condition, strict=True)), **found})
     return pd.DataFrame(rows)
 
@@ -76,6 +85,7 @@ def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFr
 
 
 def regret_at(runs: pd.DataFrame, by: list[str], rate: float) -> pd.Series:
-    """Nats that one of the rates tried loses on the best of them, for each combination of ``by``; seeds as above."""
+    """Nats that one of the rates tried loses on the best of them, for each combination of ``by``. Seeds are averaged
+    unless they are in ``by``."""
     losses = runs.pivot_table(index=by, columns="lr", values="loss")
     return losses[rate] - losses.min(axis=1)

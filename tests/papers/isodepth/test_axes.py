@@ -8,11 +8,17 @@ import pytest
 
 from lib.papers.isodepth import axes
 from lib.papers.isodepth.axes import by_axis, gaps, labelled, macro, optimal
+from lib.papers.isodepth.parameters import DownstreamAxes
 from lib.store.runs import RunStore
-from lib.tasks.scoring import over_seeds
+from lib.tasks.evaluations import over_seeds
+from tests.given import given
 from tests.runs import small_run
 
 BUDGETS, RECURRENCES, WIDTHS = (1e9, 1e10), (1, 2, 4), (8, 16)
+
+#: what is the same of every task that is asked here
+ANSWER = dict(limit=50, seed=0, chance=0.0, n=50, cut=0, drawn=True)
+ANSWER |= dict(accuracy=0.1, accuracy_stderr=0.01, loss_stderr=0.02)
 
 
 def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2 + width / 100):
@@ -23,22 +29,19 @@ def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2
         plan["g", budget, r, width, 7] = cfg
         losses.append(dict(budget=budget, r=r, width=width, seed=7, loss=val(budget, r, width)))
         rows += [
-            dict(subject=cfg.key, task=task.name, shots=task.shots, limit=50, seed=0, T=r, chance=0.0, n=50, cut=0,
-                 accuracy=0.1, accuracy_stderr=0.01, drawn=True, loss=loss(axis, budget, r, width), loss_stderr=0.02)
-            for axis, tasks in axes.AXES.items() for task in tasks
-        ]  # fmt: skip
+            ANSWER | dict(subject=cfg.key, task=task.name, shots=task.shots, T=r, loss=loss(axis, budget, r, width))
+            for axis, tasks in axes.AXES.items()
+            for task in tasks
+        ]
     return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))
 
 
 def test_axes_are_the_papers_table():
     assert [len(tasks) for tasks in axes.AXES.values()] == [3, 5, 3, 5, 4] and len(axes.TASKS) == 20
     shots = {axis: [task.shots for task in tasks] for axis, tasks in axes.AXES.items()}
-    # 5 examples closed-book, one for CoQA, ten for the symbolic tasks
-    assert (
-        shots[axes.KNOWLEDGE] == [5, 5, 5]
-        and shots[axes.READING] == [0, 3, 3, 3, 1]
-        and {*shots[axes.SYMBOLIC]} == {10}
-    )
+    assert shots[axes.KNOWLEDGE] == [5, 5, 5]  # closed-book
+    assert shots[axes.READING] == [0, 3, 3, 3, 1]  # one for CoQA
+    assert {*shots[axes.SYMBOLIC]} == {10}
     assert [*axes.AXES] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
 
 
@@ -48,7 +51,8 @@ def test_the_best_runs_are_asked_with_every_seed(tmp_path, monkeypatch):
     losses = pd.DataFrame(
         [dict(budget=1e9, r=r, width=width, seed=7, loss=width * (-1) ** r) for _, _, r, width, _ in plan]
     )
-    cases = axes.questions(plan, losses, RunStore(tmp_path / "runs"), [4, 5, 6], "", 10)
+    p = given(DownstreamAxes, tasks="", limit=10, seeds=[4, 5, 6])
+    cases = axes.questions(p, plan, losses, RunStore(tmp_path / "runs"))
     seeds = {label[2:4]: sorted(case.seed for case in cases if case.subject == cfg.key) for label, cfg in plan.items()}
     assert seeds == {(1, 8): [4], (1, 16): [4, 5, 6], (2, 8): [4, 5, 6], (2, 16): [4]}
 

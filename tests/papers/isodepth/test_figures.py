@@ -6,14 +6,14 @@ import pytest
 
 from lib.figures import style
 from lib.fit.fits import fit_chinchilla, fit_joint
-from lib.papers.isodepth import designs, figures
+from lib.papers.isodepth import designs, figures, readings
 
 pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_the_iso_depth_figures_draw_the_papers_grid():
     runs = designs.published_grid()
-    optima = designs.optima(runs)
+    optima = readings.optima(runs)
     curves = figures.isoflop_curves(runs, optima)
     assert [axis.get_title() for axis in curves.axes] == [
         f"{style.rate(b)} FLOPs" for b in sorted(runs["budget"].unique())
@@ -27,13 +27,13 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     assert against.axes[0].get_legend().get_texts()[0].get_text() == f"r = 1: {exponent:.2f}"
     few = figures.optima_against_budget(optima.assign(inside=optima["budget"] == 1e18)).axes[0]
     assert few.get_legend().get_texts()[0].get_text() == "r = 1: too few"
-    fit = fit_joint(*(runs[c] for c in ("n_once", "n_rec", "r", "D", "loss")))
+    fit = fit_joint(*readings.joint_arrays(runs))
     (panel,) = figures.predicted_against_measured({"the law": (fit, runs)}).axes
     assert "$R^2$ = 1.000" in panel.get_title()
     families = designs.published_families()
-    one = fit_joint(*designs.joint_arrays(runs), phi=1.0)
-    lines = designs.frontiers(fit, one, families, runs["budget"].unique())
-    left, right = figures.worth_of_a_recurrence(designs.worth(families, 0.459), lines, optima.query("inside")).axes
+    one = fit_joint(*readings.joint_arrays(runs), phi=1.0)
+    lines = readings.frontiers(fit, one, families, runs["budget"].unique())
+    left, right = figures.worth_of_a_recurrence(readings.worth(families, 0.459), lines, optima.query("inside")).axes
     assert len(left.lines) == 3 and "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
 
 
@@ -41,7 +41,7 @@ def test_the_recurrences_fall_on_one_line_at_the_laws_own_phi():
     runs = designs.published_grid()
 
     def away(phi):
-        fit = fit_joint(*designs.joint_arrays(runs), phi=phi)
+        fit = fit_joint(*readings.joint_arrays(runs), phi=phi)
         (axis,) = figures.collapse(fit, phi, runs).axes
         *families, line = axis.lines
         assert [f"r = {r}" for r in sorted(runs["r"].unique())] == [family.get_label() for family in families]
@@ -57,7 +57,7 @@ def test_the_probes_are_drawn_over_their_baseline():
     baseline = designs.published_grid().query("budget < 2e18")
     probed = baseline[baseline["r"] > 1].assign(loss=lambda f: f["loss"] - 0.05)
     runs = pd.concat([baseline.assign(probe="baseline"), probed.assign(probe="truncated")])
-    optima = pd.concat([designs.optima(f).assign(probe=probe) for probe, f in runs.groupby("probe", sort=False)])
+    optima = pd.concat([readings.optima(own).assign(probe=probe) for probe, own in runs.groupby("probe", sort=False)])
     figure = figures.probed_curves(runs, optima)
     assert [axis.get_title() for axis in figure.axes] == ["truncated, 4.64e17 FLOPs", "truncated, 1e18 FLOPs"]
     for axis in figure.axes:
@@ -67,9 +67,15 @@ def test_the_probes_are_drawn_over_their_baseline():
 
 
 def test_an_optimum_at_the_edge_is_an_open_marker():
-    frame = pd.DataFrame({"probe": ["baseline", "baseline", "truncated"], "budget": [1e18, 2e18, 1e18],
-                          "width": [640.0, 700.0, 384.0], "at_edge": [False, False, True]})  # fmt: skip
-    figure = figures.allocation_shifts({"ours": frame, "theirs": frame})
+    allocations = pd.DataFrame(
+        {
+            "probe": ["baseline", "baseline", "truncated"],
+            "budget": [1e18, 2e18, 1e18],
+            "width": [640.0, 700.0, 384.0],
+            "at_edge": [False, False, True],
+        }
+    )
+    figure = figures.allocation_shifts({"ours": allocations, "theirs": allocations})
     assert [axis.get_title() for axis in figure.axes] == ["ours", "theirs"]
     faces = [
         line.get_markerfacecolor()

@@ -5,22 +5,24 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from lib.base.errors import InputError
 from lib.flops import count
 from lib.papers.isodepth import designs as isodepth
+from lib.papers.isodepth.parameters import InjectionAblation, PhiProbes
+from lib.papers.isodepth.readings import COLUMNS
 from lib.papers.league import designs as league
 from lib.papers.league.designs import BASELINE, INTERVENTIONS
+from lib.papers.league.parameters import DeltaPhiLeague
 from lib.papers.shared import budgets
 from lib.train.optimiser import placements
-from tests.workbooks import ROOT
+from tests.given import given
 
-P = yaml.safe_load((ROOT / "params" / "cpu" / "delta_phi_league.yaml").read_text())
+P = given(DeltaPhiLeague)
 
 
 def run(name, r=4, **changes):
-    return league.run({**P, **changes}, name, r, 16, 4.64e10, 101)
+    return league.run(P.replace(**changes), name, r, 16, 4.64e10, 101)
 
 
 @pytest.mark.parametrize("name", INTERVENTIONS)
@@ -41,9 +43,13 @@ def test_what_touches_the_loop_alone_leaves_the_plain_model_alone():
 def test_each_is_one_change_of_the_baseline():
     base = run(BASELINE)
     for name, field in {
-        "truncated": "backprop_loops", "prelude norm": "prelude_norm", "sandwich norm": "block",
-        "1/N residuals": "residual", "hyper-connections": "injection", "passthrough": "injection",
-    }.items():  # fmt: skip
+        "truncated": "backprop_loops",
+        "prelude norm": "prelude_norm",
+        "sandwich norm": "block",
+        "1/N residuals": "residual",
+        "hyper-connections": "injection",
+        "passthrough": "injection",
+    }.items():
         cfg = run(name)
         assert cfg.replace(model=base.model, train=base.train, optim=base.optim) == base  # text, seed and batch
         changed = {key for key, value in cfg.model if value != getattr(base.model, key)}
@@ -52,14 +58,12 @@ def test_each_is_one_change_of_the_baseline():
 
 
 def test_runs_are_shared_with_the_notebooks_that_have_them():
-    p = yaml.safe_load((ROOT / "params" / "cpu" / "phi_probes.yaml").read_text())
-    grid = isodepth.grid([4], [4.64e10], {4.64e10: [16]}, [101], isodepth.layout(p), *isodepth.settings(p), "truncated")
+    grid = isodepth.grid(given(PhiProbes), [4], {4.64e10: [16]}, [101], "truncated")
     assert [cfg.key for cfg in grid.values()] == [run("truncated").key]
-    p = yaml.safe_load((ROOT / "params" / "cpu" / "injection_ablation.yaml").read_text())
-    data, rates, training = isodepth.settings(p)
+    p = given(InjectionAblation)
     for name in ("linear", "additive", "passthrough"):
-        model = isodepth.model(4, 16, **isodepth.layout(p), **isodepth.injection(name))
-        assert budgets.run(model, 4.64e10, data, rates, {**training, "seed": 101}).key == run(name).key
+        model = isodepth.model(p, 4, 16, **isodepth.injection(name))
+        assert budgets.run(p, model, 4.64e10, 101).key == run(name).key
 
 
 @pytest.mark.parametrize("rule", ["Muon", "AdamW"])
@@ -74,7 +78,8 @@ def test_another_rule_moves_the_matrices_and_nothing_else_differently(rule):
             assert now.optimizer == rule.lower() and now.weight_decay in (0, was.weight_decay)
         else:
             assert now.optimizer == "adamw" and now.lr == pytest.approx(was.lr, rel=1e-3), name
-    twice = moved(run(rule, **{f"{rule.lower()}_rate": 2 * P[f"{rule.lower()}_rate"]}))
+    rate = f"{rule.lower()}_rate"
+    twice = moved(run(rule, **{rate: 2 * getattr(P, rate)}))
     square = next(name for name in base if name.endswith("attn.q.weight"))
     assert twice[square].lr == pytest.approx(2 * other[square].lr, rel=1e-3)
 
@@ -94,7 +99,7 @@ def test_bad_grids_are_refused():
         ({"shown": 1}, "above 1"),
     ]:
         with pytest.raises(InputError, match=says):
-            league.grid({**P, **changed})
+            league.grid(P.replace(**changed))
 
 
 # ---- what is read off
@@ -102,12 +107,13 @@ def test_bad_grids_are_refused():
 
 def made_up(shift, plain=0.0, seeds=(1, 2, 3)):
     """Runs whose losses are known: 3 + seed / 100, + 0.1 at r = 4, + ``shift`` where it loops."""
+    sizes = dict(n_once=1.0, n_rec=1.0, N=2.0, F=1.0, D=1e6)
     rows = [
-        {"budget": 1e9, "r": r, "width": 16, "seed": s, "n_once": 1.0, "n_rec": 1.0, "N": 2.0, "F": 1.0,
-         "D": 1e6, "loss": 3 + s / 100 + (0.1 + shift if r > 1 else plain)}
-        for r in (1, 4) for s in seeds
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=isodepth.COLUMNS)
+        dict(budget=1e9, r=r, width=16, seed=s, **sizes, loss=3 + s / 100 + (0.1 + shift if r > 1 else plain))
+        for r in (1, 4)
+        for s in seeds
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def test_differences_are_taken_seed_by_seed():
@@ -163,5 +169,5 @@ def test_the_shift_of_phi_is_that_of_the_law_behind_the_runs():
 
 def test_every_paper_takes_part():
     assert {x.paper for x in INTERVENTIONS.values()} == {"000", "001", "002", "003", "004"}
-    assert all(dataclasses.astuple(x)[1:] != dataclasses.astuple(INTERVENTIONS[BASELINE])[1:]
-               for name, x in INTERVENTIONS.items() if name != BASELINE)  # fmt: skip
+    nothing = dataclasses.astuple(INTERVENTIONS[BASELINE])[1:]
+    assert all(dataclasses.astuple(x)[1:] != nothing for name, x in INTERVENTIONS.items() if name != BASELINE)

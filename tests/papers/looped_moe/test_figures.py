@@ -1,5 +1,7 @@
 """The figures of Looped-MoE and early exit put every star, bar and line at the numbers of their tables."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,10 +24,12 @@ pytestmark = pytest.mark.usefixtures("style")
 @pytest.fixture
 def runs():
     wide = curves().query("architecture == 'wide'")
-    return pd.concat([
-        wide.assign(architecture=name, loss=wide["loss"] + 0.1 * i, stored=wide["N"] * (1 + i))
-        for i, name in enumerate(sparse.LOOK)
-    ])  # fmt: skip
+    return pd.concat(
+        [
+            wide.assign(architecture=name, loss=wide["loss"] + 0.1 * i, stored=wide["N"] * (1 + i))
+            for i, name in enumerate(sparse.LOOK)
+        ]
+    )
 
 
 def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
@@ -53,10 +57,13 @@ def shares(none, partial, suffix=""):
 
 
 def test_bars_add_up_and_chance_stands_beside():
-    table = pd.DataFrame([
-        {"layer": layer, "first": s, "second": t, **shares(0.2, 0.5), **shares(0.5, 0.4, " by chance")}
-        for layer in (1, 2) for s, t in ((1, 2), (1, 3), (2, 3))
-    ])  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {"layer": layer, "first": s, "second": t, **shares(0.2, 0.5), **shares(0.5, 0.4, " by chance")}
+            for layer in (1, 2)
+            for s, t in ((1, 2), (1, 3), (2, 3))
+        ]
+    )
     one = table[(table["first"] == 1) & (table["second"] == 2)]
     left, right = figures.overlaps({"4x2": one, "4x3": table}).axes
     assert [label.get_text() for label in left.get_xticklabels()] == ["1", "2"]
@@ -67,10 +74,13 @@ def test_bars_add_up_and_chance_stands_beside():
 
 
 def test_growth_has_a_line_a_seed_and_chance():
-    curve = pd.DataFrame([
-        {"name": "4x2", "seed": seed, "step": step, **shares(0.1 * step, 0.2), **shares(0.5, 0.4, " by chance")}
-        for seed in (1, 2) for step in (1, 2, 3)
-    ])  # fmt: skip
+    curve = pd.DataFrame(
+        [
+            {"name": "4x2", "seed": seed, "step": step, **shares(0.1 * step, 0.2), **shares(0.5, 0.4, " by chance")}
+            for seed in (1, 2)
+            for step in (1, 2, 3)
+        ]
+    )
     (axis,) = figures.overlap_growth(curve).axes
     assert len(axis.lines) == 2 * (2 + 2)
     assert axis.lines[2].get_ydata() == pytest.approx([0.1, 0.2, 0.3])
@@ -89,21 +99,18 @@ def test_shades_and_markers_tell_numbers_of_loops_apart():
 
 
 def test_convergence_has_a_band_and_the_boundaries():
-    table = pd.DataFrame([
-        {"name": name, "seed": seed, "layer": layer, "divergence": 0.5 / layer, "spread": 0.1, "converged": layer / 4}
-        for name in ("Base", "Looped 2x2") for seed in (1, 2) for layer in (1, 2, 3, 4)
-    ])  # fmt: skip
+    cases = itertools.product(("Base", "Looped 2x2"), (1, 2), (1, 2, 3, 4))
+    table = pd.DataFrame(cases, columns=["name", "seed", "layer"])
+    table = table.assign(divergence=0.5 / table["layer"], spread=0.1, converged=table["layer"] / 4)
     left, right = figures.convergence(table, [2]).axes
     assert len(left.collections) == 2 and len(left.lines) == 3 and left.lines[2].get_xdata() == [2, 2]
     assert right.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 0.75, 1])
 
 
 def test_a_line_ends_where_a_seed_saves_no_more():
-    table = pd.DataFrame([
-        {"name": "Base", "seed": seed, "criterion": criterion, "saved": saved,
-         "perplexity": np.nan if saved > 0.1 and seed == 2 else 5 + seed}
-        for seed in (1, 2) for saved in (0.0, 0.1, 0.2) for criterion in figures.CRITERIA
-    ])  # fmt: skip
+    cases = itertools.product(["Base"], (1, 2), (0.0, 0.1, 0.2), figures.CRITERIA)
+    table = pd.DataFrame(cases, columns=["name", "seed", "saved", "criterion"])
+    table["perplexity"] = (5.0 + table["seed"]).mask((table["saved"] > 0.1) & (table["seed"] == 2))
     (axis,) = figures.trade_offs({"one": table}).axes
     assert axis.lines[0].get_ydata()[:2] == pytest.approx([6.5, 6.5]) and np.isnan(axis.lines[0].get_ydata()[2])
     (axis,) = figures.criteria(table).axes
@@ -123,11 +130,15 @@ def test_a_star_stands_where_a_threshold_puts_a_model():
 
 
 def test_time_is_compared_with_loops():
-    table = pd.DataFrame([
-        {"width": d, "what": what, "batch": batch, "saved": saved, "time": saved / 2,
-         "low": 0, "high": saved}
-        for d in (32, 64) for what in ("decoding", "prefill") for batch in (1, 16) for saved in (0.1, 0.3)
-    ])  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {"width": d, "what": what, "batch": batch, "saved": saved, "time": saved / 2, "low": 0, "high": saved}
+            for d in (32, 64)
+            for what in ("decoding", "prefill")
+            for batch in (1, 16)
+            for saved in (0.1, 0.3)
+        ]
+    )
     axes = figures.saved_time(table).axes
     assert [axis.get_title() for axis in axes] == ["d = 32", "d = 64"] and len(axes[0].lines) == 5
     assert list(axes[0].lines[0].get_xdata()) == [0, 0.3]  # where a loop is its time

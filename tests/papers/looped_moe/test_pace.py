@@ -28,19 +28,19 @@ def test_a_threshold_saves_what_was_asked_for(model):
 
 def test_what_is_timed_is_all_the_tokens_and_no_more(model):
     x = tokens(15, 24)
-    runs = pace.runs(model, x, batch=2, prompt=4, new_tokens=5)
-    assert runs["decoding"](Exit()) == [6] * (8 * (4 + 4))  # four prompts a place; the last token is not read
-    assert list(runs["prefill"](Exit(loops=2))) == [2] * (15 * 23)
+    workloads = pace.workloads(model, x, batch=2, prompt=4, new_tokens=5)
+    assert workloads["decoding"](Exit()) == [6] * (8 * (4 + 4))  # four prompts a place; the last token is not read
+    assert list(workloads["prefill"](Exit(loops=2))) == [2] * (15 * 23)
 
 
 def test_rounds_go_in_turn_after_one_to_warm_up(model):
     seen = []
 
-    def run(leave):
+    def work(leave):
         seen.append(leave.threshold)
         return [3, 3, 6] if leave.threshold else [6, 6, 6]
 
-    rounds = pace.in_turn(run, Exit(1.0), 6, 2)
+    rounds = pace.in_turn(work, Exit(1.0), 6, 2)
     assert seen == [0, 1] * 3 and len(rounds) == 2
     assert all(slow > 0 and fast > 0 and saved == pytest.approx(1 / 3) for slow, fast, saved in rounds)
 

@@ -5,12 +5,13 @@ import pandas as pd
 import pytest
 
 from lib.base.errors import InputError
-from lib.config import DataConfig
 from lib.flops import count
 from lib.papers.nanochat import usage_weighted
+from lib.papers.nanochat.parameters import UsageWeighted
 from lib.train.loop import train
+from tests.given import given
 
-RATES = dict(muon_lr=0.02, embedding_lr=0.2, head_lr=0.05, norm_lr=0.01)
+P = given(UsageWeighted, context=32, val_rows=16, max_bytes=300_000, batch=4)
 
 
 def test_the_table_of_sizes_is_the_logs_to_the_digit():
@@ -21,27 +22,24 @@ def test_the_table_of_sizes_is_the_logs_to_the_digit():
 
 
 def test_usage_counts_each_parameter_as_often_as_it_runs():
-    cfg = usage_weighted.model(16, 8, 256, 32)
+    cfg = usage_weighted.model(P, 16)
     counts = count(cfg)
     assert (cfg.prelude, cfg.recur, cfg.coda, cfg.mean_loops) == (2, 4, 2, 4)
     looped = 4 * (12 * 16 * 16 + 4 * 16) + 2 * 16 * 16  # four sandwich blocks and the injection
     assert counts.n_usage - counts.n_params == 3 * looped
     with pytest.raises(InputError, match="widths: 20 is not a multiple of head_dim 8"):
-        usage_weighted.model(20, 8, 256, 32)
+        usage_weighted.model(P, 20)
 
 
 def test_a_budget_buys_the_same_flops_at_every_width(store):
-    data = DataConfig(context=32, val_rows=16, max_bytes=300_000)
-    budgets, results = {}, []
-    for width in (8, 16, 24):
-        cfg = usage_weighted.run(usage_weighted.model(width, 8, 256, 32), 2e9, data, RATES, dict(batch=4, seed=3))
+    plan = usage_weighted.sweep(P.replace(widths={2e9: [8, 16, 24]}, seeds=[3]))
+    assert [*plan] == [("2e9 FLOPs", 2e9, width, 3) for width in (8, 16, 24)]
+    for cfg in plan.values():
         assert cfg.tokens * count(cfg.model, 32).published["003"] == pytest.approx(2e9, rel=0.06)
-        budgets[cfg.key] = 2e9
-        if width > 8:  # which takes most steps
-            results.append(train(cfg, store))
+    results = [train(cfg, store) for cfg in plan.values() if cfg.model.width > 8]  # which takes most steps
     with pytest.raises(InputError, match=r"budgets: 1e\+08 FLOPs are \d steps at width 8"):
-        usage_weighted.run(usage_weighted.model(8, 8, 256, 32), 1e8, data, RATES, dict(batch=4))
-    frame = usage_weighted.frame(results, budgets)
+        usage_weighted.run(P, 8, 1e8, 3)
+    frame = usage_weighted.frame(results, plan)
     assert frame["width"].tolist() == [16, 24] and (frame["budget"] == 2e9).all() and (frame["seed"] == 3).all()
     assert (frame["usage"] > frame["physical"]).all() and frame["D"][0] > frame["D"][1]
     assert frame["bpb"].tolist() == pytest.approx((frame["loss"] / np.log(2)).tolist())  # a token is a byte

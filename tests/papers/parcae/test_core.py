@@ -21,8 +21,11 @@ def test_of_each_budget_the_best_loops_and_none():
     found = results(grid, lambda label: 3 + abs(math.log(label[2] / wanted[label[1]])) if label[2] > 1 else 2.0)
     chosen = core.frontier(grid, found)
     assert {label: cfg.model.mean_loops for label, cfg in chosen.items()} == {
-        ("looped", 2e11, 7): 2, ("fixed depth", 2e11, 7): 1, ("looped", 4e11, 7): 4, ("fixed depth", 4e11, 7): 1,
-    }  # fmt: skip
+        ("looped", 2e11, 7): 2,
+        ("fixed depth", 2e11, 7): 1,
+        ("looped", 4e11, 7): 4,
+        ("fixed depth", 4e11, 7): 1,
+    }
     for label in [("mean_loops = 1", 2e11, 1, 7), *(key for key in grid if key[1] == 4e11 and key[2] > 1)]:
         found[grid[label].key] = ended(grid[label], None)  # what diverged is not asked
     assert [*core.frontier(grid, found)] == [("looped", 2e11, 7), ("fixed depth", 4e11, 7)]
@@ -101,8 +104,9 @@ def test_a_share_of_each_gap_and_three_quarters_of_the_last():
 def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
     rows = [
         {"which": which, "budget": C, "seed": 7, "Core": C * (which == "looped"), "Core stderr": 0.3}
-        for which in ("looped", "fixed depth") for C in (1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
-    ]  # fmt: skip
+        for which in ("looped", "fixed depth")
+        for C in (1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
+    ]
     assert [one.values for one in core.upper_third(pd.DataFrame(rows), [7])] == [[16.0], [64.0]]
     assert [one.values for one in core.upper_third(pd.DataFrame(rows[:2] + rows[6:8]), [7])] == [[2.0]]
     assert math.isnan(core.upper_third(pd.DataFrame(rows[6:] + rows[:5]), [7])[1].values[0])  # its run diverged
@@ -112,8 +116,9 @@ def test_the_ladder_is_compared_after_the_same_loops():
     rows = [
         {"variant": rung, "seed": seed, "T": float(T), "Core": 100 * gain * T / 8 + seed, "Core stderr": 1.0}
         for rung, gain in (("+ constrained A", 0.1), ("+ per-sequence", 0.5), ("+ prelude norm", 0.3))
-        for seed in (1, 2) for T in (1, 8)
-    ]  # fmt: skip
+        for seed in (1, 2)
+        for T in (1, 8)
+    ]
     assert core.up_the_ladder(pd.DataFrame(rows), ["Core"], 8, [1, 2])[0].values == pytest.approx([20.0, 20.0])
     assert core.up_the_ladder(pd.DataFrame(rows), ["Core"], 1, [1, 2])[0].values == pytest.approx([2.5, 2.5])
     assert math.isnan(core.up_the_ladder(pd.DataFrame(rows[4:]), ["Core"], 8, [1, 2])[0].values[0])
@@ -122,10 +127,18 @@ def test_the_ladder_is_compared_after_the_same_loops():
 @pytest.mark.parametrize("ours", ["parcae", "parcae-rdm"])
 def test_against_the_rdm_both_the_text_and_the_tasks_count(ours):
     rows = [
-        {"architecture": name, "width": width, "seed": 1, "zero-shot": 40 + 3 * (name == ours), "zero-shot stderr": 1.0,
-         "WikiText nats": 2 - width / 1000 * (name == ours), "WikiText nats stderr": 0.001}
-        for name in ("residual-norm", ours) for width in (32, 64)
-    ]  # fmt: skip
+        {
+            "architecture": name,
+            "width": width,
+            "seed": 1,
+            "zero-shot": 40 + 3 * (name == ours),
+            "zero-shot stderr": 1.0,
+            "WikiText nats": 2 - width / 1000 * (name == ours),
+            "WikiText nats stderr": 0.001,
+        }
+        for name in ("residual-norm", ours)
+        for width in (32, 64)
+    ]
     runs = pd.DataFrame(rows)
     assert [one.values[0] for one in core.against_rdm(runs, [1])] == pytest.approx([0.032, 0.064, 3, 3])
     assert math.isnan(least(core.against_rdm(runs.assign(**{"WikiText nats": math.nan}), [1]))[0][0])

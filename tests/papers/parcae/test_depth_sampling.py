@@ -14,11 +14,13 @@ from tests.runs import SMALL
 
 def test_the_means_are_not_what_they_are_called():
     sampled = dict(mean_loops=8, backprop_loops=4, depth="poisson")
-    table = depth_sampling.distributions({
-        "correction": ModelConfig(**sampled),
-        "fill": ModelConfig(**sampled, fill=True),
-        "fill, lognormal": ModelConfig(mean_loops=4, backprop_loops=2, depth="lognormal-poisson", fill=True),
-    })  # fmt: skip
+    table = depth_sampling.distributions(
+        {
+            "correction": ModelConfig(**sampled),
+            "fill": ModelConfig(**sampled, fill=True),
+            "fill, lognormal": ModelConfig(mean_loops=4, backprop_loops=2, depth="lognormal-poisson", fill=True),
+        }
+    )
     assert table.loc["correction", "mean T"] == pytest.approx(8.0003, abs=1e-4)
     assert table.loc["correction", "sd T"] ** 2 == pytest.approx(7.995, abs=1e-3)
     assert table.loc["fill", "mean T"] == pytest.approx(8) and table.loc["fill", "sd T"] == pytest.approx(2)

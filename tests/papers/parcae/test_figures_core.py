@@ -29,14 +29,19 @@ def test_by_size():
 def test_ladder_and_frontier():
     rows = [
         {"variant": rung, "seed": seed, "T": T, "Core": T + seed, "Core stderr": 1.0}
-        for rung in ("RDM", "+ constrained A", "+ prelude norm") for seed in (1, 3) for T in (1.0, 4.0)
-    ]  # fmt: skip
+        for rung in ("RDM", "+ constrained A", "+ prelude norm")
+        for seed in (1, 3)
+        for T in (1.0, 4.0)
+    ]
     ladder = pd.DataFrame(rows)
     ladder.loc[ladder["variant"] == "RDM", ["T", "Core", "Core stderr"]] = np.nan  # it diverged
     edge = pd.DataFrame(
-        [{"which": which, "budget": budget, "Core": i + budget / 1e9, "Core stderr": 1.0}
-         for i, which in enumerate(("looped", "fixed depth")) for budget in (1e9, 2e9)]
-    )  # fmt: skip
+        [
+            {"which": which, "budget": budget, "Core": i + budget / 1e9, "Core stderr": 1.0}
+            for i, which in enumerate(("looped", "fixed depth"))
+            for budget in (1e9, 2e9)
+        ]
+    )
     left, right = figures_core.ladder_and_frontier(ladder, edge).axes
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["+ constrained A", "+ prelude norm"]
     assert [[*container.lines[0].get_ydata()] for container in left.containers] == [[3.0, 6.0], [3.0, 6.0]]

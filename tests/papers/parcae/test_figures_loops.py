@@ -35,7 +35,7 @@ def test_isoflop_figures(runs):
     assert stars[0].get_xdata() == pytest.approx([4.0])
     looped = runs[runs["mean_loops"] > 1]
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
-    wanted = training_loops.best_by_law(law, SMALL, sorted(runs["budget"].unique()), SMALL["loops"])
+    wanted = training_loops.best_by_law(SMALL.replace(budgets=sorted(runs["budget"].unique())), law)
     axes = figures_loops.powers(optima, wanted.assign(inside=True)).axes
     assert labelled(axes[0]) == ["parabolas: exponent 0.40", "parametric law"]
     axis = figures_loops.contours(law, runs, wanted.assign(inside=True)).axes[0]
@@ -68,9 +68,15 @@ def test_predicted_curves_share_one_legend():
 
 
 def test_compression_marks_the_tokenizers_of_others():
-    table = pd.DataFrame({"tokenizer": ["bpe-512", "bpe-1024", "gpt2"], "vocabulary": [512, 1024, 50257],
-                          "train": [2.0, 2.5, 4.6], "validation": [1.9, 2.4, np.nan],
-                          "own": [True, True, False]})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "tokenizer": ["bpe-512", "bpe-1024", "gpt2"],
+            "vocabulary": [512, 1024, 50257],
+            "train": [2.0, 2.5, 4.6],
+            "validation": [1.9, 2.4, np.nan],
+            "own": [True, True, False],
+        }
+    )
     (axis,) = figures_loops.compression(table).axes
     assert labelled(axis) == ["train text", "validation text"]
     assert [text.get_text() for text in axis.texts] == ["gpt2"]

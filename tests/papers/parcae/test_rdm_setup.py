@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from lib.papers.parcae import rdm_setup
+from lib.papers.parcae.parameters import EndToEnd, Instability
+from tests.given import given
 
 
 @pytest.fixture
@@ -17,12 +19,18 @@ def frame():
         for architecture, limit in (("a", 2), ("b", 4), ("c", math.inf)):
             for lr in (1.0, 2.0, 4.0):
                 fails = lr >= limit
-                rows.append({
-                    "architecture": architecture, "seed": seed, "lr": lr, "key": f"{architecture}{seed}{lr}",
-                    "status": "diverged" if fails and seed == 1 else "finished",
-                    "val_loss": 3.0 if fails else 2.0, "max_state_rms": 1e5 if fails else 10.0,
-                    "rho_max": lr if architecture == "a" else 0.5,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "architecture": architecture,
+                        "seed": seed,
+                        "lr": lr,
+                        "key": f"{architecture}{seed}{lr}",
+                        "status": "diverged" if fails and seed == 1 else "finished",
+                        "val_loss": 3.0 if fails else 2.0,
+                        "max_state_rms": 1e5 if fails else 10.0,
+                        "rho_max": lr if architecture == "a" else 0.5,
+                    }
+                )
     frame = pd.DataFrame(rows)
     frame["trains"] = rdm_setup.trains(frame, 2.4)
     return frame
@@ -76,22 +84,38 @@ def test_largest_is_per_run():
     assert rdm_setup.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}
 
 
-SETUP = dict(
-    width=32, heads=2, mlp="relu2", mlp_width=64, qk_norm=True, mean_loops=4, backprop_loops=2, vocab_size=256,
-    context=32, batch=4, micro_batch=0, steps=12, warmup_steps=2, cooldown_steps=0, update_clipping=True,
-    precision="fp32", max_state_rms=50.0, source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=16,
-)  # fmt: skip
+SETUP = given(
+    Instability,
+    width=32,
+    heads=2,
+    mlp="relu2",
+    mlp_width=64,
+    qk_norm=True,
+    mean_loops=4,
+    backprop_loops=2,
+    vocab_size=256,
+    context=32,
+    batch=4,
+    micro_batch=0,
+    steps=12,
+    warmup_steps=2,
+    cooldown_steps=0,
+    update_clipping=True,
+    precision="fp32",
+    max_state_rms=50.0,
+    val_rows=16,
+)
 
 
 def test_parcae_and_the_rdm_differ_in_their_architecture_alone():
-    p = {"rdm_widths": [32, 64], "rdm_lr": 0.01, "seeds": [3, 4]}
-    runs = rdm_setup.against_rdm(p, SETUP | {"architectures": ["base", "parcae"]})
+    p = given(EndToEnd, rdm_widths=[32, 64], rdm_lr=0.01, seeds=[3, 4])
+    runs = rdm_setup.against_rdm(p, SETUP.replace(architectures=["base", "parcae"]))
     assert {label[0] for label in runs} == {"residual-norm", "parcae"} and len(runs) == 8
     assert runs["parcae", 32, 3] == rdm_setup.run(SETUP, "parcae", 0.01, 3)
     ours, theirs = runs["parcae", 64, 4], runs["residual-norm", 64, 4]
     assert (ours.model.heads, ours.model.mlp_width) == (theirs.model.heads, theirs.model.mlp_width) == (4, 128)
     assert ours.optim == theirs.optim and ours.data == theirs.data and ours.train == theirs.train
-    without = rdm_setup.against_rdm(p, SETUP | {"architectures": ["base", "parcae-rdm"]})
+    without = rdm_setup.against_rdm(p, SETUP.replace(architectures=["base", "parcae-rdm"]))
     assert {label[0] for label in without} == {"residual-norm", "parcae-rdm"}
 
 

@@ -13,9 +13,7 @@ ALL = tuple(range(1, 25))
 
 def curve(key, mu, z, T=ALL, floor=1.5, Z=0.8, **columns) -> pd.DataFrame:
     T = np.array(T)
-    return pd.DataFrame(
-        {"key": key, "mean_loops": mu, "T": T, "loss": floor + Z * np.exp(-z * T), **columns},
-    )
+    return pd.DataFrame({"key": key, "mean_loops": mu, "T": T, "loss": floor + Z * np.exp(-z * T), **columns})
 
 
 @pytest.fixture(scope="module")

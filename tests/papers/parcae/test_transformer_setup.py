@@ -8,48 +8,59 @@ import pytest
 from lib.base.errors import InputError
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
+from lib.papers.parcae.parameters import EndToEnd, StabilityAblation
 from lib.presets import optimizer, preset
+from tests.given import given
 
-#: a notebook's parameters at the paper's 140M
-P = dict(
-    width=768, layers=2, head_dim=128, mean_loops=8, vocab_size=32_768, context=2048, batch=256, micro_batch=16,
-    lr=8e-3, muon_lr=8e-3, precision="bf16-mixed", source="sotu", content="0123456789abcdef", tokenizer="bytes",
-    max_bytes=0, val_rows=16,
-)  # fmt: skip
+#: what the paper's 140M have in common with its other sizes
+PAPERS = dict(
+    head_dim=128,
+    mean_loops=8,
+    vocab_size=32_768,
+    context=2048,
+    batch=256,
+    micro_batch=16,
+    lr=8e-3,
+    muon_lr=8e-3,
+    precision="bf16-mixed",
+    content="0123456789abcdef",
+    val_rows=16,
+    steps=100,
+    seeds=[1, 2],
+)
+P = given(StabilityAblation, width=768, layers=2, **PAPERS)
 
 
 def test_at_the_papers_size_they_are_the_papers_models():
-    assert transformer_setup.model(P) == preset("parcae-140m") and transformer_setup.transformer(P) == preset(
-        "gpt-140m"
-    )
-    medium = {**P, "width": 1024, "layers": 4}
-    assert count(transformer_setup.model(medium)).n_params == 388_003_328
+    assert transformer_setup.model(P, 8) == preset("parcae-140m")
+    assert transformer_setup.transformer(P) == preset("gpt-140m")
+    medium = P.replace(width=1024, layers=4)
+    assert count(transformer_setup.model(medium, 8)).n_params == 388_003_328
     assert count(transformer_setup.transformer(medium)).n_params == 385_903_104
 
 
 def test_the_ladder_changes_one_thing_a_rung():
-    fields = {
-        name: transformer_setup.model(P, **changes).model_dump() for name, changes in transformer_setup.LADDER.items()
-    }
+    models = {rung: transformer_setup.model(P, 8, **changes) for rung, changes in transformer_setup.LADDER.items()}
+    fields = {rung: model.model_dump() for rung, model in models.items()}
     rungs = list(fields)
     changed = [{key for key in fields[a] if fields[a][key] != fields[b][key]} for a, b in itertools.pairwise(rungs)]
     assert changed == [{"injection", "readout"}, {"depth_per"}, {"prelude_norm"}]
-    assert transformer_setup.model(P, **transformer_setup.LADDER[rungs[-1]]) == transformer_setup.model(P)
+    assert models[rungs[-1]] == transformer_setup.model(P, 8)
     assert fields["RDM"]["injection"] == "concat" and fields["RDM"]["depth_per"] == "batch"
 
 
 def test_comparisons_share_their_runs():
-    p = {**P, "sizes": {768: 2, 1024: 4}, "seeds": [1, 2], "steps": 100}
-    runs, ladder = transformer_setup.against_transformer(p), transformer_setup.ladder(p)
+    sizes = given(EndToEnd, sizes={768: 2, 1024: 4}, **PAPERS)
+    runs, ladder = transformer_setup.against_transformer(sizes), transformer_setup.ladder(P)
     assert len(runs) == 8 and len(ladder) == 4 * 2 and len({cfg.key for cfg in runs.values()}) == 8
     assert runs["parcae", 768, 2] == ladder["+ prelude norm", 2]
-    assert runs["transformer", 1024, 1].model == transformer_setup.transformer({**P, "width": 1024, "layers": 4})
+    assert runs["transformer", 1024, 1].model == transformer_setup.transformer(P.replace(width=1024, layers=4))
     assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
 
 
 def test_the_three_samplers_differ_in_their_truncation_alone():
     full, fill, correction = (
-        transformer_setup.model(P, **transformer_setup.sampler(name, 8))
+        transformer_setup.model(P, 8, **transformer_setup.sampler(name, 8))
         for name in ("full backpropagation", "fill", "correction")
     )
     assert full.max_backprop_loops is None and fill.max_backprop_loops == correction.max_backprop_loops == 8
@@ -59,29 +70,28 @@ def test_the_three_samplers_differ_in_their_truncation_alone():
 
 
 def test_without_looping_nothing_is_sampled():
-    cfg = transformer_setup.model(P, mean_loops=1)
+    cfg = transformer_setup.model(P, 1)
     assert cfg.depth == "fixed" and cfg.max_backprop_loops is None
-    assert count(cfg).n_params == count(transformer_setup.model(P)).n_params
+    assert count(cfg).n_params == count(transformer_setup.model(P, 8)).n_params
 
 
 def test_the_same_model_is_the_same_run_however_it_was_asked_for():
-    assert transformer_setup.model(P, mean_loops=8, backprop_loops=4) == transformer_setup.model(P)
-    assert transformer_setup.model(P, mean_loops=8, backprop_loops=8).max_backprop_loops == 8
+    assert transformer_setup.model(P, 8, backprop_loops=4) == transformer_setup.model(P, 8)
+    assert transformer_setup.model(P, 8, backprop_loops=8).max_backprop_loops == 8
 
 
 def test_a_run_trains_as_the_paper_trains():
-    cfg = transformer_setup.run(P, transformer_setup.model(P), 1000, seed=3)
+    model = transformer_setup.model(P, 8)
+    cfg = transformer_setup.run(P, model, 1000, seed=3)
     assert cfg.optim == optimizer("parcae-140m", 1000) and cfg.optim.cooldown_steps == 500
     assert (cfg.train.seed, cfg.train.trace_every, cfg.train.micro_batch) == (3, 166, 16)
     assert cfg.tokens == 1000 * 256 * 2048
-    other = transformer_setup.run(
-        {**P, "lr": 1e-3, "muon_lr": 2e-3, "micro_batch": 0}, transformer_setup.model(P), 1000, seed=3
-    )
+    other = transformer_setup.run(P.replace(lr=1e-3, muon_lr=2e-3, micro_batch=0), model, 1000, seed=3)
     assert (other.optim.lr, other.optim.muon_lr, other.train.micro_batch) == (1e-3, 2e-3, None)
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():
     for head_dim in (0, 100):
         with pytest.raises(InputError, match="width: 768 is not a multiple of head_dim"):
-            transformer_setup.model({**P, "head_dim": head_dim})
-    assert np.isclose(transformer_setup.model(P).mlp_width / 768, 4)
+            transformer_setup.model(P.replace(head_dim=head_dim), 8)
+    assert np.isclose(transformer_setup.model(P, 8).mlp_width / 768, 4)

@@ -1,5 +1,7 @@
 """The stream and a step's effect grow with the loops as 002's theorems say, and are measured on the model itself."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,18 +106,22 @@ def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
 
 
 def test_exponents_are_slopes_from_least_on():
-    frame = pd.DataFrame([
-        {"rule": rule, "seed": seed, "N": N, "square": 3.0 * N**a if N > 2 else 7.0}
-        for rule, a in (("none", 2.0), ("1/N", 0.0)) for seed in (1, 2) for N in (1, 2, 4, 8, 16)
-    ])  # fmt: skip
-    found = exponents(frame, ["rule", "seed"], "square", "N", 4)
+    measured = pd.DataFrame(
+        [
+            {"rule": rule, "seed": seed, "N": N, "square": 3.0 * N**a if N > 2 else 7.0}
+            for rule, a in (("none", 2.0), ("1/N", 0.0))
+            for seed in (1, 2)
+            for N in (1, 2, 4, 8, 16)
+        ]
+    )
+    found = exponents(measured, ["rule", "seed"], "square", "N", 4)
     assert found["exponent"].tolist() == pytest.approx([2, 2, 0, 0], abs=1e-9)
-    assert exponents(frame, ["rule"], "square", "N", 16)["exponent"].isna().all()  # one point has no slope
+    assert exponents(measured, ["rule"], "square", "N", 16)["exponent"].isna().all()  # one point has no slope
 
 
 def test_intervals_are_of_the_mean_over_seeds():
-    frame = pd.DataFrame({"rule": ["a", "a", "a", "b"], "exponent": [1.0, 2.0, 3.0, 5.0]})
-    found = at_init.with_intervals(frame, ["rule"])
+    slopes = pd.DataFrame({"rule": ["a", "a", "a", "b"], "exponent": [1.0, 2.0, 3.0, 5.0]})
+    found = at_init.with_intervals(slopes, ["rule"])
     assert found.index.name == "rule" and list(found.index) == ["a", "b"]
     half = 4.302653 / 3**0.5  # Student's t at two degrees of freedom, standard deviation 1
     assert found.iloc[0].tolist() == pytest.approx([2, 2 - half, 2 + half], rel=1e-6)
@@ -123,12 +129,11 @@ def test_intervals_are_of_the_mean_over_seeds():
 
 
 def test_blocks_of_layers_have_their_exponents():
-    rows = [
-        {"rule": rule, "N": N, "L": L, "seed": seed, "square": 2 * (L if rule == "1/N" else N**0.5), "branches": L**1.2,
-         "change": L**0.4}
-        for rule in ("1/N", "1/(N sqrt(L))") for N in (1, 4, 16) for L in (1, 2, 4) for seed in (7, 8)
-    ]  # fmt: skip
-    found = at_init.in_layers(pd.DataFrame(rows))
+    cases = itertools.product(("1/N", "1/(N sqrt(L))"), (1, 4, 16), (1, 2, 4), (7, 8))
+    blocks = pd.DataFrame(cases, columns=["rule", "N", "L", "seed"])
+    blocks["square"] = 2 * blocks["L"].where(blocks["rule"] == "1/N", blocks["N"] ** 0.5)
+    blocks["branches"], blocks["change"] = blocks["L"] ** 1.2, blocks["L"] ** 0.4
+    found = at_init.in_layers(blocks)
     assert found.index.tolist() == [7, 8]
     expected = {"branches": 1.2, "square in L": 0, "square in N": 0.5, "change in L": 0.4}
     assert found.iloc[0].to_dict() == pytest.approx(expected, abs=1e-9)
@@ -150,34 +155,31 @@ def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
 
 
 def test_statistics_are_numbers_a_seed():
-    models = {"looped": 2.0, "stack": 1.0}
-    rows = [
-        {"model": model, "rule": rule, "N": N, "seed": seed, "step": step, "square": N**e * 4**step,
-         "norm": N ** (e / 2) * 1.5**step, "change": N ** (0.5 * e) if N > 4 else N}
-        for model, e in models.items() for rule in RULES for N in (1, 2, 4, 8, 16) for seed in (9, 3)
-        for step in (0, 1, 2)
-    ]  # fmt: skip
-    states = pd.DataFrame(rows)
+    exponent_of = {"looped": 2.0, "stack": 1.0}
+    cases = itertools.product(exponent_of, RULES, (1, 2, 4, 8, 16), (9, 3), (0, 1, 2))
+    states = pd.DataFrame(cases, columns=["model", "rule", "N", "seed", "step"])
+    power = states["N"] ** (states["model"].map(exponent_of) / 2)
+    states["square"], states["norm"] = power**2 * 4 ** states["step"], power * 1.5 ** states["step"]
+    states["change"] = power.where(states["N"] > 4, states["N"])
     changes = states[states["step"] > 0].copy()
     relu = states[states["step"] == 0].assign(model="ReLU, looped")
-    cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in models for seed in (9, 3)}
+    cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in exponent_of for seed in (9, 3)}
     of = at_init.statistics(states, changes, relu, cosines, 8)
-    assert of["square", "looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
-    assert of["square", "stack", "1/N"][3] == pytest.approx(1)
-    assert of["change", "looped", "1/N", 2][9] == pytest.approx(1) and of["change", "stack", "none", 1][
-        9
-    ] == pytest.approx(0.5)
-    assert ("change", "ReLU, looped", "1/N") in of and of["change", "up to least"][3] == pytest.approx(1)
-    assert of["growth", "1/sqrt(N)"][9] == pytest.approx(2 * np.log2(1.5))  # octaves over two steps
-    assert of["cosine", "stack", "absolute"][3] == 0.5 and of["cosine", "looped", "5 %"][3] == -0.5
-    off = at_init.farthest(of, {("square", "looped", "none"): 2.0, ("square", "stack", "none"): 0.25})
+    assert of.squares["looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
+    assert of.squares["stack", "1/N"][3] == pytest.approx(1)
+    assert of.changes["looped", "1/N", 2][9] == pytest.approx(1)
+    assert of.changes["stack", "none", 1][9] == pytest.approx(0.5)
+    assert ("ReLU, looped", "1/N") in of.relu_changes and of.change_at_few_loops[3] == pytest.approx(1)
+    assert of.growth["1/sqrt(N)"][9] == pytest.approx(2 * np.log2(1.5))  # octaves over two steps
+    assert of.cosines["absolute", "stack"][3] == 0.5 and of.cosines["5 %", "looped"][3] == -0.5
+    off = at_init.farthest(of.squares, {("looped", "none"): 2.0, ("stack", "none"): 0.25})
     assert off.to_dict() == pytest.approx({9: 0.75, 3: 0.75})
 
 
 def test_the_theorys_models_are_all_drawn():
-    frame = at_init.relu_frame(16, [1, 4], 1e-3, [5, 6])
-    assert len(frame) == len(at_init.RELU) * 3 * 2 * 2
-    row = frame.query("model == 'ReLU, stack' and rule == '1/N' and N == 4 and seed == 6").iloc[0]
+    models = at_init.relu_models(16, [1, 4], 1e-3, [5, 6])
+    assert len(models) == len(at_init.RELU) * 3 * 2 * 2
+    row = models.query("model == 'ReLU, stack' and rule == '1/N' and N == 4 and seed == 6").iloc[0]
     squares, changes = relu_steps(16, 4, 0.25, False, True, 1e-3, [5, 6])
     assert row["square"] == squares[1] and row["change"] == changes[1]
 

@@ -9,25 +9,38 @@ from lib.base.errors import InputError
 from lib.model.looped import LoopedLM
 from lib.papers.residual import designs
 from lib.papers.residual.at_init import RULES, first_steps
+from lib.papers.residual.parameters import ResidualScalingTrained
 from lib.store.runs import RunStore
 from lib.train.loop import train
 from lib.train.optimiser import placements
+from tests.given import given
 from tests.runs import records_alone
 
-P = dict(
-    width=32, head_dim=16, mlp_width=48, init_std=0.1, c=2.0, vocab_size=256, context=16, lr=1e-3, source="sotu",
-    content="", tokenizer="bytes", val_rows=8, max_bytes=300_000, batch=4, micro_batch=0, steps=10, precision="fp32",
-    reference_depth=1, kept_lr=0.004, checkpoint_loops=False,
-)  # fmt: skip
+P = given(
+    ResidualScalingTrained,
+    mlp_width=48,
+    c=2.0,
+    context=16,
+    val_rows=8,
+    max_bytes=300_000,
+    batch=4,
+    steps=10,
+    precision="fp32",
+    kept_lr=0.004,
+)
 
 
 @pytest.mark.parametrize(
     ("rule", "alpha"),
     [
-        ("none", 2), ("1/sqrt(N)", 2 / 3), ("1/N", 2 / 9),
-        ("1/sqrt(L)", 2 / 2), ("1/sqrt(N L)", 2 / 6), ("1/(N sqrt(L))", 2 / 18),
+        ("none", 2),
+        ("1/sqrt(N)", 2 / 3),
+        ("1/N", 2 / 9),
+        ("1/sqrt(L)", 2 / 2),
+        ("1/sqrt(N L)", 2 / 6),
+        ("1/(N sqrt(L))", 2 / 18),
     ],
-)  # fmt: skip
+)
 def test_the_rules_multiply_the_branches(rule, alpha):
     cfg = designs.model(P, rule, 9, 4)
     assert cfg.residual_multiplier == pytest.approx(alpha)
@@ -50,10 +63,9 @@ def test_a_stack_has_a_layer_for_every_use_and_the_multiplier_of_the_loop(rule):
 
 
 def test_the_correction_is_of_the_looped_stack_and_none_at_the_reference():
-    at_reference = [
-        designs.run(P, designs.model(P, "1/(N sqrt(L))", 2, 1), 0.002, 7, corrected) for corrected in (True, False)
-    ]
-    assert at_reference[0].key == at_reference[1].key
+    at_reference = designs.model(P, "1/(N sqrt(L))", 2, 1)
+    corrected, plain = (designs.run(P, at_reference, 0.002, 7, corrected) for corrected in (True, False))
+    assert corrected.key == plain.key
     cfg = designs.run(P, designs.model(P, "1/(N sqrt(L))", 2, 4), 0.002, 7)
     rates = {row.name: row.lr for row in placements(LoopedLM(cfg.model), cfg.optim)}
     assert rates["recur.0.attn.q.weight"] == pytest.approx(0.001) and rates["embed.weight"] == 0.002
@@ -63,9 +75,8 @@ def test_the_correction_is_of_the_looped_stack_and_none_at_the_reference():
 
 def test_only_runs_at_the_kept_rate_are_traced():
     cfg = designs.model(P, "1/(N sqrt(L))", 3)
-    assert (
-        designs.run(P, cfg, 0.004, 1).train.trace_every == 1 and designs.run(P, cfg, 0.002, 1).train.trace_every is None
-    )
+    assert designs.run(P, cfg, 0.004, 1).train.trace_every == 1
+    assert designs.run(P, cfg, 0.002, 1).train.trace_every is None
 
 
 @pytest.mark.parametrize("kind", designs.INJECTIONS)
@@ -73,7 +84,7 @@ def test_only_runs_at_the_kept_rate_are_traced():
 def test_every_injection_takes_every_rule(kind, rule):
     cfg = designs.model(P, rule, 3, **designs.INJECTIONS[kind])
     assert cfg.residual_multiplier == pytest.approx(2 * RULES[rule](3))
-    found = first_steps(designs.first_steps(P, cfg, 1, 0, 1))
+    found = first_steps(designs.steps_from_init(cfg, 1e-3, 1, 0, 1))
     assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
 
 
@@ -104,8 +115,8 @@ def test_increments_and_traces_of_finished_runs(tmp_path, layers):
 
 
 def test_more_loops_than_usual_are_traced_to_their_end(tmp_path):
-    cfg = designs.run({**P, "steps": 1}, designs.model(P, "1/N", 30), 0.004, 1)
-    result, = [train(cfg, RunStore(tmp_path / "runs"))]  # fmt: skip
+    cfg = designs.run(P.replace(steps=1), designs.model(P, "1/N", 30), 0.004, 1)
+    (result,) = [train(cfg, RunStore(tmp_path / "runs"))]
     assert "trace loop 30" in result.metrics and "trace loop 31" not in result.metrics
 
 
@@ -115,22 +126,24 @@ def test_a_rule_holds_where_the_whole_interval_says_so():
     table = designs.judged({"drift": drift, "gain": drift}, {"drift": 0.25})
     assert table.loc[("a", "1/N", "drift"), "holds"] == "yes" and table.loc[("b", "1/N", "drift"), "holds"] == "no"
     assert table.loc[("c", "1/N", "drift"), "holds"] == "not resolved" and table.loc[("c", "1/N", "drift"), "n"] == 2
-    assert table.loc[("a", "1/N", "gain"), "holds"] == "" and table.loc[("b", "1/N", "gain"), "mean"] == pytest.approx(
-        1
-    )
+    assert table.loc[("a", "1/N", "gain"), "holds"] == ""
+    assert table.loc[("b", "1/N", "gain"), "mean"] == pytest.approx(1)
 
 
 def test_bad_parameters_are_named():
     with pytest.raises(InputError, match="rule: '1/N2'"):
         designs.model(P, "1/N2", 2)
     with pytest.raises(InputError, match="head_dim 24"):
-        designs.model({**P, "head_dim": 24}, "none", 2)
+        designs.model(P.replace(head_dim=24), "none", 2)
+    with pytest.raises(InputError, match="reference_depth: 0 layers"):
+        designs.model(P, "none", 2, 0)
 
 
 def test_a_fixed_narrow_model_has_branches_as_large_as_the_paper_width():
     # init_std keeps std sqrt(d), and with it what a matrix makes of a normed input
-    narrow = LoopedLM(designs.model({**P, "init_std": 0.02 * (768 / 32) ** 0.5}, "none", 1))
-    wide = LoopedLM(designs.model({**P, "width": 768, "head_dim": 64, "mlp_width": 1152, "init_std": 0.02}, "none", 1))
+    narrow = LoopedLM(designs.model(P.replace(init_std=0.02 * (768 / 32) ** 0.5), "none", 1))
+    p = P.replace(width=768, head_dim=64, mlp_width=1152, init_std=0.02)
+    wide = LoopedLM(designs.model(p, "none", 1))
     sizes = []
     for model in (narrow, wide):
         x = torch.randn(1, 16, model.cfg.width)

@@ -1,5 +1,7 @@
 """The figures of residual scaling have a line a number of loops, and the exponents and slopes of their tables."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,12 +20,13 @@ LOOPS = (1, 2, 4, 8)
 @pytest.fixture
 def states():
     """Squared norms that grow like N^2, N and 1 for two models and two seeds, over three steps."""
-    return pd.DataFrame([
-        {"model": model, "rule": rule, "N": N, "seed": seed, "step": step, "square": seed * N ** (2 - i),
-         "norm": (seed * N ** (2 - i)) ** 0.5, "change": 0.1 * N ** (1 - i / 2) / step if step else np.nan}
-        for model in ("looped", "stack") for i, rule in enumerate(RULES) for N in LOOPS for seed in (1, 2)
-        for step in (0, 1, 2)
-    ])  # fmt: skip
+    cases = itertools.product(("looped", "stack"), RULES, LOOPS, (1, 2), (0, 1, 2))
+    found = pd.DataFrame(cases, columns=["model", "rule", "N", "seed", "step"])
+    power = found["N"] ** found["rule"].map({"none": 1.0, "1/sqrt(N)": 0.5, "1/N": 0.0})
+    found["square"] = found["seed"] * power**2
+    found["norm"] = found["square"] ** 0.5
+    found["change"] = (0.1 * power / found["step"]).where(found["step"] > 0)
+    return found
 
 
 LOOK = {"looped": "looped", "stack": "transformer"}
@@ -33,8 +36,10 @@ def test_a_line_a_number_of_loops_in_every_panel(states):
     axes = figures.steps_by_rule(states, "norm", "norm", LOOK).axes
     assert len(axes) == 6 and all(len(axis.lines) == 4 for axis in axes)
     assert [axis.get_title() for axis in axes][:3] == [
-        r"looped, $\alpha = 1$", r"looped, $\alpha = 1/\sqrt{N}$", r"looped, $\alpha = 1/N$"
-    ]  # fmt: skip
+        r"looped, $\alpha = 1$",
+        r"looped, $\alpha = 1/\sqrt{N}$",
+        r"looped, $\alpha = 1/N$",
+    ]
     assert axes[0].lines[3].get_ydata() == pytest.approx([(8 + 8 * 2**0.5) / 2] * 3)  # the mean of the two seeds
     assert to_hex(axes[3].lines[-1].get_color()) == style.COLOURS["transformer"]
 
@@ -65,8 +70,10 @@ def test_changes_are_drawn_step_by_step_with_the_predicted_slope(states):
 def test_blocks_of_layers_get_a_panel_a_quantity():
     rows = [
         {"rule": rule, "N": N, "L": L, "seed": 1, "square": L, "branches": L, "change": L}
-        for rule in ("1/N", "1/(N sqrt(L))") for N in (1, 4) for L in (1, 2, 4)
-    ]  # fmt: skip
+        for rule in ("1/N", "1/(N sqrt(L))")
+        for N in (1, 4)
+        for L in (1, 2, 4)
+    ]
     figure = figures.growth_in_layers(pd.DataFrame(rows), "looped")
     assert all(len(axis.lines) == 4 and axis.get_xlabel() == "L, layers of the block" for axis in figure.axes)
     assert len(figure.legends[0].get_texts()) == 4
@@ -80,13 +87,15 @@ def test_matrices_share_one_scale():
 
 def test_a_best_rate_outside_the_rates_tried_is_hollow():
     rates = (0.01, 0.02, 0.04, 0.08)
-    runs = pd.DataFrame([
-        {"group": "sqrt", "N": N, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
-        for N, best in ((1, 0.03), (4, 0.2)) for lr in rates
-    ])  # fmt: skip
-    (axis,) = figures.best_rates(
-        best_rates(runs, ["group", "N"], 0.02), "group", {"sqrt": "the rule"}, "N", "looped"
-    ).axes
+    runs = pd.DataFrame(
+        [
+            {"group": "sqrt", "N": N, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
+            for N, best in ((1, 0.03), (4, 0.2))
+            for lr in rates
+        ]
+    )
+    best = best_rates(runs, ["group", "N"], 0.02)
+    (axis,) = figures.best_rates(best, "group", {"sqrt": "the rule"}, "N", "looped").axes
     fills = {line.get_ydata()[0]: line.get_markerfacecolor() for line in axis.lines if len(line.get_ydata()) == 1}
     inside, outside = sorted(fills)
     assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
@@ -101,11 +110,15 @@ def test_norms_run_from_the_embedding_to_the_last_loop():
 
 
 def test_what_one_loop_does_not_have_is_not_drawn():
-    frame = pd.DataFrame([
-        {"L": L, "N": N, "seed": seed, "step": step, "norm": 1.0, "early": np.nan if N == 1 else 0.5}
-        for L, N in ((1, 1), (1, 4), (2, 4)) for seed in (1, 2) for step in (5, 10)
-    ])  # fmt: skip
-    figure = figures.over_training(frame, {"norm": "norm", "early": "cosine"}, "looped")
+    traces = pd.DataFrame(
+        [
+            {"L": L, "N": N, "seed": seed, "step": step, "norm": 1.0, "early": np.nan if N == 1 else 0.5}
+            for L, N in ((1, 1), (1, 4), (2, 4))
+            for seed in (1, 2)
+            for step in (5, 10)
+        ]
+    )
+    figure = figures.over_training(traces, {"norm": "norm", "early": "cosine"}, "looped")
     assert [len(axis.lines) for axis in figure.axes] == [2, 1, 1, 1]
     colours = [axis.lines[-1].get_color() for axis in figure.axes]
     assert len(set(colours)) == 1  # N = 4 looks the same everywhere

@@ -5,22 +5,23 @@ import pytest
 
 from lib.config import DataConfig
 from lib.flops import count
+from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
 from lib.presets import preset
+from tests.given import given
 from tests.lines import one_line
 
-DATA = DataConfig(context=32)
-RATES = dict(muon_lr=0.02, embedding_lr=0.01, head_lr=0.01, norm_lr=0.01)
+P = given(UsageWeighted, context=32, batch=4)
 
 
 @pytest.mark.parametrize(("paper", "like"), [("000", "isodepth-s10-r4"), ("003", "looped-nanochat-s8")])
 def test_a_run_costs_its_budget_as_its_paper_counts(paper, like):
     shape = dict(vocab_size=256, width=16, heads=2, mlp_width=32, context=32)
     for budget in (1e9, 3e9):
-        cfg = budgets.run(preset(like, **shape), budget, DATA, RATES, dict(batch=4, seed=3), paper, like)
+        cfg = budgets.run(P, preset(like, **shape), budget, 3, paper, like)
         a_step = 4 * 32 * count(cfg.model, 32).published[paper]
         assert abs(cfg.train.steps * a_step - budget) <= a_step / 2
-        assert (cfg.train.seed, cfg.data) == (3, DATA)
+        assert (cfg.train.seed, cfg.data) == (3, DataConfig.of(P))
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,6 @@ def test_a_run_costs_its_budget_as_its_paper_counts(paper, like):
     ],
 )
 def test_what_buys_no_ten_steps_is_refused(budget, batch, says):
-    assert budgets.steps_for(10 * 128e3, 1e3, DATA, 4, 8) == 10
+    assert budgets.steps_for(P, 10 * 128e3, 1e3, 8) == 10
     with one_line(says):
-        budgets.steps_for(budget, 1e3, DATA, batch, 8)
+        budgets.steps_for(P.replace(batch=batch), budget, 1e3, 8)

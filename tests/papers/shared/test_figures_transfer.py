@@ -13,11 +13,14 @@ pytestmark = pytest.mark.usefixtures("style")
 
 @pytest.fixture
 def runs():
-    return pd.DataFrame([
-        {"group": group, "condition": condition, "lr": lr, "loss": 2 + abs(i - best) / 10}
-        for group in ("r = 1", "r = 4") for condition, best in (("d = 16", 1), ("d = 24", 2))
-        for i, lr in enumerate((0.01, 0.02, 0.04, 0.08))
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {"group": group, "condition": condition, "lr": lr, "loss": 2 + abs(i - best) / 10}
+            for group in ("r = 1", "r = 4")
+            for condition, best in (("d = 16", 1), ("d = 24", 2))
+            for i, lr in enumerate((0.01, 0.02, 0.04, 0.08))
+        ]
+    )
 
 
 LOOK = {"r = 1": "transformer", "r = 4": "isodepth"}
@@ -25,12 +28,8 @@ LOOK = {"r = 1": "transformer", "r = 4": "isodepth"}
 
 def test_a_regret_is_zero_at_the_best_rate_and_marked_at_the_kept_one(runs):
     figure = regrets({"width": runs, "again": runs}, 0.02, LOOK)
-    assert [axis.get_title() for axis in figure.axes] == [
-        "r = 1: width",
-        "r = 1: again",
-        "r = 4: width",
-        "r = 4: again",
-    ]
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles == ["r = 1: width", "r = 1: again", "r = 4: width", "r = 4: again"]
     for axis in figure.axes:
         curves = [line.get_ydata() for line in axis.lines if line.get_marker() == "o"]
         assert len(curves) == 2 and all(min(curve) == 0 for curve in curves)

@@ -15,9 +15,9 @@ from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast, least
 from lib.store.runs import RunStore
 from lib.sweep import measurements
+from lib.tasks import evaluations
 from lib.tasks import files as taskfiles
-from lib.tasks import scoring
-from lib.tasks.scoring import evaluate
+from lib.tasks.evaluations import evaluate
 from lib.tasks.suites import CORE_9, LAMBADA
 from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
 
@@ -62,14 +62,12 @@ def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatc
             return [*enumerate(itertools.islice(file, 50), 1)]
 
     monkeypatch.setattr(taskfiles, "_lines", first_lines)
-    monkeypatch.setattr(scores, "examples_of", scoring.examples_of.__wrapped__)  # which would keep so few
+    monkeypatch.setattr(scores, "examples_of", evaluations.examples_of.__wrapped__)  # which would keep so few
     assert scores.there("", core.SUITES) == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
-    assert (
-        scores.there("", {"texts": [*scores.TEXTS.values()], "nine": CORE_9})
-        == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
-    )
+    texts = [*scores.TEXTS.values()]
+    assert scores.there("", {"texts": texts, "nine": CORE_9}) == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
     (tmp_path / "wikitext.jsonl").write_text('{"page": "One two three."}')
-    assert scores.there(str(tmp_path), {"texts": [*scores.TEXTS.values()]}) == "texts: 1 of 2 tasks"
+    assert scores.there(str(tmp_path), {"texts": texts}) == "texts: 1 of 2 tasks"
     with pytest.raises(InputError, match="is not a folder"):
         scores.there(str(tmp_path / "nowhere"), core.SUITES)
     (tmp_path / "copa.jsonl").write_text('{"context": "a"}')
@@ -78,10 +76,14 @@ def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatc
 
 
 def test_a_contrast_is_a_weighted_sum_with_both_errors():
-    runs = pd.DataFrame({
-        "architecture": ["a", "a", "b", "b"], "seed": [1, 2, 1, 2],
-        "Core": [5.0, 7.0, 1.0, 2.0], "Core stderr": [0.3, 0.3, 0.8, 0.8],
-    })  # fmt: skip
+    runs = pd.DataFrame(
+        {
+            "architecture": ["a", "a", "b", "b"],
+            "seed": [1, 2, 1, 2],
+            "Core": [5.0, 7.0, 1.0, 2.0],
+            "Core stderr": [0.3, 0.3, 0.8, 0.8],
+        }
+    )
     found = contrast(runs, "Core", {("a",): 1.0, ("b",): -0.5}, ["architecture"], [2, 1])
     assert found.values == [6.0, 4.5] and found.stderr == pytest.approx(math.hypot(0.3, 0.4))
     low, high = found.bounds

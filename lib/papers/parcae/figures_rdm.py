@@ -11,18 +11,22 @@ from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_abov
 def training_curves(
     curves: pd.DataFrame, quantities: dict[str, str], reference: dict[str, float] | None = None
 ) -> Figure:
-    """A grid of panels: one row a quantity (column of ``curves`` -> axis label), one column an architecture, one line a
-    learning rate (light: low, dark: high), drawn for one seed. A cross ends a run that diverged.
+    """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
+    column for each architecture, one line for each learning rate, light where it is low and dark where it is high. A
+    cross ends a run that diverged. The loss is a running mean over a thirtieth of the run.
 
-    curves has columns architecture, lr, status, step and the quantities; the loss is a running mean over a thirtieth of
-    the run. ``reference`` draws a level in a row.
+    curves: architecture, lr, status, step and the quantities; reference: a level to draw, by quantity.
     """
     architectures = list(dict.fromkeys(curves["architecture"]))
     rates = sorted(curves["lr"].unique())
     figure, axes = plt.subplots(
-        len(quantities), len(architectures), figsize=(PAGE, 1.55 * len(quantities) + 0.75),
-        sharex=True, sharey="row", squeeze=False,
-    )  # fmt: skip
+        len(quantities),
+        len(architectures),
+        figsize=(PAGE, 1.55 * len(quantities) + 0.75),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+    )
     for column, architecture in enumerate(architectures):
         colours = dict(zip(rates, shades(architecture, len(rates)), strict=True))
         for row, (quantity, label) in enumerate(quantities.items()):
@@ -45,16 +49,22 @@ def training_curves(
         axes[0, column].set_title(NAMES[architecture])
         axes[-1, column].set_xlabel("step")
         axes[-1, column].legend(
-            title="learning rate", title_fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.42),
-            columnspacing=1.0, handlelength=1.2, handletextpad=0.4,
-        )  # fmt: skip
+            title="learning rate",
+            title_fontsize=7,
+            ncols=3,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.42),
+            columnspacing=1.0,
+            handlelength=1.2,
+            handletextpad=0.4,
+        )
     return figure
 
 
 def curves_by_rate(curves: pd.DataFrame, reference: dict[str, float], columns: int = 5) -> Figure:
-    """001, App. "Additional Stability Ablations": for every learning rate the training loss and, below it, the state
-    norm, one line an architecture, drawn for one seed; at most ``columns`` rates side by side. A cross ends a run that
-    diverged; the loss is a running mean over a thirtieth of the run. ``reference`` draws a level of the loss."""
+    """For every learning rate the training loss of one seed and, below it, the state norm, one line an architecture
+    (001, App. "Additional Stability Ablations"). At most ``columns`` rates stand side by side. A cross ends a run that
+    diverged. The loss is a running mean over a thirtieth of the run; ``reference`` has a level of it to draw."""
     rates = sorted(curves["lr"].unique())
     blocks = -(-len(rates) // columns)
     columns = -(-len(rates) // blocks)  # evenly filled
@@ -91,14 +101,14 @@ def curves_by_rate(curves: pd.DataFrame, reference: dict[str, float], columns: i
 
 
 def _within(losses: pd.Series) -> tuple[float, float]:
-    """Limits of an axis of losses that leave out the first steps and what a blow-up adds."""
+    """Limits of an axis of losses, which leave out the first steps and what a blow-up adds."""
     low, high = np.nanquantile(losses.replace([np.inf], np.nan), [0.001, 0.97])
     return float(low) - 0.05 * (high - low), float(high)
 
 
 def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Figure:
-    """Validation loss against learning rate, one marker a run, a line through the seeds' median; open markers are runs
-    that do not train. ``frame`` has columns architecture, lr, val_loss and trains; ``limit`` is drawn as a level."""
+    """Validation loss against learning rate: one marker a run, open where it does not train, and a line through the
+    seeds' medians. frame: architecture, lr, val_loss, trains. ``limit`` is drawn as a level."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     architectures = list(dict.fromkeys(frame["architecture"]))
     offsets = dict(zip(architectures, np.linspace(-0.05, 0.05, len(architectures)), strict=True))
@@ -123,7 +133,8 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
 
 
 def outcome_against_radius(frame: pd.DataFrame) -> Figure:
-    """Largest spectral radius of A-bar in a run against its largest state rms; open markers do not train."""
+    """A run's largest state rms against its largest spectral radius of A-bar; open markers are runs that do not train.
+    frame: architecture, rho_max, max_state_rms, trains."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]

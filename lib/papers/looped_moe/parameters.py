@@ -1,0 +1,102 @@
+"""The parameters of 004's notebooks."""
+
+from typing import ClassVar
+
+from lib.base.parameters import Positive, Training
+
+
+class FourModels(Training):
+    """What Base, Looped, MoE and Looped-MoE need besides their width and, where they loop, their loops."""
+
+    depth: Positive
+    experts: int
+    active_experts: int
+    head_dim: int
+
+
+class Studied(FourModels):
+    """A notebook about runs of one size, which several notebooks share."""
+
+    width: int
+    lr: float
+    steps: Positive
+    seeds: list[int]
+
+
+class MupTransfer(FourModels):
+    notebook: ClassVar[str] = "mup_transfer"
+
+    architectures: list[str]
+    widths: list[Positive]
+    lrs: list[float]
+    seeds: list[int]
+    loops: Positive
+    steps: Positive
+
+
+class MoeIsoflop(FourModels):
+    notebook: ClassVar[str] = "moe_isoflop"
+
+    architectures: list[str]
+    widths: dict[float, list[int]]
+    lr: float
+    seeds: list[int]
+    loops: Positive
+    batch: Positive
+
+
+class RoutingDivergence(Studied):
+    notebook: ClassVar[str] = "routing_divergence"
+
+    loops: list[int]
+
+
+class Convergence(Studied):
+    notebook: ClassVar[str] = "convergence"
+
+    architectures: list[str]
+    loops: Positive
+    rows: Positive
+
+
+class EarlyExit(Studied):
+    notebook: ClassVar[str] = "early_exit"
+
+    loops: list[Positive]
+    saved: list[float]
+    rows: Positive
+
+
+class EarlyExitWallclock(Studied):
+    """``width``, ``head_dim`` and ``steps`` are those of the narrow model."""
+
+    notebook: ClassVar[str] = "early_exit_wallclock"
+
+    loops: Positive
+    wide: Positive
+    wide_head_dim: int
+    wide_steps: Positive
+    saved: list[float]
+    rows: Positive
+
+    batches: list[Positive]
+    prompt: Positive
+    new_tokens: Positive
+    rounds: Positive
+
+
+class Generate(Studied):
+    notebook: ClassVar[str] = "generate"
+
+    run: str
+    prompt: str
+    new_tokens: Positive
+
+    threshold: float
+    test_loops: int
+    temperature: float
+    top_k: int
+    top_p: float
+    draw: int
+
+    loops: Positive

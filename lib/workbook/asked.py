@@ -1,0 +1,51 @@
+"""What make was asked, checked before anything runs. Any Python 3 can run this, without an environment.
+
+In the environment, make gives its variables, and beside them GIVEN: those that stand on its command line, GOALS, and
+NOTEBOOKS: the names of all. The answer is "fine", or the first thing that is wrong, in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+PROFILES = ["smoke", "cpu", "gpu", "paper"]
+ON_A_CLUSTER = ["RAY_ADDRESS", "RUN_CPUS", "RUN_GPUS", "RUN_MEMORY", "STORE"]
+VARIABLES = ["PROFILE", "ONLY", "JOBS", "MINUTES", "PYTHON", "TORCH", "ENGINE", *ON_A_CLUSTER]
+
+
+def answer(asked: Mapping[str, str]) -> str:
+    """ "fine", or a line that names a variable, what is wrong with it, and the remedy."""
+    profile, only, jobs, minutes = asked["PROFILE"], asked["ONLY"].split(), asked["JOBS"], asked["MINUTES"]
+    engine, torch, given = asked["ENGINE"], asked["TORCH"], asked["GIVEN"].split()
+    goals, notebooks = asked["GOALS"].split(), asked["NOTEBOOKS"].split()
+    for name in given:
+        if name not in VARIABLES:
+            return f"{name}: unknown variable, use {', '.join(VARIABLES[:-1])} or {VARIABLES[-1]}"
+    if profile not in PROFILES:
+        return f"PROFILE: '{profile}' is not known, use smoke, cpu, gpu or paper"
+    if engine not in ("", "ray"):
+        return f"ENGINE: '{engine}' is not known, use ray, or leave it out for the cores of this machine"
+    for name in only:
+        if name not in notebooks:
+            return f"ONLY: there is no notebook '{name}', use one of: {' '.join(notebooks)}"
+    if not re.fullmatch("[0-9]+", jobs):
+        return f"JOBS: '{jobs}' is not a number of processes, use 0 for one a core"
+    if minutes and not (re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", minutes) and float(minutes) > 0):
+        return f"MINUTES: '{minutes}' is not a time, use a positive number of minutes, or leave it out for no limit"
+    for goal in goals:
+        if minutes and goal != "records":
+            return f"MINUTES: make {goal} has no limit, use it with make records alone"
+    if engine and "records" in goals:
+        return "ENGINE: make records trains on this machine, leave it out, or use make reproduce-figures"
+    for name in ON_A_CLUSTER:
+        if name in given and not engine:
+            return f"{name}: only a cluster needs it, use ENGINE=ray, or leave it out"
+    if torch not in ("cpu", "cuda"):
+        return f"TORCH: '{torch}' is not known, use cpu or cuda"
+    return "fine"
+
+
+if __name__ == "__main__":
+    print(" ".join(answer(os.environ).split()))

@@ -1,0 +1,118 @@
+"""What a notebook's parameters come to, whoever gives them: its own cell, params/, papermill, or somebody by hand."""
+
+import ast
+import difflib
+import functools
+import json
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from lib.base.errors import InputError
+from lib.base.parameters import PROFILES, Parameters
+from lib.workbook import places
+
+P = TypeVar("P", bound=Parameters)
+
+
+# ---- as files have them ----------------------------------------------------------------------------------------------
+
+
+def of_profile(profile: str, name: str) -> dict[str, Any]:
+    """A notebook's parameters at a profile: its own cell's values, and over them params/<profile>/<name>.yaml, which
+    has those that differ."""
+    path = places.PARAMS / profile / f"{name}.yaml"
+    if not path.exists():
+        known = ", ".join(PROFILES)
+        raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {known}")
+    try:
+        parameters = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"profile: {path} is not YAML ({' '.join(str(error).split())}), mend it") from None
+    if not isinstance(parameters, dict):
+        raise InputError(f"profile: {path} is no list of names and values, write 'name: value' on each line")
+    own = of_cell(name)
+    check_names(name, parameters, own)
+    return own | parameters
+
+
+def of_cell(name: str) -> dict[str, Any]:
+    """The values in a notebook's parameters cell."""
+    path = places.NOTEBOOKS / f"{name}.ipynb"
+    return {**_of_cell(path, path.stat().st_mtime_ns)}
+
+
+@functools.cache
+def _of_cell(path: Path, mtime_ns: int) -> dict[str, Any]:
+    cells = json.loads(path.read_text())["cells"]
+    (source,) = ("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    assigned = [node for node in ast.parse(source).body if isinstance(node, ast.AnnAssign)]
+    return {ast.unparse(node.target): ast.literal_eval(node.value) for node in assigned if node.value}
+
+
+def check_names(name: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises InputError for the first name that is no parameter of the notebook ``name``."""
+    for parameter in given:
+        if parameter not in known:
+            close = difflib.get_close_matches(parameter, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(known)}"
+            raise InputError(f"{parameter}: is not a parameter of {name}, {hint}")
+
+
+# ---- as a kernel has them --------------------------------------------------------------------------------------------
+
+
+def checked(kind: type[P], namespace: dict[str, Any], fresh: bool) -> P:
+    """The parameters that stand in a kernel's namespace, read as what ``kind`` says: papermill and YAML may pass text
+    ('[1, 2]', '3e-4').
+
+    fresh: nothing but parameters and imports has run in it. Only then can a name that was given and is no parameter be
+    told from what a notebook's cells assign. Raises InputError for such a name, for a parameter that is not set, and
+    for a value of the wrong type."""
+    types = {parameter: field.annotation for parameter, field in kind.model_fields.items()}
+    check_names(kind.notebook, _given(namespace) if fresh else [], types)
+    for parameter in types:
+        if parameter not in namespace:
+            raise InputError(f"{parameter}: is not set, give it a value in the parameters cell")
+    return kind(**{parameter: _read(parameter, namespace[parameter], types[parameter]) for parameter in types})
+
+
+def _given(namespace: dict[str, Any]) -> list[str]:
+    """What may have been meant as a parameter: values, but those of the kernel itself and of constants."""
+    kinds = (bool, int, float, str, list, dict, type(None))
+    own = ("In", "Out")  # IPython's
+    return [
+        name
+        for name, value in namespace.items()
+        if isinstance(value, kinds) and not name.startswith("_") and not name.isupper() and name not in own
+    ]
+
+
+def _read(parameter: str, value: Any, kind: Any) -> Any:
+    """Text becomes the list, dict or number that it spells, unless text is wanted. Refuses what pydantic would take for
+    a number, or would not explain: papermill's -p makes a number of all that looks like one."""
+    wants_text = kind is str or (str in typing.get_args(kind) and typing.get_origin(kind) not in (list, dict))
+    if isinstance(value, str) and not wants_text:
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            return value
+    if kind is not bool and any(isinstance(leaf, bool) for leaf in _leaves(value)):
+        wanted = kind.__name__ if isinstance(kind, type) else kind
+        raise InputError(f"{parameter}: takes no true or false (got {value!r}), give it as {wanted}")
+    if kind is str and isinstance(value, int | float):
+        raise InputError(
+            f"{parameter}: input should be text (got {value!r}), papermill's -r leaves what looks like a number as it "
+            "is, as quotes do in a file"
+        )
+    return value
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What a value holds that is neither list nor dict, keys too."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, list) else [value]

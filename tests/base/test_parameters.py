@@ -1,0 +1,63 @@
+"""Parameters are typed, frozen and of known names, and what they refuse is one line with the field."""
+
+from typing import ClassVar
+
+import pydantic
+import pytest
+
+from lib.base.parameters import Computing, Parameters, Positive, Text, Training
+from tests.lines import one_line
+
+
+class Some(Computing):
+    notebook: ClassVar[str] = "some"
+
+    lrs: list[float]
+    depths: list[Positive]
+    widths: dict[float, list[int]]
+
+
+SOME = Some(profile="cpu", outputs="o", jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], widths={1e9: [8]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
+        ({"lrz": [0.1]}, "lrz: unknown name, remove it or correct its spelling"),
+        ({"lrs": []}, "lrs: [] is empty or names something twice, list each once"),
+        ({"lrs": [0.1, 0.1]}, "lrs: [0.1, 0.1] is empty or names something twice"),
+        ({"lrs": [float("nan")]}, "lrs.0: input should be a finite number"),
+        ({"depths": [4, 0]}, "depths.1: input should be greater than or equal to 1 (got 0)"),
+        ({"widths": {}}, "widths: {} is empty"),
+        ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
+        ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
+        ({"max_hours": float("inf")}, "max_hours: input should be a finite number"),
+        ({"jobs": "many"}, "jobs: input should be a valid integer"),
+    ],
+)
+def test_what_is_refused_is_one_line_that_names_the_field(changes, says):
+    with one_line(starts=says):
+        SOME.replace(**changes)
+
+
+def test_a_parameter_that_is_not_given_is_named():
+    with one_line("outputs: is required, add it"):
+        Parameters(profile="cpu")
+
+
+def test_a_copy_has_the_changes_and_the_original_has_not():
+    other = SOME.replace(lrs=[0.2], widths={1e9: [16]})
+    assert type(other) is Some and other.lrs == [0.2] and other.widths == {1e9: [16]} and SOME.lrs == [0.1]
+    assert other.replace(lrs=[0.1], widths={1e9: [8]}) == SOME
+
+
+def test_parameters_are_frozen():
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        SOME.jobs = 3
+
+
+def test_a_notebook_that_trains_computes_and_reads_text():
+    assert issubclass(Training, Computing) and issubclass(Training, Text)
+    assert {*Parameters.model_fields} == {"profile", "outputs"}
+    assert {*Computing.model_fields} == {"profile", "outputs", "jobs", "max_hours"}

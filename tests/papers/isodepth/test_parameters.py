@@ -1,0 +1,55 @@
+"""The iso-depth notebooks refuse in one line what leaves a grid, a comparison or a measurement without a part."""
+
+import pytest
+
+from lib.papers.isodepth import parameters
+from lib.papers.isodepth.parameters import DownstreamAxes, IsodepthIsoflop, LrTransferHyperp, PhiProbes
+from tests.given import given
+from tests.lines import one_line
+
+GRIDS = [parameters.IsodepthIsoflop, parameters.RecurrenceExponent, parameters.Extrapolation]
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_a_grid_has_widths_for_every_budget_and_two_for_its_lowest(kind):
+    with one_line("widths: has none for the budget 2e+09, list them"):
+        given(kind, budgets=[2e9], widths={1e9: [8, 16]})
+    with one_line("widths: has fewer than two for the budget 4.64e+10, where seeds are repeated, list more"):
+        given(kind, widths={budget: [16] for budget in given(kind).budgets})
+
+
+@pytest.mark.parametrize("kind", [*GRIDS, PhiProbes, DownstreamAxes])
+def test_an_interval_needs_resamples(kind):
+    with one_line("resamples: input should be greater than or equal to 1 (got 0)"):
+        given(kind, resamples=0)
+
+
+def test_probes_are_compared_with_the_baseline_and_the_plain_model():
+    with one_line("probes: baseline is what probes are compared with, leave it out"):
+        given(PhiProbes, probes=["baseline", "truncated"])
+    with one_line("recurrences: [2, 4] lacks 1, the plain model, or 4, which shown asks for"):
+        given(PhiProbes, recurrences=[2, 4])
+    with one_line("recurrences: [1, 2] lacks 1, the plain model, or 4, which shown asks for"):
+        given(PhiProbes, recurrences=[1, 2])
+
+
+def test_the_rate_that_is_kept_is_one_of_those_tried():
+    with one_line("muon_lr: 0.5 is not among muon_lrs, add it: regret is measured at that rate"):
+        given(LrTransferHyperp, muon_lr=0.5)
+
+
+def test_a_task_is_asked_of_some_examples_after_some_loops():
+    assert given(DownstreamAxes, limit=0).limit == 0  # all of them
+    with one_line("limit: input should be greater than or equal to 0 (got -1)"):
+        given(DownstreamAxes, limit=-1)
+    with one_line("depths.1: input should be greater than or equal to 1 (got 0)"):
+        given(DownstreamAxes, depths=[1, 0])
+    with one_line("seeds: [] is empty"):
+        given(DownstreamAxes, seeds=[])
+
+
+def test_a_changed_copy_is_checked_too():
+    p = given(IsodepthIsoflop)
+    assert p.replace(batch=64).batch == 64 and p.batch != 64
+    with one_line("widths: has none for the budget 1e+07"):
+        p.replace(budgets=[1e7])

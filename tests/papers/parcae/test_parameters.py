@@ -1,0 +1,55 @@
+"""001's parameters refuse counts below one, grids too small for their fits, and to judge a size that is not made."""
+
+import pytest
+
+from lib.papers.parcae import parameters
+from lib.papers.parcae.parameters import DownstreamCore, EndToEnd, LoopingIsoflop, TokenizerCompression, UnifiedLaw
+from tests.given import given
+from tests.lines import one_line
+
+NO_COUNTS = [
+    ("StabilityAblation", {"depths": [1, 0]}, "depths.1:"),
+    ("StabilityAblation", {"state_draws": 0}, "state_draws:"),
+    ("BackpropDepth", {"means": [0, 4]}, "means.0:"),
+    ("BackpropDepth", {"fixed_backprop": 0}, "fixed_backprop:"),
+    ("BackpropDepth", {"backprops": [-4]}, "backprops.0:"),
+    ("BackpropDepth", {"fixed_mean": 0}, "fixed_mean:"),
+    ("BackpropDepth", {"depths": [0]}, "depths.0:"),
+    ("DepthSampling", {"depths": [0]}, "depths.0:"),
+    ("DepthSampling", {"timing_rounds": 0}, "timing_rounds:"),
+    ("UnifiedLaw", {"depths": [0]}, "depths.0:"),
+    ("UnifiedLaw", {"resamples": -1}, "resamples:"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "field"), NO_COUNTS)
+def test_what_is_counted_is_at_least_one(kind, changes, field):
+    with one_line(field, "greater than or equal to 1"):
+        given(getattr(parameters, kind), **changes)
+
+
+@pytest.mark.parametrize("kind", [LoopingIsoflop, UnifiedLaw])
+def test_a_grid_carries_a_parabola_and_a_law(kind):
+    for loops in ([0, 2, 4, 8], [1, 2, 4]):
+        with one_line(f"loops: {loops} has fewer than three above 1", "list more"):
+            given(kind, loops=loops)
+    with one_line("budgets: 1 are too few for a law of five parameters", "list more"):
+        given(kind, budgets=[1e11])
+    assert given(kind, loops=[2, 4, 8], budgets=[1e11, 2e11]).loops == [2, 4, 8]
+
+
+def test_the_size_that_is_judged_is_one_of_those_made():
+    with one_line("judged:", "700 is not one of sizes", "use 300, 600"):
+        given(TokenizerCompression, sizes=[300, 600], judged=700)
+
+
+def test_no_examples_mean_all_and_fewer_are_refused():
+    assert given(DownstreamCore, limit=0).limit == 0
+    with one_line("limit:", "greater than or equal to 0"):
+        given(DownstreamCore, limit=-1)
+
+
+def test_a_size_of_several_is_the_same_set_up_at_that_width():
+    several = given(EndToEnd, sizes={32: 1, 64: 3}, lr=0.003)
+    one = several.at(64)
+    assert (one.width, one.layers, one.lr, one.seeds) == (64, 3, 0.003, several.seeds)

@@ -1,0 +1,132 @@
+"""A run is asked once and goes on where it stopped, and a suite's score is the mean of its tasks' with its errors."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from lib.base.errors import InputError
+from lib.model.looped import LoopedLM
+from lib.store.runs import RunStore
+from lib.sweep import measurements
+from lib.sweep.training import sweep
+from lib.tasks import evaluations as asked
+from lib.tasks.evaluations import Subject, evaluate, evaluations, examples_of, frame, load, over_seeds, suite
+from lib.tasks.primitives import DEPTH, PROBES
+from lib.tasks.scoring import ask
+from lib.tasks.suites import CORE, Task
+from tests.models import config
+from tests.runs import small_run
+
+RUN, OTHER = small_run(), small_run(train={"seed": 1})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    store = RunStore(tmp_path_factory.mktemp("store") / "runs")
+    sweep([RUN, OTHER], store, jobs=1)
+    return store
+
+
+SOME = [task for task in PROBES | DEPTH if task.name in ("Induction head", "Parity of 4")]
+
+
+def test_a_run_is_asked_once_and_goes_on_where_it_stopped(store, monkeypatch):
+    subjects = [Subject.of_run(RUN), Subject.of_run(OTHER)]
+    cases = evaluations(subjects, store, SOME, [0, 1, 2], limit=20)
+    assert len(cases) == 12 and len({measurements.key(case) for case in cases}) == 12
+    first = measurements.measure(evaluate, cases[:5], store, jobs=1)
+    count = []
+    monkeypatch.setattr(asked, "ask", lambda *a: count.append(1) or ask(*a))
+    found = measurements.measure(evaluate, cases, store, jobs=1)
+    assert len(count) == 7 and found[:5] == first
+    table = frame(cases, found)
+    assert {*table.columns} >= {"subject", "task", "shots", "seed", "T", "chance", "accuracy", "loss", "n", "cut"}
+    model, tokenizer = load(subjects[0], str(store.path))
+    expected = ask(model, tokenizer, SOME[0], examples_of(SOME[0]), 0, 20)[model.cfg.mean_loops]
+    assert table.iloc[0].loss == pytest.approx(expected["loss"])
+    # the three seeds draw other states, and in front of parities other examples
+    assert table[table.subject == RUN.key].groupby("task").loss.nunique().tolist() == [3, 3]
+
+
+def test_a_key_is_of_what_decides_the_numbers(store, tmp_path):
+    (subject,) = [Subject.of_run(RUN)]
+    (case,) = evaluations([subject], store, SOME[:1], [0], limit=20)
+    (moved,) = evaluations([subject], RunStore(tmp_path / "elsewhere"), SOME[:1], [0], limit=20)
+    assert measurements.key(case) == measurements.key(moved)
+    for change in (
+        dict(seed=1),
+        dict(limit=21),
+        dict(shots=1),
+        dict(depths=(1,)),
+        dict(content="x"),
+        dict(subject="y"),
+    ):
+        assert measurements.key(case) != measurements.key(case.model_copy(update=change))
+
+
+def test_what_a_source_does_not_have_is_left_out(store, tmp_path):
+    assert evaluations([Subject.of_run(RUN)], store, CORE[:3], [0], source=str(tmp_path)) == []
+
+
+def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
+    run = Subject.of_run(RUN)
+    path = store.find(RUN).path / "model.safetensors"
+    checkpoint = Subject.of_checkpoint(path)
+    assert checkpoint.model == run.model and checkpoint.key != run.key
+    cases = evaluations([run, checkpoint], store, SOME[:1], [0], limit=10)
+    one, other = measurements.measure(evaluate, cases, store, jobs=1)
+    assert one == other
+    model = LoopedLM(config("parcae", vocab_size=61))
+    model.save(tmp_path / "small.safetensors")
+    with pytest.raises(InputError, match="tokenizer: bytes has 256 entries, the checkpoint 61"):
+        load(Subject.of_checkpoint(tmp_path / "small.safetensors"), "")
+
+
+# ---- suites
+
+
+def table_of(accuracies, seeds=(0, 1, 2), drawn=True):
+    rows = [
+        dict(
+            subject="s",
+            task=task,
+            shots=0,
+            limit=9,
+            seed=seed,
+            T=4,
+            chance=chance,
+            n=100,
+            cut=0,
+            loss=2 - accuracy,
+            loss_stderr=0.02,
+            accuracy=accuracy + 0.01 * seed,
+            accuracy_stderr=0.03,
+            drawn=drawn,
+        )
+        for task, chance, accuracy in accuracies
+        for seed in seeds
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_core_is_the_mean_of_centred_accuracies():
+    table = over_seeds(table_of([("a", 0.25, 0.39), ("b", 0.0, 0.09), ("c", 0.5, 0.9)]))
+    assert table.accuracy.tolist() == pytest.approx([0.40, 0.10, 0.91])
+    assert table.centred.tolist() == pytest.approx([0.2, 0.1, 0.82])
+    assert table.accuracy_stderr.tolist() == pytest.approx([0.03] * 3)  # seeds ask the same examples
+    assert table.centred_stderr.tolist() == pytest.approx([0.04, 0.03, 0.06])
+    assert table.accuracy_spread.tolist() == pytest.approx([0.01] * 3)
+    (row,) = suite(table, [Task("a"), Task("b"), Task("missing")], "centred").to_dict("records")
+    assert row["centred"] == pytest.approx(0.15) and row["tasks"] == 2
+    assert row["stderr"] == pytest.approx(math.hypot(0.04, 0.03) / 2)
+    assert row["spread"] == pytest.approx(math.hypot(0.01 / 0.75, 0.01) / 2)
+    alone = over_seeds(table_of([("a", 0, 0.5)], seeds=[0]))
+    assert math.isnan(suite(alone, [Task("a")], "centred").spread[0])
+    assert suite(table, [Task("a", shots=1)], "loss").empty  # with examples in front it is another task
+    assert math.isnan(over_seeds(table_of([("a", 0, 0.5)], seeds=[0])).loss_spread[0])
+    # a task that no seed changes has no spread, and does not hide that of the others
+    still = over_seeds(table_of([("b", 0, 0.09)], seeds=[0], drawn=False))
+    assert still.loss_spread[0] == 0
+    (row,) = suite(pd.concat([table, still.assign(task="d")]), [Task("a"), Task("d")], "centred").to_dict("records")
+    assert row["spread"] == pytest.approx(0.01 / 0.75 / 2)

@@ -1,0 +1,88 @@
+"""What make was asked is fine or refused in one line, by any Python and without the library."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from lib.base.parameters import PROFILES
+from lib.workbook import asked
+from tests.lines import in_one_line
+from tests.workbooks import ROOT
+
+FINE = {
+    "PROFILE": "cpu",
+    "ONLY": "",
+    "JOBS": "0",
+    "MINUTES": "",
+    "ENGINE": "",
+    "TORCH": "cpu",
+    "GIVEN": "",
+    "GOALS": "",
+    "NOTEBOOKS": "generate instability",
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"PROFILE": "smoke", "ONLY": " generate  instability ", "JOBS": "12", "GIVEN": "PROFILE ONLY JOBS"},
+        *({"MINUTES": minutes, "GOALS": "records"} for minutes in ("8", "0.5", ".5", "8.", "08")),
+        {"MINUTES": "8"},  # without a goal make helps
+        {"ENGINE": "ray", "GIVEN": "ENGINE STORE RUN_GPUS", "GOALS": "reproduce-figures"},
+        {"TORCH": "cuda", "GIVEN": "TORCH PYTHON", "GOALS": "env lab"},
+    ],
+)
+def test_what_is_fine_is_fine(changes):
+    assert asked.answer({**FINE, **changes}) == "fine"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"GIVEN": "PROFILE SHELL"}, "SHELL: unknown variable, use PROFILE, ONLY, JOBS, MINUTES"),
+        ({"GIVEN": "COPY"}, "COPY: unknown variable, use PROFILE"),
+        ({"PROFILE": "huge"}, "PROFILE: 'huge' is not known, use smoke, cpu, gpu or paper"),
+        ({"PROFILE": " cpu"}, "PROFILE: ' cpu' is not known"),
+        ({"PROFILE": ""}, "PROFILE: '' is not known"),
+        ({"ENGINE": "slurm"}, "ENGINE: 'slurm' is not known, use ray, or leave it out"),
+        ({"ONLY": "generate game"}, "ONLY: there is no notebook 'game', use one of: generate instability"),
+        ({"JOBS": "²"}, "JOBS: '²' is not a number of processes, use 0 for one a core"),
+        ({"JOBS": "1\n"}, "JOBS: '1\n' is not a number of processes"),
+        ({"JOBS": "-1"}, "JOBS: '-1' is not a number of processes"),
+        *(
+            ({"MINUTES": minutes, "GOALS": "records"}, f"MINUTES: '{minutes}' is not a time, use a positive number")
+            for minutes in ("0", "0.0", ".", "1e3", "nan", "-5", "1 2", " ", "1.2.3", "inf")
+        ),
+        ({"MINUTES": "8", "GOALS": "records lab"}, "MINUTES: make lab has no limit, use it with make records alone"),
+        ({"ENGINE": "ray", "GOALS": "lab records"}, "ENGINE: make records trains on this machine, leave it out"),
+        ({"GIVEN": "STORE"}, "STORE: only a cluster needs it, use ENGINE=ray, or leave it out"),
+        ({"TORCH": "tpu"}, "TORCH: 'tpu' is not known, use cpu or cuda"),
+    ],
+)
+def test_what_is_not_fine_names_a_variable_and_a_remedy(changes, says):
+    assert asked.answer({**FINE, **changes}).startswith(says)
+
+
+def test_profiles_are_those_of_the_library():
+    assert [*PROFILES] == asked.PROFILES
+
+
+def test_the_makefile_names_the_same_variables():
+    makefile = (ROOT / "Makefile").read_text()
+    for name in asked.VARIABLES:
+        assert any(line.split()[:2] in ([name, "?="], [name, ":="]) for line in makefile.splitlines()), name
+
+
+def test_it_needs_nothing_but_a_python():
+    """No library and no environment, and it says one line whatever stands in a variable."""
+    path = ROOT / "lib" / "workbook" / "asked.py"
+    imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {getattr(node, "module", None) or node.names[0].name for node in imported}
+    assert {name.split(".")[0] for name in names} <= {"__future__", *sys.stdlib_module_names}
+    command = [sys.executable, "-I", "-S", str(path)]
+    done = subprocess.run(command, env={**FINE, "PROFILE": "a\nb"}, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr
+    in_one_line(done.stdout.strip(), "PROFILE: 'a b' is not known")

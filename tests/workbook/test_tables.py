@@ -1,0 +1,108 @@
+"""README.md and docs/scale.md have the tables that the notebooks, their plans and the reference give."""
+
+import dataclasses
+
+import nbformat
+import pytest
+
+import lib
+from lib.workbook import claims, collect, costs, parameters, reference, tables
+from lib.workbook.markdown import filled
+from lib.workbook.plans import names
+from tests.workbooks import ROOT, moved
+
+MEND = ".venv/bin/python -c 'from lib.workbook.tables import write; write()'"
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return {}
+
+
+@pytest.fixture
+def documents(kept, plans_once):
+    """Made once: it takes half a minute."""
+    kept.update(kept or tables.documents())
+    return kept
+
+
+@pytest.mark.parametrize("path", [tables.README, tables.SCALE])
+def test_a_document_has_the_tables_of_today(documents, path):
+    text = path.read_text()
+    assert filled(text, documents[path]) == text, f"{path.name} is out of date, run {MEND}"
+
+
+def test_the_documents_say_how_their_tables_are_made():
+    assert MEND.removeprefix(".venv/bin/") in (ROOT / "docs" / "scale.md").read_text()
+    assert "docs/scale.md" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_has_a_row_for_every_notebook(documents):
+    rows = [line for line in documents[tables.README]["notebooks"].splitlines() if line.startswith("| [")]
+    assert sorted(row.partition("[")[2].partition("]")[0] for row in rows) == names()
+
+
+def test_writing_fills_both(tmp_path, monkeypatch):
+    texts = {tmp_path / "a.md": {"x": "new"}, tmp_path / "b.md": {"y": "newer"}}
+    for path, parts in texts.items():
+        for name in parts:
+            path.write_text(f"1\n<!-- {name} -->\nold\n<!-- /{name} -->\n2")
+    monkeypatch.setattr(tables, "documents", lambda: texts)
+    tables.write()
+    assert [path.read_text().splitlines()[2] for path in texts] == ["new", "newer"]
+
+
+def test_what_the_reference_is_not_of_any_more_is_being_made_anew(plans_once, monkeypatch):
+    name, profile = "usage_weighted", "smoke"
+    entry = reference.Entry(seconds=60, verdicts={}, made_from=collect.made_from(name, profile))
+    known = reference.Reference(flops_per_second=1e9, cores=2, whole={}, entries={profile: {name: entry}})
+    given, (first, *others) = parameters.of_profile(profile, name), claims.of_notebook(name)
+
+    def noted(profile=profile):
+        return tables.noted(known, name, profile, tables._took)
+
+    def asks(**changes):
+        return lambda name: [dataclasses.replace(first, **changes), *others]
+
+    assert (noted(), noted("cpu")) == ("60 s", "")  # it was never run at cpu
+    for where, what, change, cell in [
+        (claims, "of_notebook", asks(statement="in other words"), "60 s"),
+        (claims, "of_notebook", asks(kind="value", value=2.0), tables.STALE),
+        (parameters, "of_profile", lambda profile, name: given | {"seeds": [7]}, tables.STALE),
+        (lib, "RECIPE", "another", tables.STALE),
+    ]:
+        with monkeypatch.context() as changed:
+            changed.setattr(where, what, change)
+            assert noted() == cell, what
+
+
+def test_verdicts_are_counted_in_one_order():
+    given = {"a": claims.UNRESOLVED, "b": claims.REPRODUCED, "c": claims.UNRESOLVED}
+    entry = reference.Entry(seconds=1, verdicts=given, made_from=0)
+    assert tables.verdicts(entry) == "1 reproduced, 2 not resolved"
+
+
+def test_where_a_claim_stands_is_read_from_the_first_cell(tmp_path, monkeypatch):
+    moved(monkeypatch, tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    for text, found in {
+        "# Why?\n\n**Claim** (A et al., *A Title*, Sec. 3; App. B).\nBecause (see Fig. 9).": ("Why?", "Sec. 3; App. B"),
+        "# A game\n\nLoad a run (Fig. 1).": ("A game", ""),
+        "# New\n\n**Claim** (none: nobody measured it). More.": ("New", ""),
+    }.items():
+        cell = nbformat.v4.new_markdown_cell(text)
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "notebooks" / "x.ipynb")
+        assert tables.heading("x") == found
+
+
+@pytest.mark.parametrize("paper", ["000", "001", "002", "004"])
+def test_every_documents_notebooks_say_where_their_claims_stand(paper):
+    places = [tables.heading(name)[1] for name in costs.NOTEBOOKS[paper]]
+    assert sum(map(bool, places)) >= len(places) - 2  # a game, a question of our own
+
+
+def test_numbers_are_spelled_in_few_characters():
+    assert [tables._whole(x) for x in (0, 0.04, 0.26, 9.94, 1234.5)] == ["", "below 0.1", "0.3", "9.9", "1,234"]
+    assert [tables._short(x) for x in (0, 999, 1.234e6, 2e9, 4.35e12)] == ["", "999", "1.23M", "2B", "4.35T"]
+    assert [tables._bytes(x) for x in (0, 2.345e9, 45.6e9, 1.4e12)] == ["", "2.3 GB", "46 GB", "1.4 TB"]
+    assert [tables._range(x) for x in ([], [2_000_000], [3_000_000, 1_000_000])] == ["", "2M", "1M to 3M"]
