@@ -23,9 +23,9 @@ BIN   := .venv/bin
 NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 
 # ---- bad input: one line, before anything runs -----------------------------------------------------------------------
-# lib/workbook/asked.py checks what was asked, and says "fine" or what is wrong. make before 4.4 hands none of its
-# variables to $(shell), so the command puts them into the environment: as they were given, unexpanded, and in single
-# quotes, where a shell minds nothing but a quote
+# lib/workbook/make_variables.py checks what was asked, and says "fine" or what is wrong. make before 4.4 hands none of
+# its variables to $(shell), so the command puts them into the environment: as they were given, unexpanded, and in
+# single quotes, where a shell minds nothing but a quote
 GIVEN  := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $v)),$v))
 quoted  = '$(subst ','\'',$1)'
 override SHELL := /bin/sh
@@ -33,9 +33,9 @@ override .SHELLFLAGS := -c
 ANSWER := $(shell export $(foreach v,PROFILE ONLY JOBS MINUTES ENGINE TORCH,$v=$(call quoted,$(value $v))) \
   GIVEN=$(call quoted,$(GIVEN)) GOALS=$(call quoted,$(MAKECMDGOALS)) NOTEBOOKS=$(call quoted,$(NAMES)); \
   for python in $(BIN)/python $(call quoted,$(PYTHON)) python3; do \
-  "$$python" -I -S lib/workbook/asked.py && break; done 2>/dev/null)
+  "$$python" -I -S lib/workbook/make_variables.py && break; done 2>/dev/null)
 ifeq ($(ANSWER),)
-$(error PYTHON: '$(PYTHON)' does not run lib/workbook/asked.py, pass PYTHON=/path/to/python3.11)
+$(error PYTHON: '$(PYTHON)' does not run lib/workbook/make_variables.py, pass PYTHON=/path/to/python3.11)
 else ifneq ($(ANSWER),fine)
 $(error $(ANSWER))
 endif

@@ -1,13 +1,33 @@
 """Compute-optimal models read off iso-FLOP curves, and how they scale with the budget."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.special
+from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.fit.fits import isoflop_optimum, power_law
+
+
+class Minimum(NamedTuple):
+    """Of a parabola of the loss in log x: where, the loss there, the standard error of x, and whether it lies between
+    the x that were tried. nan and outside where the parabola has none."""
+
+    x: float
+    loss: float
+    stderr: float
+    inside: bool
+
+
+def minimum(x: ArrayLike, loss: ArrayLike) -> Minimum:
+    """``fits.isoflop_optimum`` for curves that need not have one."""
+    try:
+        best, at_best, stderr = isoflop_optimum(x, loss)
+    except InputError:
+        return Minimum(np.nan, np.nan, np.nan, False)
+    return Minimum(best, at_best, stderr, bool(np.min(x) <= best <= np.max(x)))
 
 
 def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -19,12 +39,8 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     rows = []
     for group, cell in runs.groupby(by, sort=False):
         cell, labels = cell.sort_values("N"), dict(zip(by, group, strict=True))
-        try:
-            N, loss, stderr = isoflop_optimum(cell["N"], cell["loss"])
-        except InputError:
-            N = loss = stderr = np.nan
+        N, loss, stderr, inside = minimum(cell["N"], cell["loss"])
         width, F = (np.exp(np.interp(np.log(N), np.log(cell["N"]), np.log(cell[column]))) for column in ("width", "F"))
-        inside = bool(cell["N"].min() <= N <= cell["N"].max())
         found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": labels["budget"] / F, "inside": inside}
         rows.append(labels | found)
     return pd.DataFrame(rows)

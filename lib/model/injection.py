@@ -150,8 +150,14 @@ class HyperConnections(NoInjection):
 
 
 def per_token(f: Callable[..., Tensor], *prepared: Prepared) -> Prepared:
-    """``f`` of what an injection prepared, once or several times: of its tensors [B, S, d], not of its parameters."""
-    return tuple(f(*parts) if parts[0].ndim == 3 else parts[0] for parts in zip(*prepared, strict=True))
+    """What an injection prepared, once or several times, with ``f`` of what it has for each token; what it made of its
+    parameters alone stays."""
+    return tuple(f(*parts) if _is_of_tokens(parts[0]) else parts[0] for parts in zip(*prepared, strict=True))
+
+
+def _is_of_tokens(part: Tensor) -> bool:
+    """[B, S, d]; a parameter has one dimension or two."""
+    return part.ndim == 3
 
 
 def make_injection(cfg: ModelConfig) -> NoInjection:

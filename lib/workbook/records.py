@@ -27,7 +27,7 @@ from lib.config import RunConfig
 from lib.store.runs import CHECKSUMS, UNREADABLE, RunResult, RunStore, read_run
 from lib.sweep import measurements
 from lib.sweep.cost import run_flops
-from lib.sweep.limited import STOPPED, train_until
+from lib.sweep.time_limit import STOPPED, train_until
 from lib.workbook import plans
 from lib.workbook.places import ROOT
 

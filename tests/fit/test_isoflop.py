@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.fit.isoflop import exponent, exponents, optima
+from lib.fit.isoflop import exponent, exponents, minimum, optima
 
 
 def curves(budgets=(1e9, 4e9, 16e9), sizes=(1e3, 2e3, 4e3, 8e3, 16e3)) -> pd.DataFrame:
@@ -51,3 +51,14 @@ def test_an_optimum_beyond_the_sizes_trained_does_not_count():
     falling = curves().assign(loss=lambda runs: 5 - np.log(runs["N"]))
     missing = optima(falling, ["architecture", "budget"])
     assert not missing["inside"].any() and np.isnan(missing["N"]).all()
+
+
+def test_a_minimum_says_whether_it_lies_between_what_was_tried():
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    found = minimum(x, (np.log(x) - np.log(3)) ** 2 + 2)
+    assert (found.x, found.loss, found.inside) == (pytest.approx(3), pytest.approx(2), True)
+    assert not minimum(x, (np.log(x) - np.log(20)) ** 2).inside
+    for loss in (-np.log(x), -(np.log(x) ** 2)):  # a line, and a parabola that opens downwards
+        none = minimum(x, loss)
+        assert np.isnan([none.x, none.loss, none.stderr]).all() and not none.inside
+    assert not minimum(x[:2], x[:2]).inside  # too few for a parabola

@@ -10,7 +10,7 @@ import pytest
 from lib.base import files
 from lib.base.errors import InputError
 from lib.store.runs import RunStore
-from lib.sweep import limited, measurements
+from lib.sweep import measurements, time_limit
 from lib.sweep import training as sweeping
 from lib.sweep.training import sweep
 from lib.train.loop import train
@@ -177,7 +177,7 @@ def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
 
 
 def test_what_failed_is_named_and_the_status_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(limited, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
+    monkeypatch.setattr(time_limit, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
     assert records.make(["generate"], "smoke", None, 1, tmp_path) == 1
     said = capsys.readouterr().out
     assert "failed: out of memory" in said and "1 failed" in said

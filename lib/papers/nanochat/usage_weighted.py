@@ -9,10 +9,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from lib.base.errors import InputError
 from lib.config import Label, ModelConfig, RunConfig
 from lib.figures.style import rate
-from lib.fit.fits import isoflop_optimum
+from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
@@ -106,11 +105,8 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
         for (budget, seed), cell in runs.groupby(["budget", "seed"]):
             cell = cell.sort_values("width")
             sizes = cell[definition]
-            try:
-                N, loss, _ = isoflop_optimum(sizes, cell["loss"])
-            except InputError:
-                N = loss = np.nan
-            if not sizes.min() <= N <= sizes.max():
+            N, loss, _, inside = minimum(sizes, cell["loss"])
+            if not inside:
                 N = loss = np.nan
             D = np.exp(np.interp(np.log(N), np.log(sizes), np.log(cell["D"])))
             found = {"N": N, "D": D, "ratio": D / N, "loss": loss}

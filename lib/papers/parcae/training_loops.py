@@ -5,7 +5,6 @@ It works on data frames with one row a run: budget C in FLOPs, mean_loops, seed,
 included: only so do the paper's own coefficients give its models the losses that it prints.
 """
 
-import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +13,8 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, RunConfig
-from lib.fit.fits import Fit, isoflop_optimum
+from lib.fit.fits import Fit
+from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import LoopGrid
@@ -80,11 +80,7 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
     for budget, cell in runs[runs["mean_loops"] > 1].groupby("budget"):
         cell = cell.sort_values("mean_loops")
         trained = cell.groupby("mean_loops")["loss"].mean()
-        best = loss = stderr = np.nan
-        if len(trained) >= 3:
-            with contextlib.suppress(InputError):  # it has no minimum
-                best, loss, stderr = isoflop_optimum(cell["mean_loops"], cell["loss"])
-        inside = trained.index.min() <= best <= trained.index.max()
+        best, loss, stderr, inside = minimum(cell["mean_loops"], cell["loss"])
         if not inside:
             ends = trained.iloc[[0, -1]]
             best, loss, stderr = float(ends.index[int(ends.argmin())]), float(ends.min()), np.nan

@@ -127,9 +127,12 @@ def contrast(
 
 
 def least(contrasts: Sequence[Contrast]) -> tuple[list[float], tuple[float, float]]:
-    """(values, bounds) of contrasts that are all to be positive: the values of the one with the least mean, and the
-    least of the lower bounds with the least of the upper ones. So noise alone contradicts in at most 2.5 % a contrast;
-    the least value of each seed would lie below zero far more often. nan where one of them is."""
+    """(values, bounds) of a claim that all of these contrasts are positive.
+
+    The values are those of the contrast with the least mean. The bounds are the least lower one and the least upper
+    one: where the upper one is below zero, some contrast is negative by its own interval, which noise alone brings
+    about in at most 2.5 % a contrast. The least value of each seed would be negative far more often. nan where a
+    contrast is nan."""
     if any(math.isnan(sum(one.values) + one.stderr) for one in contrasts):
         return [math.nan] * len(contrasts[0].values), (-math.inf, math.inf)
     bounds = [one.bounds for one in contrasts]

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy.special
 
-from lib.base.errors import InputError
-from lib.fit.fits import isoflop_optimum
+from lib.fit.isoflop import minimum
 from lib.store.runs import RunResult
 
 
@@ -33,12 +32,8 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
     rows = []
     for condition, cell in runs.groupby(by, sort=False):
         losses = cell.groupby("lr")["loss"].mean()
-        try:
-            lr, _, stderr = isoflop_optimum(losses.index, losses)
-        except InputError:
-            lr = stderr = np.nan
+        lr, _, stderr, inside = minimum(losses.index, losses)
         regret = losses[kept] - losses.min() if kept in losses.index else np.nan
-        inside = bool(losses.index.min() <= lr <= losses.index.max())
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
             beyond = np.exp(scipy.special.stdtrit(max(1, len(losses) - 3), 0.975) * stderr / lr)
         found = {

@@ -10,7 +10,7 @@ import scipy.stats
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.papers.parcae import core
+from lib.papers.parcae import core_benchmark
 from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast, least
 from lib.store.runs import RunStore
@@ -48,9 +48,9 @@ def test_what_diverged_stays_in_the_table():
     found = results(PLAN, lambda label: None if label[1:] == (32, 1) else 2.0)
     finished = {label: cfg for label, cfg in PLAN.items() if label[1:] != (32, 1)}
     table = asked(finished, lambda label, task, T: 0.5, depths=(1, 4))
-    runs = scores.as_trained(core.transformer_scores(table, PLAN, NAMES, found))
+    runs = scores.as_trained(core_benchmark.transformer_scores(table, PLAN, NAMES, found))
     assert len(runs) == 12 and runs["Core"].isna().sum() == runs["perplexity"].isna().sum() == 2
-    (lead, other, _) = scores.leads(runs, ["Core"], core.PARCAE, core.TRANSFORMER, [1, 2])
+    (lead, other, _) = scores.leads(runs, ["Core"], core_benchmark.PARCAE, core_benchmark.TRANSFORMER, [1, 2])
     assert lead.values == pytest.approx([0, 0]) and math.isnan(other.values[0]) and other.values[1] == pytest.approx(0)
     assert math.isnan(scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])[0].values[0])
 
@@ -63,16 +63,16 @@ def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatc
 
     monkeypatch.setattr(taskfiles, "_lines", first_lines)
     monkeypatch.setattr(scores, "examples_of", evaluations.examples_of.__wrapped__)  # which would keep so few
-    assert scores.there("", core.SUITES) == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
+    assert scores.there("", core_benchmark.SUITES) == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
     texts = [*scores.TEXTS.values()]
     assert scores.there("", {"texts": texts, "nine": CORE_9}) == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
     (tmp_path / "wikitext.jsonl").write_text('{"page": "One two three."}')
     assert scores.there(str(tmp_path), {"texts": texts}) == "texts: 1 of 2 tasks"
     with pytest.raises(InputError, match="is not a folder"):
-        scores.there(str(tmp_path / "nowhere"), core.SUITES)
+        scores.there(str(tmp_path / "nowhere"), core_benchmark.SUITES)
     (tmp_path / "copa.jsonl").write_text('{"context": "a"}')
     with pytest.raises(InputError, match=r"copa\.jsonl, line 1"):
-        scores.there(str(tmp_path), core.SUITES)
+        scores.there(str(tmp_path), core_benchmark.SUITES)
 
 
 def test_a_contrast_is_a_weighted_sum_with_both_errors():
@@ -109,7 +109,9 @@ def test_all_have_to_be_positive():
 
 def test_leads_are_of_each_width_and_suite():
     runs = sized(lambda label, task: (label[0] == "parcae") * (0.1 if label[1] == 32 else 0.2) + (task in ADDED) * 0.3)
-    means = [sum(one.values) / 2 for one in scores.leads(runs, list(core.SUITES), "parcae", "transformer", [1, 2])]
+    means = [
+        sum(one.values) / 2 for one in scores.leads(runs, list(core_benchmark.SUITES), "parcae", "transformer", [1, 2])
+    ]
     assert means == pytest.approx([20, 10, 20, 20, 10, 20])
     texts = scores.leads(runs, ["LAMBADA nats"], "parcae", "transformer", [1, 2])  # fewer are better
     assert [sum(one.values) / 2 for one in texts] == pytest.approx([0.2, 0.1, 0.2])

@@ -6,8 +6,8 @@ import time
 from types import SimpleNamespace
 
 from lib.store.runs import RunStore
-from lib.sweep import limited, texts
-from lib.sweep.limited import STOPPED, train_until
+from lib.sweep import texts, time_limit
+from lib.sweep.time_limit import STOPPED, train_until
 from lib.train.loop import train
 from tests.runs import numbers, several, small_run
 
@@ -16,9 +16,9 @@ def test_what_the_limit_stops_goes_on_to_the_same_numbers(store, tmp_path, monke
     (cfg,) = several(1, steps=40)
     train(small_run(train={"steps": 1}), store)  # the text
     looks = itertools.count()  # a clock that says how often it was looked at
-    for module in (limited, texts):
+    for module in (time_limit, texts):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(looks)))
-    monkeypatch.setattr(limited, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(time_limit, "CHECKPOINT_SECONDS", 0.0)
     assert train_until(20, [cfg, *several(1)], store, 1) == {cfg.key: STOPPED, several(1)[0].key: STOPPED}
     assert next(looks) == 22  # once by each run when it was time
     assert store.partial(cfg.key).exists() and store.find(cfg) is None

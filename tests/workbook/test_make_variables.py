@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lib.base.parameters import PROFILES
-from lib.workbook import asked
+from lib.workbook import make_variables
 from tests.lines import in_one_line
 from tests.workbooks import ROOT
 
@@ -36,7 +36,7 @@ FINE = {
     ],
 )
 def test_what_is_fine_is_fine(changes):
-    assert asked.answer({**FINE, **changes}) == "fine"
+    assert make_variables.answer({**FINE, **changes}) == "fine"
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_what_is_fine_is_fine(changes):
     ],
 )
 def test_what_is_not_fine_names_a_variable_and_a_remedy(changes, says):
-    assert asked.answer({**FINE, **changes}).startswith(says)
+    assert make_variables.answer({**FINE, **changes}).startswith(says)
 
 
 def test_profiles_are_those_of_the_library():
-    assert [*PROFILES] == asked.PROFILES
+    assert [*PROFILES] == make_variables.PROFILES
 
 
 def test_the_makefile_names_the_same_variables():
     makefile = (ROOT / "Makefile").read_text()
-    for name in asked.VARIABLES:
+    for name in make_variables.VARIABLES:
         assert any(line.split()[:2] in ([name, "?="], [name, ":="]) for line in makefile.splitlines()), name
 
 
 def test_it_needs_nothing_but_a_python():
     """No library and no environment, and it says one line whatever stands in a variable."""
-    path = ROOT / "lib" / "workbook" / "asked.py"
+    path = ROOT / "lib" / "workbook" / "make_variables.py"
     imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {getattr(node, "module", None) or node.names[0].name for node in imported}
     assert {name.split(".")[0] for name in names} <= {"__future__", *sys.stdlib_module_names}

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from lib.papers.parcae import core, training_loops
+from lib.papers.parcae import core_benchmark, training_loops
 from lib.papers.shared.scores import least
 from lib.tasks.suites import CORE, WIKITEXT, ZERO_SHOT
 from tests.papers.parcae.test_training_loops import SMALL
@@ -19,7 +19,7 @@ def test_of_each_budget_the_best_loops_and_none():
     grid = training_loops.grid(SMALL)
     wanted = {2e11: 2, 4e11: 4}
     found = results(grid, lambda label: 3 + abs(math.log(label[2] / wanted[label[1]])) if label[2] > 1 else 2.0)
-    chosen = core.frontier(grid, found)
+    chosen = core_benchmark.frontier(grid, found)
     assert {label: cfg.model.mean_loops for label, cfg in chosen.items()} == {
         ("looped", 2e11, 7): 2,
         ("fixed depth", 2e11, 7): 1,
@@ -28,7 +28,7 @@ def test_of_each_budget_the_best_loops_and_none():
     }
     for label in [("mean_loops = 1", 2e11, 1, 7), *(key for key in grid if key[1] == 4e11 and key[2] > 1)]:
         found[grid[label].key] = ended(grid[label], None)  # what diverged is not asked
-    assert [*core.frontier(grid, found)] == [("looped", 2e11, 7), ("fixed depth", 4e11, 7)]
+    assert [*core_benchmark.frontier(grid, found)] == [("looped", 2e11, 7), ("fixed depth", 4e11, 7)]
 
 
 # ---- scores
@@ -49,7 +49,10 @@ def test_core_extended_is_empty_where_none_of_what_it_adds_was_asked():
     assert sized(tasks=(*CORE, ADDED[0]))["Core-Extended"].notna().all()
     runs = sized(tasks=CORE)
     assert runs["Core-Extended"].isna().all() and runs["Core-Extended stderr"].isna().all()
-    assert core.suites_there(runs) == ["Core"] and core.suites_there(sized()) == ["Core", "Core-Extended"]
+    assert core_benchmark.suites_there(runs) == ["Core"] and core_benchmark.suites_there(sized()) == [
+        "Core",
+        "Core-Extended",
+    ]
 
 
 def test_texts_have_nats_and_perplexities_with_errors():
@@ -66,24 +69,24 @@ def test_texts_have_nats_and_perplexities_with_errors():
 
 def test_zero_shot_tasks_are_not_those_with_examples_in_front():
     table = asked(PLAN, lambda label, task, T: 0.9 if task.shots else 0.5, [*ZERO_SHOT.values(), *CORE[1:]])
-    scores = core.rdm_scores(table, PLAN, NAMES, results(PLAN))
+    scores = core_benchmark.rdm_scores(table, PLAN, NAMES, results(PLAN))
     assert scores["zero-shot"].tolist() == pytest.approx([50.0] * 12) == scores["PIQA"].tolist()
     assert scores["zero-shot stderr"].tolist() == pytest.approx([2 / math.sqrt(6)] * 12)
     assert scores["SciQ stderr"].tolist() == pytest.approx([2.0] * 12)
-    assert core.rdm_table(scores)["SciQ"].tolist() == pytest.approx([50.0] * 6)
+    assert core_benchmark.rdm_table(scores)["SciQ"].tolist() == pytest.approx([50.0] * 6)
 
 
 def test_the_table_of_transformers_is_of_means_over_seeds():
-    table = core.transformer_table(sized())
+    table = core_benchmark.transformer_table(sized())
     assert table.index.tolist() == [(w, a) for w in WIDTHS for a in ("transformer", "parcae")]
     assert table.loc[[(16, "transformer"), (48, "parcae")], "Core"].tolist() == pytest.approx([8, 34])
     assert table["closed, Core (%)"].tolist()[1::2] == pytest.approx([125, 125, math.nan], nan_ok=True)
     assert table["closed, Core (%)"].isna().tolist()[::2] == [True] * 3
-    flat = core.closed(sized(lambda label, task: 0.1 * (label[0] == "parcae") - label[1] / 1000), "Core")
+    flat = core_benchmark.closed(sized(lambda label, task: 0.1 * (label[0] == "parcae") - label[1] / 1000), "Core")
     assert flat.isna().all()  # the larger one is no better
     runs = sized()
     runs.loc[(runs["width"] == 16) & (runs["seed"] == 1), "Core"] = math.nan  # of the other seed alone
-    assert core.closed(runs, "Core").tolist() == pytest.approx([125, 125])
+    assert core_benchmark.closed(runs, "Core").tolist() == pytest.approx([125, 125])
 
 
 # ---- what the papers say of them
@@ -91,14 +94,14 @@ def test_the_table_of_transformers_is_of_means_over_seeds():
 
 def test_a_share_of_each_gap_and_three_quarters_of_the_last():
     runs = sized()  # 10 above its own size, which is 8 below the next
-    means = [sum(one.values) / 2 for one in core.part_of_the_gap(runs, ["Core"], [1, 2])]
+    means = [sum(one.values) / 2 for one in core_benchmark.part_of_the_gap(runs, ["Core"], [1, 2])]
     assert means == pytest.approx([10, -2, 10, -2])
-    assert core.half_the_parameters(runs, [1, 2]).values == pytest.approx([10 - 0.75 * 8] * 2)
+    assert core_benchmark.half_the_parameters(runs, [1, 2]).values == pytest.approx([10 - 0.75 * 8] * 2)
     # the paper's own: 25.07 of 22.42 and 25.45
     paper = runs.assign(Core=0.0).set_index(["width", "architecture"])
     for run, score in (((32, "parcae"), 25.07), ((32, "transformer"), 22.42), ((48, "transformer"), 25.45)):
         paper.loc[run, "Core"] = score
-    assert core.half_the_parameters(paper.reset_index(), [1, 2]).values[0] > 0.3
+    assert core_benchmark.half_the_parameters(paper.reset_index(), [1, 2]).values[0] > 0.3
 
 
 def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
@@ -107,9 +110,11 @@ def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
         for which in ("looped", "fixed depth")
         for C in (1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
     ]
-    assert [one.values for one in core.upper_third(pd.DataFrame(rows), [7])] == [[16.0], [64.0]]
-    assert [one.values for one in core.upper_third(pd.DataFrame(rows[:2] + rows[6:8]), [7])] == [[2.0]]
-    assert math.isnan(core.upper_third(pd.DataFrame(rows[6:] + rows[:5]), [7])[1].values[0])  # its run diverged
+    assert [one.values for one in core_benchmark.upper_third(pd.DataFrame(rows), [7])] == [[16.0], [64.0]]
+    assert [one.values for one in core_benchmark.upper_third(pd.DataFrame(rows[:2] + rows[6:8]), [7])] == [[2.0]]
+    assert math.isnan(
+        core_benchmark.upper_third(pd.DataFrame(rows[6:] + rows[:5]), [7])[1].values[0]
+    )  # its run diverged
 
 
 def test_the_ladder_is_compared_after_the_same_loops():
@@ -119,9 +124,11 @@ def test_the_ladder_is_compared_after_the_same_loops():
         for seed in (1, 2)
         for T in (1, 8)
     ]
-    assert core.up_the_ladder(pd.DataFrame(rows), ["Core"], 8, [1, 2])[0].values == pytest.approx([20.0, 20.0])
-    assert core.up_the_ladder(pd.DataFrame(rows), ["Core"], 1, [1, 2])[0].values == pytest.approx([2.5, 2.5])
-    assert math.isnan(core.up_the_ladder(pd.DataFrame(rows[4:]), ["Core"], 8, [1, 2])[0].values[0])
+    assert core_benchmark.up_the_ladder(pd.DataFrame(rows), ["Core"], 8, [1, 2])[0].values == pytest.approx(
+        [20.0, 20.0]
+    )
+    assert core_benchmark.up_the_ladder(pd.DataFrame(rows), ["Core"], 1, [1, 2])[0].values == pytest.approx([2.5, 2.5])
+    assert math.isnan(core_benchmark.up_the_ladder(pd.DataFrame(rows[4:]), ["Core"], 8, [1, 2])[0].values[0])
 
 
 @pytest.mark.parametrize("ours", ["parcae", "parcae-rdm"])
@@ -140,5 +147,5 @@ def test_against_the_rdm_both_the_text_and_the_tasks_count(ours):
         for width in (32, 64)
     ]
     runs = pd.DataFrame(rows)
-    assert [one.values[0] for one in core.against_rdm(runs, [1])] == pytest.approx([0.032, 0.064, 3, 3])
-    assert math.isnan(least(core.against_rdm(runs.assign(**{"WikiText nats": math.nan}), [1]))[0][0])
+    assert [one.values[0] for one in core_benchmark.against_rdm(runs, [1])] == pytest.approx([0.032, 0.064, 3, 3])
+    assert math.isnan(least(core_benchmark.against_rdm(runs.assign(**{"WikiText nats": math.nan}), [1]))[0][0])
