@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -23,52 +23,34 @@ COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
 SCREEN_DPI = 110  # of figures in a notebook
 
-# Okabe and Ito's palette, safe for all common colour deficiencies
-COLOURS = {
-    "base": "#D55E00",
-    "residual-norm": "#0072B2",
-    "parcae": "#009E73",
-    "parcae-rdm": "#56B4E9",
-    "transformer": "#000000",
-    "isodepth": "#CC79A7",
-    "truncated": "#E6B800",
-    "hyper-connections": "#3A2FC0",
-    "looped-nanochat": "#6B6B6B",
-    "looped": "#2B50FF",
-    "post-norm": "#A8A000",
-    "moe": "#5A2A83",
-    "looped-moe": "#2FD0AA",
+
+class Look(NamedTuple):
+    """What an architecture is called in legends, and how it is drawn, in every figure."""
+
+    name: str
+    colour: str
+    marker: str
+
+
+#: the colours begin with Okabe and Ito's palette, safe for all common colour deficiencies
+LOOKS = {
+    "base": Look("Base (pre-norm, concat)", "#D55E00", "o"),
+    "residual-norm": Look("Residual norm", "#0072B2", "s"),
+    "parcae": Look("Parcae", "#009E73", "^"),
+    "parcae-rdm": Look("Parcae without C, prelude norm", "#56B4E9", "v"),
+    "transformer": Look("Transformer", "#000000", "D"),
+    "isodepth": Look("Looped, iso-depth", "#CC79A7", "P"),
+    "truncated": Look("Looped, iso-depth, truncated", "#E6B800", "<"),
+    "hyper-connections": Look("Looped, hyper-connections", "#3A2FC0", ">"),
+    "looped-nanochat": Look("Looped nanochat", "#6B6B6B", "X"),
+    "looped": Look("Looped, no injection", "#2B50FF", "p"),
+    "post-norm": Look("Looped, Post-Norm", "#A8A000", "h"),
+    "moe": Look("MoE", "#5A2A83", "*"),
+    "looped-moe": Look("Looped-MoE", "#2FD0AA", "d"),
 }
-NAMES = {
-    "base": "Base (pre-norm, concat)",
-    "residual-norm": "Residual norm",
-    "parcae": "Parcae",
-    "parcae-rdm": "Parcae without C, prelude norm",
-    "transformer": "Transformer",
-    "isodepth": "Looped, iso-depth",
-    "truncated": "Looped, iso-depth, truncated",
-    "hyper-connections": "Looped, hyper-connections",
-    "looped-nanochat": "Looped nanochat",
-    "looped": "Looped, no injection",
-    "post-norm": "Looped, Post-Norm",
-    "moe": "MoE",
-    "looped-moe": "Looped-MoE",
-}
-MARKERS = {
-    "base": "o",
-    "residual-norm": "s",
-    "parcae": "^",
-    "parcae-rdm": "v",
-    "transformer": "D",
-    "isodepth": "P",
-    "truncated": "<",
-    "hyper-connections": ">",
-    "looped-nanochat": "X",
-    "looped": "p",
-    "post-norm": "h",
-    "moe": "*",
-    "looped-moe": "d",
-}
+NAMES = {architecture: look.name for architecture, look in LOOKS.items()}
+COLOURS = {architecture: look.colour for architecture, look in LOOKS.items()}
+MARKERS = {architecture: look.marker for architecture, look in LOOKS.items()}
 
 _profile = "cpu"
 
