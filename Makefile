@@ -70,7 +70,8 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks records report migrate lint test test-smoke test-long test-browser mutants bench lab flash clean distclean
+.PHONY: help env reproduce-figures notebooks records report migrate lint test test-smoke test-long test-browser mutants
+.PHONY: bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   trains what is missing, runs the notebooks, writes the report'
