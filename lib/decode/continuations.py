@@ -61,8 +61,6 @@ def score(
     What is longer than the model's context loses its left end: all choices of a question the same prefix tokens, or,
     where a choice alone fills the context, each its own. ``state_seed`` draws a random initial state. Raises
     InputError for depths that the model cannot make, and for tokens that it does not have."""
-    was_training = model.training
-    model.eval()
     depths = sorted(set(depths)) or [model.cfg.mean_loops]
     for T in depths:
         model.loops_of(1, T)
@@ -72,15 +70,15 @@ def score(
         key=lambda row: row.length,
     )
     found = {T: [_nothing(question) for question in questions] for T in depths}
-    for batch in _batches(rows):
-        for T, parts in _score(model, batch, depths, state_seed):
-            for row, (nll, greedy) in zip(batch, parts, strict=True):
-                scored = found[T][row.question]
-                here = slice(row.first, row.first + len(row.choices))
-                scored.nll[here], scored.greedy[here] = nll, greedy
-                scored.tokens[here] = [*map(len, row.choices)]
-                found[T][row.question] = scored._replace(cut=scored.cut + row.cut)
-    model.train(was_training)
+    with model.evaluating():
+        for batch in _batches(rows):
+            for T, parts in _score(model, batch, depths, state_seed):
+                for row, (nll, greedy) in zip(batch, parts, strict=True):
+                    scored = found[T][row.question]
+                    here = slice(row.first, row.first + len(row.choices))
+                    scored.nll[here], scored.greedy[here] = nll, greedy
+                    scored.tokens[here] = [*map(len, row.choices)]
+                    found[T][row.question] = scored._replace(cut=scored.cut + row.cut)
     return found
 
 

@@ -104,6 +104,16 @@ class LoopedLM(nn.Module):
     def _norm(self, present: bool) -> RMSNorm | None:
         return RMSNorm(self.cfg.width, self.cfg.norm_gain, self.cfg.norm_eps) if present else None
 
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """In eval mode, and afterwards in the mode that it was in."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
+
     # ---- forward -----------------------------------------------------------------------------------------------------
 
     def forward(self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None) -> Tensor:

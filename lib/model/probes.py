@@ -74,13 +74,11 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
     hooks.append(model.recur[0].register_forward_pre_hook(lambda _, given: note("injection", given[0])))
     if model.prelude_norm is not None:
         hooks.append(model.prelude_norm.register_forward_hook(lambda _, __, out: note("e", out)))
-    was_training = model.training
-    model.eval()
     try:
-        for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
-            note(f"loop {T}", state)
+        with model.evaluating():
+            for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
+                note(f"loop {T}", state)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     if model.prelude_norm is None and model.prelude:
@@ -111,12 +109,10 @@ def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
 
     hooks = [model.recur[0].register_forward_pre_hook(entry)]
     hooks += [block.register_forward_hook(used) for block in model.recur]
-    was_training = model.training
-    model.eval()
     try:
-        model.hidden(tokens)
+        with model.evaluating():
+            model.hidden(tokens)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     return torch.stack(states)
@@ -142,8 +138,6 @@ def mean_cosines(cosines: ArrayLike) -> tuple[float, float]:
 def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
     """(unique layer, loop) -> the experts [B, S, k] that each token took there, the likeliest first (004, Fig. "Expert
     assignment overlap"); layers outside the loop have loop 0. In eval mode at ``loops``, mean_loops when None."""
-    was_training = model.training
-    model.eval()
-    _, end = model.hidden(tokens, loops)
-    model.train(was_training)
+    with model.evaluating():
+        _, end = model.hidden(tokens, loops)
     return {(use.layer, int(use.loop)): use.routing.chosen for use in end.routing}

@@ -25,16 +25,14 @@ def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops:
 
     Bits per byte leaves out targets that are no text (BOS), as nanochat does (003). ``loops`` None is mean_loops.
     """
-    was_training = model.training
-    model.eval()
     device = model.embed.weight.device
     sums = np.zeros(2)  # nats of all targets, nats of text
     rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
-    for start in range(0, len(batch), rows):
-        part = torch.as_tensor(batch[start : start + rows], device=device)
-        losses = token_losses(model, part[:, :-1], part[:, 1:], loops).double().cpu().numpy()
-        sums += losses.sum(), losses[token_bytes[batch[start : start + rows, 1:]] > 0].sum()
-    model.train(was_training)
+    with model.evaluating():
+        for start in range(0, len(batch), rows):
+            part = torch.as_tensor(batch[start : start + rows], device=device)
+            losses = token_losses(model, part[:, :-1], part[:, 1:], loops).double().cpu().numpy()
+            sums += losses.sum(), losses[token_bytes[batch[start : start + rows, 1:]] > 0].sum()
     targets = batch[:, 1:]
     loss = sums[0] / targets.size
     return {
@@ -47,16 +45,14 @@ def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops:
 @torch.no_grad()
 def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state_seed: int = 0) -> dict[int, float]:
     """T -> validation loss in nats per token after T loops, on rows [B, S + 1], in one pass over the loops."""
-    was_training = model.training
-    model.eval()
     device = model.embed.weight.device
     sums = dict.fromkeys(sorted(set(depths)), 0.0)
     rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
-    for start in range(0, len(batch), rows):
-        part = torch.as_tensor(batch[start : start + rows], device=device)
-        for T, _, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
-            sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
-    model.train(was_training)
+    with model.evaluating():
+        for start in range(0, len(batch), rows):
+            part = torch.as_tensor(batch[start : start + rows], device=device)
+            for T, _, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
+                sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
     return {T: total / batch[:, 1:].size for T, total in sums.items()}
 
 

@@ -422,3 +422,12 @@ def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
     assert len(injections & built) > 1 and len(states & built) > 1
     if examples(300) == 300:
         assert injections | states | {"1 experts", "4 experts", "looped: True", "looped: False"} <= built
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluating_gives_the_mode_back_also_after_an_error(training):
+    model = LoopedLM(ModelConfig()).train(training)
+    with pytest.raises(KeyboardInterrupt), model.evaluating():
+        assert not model.training and not model.recur[0].training
+        raise KeyboardInterrupt
+    assert model.training is model.recur[0].training is training
