@@ -332,6 +332,7 @@ def _open_hub(source: str, subset: str, revision: str | None) -> Any:
         raise _hub_error(source, "cannot be opened", error, "check its name and the network, or give a file") from None
 
 
+@functools.cache  # a grid of a hundred runs asks the hub once, and all of them mean the same text
 def _hub_revision(source: str) -> str | None:
     """The commit a dataset on the hub stands at; None for a folder of files."""
     name = source.removeprefix("hf:")

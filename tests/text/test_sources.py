@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import pickle
+import types
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -192,6 +193,19 @@ def test_empty_documents_are_left_out(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": ""}\n{"text": "b"}\n')
     assert list(Documents(str(path))) == ["b"]
+
+
+def test_the_hub_is_asked_once_for_a_dataset(monkeypatch):
+    asked = []
+
+    def info(name):
+        asked.append(name)
+        return types.SimpleNamespace(sha="0123abc")
+
+    monkeypatch.setattr("huggingface_hub.dataset_info", info)
+    content = content_id("hf:some/once")
+    assert [content_id("hf:some/once") for _ in range(3)] == [content] * 3 and asked == ["some/once"]
+    assert content_id("hf:some/twice") != content and asked == ["some/once", "some/twice"]
 
 
 def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):
