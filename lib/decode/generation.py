@@ -145,7 +145,7 @@ def _score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None)
     loss = np.zeros(tokens.shape)
     for row, given in enumerate(tokens.tolist()):
         decoder.enter(row, given)
-    for left in decoder.run():
+    for left in decoder.departures():
         wanted = targets[left.rows, left.positions].to(left.logits.device)
         loss[left.rows, left.positions] = F.cross_entropy(left.logits, wanted, reduction="none").double().cpu().numpy()
     return Scores(loss, decoder.taken)
@@ -207,7 +207,7 @@ def _answer(
     for row in range(min(decoder.rows, len(waiting))):
         begin(row)
     predictions: dict[int, Tensor] = {}  # row -> logits of its next token, until all of its tokens have left
-    for left in decoder.run():
+    for left in decoder.departures():
         for i, (row, position) in enumerate(zip(left.rows.tolist(), left.positions.tolist(), strict=True)):
             if position == at_work[row].last:
                 predictions[row] = left.logits[i]

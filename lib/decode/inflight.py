@@ -94,7 +94,7 @@ class Tokens:
         return torch.as_tensor(self.rows, device=self.device), torch.as_tensor(self.positions, device=self.device)
 
     @functools.cached_property
-    def runs(self) -> list[tuple[int, int]]:
+    def pieces(self) -> list[tuple[int, int]]:
         """(start, stop) of each row's tokens, in pieces: a piece looks no further than its last position."""
         cuts = [0, *(np.flatnonzero(self.rows[1:] != self.rows[:-1]) + 1).tolist(), len(self.rows)]
         rows = itertools.pairwise(cuts)
@@ -140,8 +140,8 @@ class Tokens:
 
 
 class Decoder:
-    """Rows of up to ``length`` positions with their cache. ``enter`` adds tokens, ``run`` loops until all have left;
-    more may be entered while it runs."""
+    """Rows of up to ``length`` positions with their cache. ``enter`` adds tokens, ``departures`` makes loops until
+    all have left; more may be entered on the way."""
 
     def __init__(self, model: LoopedLM, rows: int, length: int, leave: Exit):
         cfg, weight = model.cfg, model.embed.weight
@@ -182,7 +182,7 @@ class Decoder:
         """Makes room for another text: what is in the cache is overwritten before anybody looks there."""
         self.reached[row] = 0
 
-    def run(self) -> Iterator[Left]:
+    def departures(self) -> Iterator[Left]:
         """Makes loops until no token is inside, and yields those that leave after each."""
         while self.entering or self.flight is not None:
             with torch.inference_mode():
@@ -293,7 +293,7 @@ class Decoder:
         cache, tokens = self.cache[layer], self.facing
         cache[self.slots, *tokens.where] = torch.stack((k[0], v[0]), 1)
         q, parts = q.transpose(1, 2), []  # [1, H, n, D]
-        for start, stop in tokens.runs:
+        for start, stop in tokens.pieces:
             positions = tokens.positions[start:stop]
             end = int(positions[-1]) + 1
             first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)

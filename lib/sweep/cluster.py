@@ -24,8 +24,7 @@ from typing import Any
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 import lib
-from lib.base import files
-from lib.base import processes as workers
+from lib.base import files, processes
 from lib.base.distributed import STATE, Ranks, launch
 from lib.base.errors import InputError
 from lib.base.provenance import provenance
@@ -194,7 +193,7 @@ def connected(cluster: Cluster) -> Iterator[ModuleType]:
         _answers(cluster.address)
     with tempfile.TemporaryDirectory() as folder:
         packed = _packed(Path(folder))
-        local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": workers.cores()}
+        local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": processes.cores()}
         try:
             ray.init(
                 cluster.address or "local",
