@@ -3,10 +3,10 @@
 from typing import TypeVar
 
 from lib.base.parameters import Parameters
-from lib.workbook.parameters import of_profile
+from lib.workbook.parameters import at_profile
 
 P = TypeVar("P", bound=Parameters)
 
 
 def given(kind: type[P], profile: str = "cpu", **changes) -> P:
-    return kind(**{**of_profile(profile, kind.notebook), **changes})
+    return at_profile(kind, profile, **changes)

@@ -28,8 +28,8 @@ def results(plan, loss=lambda label: 2.0) -> dict:
 
 
 def asked(plan, accuracy, tasks=CORE_EXTENDED, depths=(None,)) -> pd.DataFrame:
-    """What ``downstream.frame`` and ``over_seeds`` would say: accuracy(label, task, T) in the draw 1, .01 more or less
-    in the others, with an error of .02; a token costs 2 nats less the accuracy, a word 9."""
+    """What ``evaluations.tabulate`` and ``over_seeds`` would say: accuracy(label, task, T) in the draw 1, .01 more or
+    less in the others, with an error of .02; a token costs 2 nats less the accuracy, a word 9."""
     rows = []
     for label, cfg in plan.items():
         for T in depths:

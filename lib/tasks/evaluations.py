@@ -170,7 +170,7 @@ def _tokenizer_of(data: DataConfig, tokens: Path) -> ByteTokenizer | BPETokenize
     return token_store(data, tokens).tokenizer
 
 
-def frame(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":
+def tabulate(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":
     """One row a case and T: subject, task, shots, seed, T, chance (a share), ``drawn`` (whether seeds change anything)
     and the scores."""
     import pandas as pd

@@ -39,6 +39,11 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
     return own | parameters
 
 
+def at_profile(kind: type[P], profile: str, **changes: Any) -> P:
+    """The typed parameters of ``kind``'s notebook at a profile, with some changed."""
+    return kind(**{**of_profile(profile, kind.notebook), **changes})
+
+
 def of_cell(name: str) -> dict[str, Any]:
     """The values in a notebook's parameters cell."""
     path = places.NOTEBOOKS / f"{name}.ipynb"

@@ -11,7 +11,7 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.training import sweep
 from lib.tasks import evaluations as asked
-from lib.tasks.evaluations import Subject, evaluate, evaluations, examples_of, frame, load, over_seeds, suite
+from lib.tasks.evaluations import Subject, evaluate, evaluations, examples_of, load, over_seeds, suite, tabulate
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
 from lib.tasks.suites import CORE, Task
@@ -40,7 +40,7 @@ def test_a_run_is_asked_once_and_goes_on_where_it_stopped(store, monkeypatch):
     monkeypatch.setattr(asked, "ask", lambda *a: count.append(1) or ask(*a))
     found = measurements.measure(evaluate, cases, store, jobs=1)
     assert len(count) == 7 and found[:5] == first
-    table = frame(cases, found)
+    table = tabulate(cases, found)
     assert {*table.columns} >= {"subject", "task", "shots", "seed", "T", "chance", "accuracy", "loss", "n", "cut"}
     model, tokenizer = load(subjects[0], str(store.path))
     expected = ask(model, tokenizer, SOME[0], examples_of(SOME[0]), 0, 20)[model.cfg.mean_loops]
