@@ -93,10 +93,16 @@ def source_of(root: Path, module: str) -> Path:
     return root / "lib" / f"{module.replace('.', '/')}.py"
 
 
-def twin_of(root: Path, module: str) -> Path:
-    """The test file of a module: tests/a/test_b.py of lib/a/b.py."""
+def twin_of(root: Path, module: str) -> list[Path]:
+    """The test files of a module: tests/a/test_b.py of lib/a/b.py, and each test_b_*.py beside it, unless it is of a
+    module with a longer name, as lib/a/b_c.py."""
     *folders, name = module.split(".")
-    return root.joinpath("tests", *folders, f"test_{name}.py")
+    beside = [path.stem for path in source_of(root, module).parent.glob("*.py")]
+
+    def owner(test: Path) -> str:
+        return max((other for other in beside if f"{test.stem}_".startswith(f"test_{other}_")), key=len, default="")
+
+    return [p for p in sorted(root.joinpath("tests", *folders).glob(f"test_{name}*.py")) if owner(p) == name]
 
 
 def left_out(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -312,7 +318,7 @@ def _in_child(place: Path, module: str, seconds: dict) -> None:
             "no:unraisableexception",
             f"--hypothesis-seed={SEED}",
         ]
-        status = pytest.main([*options, str(twin_of(copy, module))], plugins=[quickest])
+        status = pytest.main([*options, *map(str, twin_of(copy, module))], plugins=[quickest])
         files = [m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "lib"]
         if not all(Path(file).is_relative_to(copy) for file in files):
             status = 0  # it was not the copy that was tested: nothing can be killed that way

@@ -1,5 +1,6 @@
 """The page on the tests agrees with itself and reaches its score, and make mutants measures what that page says."""
 
+import itertools
 import re
 import warnings
 from pathlib import Path
@@ -84,8 +85,27 @@ def test_modules_are_all_but_the_figures_and_each_has_its_twin(tmp_path):
         (tmp_path / "lib" / f"{name}.py").touch()
     assert mutants.modules(tmp_path) == ["a.c", "b"]
     assert mutants.source_of(tmp_path, "a.c") == tmp_path / "lib" / "a" / "c.py"
-    assert mutants.twin_of(tmp_path, "a.c") == tmp_path / "tests" / "a" / "test_c.py"
-    assert all(mutants.twin_of(ROOT, module).exists() for module in mutants.modules(ROOT))
+    for module in mutants.modules(ROOT):
+        *folders, name = module.split(".")
+        assert ROOT.joinpath("tests", *folders, f"test_{name}.py") in mutants.twin_of(ROOT, module), module
+
+
+def test_a_twin_is_all_files_with_the_modules_name_but_those_of_a_longer_one(tmp_path):
+    twins = {
+        "b": ["test_b.py", "test_b_x.py"],
+        "a.b": ["a/test_b.py", "a/test_b_of_more.py", "a/test_b_x.py"],
+        "a.b_c": ["a/test_b_c.py", "a/test_b_c_x.py"],
+        "a.d": ["a/test_d.py"],
+    }
+    nobodys = ["a/test_bad.py", "a/b_x.py", "a/test_x.py", "test_d.py"]
+    for name in [f"lib/{module.replace('.', '/')}.py" for module in twins]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "tests" / "a").mkdir(parents=True)
+    for name in [*itertools.chain(*twins.values()), *nobodys]:
+        (tmp_path / "tests" / name).touch()
+    for module, names in twins.items():
+        assert mutants.twin_of(tmp_path, module) == [tmp_path / "tests" / name for name in names]
 
 
 def test_a_sample_is_a_function_of_the_list_and_the_seed():
