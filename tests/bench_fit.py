@@ -10,7 +10,7 @@ from lib.base.statistics import percentile_interval
 from lib.fit import laws
 from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fit_unified
 from lib.papers.isodepth.designs import PUBLISHED
-from tests.fit.test_fits import by_scipy, iso_depth_grid, joint_arrays, unified_grid
+from tests.fit.known import by_scipy, iso_depth_grid, joint_arrays, unified_grid
 
 
 def seconds(run) -> float:

@@ -8,7 +8,7 @@ from lib.fit import frontier
 from lib.fit.fits import fit_joint
 from lib.papers.isodepth.designs import PUBLISHED
 from lib.presets import preset
-from tests.fit.test_fits import iso_depth_grid, joint_arrays
+from tests.fit.known import iso_depth_grid, joint_arrays
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,204 @@
+"""Bootstraps, their intervals, halves and ranks of residuals say how sure a fit is, as scipy and closed forms do."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from lib.base.errors import InputError
+from lib.base.statistics import percentile_interval
+from lib.fit import fits, laws
+from lib.fit.fits import (
+    bootstrap,
+    fit,
+    fit_joint,
+    fit_saturation,
+    halves,
+    interval_bca,
+    rank_bounds,
+    resampled,
+    residual_rank_test,
+)
+from tests.fit.known import iso_depth_grid, joint_arrays, line
+
+# ---- resamples -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    frame = iso_depth_grid(0.005, seed=7)
+    cells = frame[["budget", "r"]]
+    return frame, cells, bootstrap(fit_joint, joint_arrays(frame), cells, n=40, seed=1)
+
+
+def test_a_bootstrap_is_a_function_of_its_seed(noisy):
+    frame, cells, draws = noisy
+    assert list(draws.columns) == ["A", "B", "E", "alpha", "beta", "phi"] and len(draws) == 40
+    tuples = list(zip(frame.budget, frame.r, strict=True))
+    again = bootstrap(fit_joint, joint_arrays(frame), tuples, n=5, seed=1)
+    pd.testing.assert_frame_equal(again, draws.head(5))
+    assert not bootstrap(fit_joint, joint_arrays(frame), cells, n=2, seed=2).equals(draws.head(2))
+
+
+def test_every_resample_is_at_its_optimum(noisy):
+    frame, cells, draws = noisy
+    number = fits._numbered(cells, 116)
+    random = np.random.default_rng(1)
+    for i in range(6):
+        weights = np.bincount(random.integers(24, size=24), minlength=24)[number]
+        repeated = frame.loc[frame.index.repeat(weights)]  # the resample as a table of its own
+        ours = fit_joint(*joint_arrays(repeated))
+        assert draws["phi"][i] == pytest.approx(ours.params["phi"], abs=1e-5)
+
+
+def test_a_resample_that_cannot_identify_the_law_is_drawn_again():
+    frame = iso_depth_grid().query("budget == 1e18")
+    single = next(s for s in range(1000) if len({*np.random.default_rng(s).integers(4, size=4)}) == 1)  # comes first
+    assert len(bootstrap(fit_joint, joint_arrays(frame), frame["r"], n=3, seed=single)) == 3
+    for seed in (0, single):
+        found = resampled(laws.JOINT, joint_arrays(frame), frame["r"], 40, seed)
+        assert len(found) == 40 and all(frame["r"][weights > 0].nunique() > 1 for weights in found)
+    with pytest.raises(InputError, match="resamples: 0 give no interval"):
+        bootstrap(fit_joint, joint_arrays(frame), frame["r"], n=0)
+
+
+def test_two_cells_are_enough_and_are_drawn_whole():
+    T, loss, _ = line(8)
+    cells = np.arange(8) % 2
+    found = resampled(laws.POWER, (T, loss), cells, 60, seed=4)
+    assert {tuple(weights) for weights in found} == {(1,) * 8, (2, 0) * 4, (0, 2) * 4}
+    draws = bootstrap(lambda T, loss: fit_saturation(T, loss, laws.POWER), (T, loss), cells, n=1)
+    assert len(draws) == 1 and list(draws.columns) == ["Z", "z"]
+    three = resampled(laws.POWER, (T, loss), np.arange(8) // 3, 200, seed=4)
+    assert all(weights[0] == weights[1] == weights[2] and weights[6] == weights[7] for weights in three)
+    assert all(weights[0] + weights[3] + weights[6] == 3 for weights in three)
+    assert np.mean(three, axis=0) == pytest.approx(1, abs=0.2)
+
+
+def test_a_weight_counts_a_point_that_often():
+    random = np.random.default_rng(0)
+    loss, predicted, weights = random.normal(3, 1, 20), random.normal(3, 1, 20), random.integers(0, 4, 20)
+    assert fits.r2(predicted, loss, weights) == pytest.approx(fits.r2(predicted.repeat(weights), loss.repeat(weights)))
+    assert fits.r2(loss, loss) == 1 and fits.r2(np.full(20, loss.mean()), loss) == pytest.approx(0)
+    T, loss, X = line()
+    point = fit_saturation(T, loss, laws.POWER, objective="squares")
+    weights = random.integers(0, 3, len(T))
+    refit = fits._refit(point, (T, loss), weights)
+    theta = np.linalg.lstsq(X * np.sqrt(weights)[:, None], np.log(loss) * np.sqrt(weights))[0]
+    assert refit == pytest.approx({"Z": np.exp(theta[0]), "z": theta[1]}, rel=1e-7)
+
+
+# ---- intervals -------------------------------------------------------------------------------------------------------
+
+
+def test_intervals_cover_the_estimate_and_widen_with_the_level(noisy):
+    frame, cells, draws = noisy
+    phi = fit_joint(*joint_arrays(frame)).params["phi"]
+    low, high = percentile_interval(draws["phi"])
+    assert low < phi < high and 0.01 < high - low < 0.2
+    assert percentile_interval(draws["phi"], 0.5)[0] > low
+    bca = interval_bca(fit_joint, joint_arrays(frame), cells, draws, "phi")
+    assert bca[0] < phi < bca[1] and bca != (low, high)
+
+
+def test_bca_is_the_percentile_interval_where_nothing_is_skewed():
+    """Efron's formula on a symmetric case: no bias, no acceleration."""
+    random = np.random.default_rng(0)
+    line = laws.Law("level", ("x",), {"A": (-5.0, 5.0)}, {}, lambda p, x: [0 * x])
+    x, noise = np.arange(1.0, 41.0), random.normal(0, 0.01, 20)
+    loss = 2 * np.exp(np.concatenate([noise, -noise]))
+
+    def level(x, loss):
+        return fit(line, [x], loss, objective="squares")
+
+    draws = bootstrap(level, (x, loss), np.arange(40), n=400)
+    plain, bca = percentile_interval(draws["A"]), interval_bca(level, (x, loss), np.arange(40), draws, "A")
+    assert bca == pytest.approx(plain, abs=0.15 * (plain[1] - plain[0]))
+    # of a mean, with its known standard error
+    assert plain[1] - plain[0] == pytest.approx(2 * 1.96 * 2 * np.std(np.log(loss)) / math.sqrt(40), rel=0.15)
+
+
+def test_bca_is_scipys_on_the_same_resamples():
+    random = np.random.default_rng(3)
+    loss = np.exp(random.exponential(0.5, 25))  # skewed
+    flat = laws.Law("level", ("x",), {"A": (-5.0, 5.0)}, {}, lambda p, x: [0 * x])
+
+    def mean(x, axis=-1):
+        return np.exp(np.log(x).mean(axis))
+
+    def level(x, loss):
+        return fit(flat, [x], loss, objective="squares")
+
+    with np.errstate(all="ignore"):
+        drawn = scipy.stats.bootstrap((loss,), mean, n_resamples=999, method="percentile", rng=random)
+        draws = pd.DataFrame({"A": drawn.bootstrap_distribution})
+        for confidence in (0.95, 0.6):
+            for method, ours in (
+                ("percentile", percentile_interval(draws["A"], confidence)),
+                ("BCa", interval_bca(level, (np.arange(1, 26), loss), np.arange(25), draws, "A", confidence)),
+            ):
+                theirs = scipy.stats.bootstrap(
+                    (loss,), mean, n_resamples=0, bootstrap_result=drawn, method=method, confidence_level=confidence
+                ).confidence_interval
+                assert ours == pytest.approx(tuple(theirs), rel=1e-6), method
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_bca_of_resamples_that_all_lie_on_one_side_takes_half_a_resample_for_the_other(side):
+    flat = laws.Law("level", ("x",), {"A": (-5.0, 5.0)}, {}, lambda p, x: [0 * x])
+    loss = 2 * np.exp(np.array([-0.01, 0.01, -0.01, 0.01]))
+
+    def level(x, loss):
+        return fit(flat, [x], loss, objective="squares")
+
+    draws = pd.DataFrame({"A": 2 + side * np.linspace(0.1, 1, 50)})
+    bias = -side * scipy.stats.norm.ppf(1 - 0.5 / 50)
+    # the skew of the estimates with a point left out is known: of exp(-0.01 / 3) and exp(0.01 / 3), twice each
+    left_out = 2 * np.exp(np.array([1, -1, 1, -1]) * 0.01 / 3)
+    away = left_out.mean() - left_out
+    skew = (away**3).sum() / (6 * (away**2).sum() ** 1.5)
+    z = bias + scipy.stats.norm.ppf([0.025, 0.975])
+    expected = np.quantile(draws["A"], scipy.stats.norm.cdf(bias + z / (1 - skew * z)))
+    found = interval_bca(level, (np.arange(1, 5), loss), np.arange(4), draws, "A")
+    assert found == pytest.approx(tuple(expected), abs=1e-6)
+
+
+# ---- halves and ranks ------------------------------------------------------------------------------------------------
+
+
+def test_halves_and_ranks():
+    frame = iso_depth_grid(0.003, seed=3)
+    low, high = halves(fit_joint, joint_arrays(frame), frame.budget)
+    assert len(low.residuals) == 56 and len(high.residuals) == 60  # 000, App. F.3
+    whole = fit_joint(*joint_arrays(frame))
+    rho, p = residual_rank_test(whole, frame.D)
+    assert abs(rho) < 0.3 and 0 < p <= 1
+    tilted = frame.assign(loss=frame.loss * frame.D.rank() ** 0.01)
+    flat = fit(laws.Law("level", ("D",), {"E": (-3, 2)}, {}, lambda p, D: [0 * D]), [tilted.D], tilted.loss)
+    assert residual_rank_test(flat, tilted.D)[1] < 1e-3
+
+
+def test_a_cut_makes_the_halves_as_equal_as_it_can():
+    low, high = fits.split([1, 1, 1, 2, 3, 3])
+    assert low.tolist() == [True] * 3 + [False] * 3 and (high == ~low).all()
+    low, high = fits.split([5.0, 1, 1, 9, 9, 9, 9])
+    assert low.tolist() == [True, True, True, False, False, False, False] and (high == ~low).all()
+    with pytest.raises(InputError, match=r"^by: is 4 in every point, there are no halves$"):
+        fits.split([4, 4])
+
+
+def test_bounds_of_a_rank_correlation_are_fishers():
+    assert rank_bounds(0.04, 116) == pytest.approx((-0.144, 0.221), abs=1e-3)
+    with pytest.raises(InputError, match="inputs: 1 arrays for the Chinchilla law, give N, D"):
+        fit(laws.CHINCHILLA, [[1, 2]], [1, 2])
+
+
+def test_ranks_of_residuals_in_order_are_one():
+    found = fit_saturation(*line()[:2], laws.POWER)
+    order = np.argsort(np.argsort(found.residuals))
+    assert residual_rank_test(found, order**3)[0] == pytest.approx(1)
+    assert residual_rank_test(found, -order)[0] == pytest.approx(-1) and residual_rank_test(found, -order)[1] < 1e-9
+    low, high = rank_bounds(0.3, 19, 0.5)
+    assert np.arctanh([low, high]) == pytest.approx(np.arctanh(0.3) + np.array([-1, 1]) * 0.67449 / 4, abs=1e-5)
