@@ -152,7 +152,7 @@ def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkey
 
 
 def test_a_bad_parameter_stops_the_notebook_with_one_line(tmp_path, clean_workbook):
-    """As papermill passes it; what else is refused is tried in test_bad_inputs, by the function that checks it."""
+    """As papermill passes it; what else is refused is tried in test_bad_parameters, by the function that checks it."""
     out = tmp_path / "out.ipynb"
     done = papermill(clean_workbook, "instability", out, "-p", "outputs", str(tmp_path), "-p", "lrz", "0.1")
     assert done.returncode != 0

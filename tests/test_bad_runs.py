@@ -1,0 +1,266 @@
+"""A bad run, record or checkpoint is named in one line with what becomes of it, and nothing of it is lost."""
+
+import contextlib
+import json
+import math
+import pickle
+import shutil
+
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+from lib.base import files
+from lib.config import ModelConfig
+from lib.model.looped import LoopedLM, load_weights
+from lib.store.runs import CHECKSUMS, RunStore
+from lib.sweep.cost import missing
+from lib.sweep.finished import depth_losses, run_model
+from lib.sweep.training import sweep
+from lib.train.loop import train
+from lib.workbook import records
+from lib.workbook.widgets import Player
+from tests.lines import everything, in_one_line, refused
+from tests.runs import small_run, stopped
+
+CFG = small_run()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A store with one run, and a checkpoint of another, which was stopped in its middle."""
+    store = RunStore(tmp_path_factory.mktemp("trained") / "runs")
+    train(CFG, store)
+    stopped(small_run(train={"seed": 9}), store)
+    return store
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """The folder of a copy of that run, in a store of its own."""
+    shutil.copytree(trained.path.parent, tmp_path / "copy")
+    return tmp_path / "copy" / "runs" / CFG.key
+
+
+def resealed(run):
+    """Checksums that hold, as if whoever damaged the run had written it: what is wrong has to be told from what it
+    says."""
+    with contextlib.suppress(OSError, ValueError):  # where result.json itself cannot be read
+        fields = json.loads((run / "result.json").read_text())
+        sums = fields.get("files", {})
+        sums |= {name: files.digest(run / name) for name in sums if (run / name).exists()}
+        files.write_checked(run / "result.json", {**fields, "files": sums})
+
+
+def edited(name, **changes):
+    def edit(run):
+        fields = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps({**fields, **changes}))
+
+    return edit
+
+
+def written(name, content):
+    return lambda run: (run / name).write_bytes(content)
+
+
+def gone(name):
+    return lambda run: (run / name).unlink()
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+DAMAGES = [
+    (gone("result.json"), "result.json"),
+    (written("result.json", b'{"status": "fin'), "Unterminated"),
+    (written("result.json", b"{}"), "result.json does not name the files beside it"),
+    (edited("result.json", status="great"), "result.json is not that of a run"),
+    (edited("result.json", summary="low"), "result.json is not that of a run"),
+    (written("config.json", bytes(range(256))), "utf-8"),
+    (edited("config.json", speed=1), "speed: unknown name"),
+    (edited("config.json", train={"seed": 5}), "config.json belongs to run"),
+    (written("metrics.json", b"[" * 100_000), "recursion"),
+    (written("metrics.json", b"[1]"), "indices"),
+    (written("metrics.json", b'{"columns": {"step": [1, 2], "loss": [3]}}'), "differ in length"),
+    (gone("model.safetensors"), "model.safetensors"),
+    (lambda run: torch.save({"a": torch.zeros(3)}, run / "model.safetensors"), "header"),
+]
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGES)
+def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
+    damage(run)
+    resealed(run)
+    before = [*everything(run).values()]
+    assert RunStore(run.parent).find(CFG) is None
+    in_one_line(capsys.readouterr().out, f"run {CFG.key} cannot be read", why, "set aside as", "to be trained again")
+    assert [*everything(run.with_name(f"{CFG.key}.corrupt-1")).values()] == before
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def sealed_sums(**changes):
+    """Other checksums of a record's files, as whoever wrote it might have made them."""
+    return lambda record: files.write_checked(record / CHECKSUMS, files.read_checked(record / CHECKSUMS) | changes)
+
+
+RECORDS = [
+    *[(damage, "is not what checksums.json has the checksum of") for damage, _ in DAMAGES[1:11]],
+    (gone("result.json"), "result.json"),
+    (edited(CHECKSUMS, **{"config.json": "0" * 64}), "checksums.json has no checksum"),
+    (
+        lambda run: (run / CHECKSUMS).write_text((run / CHECKSUMS).read_text().replace("config", "Config")),
+        "checksums.json has changed since it was written",
+    ),
+    (sealed_sums(**{"config.json": "0" * 64}), "config.json is not what checksums.json has"),
+    (sealed_sums(**{"../../../dev/zero": ""}), "does not name the files beside it"),
+    (written(CHECKSUMS, files.sealed({}).encode()), "does not name the files beside it"),
+    (written(CHECKSUMS, b"{}"), "checksums.json has no checksum"),
+    (written(CHECKSUMS, b"[]"), "checksums.json holds no fields"),
+    (gone(CHECKSUMS), "result.json has no checksum"),
+]
+
+
+@pytest.mark.parametrize(("damage", "why"), RECORDS)
+def test_a_damaged_record_stays_where_it_is(run, damage, why):
+    folder = run.parent.parent / "records"
+    records.pack([CFG], RunStore(run.parent), folder)
+    shutil.rmtree(run)
+    damage(folder / CFG.key)
+    before = everything(folder)
+    store = RunStore(run.parent, [folder])
+    refused(lambda: store.find(CFG), CFG.key, why, "restore it or remove it")
+    refused(lambda: sweep([CFG], store, jobs=1), CFG.key, "restore it or remove it")
+    assert everything(folder) == before and not run.exists()
+
+
+# ---- weights and checkpoints -----------------------------------------------------------------------------------------
+
+
+def tampered(change):
+    """Other tensors, or another config, in the weights of a run."""
+
+    def tamper(run):
+        path = run / "model.safetensors"
+        with safetensors.safe_open(path, framework="pt") as opened:
+            metadata = opened.metadata()
+        tensors, metadata = change(safetensors.torch.load_file(path), metadata)
+        safetensors.torch.save_file(tensors, path, metadata=metadata)
+
+    return tamper
+
+
+def integers(tensors, metadata):
+    return {name: tensor.int() for name, tensor in tensors.items()}, metadata
+
+
+def one_less(tensors, metadata):
+    return {name: tensors[name] for name in [*tensors][1:]}, metadata
+
+
+def without_config(tensors, metadata):
+    return tensors, {}
+
+
+def of_another_model(run):
+    LoopedLM(ModelConfig(width=16)).save(run / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (of_another_model, ["runs:", "holds another model", "restore it or remove the run"]),
+        (tampered(one_less), ["weights:", "is missing", "give a checkpoint of this model"]),
+        (tampered(integers), ["weights:", "holds torch.int32", "give a checkpoint of this model"]),
+        (tampered(without_config), ["path:", "carries no config", "give one of them"]),
+    ],
+)
+def test_weights_of_a_run_that_do_not_fit(run, damage, words):
+    damage(run)
+    resealed(run)
+    before = everything(run)
+    refused(lambda: run_model(CFG, RunStore(run.parent)), *words)
+    assert everything(run) == before
+
+
+CHECKPOINTS = [
+    # file -> what is in it; {} is a folder
+    ({}, "model.safetensors cannot be read", "give a model.safetensors"),
+    ({"model.safetensors": b""}, "header", "give a model.safetensors"),
+    ({"model.safetensors": (10**9).to_bytes(8, "little") + b"{}"}, "header", "give a model.safetensors"),
+    ({"model.safetensors": pickle.dumps([1])}, "header", "give a model.safetensors"),
+    ({"model.safetensors": {}}, "cannot be read", "give a model.safetensors"),
+    ({"model.safetensors.index.json": b"[]"}, "is no JSON object", "restore or remove it"),
+    ({"model.safetensors.index.json": b"\xff\xfe"}, "is not JSON", "restore or remove it"),
+    ({"model.safetensors.index.json": b'{"weight_map": ["a"]}'}, "weight_map", "restore it"),
+    ({"model.safetensors.index.json": b'{"weight_map": {"a": 3}}'}, "weight_map", "restore it"),
+    ({"model.safetensors.index.json": b'{"weight_map": {"a": "../model.safetensors"}}'}, "weight_map", "restore it"),
+    ({"config.json": b"\xff", "model.safetensors": None}, "config.json is not JSON", "restore or remove it"),
+    ({"config.json": {}, "model.safetensors": None}, "config.json is not JSON", "restore or remove it"),
+    ({"model.safetensors": None}, "carries no config", "give one of them"),
+]
+
+
+@pytest.mark.parametrize(("files", "words"), [(files, words) for files, *words in CHECKPOINTS])
+def test_a_checkpoint(tmp_path, files, words):
+    for name, content in files.items():
+        if content == {}:
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_bytes(safetensors.torch.save({"x": torch.zeros(3)}) if content is None else content)
+    before = everything(tmp_path)
+    refused(lambda: load_weights(tmp_path), "path:", *words)
+    assert everything(tmp_path) == before
+
+
+def test_a_checkpoint_of_another_run_is_not_gone_on_with(run, capsys):
+    other = small_run(train={"seed": 9})
+    shutil.rmtree(run)
+    store = RunStore(run.parent)
+    store.partial(other.key).rename(store.partial(CFG.key))
+    train(CFG, store)
+    words = [f"it is one of run {other.key}", "set aside as", "starting anew"]
+    in_one_line(capsys.readouterr().out, *words)
+
+
+# ---- what is asked of runs -------------------------------------------------------------------------------------------
+
+RUNS = [
+    (lambda store: run_model(small_run(train={"seed": 3}), store), "runs: there is no run", "train it"),
+    (lambda store: Player(store, "nope"), "run: 'nope'", "use a whole key"),
+    (lambda store: Player(store, ""), "run: ''", "use a whole key"),
+    (lambda store: depth_losses([CFG], store, [0]), "loops: 0", "at least 1"),
+    (lambda store: sweep([small_run(train={"seed": 3})], store, jobs=0), "jobs: 0", "at least 1"),
+    (
+        lambda store: sweep([small_run(train={"seed": 3})], store, jobs=1, max_hours=math.nan),
+        "max_hours:",
+        "raise max_hours",
+    ),
+    (
+        lambda store: sweep([small_run(model={"width": 2**20, "heads": 2**15})], store, jobs=1),
+        "model:",
+        "parameters need",
+        "use a smaller width",
+    ),
+    (
+        lambda store: sweep([small_run(model={"vocab_size": 2**32})], store, jobs=1),
+        "model:",
+        "parameters need",
+        "vocab_size",
+    ),
+    (lambda store: RunStore(store.path / "new", remote="nope://x").find(CFG), "STORE: nope://x", "mend it"),
+]
+
+
+@pytest.mark.parametrize(("ask", "words"), [(ask, words) for ask, *words in RUNS])
+def test_what_is_asked_of_runs(run, ask, words):
+    before = everything(run.parent)
+    refused(lambda: ask(RunStore(run.parent)), *words)
+    assert everything(run.parent) == before
+
+
+def test_more_processes_than_there_are_runs_are_no_more_than_runs(run):
+    """A slip that asks for a thousand billion of them costs nothing."""
+    assert missing([small_run(train={"seed": 3})], RunStore(run.parent), jobs=10**12).jobs == 1
