@@ -12,6 +12,7 @@ from lib.workbook import places
 from lib.workbook.notebook import Notebook
 
 ROOT = Path(__file__).parent.parent
+ODD = "Größe и 模型 run"  # a folder of somebody
 
 
 class Few(Parameters):

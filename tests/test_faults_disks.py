@@ -1,0 +1,110 @@
+"""A disk that is full or only to be read is named in one line, and nothing half written is left on it."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+from lib.base.errors import DiskFull, InputError
+from lib.figures import style
+from lib.store.runs import RunStore
+from lib.sweep import training as sweeping
+from lib.sweep.finished import depth_losses
+from lib.sweep.measurements import key, measure
+from lib.sweep.training import sweep
+from lib.train.loop import train
+from lib.workbook import records, report
+from tests.cases import Case, squared
+from tests.kinds import a_finding, a_plan, tokens
+from tests.runs import small_run
+from tests.workbooks import a_notebook
+
+
+def a_figure(folder):
+    figure, axes = pyplot.subplots()
+    axes.plot(np.random.default_rng(0).normal(size=50_000), ".")  # a PDF larger than the PNG
+    style.save(figure, folder / "a", {"stamp": 1})
+    pyplot.close(figure)
+
+
+def a_table(folder):
+    import pandas as pd
+
+    a_notebook("n", folder, profile="smoke").save_table(pd.DataFrame({"x": range(5000)}), "a")
+
+
+def a_report(folder):
+    report.build(folder, "smoke")
+
+
+def run_here(folder, seconds=math.inf):
+    train(small_run(), RunStore(folder / "runs"), checkpoint_seconds=seconds)
+
+
+def elsewhere(folder) -> RunStore:
+    """A store on another disk, with a run."""
+    store = RunStore(folder.parent / "elsewhere" / "runs")
+    train(small_run(), store)
+    return store
+
+
+KEY = small_run().key
+#: file -> what writes it, what is there before, and what is left of the disk
+WRITERS = {
+    f"runs/.{KEY}.partial": (lambda folder: run_here(folder, 0), lambda folder: tokens("*.bin")(folder / "tokens"), 0),
+    f"runs/{KEY}": (run_here, lambda folder: tokens("*.bin")(folder / "tokens"), 0),
+    "tokens/*/00000.bin": (run_here, None, 0),
+    "tokens/*bpe-300*.json": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
+    f"records/{KEY}": (lambda folder: records.pack([small_run()], elsewhere(folder), folder / "records"), elsewhere, 0),
+    f"measured/*/{key(Case(x=2))}.json": (
+        lambda folder: measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1),
+        None,
+        0,
+    ),
+    f"runs/{KEY}/depth_losses.json": (
+        lambda folder: depth_losses([small_run()], RunStore(folder / "runs"), [1]),
+        run_here,
+        0,
+    ),
+    "x.json": (lambda folder: a_finding(folder), None, 0),
+    "a.*": (a_figure, None, 4096),
+    "a.pdf": (a_figure, None, 300_000),
+    "tables/smoke/a.*": (a_table, None, 4096),
+    "plans/cpu/a.json": (a_plan, None, 0),
+    "report/index.html": (a_report, None, 0),
+}
+
+
+@pytest.mark.parametrize("file", WRITERS)
+def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_disk, file):
+    write, before, leave = WRITERS[file]
+    if before:
+        before(small_disk.path)
+    with small_disk.full(leave), pytest.raises(DiskFull) as error:
+        write(small_disk.path)
+    line = str(error.value)
+    assert line.startswith("no space left while writing") and "\n" not in line
+    assert re.search(re.escape(file).replace(r"\*", "[^ ]*"), line), line
+    assert not list(small_disk.path.glob(file)) and not list(small_disk.path.rglob("*.tmp"))
+    write(small_disk.path)
+    assert list(small_disk.path.glob(file)) or "partial" in file  # a finished run needs no checkpoint
+
+
+def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small_disk, monkeypatch):
+    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
+    cfg = small_run()
+    (small_disk.path / "runs").mkdir()
+    begun = small_disk.path / "runs" / cfg.key
+    begun.mkdir()  # it cannot be read, and would be set aside
+    unwritable = r"^outputs: .* cannot be (made|written to).*, choose another place for outputs, or change its rights$"
+    with small_disk.read_only():
+        for attempt in (
+            lambda: sweep([small_run(train={"seed": 1})], RunStore(small_disk.path / "runs"), jobs=1),
+            lambda: train(cfg, RunStore(small_disk.path / "runs")),
+            lambda: a_notebook("a", small_disk.path).plan({("one",): small_run(train={"seed": 1})}),
+            lambda: a_figure(small_disk.path),
+        ):
+            with pytest.raises(InputError, match=unwritable):
+                attempt()
