@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import mutants, mutants_page
-from tests.mutants import ROOT, SAMPLE, SEED, STAGES, Mutant, change, drawn, noticed
-from tests.mutants_page import DOCUMENT, UNREAD, filled, reasons
+from tests.mutants import faults, page, stages, twins
+from tests.mutants.faults import ROOT, SAMPLE, SEED, Mutant, change, drawn
+from tests.mutants.notes import STAGES, Notes, noticed
+from tests.mutants.page import DOCUMENT, UNREAD, filled, reasons
 from tests.processes import python
 
 TEXT = DOCUMENT.read_text()
-SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", mutants_page.blocks(TEXT)["score"], re.M))
+SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", page.blocks(TEXT)["score"], re.M))
 FAULT = Mutant("a", "f", "core/AddNot", 0, (1, 0), (1, 3))
 
 
@@ -22,7 +23,7 @@ def count(line: str) -> int:
 
 
 def named(block: str) -> list[str]:
-    return mutants_page.blocks(TEXT)[block].splitlines()
+    return page.blocks(TEXT)[block].splitlines()
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def test_nine_of_ten_are_noticed():
 
 def test_the_page_says_at_which_text_it_was_measured():
     assert re.fullmatch(r"[0-9a-f]{12}", SCORE["measured at"])
-    if SCORE["measured at"] != mutants_page.fingerprint(ROOT):  # which may be, since the page says so
+    if SCORE["measured at"] != page.fingerprint(ROOT):  # which may be, since the page says so
         warnings.warn(f"lib has changed since make mutants, see {DOCUMENT.name}", stacklevel=1)
 
 
@@ -83,29 +84,29 @@ def test_modules_are_all_but_the_figures_and_each_has_its_twin(tmp_path):
     for name in ("__init__", "b", "a/figures", "figures/d", "a/figures_x", "a/__init__", "a/c"):
         (tmp_path / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "lib" / f"{name}.py").touch()
-    assert mutants.modules(tmp_path) == ["a.c", "b"]
-    assert mutants.source_of(tmp_path, "a.c") == tmp_path / "lib" / "a" / "c.py"
-    for module in mutants.modules(ROOT):
+    assert faults.modules(tmp_path) == ["a.c", "b"]
+    assert faults.source_of(tmp_path, "a.c") == tmp_path / "lib" / "a" / "c.py"
+    for module in faults.modules(ROOT):
         *folders, name = module.split(".")
-        assert ROOT.joinpath("tests", *folders, f"test_{name}.py") in mutants.twin_of(ROOT, module), module
+        assert ROOT.joinpath("tests", *folders, f"test_{name}.py") in twins.twin_of(ROOT, module), module
 
 
 def test_a_twin_is_all_files_with_the_modules_name_but_those_of_a_longer_one(tmp_path):
-    twins = {
+    own = {
         "b": ["test_b.py", "test_b_x.py"],
         "a.b": ["a/test_b.py", "a/test_b_of_more.py", "a/test_b_x.py"],
         "a.b_c": ["a/test_b_c.py", "a/test_b_c_x.py"],
         "a.d": ["a/test_d.py"],
     }
     nobodys = ["a/test_bad.py", "a/b_x.py", "a/test_x.py", "test_d.py"]
-    for name in [f"lib/{module.replace('.', '/')}.py" for module in twins]:
+    for name in [f"lib/{module.replace('.', '/')}.py" for module in own]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "tests" / "a").mkdir(parents=True)
-    for name in [*itertools.chain(*twins.values()), *nobodys]:
+    for name in [*itertools.chain(*own.values()), *nobodys]:
         (tmp_path / "tests" / name).touch()
-    for module, names in twins.items():
-        assert mutants.twin_of(tmp_path, module) == [tmp_path / "tests" / name for name in names]
+    for module, names in own.items():
+        assert twins.twin_of(tmp_path, module) == [tmp_path / "tests" / name for name in names]
 
 
 def test_a_sample_is_a_function_of_the_list_and_the_seed():
@@ -124,21 +125,21 @@ def f(a: int | None, *b: int | None) -> int | None:
 if TYPE_CHECKING: y = 1
 """
     lines = source.splitlines()
-    texts = [lines[start[0] - 1][start[1] : end[1]] for start, end in mutants.left_out(source)]
+    texts = [lines[start[0] - 1][start[1] : end[1]] for start, end in faults.left_out(source)]
     assert sorted(texts) == sorted(
         ["int | None"] * 4 + ['f"a: {a + 1} is too small"', "True", "**", "if TYPE_CHECKING: y = 1"]
     )
 
 
 def test_the_filter_is_by_kind():
-    assert mutants.telling("core/ReplaceBinaryOperator_Add_Sub") and mutants.telling("core/AddNot")
-    assert not mutants.telling("core/ReplaceBinaryOperator_Add_BitOr")
-    assert not mutants.telling("core/ReplaceBinaryOperator_BitOr_Add")
-    assert mutants.telling("core/ReplaceBinaryOperator_BitOr_BitAnd")
-    assert not mutants.telling("core/ReplaceComparisonOperator_Is_Eq")
-    assert not mutants.telling("core/ReplaceComparisonOperator_NotEq_IsNot")
-    assert mutants.telling("core/ReplaceComparisonOperator_Is_IsNot")
-    assert mutants.telling("core/ReplaceComparisonOperator_IsNot_Eq")
+    assert faults.telling("core/ReplaceBinaryOperator_Add_Sub") and faults.telling("core/AddNot")
+    assert not faults.telling("core/ReplaceBinaryOperator_Add_BitOr")
+    assert not faults.telling("core/ReplaceBinaryOperator_BitOr_Add")
+    assert faults.telling("core/ReplaceBinaryOperator_BitOr_BitAnd")
+    assert not faults.telling("core/ReplaceComparisonOperator_Is_Eq")
+    assert not faults.telling("core/ReplaceComparisonOperator_NotEq_IsNot")
+    assert faults.telling("core/ReplaceComparisonOperator_Is_IsNot")
+    assert faults.telling("core/ReplaceComparisonOperator_IsNot_Eq")
 
 
 def test_the_list_of_faults_has_none_that_are_left_out(tmp_path):
@@ -150,9 +151,9 @@ def test_the_list_of_faults_has_none_that_are_left_out(tmp_path):
 """
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "b.py").write_text(source)
-    found = mutants.mutants(tmp_path, "b")
+    found = faults.mutants(tmp_path, "b")
     assert {fault.start[0] for fault in found} == {2, 4} and len(found) == len({fault.key for fault in found})
-    assert "`b.f`, `return a + 1` becomes `return a - 1`" in {mutants.named(tmp_path, fault) for fault in found}
+    assert "`b.f`, `return a + 1` becomes `return a - 1`" in {faults.named(tmp_path, fault) for fault in found}
 
 
 def test_a_change_is_the_lines_that_differ():
@@ -173,7 +174,7 @@ def faults_of(*modules: str) -> list[Mutant]:
 
 def test_no_two_faults_of_a_module_meet_a_stage_at_once():
     faults = faults_of("a", "b", "a", "c", "a")
-    groups = mutants.apart(faults)
+    groups = stages.apart(faults)
     assert [[fault.module for fault in group] for group in groups] == [["a", "b", "c"], ["a"], ["a"]]
     assert sorted((fault for group in groups for fault in group), key=lambda fault: fault.occurrence) == faults
 
@@ -190,13 +191,13 @@ def met(tmp_path, monkeypatch):
             failed = [test for module in codes for test in fails.get(module, ()) if not tests or test in tests]
             return ("killed", [test for test in failed if test]) if failed else ("survived", [])
 
-        monkeypatch.setattr(mutants, "stage", stage)
-        monkeypatch.setattr(mutants, "alone", lambda *_: 1.0)
-        monkeypatch.setattr(mutants, "mutated", lambda text, fault: text)
-        monkeypatch.setattr(mutants, "source_of", lambda root, module: Path(__file__))
-        monkeypatch.setattr(mutants, "named", lambda root, fault: fault.module)
-        notes = mutants.Notes(tmp_path / f"{name}.jsonl")
-        mutants.meet_stage(tmp_path, name, faults, notes)
+        monkeypatch.setattr(stages, "stage", stage)
+        monkeypatch.setattr(stages, "alone", lambda *_: 1.0)
+        monkeypatch.setattr(stages, "mutated", lambda text, fault: text)
+        monkeypatch.setattr(stages, "source_of", lambda root, module: Path(__file__))
+        monkeypatch.setattr(stages, "named", lambda root, fault: fault.module)
+        notes = Notes(tmp_path / f"{name}.jsonl")
+        stages.meet_stage(tmp_path, name, faults, notes)
         assert {name for _, name in notes.all()} == {name} and len(notes.all()) == len(faults)
         return ran, {fault.module for fault in faults if noticed(fault, notes.all())}
 
@@ -228,7 +229,7 @@ def test_the_score_counts_who_noticed(tmp_path):
         for fault, end in zip(sample, each, strict=True)
         if end
     }
-    score = mutants_page.results(7, sample, known, tmp_path)
+    score = page.results(7, sample, known, tmp_path)
     assert score["faults in 1 modules"] == 7 and score["tried on the stages"] == 2
     assert score["noticed by the twin"] == score["noticed by `make test`"] == 1 and score["score"] == "50.0%"
 
@@ -237,22 +238,22 @@ def test_the_score_counts_who_noticed(tmp_path):
 
 ENDS = """
 from pathlib import Path
-from tests import mutants
+from tests.mutants import copies, faults, stages, twins
 place = Path(PLACE)
-mutants.prepare()
-mutants.snapshot(place / "snapshot")
-own, seconds = mutants.renewed(place / "0"), {}
-path = mutants.source_of(own / "workbook", "base.seeds")
+twins.prepare()
+copies.snapshot(place / "snapshot")
+own, seconds = copies.renewed(place / "0"), {}
+path = faults.source_of(own / "workbook", "base.seeds")
 whole = path.read_text()
 wrong = whole.replace("return", "return 1 +", 1)
-print(mutants.outcome(own, "base.seeds", whole, 500, seconds))
-print(mutants.outcome(own, "base.seeds", wrong, 500))
-print(mutants.outcome(own, "base.seeds", "while True: pass", 5))
+print(twins.outcome(own, "base.seeds", whole, 500, seconds))
+print(twins.outcome(own, "base.seeds", wrong, 500))
+print(twins.outcome(own, "base.seeds", "while True: pass", 5))
 print(bool(seconds) and path.read_text() == whole)
 tests = ["tests/base/test_seeds.py"]
-print(mutants.stage(own, "test", 500, {}, tests))
-print(mutants.stage(own, "test", 500, {"base.seeds": wrong}, tests))
-print(mutants.stage(own, "test", 5, {"base.seeds": "while True: pass"}, tests))
+print(stages.stage(own, "test", 500, {}, tests))
+print(stages.stage(own, "test", 500, {"base.seeds": wrong}, tests))
+print(stages.stage(own, "test", 5, {"base.seeds": "while True: pass"}, tests))
 """
 
 
@@ -270,10 +271,10 @@ def test_a_fault_is_noticed_and_its_absence_is_not(tmp_path):
 @pytest.mark.long
 def test_the_page_names_drawn_faults():
     pytest.importorskip("cosmic_ray", reason="pip install -e .[mutation]")
-    if SCORE["measured at"] != mutants_page.fingerprint(ROOT):
+    if SCORE["measured at"] != page.fingerprint(ROOT):
         pytest.skip("lib has changed since make mutants")
-    found = mutants.listed(ROOT)
-    assert SCORE[f"faults in {len(mutants.modules(ROOT))} modules"] == str(len(found))
-    sample = {mutants.named(ROOT, fault) for fault in drawn(found)}
+    found = faults.listed(ROOT)
+    assert SCORE[f"faults in {len(faults.modules(ROOT))} modules"] == str(len(found))
+    sample = {faults.named(ROOT, fault) for fault in drawn(found)}
     assert {*reasons(TEXT)} <= sample
     assert {re.sub(r"^- |: `make .*$", "", line) for line in named("stages")} <= sample

@@ -5,9 +5,9 @@ import hashlib
 import re
 from pathlib import Path
 
-from tests.mutants import SEED, STAGES, Mutant, modules, named, noticed, source_of
+from tests.mutants.faults import ROOT, SEED, Mutant, modules, named, source_of
+from tests.mutants.notes import STAGES, noticed
 
-ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "testing.md"
 UNREAD = "not looked at yet"
 
