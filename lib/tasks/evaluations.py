@@ -45,7 +45,7 @@ class Subject:
 
     @classmethod
     def of_run(cls, cfg: RunConfig) -> "Subject":
-        return cls(cfg.key, cfg.model, cfg)
+        return cls(cfg.key, cfg.model, cfg.planned)  # runs of another text are other subjects
 
     @classmethod
     def of_checkpoint(cls, path: Path | str, tokenizer: str = "bytes") -> "Subject":

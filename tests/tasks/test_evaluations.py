@@ -15,6 +15,7 @@ from lib.tasks.evaluations import Subject, evaluate, evaluations, examples_of, l
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
 from lib.tasks.suites import CORE, Task
+from tests.lines import one_line
 from tests.models import config
 from tests.runs import small_run
 
@@ -63,6 +64,29 @@ def test_a_key_is_of_what_decides_the_numbers(store, tmp_path):
         dict(subject="y"),
     ):
         assert measurements.key(case) != measurements.key(case.model_copy(update=change))
+
+
+def test_runs_of_two_texts_at_one_place_are_asked_with_their_own_tokenizers(tmp_path):
+    path, store = tmp_path / "text.txt", RunStore(tmp_path / "runs")
+    data = dict(source=str(path), tokenizer="bpe-300", max_bytes=None, val_rows=4)
+    tokens = []
+    for word in ("here", "something"):
+        path.write_text("\n\n".join(f"{word} {i} and {word} again " * 20 for i in range(40)))
+        run = small_run(model={"vocab_size": 300}, data=data, train={"steps": 1})
+        sweep([run], store, jobs=1)
+        _, tokenizer = load(Subject.of_run(run), str(store.path))
+        tokens.append(len(*tokenizer.encode_batch(["something"])))
+    assert tokens[1] < tokens[0]
+
+
+def test_a_run_whose_text_has_changed_is_not_asked(tmp_path):
+    path, store = tmp_path / "text.txt", RunStore(tmp_path / "runs")
+    path.write_text("one text\n\n" * 200)
+    run = small_run(data=dict(source=str(path), max_bytes=None, val_rows=4), train={"steps": 1})
+    sweep([run], store, jobs=1)
+    path.write_text("another text\n\n" * 200)
+    with one_line(starts="data.content:"):
+        load(Subject.of_run(run), str(store.path))
 
 
 def test_what_a_source_does_not_have_is_left_out(store, tmp_path):
