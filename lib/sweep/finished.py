@@ -75,5 +75,7 @@ def run_model(cfg: RunConfig, store: RunStore) -> LoopedLM:
 
 
 def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:
-    """``run_model`` and the run's validation rows [B, S + 1]."""
-    return run_model(cfg, store), validation_batch(cfg.data, token_store(cfg.data, store.tokens))
+    """``run_model`` and the run's validation rows [B, S + 1]. Raises InputError where its text has changed since it was
+    planned."""
+    data = cfg.planned.data
+    return run_model(cfg, store), validation_batch(data, token_store(data, store.tokens))

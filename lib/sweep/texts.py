@@ -16,7 +16,8 @@ class TimeIsUp(Exception):
 
 def one_of_each_text(configs: Sequence[RunConfig]) -> list[RunConfig]:
     """One run for each text and vocabulary size."""
-    return list({(cfg.data, cfg.model.vocab_size): cfg for cfg in configs}.values())
+    planned = [cfg.planned for cfg in configs]
+    return list({(cfg.data, cfg.model.vocab_size): cfg for cfg in planned}.values())
 
 
 def prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float = math.inf) -> None:

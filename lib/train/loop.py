@@ -104,7 +104,9 @@ def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
 def load_data(
     cfg: RunConfig, store: RunStore, progress: Reading = lambda what, count: None
 ) -> tuple[TokenStore, Rows, np.ndarray]:
-    """The run's tokens, training rows and validation rows [B, S + 1]. Raises InputError where they do not fit cfg."""
+    """The run's tokens, training rows and validation rows [B, S + 1]. Raises InputError where they do not fit cfg, or
+    the text has changed since cfg was planned."""
+    cfg = cfg.planned
     tokens = token_store(cfg.data, store.tokens, progress)
     if tokens.tokenizer.vocab_size > cfg.model.vocab_size:
         raise InputError(

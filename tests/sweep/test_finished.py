@@ -6,7 +6,21 @@ from lib.base.errors import InputError
 from lib.store.runs import RunStore
 from lib.sweep import finished
 from lib.sweep.training import sweep
+from tests.lines import one_line
 from tests.runs import records_alone, small_run
+
+
+def test_a_model_is_not_shown_a_text_that_has_changed_since_its_run_was_planned(store, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"document {i} says {i * i} things" * 5 for i in range(60)))
+    cfg = small_run(data={"source": str(path), "max_bytes": None, "val_rows": 4})
+    sweep([cfg], store, jobs=1)
+    _, rows = finished.trained_model(cfg, store)
+    assert rows.shape == (4, 33)
+    path.write_text("\n\n".join(f"document {i} says something else" * 5 for i in range(60)))
+    for read in (lambda: finished.trained_model(cfg, store), lambda: finished.depth_losses([cfg], store, [1])):
+        with one_line(starts="data.content:"):
+            read()
 
 
 def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_path, monkeypatch):
