@@ -69,10 +69,10 @@ class Text(Parameters):
 class Training(Computing, Text):
     """A notebook that trains on text."""
 
-    vocab_size: int
-    context: int  # tokens in a row
+    vocab_size: Positive
+    context: Positive  # tokens in a row
     tokenizer: str  # bytes, bpe-SIZE or a tokenizer.json
     val_rows: int  # rows of the held-out set
-    batch: int  # rows a step
+    batch: Positive  # rows a step
     micro_batch: int  # rows a backward pass, 0: all of the batch
     precision: str  # fp32, bf16, bf16-mixed or auto

@@ -41,6 +41,16 @@ def test_what_is_refused_is_one_line_that_names_the_field(changes, says):
         SOME.replace(**changes)
 
 
+@pytest.mark.parametrize("value", [0, -1])
+@pytest.mark.parametrize("field", ["vocab_size", "context", "batch"])
+def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
+    """These are divided by and taken logarithms of before any config is made."""
+    text = dict(source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=8, precision="fp32", micro_batch=0)
+    sizes = {"vocab_size": 256, "context": 32, "batch": 4} | {field: value}
+    with one_line(starts=f"{field}: input should be greater than or equal to 1 (got {value})"):
+        Training(profile="cpu", outputs="o", jobs=0, max_hours=0.5, **text, **sizes)
+
+
 def test_a_parameter_that_is_not_given_is_named():
     with one_line("outputs: is required, add it"):
         Parameters(profile="cpu")

@@ -42,7 +42,6 @@ class MoeIsoflop(FourModels):
     lr: float
     seeds: list[int]
     loops: Positive
-    batch: Positive
 
 
 class RoutingDivergence(Studied):

@@ -13,8 +13,8 @@ class ResidualModel(Computing):
     mlp_width: int
     init_std: float
     c: float
-    vocab_size: int
-    context: int
+    vocab_size: Positive
+    context: Positive
 
 
 class ResidualRuns(ResidualModel, Training):

@@ -11,8 +11,6 @@ from lib.presets import optimizer
 
 def steps_for(p: MuonRates, budget: float, flops_per_token: float, width: int) -> int:
     """Steps that a budget of FLOPs buys. Raises InputError for fewer than ten."""
-    if p.batch < 1:
-        raise InputError(f"batch: {p.batch} rows train nothing, use at least 1")
     steps = budget / flops_per_token / (p.batch * p.context)
     if not 9.5 <= steps < np.inf:
         raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at width {width}, raise them or lower batch")

@@ -126,7 +126,6 @@ def test_a_run_is_what_a_notebook_says():
         (lambda: designs.model(P, 0, 16), "recurrences: 8 looped layers are not shared by 0 loops"),
         (lambda: designs.model(P.replace(head_dim=0), 2, 16), "widths: 16 is not a multiple of head_dim 0"),
         (lambda: designs.model(P.replace(once=3), 2, 16), "once: 3 layers are no prelude and coda"),
-        (lambda: designs.grid_with_noise(P.replace(batch=0)), "batch: 0 rows train nothing"),
     ],
 )
 def test_bad_parameters_are_one_line(call, message):
