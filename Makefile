@@ -44,7 +44,8 @@ endif
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 READY  := .venv/.ready-$(TORCH)
 CHOSEN := $(if $(ONLY),$(ONLY),$(NAMES))
-DONE   := $(CHOSEN:%=outputs/notebooks/$(PROFILE)/.%.done)
+MADE   := outputs/notebooks/$(PROFILE)
+DONE   := $(CHOSEN:%=$(MADE)/.%.done)
 # when this make began; a make inside it is told
 ifndef SINCE
 export SINCE := $(shell date +%s)
@@ -144,9 +145,15 @@ reproduce-figures: $(READY) outputs/.checked
 
 notebooks: $(DONE)
 
+# some notebooks read the parameters of others
+files_of = $(foreach name,$1,notebooks/$(name).ipynb params/$(PROFILE)/$(name).yaml)
+$(MADE)/.downstream_axes.done: $(call files_of,recurrence_exponent)
+$(MADE)/.downstream_core.done: $(call files_of,end_to_end instability looping_isoflop moe_isoflop stability_ablation)
+$(MADE)/.end_to_end.done: $(call files_of,downstream_core instability)
+
 # .NAME.done holds a checksum of what the notebook was made from. Dates would not do: clocks are set back, and copied
 # files bring their own
-outputs/notebooks/$(PROFILE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
+$(MADE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
 	@made_from="$$(cat $(filter-out FORCE,$^) $$(find lib -name '*.py' | LC_ALL=C sort) | cksum)"; \
 	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
 	  "from lib.workbook.execute import main; main('$*', '$(PROFILE)', $(EACH), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi

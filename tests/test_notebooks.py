@@ -29,7 +29,7 @@ from lib.workbook import plans
 from lib.workbook.parameters import of_profile
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
-from tests.workbooks import ROOT, papermill
+from tests.workbooks import ROOT, make, papermill
 
 
 def defaults(name) -> dict:
@@ -94,6 +94,34 @@ def test_every_profile_sets_what_differs_from_the_cell_and_nothing_else(name, pr
         assert isinstance(value, type(own[key])) or (type(own[key]) is float and type(value) is int), key
     assert of_profile(profile, name) == own | {**given, "profile": profile}
     kind(name)(**of_profile(profile, name))
+
+
+def others(name) -> set[str]:
+    """The notebooks whose parameters a notebook can read: it imports their classes."""
+    found = set()
+    for cell in cells(name):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.ImportFrom) and node.module.endswith(".parameters"):
+                module = importlib.import_module(node.module)
+                found |= {getattr(getattr(module, alias.name), "notebook", name) for alias in node.names}
+    return found - {name}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_make_runs_a_notebook_again_when_the_parameters_of_those_that_it_reads_change(profile):
+    """They are in its checksum; the library reads those of no notebook for another."""
+    done = make(ROOT, "-n", "notebooks", f"PROFILE={profile}")
+    assert done.returncode == 0, done.stderr
+    recipes = re.findall(r'made_from="\$\(cat (.*?) \$\(find lib(?s:.*?)main\(\'(\w+)\'', done.stdout)
+    counted = {name: {*files.split()} for files, name in recipes}
+    for name in NAMES:
+        own = {file for n in (name, *others(name)) for file in (f"notebooks/{n}.ipynb", f"params/{profile}/{n}.yaml")}
+        assert counted[name] == own | {"params/claims.yaml"}, name
+    assert {name for name in NAMES if others(name)} == {
+        name for name in NAMES if any(re.search("(at|of)_profile", cell.source) for cell in cells(name))
+    }
+    for path in [path for room in ("papers", "sweep", "tasks") for path in (ROOT / "lib" / room).rglob("*.py")]:
+        assert not re.search("(at|of)_profile", path.read_text()), path
 
 
 #: parameters that take some of a few names, and where these stand

@@ -53,7 +53,8 @@ def _as_they_are(outputs: Path, profile: str) -> dict[str, dict[str, Any]]:
 
 
 def is_as_executed(copy: nbformat.NotebookNode, name: str, profile: str) -> bool:
-    """Whether an executed copy has the notebook's code and the profile's parameters of today, whatever its ``jobs``."""
+    """Whether an executed copy has the notebook's code and the profile's parameters of today, whatever its ``jobs``. It
+    does not hold the parameters of other notebooks that it has read."""
     own = [cell for cell in copy.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
     source = nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4)
     given = json.loads(json.dumps(parameters.of_profile(profile, name)))  # as a notebook keeps them
