@@ -50,6 +50,8 @@ def test_committed_notebooks_are_clean(name):
     for cell in cells(name):
         parameters = "parameters" in cell.metadata.get("tags", [])  # each on a line with its comment, for papermill
         assert parameters or max(map(len, cell.source.splitlines())) <= 120
+        typed = any(isinstance(node, ast.AnnAssign) for node in ast.parse(cell.source).body)
+        assert typed == parameters, "what has a type is a parameter"
         functions = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.FunctionDef)]
         assert all(len(ast.unparse(f).splitlines()) <= 5 for f in functions)
 

@@ -242,7 +242,7 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     """Checks a notebook's parameters (``parameters.checked``), puts what they came to back into ``namespace``, and goes
     to the workbook's root, so that a path means the same from make, papermill and JupyterLab."""
     fresh = not any(isinstance(value, Notebook) for value in namespace.values())
-    checked = parameters.checked(kind, namespace, fresh)
+    checked = parameters.checked(kind, namespace, fresh, widgets.somebody_is_there())
     _check_folder(checked.outputs)
     namespace.update(checked.model_dump())
     os.chdir(places.ROOT)

@@ -70,22 +70,30 @@ def check_names(name: str, given: Iterable[str], known: Iterable[str]) -> None:
 # ---- as a kernel has them --------------------------------------------------------------------------------------------
 
 
-def checked(kind: type[P], namespace: dict[str, Any], fresh: bool) -> P:
+def checked(kind: type[P], namespace: dict[str, Any], fresh: bool, by_hand: bool = False) -> P:
     """The parameters that stand in a kernel's namespace, read as what ``kind`` says: papermill and YAML may pass text
     ('[1, 2]', '3e-4').
 
-    fresh: nothing but parameters and imports has run in it. Only then can a name that was given and is no parameter be
-    told from what a notebook's cells assign. Raises InputError for such a name, for a parameter that is not set, and
-    for a value of the wrong type."""
+    fresh: the notebook has not been started in it; by_hand: somebody runs its cells. Raises InputError for a parameter
+    that is not set, for a value of the wrong type, and for a name that is none: what has a type, as all in the
+    parameters cell have, and in a fresh namespace what has none, as what papermill injects; by hand, where there may be
+    other values, only what is close to a parameter. What is refused is forgotten, or a corrected cell would be too."""
     types = {parameter: field.annotation for parameter, field in kind.model_fields.items()}
-    check_names(kind.notebook, _given(namespace) if fresh else [], types)
+    annotations = namespace.get("__annotations__", {})
+    untyped = _values(namespace) if fresh else []
+    meant = [name for name in untyped if not by_hand or difflib.get_close_matches(name, types)]
+    unknown = [name for name in (*annotations, *meant) if name not in types]
+    for name in unknown:
+        namespace.pop(name, None)
+        annotations.pop(name, None)
+    check_names(kind.notebook, unknown, types)
     for parameter in types:
         if parameter not in namespace:
             raise InputError(f"{parameter}: is not set, give it a value in the parameters cell")
     return kind(**{parameter: _read(parameter, namespace[parameter], types[parameter]) for parameter in types})
 
 
-def _given(namespace: dict[str, Any]) -> list[str]:
+def _values(namespace: dict[str, Any]) -> list[str]:
     """What may have been meant as a parameter: values, but those of the kernel itself and of constants."""
     kinds = (bool, int, float, str, list, dict, type(None))
     own = ("In", "Out")  # IPython's

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from lib.base.errors import InputError
 from lib.base.parameters import Computing
@@ -78,6 +79,35 @@ def test_names_that_later_cells_make_are_not_parameters():
     namespace |= {"frame": 3, "steps": 4}  # by later cells, and by the parameters cell, which was changed
     notebook.start(X, namespace)
     assert namespace["steps"] == 4
+
+
+PARAMETERS = 'profile: str = "cpu"\noutputs: str = {outputs!r}\nlrs: list[float] = [0.5]\n'
+CHECK = "from tests.workbooks import Few\nfrom lib.workbook import notebook\nnb = notebook.start(Few, globals())"
+
+
+@pytest.mark.parametrize("somebody", [True, False])
+def test_a_corrected_cell_is_started_in_the_same_kernel(somebody, tmp_path):
+    """As JupyterLab sends cells, and as papermill does."""
+    manager, client = start_new_kernel(cwd=ROOT)
+
+    def says(cell: str) -> str:
+        """The last line of what is raised; empty where nothing is."""
+        done = client.execute_interactive(cell, timeout=240, allow_stdin=somebody, output_hook=lambda message: None)
+        return done["content"].get("evalue", "")
+
+    try:
+        cell = PARAMETERS.format(outputs=str(tmp_path))
+        assert says("scratch = 3") == says(cell + "lrss = [0.1]") == ""
+        unknown = "lrss" if somebody else "scratch"
+        assert says(CHECK).startswith(f"{unknown}: is not a parameter of few")
+        assert says(cell) == says(CHECK) == says("lr = 0.1  # of a loop") == says(CHECK) == ""
+        assert says(cell + "learning_rates: list[float] = [0.1]") == ""
+        assert says(CHECK).startswith("learning_rates: is not a parameter of few")
+        assert says(cell) == says(CHECK) == ""
+        assert says("assert lr == 0.1" + (" and scratch == 3" if somebody else "")) == ""
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
 
 
 def test_a_missing_parameter_is_named():

@@ -176,6 +176,43 @@ def test_what_a_kernel_has_of_its_own_is_no_parameter():
         read(frame=3)
 
 
+def kernel_of(source: str, **made) -> dict:
+    """The namespace of a kernel that ran a parameters cell, and what else was made in it."""
+    namespace = {**made}
+    exec(source, namespace)
+    return namespace
+
+
+MISSPELT = CELL.replace("steps: int = 3", "steps: int = 3\nstepz: int = 4\nqqq: int = 5")
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_name_in_the_parameters_cell_is_refused_at_every_start_until_it_is_corrected(fresh, by_hand):
+    namespace = kernel_of(CELL)
+    assert checked(X, namespace, fresh=True, by_hand=by_hand) == X(**VALUES)
+    exec(MISSPELT, namespace)
+    for _ in range(2):  # not corrected yet
+        with one_line(starts="stepz: is not a parameter of x, did you mean 'steps'?"):
+            checked(X, namespace, fresh, by_hand)
+        exec(MISSPELT, namespace)
+    with one_line(starts="stepz: "):
+        checked(X, namespace, fresh, by_hand)
+    exec(CELL, namespace)
+    assert checked(X, namespace, fresh, by_hand) == X(**VALUES)
+
+
+def test_what_somebody_makes_by_hand_is_no_parameter_unless_it_is_close_to_one():
+    namespace = kernel_of(CELL, scratch=3)
+    assert checked(X, namespace, fresh=True, by_hand=True) == X(**VALUES) and namespace["scratch"] == 3
+    namespace["lrss"] = [0.5]
+    with one_line(starts="lrss: is not a parameter of x, did you mean 'lrs'?"):
+        checked(X, namespace, fresh=True, by_hand=True)
+    assert checked(X, namespace, fresh=True, by_hand=True) == X(**VALUES)
+    namespace["step"] = 3  # of a loop in a later cell
+    assert checked(X, namespace, fresh=False, by_hand=True) == X(**VALUES) and namespace["step"] == 3
+
+
 def test_names_are_looked_for_in_those_that_are_known():
     parameters.check_names("x", ["lrs"], ["lrs", "steps"])
     with one_line(starts="lr: is not a parameter of x, did you mean 'lrs'?"):
