@@ -40,10 +40,11 @@ def table(data: DataConfig, sizes: list[int], encodings: list[str], cache: Path)
     ``encodings``. These come over the network: their numbers are nan where they cannot be loaded."""
     rows = []
     for size in sizes:
-        store = token_store(data.replace(tokenizer=f"bpe-{size}"), cache)
+        # no tokenizer here is a file, so that the text's content, where it is stated, is that of each
+        store = token_store(data.replace(tokenizer=f"bpe-{size}", content=data.content), cache)
         train, val = (of_tokens(store, documents) for documents in store.split(data.val_fraction))
         rows.append({"tokenizer": f"bpe-{size}", "vocabulary": size, "train": train, "validation": val, "own": True})
-    text = token_store(data.replace(tokenizer="bytes"), cache)
+    text = token_store(data.replace(tokenizer="bytes", content=data.content), cache)
     for name in encodings:
         encoding = load_tiktoken(name)
         row = {"tokenizer": name, "vocabulary": np.nan, "train": np.nan, "validation": np.nan, "own": False}

