@@ -42,8 +42,10 @@ _watching = False
 
 
 def _own(path: object) -> bool:
-    """Whether a path lies in what this workbook made, or in its committed records."""
-    return isinstance(path, str | Path) and os.path.abspath(path).startswith(f"{OUTPUTS}{os.sep}")
+    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these."""
+    if not isinstance(path, str | Path) or os.path.abspath(path) == str(OUTPUTS / "records" / "README.md"):
+        return False
+    return os.path.abspath(path).startswith(f"{OUTPUTS}{os.sep}")
 
 
 def _watch(event: str, arguments: tuple) -> None:

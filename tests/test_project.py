@@ -112,7 +112,8 @@ def test_the_docs_and_help_name_every_target():
 
 
 def test_every_file_the_docs_name_exists():
-    for path in re.findall(r"`((?:lib|params|notebooks|tests|docs|outputs/records)/[\w./-]*)`", DOCS):
+    records = (ROOT / "outputs" / "records" / "README.md").read_text()
+    for path in re.findall(r"`((?:lib|params|notebooks|tests|docs|outputs/records)/[\w./-]*)`", DOCS + records):
         assert (ROOT / path).exists(), path
 
 
