@@ -14,8 +14,8 @@ from lib.papers.parcae.figures_transformer import VARIANTS
 def by_size(runs: pd.DataFrame) -> Figure:
     """CORE, Core-Extended where some of it was asked, and LAMBADA's perplexity against parameters (001, Table
     "Comparing Parcae to Fixed-Depth Transformers"). Each architecture has a line through its means over seeds, with
-    bars of one standard error over examples; each seed is a dot. runs: ``core.transformer_scores`` with a column
-    architecture."""
+    bars of one standard error over examples; each seed is a dot. runs: ``core_benchmark.transformer_scores`` with a
+    column architecture."""
     units = {"Core": "points", "Core-Extended": "points", "LAMBADA per token": "perplexity"}
     shown = {column: unit for column, unit in units.items() if runs[column].notna().any()}
     figure, panels = plt.subplots(1, len(shown), figsize=(PAGE, 2.6), squeeze=False)
@@ -38,7 +38,7 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     """Left, CORE of the rungs of 001's table of stability against test-time loops T; right, CORE of the best looped
     runs and of those at fixed depth against the budget. Means over seeds have bars of one standard error over examples.
 
-    ladder, frontier: ``core.transformer_scores``, with a column variant, and with columns which and budget."""
+    ladder, frontier: ``core_benchmark.transformer_scores`` with a column variant, and with columns which and budget."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), sharey=True)
     ladder = ladder.dropna(subset="Core")
     groups = [*ladder.groupby("variant", sort=False)]
