@@ -72,7 +72,7 @@ def run(p: UsageWeighted, width: int, budget: float, seed: int) -> RunConfig:
     return budgets.run(p, model(p, width), budget, seed, paper="003", like="looped-nanochat-s8")
 
 
-def sweep(p: UsageWeighted) -> dict[Label, RunConfig]:
+def grid(p: UsageWeighted) -> dict[Label, RunConfig]:
     """("... FLOPs", budget, width, seed) -> run, for every budget, its widths, and every seed."""
     return {
         (f"{rate(budget)} FLOPs", budget, width, seed): run(p, width, budget, seed)

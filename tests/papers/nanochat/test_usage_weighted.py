@@ -32,7 +32,7 @@ def test_usage_counts_each_parameter_as_often_as_it_runs():
 
 
 def test_a_budget_buys_the_same_flops_at_every_width(store):
-    plan = usage_weighted.sweep(P.replace(widths={2e9: [8, 16, 24]}, seeds=[3]))
+    plan = usage_weighted.grid(P.replace(widths={2e9: [8, 16, 24]}, seeds=[3]))
     assert [*plan] == [("2e9 FLOPs", 2e9, width, 3) for width in (8, 16, 24)]
     for cfg in plan.values():
         assert cfg.tokens * count(cfg.model, 32).published["003"] == pytest.approx(2e9, rel=0.06)
