@@ -7,7 +7,7 @@ import pandas as pd
 
 from lib.config import Label, RunConfig
 from lib.papers.looped_moe import designs
-from lib.papers.shared.scores import Contrast, contrast, labelled, suite_scores
+from lib.papers.shared.scores import Contrast, accuracy_scores, contrast, labelled
 from lib.tasks.suites import CORE_9
 
 NINE = {task.name.removesuffix(" (OLMES)"): task for task in CORE_9}
@@ -29,9 +29,7 @@ def nine_scores(
     table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
     """Core 9 and each of its tasks, one row a run of 004, as ``scores.labelled`` has them."""
-    mean = suite_scores(table, "Core 9", CORE_9, "accuracy").drop(columns="tasks")
-    tasks = [suite_scores(table, own, (task,), "accuracy")[[own, f"{own} stderr"]] for own, task in NINE.items()]
-    return labelled([mean, *tasks], runs, names, found)
+    return labelled(accuracy_scores(table, "Core 9", NINE), runs, names, found)
 
 
 def on_core_9(runs: pd.DataFrame, pairs: Sequence[tuple[str, str]], seeds: Sequence[int]) -> list[Contrast]:

@@ -14,7 +14,16 @@ import pandas as pd
 
 from lib.config import Label, RunConfig
 from lib.papers.parcae import training_loops
-from lib.papers.shared.scores import TEXTS, Contrast, contrast, labelled, leads, suite_scores, text_scores
+from lib.papers.shared.scores import (
+    TEXTS,
+    Contrast,
+    accuracy_scores,
+    contrast,
+    labelled,
+    leads,
+    suite_scores,
+    text_scores,
+)
 from lib.tasks.suites import CORE, CORE_EXTENDED, WIKITEXT, ZERO_SHOT, Task
 
 SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTENDED}
@@ -63,11 +72,7 @@ def rdm_scores(
     table: pd.DataFrame, runs: dict[Label, RunConfig], names: Sequence[str], found: dict[str, Any]
 ) -> pd.DataFrame:
     """``labelled`` runs of 001's RDM set-up with the zero-shot tasks, their mean ``zero-shot``, and WikiText."""
-    mean = suite_scores(table, "zero-shot", tuple(ZERO_SHOT.values()), "accuracy").drop(columns="tasks")
-    tasks = [
-        suite_scores(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in ZERO_SHOT.items()
-    ]
-    return labelled([mean, *tasks, *text_scores(table)[1:]], runs, names, found)
+    return labelled([*accuracy_scores(table, "zero-shot", ZERO_SHOT), *text_scores(table)[1:]], runs, names, found)
 
 
 def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:

@@ -62,6 +62,13 @@ def suite_scores(table: pd.DataFrame, name: str, tasks: Sequence[Task], value: s
     return points.assign(tasks=found["tasks"])
 
 
+def accuracy_scores(table: pd.DataFrame, mean: str, tasks: Mapping[str, Task]) -> list[pd.DataFrame]:
+    """By subject and T: the mean accuracy over tasks, in a column ``mean``, and that of each task by its name."""
+    all_of_them = suite_scores(table, mean, tuple(tasks.values()), "accuracy").drop(columns="tasks")
+    each = [suite_scores(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in tasks.items()]
+    return [all_of_them, *each]
+
+
 def text_scores(table: pd.DataFrame) -> list[pd.DataFrame]:
     """By subject and T, of each text: nats per token, perplexity per token and per word, with their errors."""
     parts = []

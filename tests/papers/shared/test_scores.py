@@ -4,6 +4,7 @@ import gzip
 import itertools
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
@@ -18,7 +19,7 @@ from lib.sweep import measurements
 from lib.tasks import evaluations
 from lib.tasks import files as taskfiles
 from lib.tasks.evaluations import evaluate
-from lib.tasks.suites import CORE_9, LAMBADA
+from lib.tasks.suites import CORE_9, LAMBADA, ZERO_SHOT
 from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
 
 
@@ -53,6 +54,16 @@ def test_what_diverged_stays_in_the_table():
     (lead, other, _) = scores.leads(runs, ["Core"], core_benchmark.PARCAE, core_benchmark.TRANSFORMER, [1, 2])
     assert lead.values == pytest.approx([0, 0]) and math.isnan(other.values[0]) and other.values[1] == pytest.approx(0)
     assert math.isnan(scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])[0].values[0])
+
+
+def test_accuracies_are_in_points_with_their_mean_first():
+    one, other = ZERO_SHOT["PIQA"], ZERO_SHOT["HellaSwag"]
+    table = asked(PLAN, lambda label, task, T: 0.25 if task is one else 0.75, tasks=(one, other, LAMBADA))
+    mean, *each = scores.accuracy_scores(table, "both", {"a": one, "b": other})
+    assert [*mean] == ["both", "both stderr", "both spread"]
+    assert [[*part] for part in each] == [["a", "a stderr"], ["b", "b stderr"]]
+    found = pd.concat([mean["both"], each[0]["a"], each[1]["b"]], axis=1).to_numpy()
+    assert found == pytest.approx(np.array([[50.0, 25.0, 75.0]] * len(PLAN)))
 
 
 def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatch):
