@@ -407,7 +407,7 @@ def _default_text() -> DataConfig:
 
 
 class RunConfig(Config):
-    """One training run. Two configs with the same key give the same numbers on the same machine."""
+    """One training. Two configs with the same key give the same numbers on the same machine."""
 
     model: ModelConfig = Field(default_factory=ModelConfig, strict=False)
     data: DataConfig = Field(default_factory=DataConfig, strict=False)

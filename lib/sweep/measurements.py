@@ -1,4 +1,5 @@
-"""Measurements that are no training runs: each is made once, in parallel, and kept in a file beside the runs."""
+"""Measurements: what is computed with models and is no run. Each is made once, in parallel, and kept in a file beside
+the runs."""
 
 import contextlib
 import hashlib
