@@ -1,7 +1,8 @@
 """What make was asked, checked before anything runs. Any Python 3 can run this, without an environment.
 
-In the environment, make gives its variables, and beside them GIVEN: those that stand on its command line, GOALS, and
-NOTEBOOKS: the names of all. The answer is "fine", or the first thing that is wrong, in one line.
+make passes those of its variables that are checked through the environment, and three more: GIVEN, the names of the
+variables on its command line; GOALS, what it is to make; NOTEBOOKS, the names of all notebooks. The answer is "fine",
+or the first thing that is wrong, in one line.
 """
 
 from __future__ import annotations

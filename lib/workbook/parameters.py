@@ -1,4 +1,4 @@
-"""What a notebook's parameters come to, whoever gives them: its own cell, params/, papermill, or somebody by hand."""
+"""Reads a notebook's parameters from its own cell, params/, papermill or a kernel, and types them."""
 
 import ast
 import difflib

@@ -97,8 +97,8 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
 
 @named("lib.growth.initial_increments")
 def initial_increments(case: Start) -> dict[str, Any]:
-    """At the init: ``cosines`` [n, n] between the increments of n passes over a block, be it one block n times or n
-    blocks once, and ``branches``, |x_N - x_0|^2 / d, the square of the increments' sum."""
+    """Returns, of a model at its init, ``cosines`` [n, n] between the increments of n passes (one block n times, or n
+    blocks once each), and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""
     model = case.network()
     states = probes.stream(model, case.tokens()[:, :-1].to(model.angles.device), every=case.block)
     branches = (states[-1] - states[0]).square().mean().item()
