@@ -36,6 +36,7 @@ class Claim:
     value: float | None = None
     uncertainty: float = 0.0
     scale_free: bool = False
+    published: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -213,12 +213,36 @@ class Notebook:
     ) -> claims.Finding:
         """Reports a claim of the ledger with one number a seed, or for each of what ``per`` names; ``bounds`` where the
         interval comes from elsewhere."""
-        entry = claims.ledger(places.LEDGER).get(id)
-        if entry is None:
-            raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
         folder = self.outputs / "claims" / self.profile
         where = (self.profile, folder)
-        return claims.report(entry, self.name, values, seeds, *where, unit, note, bounds, per, self._stamp)
+        return claims.report(_entry(id), self.name, values, seeds, *where, unit, note, bounds, per, self._stamp)
+
+    def claim_of_published(
+        self,
+        id: str,
+        values: list[float],
+        unit: str,
+        note: str = "",
+        bounds: tuple[float, float] | None = None,
+        per: str = "fit",
+    ) -> claims.Finding:
+        """Reports a claim of the ledger, marked ``published`` there, by what the paper's own runs say: at the paper's
+        scale whatever the profile, in claims/published. At smoke nothing is judged, and what is there stays."""
+        entry = _entry(id)
+        if not entry.published:
+            raise InputError(f"claim {id}: is not marked published in params/claims.yaml, mark it or leave it out")
+        at_their_scale = dataclasses.replace(entry, notebook=self.name, scale_free=True)
+        folder = self.outputs / "claims"
+        smoke, kept = ("smoke", folder / "smoke" / "published"), ("published", folder / "published")
+        where = smoke if self.profile == "smoke" else kept
+        return claims.report(at_their_scale, self.name, values, [], *where, unit, note, bounds, per, self._stamp)
+
+
+def _entry(id: str) -> claims.Claim:
+    entry = claims.ledger(places.LEDGER).get(id)
+    if entry is None:
+        raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
+    return entry
 
 
 def read_plan(path: Path) -> dict[str, Any]:
