@@ -40,9 +40,11 @@ class Parameters(pydantic.BaseModel):
 
     @pydantic.field_validator("*")
     @classmethod
-    def _lists_each_once(cls, value: Any) -> Any:
+    def _lists_each_once(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
+        """What ends in _at holds exceptions (width -> steps, where they are not ``steps``) and may be empty."""
+        exceptions = str(info.field_name).endswith("_at")
         lists = [value, *value.values()] if isinstance(value, dict) else [value]
-        if any(isinstance(x, list | dict) and (not x or len({*x}) < len(x)) for x in lists):
+        if any(isinstance(x, list | dict) and (not x or len({*x}) < len(x)) for x in lists if x or not exceptions):
             raise ValueError(f"{value} is empty or names something twice, list each once")
         return value
 

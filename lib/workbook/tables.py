@@ -5,6 +5,7 @@ the tables between their marks (lib/workbook/markdown.py), and a test sees that 
 """
 
 import collections
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -184,7 +185,8 @@ def growth() -> str:
     rows = []
     for name, compared in GRIDS.items():
         given = parameters.of_profile("paper", name)
-        at = by_budget(costs("paper")[name].runs, sorted(map(float, given.get("budgets") or given["widths"])))
+        budgets = [*(given.get("budgets") or given["widths"]), *itertools.chain(*given.get("budgets_at", {}).values())]
+        at = by_budget(costs("paper")[name].runs, sorted({float(budget) for budget in budgets}))
         total = sum(len(runs) * budget for budget, runs in at.items())
         once = sum(len(cells(runs)) * budget for budget, runs in at.items())
         largest = max(at) * len(at[max(at)])

@@ -14,7 +14,7 @@ from lib.config import Label, ModelConfig, RunConfig
 from lib.fit import laws
 from lib.fit.frontier import sizes
 from lib.flops import count
-from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
+from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, LrTransferHyperp, PaperGrid
 from lib.papers.shared import budgets
 from lib.presets import head_count, preset
 
@@ -138,7 +138,8 @@ def noise_cell(p: PaperGrid) -> tuple[list[int], dict[float, list[int]]]:
 
 def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
     """("beyond the grid", budget, r, width, seed) -> run, all on the tokens that ``beyond_budget`` FLOPs buy the first
-    of them (000, App. I)."""
+    of them, in batches of ``beyond_batch`` rows (000, App. I)."""
+    p = p.replace(batch=p.beyond_batch or p.batch)
     models = {r: model(p, r, p.beyond_width) for r in p.beyond_recurrences}
     flops = {r: size(cfg)["F"] for r, cfg in models.items()}
     first = flops[p.beyond_recurrences[0]]
@@ -148,6 +149,16 @@ def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
         )
         for r, cfg in models.items()
     }
+
+
+def rate_condition(p: LrTransferHyperp, r: int, lr: float, width: int, budget: float, batch: int) -> RunConfig:
+    """A run at base rate ``lr`` in one condition of the transfer test. Where budgets are tokens a parameter, parameters
+    are those outside the tables, each as often as it is used (000, App. D)."""
+    cfg = model(p, r, width)
+    if p.per_parameter:
+        counts = count(cfg)
+        budget *= (counts.n_once + r * counts.n_rec) * counts.published["000"]
+    return budgets.run(p.replace(muon_lr=lr, batch=batch), cfg, budget, p.seed)
 
 
 # ---- the paper's own -------------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class Extrapolation(PaperGrid):
     beyond_recurrences: list[int]
     beyond_budget: float
     beyond_width: int
+    beyond_batch: Annotated[int, Field(ge=0)]
 
 
 class PhiProbes(IsodepthGrid):
@@ -127,6 +128,7 @@ class LrTransferHyperp(IsodepthRuns):
     recurrences: list[int]
     muon_lrs: list[float]
     width: int
+    per_parameter: bool  # whether budgets are tokens a parameter, or else FLOPs
     budget: float
     other_widths: list[int]
     other_budgets: list[float]

@@ -132,16 +132,17 @@ def name(architecture: str, depth: int, loops: int) -> str:
 
 
 def studied(p: Studied, each: list[int], architectures: Iterable[str] = tuple(LOOK)) -> dict[Label, RunConfig]:
-    """(name, seed) -> run of the one size that routing, convergence and early exit are studied on, the looped ones with
-    ``each`` number of loops (004, Sec. "Does More Looping Improve Early-Exit Efficiency?"). The routing of MoE layers
-    that loop is looked at on the way."""
+    """(name, seed) -> run of the sizes that routing, convergence and early exit are studied on, the looped ones with
+    ``each`` number of loops at one width (004, Sec. "Does More Looping Improve Early-Exit Efficiency?"). The routing of
+    MoE layers that loop is looked at on the way."""
     plan: dict[Label, RunConfig] = {}
     for architecture in architectures:
+        width, steps = p.size(architecture)
         for loops in each if "looped" in architecture else each[:1]:
-            cfg = model(p, architecture, p.width, loops)
-            look = max(1, p.steps // VALIDATIONS) if cfg.recur and cfg.experts > 1 else None
+            cfg = model(p, architecture, width, loops)
+            look = max(1, steps // VALIDATIONS) if cfg.recur and cfg.experts > 1 else None
             for seed in p.seeds:
-                plan[name(architecture, p.depth, loops), seed] = run(p, cfg, p.lr, p.steps, seed, look)
+                plan[name(architecture, p.depth, loops), seed] = run(p, cfg, p.lr, steps, seed, look)
     return plan
 
 

@@ -22,6 +22,20 @@ class Studied(FourModels):
     steps: Positive
     seeds: list[int]
 
+    def size(self, architecture: str) -> tuple[int, int]:
+        """(width, steps) of an architecture."""
+        return self.width, self.steps
+
+
+class Compared(Studied):
+    """A notebook about runs of the four, each of which may have a size of its own: its compute-optimal one."""
+
+    width_at: dict[str, int]
+    steps_at: dict[str, Positive]
+
+    def size(self, architecture: str) -> tuple[int, int]:
+        return self.width_at.get(architecture, self.width), self.steps_at.get(architecture, self.steps)
+
 
 class MupTransfer(FourModels):
     notebook: ClassVar[str] = "mup_transfer"
@@ -50,7 +64,7 @@ class RoutingDivergence(Studied):
     loops: list[int]
 
 
-class Convergence(Studied):
+class Convergence(Compared):
     notebook: ClassVar[str] = "convergence"
 
     architectures: list[str]
@@ -58,7 +72,7 @@ class Convergence(Studied):
     rows: Positive
 
 
-class EarlyExit(Studied):
+class EarlyExit(Compared):
     notebook: ClassVar[str] = "early_exit"
 
     loops: list[Positive]

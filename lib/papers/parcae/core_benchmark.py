@@ -38,17 +38,17 @@ CLOSED = 0.75
 
 
 def frontier(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label, RunConfig]:
-    """("looped" | "fixed depth", budget, seed) -> run: at each budget the looped run with the lowest validation loss,
-    and the one at mean_loops = 1 (001, Table "Core Scores Comparison of Looping Optimal Frontier").
+    """("looped" | "fixed depth", width, budget, seed) -> run: at each budget of a size the looped run with the lowest
+    validation loss, and the one at mean_loops = 1 (001, Table "Core Scores Comparison of Looping Optimal Frontier").
 
     grid: ``training_loops.grid``; found: key -> result."""
     runs, chosen = training_loops.frame(found.values(), grid), {}
-    for (budget, seed), cell in runs.groupby(["budget", "seed"]):
+    for (width, budget, seed), cell in runs.groupby(["width", "budget", "seed"]):
         loops = cell["mean_loops"]
         for which, own in (("looped", cell[loops > 1]), ("fixed depth", cell[loops == 1])):
             if len(own):
                 mu = own["mean_loops"].iloc[own["loss"].argmin()]
-                chosen[which, budget, seed] = grid[f"mean_loops = {mu}", budget, mu, seed]
+                chosen[which, width, budget, seed] = grid[f"mean_loops = {mu}", width, budget, mu, seed]
     return chosen
 
 
@@ -136,13 +136,16 @@ def half_the_parameters(runs: pd.DataFrame, seeds: Sequence[int]) -> Contrast:
 
 
 def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
-    """By how much Core of the best looped runs lies above that of fixed depth, at each of the largest third of the
-    budgets: there looping is ahead for both of 001's sizes. runs: ``frontier``'s, with columns which and budget."""
-    budgets = sorted(runs["budget"].unique())
-    return [
-        contrast(runs, "Core", {("looped", C): 1.0, ("fixed depth", C): -1.0}, ("which", "budget"), seeds)
-        for C in budgets[-max(1, len(budgets) // 3) :]
-    ]
+    """By how much Core of the best looped runs lies above that of fixed depth, at each of the largest third of a
+    size's budgets: there looping is ahead for both of 001's sizes. runs: ``frontier``'s, with columns which, width and
+    budget."""
+    found = []
+    for _, own in runs.groupby("width"):
+        budgets = sorted(own["budget"].unique())
+        for C in budgets[-max(1, len(budgets) // 3) :]:
+            weights = {("looped", C): 1.0, ("fixed depth", C): -1.0}
+            found.append(contrast(own, "Core", weights, ("which", "budget"), seeds))
+    return found
 
 
 def against_rdm(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, MARKERS, NAMES, PAGE, budget_axis, count_axis, few_decades, legend_above
+from lib.figures.style import COLOURS, MARKERS, NAMES, PAGE, budget_axis, count_axis, few_decades, legend_above, shades
 from lib.papers.parcae.figures_transformer import VARIANTS
 
 
@@ -38,7 +38,8 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     """Left, CORE of the rungs of 001's table of stability against test-time loops T; right, CORE of the best looped
     runs and of those at fixed depth against the budget. Means over seeds have bars of one standard error over examples.
 
-    ladder, frontier: ``core_benchmark.transformer_scores`` with a column variant, and with columns which and budget."""
+    ladder, frontier: ``core_benchmark.transformer_scores``, with a column variant, and with columns which, width and
+    budget; the frontier has a pair of lines for each size, darker for a larger one."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), sharey=True)
     ladder = ladder.dropna(subset="Core")
     groups = [*ladder.groupby("variant", sort=False)]
@@ -51,12 +52,16 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     left.minorticks_off()
     left.set_xlabel("test-time loops T")
     left.set_ylabel("Core (points)")
-    colour, marker = COLOURS["parcae"], MARKERS["parcae"]
-    for which, beside, look in (
-        ("looped", 0.97, {"label": r"best $\mu_{rec}$"}),
-        ("fixed depth", 1.03, {"label": r"$\mu_{rec} = 1$", "ls": "--", "mfc": "white"}),
-    ):
-        _suite_line(right, frontier[frontier["which"] == which], "budget", beside, color=colour, marker=marker, **look)
+    widths = sorted(frontier["width"].unique())
+    colours = [COLOURS["parcae"]] if len(widths) == 1 else shades("parcae", len(widths))
+    for width, colour in zip(widths, colours, strict=True):
+        own, of = frontier[frontier["width"] == width], f", d = {width}" if len(widths) > 1 else ""
+        for which, beside, look in (
+            ("looped", 0.97, {"label": r"best $\mu_{rec}$" + of}),
+            ("fixed depth", 1.03, {"label": r"$\mu_{rec} = 1$" + of, "ls": "--", "mfc": "white"}),
+        ):
+            runs = own[own["which"] == which]
+            _suite_line(right, runs, "budget", beside, color=colour, marker=MARKERS["parcae"], **look)
     budget_axis(right, sorted(frontier["budget"].unique()))
     for panel in (left, right):
         panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)

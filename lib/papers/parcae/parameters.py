@@ -1,5 +1,6 @@
 """The parameters of 001's notebooks."""
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Self
 
 import pydantic
@@ -25,6 +26,7 @@ class Instability(Training):
     warmup_steps: int
     cooldown_steps: int
     update_clipping: bool
+    eps: float
     max_state_rms: float
     seeds: list[int]
     limit_ngram: int
@@ -34,7 +36,7 @@ class Instability(Training):
 
 
 class TransformerSetup(Training):
-    """Runs as 001 trains its 140M models, of whatever size."""
+    """Runs as 001 trains its Transformers and Parcae, of whatever size."""
 
     head_dim: int
     steps: int
@@ -51,14 +53,30 @@ class OneSize(TransformerSetup):
 
 
 class Sizes(TransformerSetup):
-    """Runs of several sizes."""
+    """Runs of several sizes, which may have steps and a rate of their own."""
 
     sizes: dict[int, int]  # width -> layers of each of the three stacks
+    steps_at: dict[int, int]
+    lr_at: dict[int, float]
+
+    @pydantic.model_validator(mode="after")
+    def _has_the_sizes_of_exceptions(self) -> Self:
+        for name in ("steps_at", "lr_at"):
+            check_widths(name, getattr(self, name), self.sizes)
+        return self
 
     def at(self, width: int) -> OneSize:
         """The set-up at one of the sizes."""
         shared = {name: getattr(self, name) for name in TransformerSetup.model_fields}
-        return OneSize(**shared, width=width, layers=self.sizes[width])
+        own = {"steps": self.steps_at.get(width, self.steps), "lr": self.lr_at.get(width, self.lr)}
+        return OneSize(**{**shared, **own}, width=width, layers=self.sizes[width])
+
+
+def check_widths(name: str, given: Iterable[int], widths: Iterable[int]) -> None:
+    """Raises ValueError for a width that is none of the notebook's."""
+    for width in given:
+        if width not in widths:
+            raise ValueError(f"{name}: {width} is none of the widths {', '.join(map(str, widths))}, use these")
 
 
 class StabilityAblation(OneSize):
@@ -80,48 +98,74 @@ class StabilityAblation(OneSize):
 
 
 class EndToEnd(Sizes):
+    """What begins with ``rdm`` is of the comparison in the RDM set-up; all else of that set-up is ``instability``'s."""
+
     notebook: ClassVar[str] = "end_to_end"
 
     mean_loops: int
-    rdm_widths: list[int]
+    rdm_sizes: dict[int, int]  # width -> layers of the loop
     rdm_lr: float
+    rdm_lr_at: dict[int, float]
+    rdm_loops_at: dict[int, int]
+    rdm_steps: Annotated[int, pydantic.Field(ge=0)]
+
+    @pydantic.model_validator(mode="after")
+    def _has_the_rdms_of_exceptions(self) -> Self:
+        for name in ("rdm_lr_at", "rdm_loops_at"):
+            check_widths(name, getattr(self, name), self.rdm_sizes)
+        return self
 
 
 class BackpropDepth(OneSize):
+    """In the RDM set-up the width, its loop's layers and the rate are those of ``end_to_end``'s smallest RDM."""
+
     notebook: ClassVar[str] = "backprop_depth"
 
+    rdm: bool  # in the RDM set-up, or else in the Transformer's
     means: list[Positive]
     fixed_backprop: Positive
     backprops: list[Positive]
     fixed_mean: Positive
+    backprops_steps: Annotated[int, pydantic.Field(ge=0)]
+    fill: bool
     depths: list[Positive]
 
 
 class DepthSampling(OneSize):
+    """In the RDM set-up sizes, loops, steps and rates are those of ``end_to_end``'s comparison there."""
+
     notebook: ClassVar[str] = "depth_sampling"
 
+    rdm: bool  # in the RDM set-up, or else in the Transformer's
     mean_loops: int
     depths: list[Positive]
     timing_rounds: Positive
 
 
-class LoopGrid(OneSize):
+class LoopGrid(Sizes):
     """Runs at several numbers of loops and budgets, and held-out ones at ``mean_loops`` and ``steps``."""
 
     loops: list[int]
     budgets: list[float]
+    budgets_at: dict[int, list[float]]
     mean_loops: int
     held_out_seeds: list[int]
 
     @pydantic.model_validator(mode="after")
     def _can_be_fitted(self) -> Self:
-        """A budget's looped runs have to carry a parabola, and all of them a law."""
+        """A budget's looped runs have to carry a parabola, and all of a size a law."""
         looped = [mu for mu in self.loops if mu > 1]
         if min(self.loops) < 1 or len(looped) < 3:
             raise ValueError(f"loops: {self.loops} has fewer than three above 1, which a parabola needs, list more")
-        if len(looped) * len(self.budgets) < 6:
-            raise ValueError(f"budgets: {len(self.budgets)} are too few for a law of five parameters, list more")
+        check_widths("budgets_at", self.budgets_at, self.sizes)
+        fewest = min(len(self.budgets_of(width)) for width in self.sizes)
+        if len(looped) * fewest < 6:
+            raise ValueError(f"budgets: {fewest} are too few for a law of five parameters, list more")
         return self
+
+    def budgets_of(self, width: int) -> list[float]:
+        """The budgets of a size."""
+        return self.budgets_at.get(width, self.budgets)
 
 
 class LoopingIsoflop(LoopGrid):

@@ -13,10 +13,10 @@ from lib.papers.parcae.parameters import EndToEnd, Instability
 from lib.presets import instability_model
 
 
-def run(p: Instability, architecture: str, lr: float, seed: int) -> RunConfig:
-    """An architecture in 001's RDM set-up, with the sizes, schedule and text of ``p``."""
-    model = instability_model(
-        architecture,
+def run(p: Instability, architecture: str, lr: float, seed: int, **fields: Any) -> RunConfig:
+    """An architecture in 001's RDM set-up, with the sizes, schedule and text of ``p``. ``fields`` change others of its
+    fields."""
+    sizes = dict(
         vocab_size=p.vocab_size,
         width=p.width,
         heads=p.heads,
@@ -28,24 +28,45 @@ def run(p: Instability, architecture: str, lr: float, seed: int) -> RunConfig:
         backprop_loops=p.backprop_loops,
     )
     optim = OptimConfig(
-        lr=lr, warmup_steps=p.warmup_steps, cooldown_steps=p.cooldown_steps, update_clipping=p.update_clipping
+        lr=lr,
+        eps=p.eps,
+        warmup_steps=p.warmup_steps,
+        cooldown_steps=p.cooldown_steps,
+        update_clipping=p.update_clipping,
     )
     train = TrainConfig.of(p, steps=p.steps, seed=seed, max_state_rms=p.max_state_rms)
+    model = instability_model(architecture, **sizes | fields)
     return RunConfig(model=model, data=DataConfig.of(p), optim=optim, train=train)
 
 
+def parcae(setup: Instability) -> str:
+    """Which Parcae is compared in a set-up: with C and prelude norm where its architectures have that one."""
+    return "parcae" if "parcae" in setup.architectures else "parcae-rdm"
+
+
+def of_size(p: EndToEnd, setup: Instability, d: int, architecture: str, seed: int, **fields: Any) -> RunConfig:
+    """An architecture at one of p's RDM sizes, with its loops, half of which carry gradient, steps and rate. All else
+    is as ``setup`` has it; ``fields`` change others of the model's."""
+    sized = setup.replace(
+        width=d,
+        heads=max(1, d * setup.heads // setup.width),
+        mlp_width=d * setup.mlp_width // setup.width,
+        steps=p.rdm_steps or setup.steps,
+    )
+    if d in p.rdm_loops_at:
+        sized = sized.replace(mean_loops=p.rdm_loops_at[d], backprop_loops=-(-p.rdm_loops_at[d] // 2))
+    return run(sized, architecture, p.rdm_lr_at.get(d, p.rdm_lr), seed, recur=p.rdm_sizes[d], **fields)
+
+
 def against_rdm(p: EndToEnd, setup: Instability) -> dict[Label, RunConfig]:
-    """(architecture, d, seed) -> run: Parcae and the residual-normalised RDM at p's ``rdm_widths`` and ``rdm_lr`` (001,
-    Table "Zero-Shot and Perplexity Results Trained on RDM Setup"). All else is as ``setup`` has it, also whether Parcae
-    has C and prelude norm."""
-    parcae = "parcae" if "parcae" in setup.architectures else "parcae-rdm"
-    runs: dict[Label, RunConfig] = {}
-    for d in p.rdm_widths:
-        heads, mlp_width = max(1, d * setup.heads // setup.width), d * setup.mlp_width // setup.width
-        of_size = setup.replace(width=d, heads=heads, mlp_width=mlp_width)
-        for name in ("residual-norm", parcae):
-            runs |= {(name, d, seed): run(of_size, name, p.rdm_lr, seed) for seed in p.seeds}
-    return runs
+    """(architecture, d, seed) -> run: Parcae and the residual-normalised RDM at p's RDM sizes (001, Table "Zero-Shot
+    and Perplexity Results Trained on RDM Setup"). Whether Parcae has C and prelude norm, ``setup`` says."""
+    return {
+        (name, d, seed): of_size(p, setup, d, name, seed)
+        for d in p.rdm_sizes
+        for name in ("residual-norm", parcae(setup))
+        for seed in p.seeds
+    }
 
 
 def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:

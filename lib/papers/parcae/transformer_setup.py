@@ -4,7 +4,7 @@ from typing import Any
 
 from lib.base.errors import InputError
 from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
-from lib.papers.parcae.parameters import EndToEnd, OneSize, StabilityAblation, TransformerSetup
+from lib.papers.parcae.parameters import EndToEnd, OneSize, StabilityAblation
 from lib.presets import head_count, optimizer, preset
 
 #: 001, Table "Stability Results": a Transformer made into a recurrent depth model, and what is added to it one by one
@@ -50,9 +50,10 @@ def against_transformer(p: EndToEnd) -> dict[Label, RunConfig]:
     Parcae to Fixed-Depth Transformers")."""
     runs: dict[Label, RunConfig] = {}
     for d in p.sizes:
+        one = p.at(d)
         for seed in p.seeds:
-            runs["transformer", d, seed] = run(p, transformer(p.at(d)), p.steps, seed)
-            runs["parcae", d, seed] = run(p, model(p.at(d), p.mean_loops), p.steps, seed)
+            runs["transformer", d, seed] = run(one, transformer(one), one.steps, seed)
+            runs["parcae", d, seed] = run(one, model(one, p.mean_loops), one.steps, seed)
     return runs
 
 
@@ -96,7 +97,7 @@ def sampler(name: str, mean_loops: int) -> dict[str, Any]:
     return rules[name]
 
 
-def run(p: TransformerSetup, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:
+def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:
     """The model trained for ``steps`` as 001 trains its 140M models: Muon and AdamW at p's rates, which are constant
     and fall to 0 over the last half. AdamW's rate of the injection is called none where it is p's, so that it is the
     same run however it was asked for."""

@@ -18,17 +18,17 @@ from tests.scored import ADDED, NAMES, PLAN, WIDTHS, asked, results, sized
 def test_of_each_budget_the_best_loops_and_none():
     grid = training_loops.grid(SMALL)
     wanted = {2e11: 2, 4e11: 4}
-    found = results(grid, lambda label: 3 + abs(math.log(label[2] / wanted[label[1]])) if label[2] > 1 else 2.0)
+    found = results(grid, lambda label: 3 + abs(math.log(label[3] / wanted[label[2]])) if label[3] > 1 else 2.0)
     chosen = core_benchmark.frontier(grid, found)
     assert {label: cfg.model.mean_loops for label, cfg in chosen.items()} == {
-        ("looped", 2e11, 7): 2,
-        ("fixed depth", 2e11, 7): 1,
-        ("looped", 4e11, 7): 4,
-        ("fixed depth", 4e11, 7): 1,
+        ("looped", 64, 2e11, 7): 2,
+        ("fixed depth", 64, 2e11, 7): 1,
+        ("looped", 64, 4e11, 7): 4,
+        ("fixed depth", 64, 4e11, 7): 1,
     }
-    for label in [("mean_loops = 1", 2e11, 1, 7), *(key for key in grid if key[1] == 4e11 and key[2] > 1)]:
+    for label in [("mean_loops = 1", 64, 2e11, 1, 7), *(key for key in grid if key[2] == 4e11 and key[3] > 1)]:
         found[grid[label].key] = ended(grid[label], None)  # what diverged is not asked
-    assert [*core_benchmark.frontier(grid, found)] == [("looped", 2e11, 7), ("fixed depth", 4e11, 7)]
+    assert [*core_benchmark.frontier(grid, found)] == [("looped", 64, 2e11, 7), ("fixed depth", 64, 4e11, 7)]
 
 
 # ---- scores
@@ -106,7 +106,7 @@ def test_a_share_of_each_gap_and_three_quarters_of_the_last():
 
 def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
     rows = [
-        {"which": which, "budget": C, "seed": 7, "Core": C * (which == "looped"), "Core stderr": 0.3}
+        {"which": which, "width": 64, "budget": C, "seed": 7, "Core": C * (which == "looped"), "Core stderr": 0.3}
         for which in ("looped", "fixed depth")
         for C in (1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
     ]

@@ -37,7 +37,7 @@ def test_ladder_and_frontier():
     ladder.loc[ladder["variant"] == "RDM", ["T", "Core", "Core stderr"]] = np.nan  # it diverged
     edge = pd.DataFrame(
         [
-            {"which": which, "budget": budget, "Core": i + budget / 1e9, "Core stderr": 1.0}
+            {"which": which, "width": 64, "budget": budget, "Core": i + budget / 1e9, "Core stderr": 1.0}
             for i, which in enumerate(("looped", "fixed depth"))
             for budget in (1e9, 2e9)
         ]
@@ -47,3 +47,7 @@ def test_ladder_and_frontier():
     assert [[*container.lines[0].get_ydata()] for container in left.containers] == [[3.0, 6.0], [3.0, 6.0]]
     assert [[*container.lines[0].get_ydata()] for container in right.containers] == [[1.0, 2.0], [2.0, 3.0]]
     assert len({tuple(container.lines[0].get_xdata()) for container in left.containers}) == 2  # beside one another
+    _, right = figures_core.ladder_and_frontier(ladder, pd.concat([edge, edge.assign(width=128)])).axes
+    assert [text.get_text().partition(", ")[2] for text in right.get_legend().get_texts()] == ["d = 64"] * 2 + [
+        "d = 128"
+    ] * 2

@@ -20,8 +20,8 @@ def labelled(axis) -> list[str]:
 def runs():
     rows = parabolas(loops=(1, 2, 4, 8))
     sizes = training_loops.grid(SMALL)
-    n_eff = {label[2]: training_loops.size(cfg)["n_eff"] for label, cfg in sizes.items()}
-    F = {label[2]: training_loops.size(cfg)["F"] for label, cfg in sizes.items()}
+    n_eff = {label[3]: training_loops.size(cfg)["n_eff"] for label, cfg in sizes.items()}
+    F = {label[3]: training_loops.size(cfg)["F"] for label, cfg in sizes.items()}
     rows = rows.assign(n_eff=rows["mean_loops"].map(n_eff), F=rows["mean_loops"].map(F), budget=rows["budget"] * 2e11)
     D = rows["budget"] / rows["F"]
     return rows.assign(D=D, loss=1.2 + 300 * rows["n_eff"] ** -0.5 + 900 * D**-0.5)
@@ -35,7 +35,7 @@ def test_isoflop_figures(runs):
     assert stars[0].get_xdata() == pytest.approx([4.0])
     looped = runs[runs["mean_loops"] > 1]
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
-    wanted = training_loops.best_by_law(SMALL.replace(budgets=sorted(runs["budget"].unique())), law)
+    wanted = training_loops.best_by_law(SMALL.replace(budgets=sorted(runs["budget"].unique())), 64, law)
     axes = figures_loops.powers(optima, wanted.assign(inside=True)).axes
     assert labelled(axes[0]) == ["parabolas: exponent 0.40", "parametric law"]
     axis = figures_loops.contours(law, runs, wanted.assign(inside=True)).axes[0]

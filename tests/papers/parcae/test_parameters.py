@@ -50,6 +50,13 @@ def test_no_examples_mean_all_and_fewer_are_refused():
 
 
 def test_a_size_of_several_is_the_same_set_up_at_that_width():
-    several = given(EndToEnd, sizes={32: 1, 64: 3}, lr=0.003)
+    several = given(EndToEnd, sizes={32: 1, 64: 3}, rdm_sizes={32: 1, 64: 1}, lr=0.003)
     one = several.at(64)
     assert (one.width, one.layers, one.lr, one.seeds) == (64, 3, 0.003, several.seeds)
+    each = several.replace(steps=10, steps_at={64: 20}, lr_at={64: 0.02})
+    assert [(each.at(d).steps, each.at(d).lr) for d in (32, 64)] == [(10, 0.003), (20, 0.02)]
+    for name, value in {"steps_at": 10, "lr_at": 0.01, "rdm_lr_at": 0.01, "rdm_loops_at": 4}.items():
+        with one_line(f"{name}: 48 is none of the widths 32, 64", "use these"):
+            several.replace(**{name: {48: value}})
+    with one_line("budgets_at: 64 is none of the widths 32"):
+        given(LoopingIsoflop, budgets_at={64: [1e11, 2e11]})

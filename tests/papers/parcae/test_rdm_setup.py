@@ -108,7 +108,7 @@ SETUP = given(
 
 
 def test_parcae_and_the_rdm_differ_in_their_architecture_alone():
-    p = given(EndToEnd, rdm_widths=[32, 64], rdm_lr=0.01, seeds=[3, 4])
+    p = given(EndToEnd, rdm_sizes={32: 1, 64: 1}, rdm_lr=0.01, seeds=[3, 4])
     runs = rdm_setup.against_rdm(p, SETUP.replace(architectures=["base", "parcae"]))
     assert {label[0] for label in runs} == {"residual-norm", "parcae"} and len(runs) == 8
     assert runs["parcae", 32, 3] == rdm_setup.run(SETUP, "parcae", 0.01, 3)
@@ -117,6 +117,15 @@ def test_parcae_and_the_rdm_differ_in_their_architecture_alone():
     assert ours.optim == theirs.optim and ours.data == theirs.data and ours.train == theirs.train
     without = rdm_setup.against_rdm(p, SETUP.replace(architectures=["base", "parcae-rdm"]))
     assert {label[0] for label in without} == {"residual-norm", "parcae-rdm"}
+
+
+def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
+    p = given(EndToEnd, rdm_sizes={32: 1, 64: 2}, rdm_loops_at={64: 5}, rdm_lr=0.01, rdm_lr_at={64: 0.02}, rdm_steps=24)
+    small, large = (rdm_setup.of_size(p, SETUP, d, "parcae", 3) for d in (32, 64))
+    assert (small.model.recur, small.model.mean_loops, small.model.max_backprop_loops) == (1, 4, 2)
+    assert (large.model.recur, large.model.mean_loops, large.model.max_backprop_loops) == (2, 5, 3)
+    assert (small.train.steps, small.optim.lr, large.train.steps, large.optim.lr) == (24, 0.01, 24, 0.02)
+    assert rdm_setup.of_size(p.replace(rdm_steps=0), SETUP, 32, "parcae", 3).train.steps == SETUP.steps
 
 
 def test_a_run_is_what_the_parameters_say():

@@ -17,8 +17,7 @@ from tests.runs import ended
 
 SMALL = given(
     LoopingIsoflop,
-    width=64,
-    layers=1,
+    sizes={64: 1},
     head_dim=32,
     vocab_size=256,
     context=64,
@@ -36,6 +35,7 @@ def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)
     """Losses whose optimum over the loops is 4 C^exponent, with F = 3 + loops."""
     rows = [
         {
+            "width": 64,
             "budget": C,
             "mean_loops": mu,
             "seed": 1,
@@ -53,24 +53,24 @@ def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)
 def test_every_run_of_the_grid_costs_its_budget():
     configs = training_loops.grid(SMALL)
     assert len(configs) == 8 and len(training_loops.grid(SMALL.replace(budgets=[2e11, 3e11, 4e11]))) == 12
-    for (_, budget, mu, seed), cfg in configs.items():
+    for (_, width, budget, mu, seed), cfg in configs.items():
         flops = count(cfg.model, 64).published["001"]
         assert cfg.tokens * flops == pytest.approx(budget, rel=0.02)
-        assert cfg.model.mean_loops == mu and cfg.train.seed == seed
+        assert (cfg.model.width, cfg.model.mean_loops, cfg.train.seed) == (width, mu, seed)
         assert training_loops.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
     with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at 8 loops, raise them"):
-        training_loops.steps_for(SMALL, 8, 1e9)
+        training_loops.steps_for(SMALL, 64, 8, 1e9)
 
 
 def test_a_run_that_diverged_is_in_no_frame():
     grid = training_loops.grid(SMALL)
-    found = [ended(cfg, None if mu == 8 else float(mu)) for (_, _, mu, _), cfg in grid.items()]
+    found = [ended(cfg, None if mu == 8 else float(mu)) for (*_, mu, _), cfg in grid.items()]
     frame = training_loops.frame(found, grid)
     assert sorted(frame["loss"]) == sorted(frame["mean_loops"]) == [1, 1, 2, 2, 4, 4]
 
 
 def test_effective_parameters_are_those_of_the_unrolled_model():
-    one, eight = (count(transformer_setup.model(SMALL, mu)) for mu in (1, 8))
+    one, eight = (count(transformer_setup.model(SMALL.at(64), mu)) for mu in (1, 8))
     assert one.n_usage == one.n_params and eight.n_usage - one.n_usage == 7 * one.n_rec
 
 
@@ -119,13 +119,13 @@ def test_gaps_are_positive_where_looping_is_better():
 
 def test_what_the_law_wants_is_its_least_loss_at_the_budget():
     loops, budgets = [1, 2, 4, 8, 16], [2e11, 8e11, 3.2e12]
-    counts = {mu: count(transformer_setup.model(SMALL, mu), 64) for mu in loops[1:]}
+    counts = {mu: count(transformer_setup.model(SMALL.at(64), mu), 64) for mu in loops[1:]}
     truth = dict(E=1.2, A=400.0, a=0.5, B=900.0, b=0.5)
     points = [(c.n_usage, C / c.published["001"]) for c in counts.values() for C in budgets]
     n_eff, D = np.array(points).T
     law = fit_parcae(n_eff, D, truth["E"] + truth["A"] * n_eff ** -truth["a"] + truth["B"] * D ** -truth["b"])
     assert law.params == pytest.approx(truth, rel=1e-3)
-    wanted = training_loops.best_by_law(SMALL.replace(loops=loops, budgets=budgets), law)
+    wanted = training_loops.best_by_law(SMALL.replace(loops=loops, budgets=budgets), 64, law)
     for row in wanted.itertuples():
         trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
         assert row.loss <= min(trained) + 1e-9
@@ -142,7 +142,17 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
 def test_held_out_runs_are_those_of_the_sizes_notebook():
     p = SMALL.replace(steps=300, mean_loops=8, held_out_seeds=[1, 2])
     held_out = training_loops.held_out(p)
-    assert [label[0] for label in held_out] == ["held out"] * 2 and [label[3] for label in held_out] == [1, 2]
-    (_, budget, mu, _), cfg = next(iter(held_out.items()))
-    assert cfg == transformer_setup.run(p, transformer_setup.model(p, 8), 300, 1) and mu == 8
+    assert [label[0] for label in held_out] == ["held out"] * 2 and [label[4] for label in held_out] == [1, 2]
+    (_, _, budget, mu, _), cfg = next(iter(held_out.items()))
+    assert cfg == transformer_setup.run(p.at(64), transformer_setup.model(p.at(64), 8), 300, 1) and mu == 8
     assert budget == pytest.approx(cfg.tokens * training_loops.size(cfg)["F"])
+
+
+def test_each_size_has_its_budgets_and_steps():
+    p = SMALL.replace(sizes={32: 1, 64: 2}, budgets=[1e11, 2e11], budgets_at={64: [4e11, 8e11]}, steps_at={64: 600})
+    grid, held_out = training_loops.grid(p), training_loops.held_out(p.replace(mean_loops=8, held_out_seeds=[1]))
+    assert {label[1:3] for label in grid} == {(32, 1e11), (32, 2e11), (64, 4e11), (64, 8e11)} and len(grid) == 16
+    assert all((cfg.model.width, cfg.model.recur) == (d, p.sizes[d]) for (_, d, *_), cfg in grid.items())
+    assert [(cfg.model.width, cfg.train.steps) for cfg in held_out.values()] == [(32, 300), (64, 600)]
+    frame = training_loops.frame([ended(cfg, 2.0) for cfg in grid.values()], grid)
+    assert frame.groupby("width")["budget"].unique().map(sorted).tolist() == [[1e11, 2e11], [4e11, 8e11]]

@@ -86,6 +86,13 @@ def test_comparisons_share_their_runs():
     assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
 
 
+def test_each_size_has_its_steps_and_rate():
+    own = {"steps_at": {1024: 200}, "lr_at": {1024: 6e-3}}
+    runs = transformer_setup.against_transformer(given(EndToEnd, sizes={768: 2, 1024: 4}, **PAPERS, **own))
+    found = {(d, cfg.train.steps, cfg.optim.lr) for (_, d, _), cfg in runs.items()}
+    assert found == {(768, 100, 8e-3), (1024, 200, 6e-3)}
+
+
 def test_the_three_samplers_differ_in_their_truncation_alone():
     full, fill, correction = (
         transformer_setup.model(P, 8, **transformer_setup.sampler(name, 8))
