@@ -15,9 +15,11 @@ class Some(Computing):
     lrs: list[float]
     depths: list[Positive]
     widths: dict[float, list[int]]
+    widths_at: dict[int, list[int]]
 
 
-SOME = Some(profile="cpu", outputs="o", jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], widths={1e9: [8]})
+SIZES = {"widths": {1e9: [8]}, "widths_at": {}}
+SOME = Some(profile="cpu", outputs="o", jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], **SIZES)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,7 @@ SOME = Some(profile="cpu", outputs="o", jobs=0, max_hours=0.5, lrs=[0.1], depths
         ({"widths": {}}, "widths: {} is empty"),
         ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
         ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
+        ({"widths_at": {8: [8, 8]}}, "widths_at: {8: [8, 8]} is empty or names something twice"),
         ({"max_hours": float("inf")}, "max_hours: input should be a finite number"),
         ({"jobs": "many"}, "jobs: input should be a valid integer"),
     ],
@@ -49,6 +52,11 @@ def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
     sizes = {"vocab_size": 256, "context": 32, "batch": 4} | {field: value}
     with one_line(starts=f"{field}: input should be greater than or equal to 1 (got {value})"):
         Training(profile="cpu", outputs="o", jobs=0, max_hours=0.5, **text, **sizes)
+
+
+def test_exceptions_may_be_none():
+    assert SOME.widths_at == {} and SOME.replace(widths_at={}).widths_at == {}
+    assert SOME.replace(widths_at={8: [16]}).widths_at == {8: [16]}
 
 
 def test_a_parameter_that_is_not_given_is_named():

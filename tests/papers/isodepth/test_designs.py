@@ -8,7 +8,7 @@ from lib.config import DataConfig
 from lib.fit.fits import fit_joint
 from lib.flops import count
 from lib.papers.isodepth import designs
-from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop
+from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop, LrTransferHyperp
 from lib.papers.isodepth.readings import joint_arrays
 from lib.presets import preset
 from tests.given import given
@@ -132,6 +132,20 @@ def test_a_pair_has_the_same_tokens():
     plain = next(iter(pair.values()))
     assert plain.tokens == four.tokens
     assert plain.tokens * count(plain.model, 32).published["000"] == pytest.approx(2e9, rel=0.05)
+    assert plain.train.batch == p.batch
+    larger = designs.matched_tokens(p.replace(beyond_batch=2 * p.batch)).values()
+    assert {cfg.train.batch for cfg in larger} == {2 * p.batch}
+    assert all(cfg.tokens == pytest.approx(plain.tokens, rel=0.05) for cfg in larger)
+
+
+def test_a_condition_of_the_transfer_test_has_its_budget_in_flops_or_in_tokens_a_parameter():
+    p = given(LrTransferHyperp, content="text", muon_lrs=[0.01, 0.058])
+    cfg = designs.rate_condition(p, 4, 0.01, 24, 1e11, 16)
+    assert (cfg.optim.muon_lr, cfg.model.width, cfg.train.batch, cfg.train.seed) == (0.01, 24, 16, p.seed)
+    assert cfg.tokens * count(cfg.model, cfg.data.context).published["000"] == pytest.approx(1e11, rel=0.02)
+    counts = count(cfg.model)
+    per_parameter = designs.rate_condition(p.replace(per_parameter=True), 4, 0.01, 24, 20, 16)
+    assert per_parameter.tokens == pytest.approx(20 * (counts.n_once + 4 * counts.n_rec), rel=0.02)
 
 
 def test_a_run_is_what_a_notebook_says():
