@@ -16,20 +16,23 @@ def test_the_pair_are_rungs_of_the_ladder_in_the_transformers_set_up():
     assert {label[1] for label in runs} == {given(DepthSampling).width}
     for variant, rung in depth_designs.PAIR.items():
         assert runs[variant, 64, 101] == ladder[rung, 101]
-    assert len(runs) == 5 * 3
+    released = runs[depth_designs.RELEASED, 64, 101].model
+    assert released == runs["per batch", 64, 101].model.replace(on_top=True)
+    assert len(runs) == 6 * 3
 
 
 def test_in_the_rdm_set_up_the_pair_has_every_size_and_the_three_the_smallest():
     p = given(DepthSampling, rdm=True, seeds=[101], mean_loops=6)
     runs = depth_designs.samplings(p, ENDS, SETUP)
     assert [label[:2] for label in runs] == [
-        *((variant, d) for d in (32, 64) for variant in depth_designs.PAIR),
+        *((variant, d) for d in (32, 64) for variant in (*depth_designs.PAIR, depth_designs.RELEASED)),
         *((variant, 32) for variant in depth_designs.THREE),
     ]
     against = rdm_setup.against_rdm(ENDS.replace(seeds=[101]), SETUP)
     assert runs["per sequence", 64, 101] == against["parcae", 64, 101]
     per_batch = runs["per batch", 64, 101]
     assert per_batch.model == against["parcae", 64, 101].model.replace(depth_per="batch")
+    assert runs[depth_designs.RELEASED, 64, 101].model == per_batch.model.replace(on_top=True)
     full, fill, correction = (runs[name, 32, 101].model for name in depth_designs.THREE)
     assert {cfg.mean_loops for cfg in (full, fill, correction)} == {6} and full.max_backprop_loops is None
     assert fill.max_backprop_loops == correction.max_backprop_loops == 6 and fill.fill and not correction.fill
