@@ -111,11 +111,21 @@ def replicates(effect: float, spreads: Sequence[float], wanted: float = 0.8, lev
 
     if effect <= 0 or not all(map(math.isfinite, spreads)) or not enough(MOST_REPLICATES):
         return None
-    few, many = 1, MOST_REPLICATES  # few are never enough, many are
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if enough(middle) else (middle, many)
-    return many
+    return next(n for n in range(2, MOST_REPLICATES + 1) if enough(n))
+
+
+def resampled_replicates(effect: float, widths: Sequence[float], wanted: float = 0.8) -> int | None:
+    """The same for numbers that were resampled over a whole grid: how many such grids, where the 95 % intervals of one
+    grid have these ``widths`` and shrink with the root of their number."""
+    z = scipy.special.ndtri((1 + LEVEL) / 2)
+
+    def enough(n: int) -> bool:
+        errors = [width / (2 * z) / math.sqrt(n) for width in widths]
+        return math.prod(scipy.special.ndtr(effect / error - z) if error else 1.0 for error in errors) >= wanted
+
+    if effect <= 0 or not all(map(math.isfinite, widths)) or not enough(MOST_REPLICATES):
+        return None
+    return next(n for n in range(1, MOST_REPLICATES + 1) if enough(n))
 
 
 def fresh_draws(comparisons: Mapping[str, ArrayLike], draws: int, seed: int = 0) -> list[dict[str, np.ndarray]]:

@@ -98,7 +98,11 @@ def test_a_row_holds_what_the_paper_says_and_what_was_measured(outputs):
     row = found["001-base-state-explodes", "cpu"]
     assert row["Paper's value"] == "margin above 0" and row["95 % interval"] == "0.852 to 1.35"
     assert row["Ours"] == "1.1 decades 1, 1.1, 1.2 (seeds 1, 2, 3) a &lt;note&gt;"
-    assert re.fullmatch(r"reproduced (9\d|100) % again", row["Verdict"]) and row["verdict"] == "reproduced" and row["paper"] == "001"
+    assert (
+        re.fullmatch(r"reproduced (9\d|100) % again", row["Verdict"])
+        and row["verdict"] == "reproduced"
+        and row["paper"] == "001"
+    )
     assert row["Notebook"] == "instability" and row["Profile"] == "cpu"
     nothing = found["004-base-exponent", "cpu"]
     assert nothing["Ours"] == "no number nan (seeds 1)" and nothing["95 % interval"] == "none"
