@@ -282,12 +282,18 @@ class OptimConfig(Config):
         description="how rates, decay and eps depend on the model and the data; see lib/model/parameterisation.py",
     )
     reference_depth: int = Field(12, ge=1, description="L_0 of depth-loop, the unique layers that lr was tuned at")
+    injection: Literal["matrix", "adamw"] = Field(
+        "matrix", description="a concatenating injection goes where the matrices go (000) or to AdamW (001)"
+    )
     # AdamW
     lr: float = Field(1e-3, gt=0)
     embedding_lr: float | None = Field(None, gt=0, description="of the tables; lr when empty, as the next three")
     head_lr: float | None = Field(None, gt=0, description="of an untied head")
     norm_lr: float | None = Field(None, gt=0)
     lanes_lr: float | None = Field(None, gt=0, description="of hyper-connections")
+    injection_lr: float | None = Field(
+        None, gt=0, description="of what AdamW has of an injection: W, or A, dt and B; lr when empty"
+    )
     betas: tuple[float, float] = Field((0.9, 0.95), strict=False)
     eps: float = Field(1e-10, gt=0)
     weight_decay: float = Field(0.0, ge=0, description="of the matrices in blocks")
@@ -348,6 +354,8 @@ class OptimConfig(Config):
             raise ValueError("final: nothing falls without cooldown_steps, set them")
         if self.cooldown == "sqrt" and not self.cooldown_steps:
             raise ValueError("cooldown: nothing falls without cooldown_steps, set them")
+        if self.injection == "adamw" and self.name == "adamw":
+            raise ValueError("injection: adamw has every parameter already, leave it out")
         if self.weight_decay and self.name != "adamw":
             raise ValueError(f"weight_decay: {self.name} has the matrices that decay, use muon_weight_decay")
         return self
@@ -436,6 +444,13 @@ class RunConfig(Config):
             )
         if (self.model.init == "mup") != (self.optim.scaling == "mup"):
             raise ValueError("optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init")
+        concatenates = self.model.injection in ("concat", "concat-identity")
+        if self.optim.injection_lr and concatenates and self.optim.name != "adamw" and self.optim.injection == "matrix":
+            raise ValueError(f"optim.injection_lr: {self.optim.name} has the injection, set optim.injection='adamw'")
+        if self.optim.injection_lr and self.model.injection in ("none", "add", "hyper-connections"):
+            raise ValueError(
+                f"optim.injection_lr: injection {self.model.injection!r} has no parameters for it, leave it out"
+            )
         if self.optim.name == "muonh" and self.model.init == "scaled-zero":
             raise ValueError("optim.name: muonh keeps norms, and scaled-zero starts at norm 0, use another model.init")
         return self

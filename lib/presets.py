@@ -233,6 +233,7 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
             betas=(0.8, 0.95),
             eps=1e-10,
             muon_lr=8e-3,
+            injection="adamw",
             muon_momentum_warmup=300,
             cooldown_steps=steps // 2,
         )

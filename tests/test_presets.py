@@ -58,9 +58,11 @@ def test_the_papers_optimisers():
     parcae, large = optimizer("parcae-140m", 1000), optimizer("gpt-1.3b", 1000)
     assert (parcae.lr, parcae.muon_lr, parcae.betas, parcae.eps) == (8e-3, 8e-3, (0.8, 0.95), 1e-10)
     assert large.lr == 6e-3 and parcae.cooldown_steps == 500 and parcae.muon_weight_decay == 0.2
+    assert parcae.injection == "adamw" == large.injection  # 001, Table "Optimizer parameter group assignment"
     rdm = optimizer("parcae-rdm-350m", 20_000, lr=2e-3)
     assert rdm.update_clipping and rdm.lr == 2e-3 and (rdm.warmup_steps, rdm.cooldown_steps) == (4096, 4096)
     looped = optimizer("isodepth-s10-r4", 4000)
+    assert looped.injection == "matrix"
     assert (looped.name, looped.scaling, looped.muon_lr, looped.final) == ("muonh", "hyperp", 0.014, 0.1)
     moe = optimizer("looped-moe-256", 1000)
     assert (moe.betas, moe.decay, moe.weight_decay) == ((0.9, 0.999), "independent", 1e-4)

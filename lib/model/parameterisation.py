@@ -45,9 +45,9 @@ HYPERP_TOKENS = {
     for looped in (True, False)
 }
 
-#: what Muon and MuonH take: the matrices of the blocks, and a concatenating injection (000); the router, value gates,
-#: B and C are AdamW's, as tables, norms and an untied head are (001; the router ours)
-MUON_ROLES = ("matrix", "branch output", "injection")
+#: the matrices of the blocks, which Muon and MuonH take; the router, value gates, B and C are AdamW's, as tables, norms
+#: and an untied head are (001; the router ours)
+BLOCK_MATRICES = ("matrix", "branch output")
 #: what some roles are made as, before any init
 MADE = {"norm": "ones", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
@@ -67,6 +67,14 @@ def role(name: str) -> str:
             return "value gate"
         return "branch output" if leaf in ("out", "down") else "matrix"
     return {"embed": "embedding", "value_embeds": "value table", "head": "head", "readout": "readout"}.get(top, "norm")
+
+
+def of_muon(what: str, optim: OptimConfig) -> bool:
+    """Whether Muon or MuonH takes a parameter of this role. A concatenating injection is a matrix to 000, while 001
+    leaves all parameters of an injection to AdamW."""
+    if optim.name == "adamw":
+        return False
+    return what in BLOCK_MATRICES or (what == "injection" and optim.injection == "matrix")
 
 
 # ---- how a parameter starts ------------------------------------------------------------------------------------------
@@ -145,7 +153,7 @@ def multipliers(
         if steps is None or tokens_per_step is None:
             raise InputError("tokens_per_step: HyperP's rates depend on it and on steps, state both")
         batch = (tokens_per_step / HYPERP_BATCH) ** 0.558
-        if what in MUON_ROLES:
+        if of_muon(what, optim):
             reference = HYPERP_TOKENS[cfg.recur > 0 and cfg.mean_loops > 1]
             return Multipliers(lr=batch * (steps * tokens_per_step / reference) ** -0.32)
         return Multipliers(lr=batch * (cfg.width / HYPERP_WIDTH) ** -0.5)

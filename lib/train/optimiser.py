@@ -16,7 +16,7 @@ from lib.base.distributed import ALONE, Ranks, as_held, local, whole
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
 from lib.model.looped import LoopedLM
-from lib.model.parameterisation import MUON_ROLES, init, multipliers, role
+from lib.model.parameterisation import BLOCK_MATRICES, init, multipliers, of_muon, role
 
 #: Polar Express: five quintic steps X <- aX + (bA + cA^2) X with A = X X^T (Amsel et al., in 001)
 POLAR_EXPRESS = (
@@ -61,7 +61,8 @@ def placements(
     model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
 ) -> list[Placement]:
     """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; AdamW takes
-    tables, the head, norms, gates, the router, the injection's dynamics and the readout, without decay (001).
+    tables, the head, norms, gates, the router, the injection's dynamics and the readout, without decay (001); a
+    concatenating injection is Muon's or AdamW's by ``cfg.injection``.
 
     A config is enough: no weights are made of it. Raises InputError where the rates need steps and tokens_per_step
     (HyperP).
@@ -74,8 +75,8 @@ def placements(
         what = role(name)
         by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
         start = init(model.cfg, name, parameter.shape)
-        decays = name.split(".")[0] in ("prelude", "recur", "coda") and what in MUON_ROLES
-        if cfg.name != "adamw" and what in MUON_ROLES:
+        decays = what in BLOCK_MATRICES
+        if of_muon(what, cfg):
             rows_, columns = parameter.shape[-2:]
             lr = cfg.muon_lr * by.lr
             if cfg.name == "muon":
@@ -88,6 +89,9 @@ def placements(
                 "head": cfg.head_lr,
                 "norm": cfg.norm_lr,
                 "lanes": cfg.lanes_lr,
+                "injection": cfg.injection_lr,
+                "B": cfg.injection_lr,
+                "dynamics": cfg.injection_lr,
             }
             optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
             decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps

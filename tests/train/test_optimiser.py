@@ -136,6 +136,39 @@ def test_placement_follows_the_papers_table():
     assert {"injection.B", "injection.A_log", "readout.weight", "embed.weight", "head.weight"} <= set(where)
 
 
+def test_a_concatenating_injection_is_a_matrix_or_adamws():
+    """001's table has injection parameters under AdamW, 000 gives every matrix to MuonH."""
+    where = {}
+    for kind in ("muon", "muonh"):
+        for injection in ("matrix", "adamw"):
+            optim = OptimConfig(name=kind, lr=0.5, muon_lr=2.0, injection=injection)
+            where[kind, injection] = {p.name: p for p in placements(ModelConfig(injection="concat"), optim)}
+            assert where[kind, injection]["recur.0.mlp.down.weight"].optimizer == kind
+    found = {key: (rows["injection.weight"].optimizer, rows["injection.weight"].lr) for key, rows in where.items()}
+    assert found == {
+        ("muon", "matrix"): ("muon", 2.0),
+        ("muon", "adamw"): ("adamw", 0.5),
+        ("muonh", "matrix"): ("muonh", 2.0),
+        ("muonh", "adamw"): ("adamw", 0.5),
+    }
+    rows = placements(ModelConfig(injection="concat"), OptimConfig(name="muon", injection="adamw", injection_lr=3.0))
+    assert [p.name for p in rows if p.lr == 3.0] == ["injection.weight"]
+    # of Parcae's injection AdamW has all that there is, whatever becomes of a W
+    rows = placements(ModelConfig(), OptimConfig(name="muon", injection_lr=3.0))
+    assert {p.name for p in rows if p.lr == 3.0} == {"injection.A_log", "injection.dt_bias", "injection.B"}
+
+
+def test_hyperp_scales_an_injection_as_its_optimiser():
+    cfg, given = preset("isodepth-s20-r4"), dict(steps=8 * 3876, tokens_per_step=2**17)
+    optim = OptimConfig(name="muonh", scaling="hyperp", lr=0.01, muon_lr=0.014)
+    of_matrix, of_adamw = (
+        {p.name: p.multiplier for p in placements(cfg, optim.replace(injection=injection), **given)}
+        for injection in ("matrix", "adamw")
+    )
+    assert of_matrix["injection.weight"] == of_matrix["recur.0.attn.q.weight"]
+    assert of_adamw["injection.weight"] == of_adamw["embed.weight"] != of_matrix["injection.weight"]
+
+
 def test_adamw_decays_block_matrices_alone():
     rows = placements(LoopedLM(ModelConfig()), OptimConfig(weight_decay=0.1))
     decayed = {p.name for p in rows if p.weight_decay}
