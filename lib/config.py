@@ -21,6 +21,8 @@ from lib.text import sources as text
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
+#: the inits whose branches add nothing at first
+ZERO_BRANCHES = ("scaled-zero", "parcae", "uniform-zero")
 #: names a run or a case in a plan: the group it belongs to, then what sets it apart there
 Label = tuple[Any, ...]
 
@@ -82,6 +84,7 @@ class ModelConfig(Config):
     norm_gain: bool = Field(True, description="RMSNorm with learnable gain")
     norm_eps: float = Field(1e-5, gt=0)
     qk_norm: bool = True
+    qk_norm_eps: float | None = Field(None, gt=0, description="of the QK-norm; the number format's own when empty")
     rope: Literal["interleaved", "half-split"] = "interleaved"
     rope_base: float = Field(50_000.0, gt=0)
     mlp: Literal["relu2", "half-relu2", "swiglu"] = "relu2"
@@ -103,7 +106,7 @@ class ModelConfig(Config):
     embed_norm: bool = False
     tied: bool = Field(True, description="the head shares the token table")
     softcap: float = Field(0.0, ge=0, description="logits become c tanh(z / c); 0 leaves them")
-    init: Literal["scaled", "scaled-zero", "uniform", "normal", "mup"] = Field(
+    init: Literal["scaled", "scaled-zero", "parcae", "uniform", "uniform-zero", "normal", "mup"] = Field(
         "scaled", description="see the table of each in lib/model/parameterisation.py"
     )
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
@@ -142,6 +145,8 @@ class ModelConfig(Config):
             raise ValueError("short_window: no layer is short, put an S into windows")
         if self.init_std != 0.02 and self.init not in ("normal", "mup"):
             raise ValueError(f"init_std: {self.init} has its own, use init='normal' or 'mup'")
+        if self.qk_norm_eps is not None and not self.qk_norm:
+            raise ValueError("qk_norm_eps: there is no QK-norm, set qk_norm or leave it out")
         if self.init == "mup" and self.tied:
             raise ValueError("init: muP scales the head and not the table, use tied=False")
         self._check_depth()
@@ -277,7 +282,7 @@ class OptimConfig(Config):
     name: Literal["adamw", "muon", "muonh"] = Field(
         "adamw", description="muon, muonh: matrices by it, the rest by AdamW"
     )
-    scaling: Literal["none", "mup", "hyperp", "depth-loop"] = Field(
+    scaling: Literal["none", "mup", "hyperp", "depth-loop", "nanochat"] = Field(
         "none",
         description="how rates, decay and eps depend on the model and the data; see lib/model/parameterisation.py",
     )
@@ -345,7 +350,9 @@ class OptimConfig(Config):
             raise ValueError("name: muonh has no variance reduction and no decay, leave muon_* of these out")
         if self.muon_cautious and not self.muon_weight_decay and self.name == "muon":
             raise ValueError("muon_cautious: there is no muon_weight_decay to be cautious with, set it or use False")
-        scaled_by = {"mup": "adamw", "depth-loop": "adamw", "hyperp": "muonh"}.get(self.scaling, self.name)
+        scaled_by = {"mup": "adamw", "depth-loop": "adamw", "hyperp": "muonh", "nanochat": "muon"}.get(
+            self.scaling, self.name
+        )
         if self.reference_depth != 12 and self.scaling != "depth-loop":
             raise ValueError("reference_depth: only depth-loop has one, use scaling='depth-loop'")
         if scaled_by != self.name:
@@ -451,8 +458,10 @@ class RunConfig(Config):
             raise ValueError(
                 f"optim.injection_lr: injection {self.model.injection!r} has no parameters for it, leave it out"
             )
-        if self.optim.name == "muonh" and self.model.init == "scaled-zero":
-            raise ValueError("optim.name: muonh keeps norms, and scaled-zero starts at norm 0, use another model.init")
+        if self.optim.name == "muonh" and self.model.init in ZERO_BRANCHES:
+            raise ValueError(
+                f"optim.name: muonh keeps norms, and {self.model.init} starts at norm 0, use another model.init"
+            )
         return self
 
     @functools.cached_property

@@ -36,7 +36,7 @@ def _gpt(width: int, layers: int) -> dict[str, Any]:
         state_init="prelude",
         mlp="half-relu2",
         value_embeddings=True,
-        init="scaled-zero",
+        init="parcae",
     )
 
 
@@ -106,6 +106,8 @@ def _isodepth(size: int, loops: int) -> dict[str, Any]:
         injection="concat-identity" if looped else "none",
         state_init="prelude",
         loop_norm="own",
+        norm_eps=1e-6,
+        qk_norm_eps=1e-6,
         rope="half-split",
         rope_base=10_000.0,
         embed_norm=True,
@@ -117,9 +119,9 @@ def _isodepth(size: int, loops: int) -> dict[str, Any]:
 
 def _looped_nanochat(size: int) -> dict[str, Any]:
     """003: 2 + 4 x 4 + 2 layers with sandwich norm and nanochat's window pattern over the unique layers. Depth is
-    fixed, as in its scaling laws. Branches start at zero, as in nanochat, whose training it keeps; the init of its
-    injection is not stated and taken from 000."""
-    return _isodepth(size, 4) | dict(vocab_size=65_536, block="sandwich", windows="LLSSSLLL", init="scaled-zero")
+    fixed, as in its scaling laws. It starts as nanochat does, whose training it keeps; the init of its injection is not
+    stated and taken from 000."""
+    return _isodepth(size, 4) | dict(vocab_size=65_536, block="sandwich", windows="LLSSSLLL", init="uniform-zero")
 
 
 def _residual(layers: int, loops: int) -> dict[str, Any]:
@@ -252,6 +254,7 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
     ):  # 003 keeps nanochat's training, rates as in its first release; the norms' is ours
         settings = dict(
             name="muon",
+            scaling="nanochat",
             betas=(0.8, 0.95),
             eps=1e-10,
             muon_lr=0.02,

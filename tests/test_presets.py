@@ -64,6 +64,13 @@ def test_the_papers_optimisers():
     looped = optimizer("isodepth-s10-r4", 4000)
     assert looped.injection == "matrix"
     assert (looped.name, looped.scaling, looped.muon_lr, looped.final) == ("muonh", "hyperp", 0.014, 0.1)
+    nanochat = optimizer("looped-nanochat-s8", 1000)
+    assert (nanochat.name, nanochat.scaling, nanochat.embedding_lr, nanochat.head_lr) == (
+        "muon",
+        "nanochat",
+        0.2,
+        0.004,
+    )
     moe = optimizer("looped-moe-256", 1000)
     assert (moe.betas, moe.decay, moe.weight_decay) == ((0.9, 0.999), "independent", 1e-4)
     assert (moe.cooldown, moe.cooldown_steps, moe.final) == ("sqrt", 100, 0.05)
@@ -81,6 +88,13 @@ def test_the_names_are_those_of_the_design():
     for family in ("base", "looped", "moe", "looped-moe"):
         names |= {f"{family}-{width}" for width in (128, 256, 384, 512, 640, 704, 768, 896, 1024)}
     assert names <= PRESETS.keys()
+
+
+def test_norms_have_the_eps_of_their_code():
+    for name in ("isodepth-s10-r1", "isodepth-s10-r4", "looped-nanochat-s8"):
+        assert preset(name).norm_eps == preset(name).qk_norm_eps == 1e-6
+    for name in ("parcae-140m", "gpt-140m", "rdm-100m"):
+        assert preset(name).norm_eps == 1e-5 and preset(name).qk_norm_eps is None
 
 
 def test_a_change_overrides_the_preset():

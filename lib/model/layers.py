@@ -124,7 +124,8 @@ class Attention(nn.Module):
     def __init__(self, cfg: ModelConfig, value_embeddings: bool = False, window: int | None = None):
         super().__init__()
         d = cfg.width
-        self.heads, self.rope, self.qk_norm, self.window = cfg.heads, cfg.rope, cfg.qk_norm, window
+        self.heads, self.rope, self.window = cfg.heads, cfg.rope, window
+        self.qk_norm, self.qk_eps = cfg.qk_norm, cfg.qk_norm_eps
         self.q, self.k, self.v, self.out = (nn.Linear(d, d, bias=False) for _ in range(4))
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
@@ -150,7 +151,7 @@ class Attention(nn.Module):
             v = v + gate[..., None] * values.to(v.dtype).unflatten(-1, (self.heads, -1))
         qk = rotate(qk, angles, self.rope)
         if self.qk_norm:
-            qk = F.rms_norm(qk, qk.shape[-1:])
+            qk = F.rms_norm(qk, qk.shape[-1:], eps=self.qk_eps)
         return *qk.to(v.dtype).chunk(2, dim=-2), v
 
 

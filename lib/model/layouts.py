@@ -125,7 +125,7 @@ def from_parcae(tensors: Tensors, about: dict[str, Any]) -> tuple[ModelConfig, T
         mlp="half-relu2",
         value_embeddings=bool(gates),
         tied="head.weight" not in ours,
-        init="scaled-zero",
+        init="parcae",
     )
     return cfg, ours
 

@@ -6,18 +6,23 @@ L_0 those at which the rate was tuned, B tokens a step, D tokens a run.
 
 Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width, s is cfg.init_std):
 
-| role                     | scaled        | scaled-zero  | uniform        | normal | mup           |
-|--------------------------|---------------|--------------|----------------|--------|---------------|
-| embedding                | u             | orthogonal u | 1              | s      | s             |
-| head                     | u             | orthogonal u | .001           | s      | s / sqrt(w)   |
-| matrix, router           | u             | orthogonal u | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
-| value gate               | u             | orthogonal u | U: 1/sqrt(fan) | s      | s             |
-| branch output            | u / sqrt(2 l) | 0            | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
-| concatenating injection  | u             | orthogonal u | U: 1/sqrt(fan) | s      | s / sqrt(w)   |
+| role                    | scaled        | scaled-zero  | parcae         | uniform        | normal | mup         |
+|-------------------------|---------------|--------------|----------------|----------------|--------|-------------|
+| embedding               | u             | orthogonal u | truncated u    | 1              | s      | s           |
+| head                    | u             | orthogonal u | truncated u    | .001           | s      | s / sqrt(w) |
+| matrix, router          | u             | orthogonal u | truncated u    | U: 1/sqrt(fan) | s      | s / sqrt(w) |
+| value gate              | u             | orthogonal u | U: 1/sqrt(3fan)| U: 1/sqrt(fan) | s      | s           |
+| branch output           | u / sqrt(2 l) | 0            | 0              | U: 1/sqrt(fan) | s      | s / sqrt(w) |
+| concatenating injection | u             | orthogonal u | cut normal u   | U: 1/sqrt(fan) | s      | s / sqrt(w) |
+
+Orthogonal matrices come from normal entries, "truncated" ones from entries cut at 2 sigma; "cut normal" are entries cut
+at 3 sigma themselves. ``uniform-zero`` is uniform with branch outputs of 0.
 
 A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes and
-B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s, ``scaled-zero`` the
-code of 001, ``uniform`` 000's App. C.1, ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is ours, neither states it.
+B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s; ``scaled-zero`` the
+other init of 001's code, and ``parcae`` the same in its details, with value gates as torch makes a linear layer;
+``uniform`` is 000's App. C.1, ``uniform-zero`` nanochat's (003); ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is
+ours, neither states it.
 
 Multipliers:
 
@@ -25,6 +30,7 @@ Multipliers:
 |------------|----------------------------------------------------------------------------|------------|-------------|
 | mup        | 1 / w on head, matrices, branch outputs, router, injection, B, readout     | 1          | 1           |
 | depth-loop | (L/L_0)^-1/2 in the looped stack; L_0 = 12 in 002                          | (L/L_0)^.5 | (L/L_0)^-.5 |
+| nanochat   | (d/768)^-1/2 on what AdamW has; nanochat's, which 003 keeps                | 1          | 1           |
 | hyperp     | matrices (B/2^18)^.558 (D/D_ref)^-.32, others (B/2^18)^.558 (d/640)^-1/2   | 1          | 1           |
 """
 
@@ -39,6 +45,7 @@ from lib.config import ModelConfig, OptimConfig
 
 MUP_WIDTH = 128  # 004, Sec. "Maximal Update Parameterization"
 HYPERP_WIDTH, HYPERP_BATCH = 640, 2**18  # 000, App. D
+NANOCHAT_WIDTH = 768
 #: D_ref of 000: ten tokens per usage-weighted parameter of its s = 10 model, 20 layers and 4 injections or none
 HYPERP_TOKENS = {
     looped: 10 * (20 * (12 * HYPERP_WIDTH**2 + 2 * HYPERP_WIDTH) + looped * 4 * 2 * HYPERP_WIDTH**2)
@@ -82,7 +89,9 @@ def of_muon(what: str, optim: OptimConfig) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Init:
-    """kind: normal, uniform, orthogonal or identity; any other names what the parameter is made as, and is left."""
+    """kind: normal, truncated normal (at 3 sigma), uniform, orthogonal, truncated orthogonal (made from normals cut at
+    2 sigma, so that a table's largest entry is half as large) or identity; any other names what the parameter is made
+    as, and is left."""
 
     kind: str
     std: float = math.nan
@@ -91,13 +100,27 @@ class Init:
     def apply(self, weight: Tensor, generator: torch.Generator) -> None:
         if self.kind == "normal":
             weight.normal_(std=self.std, generator=generator)
+        elif self.kind == "truncated normal":
+            nn.init.trunc_normal_(weight, 0.0, self.std, -3 * self.std, 3 * self.std, generator=generator)
         elif self.kind == "uniform":
             weight.uniform_(-math.sqrt(3) * self.std, math.sqrt(3) * self.std, generator=generator)
         elif self.kind == "identity":
             weight.copy_(torch.eye(*weight.shape))
-        elif self.kind == "orthogonal":
+        elif self.kind.endswith("orthogonal"):
             for matrix in weight.flatten(0, -3) if weight.ndim > 2 else [weight]:
-                nn.init.orthogonal_(matrix, gain=self.std * math.sqrt(max(matrix.shape)), generator=generator)
+                gain = self.std * math.sqrt(max(matrix.shape))
+                if self.kind == "orthogonal":
+                    nn.init.orthogonal_(matrix, gain, generator=generator)
+                else:
+                    matrix.copy_(gain * _orthogonalized(nn.init.trunc_normal_(matrix, generator=generator)))
+
+
+def _orthogonalized(matrix: Tensor) -> Tensor:
+    """Orthonormal rows or columns, whichever are fewer, that span what those of ``matrix`` do."""
+    wide = matrix.shape[0] < matrix.shape[1]
+    q, r = torch.linalg.qr(matrix.mT if wide else matrix)
+    q = q * r.diagonal().sign()
+    return q.mT if wide else q
 
 
 def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
@@ -117,12 +140,24 @@ def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
         return Init("normal", unit / math.sqrt(2 * effective) if what == "branch output" else unit)
     if cfg.init == "scaled-zero":
         return Init("normal", 0.0) if what == "branch output" else Init("orthogonal", unit)
-    if cfg.init == "uniform":
+    if cfg.init == "parcae":
+        return _init_of_001s_code(what, unit, shape[-1])
+    if cfg.init in ("uniform", "uniform-zero"):
+        if what == "branch output" and cfg.init == "uniform-zero":
+            return Init("normal", 0.0)
         if what in ("embedding", "head"):
             return Init("normal", 1.0 if what == "embedding" else 1e-3)
         return Init("uniform", shape[-1] ** -0.5)
     narrow = cfg.init == "mup" and what in ("head", *HIDDEN)
     return Init("normal", cfg.init_std / math.sqrt(cfg.width / MUP_WIDTH) if narrow else cfg.init_std)
+
+
+def _init_of_001s_code(what: str, unit: float, fan: int) -> Init:
+    if what == "branch output":
+        return Init("normal", 0.0)
+    if what == "value gate":  # torch's linear layer, U(+- 1/sqrt(fan))
+        return Init("uniform", (3 * fan) ** -0.5)
+    return Init("truncated normal" if what == "injection" else "truncated orthogonal", unit)
 
 
 # ---- how its rate depends on the model and the data ------------------------------------------------------------------
@@ -149,6 +184,8 @@ def multipliers(
         depth = (cfg.recur or cfg.layers) / optim.reference_depth
         decay = depth**0.5 if optim.decay == "coupled" else 1.0  # lr x decay does not depend on the depth
         return Multipliers(lr=depth**-0.5, weight_decay=decay, eps=depth**-0.5)
+    if optim.scaling == "nanochat" and not of_muon(what, optim):
+        return Multipliers(lr=(cfg.width / NANOCHAT_WIDTH) ** -0.5)
     if optim.scaling == "hyperp":
         if steps is None or tokens_per_step is None:
             raise InputError("tokens_per_step: HyperP's rates depend on it and on steps, state both")

@@ -95,6 +95,17 @@ def test_value_embeddings_are_gated_per_head():
     assert not torch.allclose(with_values, plain(x, angles))
 
 
+def test_the_eps_of_the_qk_norm_is_a_choice():
+    x, angles = 1e-3 * torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    plain, lifted = (Attention(small(qk_norm_eps=eps)) for eps in (None, 1e-6))
+    lifted.load_state_dict(plain.state_dict())
+    (q, _, _), (q_lifted, _, _) = (attn.project(x, attn.fused(), angles) for attn in (plain, lifted))
+    raw = rotate(F.linear(x, plain.q.weight).unflatten(-1, (2, 16)), angles, "interleaved")
+    torch.testing.assert_close(q, F.rms_norm(raw, (16,)))
+    torch.testing.assert_close(q_lifted, raw * torch.rsqrt(raw.square().mean(-1, keepdim=True) + 1e-6))
+    assert q_lifted.norm() < 0.99 * q.norm()
+
+
 @pytest.mark.parametrize("kind", ["relu2", "half-relu2", "swiglu"])
 def test_mlps_are_their_equations(kind):
     mlp = MLP(small(mlp=kind))

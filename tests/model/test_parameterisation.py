@@ -79,6 +79,67 @@ def test_scaled_zero_is_orthogonal_with_zero_branch_outputs():
     torch.testing.assert_close(singular, torch.full_like(singular, 0.6325), atol=1e-3, rtol=1e-3)
 
 
+def test_parcae_starts_as_001s_code():
+    cfg = preset("parcae-140m", vocab_size=2048, prelude=1, recur=1, coda=1)
+    model, u = LoopedLM(cfg), math.sqrt(2 / (5 * 768))
+    start = {p.name: p.init for p in placements(cfg, OptimConfig())}
+    for name, weight in model.named_parameters():
+        if start[name] == "truncated orthogonal":
+            assert weight.std().item() == pytest.approx(u, rel=0.02), name
+            singular = torch.linalg.svdvals(weight)
+            torch.testing.assert_close(singular, torch.full_like(singular, u * math.sqrt(max(weight.shape))))
+    assert start["embed.weight"] == start["recur.0.mlp.up.weight"] == "truncated orthogonal"
+    assert not model.recur[0].attn.out.weight.any() and not model.recur[0].mlp.down.weight.any()
+    gates = torch.cat([block.attn.gate.weight for block in [*model.prelude, *model.coda] if block.attn.gate])
+    assert 0.95 / math.sqrt(32) < gates.abs().max().item() <= 1 / math.sqrt(32)
+    assert gates.std().item() == pytest.approx(1 / math.sqrt(96), rel=0.08)  # .102; the code's own draw has .107
+
+
+def test_normals_that_are_cut_keep_an_orthogonal_tables_entries_small():
+    largest = {}
+    for kind in ("orthogonal", "truncated orthogonal"):
+        table = torch.empty(32_768, 96)
+        parameterisation.Init(kind, 1.0).apply(table, torch.Generator().manual_seed(0))
+        assert table.std().item() == pytest.approx(1, rel=1e-3)
+        largest[kind] = table.abs().max().item()
+    # of a table of 140M parameters the code's largest entry is .066 where uncut normals have .121, 2.9 and 5.3 sigma
+    assert largest["truncated orthogonal"] < 2.9 and largest["orthogonal"] > 4.5
+
+
+def test_a_concatenating_injection_of_001_is_a_normal_cut_at_three_sigma():
+    weight = LoopedLM(config("base", width=256, heads=2, init="parcae")).injection.weight
+    u = math.sqrt(2 / (5 * 256))
+    assert 2.9 * u < weight.abs().max().item() <= 3 * u and weight.std().item() == pytest.approx(0.987 * u, rel=0.01)
+    singular = torch.linalg.svdvals(weight)
+    assert singular.max() > 2 * singular.min()  # not orthogonal
+
+
+@pytest.mark.parametrize("shape", [(48, 32), (32, 48), (3, 48, 32)])
+def test_a_truncated_orthogonal_matrix_of_any_shape_is_orthogonal(shape):
+    matrices = torch.empty(shape)
+    parameterisation.Init("truncated orthogonal", 0.1).apply(matrices, torch.Generator().manual_seed(0))
+    singular = torch.linalg.svdvals(matrices)
+    torch.testing.assert_close(singular, torch.full_like(singular, 0.1 * math.sqrt(48)))
+
+
+def test_uniform_zero_is_nanochats_init():
+    cfg = preset("looped-nanochat-s8")
+    found = {p.name: (p.init, p.std) for p in placements(cfg, OptimConfig())}
+    assert found["embed.weight"] == ("normal", 1.0) and found["head.weight"] == ("normal", 1e-3)
+    assert found["recur.0.attn.out.weight"] == found["recur.0.mlp.down.weight"] == ("normal", 0.0)
+    for name in ("attn.q", "attn.k", "attn.v", "mlp.up"):
+        kind, std = found[f"recur.0.{name}.weight"]
+        assert kind == "uniform" and math.sqrt(3) * std == pytest.approx(math.sqrt(3 / 512))
+
+
+@pytest.mark.long
+def test_looped_nanochat_starts_at_the_loss_of_its_code():
+    model = LoopedLM(preset("looped-nanochat-s8")).eval()
+    x = torch.randint(65_536, (1, 257), generator=torch.Generator().manual_seed(0))
+    loss = token_losses(model, x[:, :-1], x[:, 1:], 4).mean().item()
+    assert loss == pytest.approx(11.092, abs=0.01) and loss == pytest.approx(math.log(65_536), abs=0.01)
+
+
 def test_scaled_divides_branch_outputs_by_the_effective_depth():
     cfg = config("base", width=128, mlp_width=512, mean_loops=4)
     model, std = LoopedLM(cfg), math.sqrt(2 / (5 * 128))
@@ -141,6 +202,16 @@ def test_hyperp_is_the_papers_rule():
     wide = rates(preset("isodepth-s20-r4"), optim, steps=8 * 3876, tokens_per_step=2**17)
     assert wide["embed.weight"] == pytest.approx(0.3 * 2**-0.5 * 2**-0.558)
     assert wide["injection.weight"] == pytest.approx(0.014 * 2**-0.558 * 4**-0.32, rel=1e-3)
+
+
+def test_nanochat_scales_what_adamw_has():
+    given = dict(embedding_lr=0.2, head_lr=0.004, norm_lr=0.005, muon_lr=0.02)
+    for size, factor in ((8, 1.5**0.5), (12, 1.0), (20, 0.6**0.5)):
+        found = rates(preset(f"looped-nanochat-s{size}"), OptimConfig(name="muon", scaling="nanochat", **given))
+        assert found["embed.weight"] == pytest.approx(0.2 * factor)
+        assert found["head.weight"] == pytest.approx(0.004 * factor)
+        assert found["final_norm.weight"] == pytest.approx(0.005 * factor)
+        assert found["recur.0.attn.q.weight"] == found["injection.weight"] / 1.0 == 0.02
 
 
 def test_hyperp_refuses_to_guess_the_batch():

@@ -63,7 +63,8 @@ def test_the_table_of_placements_can_be_printed():
     assert (router["init"], router["std"], router["multiplier"], router["lr"]) == ("normal", 0.01, 0.25, 1e-3)
     assert table.loc["embed.weight", "multiplier"] == 1
     parcae = pd.DataFrame(placements(preset("parcae-140m"), OptimConfig(name="muon"))).set_index("name")
-    assert parcae["init"].isin(["normal", "orthogonal", "ones", "001's decay", "identity as made"]).all()
+    kinds = ["normal", "orthogonal", "truncated orthogonal", "uniform", "ones", "001's decay", "identity as made"]
+    assert parcae["init"].isin(kinds).all()
 
 
 def test_adamw_is_torchs():
