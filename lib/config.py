@@ -67,6 +67,10 @@ class ModelConfig(Config):
     fill: bool = Field(
         False, description="draw the loops without gradient around mean_loops - backprop_loops, then fill up (Geiping)"
     )
+    on_top: bool = Field(
+        False,
+        description="make the backprop_loops after all that were drawn, not the last of them (001's per-batch code)",
+    )
     truncation: Literal["no-grad", "detach"] = Field(
         "no-grad", description="how the first loops lose their gradient; detach leaves it to a router's own losses"
     )
@@ -159,6 +163,10 @@ class ModelConfig(Config):
             raise ValueError("fill: it draws loops around a truncation, use a sampled depth and a backprop_loops")
         if self.fill and k is not None and k > self.mean_loops:
             raise ValueError(f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it")
+        if self.on_top and (self.depth == "fixed" or k is None):
+            raise ValueError("on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops")
+        if self.on_top and self.fill:
+            raise ValueError("on_top: fill adds the loops with gradient in its own way, use one of them")
         if self.injection == "hyper-connections":
             if self.depth != "fixed" or self.truncates:
                 raise ValueError("injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'")

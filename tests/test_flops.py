@@ -237,11 +237,14 @@ def test_training_costs_three_forward_passes_where_everything_backpropagates():
     assert truncated.flops_per_token < counts.flops_per_token
 
 
-def test_sampled_depth_costs_its_expected_loops():
-    cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4)
+@pytest.mark.parametrize("on_top", [False, True])
+def test_sampled_depth_costs_its_expected_loops(on_top):
+    cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4, on_top=on_top)
     n, k = DepthRule(cfg).sample(0, 0, range(20_000))
     fixed = {
-        (a, b): count(cfg.replace(depth="fixed", mean_loops=a + b, backprop_loops=max(b, 1))).flops_per_token
+        (a, b): count(
+            cfg.replace(depth="fixed", on_top=False, mean_loops=a + b, backprop_loops=max(b, 1))
+        ).flops_per_token
         for a, b in set(zip(n.tolist(), k.tolist(), strict=True))
     }
     average = np.mean([fixed[a, b] for a, b in zip(n.tolist(), k.tolist(), strict=True)])

@@ -125,7 +125,7 @@ def _loops(cfg: ModelConfig) -> str:
     if cfg.depth != "fixed":
         lines.append(f"{cfg.depth} per {cfg.depth_per}")
     if cfg.truncates:
-        lines.append(f"gradient in {cfg.max_backprop_loops}" + ", filled up" * cfg.fill)
+        lines.append(f"gradient in {cfg.max_backprop_loops}" + ", filled up" * cfg.fill + ", on top" * cfg.on_top)
     return "\n".join(lines)
 
 

@@ -2,7 +2,9 @@
 
 Two rules (001, App. "Sampling of Truncated Recurrence"). Corrected: the total T follows the distribution, and k =
 min(T, backprop_loops). Fill, after Geiping et al.: n follows the distribution around mean_loops - backprop_loops, and k
-= backprop_loops always, which squeezes the total.
+= backprop_loops always, which squeezes the total. A third is that of 001's released sampler per batch. On top: n
+follows the distribution around mean_loops, and k = min(n, backprop_loops) is not taken off n, so that the total is
+about mean_loops + backprop_loops and never 1.
 """
 
 import dataclasses
@@ -35,12 +37,24 @@ class DepthRule:
             drawn = np.full(len(rows), self._draw(seeds.stream("depth", seed, step)))
         else:
             drawn = np.array([self._draw(seeds.stream("depth", seed, step, row)) for row in rows])
-        if self.cfg.fill:
-            return drawn, np.full(len(rows), self._filled)
-        return split(drawn, self.cfg.max_backprop_loops)
+        return self._split(drawn)
 
     def distribution(self) -> np.ndarray:
         """P(T = t) of the total for t = 0, 1, 2, ... up to where nothing is left."""
+        drawn = self._drawn()
+        n, k = self._split(np.arange(len(drawn)))
+        p = np.zeros((n + k).max() + 1)
+        p[n + k] = drawn
+        return p
+
+    def expected(self) -> tuple[float, float]:
+        """(E[n], E[k]): the loops without and with gradient of a training step on average."""
+        drawn = self._drawn()
+        n, k = self._split(np.arange(len(drawn)))
+        return float(drawn @ n), float(drawn @ k)
+
+    def _drawn(self) -> np.ndarray:
+        """P of 0, 1, 2, ... in the distribution that is drawn from."""
         last = 20 + 12 * self.cfg.mean_loops
         p = np.zeros(last + 1)
         if self.cfg.depth == "fixed":
@@ -57,22 +71,19 @@ class DepthRule:
             taus = np.log(self._poisson_mean) - SIGMA**2 / 2 + SIGMA * nodes
             weights = weights / weights.sum()
             p[1:] = sum(w * _poisson(np.exp(tau), last - 1) for w, tau in zip(weights, taus, strict=True))
-        if self.cfg.fill:
-            p = np.concatenate([np.zeros(self._filled), p])
         return p / p.sum()
 
-    def expected(self) -> tuple[float, float]:
-        """(E[n], E[k]): the loops without and with gradient of a training step on average."""
-        p = self.distribution()
-        total = np.arange(len(p))
+    def _split(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What was drawn [B] -> (n, k)."""
         if self.cfg.fill:
-            return float(p @ total) - self._filled, float(self._filled)
-        n, k = split(total, self.cfg.max_backprop_loops)
-        return float(p @ n), float(p @ k)
+            return drawn, np.full_like(drawn, self._added)
+        if self.cfg.on_top:
+            return drawn, np.minimum(drawn, self._added)
+        return split(drawn, self.cfg.max_backprop_loops)
 
     @property
-    def _filled(self) -> int:
-        """k of the fill rule, which a config has with a truncation only."""
+    def _added(self) -> int:
+        """backprop_loops of the rules that add them, which a config has with a truncation only."""
         assert self.cfg.max_backprop_loops is not None
         return self.cfg.max_backprop_loops
 
@@ -81,7 +92,7 @@ class DepthRule:
         """Mean of the Poisson inside. Poisson(e^tau) + 1 has the mean E[e^tau] + 1; the corrected rule takes that one
         off, so that a mean of 4 is 4, while fill has it as published."""
         if self.cfg.fill:
-            return self.cfg.mean_loops - self._filled
+            return self.cfg.mean_loops - self._added
         return self.cfg.mean_loops - (self.cfg.depth == "lognormal-poisson")
 
     def _draw(self, random: np.random.Generator) -> int:
