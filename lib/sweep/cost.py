@@ -97,6 +97,7 @@ def flops_per_second(cfg: RunConfig) -> float:
             backprop_loops="all",
             depth="fixed",
             fill=False,
+            on_top=False,
             context=context,
             windows="L",
             short_window=None,
@@ -118,7 +119,7 @@ def flops_per_second(cfg: RunConfig) -> float:
             optimizer.step(step)
             model.zero_grad(set_to_none=True)
             seconds.append(time.perf_counter() - begin)
-    fixed = model_cfg.replace(depth="fixed", fill=False)
+    fixed = model_cfg.replace(depth="fixed", fill=False, on_top=False)
     return rows * context * count(fixed, context).flops_per_token / min(seconds)
 
 

@@ -51,3 +51,9 @@ def test_a_large_model_is_timed_on_a_small_one():
     begin = time.process_time()
     assert cost.flops_per_second(big) > 1e9
     assert time.process_time() - begin < 20
+
+
+@pytest.mark.parametrize("rule", [{"fill": True}, {"on_top": True}])
+def test_a_sampler_that_adds_loops_is_timed_at_its_mean(rule):
+    for rows in (4, 4096):  # as it is, and on a small one
+        assert cost.flops_per_second(small_run(model=rule, train={"batch": rows})) > 0

@@ -9,13 +9,17 @@ from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_abov
 
 
 def training_curves(
-    curves: pd.DataFrame, quantities: dict[str, str], reference: dict[str, float] | None = None
+    curves: pd.DataFrame,
+    quantities: dict[str, str],
+    reference: dict[str, float] | None = None,
+    names: dict[str, str] = NAMES,
 ) -> Figure:
     """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
     column for each architecture, one line for each learning rate, light where it is low and dark where it is high. A
     cross ends a run that diverged. The loss is a running mean over a thirtieth of the run.
 
-    curves: architecture, lr, status, step and the quantities; reference: a level to draw, by quantity.
+    curves: architecture, lr, status, step and the quantities; reference: a level to draw, by quantity; names: titles of
+    the architectures.
     """
     architectures = list(dict.fromkeys(curves["architecture"]))
     rates = sorted(curves["lr"].unique())
@@ -46,7 +50,7 @@ def training_curves(
                 axis.set_ylabel(label)
             if quantity != "loss":
                 axis.set_yscale("log")
-        axes[0, column].set_title(NAMES[architecture])
+        axes[0, column].set_title(names[architecture])
         axes[-1, column].set_xlabel("step")
         axes[-1, column].legend(
             title="learning rate",

@@ -17,9 +17,11 @@ _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 VARIANTS = {
     "RDM": (COLOURS["base"], "o"),
     "+ constrained A": (_LIGHT, "s"),
+    "+ constrained A, as released": ("#999999", "P"),
     "+ per-sequence": (_DARK, "v"),
     "+ prelude norm": (_OWN, "^"),
     "per batch": (_LIGHT, "s"),
+    "per batch, as released": ("#999999", "P"),
     "per sequence": (_DARK, "v"),
     "full backpropagation": (_DARK, "D"),
     "fill": ("#E69F00", "<"),

@@ -68,6 +68,15 @@ class StabilityAblation(OneSize):
     depths: list[Positive]
     limit_ngram: int
     state_draws: Positive
+    injection_lrs: list[float]
+    judged_lr: float
+    rate_seeds: list[int]
+
+    @pydantic.model_validator(mode="after")
+    def _judges_a_rate_that_is_tried(self) -> Self:
+        if self.judged_lr not in self.injection_lrs:
+            raise ValueError(f"judged_lr: {self.judged_lr:g} is not one of injection_lrs, add it")
+        return self
 
 
 class EndToEnd(Sizes):

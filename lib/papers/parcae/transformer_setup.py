@@ -15,6 +15,10 @@ LADDER: dict[str, dict[str, Any]] = {
     "+ prelude norm": {},
 }
 
+#: The rung with one depth a batch, sampled as 001's released code does it: the loops with gradient come on top of those
+#: drawn, so that T = 1 is never trained.
+AS_RELEASED = {**LADDER["+ constrained A"], "on_top": True}
+
 #: Every run has traces of the state: so notebooks that look inside share their runs with those that do not.
 TRACES = 6
 
@@ -61,6 +65,24 @@ def ladder(p: StabilityAblation) -> dict[Label, RunConfig]:
     }
 
 
+def as_released(p: StabilityAblation) -> dict[Label, RunConfig]:
+    """("+ constrained A, as released", seed) -> run: the second rung with the released sampler."""
+    cfg = model(p, p.mean_loops, **AS_RELEASED)
+    return {("+ constrained A, as released", seed): run(p, cfg, p.steps, seed) for seed in p.seeds}
+
+
+def injection_rates(p: StabilityAblation) -> dict[Label, RunConfig]:
+    """(rung, rate, seed) -> run: the first two rungs, with and without constrained A, at each of AdamW's rates of the
+    injection. All other rates stay."""
+    rungs = ("RDM", "+ constrained A")
+    return {
+        (rung, rate, seed): run(p, model(p, p.mean_loops, **LADDER[rung]), p.steps, seed, injection_lr=rate)
+        for rung in rungs
+        for rate in p.injection_lrs
+        for seed in p.rate_seeds
+    }
+
+
 def sampler(name: str, mean_loops: int) -> dict[str, Any]:
     """What changes Parcae into one of the three models that 001 compares at mu_bwd = mu_rec (App. "Sampling of
     Truncated Recurrence"). Raises InputError for another name."""
@@ -74,12 +96,14 @@ def sampler(name: str, mean_loops: int) -> dict[str, Any]:
     return rules[name]
 
 
-def run(p: TransformerSetup, cfg: ModelConfig, steps: int, seed: int) -> RunConfig:
+def run(p: TransformerSetup, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:
     """The model trained for ``steps`` as 001 trains its 140M models: Muon and AdamW at p's rates, which are constant
-    and fall to 0 over the last half."""
+    and fall to 0 over the last half. AdamW's rate of the injection is called none where it is p's, so that it is the
+    same run however it was asked for."""
+    of_injection = None if injection_lr == p.lr else injection_lr
     return RunConfig(
         model=cfg,
         data=DataConfig.of(p),
-        optim=optimizer("parcae-140m", steps, lr=p.lr, muon_lr=p.muon_lr),
+        optim=optimizer("parcae-140m", steps, lr=p.lr, muon_lr=p.muon_lr, injection_lr=of_injection),
         train=TrainConfig.of(p, steps=steps, seed=seed, trace_every=max(1, steps // TRACES)),
     )

@@ -10,6 +10,7 @@ from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import EndToEnd, StabilityAblation
 from lib.presets import optimizer, preset
+from lib.train.optimiser import placements
 from tests.given import given
 
 #: what the paper's 140M have in common with its other sizes
@@ -28,7 +29,7 @@ PAPERS = dict(
     steps=100,
     seeds=[1, 2],
 )
-P = given(StabilityAblation, width=768, layers=2, **PAPERS)
+P = given(StabilityAblation, width=768, layers=2, injection_lrs=[8e-3], judged_lr=8e-3, rate_seeds=[1, 2], **PAPERS)
 
 
 def test_at_the_papers_size_they_are_the_papers_models():
@@ -47,6 +48,33 @@ def test_the_ladder_changes_one_thing_a_rung():
     assert changed == [{"injection", "readout"}, {"depth_per"}, {"prelude_norm"}]
     assert models[rungs[-1]] == transformer_setup.model(P, 8)
     assert fields["RDM"]["injection"] == "concat" and fields["RDM"]["depth_per"] == "batch"
+
+
+def test_the_released_sampler_is_the_second_rung_with_loops_on_top():
+    ours = transformer_setup.model(P, 8, **transformer_setup.LADDER["+ constrained A"])
+    runs = transformer_setup.as_released(P)
+    assert [label for label in runs] == [("+ constrained A, as released", 1), ("+ constrained A, as released", 2)]
+    for cfg in runs.values():
+        assert cfg.model == ours.replace(on_top=True) and cfg.model.depth_per == "batch"
+
+
+def test_the_rates_of_the_injection_are_adamws_alone():
+    p = P.replace(injection_lrs=[8e-3, 0.1], judged_lr=0.1, rate_seeds=[1, 7])
+    runs, ladder = transformer_setup.injection_rates(p), transformer_setup.ladder(p)
+    assert len(runs) == 2 * 2 * 2 and runs["RDM", 8e-3, 1] == ladder["RDM", 1]
+    assert runs["+ constrained A", 8e-3, 1] == ladder["+ constrained A", 1]
+    for rung, of_injection in {"RDM": {"injection.weight"}, "+ constrained A": {"A_log", "dt_bias", "B"}}.items():
+        slow, fast = runs[rung, 8e-3, 7], runs[rung, 0.1, 7]
+        assert slow.model == fast.model and slow.train == fast.train
+        assert fast.optim == slow.optim.replace(injection_lr=0.1)
+        changed = {
+            a.name.removeprefix("injection.") if rung != "RDM" else a.name
+            for a, b in zip(placements(slow.model, slow.optim), placements(fast.model, fast.optim), strict=True)
+            if a != b
+        }
+        assert changed == of_injection
+    with pytest.raises(InputError, match=r"judged_lr: 0\.5 is not one of injection_lrs"):
+        p.replace(judged_lr=0.5)
 
 
 def test_comparisons_share_their_runs():
