@@ -76,6 +76,9 @@ class ModelConfig(Config):
     )
     injection: Literal["none", "add", "concat", "concat-identity", "lti", "hyper-connections"] = "lti"
     lanes: int = Field(2, ge=1, description="K, the parallel states of hyper-connections")
+    lanes_receive: Literal["s - u", "s"] = Field(
+        "s - u", description="what the blocks add to their input u, or their output s as 000, Eq. 9 is printed"
+    )
     state_init: Literal["prelude", "zero", "like-init", "normal", "unit"] = "like-init"
     prelude_norm: bool = Field(False, description="RMSNorm on the prelude's output e")
     loop_norm: Literal["none", "own", "final"] = Field(
@@ -145,6 +148,8 @@ class ModelConfig(Config):
             raise ValueError(f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it")
         if self.lanes != 2 and self.injection != "hyper-connections":
             raise ValueError("lanes: only hyper-connections have them, use injection='hyper-connections'")
+        if self.lanes_receive != "s - u" and self.injection != "hyper-connections":
+            raise ValueError("lanes_receive: only hyper-connections have lanes, use injection='hyper-connections'")
         if self.short_window is not None and "S" not in self.windows:
             raise ValueError("short_window: no layer is short, put an S into windows")
         if self.init_std != 0.02 and self.init not in ("normal", "mup"):

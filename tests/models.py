@@ -59,6 +59,14 @@ KINDS = {
     "hyper-connections": dict(
         injection="hyper-connections", state_init="prelude", loop_norm="own", backprop_loops="all", mean_loops=6
     ),
+    "lanes of outputs": dict(
+        injection="hyper-connections",
+        lanes_receive="s",
+        state_init="prelude",
+        loop_norm="own",
+        backprop_loops="all",
+        mean_loops=6,
+    ),
 }
 
 

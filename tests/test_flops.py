@@ -299,6 +299,7 @@ def test_hyper_connections_cost_their_scalars_times_the_width(lanes):
     plain = count(config("hyper-connections", **{**kinds, "injection": "none"}))
     found = count(config("hyper-connections", lanes=lanes))
     assert found.n_params == sum(p.numel() for p in LoopedLM(config("hyper-connections", lanes=lanes)).parameters())
+    assert found == count(config("hyper-connections", lanes=lanes, lanes_receive="s"))
     assert found.published["000"] - plain.published["000"] == 6 * 6 * (lanes**2 + 2 * lanes) * 32  # 000, App. G.1
     assert found.published_forward["000"] - plain.published_forward["000"] == 2 * 6 * (lanes**2 + 2 * lanes) * 32
     # as computed: the mixing alpha . l and M l of every loop, 2 FLOPs a product

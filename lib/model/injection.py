@@ -119,15 +119,16 @@ class HyperConnections(NoInjection):
 
     u = alpha_t . l;  s = R(u);  l <- M_t l + beta_t (x) (s - u); the coda reads the sum of the lanes.
 
-    What the lanes receive is what R adds to u, the branch without its skip, as in Zhu et al.; so at the cyclic init
+    So what the lanes receive is what R adds to u, the branch without its skip, as in Zhu et al.; and at the cyclic init
     (alpha_t one-hot at t mod K, M = I, beta = 1) every lane runs the plain loop, as 000 says, and the coda reads K
-    times its state. Feeding back R(u) itself is the same family: M_t - beta_t alpha_t^T takes the place of M_t.
+    times its state. As Eq. 9 is printed they receive s itself, and start from h + R(h). Both are the same family:
+    M_t - beta_t alpha_t^T takes the place of M_t.
     """
 
     def __init__(self, cfg: ModelConfig):
         super().__init__()
         r, K = cfg.mean_loops, cfg.lanes
-        self.K = K
+        self.K, self.receives_output = K, cfg.lanes_receive == "s"
         self.alpha = nn.Parameter(torch.eye(K)[torch.arange(r) % K])
         self.M = nn.Parameter(torch.eye(K).repeat(r, 1, 1))
         self.beta = nn.Parameter(torch.ones(r, K))
@@ -140,7 +141,8 @@ class HyperConnections(NoInjection):
 
     def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
         mixed = torch.einsum("...jk,...kd->...jd", self.M[t].to(h.dtype), h)
-        return mixed + self.beta[t].to(h.dtype)[..., None] * (s - u)[..., None, :]
+        received = s if self.receives_output else s - u
+        return mixed + self.beta[t].to(h.dtype)[..., None] * received[..., None, :]
 
     def pool(self, h: Tensor) -> Tensor:
         return h.sum(-2)

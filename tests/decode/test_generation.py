@@ -79,7 +79,7 @@ def test_who_leaves_does_not_depend_on_the_batch(kind):
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("kind", ["iso-depth", "parcae", "hyper-connections"])
+@pytest.mark.parametrize("kind", ["iso-depth", "parcae", "hyper-connections", "lanes of outputs"])
 def test_with_a_coda_no_criterion_depends_on_the_batch(kind, criterion):
     """A prompt's token that leaves sees in the coda those before it that stay, and nothing of whoever had its place."""
     model, prompts = built(kind), prompts_of(9, 7, 9, 8)

@@ -55,9 +55,10 @@ def test_concat_is_w_times_e_and_h(kind):
     assert isinstance(concat, Concat)
 
 
-def test_hyper_connections_are_their_equations():
-    cfg = config(injection="hyper-connections", state_init="prelude", backprop_loops="all", lanes=3, mean_loops=4)
-    lanes = make_injection(cfg)
+@pytest.mark.parametrize("receive", ["s - u", "s"])
+def test_hyper_connections_are_their_equations(receive):
+    kind = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", lanes_receive=receive)
+    lanes = make_injection(config(**kind, lanes=3, mean_loops=4))
     assert torch.equal(lanes.alpha, torch.eye(3)[[0, 1, 2, 0]]) and torch.equal(lanes.beta, torch.ones(4, 3))
     assert torch.equal(lanes.M, torch.eye(3).expand(4, 3, 3))
     for parameter in lanes.parameters():
@@ -65,9 +66,11 @@ def test_hyper_connections_are_their_equations():
     h, s = torch.randn(2, 5, 3, 8), torch.randn(2, 5, 8)
     u = sum(lanes.alpha[1, k] * h[:, :, k] for k in range(3))
     torch.testing.assert_close(lanes.inject(h, None, 1), u)
-    # with the branch's skip taken off, or with M - beta alpha^T in place of M and the block's output itself (000, Eq.
-    # 9)
-    for M, fed in ((lanes.M[1], s - u), (lanes.M[1] - torch.outer(lanes.beta[1], lanes.alpha[1]), s)):
+    # the branch with its skip taken off and the block's output itself (000, Eq. 9) are one family: M - beta alpha^T, or
+    # M + beta alpha^T, takes the place of M
+    other, sign = (s, -1) if receive == "s - u" else (s - u, 1)
+    moved = lanes.M[1] + sign * torch.outer(lanes.beta[1], lanes.alpha[1])
+    for M, fed in ((lanes.M[1], {"s - u": s - u, "s": s}[receive]), (moved, other)):
         expected = torch.stack(
             [sum(M[j, k] * h[:, :, k] for k in range(3)) + lanes.beta[1, j] * fed for j in range(3)], dim=2
         )

@@ -119,6 +119,19 @@ def test_hyper_connections_start_as_the_plain_loop(lanes):
         torch.testing.assert_close(lanes_(tokens(), loops), plain(tokens(), loops), rtol=1e-4, atol=1e-4)
 
 
+def test_lanes_that_receive_the_output_start_from_h_and_what_the_blocks_make_of_it():
+    model = randomized(config("hyper-connections", loop_norm="none", lanes_receive="s")).eval()
+    fresh = LoopedLM(model.cfg)
+    for name in ("alpha", "M", "beta"):
+        getattr(model.injection, name).data.copy_(getattr(fresh.injection, name))
+    with torch.no_grad():
+        h, values, _ = model.before(tokens())
+        for _ in range(3):
+            h = h + model._stack(model.recur, 1, h, values)[0]
+        _, end = model.hidden(tokens(), 3)
+    torch.testing.assert_close(end.state, 2 * h, rtol=1e-4, atol=1e-4)  # two lanes, summed
+
+
 def test_one_lane_is_the_plain_loop_through_the_coda_as_well():
     kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
     plain = randomized(config("passthrough", prelude=1, coda=1, **kinds)).eval()

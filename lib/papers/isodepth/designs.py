@@ -15,7 +15,7 @@ from lib.fit import laws
 from lib.fit.frontier import sizes
 from lib.flops import count
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
-from lib.papers.shared.budgets import run
+from lib.papers.shared import budgets
 from lib.presets import head_count, preset
 
 # ---- the models ------------------------------------------------------------------------------------------------------
@@ -45,6 +45,7 @@ INJECTIONS: dict[str, dict[str, Any]] = {
     "additive": {"injection": "add", "state_init": "zero"},
     "passthrough": {"injection": "none"},
     "hyper-connections": {"injection": "hyper-connections"},
+    "hyper-connections, as printed": {"injection": "hyper-connections", "lanes_receive": "s"},
 }
 
 
@@ -58,12 +59,13 @@ def injection(name: str) -> dict[str, Any]:
 def intervention(name: str, r: int) -> dict[str, Any]:
     """The fields that one of 000's probes changes in its model at r loops (App. G.1); none at r = 1.
 
-    truncated: only the last ceil(r / 2) loops carry gradient. hyper-connections: two lanes instead of the injection.
+    truncated: only the last ceil(r / 2) loops carry gradient. hyper-connections: two lanes instead of the injection,
+    which receive what the blocks add, or as printed their output.
     """
     changes: dict[str, dict[str, Any]] = {
         "baseline": {},
         "truncated": {"backprop_loops": -(-r // 2)},
-        "hyper-connections": INJECTIONS["hyper-connections"],
+        **{name: changes for name, changes in INJECTIONS.items() if name.startswith("hyper-connections")},
     }
     if name not in changes:
         raise InputError(f"probes: {name!r} is not known, use {', '.join(changes)}")
@@ -87,14 +89,26 @@ def families(p: IsodepthGrid, probe: str = "baseline") -> dict[int, pd.DataFrame
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
+def run(p: IsodepthRuns, cfg: ModelConfig, budget: float, seed: int, lanes_lr: float | None = None) -> RunConfig:
+    """A model trained for ``budget`` FLOPs as 000 trains it; ``lanes_lr`` is the base rate of hyper-connections, 000's
+    own when empty, and of no account to a model without."""
+    lanes = {"lanes_lr": lanes_lr} if lanes_lr and cfg.injection == "hyper-connections" else None
+    return budgets.run(p, cfg, budget, seed, rates=lanes)
+
+
 def grid(
-    p: IsodepthRuns, recurrences: list[int], widths: dict[float, list[int]], seeds: list[int], probe: str = "baseline"
+    p: IsodepthRuns,
+    recurrences: list[int],
+    widths: dict[float, list[int]],
+    seeds: list[int],
+    probe: str = "baseline",
+    lanes_lr: float | None = None,
 ) -> dict[Label, RunConfig]:
     """("r = ...", budget, r, width, seed) -> run, for every r, every budget of ``widths``, its widths, and every seed.
     Under a probe the label's first part is its name."""
     return {
         (f"r = {r}" if probe == "baseline" else probe, budget, r, width, seed): run(
-            p, model(p, r, width, **intervention(probe, r)), budget, seed
+            p, model(p, r, width, **intervention(probe, r)), budget, seed, lanes_lr
         )
         for r in recurrences
         for budget in widths

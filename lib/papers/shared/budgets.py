@@ -18,10 +18,16 @@ def steps_for(p: MuonRates, budget: float, flops_per_token: float, width: int) -
 
 
 def run(
-    p: MuonRates, cfg: ModelConfig, budget: float, seed: int, paper: str = "000", like: str = "isodepth-s10-r4"
+    p: MuonRates,
+    cfg: ModelConfig,
+    budget: float,
+    seed: int,
+    paper: str = "000",
+    like: str = "isodepth-s10-r4",
+    rates: dict[str, float] | None = None,
 ) -> RunConfig:
     """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at the
-    rates of ``p``.
+    rates of ``p`` and ``rates``, by the names of the optimiser's fields.
 
     Raises InputError where the budget buys fewer than ten steps.
     """
@@ -29,6 +35,6 @@ def run(
     return RunConfig(
         model=cfg,
         data=DataConfig.of(p),
-        optim=optimizer(like, steps, **p.rates),
+        optim=optimizer(like, steps, **p.rates, **(rates or {})),
         train=TrainConfig.of(p, steps=steps, seed=seed),
     )

@@ -43,7 +43,9 @@ def test_at_the_papers_sizes_it_is_the_papers_model():
 
 def test_the_injections_of_the_ablation():
     models = {name: designs.model(P, 4, 16, **designs.injection(name)) for name in designs.INJECTIONS}
-    assert [cfg.injection for cfg in models.values()] == ["concat-identity", "add", "none", "hyper-connections"]
+    lanes = ["hyper-connections"] * 2
+    assert [cfg.injection for cfg in models.values()] == ["concat-identity", "add", "none", *lanes]
+    assert [models[name].lanes_receive for name in models if name.startswith("hyper")] == ["s - u", "s"]
     sizes = {name: designs.size(cfg)["N"] for name, cfg in models.items()}
     assert sizes["linear"] - sizes["additive"] == 2 * 16 * 16 and sizes["additive"] == sizes["passthrough"]
     assert sizes["hyper-connections"] - sizes["passthrough"] == 4 * (2 * 2 + 2 * 2)
@@ -58,6 +60,8 @@ def test_a_probe_changes_the_looped_models_alone():
     assert kept == [1, 2, 4]
     lanes = designs.model(P, 4, 16, **designs.intervention("hyper-connections", 4))
     assert lanes.injection == "hyper-connections" and lanes.lanes == 2
+    printed = designs.model(P, 4, 16, **designs.intervention("hyper-connections, as printed", 4))
+    assert printed == lanes.replace(lanes_receive="s")
     with pytest.raises(InputError, match="probes: 'glue' is not known, use baseline"):
         designs.intervention("glue", 4)
     ((label, cfg),) = designs.grid(P, [4], {1e9: [8]}, [1], "truncated").items()
@@ -86,6 +90,15 @@ def test_a_budget_buys_the_same_flops_at_every_width():
         assert cfg.optim.cooldown_steps == cfg.train.steps
     with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are \d steps at width 8"):
         designs.grid(P.replace(batch=64), [1, 4], {1e9: [8, 16, 24]}, [1])
+
+
+def test_a_rate_of_the_lanes_leaves_other_models_their_runs():
+    cells = {1e9: [8, 16]}
+    for probe in ("baseline", "truncated"):
+        assert designs.grid(P, [4], cells, [1], probe, lanes_lr=0.5) == designs.grid(P, [4], cells, [1], probe)
+    for cfg in designs.grid(P, [4], cells, [1], "hyper-connections", lanes_lr=0.5).values():
+        assert cfg.optim.lanes_lr == 0.5
+    assert next(iter(designs.grid(P, [4], cells, [1], "hyper-connections").values())).optim.lanes_lr == 0.01
 
 
 def test_where_seeds_are_repeated():
