@@ -27,6 +27,8 @@ def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
             for s in range(5)
         ]
     )
+    titled = training_curves(curves, {"loss": "loss"}, names={"base": "RDM", "parcae": "constrained"})
+    assert [axis.get_title() for axis in titled.axes] == ["RDM", "constrained"]
     figure = training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
     axes = np.array(figure.axes).reshape(2, 2)
     assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
