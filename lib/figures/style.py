@@ -150,14 +150,14 @@ def legend_above(figure: Figure, axis: Axes) -> None:
 
 def dots(columns: dict[str, list[float]], label: str) -> Figure:
     """One row a variant: a dot a seed, and under them the 95 % interval of their mean (Student's t). A variant that has
-    a colour of its own keeps it."""
+    a colour of its own keeps it, and lends it to its forms ("variant, form")."""
     figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
     for y, (name, values) in enumerate(columns.items()):
         x = np.asarray(values, dtype=float)
         mean, low, high = mean_and_interval(x)
         if np.isfinite([low, high]).all():
             axis.plot([low, high], [y + 0.15] * 2, color="#999999", lw=2.5, solid_capstyle="butt")
-        colour = COLOURS.get(name, COLOURS["isodepth"])
+        colour = COLOURS.get(name.partition(",")[0], COLOURS["isodepth"])
         axis.plot(x, np.full(len(x), y - 0.15), "o", color=colour, ms=4, mec="white", mew=0.4)
         axis.plot(mean, y + 0.15, "|", color="black", ms=7)
     axis.set_yticks(range(len(columns)), list(columns))

@@ -97,7 +97,7 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
 
 
 def test_dots_keep_the_colour_of_an_architecture():
-    figure = style.dots({"linear": [1.0], "hyper-connections": [2.0]}, "loss (nats)")
+    figure = style.dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
     linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
     assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
 

@@ -26,8 +26,13 @@ from lib.figures.style import (
 from lib.fit.fits import Fit, power_law
 from lib.fit.frontier import effective_parameters
 
-#: the looks of 000's probes
-PROBES = {"baseline": "isodepth", "truncated": "truncated", "hyper-connections": "hyper-connections"}
+#: (colour, marker) of 000's probes
+PROBES: dict[str, tuple[ColorType, str]] = {
+    "baseline": (COLOURS["isodepth"], MARKERS["isodepth"]),
+    "truncated": (COLOURS["truncated"], MARKERS["truncated"]),
+    "hyper-connections": (COLOURS["hyper-connections"], MARKERS["hyper-connections"]),
+    "hyper-connections, as printed": (shades("hyper-connections", 4)[1], "H"),
+}
 
 
 def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:
@@ -206,7 +211,7 @@ def allocation_shifts(panels: dict[str, Any]) -> Figure:
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)
     for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
         for probe, line in table.groupby("probe", sort=False):
-            colour, marker = COLOURS[PROBES[probe]], MARKERS[PROBES[probe]]
+            colour, marker = PROBES[probe]
             axis.plot(line["budget"], line["width"], color=colour, marker=marker, ms=4.5, lw=0.9, label=probe)
             edge = line[line["at_edge"]]
             axis.plot(edge["budget"], edge["width"], marker, color=colour, mfc="white", ms=4.5)

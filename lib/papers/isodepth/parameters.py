@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from lib.base.parameters import Computing, Positive
 from lib.papers.shared.parameters import MuonRates
@@ -14,6 +14,21 @@ class IsodepthRuns(MuonRates):
     head_dim: int
     once: int
     looped: int
+
+
+#: the forms of hyper-connections whose lanes can have a base rate of their own
+LANES = ("hyper-connections", "hyper-connections, as printed")
+
+
+def _check_lanes(rates: dict[str, float]) -> dict[str, float]:
+    for name in rates:
+        if name not in LANES:
+            raise ValueError(f"{name!r} has no lanes, use {' or '.join(map(repr, LANES))}")
+    return rates
+
+
+#: form of hyper-connections -> base rate of its lanes, 000's own where it is not listed
+LaneRates = Annotated[dict[str, float], AfterValidator(_check_lanes)]
 
 
 class IsodepthGrid(IsodepthRuns):
@@ -66,6 +81,7 @@ class PhiProbes(IsodepthGrid):
     notebook: ClassVar[str] = "phi_probes"
 
     probes: list[str]
+    lanes_lr: LaneRates
     shown: int
     seed: int
 
@@ -85,6 +101,9 @@ class InjectionAblation(IsodepthRuns):
 
     injections: list[str]
     for_reference: list[str]
+    lanes_lr: LaneRates
+    lanes_lrs: list[float]
+    tuning_seeds: list[int]
     recurrence: int
     budget: float
     width: int

@@ -2,8 +2,15 @@
 
 import pytest
 
-from lib.papers.isodepth import parameters
-from lib.papers.isodepth.parameters import DownstreamAxes, IsodepthIsoflop, LrTransferHyperp, PhiProbes
+from lib.papers.isodepth import designs, parameters
+from lib.papers.isodepth.parameters import (
+    LANES,
+    DownstreamAxes,
+    InjectionAblation,
+    IsodepthIsoflop,
+    LrTransferHyperp,
+    PhiProbes,
+)
 from tests.given import given
 from tests.lines import one_line
 
@@ -22,6 +29,14 @@ def test_a_grid_has_widths_for_every_budget_and_two_for_its_lowest(kind):
 def test_an_interval_needs_resamples(kind):
     with one_line("resamples: input should be greater than or equal to 1 (got 0)"):
         given(kind, resamples=0)
+
+
+@pytest.mark.parametrize("kind", [PhiProbes, InjectionAblation])
+def test_lanes_are_those_of_hyper_connections(kind):
+    assert given(kind).lanes_lr.keys() == {*LANES}
+    assert {name for name in designs.INJECTIONS if designs.INJECTIONS[name].get("injection") == LANES[0]} == {*LANES}
+    with one_line("lanes_lr: 'truncated' has no lanes, use 'hyper-connections' or"):
+        given(kind, lanes_lr={"truncated": 0.1})
 
 
 def test_probes_are_compared_with_the_baseline_and_the_plain_model():
