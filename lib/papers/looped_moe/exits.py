@@ -106,10 +106,18 @@ def leave(scores: np.ndarray, threshold: float) -> np.ndarray:
     return below.argmax(0)
 
 
-def trade_off(exits: Exits, criterion: str, saved: list[float]) -> list[float]:
+def first_common(exits: Exits) -> int:
+    """The first exit, from 0, at which every criterion has a score. The entropy has one at the first exit, KL and
+    distance compare it with the one before, acceleration with the two before."""
+    return max(int(np.isfinite(scores).any(1).argmax()) for scores in exits.scores.values())
+
+
+def trade_off(exits: Exits, criterion: str, saved: list[float], first: int = 0) -> list[float]:
     """The perplexity where a criterion saves each share of the depth in ``saved``, 0 to 1 (004, Table of perplexities);
-    nan where no threshold saves so much. Between two thresholds the mean loss is interpolated."""
-    scores, tokens = exits.scores[criterion], np.arange(exits.loss.shape[1])
+    nan where no threshold saves so much. Between two thresholds the mean loss is interpolated. No token leaves before
+    the exit ``first``."""
+    scores, tokens = exits.scores[criterion].copy(), np.arange(exits.loss.shape[1])
+    scores[:first] = math.nan
     finite = scores[np.isfinite(scores)]
     quantiles = np.unique(np.quantile(finite, np.linspace(0, 1, 201))) if len(finite) else finite
     # below infinity everybody leaves at the first exit that has a score, below minus infinity nobody before the last

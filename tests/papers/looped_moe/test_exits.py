@@ -14,6 +14,7 @@ from lib.papers.looped_moe.exits import (
     Exits,
     convergence,
     exits_of_run,
+    first_common,
     jensen_shannon,
     leave,
     measure_exits,
@@ -152,3 +153,21 @@ def test_the_exits_of_a_run_are_those_of_its_validation_rows(store, monkeypatch)
     model, validation = trained_model(cfg, store)
     x = torch.as_tensor(validation[:6])
     np.testing.assert_allclose(whole.loss[-1], token_losses(model, x[:, :-1], x[:, 1:]).flatten(), rtol=1e-4)
+
+
+def test_criteria_meet_at_the_first_exit_where_all_have_a_score():
+    _, _, exits = measured("passthrough")
+    assert [int(np.isfinite(scores).any(1).argmax()) for scores in exits.scores.values()] == [0, 1, 1, 2]
+    assert first_common(exits) == 2
+    shares = [0.0, 0.1, 0.3, 0.5, 0.7]
+    late, early = (trade_off(exits, "entropy", shares, first) for first in (2, 0))
+    assert late[0] == pytest.approx(early[0]) and np.isfinite(early).all()
+    most = 1 - exits.depth[2]  # what leaving at the third exit saves
+    assert [math.isnan(x) for x in late] == [share > most for share in shares]
+    assert trade_off(exits, "acceleration", shares, 2) == pytest.approx(
+        trade_off(exits, "acceleration", shares), nan_ok=True
+    )
+    for threshold in (0.5, math.inf):  # the exits before were not taken by any token
+        scores = exits.scores["entropy"].copy()
+        scores[:2] = math.nan
+        assert leave(scores, threshold).min() >= 2
