@@ -22,6 +22,8 @@ class Counts:
     """Parameters: n_once is prelude + coda with their norms and those of the model, n_rec recur + injection; neither
     with tables, and of a mixture of experts the k active ones (the ``_stored`` twins count all E). n_active: parameters
     of every executed layer use and both tables. n_usage: tables, once, and each looped parameter r times (003).
+    n_injection: of n_rec, the injection. The fit that 000 publishes counts it among the parameters that run once: that
+    split is n_once + n_injection and n_rec - n_injection.
 
     FLOPs are per token, the honest ones at the depth that training samples and at mean_loops forward. ``published`` and
     ``published_forward`` are the formulas of "000" (and "003", the same), "001" and "004"; flops_per_token_published is
@@ -33,6 +35,7 @@ class Counts:
     n_embedding: int
     n_once: int
     n_rec: int
+    n_injection: int
     n_once_stored: int
     n_rec_stored: int
     n_active: int
@@ -45,7 +48,7 @@ class Counts:
     mean_loops: int
 
     def n_eff(self, phi: float, loops: int | None = None) -> float:
-        """000, Eq. 5: N_once + r^phi N_rec."""
+        """000, Eq. 5: N_once + r^phi N_rec, with the injection in the loop."""
         return self.n_once + (self.mean_loops if loops is None else loops) ** phi * self.n_rec
 
 
@@ -105,6 +108,7 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
         n_embedding=n_embedding,
         n_once=n_once,
         n_rec=n_rec,
+        n_injection=injection,
         n_once_stored=n_once_stored,
         n_rec_stored=n_rec_stored,
         n_active=n_active,

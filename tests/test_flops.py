@@ -94,6 +94,23 @@ def test_iso_depth_parameters_at_every_width(size):
     assert tuple(round((c.n_once + c.n_rec) / 1e6, 1) for c in counts) == ISO_COMPUTE_GRID[size]
 
 
+def test_000s_own_split_counts_the_injection_once():
+    """One d x 2d matrix in a looped model, none in a plain one, and with hyper-connections the scalars of all loops."""
+    looped, plain, lanes = (
+        count(preset(name, **fields))
+        for name, fields in (
+            ("isodepth-s10-r4", {}),
+            ("isodepth-s10-r1", {}),
+            ("isodepth-s10-r4", {"injection": "hyper-connections"}),
+        )
+    )
+    assert (looped.n_injection, plain.n_injection, lanes.n_injection) == (2 * 640**2, 0, 32)
+    blocks = 4 * (12 * 640**2 + 2 * 640)  # as many once as in the loop, and a norm each
+    assert looped.n_rec - looped.n_injection == pytest.approx(blocks, rel=1e-3)
+    assert looped.n_once + looped.n_injection == pytest.approx(blocks + 2 * 640**2, rel=1e-3)
+    assert looped.n_eff(0.46) == looped.n_once + 4**0.46 * looped.n_rec
+
+
 # 003's table of widths: size -> parameters, FLOPs per token as printed
 NANOCHAT = {
     8: (92_816_896, "7.678034e+08"),
