@@ -69,6 +69,17 @@ def test_a_probe_changes_the_looped_models_alone():
     assert label == ("truncated", 1e9, 4, 8, 1) and 1.2 < cfg.tokens / full.tokens < 1.35
 
 
+def test_the_published_fit_counts_the_injection_once():
+    cfg = preset("isodepth-s10-r4")
+    own, fitted = designs.size(cfg), designs.size_as_fitted(cfg)
+    assert fitted["n_once"] - own["n_once"] == own["n_rec"] - fitted["n_rec"] == 2 * 640**2
+    assert (fitted["N"], fitted["F"]) == (own["N"], own["F"])
+    family = designs.published_families()[4].set_index("width").loc[640]
+    row = designs.published_grid().query("r == 4 and width == 640").iloc[0]
+    for shown in (family, row):
+        assert (shown["n_once"], shown["n_rec"]) == (fitted["n_once"], fitted["n_rec"])
+
+
 def test_a_family_has_every_width_of_the_grid():
     families = designs.families(P)
     assert [*families] == [1, 2, 4, 8] and families[4]["width"].tolist() == [8, 16, 24, 32, 40]
