@@ -88,6 +88,11 @@ def joint_arrays(runs: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series, p
     return runs["n_once"], runs["n_rec"], runs["r"], runs["D"], runs["loss"]
 
 
+def misfit(runs: pd.DataFrame, fit: Fit) -> pd.Series:
+    """Measured less predicted loss of each run that a law was fitted to, in nats."""
+    return runs["loss"] * -np.expm1(fit.residuals)
+
+
 def r2_interval(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, float]:
     """Interval of the joint law's R2 over resamples of the (budget, r) cells."""
     return percentile_interval(_resampled_r2(runs, None, resamples, seed))

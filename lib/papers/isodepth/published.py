@@ -1,0 +1,298 @@
+"""000 judged on its own runs: the losses that its authors published (data/README.md), and what is read off them.
+
+Numbers without a unit are nats per token. ``sets`` names the groups of runs that the paper fits its joint law to.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.special
+
+from lib.base.errors import InputError
+from lib.base.statistics import percentile_interval
+from lib.fit.fits import Fit, bootstrap, fit_chinchilla, fit_joint, halves, residual_rank_test, split
+from lib.flops import count
+from lib.papers.isodepth import readings
+from lib.papers.isodepth.designs import intervention
+from lib.presets import preset
+
+DATA = Path(__file__).parent / "data"
+#: where the injection's parameters are counted -> in words
+ACCOUNTINGS = {
+    "authors": "once, as the authors' tables have it",
+    "once": "once, as lib.flops counts it",
+    "loop": "in the loop, as everywhere else here",
+}
+
+# ---- the runs --------------------------------------------------------------------------------------------------------
+
+
+def runs(accounting: str = "authors") -> pd.DataFrame:
+    """One row a run: probe, budget, r, width, seed, n_once, n_rec, N, F, D, loss as ``readings.frame`` has them, and
+    ``error``, how far the loss may be misread. ``accounting`` says whether n_once or n_rec has the injection; N, their
+    sum as the paper's Table 6 has it, is the same by each."""
+    if accounting not in ACCOUNTINGS:
+        raise InputError(f"accounting: {accounting!r} is not known, use one of {', '.join(ACCOUNTINGS)}")
+    table = pd.read_csv(DATA / "runs.csv").rename(
+        columns={
+            "budget_flops": "budget",
+            "flops_per_token": "F",
+            "D_tokens": "D",
+            "loss_nats": "loss",
+            "error_nats": "error",
+        }
+    )
+    table["probe"] = table["set"].str.replace("_", "-")
+    if accounting == "authors":
+        table = table.assign(n_once=table["n_once_authors"], n_rec=table["n_rec_authors"])
+    if accounting == "once":
+        moved = [_injection(*model) for model in zip(table["probe"], table["r"], table["width"], strict=True)]
+        table = table.assign(n_once=table["n_once"] + moved, n_rec=table["n_rec"] - moved)
+    return table.assign(seed=0)[["probe", *readings.COLUMNS, "error"]]
+
+
+@functools.cache
+def _injection(probe: str, r: int, width: int) -> int:
+    return count(preset(f"isodepth-s{width // 64}-r{r}", **intervention(probe, r))).n_injection
+
+
+def sets(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The runs of each of the paper's joint fits. A probe's looped runs are fitted with the plain ones of the baseline
+    at the same budgets (Sec. 5)."""
+    grid = table[table["probe"] == "baseline"]
+    low, high = (grid[half] for half in split(grid["budget"]))
+    probed = table.loc[table["probe"] != "baseline", "budget"]
+    four = grid[grid["budget"] <= probed.max()]
+    plain = four[four["r"] == 1]
+    cut, lanes = (pd.concat([plain, table[table["probe"] == probe]]) for probe in ("truncated", "hyper-connections"))
+    return {
+        "all": grid,
+        "lower half": low,
+        "upper half": high,
+        "lower four": four,
+        "truncated": cut,
+        "truncated, without r = 2": cut[cut["r"] != 2],
+        "hyper-connections": lanes,
+    }
+
+
+def families(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    """r -> the sizes of its models (``fit.frontier.sizes``), by the table's accounting."""
+    models = table.drop_duplicates(["r", "width"]).sort_values("width").rename(columns={"F": "flops"})
+    columns = ["width", "n_once", "n_rec", "flops"]
+    return {r: models.loc[models["r"] == r, columns] for r in sorted(models["r"].unique().tolist())}
+
+
+def minima(optima: pd.DataFrame) -> pd.DataFrame:
+    """Ours (``readings.optima`` of the baseline) beside those that the authors print: one row a budget and r, with N
+    and loss of both, how much larger our N is, and how much higher our loss."""
+    printed = pd.read_csv(DATA / "minima.csv")
+    printed = printed.set_axis(["budget", "r", "N printed", "loss printed"], axis=1)
+    both = optima[["budget", "r", "N", "loss"]].merge(printed, on=["budget", "r"])
+    off = {"N off": both["N"] / both["N printed"] - 1, "loss off": both["loss"] - both["loss printed"]}
+    return both.assign(**off).set_index(["budget", "r"])
+
+
+def pair(table: pd.DataFrame) -> pd.DataFrame:
+    """The two runs past the grid: width 2176 on 47e9 tokens, with the losses printed for them (App. I, Table 9)."""
+    wide = table[(table["probe"] == "baseline") & (table["width"] == 2176) & table["r"].isin([1, 4])].sort_values("r")
+    return wide.assign(D=47e9, budget=47e9 * wide["F"], loss=[2.047, 2.108], error=0.0005)
+
+
+# ---- what the paper prints -------------------------------------------------------------------------------------------
+
+#: (runs, number) -> where it stands, the number, its interval or bounds. The joint laws' tables are complete on the
+#: project page
+PRINTED: dict[tuple[str, str], tuple[str, float, float, float]] = {
+    ("all", "phi"): ("Table 2", 0.459, 0.41, 0.53),
+    ("all", "alpha"): ("Table 2", 0.199, np.nan, np.nan),
+    ("all", "beta"): ("Table 2", 0.369, np.nan, np.nan),
+    ("all", "E"): ("Table 2", 1.57, np.nan, np.nan),
+    ("all", "R2"): ("Table 2", 0.9972, np.nan, np.nan),
+    ("all", "R2, phi = 0"): ("Table 2", 0.9858, np.nan, np.nan),
+    ("all", "R2, phi = 1"): ("Table 2", 0.9552, np.nan, np.nan),
+    ("all", "rmse"): ("App. F.1", 0.010, np.nan, np.nan),
+    ("all", "largest residual"): ("App. F.1", 0.036, np.nan, np.nan),
+    ("all", "rank correlation with N"): ("App. F.1", 0.04, np.nan, np.nan),
+    ("all", "rank correlation with D"): ("App. F.1", 0.05, np.nan, np.nan),
+    ("lower half", "phi"): ("App. F.3", 0.44, np.nan, np.nan),
+    ("upper half", "phi"): ("App. F.3", 0.49, np.nan, np.nan),
+    ("lower four", "phi"): ("Table 3", 0.453, np.nan, np.nan),
+    ("lower four", "R2"): ("Table 3", 0.9959, np.nan, np.nan),
+    ("lower four", "a_D"): ("App. G.3", 0.63, np.nan, np.nan),
+    ("truncated", "phi"): ("Table 3", 0.380, np.nan, np.nan),
+    ("truncated", "R2"): ("Table 3", 0.9827, np.nan, np.nan),
+    ("truncated", "a_D"): ("App. G.3", 0.65, np.nan, np.nan),
+    ("truncated, without r = 2", "phi"): ("Table 3", 0.373, np.nan, np.nan),
+    ("truncated, without r = 2", "R2"): ("Table 3", 0.9958, np.nan, np.nan),
+    ("hyper-connections", "phi"): ("Table 3", 0.646, np.nan, np.nan),
+    ("hyper-connections", "R2"): ("Table 3", 0.9900, np.nan, np.nan),
+    ("hyper-connections", "a_D"): ("App. G.3", 0.60, np.nan, np.nan),
+    ("r = 1", "a_D"): ("Sec. 4.2", 0.52, np.nan, np.nan),
+    **{(f"r = {r}", "a_D"): ("Sec. 4.2", np.nan, 0.61, 0.67) for r in (2, 4, 8)},
+    **{(f"r = {r}", "R2"): ("Sec. 4.2", np.nan, 0.997, np.nan) for r in (1, 2, 4, 8)},
+    **{(f"r = {r}", "largest residual"): ("App. F.1", np.nan, np.nan, 0.007) for r in (1, 2, 4, 8)},
+}
+
+
+def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """The numbers of PRINTED and more of their kind, off the runs: one row a (runs, number); value, low, high.
+
+    Intervals of the joint laws are bootstraps of (budget, r) cells (App. F.2), those of a recurrence's own law of
+    budgets. Numbers that say how a law fits these very runs have none."""
+    rows: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for name, own in sets(table).items():
+        fit = fit_joint(*readings.joint_arrays(own))
+        draws = bootstrap(fit_joint, readings.joint_arrays(own), own[["budget", "r"]], resamples, seed)
+        draws["a_D"] = draws["beta"] / (draws["alpha"] + draws["beta"])
+        for number, value in {**fit.params, "a_D": readings.a_D(fit)}.items():
+            rows[name, number] = (value, *percentile_interval(draws[number]))
+        rows |= {(name, number): (value, np.nan, np.nan) for number, value in _quality(own, fit).items()}
+    grid = sets(table)["all"]
+    for phi in (0.0, 1.0):
+        held = fit_joint(*readings.joint_arrays(grid), phi=phi)
+        rows["all", f"R2, phi = {phi:g}"] = (held.r2, np.nan, np.nan)
+    for r, own in grid.groupby("r"):
+        fit = fit_chinchilla(own["N"], own["D"], own["loss"])
+        rows[f"r = {r}", "a_D"] = (readings.a_D(fit), *readings.a_D_interval(own, resamples, seed))
+        rows |= {(f"r = {r}", number): (value, np.nan, np.nan) for number, value in _quality(own, fit).items()}
+    return pd.DataFrame(rows, index=["value", "low", "high"]).T.rename_axis(["runs", "number"])
+
+
+def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
+    off = readings.misfit(own, fit)
+    return {
+        "R2": fit.r2,
+        "rmse": rms(off),
+        "largest residual": float(off.abs().max()),
+        # of measured less predicted, as the paper has it
+        "rank correlation with N": -residual_rank_test(fit, own["N"])[0],
+        "rank correlation with D": -residual_rank_test(fit, own["D"])[0],
+    }
+
+
+def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """``measured`` by some accountings beside what the paper prints: one row a printed number."""
+    columns = ["where", "paper", "paper low", "paper high"]
+    table = pd.DataFrame.from_dict(PRINTED, orient="index", columns=columns)
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["runs", "number"])
+    for accounting, numbers in found.items():
+        names = {"value": accounting, "low": f"{accounting} low", "high": f"{accounting} high"}
+        table = table.join(numbers.rename(columns=names))
+    return table
+
+
+# ---- noise and misfit ------------------------------------------------------------------------------------------------
+
+
+def rms(values: pd.Series) -> float:
+    return float(np.sqrt((values**2).mean()))
+
+
+def scatter(table: pd.DataFrame) -> float:
+    """Standard deviation of a run about the parabola of its probe, budget and r: the root of the cells' mean variance.
+    It holds the noise of a seed, and what a parabola leaves out."""
+    variances = [float((_off_parabola(cell) ** 2).sum() / (len(cell) - 3)) for cell in cells(table)]
+    return float(np.sqrt(np.mean(variances)))
+
+
+def noise(table: pd.DataFrame) -> float:
+    """Half the 95 % interval of one run's loss, were it trained once more: Student's t times the ``scatter``."""
+    freedom = sum(len(cell) - 3 for cell in cells(table))
+    return float(scipy.special.stdtrit(freedom, 0.975) * scatter(table))
+
+
+def smooth_share(table: pd.DataFrame, fit: Fit) -> float:
+    """Of a law's squared misfit, the share that a parabola in log N in each (budget, r) cell takes: what is the law's,
+    not the runs'."""
+    left = sum((_off_parabola(cell, "off") ** 2).sum() for cell in cells(table.assign(off=readings.misfit(table, fit))))
+    return float(1 - left / (readings.misfit(table, fit) ** 2).sum())
+
+
+def cells(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The runs of each probe, budget and r with enough widths to scatter about a parabola."""
+    return [cell for _, cell in table.groupby(["probe", "budget", "r"]) if len(cell) > 3]
+
+
+def _off_parabola(cell: pd.DataFrame, column: str = "loss") -> np.ndarray:
+    x = np.log(cell["N"].to_numpy())
+    return cell[column].to_numpy() - np.polynomial.Polynomial.fit(x, cell[column], 2)(x)
+
+
+def curvatures(table: pd.DataFrame) -> pd.DataFrame:
+    """Second-order coefficient of each (budget, r) cell's parabola in log N: a row a budget, a column an r."""
+    rows = []
+    for (budget, r), cell in table.groupby(["budget", "r"]):
+        *_, second = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2).convert().coef
+        rows.append({"budget": budget, "r": r, "curvature": second})
+    return pd.DataFrame(rows).pivot(index="budget", columns="r", values="curvature")
+
+
+def flattening(table: pd.DataFrame) -> list[float]:
+    """Of each budget, by how many octaves the parabola's curvature falls with an octave of r: positive where it is
+    flatter at larger r."""
+    found = curvatures(table)
+    octaves = np.log2(found.columns.to_numpy(float))
+    return [-float(np.polyfit(octaves, row, 1)[0]) for row in np.log2(found.to_numpy())]
+
+
+def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """phi of the joint law, and its 95 % interval by what is taken to vary: one row each, columns phi, low, high.
+
+    noise alone: the law is right, and every run is trained again, with the runs' ``scatter``. runs, cells, budgets:
+    these are drawn with replacement, so that the law's misfit varies too, by runs as if it were each run's own."""
+    arrays = readings.joint_arrays(table)
+    fit, random = fit_joint(*arrays), np.random.default_rng(seed)
+    right, sd = fit.predict(*arrays[:-1]), scatter(table)
+    again = [fit_joint(*arrays[:-1], right + random.normal(0, sd, len(right))).params["phi"] for _ in range(resamples)]
+    blocks = {"runs": ["budget", "r", "width"], "cells": ["budget", "r"], "budgets": ["budget"]}
+    rows = {"noise alone": percentile_interval(again)}
+    for name, columns in blocks.items():
+        rows[name] = percentile_interval(bootstrap(fit_joint, arrays, table[columns], resamples, seed)["phi"])
+    frame = pd.DataFrame(rows, index=["low", "high"]).T.rename_axis("what varies")
+    return frame.assign(phi=fit.params["phi"])[["phi", "low", "high"]]
+
+
+def phi_of_parts(table: pd.DataFrame) -> pd.Series:
+    """phi of the joint law on parts of the grid: each half of the budgets, the grid without one budget or one r, and
+    the plain model with one looped r alone."""
+    low, high = halves(fit_joint, readings.joint_arrays(table), table["budget"])
+    found = {"lower half of the budgets": low.params["phi"], "upper half of the budgets": high.params["phi"]}
+    for column, unit in (("budget", " FLOPs"), ("r", "")):
+        for value in sorted(table[column].unique()):
+            name = f"without {'r = ' if column == 'r' else ''}{value:g}{unit}"
+            found[name] = fit_joint(*readings.joint_arrays(table[table[column] != value])).params["phi"]
+    for r in sorted(table["r"].unique())[1:]:
+        found[f"r = 1 and {r} alone"] = fit_joint(*readings.joint_arrays(table[table["r"].isin([1, r])])).params["phi"]
+    return pd.Series(found, name="phi").rename_axis("runs")
+
+
+def residuals_by_r(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
+    """One row an r: mean, rmse and largest size of the measured less the predicted loss."""
+    by = readings.misfit(table, fit).groupby(table["r"])
+    return pd.DataFrame({"mean": by.mean(), "rmse": by.agg(rms), "largest": by.agg(lambda off: off.abs().max())})
+
+
+# ---- the probes ------------------------------------------------------------------------------------------------------
+
+
+def gains(table: pd.DataFrame, probe: str) -> pd.DataFrame:
+    """What a probe does at the same budget, r and width: a row a (budget, r) cell; ``loss`` lower by so much and
+    ``tokens`` more by so many times, the mean and the median over its widths."""
+    names = ["budget", "r", "width"]
+    without, under = (table[table["probe"] == which].set_index(names) for which in ("baseline", probe))
+    both = under.join(without, rsuffix=" without", how="inner")
+    each = pd.DataFrame({"loss": both["loss without"] - both["loss"], "tokens": both["D"] / both["D without"]})
+    return each.groupby(["budget", "r"]).agg({"loss": "mean", "tokens": "median"})
+
+
+def octaves_wider(table: pd.DataFrame, probe: str) -> pd.Series:
+    """log2 of the optimal width under a probe over that without it, by the parabolas; a (budget, r) cell each, where
+    both minima lie inside the widths trained."""
+    best = {
+        which: readings.optima(table[table["probe"] == which]).query("inside").set_index(["budget", "r"])["width"]
+        for which in ("baseline", probe)
+    }
+    return (best[probe] / best["baseline"]).dropna().map(np.log2)

@@ -1,0 +1,264 @@
+"""000's own runs are its models at its budgets, and every number that it prints of them comes back at its precision."""
+
+import importlib.resources
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.base.statistics import percentile_interval
+from lib.fit.fits import bootstrap, fit_joint
+from lib.flops import count
+from lib.papers.isodepth import designs, published, readings
+from lib.presets import preset
+from tests.lines import one_line
+
+TABLE = pd.read_csv(published.DATA / "runs.csv")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return published.runs()
+
+
+@pytest.fixture(scope="module")
+def grid(runs):
+    return published.sets(runs)["all"]
+
+
+@pytest.fixture(scope="module")
+def law(grid):
+    return fit_joint(*readings.joint_arrays(grid))
+
+
+@pytest.fixture(scope="module")
+def numbers(runs):
+    """(runs, number) -> value; the intervals, of two resamples here, are tested below."""
+    return published.measured(runs, 2, 0)["value"]
+
+
+# ---- the runs --------------------------------------------------------------------------------------------------------
+
+
+def test_the_data_are_installed_with_the_library():
+    files = importlib.resources.files("lib.papers.isodepth") / "data"
+    assert {path.name for path in files.iterdir()} == {"README.md", "minima.csv", "runs.csv"}
+    said = (files / "README.md").read_text()
+    assert [column for column in TABLE.columns if column not in said] == [] and "MIT" in said
+
+
+def model(row):
+    probe = row["set"].replace("_", "-")
+    return preset(f"isodepth-s{row['width'] // 64}-r{row['r']}", **designs.intervention(probe, row["r"]))
+
+
+def test_the_runs_are_the_models_at_the_budgets():
+    """Both splits: ours to the parameter, the authors' as near as one n_once for all models of a width can be."""
+    for row in TABLE.to_dict("records"):
+        counts = count(model(row))
+        assert (counts.n_once, counts.n_rec) == (row["n_once"], row["n_rec"]) and row["N"] == sum(
+            (row["n_once"], row["n_rec"])
+        )
+        assert counts.published["000"] == row["flops_per_token"]
+        assert row["D_tokens"] * row["flops_per_token"] == pytest.approx(row["budget_flops"], rel=1e-8)
+        once, looped = counts.n_once + counts.n_injection, counts.n_rec - counts.n_injection
+        has_injection = counts.n_injection > 100
+        assert row["n_once_authors"] / once == pytest.approx(1.0122 if has_injection else 1.0544, abs=2e-4)
+        assert row["n_rec_authors"] / looped == pytest.approx(0.9877, abs=2e-4)
+
+
+def test_the_runs_are_as_many_as_published(runs):
+    assert runs["probe"].value_counts().to_dict() == {"baseline": 116, "hyper-connections": 63, "truncated": 61}
+    sizes = {name: len(own) for name, own in published.sets(runs).items()}
+    assert sizes == {
+        "all": 116,
+        "lower half": 56,
+        "upper half": 60,
+        "lower four": 80,
+        "truncated": 81,
+        "truncated, without r = 2": 63,
+        "hyper-connections": 83,
+    }
+
+
+def test_an_accounting_moves_the_injection_and_nothing_else():
+    tables = {name: published.runs(name) for name in published.ACCOUNTINGS}
+    looped = tables["loop"].query("r > 1 and probe == 'baseline'")
+    moved = tables["once"].loc[looped.index, "n_once"] - looped["n_once"]
+    assert (moved == 2 * looped["width"] ** 2).all() and (tables["once"]["N"] == tables["loop"]["N"]).all()
+    assert (tables["once"]["n_once"] + tables["once"]["n_rec"] == tables["loop"]["N"]).all()
+    with one_line("accounting: 'both' is not known, use one of authors, once, loop"):
+        published.runs("both")
+
+
+def test_families_are_those_of_the_presets():
+    own, presets = published.families(published.runs("once").query("probe == 'baseline'")), designs.published_families()
+    for r, family in own.items():
+        expected = presets[r].set_index("width").loc[family["width"]]
+        for column in ("n_once", "n_rec", "flops"):
+            assert family[column].tolist() == expected[column].tolist()
+
+
+# ---- what the paper prints -------------------------------------------------------------------------------------------
+
+#: (runs, number) -> as printed, to half a unit of the last digit
+JOINT = {
+    ("all", "phi"): "0.459",
+    ("all", "alpha"): "0.200",  # .199 in print
+    ("all", "beta"): "0.369",
+    ("all", "E"): "1.57",
+    ("all", "R2"): "0.9972",
+    ("all", "R2, phi = 0"): "0.9858",
+    ("all", "R2, phi = 1"): "0.9552",
+    ("all", "rmse"): "0.010",
+    ("all", "largest residual"): "0.036",
+    ("lower half", "phi"): "0.44",
+    ("upper half", "phi"): "0.49",
+    ("lower four", "phi"): "0.454",  # .453 in print
+    ("lower four", "alpha"): "0.267",  # .266 in print
+    ("lower four", "beta"): "0.457",
+    ("lower four", "E"): "1.85",
+    ("lower four", "R2"): "0.9959",
+    ("lower four", "a_D"): "0.63",
+    ("truncated", "phi"): "0.380",
+    ("truncated", "alpha"): "0.255",
+    ("truncated", "beta"): "0.484",
+    ("truncated", "E"): "1.87",
+    ("truncated", "R2"): "0.983",
+    ("truncated", "a_D"): "0.66",  # .65 in print; .655 here
+    ("truncated, without r = 2", "phi"): "0.37",
+    ("truncated, without r = 2", "R2"): "0.9958",
+    ("hyper-connections", "phi"): "0.645",  # .646 in print
+    ("hyper-connections", "alpha"): "0.309",  # .308 in print
+    ("hyper-connections", "beta"): "0.464",
+    ("hyper-connections", "E"): "1.93",
+    ("hyper-connections", "R2"): "0.9900",
+    ("hyper-connections", "a_D"): "0.60",
+    ("r = 1", "a_D"): "0.51",  # .52 in print; .515 here
+}
+
+
+@pytest.mark.parametrize("key", JOINT, ids=" ".join)
+def test_a_printed_number_comes_back(numbers, key):
+    digits = len(JOINT[key].partition(".")[2])
+    assert f"{numbers[key]:.{digits}f}" == JOINT[key]
+
+
+def test_what_is_printed_is_met_to_two_units_of_its_last_digit(numbers):
+    printed = published.beside({"authors": numbers.to_frame("value")})
+    assert {*printed.index} <= {*numbers.index}
+    for key, row in printed.dropna(subset="paper").iterrows():
+        digits = len(f"{row['paper']:g}".partition(".")[2])
+        assert row["authors"] == pytest.approx(row["paper"], abs=2 * 10.0**-digits), key
+    looped = printed.loc[[f"r = {r}" for r in (2, 4, 8)]].xs("a_D", level="number")["authors"].round(2)
+    assert looped.min() == 0.61 and looped.max() == 0.67
+    own = numbers.unstack().loc[[f"r = {r}" for r in (1, 2, 4, 8)]]
+    assert (own["R2"] > 0.997).all() and (own["largest residual"] > 2 * 0.007).all()  # the paper says below
+
+
+def test_the_interval_of_phi_is_the_printed_one(grid):
+    """[.41, .53] in print; 200 resamples of 24 cells say [.414, .507], and [.390, .481] with the injection in the
+    loop."""
+    loop = published.sets(published.runs("loop"))["all"]
+    for runs, expected in ((grid, (0.414, 0.507)), (loop, (0.390, 0.481))):
+        phi = bootstrap(fit_joint, readings.joint_arrays(runs), runs[["budget", "r"]], 200, 0)["phi"]
+        assert percentile_interval(phi) == pytest.approx(expected, abs=6e-4)
+
+
+def test_what_is_measured_has_the_intervals_of_its_resamples(runs):
+    rows = published.measured(runs, 5, 0)
+    laws = rows.loc[["all", "truncated"]].unstack()
+    assert (laws["low"]["phi"] < laws["high"]["phi"]).all() and laws["low"]["R2"].isna().all()
+    assert (rows["low"].dropna() <= rows["high"].dropna()).all()
+
+
+def test_in_the_loop_the_injection_lowers_phi():
+    found = {name: published.sets(published.runs(name)) for name in published.ACCOUNTINGS}
+    phi = {
+        name: {which: fit_joint(*readings.joint_arrays(own)).params["phi"] for which, own in by.items()}
+        for name, by in found.items()
+    }
+    assert {name: round(by["all"], 3) for name, by in phi.items()} == {"authors": 0.459, "once": 0.458, "loop": 0.433}
+    loop = {which: round(value, 3) for which, value in phi["loop"].items()}
+    assert (loop["lower four"], loop["truncated"], loop["hyper-connections"]) == (0.429, 0.362, 0.649)
+
+
+def test_residuals_by_r(grid, law):
+    by = published.residuals_by_r(grid, law)
+    assert by["mean"].round(4).tolist() == [-0.0007, 0.0042, -0.0056, 0.0006]
+    assert by["largest"].round(3).tolist() == [0.018, 0.036, 0.023, 0.029]
+
+
+def test_the_minima_are_those_that_are_printed(grid):
+    found = published.minima(readings.optima(grid))
+    assert len(found) == 24 and found["loss off"].abs().max() < 1.4e-4 and found["N off"].abs().max() < 3e-3
+
+
+def test_the_pair_past_the_grid(runs, law):
+    pair = published.pair(runs)
+    assert (pair["loss"].diff().iloc[1], pair["D"].tolist()) == (pytest.approx(0.061), [47e9, 47e9])
+    assert pair["budget"].iloc[0] == pytest.approx(20 * 2.15e19, rel=0.1)
+    says = law.predict(*readings.joint_arrays(pair)[:-1])
+    assert says.round(3).tolist() == [2.114, 2.164]
+    assert (says - pair["loss"]).round(3).tolist() == [0.067, 0.056]
+
+
+# ---- noise and misfit ------------------------------------------------------------------------------------------------
+
+
+def test_the_law_misses_by_four_times_the_scatter_of_a_run(grid, law):
+    scatter = published.scatter(grid)
+    assert round(scatter, 4) == 0.0024 and round(published.rms(readings.misfit(grid, law)) / scatter) == 4
+    assert published.smooth_share(grid, law) == pytest.approx(0.98, abs=5e-3)
+    assert published.noise(grid) == pytest.approx(2.015 * scatter, rel=1e-3)  # 44 degrees of freedom
+
+
+def test_noise_about_a_true_law_is_found_again(grid, law):
+    """Runs that lie on the law but for noise: their scatter is that noise, and their misfit is rough."""
+    right, random = grid.assign(loss=law.predict(*readings.joint_arrays(grid)[:-1])), np.random.default_rng(1)
+    assert published.scatter(right) < 3e-4  # what a parabola leaves out of the law
+    draws = [right.assign(loss=right["loss"] + random.normal(0, 0.01, len(right))) for _ in range(10)]
+    assert np.mean([published.scatter(runs) for runs in draws]) == pytest.approx(0.01, rel=0.1)
+    shares = [published.smooth_share(runs, fit_joint(*readings.joint_arrays(runs))) for runs in draws]
+    assert max(shares) < 0.75  # a parabola takes three of the freedoms of four to six runs
+
+
+def test_what_varies_decides_the_interval_of_phi(grid):
+    found = published.intervals_of_phi(grid, 100, 0)
+    assert [*found.index] == ["noise alone", "runs", "cells", "budgets"] and set(found["phi"].round(3)) == {0.459}
+    widths = found["high"] - found["low"]
+    assert widths["noise alone"] < 0.03 < 0.05 < widths["runs"] < widths["cells"]
+
+
+def test_phi_of_parts_of_the_grid(grid):
+    found = published.phi_of_parts(grid)
+    assert len(found) == 2 + 6 + 4 + 3
+    assert found["r = 1 and 2 alone"] == pytest.approx(0.415, abs=1e-3)
+    assert found["r = 1 and 4 alone"] == pytest.approx(0.506, abs=1e-3)
+    assert found["without r = 8"] == pytest.approx(0.502, abs=1e-3)
+    assert found.filter(like="FLOPs").between(0.44, 0.47).all()
+
+
+def test_a_flatter_parabola_has_a_smaller_curvature():
+    x = np.linspace(16, 18, 5)
+    rows = [{"budget": 1.0, "r": r, "N": np.exp(at), "loss": (at - 17) ** 2 / r} for r in (1, 2, 4) for at in x]
+    table = pd.DataFrame(rows)
+    assert published.curvatures(table).loc[1.0].tolist() == pytest.approx([1, 1 / 2, 1 / 4])
+    assert published.flattening(table) == pytest.approx([1.0])
+
+
+# ---- the probes ------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_probes_do_at_matched_models(runs):
+    cut, lanes = (published.gains(runs, probe) for probe in ("truncated", "hyper-connections"))
+    assert len(cut) == len(lanes) == 12 and (lanes["loss"] > 0.03).all()
+    assert (cut["loss"] < 0).sum() == 1 and cut["loss"].idxmin() == (4.64e18, 2)
+    assert cut["tokens"].median() == pytest.approx(1.315, abs=1.5e-3)
+
+
+def test_both_probes_widen_the_optimum(runs):
+    """By the parabolas; the paper has hyper-connections narrow it."""
+    for probe in ("truncated", "hyper-connections"):
+        wider = published.octaves_wider(runs, probe)
+        assert len(wider) == 11 and (wider > 0.1).all()  # r = 8 at the largest budget has its minimum outside
