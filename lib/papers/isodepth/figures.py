@@ -44,18 +44,25 @@ def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str
 
 
 def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
-    """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a
-    recurrence."""
+    """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a recurrence;
+    more than four budgets stand in two rows."""
     budgets = sorted(runs["budget"].unique())
-    figure, axes = plt.subplots(1, len(budgets), figsize=(PAGE, 2.7), sharey=True, squeeze=False)
+    rows = 1 if len(budgets) <= 4 else 2
+    size, columns = (PAGE, 0.4 + 2.3 * rows), -(-len(budgets) // rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, sharey="row", squeeze=False)
     look = of_recurrences(runs["r"].unique())
-    for axis, budget in zip(axes[0], budgets, strict=True):
+    for axis, budget in zip(axes.ravel(), budgets, strict=False):
         for r, cell in runs[runs["budget"] == budget].groupby("r"):
             best = optima[(optima["budget"] == budget) & (optima["r"] == r) & optima["inside"]]
             isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
-    axes[0, 0].set_ylabel("validation loss (nats per token)")
+    for axis in axes[:-1].ravel():
+        axis.set_xlabel("")
+    for axis in axes.ravel()[len(budgets) :]:
+        axis.remove()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("validation loss (nats per token)")
     legend_above(figure, axes[0, 0])
     return figure
 
@@ -193,7 +200,7 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
                         isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
                     elif len(cell):
                         isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
-            axis.set_title(f"{probe}, {rate(budget)} FLOPs")
+            axis.set_title(f"{probe}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")
     for axis in axes[:-1].ravel():

@@ -18,6 +18,8 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     assert [axis.get_title() for axis in curves.axes] == [
         f"{style.rate(b)} FLOPs" for b in sorted(runs["budget"].unique())
     ]
+    five = figures.isoflop_curves(runs.query("budget < 2e19"), optima)
+    assert len(five.axes) == 5 and {axis.get_xlabel() for axis in five.axes[:2]} == {""}  # two rows
     stars = sum(line.get_marker() == "*" and len(line.get_xdata()) for axis in curves.axes for line in axis.lines)
     assert stars == optima["inside"].sum() > 15
     against = figures.optima_against_budget(optima)
@@ -59,7 +61,7 @@ def test_the_probes_are_drawn_over_their_baseline():
     runs = pd.concat([baseline.assign(probe="baseline"), probed.assign(probe="truncated")])
     optima = pd.concat([readings.optima(own).assign(probe=probe) for probe, own in runs.groupby("probe", sort=False)])
     figure = figures.probed_curves(runs, optima)
-    assert [axis.get_title() for axis in figure.axes] == ["truncated, 4.64e17 FLOPs", "truncated, 1e18 FLOPs"]
+    assert [axis.get_title() for axis in figure.axes] == ["truncated\n4.64e17 FLOPs", "truncated\n1e18 FLOPs"]
     for axis in figure.axes:
         curves = [line for line in axis.lines if len(line.get_xdata()) > 1]
         assert [line.get_linestyle() for line in curves].count(":") == 3  # the parabolas of the looped baselines
