@@ -51,6 +51,7 @@ class Claim:
     value: float = 0.0
     uncertainty: float = 0.0
     scale_free: bool = False
+    published: bool = False
 
     @property
     def margin(self) -> float:

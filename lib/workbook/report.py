@@ -30,6 +30,8 @@ PAPERS = {
     "004": "Looped mixture of experts with early exit",
 }
 BEYOND = "Beyond the papers"
+#: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it
+PUBLISHED, OF_PUBLISHED = "published", "published_runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Row:
     @property
     def verdict(self) -> str:
         return self.finding.verdict if self.finding else claims.OPEN
+
+    @property
+    def notebook(self) -> str | None:
+        return OF_PUBLISHED if self.profile == PUBLISHED else self.claim.notebook
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +86,10 @@ class Outputs:
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
-        """A row for every claim at this profile, and for those at other profiles that have a finding. smoke judges
-        nothing, and is shown only when it is asked for."""
+        """A row for every claim at this profile, and for those at other profiles, or on the paper's own runs, that have
+        a finding. smoke judges nothing, and is shown only when it is asked for."""
         found = {}
-        for other in [name for name in PROFILES if name == profile or name != "smoke"]:
+        for other in [name for name in (*PROFILES, PUBLISHED) if name == profile or name != "smoke"]:
             for path in sorted((self.folder / "claims" / other).glob("*.json")):
                 if path.stem not in ledger:
                     self.problems.append(f"{path}: is of no claim in params/claims.yaml, remove it or add the claim")
@@ -91,13 +97,14 @@ class Outputs:
                 try:
                     found[path.stem, other] = claims.read(path)
                 except InputError as error:
-                    self._complain(error, other, ledger[path.stem].notebook)
+                    row = Row(ledger[path.stem], other, None, None)
+                    self._complain(error, profile if other == PUBLISHED else other, row.notebook)
         readable = {other: {id: one for (id, at), one in found.items() if at == other} for other in PROFILES}
         needs = {(id, at): one for at in PROFILES for id, one in power.needs(self.folder, at, readable[at]).items()}
         return [
             Row(claim, other, found.get((claim.id, other)), needs.get((claim.id, other)))
             for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
-            for other in PROFILES
+            for other in (*PROFILES, PUBLISHED)
             if other == profile or (claim.id, other) in found
         ]
 
@@ -165,6 +172,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         groups[papers.get(name, BEYOND)].append(section)
     page = pages.template("report.html.j2").render(
         profile=profile,
+        published=PUBLISHED,
         papers=PAPERS,
         verdicts=claims.VERDICTS,
         rows=rows,
@@ -217,8 +225,8 @@ def _papers(ledger: dict[str, claims.Claim]) -> dict[str, str]:
     without a claim."""
     votes: dict[str, collections.Counter[str]] = {}
     for claim in ledger.values():
-        if claim.notebook:
-            votes.setdefault(claim.notebook, collections.Counter())[claim.paper] += 1
+        for notebook in filter(None, [claim.notebook, OF_PUBLISHED if claim.published else None]):
+            votes.setdefault(notebook, collections.Counter())[claim.paper] += 1
     papers = {notebook: count.most_common(1)[0][0] for notebook, count in votes.items()}
     others = [path.stem for path in sorted(places.NOTEBOOKS.glob("*.ipynb")) if path.stem not in papers]
     return {name: papers[name] for name in sorted(papers, key=lambda name: papers[name])} | dict.fromkeys(

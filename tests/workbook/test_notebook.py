@@ -13,7 +13,7 @@ from lib.base.parameters import Computing
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.figures import style
 from lib.sweep.cost import run_flops
-from lib.workbook import notebook
+from lib.workbook import claims, notebook
 from tests.lines import one_line
 from tests.workbooks import ROOT, a_notebook
 
@@ -120,6 +120,24 @@ def test_a_notebook_that_trains_says_on_how_many_processes_and_how_long(tmp_path
     assert start(jobs=3)["nb"]._limits() == (3, 0.5)
     with pytest.raises(AssertionError, match="few has no jobs and max_hours"):
         a_notebook("few", tmp_path)._limits()
+
+
+def test_a_claim_on_the_papers_own_runs_is_judged_at_the_papers_scale(tmp_path):
+    """A value that no profile but the paper's compares; smoke judges nothing, and leaves what was judged."""
+    given = ("000-phi", [0.46], "phi", "a note", (0.41, 0.51))
+    for profile, folder, verdict in (
+        ("cpu", "published", "reproduced"),
+        ("smoke", "smoke/published", "not judged at the smoke profile"),
+    ):
+        nb = a_notebook("published_runs", tmp_path, profile)
+        finding = nb.claim_of_published(*given)
+        assert (finding.verdict, finding.seeds, finding.provenance["notebook"]) == (verdict, [], "published_runs")
+        assert claims.read(tmp_path / "claims" / folder / "000-phi.json") == finding
+    assert claims.read(tmp_path / "claims" / "published" / "000-phi.json").verdict == "reproduced"
+    with one_line("claim 001-base-state-explodes: is not marked published in params/claims.yaml, mark it"):
+        nb.claim_of_published("001-base-state-explodes", [1.0], "decades")
+    with one_line("claim: '000-psi' is not in params/claims.yaml"):
+        nb.claim_of_published("000-psi", [1.0], "psi")
 
 
 def test_figures_and_claims_carry_their_provenance(tmp_path):

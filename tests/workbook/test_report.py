@@ -93,6 +93,23 @@ def test_every_claim_is_there_at_the_profile_and_at_others_that_judged_it(output
     ]
 
 
+def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
+    nb = a_notebook("published_runs", outputs)
+    nb.claim_of_published("000-phi", [0.459], "phi", "a note", (0.41, 0.51))
+    nb.claim_of_published("000-no-crossover", [-0.1], "nats", bounds=(-0.2, -0.05))
+    found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
+    row = found["000-phi", "published"]
+    assert (row["Profile"], row["Notebook"], row["Verdict"]) == ("the paper's runs", "published_runs", "reproduced")
+    assert row["Ours"] == "0.459 phi each fit: 0.459 a note" and row["95 % interval"] == "0.41 to 0.51"
+    assert found["000-no-crossover", "published"]["Verdict"] == "contradicted"
+    assert {found[id, "cpu"]["Verdict"] for id in ("000-phi", "000-no-crossover")} == {"open"}  # no run of ours
+    assert found["000-phi", "cpu"]["Notebook"] == "recurrence_exponent"
+    damaged = outputs / "claims" / "published" / "000-phi.json"
+    damaged.write_text("{}")
+    (problem,) = report.build(outputs, "cpu")
+    assert "claims/published/000-phi.json" in problem and "PROFILE=cpu ONLY=published_runs" in problem
+
+
 def test_a_row_holds_what_the_paper_says_and_what_was_measured(outputs):
     found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
     row = found["001-base-state-explodes", "cpu"]
@@ -256,7 +273,7 @@ def test_a_report_of_nothing_says_so(tmp_path):
     assert "<figure" not in page and {row["verdict"] for row in rows(page)} == {"open"}
 
 
-def test_the_templates_are_shipped():
+def test_the_templates_and_data_are_shipped():
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     shipped = {
         path
@@ -264,7 +281,8 @@ def test_the_templates_are_shipped():
         for pattern in patterns
         for path in (ROOT / package.replace(".", "/")).glob(pattern)
     }
-    assert shipped and shipped == {p for p in (ROOT / "lib").rglob("*.*") if p.suffix in (".j2", ".css", ".js")}
+    every = {path for path in (ROOT / "lib").rglob("*.*") if path.suffix not in (".py", ".pyc")}
+    assert shipped and shipped == every
 
 
 # ---- in a browser
