@@ -70,8 +70,9 @@ def check(outputs: Path, name: str) -> None:
     pictures = sum("image/png" in output.get("data", {}) for output in shown)
     assert pictures == len(ours["figures"]), f"{pictures} figures are shown, {len(ours['figures'])} written"
     for claim in LEDGER.values():
-        if claim.notebook == name:
-            finding = claims.read(outputs / "claims" / "smoke" / f"{claim.id}.json")
+        folders = {"smoke": claim.notebook == name, "smoke/published": claim.published and name == "published_runs"}
+        for folder in [folder for folder, asked in folders.items() if asked]:
+            finding = claims.read(outputs / "claims" / folder / f"{claim.id}.json")
             assert finding.verdict == claims.UNJUDGED and finding.provenance["notebook"] == name
             assert {**finding.provenance["parameters"], "jobs": None} == expected
     streams = "".join(output.text for output in shown if output.output_type == "stream")

@@ -22,7 +22,7 @@ NOTEBOOKS = {
     paper: names.split()
     for paper, names in {
         "000": "isodepth_isoflop recurrence_exponent phi_probes injection_ablation lr_transfer_hyperp extrapolation "
-        "downstream_axes",
+        "downstream_axes published_runs",
         "001": "instability stability_ablation depth_sampling backprop_depth end_to_end looping_isoflop "
         "test_time_saturation unified_law tokenizer_compression",
         "002": "residual_scaling_init loop_lr_transfer residual_scaling_trained residual_scaling_beyond",

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lib.base.parameters import Computing, Positive
+from lib.base.parameters import Computing, Parameters, Positive
 from lib.papers.shared.parameters import MuonRates
 
 
@@ -94,6 +94,16 @@ class PhiProbes(IsodepthGrid):
                 f"recurrences: {self.recurrences} lacks 1, the plain model, or {self.shown}, which shown asks for"
             )
         return self
+
+
+class PublishedRuns(Parameters):
+    """000 judged on the runs that its authors published: nothing is trained."""
+
+    notebook: ClassVar[str] = "published_runs"
+
+    accounting: str
+    resamples: Positive
+    seed: int
 
 
 class InjectionAblation(IsodepthRuns):

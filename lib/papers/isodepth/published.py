@@ -12,6 +12,7 @@ import scipy.special
 
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
+from lib.figures.style import rate
 from lib.fit.fits import Fit, bootstrap, fit_chinchilla, fit_joint, halves, residual_rank_test, split
 from lib.flops import count
 from lib.papers.isodepth import readings
@@ -135,6 +136,23 @@ PRINTED: dict[tuple[str, str], tuple[str, float, float, float]] = {
     **{(f"r = {r}", "R2"): ("Sec. 4.2", np.nan, 0.997, np.nan) for r in (1, 2, 4, 8)},
     **{(f"r = {r}", "largest residual"): ("App. F.1", np.nan, np.nan, 0.007) for r in (1, 2, 4, 8)},
 }
+
+#: r -> least and most loss above the plain model's, over the budgets (Sec. 4.2)
+BANDS = {2: (0.03, 0.06), 4: (0.05, 0.08), 8: (0.09, 0.12)}
+
+
+def accountings(resamples: int, seed: int) -> pd.DataFrame:
+    """The joint law on the whole grid by each accounting: where it counts the injection, phi, its interval over
+    (budget, r) cells (low, high), R2 and rmse."""
+    rows = {}
+    for name, where in ACCOUNTINGS.items():
+        grid = sets(runs(name))["all"]
+        arrays = readings.joint_arrays(grid)
+        fit, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
+        low, high = percentile_interval(draws["phi"])
+        quality = {"R2": fit.r2, "rmse": rms(readings.misfit(grid, fit))}
+        rows[name] = {"injection counted": where, "phi": fit.params["phi"], "low": low, "high": high, **quality}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("accounting")
 
 
 def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
@@ -260,19 +278,36 @@ def phi_of_parts(table: pd.DataFrame) -> pd.Series:
     the plain model with one looped r alone."""
     low, high = halves(fit_joint, readings.joint_arrays(table), table["budget"])
     found = {"lower half of the budgets": low.params["phi"], "upper half of the budgets": high.params["phi"]}
-    for column, unit in (("budget", " FLOPs"), ("r", "")):
-        for value in sorted(table[column].unique()):
-            name = f"without {'r = ' if column == 'r' else ''}{value:g}{unit}"
-            found[name] = fit_joint(*readings.joint_arrays(table[table[column] != value])).params["phi"]
+    for budget in sorted(table["budget"].unique()):
+        found[f"without {rate(budget)} FLOPs"] = _phi(table[table["budget"] != budget])
+    for r in sorted(table["r"].unique()):
+        found[f"without r = {r}"] = _phi(table[table["r"] != r])
     for r in sorted(table["r"].unique())[1:]:
-        found[f"r = 1 and {r} alone"] = fit_joint(*readings.joint_arrays(table[table["r"].isin([1, r])])).params["phi"]
+        found[f"r = 1 and {r} alone"] = _phi(table[table["r"].isin([1, r])])
     return pd.Series(found, name="phi").rename_axis("runs")
+
+
+def _phi(table: pd.DataFrame) -> float:
+    return fit_joint(*readings.joint_arrays(table)).params["phi"]
+
+
+def rmse_interval(table: pd.DataFrame, fit: Fit, resamples: int, seed: int) -> tuple[float, float]:
+    """Interval of a law's rmse over resamples of the (budget, r) cells, the law kept."""
+    squares = (readings.misfit(table, fit) ** 2).groupby([table["budget"], table["r"]]).agg(["sum", "size"]).to_numpy()
+    drawn = squares[np.random.default_rng(seed).integers(len(squares), size=(resamples, len(squares)))].sum(1)
+    return percentile_interval(np.sqrt(drawn[:, 0] / drawn[:, 1]))
 
 
 def residuals_by_r(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
     """One row an r: mean, rmse and largest size of the measured less the predicted loss."""
     by = readings.misfit(table, fit).groupby(table["r"])
     return pd.DataFrame({"mean": by.mean(), "rmse": by.agg(rms), "largest": by.agg(lambda off: off.abs().max())})
+
+
+def excess(table: pd.DataFrame, fit: Fit, r: int) -> list[float]:
+    """Of each budget, the rmse of one r less the largest among the others."""
+    by = readings.misfit(table, fit).groupby([table["budget"], table["r"]]).agg(rms).unstack("r")
+    return (by[r] - by.drop(columns=r).max(axis=1)).tolist()
 
 
 # ---- the probes ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""The figures of 000's own runs (data/README.md) that no grid of ours has: gaps, misfit, and how sure phi is."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, COLUMN, PAGE, budget_axis, legend_above, rate, shades
+from lib.fit.fits import Fit
+from lib.papers.isodepth.figures import of_recurrences
+from lib.papers.isodepth.readings import misfit
+
+
+def gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float, float]]) -> Figure:
+    """000, Sec. 4.2: loss of each looped frontier above the plain one against the budget, one panel a way to read it.
+
+    panels: title -> ``readings.frontier_gaps``. bands: r -> least and most of the gap as the paper prints them."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), sharey=True, squeeze=False)
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        look = of_recurrences([1, *table.columns])
+        for r in table.columns:
+            colour, marker = look[r]
+            axis.axhspan(*bands[r], color=colour, alpha=0.15, lw=0)
+            axis.plot(table.index, table[r], color=colour, marker=marker, label=f"r = {r}")
+        axis.axhline(0, color="#666666", lw=0.8, ls=":")
+        budget_axis(axis, [*table.index])
+        axis.set_title(title)
+    axes[0, 0].set_ylabel("loss above r = 1 (nats)")
+    axes[0, 0].fill_between([], [], color="#bbbbbb", label="as printed")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: float) -> Figure:
+    """What the joint law leaves over against the size of a model relative to its budget's optimum: one panel an r, one
+    line a (budget, r) cell; the grey band holds what the runs' own ``scatter`` would leave (95 %).
+
+    optima: ``readings.optima`` of the runs."""
+    best = optima.set_index(["budget", "r"])["N"]
+    recurrences, budgets = sorted(runs["r"].unique()), sorted(runs["budget"].unique())
+    figure, axes = plt.subplots(1, len(recurrences), figsize=(PAGE, 2.4), sharex=True, sharey=True)
+    off = misfit(runs, fit)
+    colours = shades("looped-nanochat", len(budgets))
+    for axis, r in zip(axes, recurrences, strict=True):
+        axis.axhspan(-1.96 * scatter, 1.96 * scatter, color="#bbbbbb", alpha=0.5, lw=0, label="scatter of runs")
+        for budget, colour, marker in zip(budgets, colours, "osD^v<", strict=False):
+            cell = runs[(runs["budget"] == budget) & (runs["r"] == r)].sort_values("N")
+            x = cell["N"] / best[budget, r]
+            axis.plot(x, off[cell.index], color=colour, marker=marker, ms=3, lw=0.9, label=rate(budget))
+        axis.axhline(0, color="#666666", lw=0.8, ls=":")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks([0.5, 1, 2], ["1/2", "1", "2"])
+        axis.set_title(f"r = {r}")
+        axis.set_xlabel("N / N*")
+    axes[0].set_ylabel("measured less\npredicted (nats)")
+    legend_above(figure, axes[0])
+    return figure
+
+
+def how_sure(intervals: pd.DataFrame, parts: pd.Series, printed: tuple[float, float, float]) -> Figure:
+    """phi by what is taken to vary, with its 95 % interval (``published.intervals_of_phi``), and on parts of the grid
+    (``published.phi_of_parts``). printed: the paper's phi and interval, a line and a band."""
+    names = [*(f"{name}, 95 %" for name in intervals.index), *parts.index]
+    figure, axis = plt.subplots(figsize=(COLUMN, 0.7 + 0.19 * len(names)))
+    phi, low, high = printed
+    axis.axvspan(low, high, color=COLOURS["isodepth"], alpha=0.15, lw=0)
+    axis.axvline(phi, color=COLOURS["isodepth"], lw=0.9)
+    rows = np.arange(len(names))
+    bars, points = rows[: len(intervals)], rows[len(intervals) :]
+    axis.hlines(bars, intervals["low"], intervals["high"], color="#000000", lw=1.4)
+    axis.plot(intervals["phi"], bars, "o", color="#000000", ms=4)
+    axis.plot(parts, points, "D", color="#666666", ms=3.5)
+    axis.set_yticks(rows, names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel(r"$\varphi$; line and band as printed")
+    return figure
