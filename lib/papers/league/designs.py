@@ -17,7 +17,6 @@ from lib.config import Label, OptimConfig, RunConfig
 from lib.fit.fits import fit_joint
 from lib.papers.isodepth import designs, readings
 from lib.papers.league.parameters import DeltaPhiLeague
-from lib.papers.shared import budgets
 from lib.store.runs import RunResult
 from lib.train.optimiser import placements
 
@@ -76,7 +75,7 @@ def changes(name: str, r: int, width: int) -> dict[str, Any]:
 def run(p: DeltaPhiLeague, name: str, r: int, width: int, budget: float, seed: int) -> RunConfig:
     """The run of one cell: ``budget`` FLOPs as 000 counts them."""
     intervention, fields = INTERVENTIONS[name], changes(name, r, width)
-    made = budgets.run(p, designs.model(p, r, width, **fields), budget, seed)
+    made = designs.run(p, designs.model(p, r, width, **fields), budget, seed, p.lanes_lr)
     if fields and intervention.dynamics:
         return made.replace(optim=made.optim.replace(lr=p.dynamics_lr))
     if intervention.matrices == "muon":

@@ -16,6 +16,7 @@ class DeltaPhiLeague(IsodepthGrid):
     muon_rate: float
     adamw_rate: float
     dynamics_lr: float
+    lanes_lr: float
 
     @model_validator(mode="after")
     def _has_what_is_compared(self) -> Self:
