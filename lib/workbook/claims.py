@@ -214,6 +214,45 @@ def report(
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
     found = intervals(claim, measured, resamples)
+    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance)
+
+
+def report_published(
+    claim: Claim,
+    values: Numbers,
+    draws: Numbers | tuple[float, float],
+    profile: str,
+    folder: Path,
+    unit: str,
+    note: str,
+    provenance: dict[str, Any] | None = None,
+) -> Finding:
+    """``report`` for what a paper's own runs say. They have one seed, so that every number is resampled, or has the
+    two ends of an interval that comes from elsewhere. Raises InputError for a claim that is not marked for it."""
+    if not claim.published:
+        raise InputError(f"claim {claim.id}: is not marked published in params/claims.yaml, mark it or leave it out")
+    measured = as_comparisons(values)
+    if isinstance(draws, tuple):
+        ((name, (value,)),) = measured.items()
+        ends = Interval(value, float(draws[0]), float(draws[1]))
+        found = {name: Comparison(ends, ends)}
+    else:
+        found = all_resampled({name: x for name, (x,) in measured.items()}, as_comparisons(draws))
+    resampled = dataclasses.replace(claim, replicates="resamples", effect=claim.effect or claim.uncertainty)
+    return _write(resampled, measured, found, [], profile, folder, unit, note, provenance)
+
+
+def _write(
+    claim: Claim,
+    measured: dict[str, list[float]],
+    found: Mapping[str, Comparison],
+    seeds: list[int],
+    profile: str,
+    folder: Path,
+    unit: str,
+    note: str,
+    provenance: dict[str, Any] | None,
+) -> Finding:
     finding = Finding(
         claim.id,
         verdict(claim, found, profile),

@@ -210,17 +210,14 @@ class Notebook:
         return claims.report(_entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp)
 
     def claim_of_published(
-        self, id: str, value: float, bounds: tuple[float, float], unit: str, note: str = ""
+        self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""
     ) -> claims.Finding:
         """Reports a claim of the ledger, marked ``published`` there, by what the paper's own runs say: at the paper's
         scale whatever the profile, in claims/published. At smoke nothing is judged, and what is there stays."""
-        entry = _entry(id)
-        if not entry.published:
-            raise InputError(f"claim {id}: is not marked published in params/claims.yaml, mark it or leave it out")
         folder = self.outputs / "claims"
         smoke, kept = ("smoke", folder / "smoke" / "published"), ("published", folder / "published")
         where = smoke if self.profile == "smoke" else kept
-        return claims.report_interval(entry, value, bounds, *where, unit, note, self._stamp)
+        return claims.report_published(_entry(id), values, draws, *where, unit, note, self._stamp)
 
 
 def _entry(id: str) -> claims.Claim:

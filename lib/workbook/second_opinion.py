@@ -29,8 +29,7 @@ def opinion(entry: Mapping[str, object], numbers: Mapping[str, Mapping[int, floa
         within = [max(p_above(row, low), p_above([-x for x in row], -high)) for row in rows]
         return "reproduced" if max(within) <= ERROR else "not resolved"
     small = [
-        entry["kind"] == "ordering"
-        and max(p_above(row, -effect), p_above([-x for x in row], -effect)) <= one_of
+        entry["kind"] == "ordering" and max(p_above(row, -effect), p_above([-x for x in row], -effect)) <= one_of
         for row in rows
     ]
     below = [p_above([-x for x in row]) <= one_of for row in rows]
