@@ -95,8 +95,8 @@ def test_every_claim_is_there_at_the_profile_and_at_others_that_judged_it(output
 
 def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
     nb = a_notebook("published_runs", outputs)
-    nb.claim_of_published("000-phi", [0.459], "phi", "a note", (0.41, 0.51))
-    nb.claim_of_published("000-no-crossover", [-0.1], "nats", bounds=(-0.2, -0.05))
+    nb.claim_of_published("000-phi", [0.459], (0.41, 0.51), "phi", "a note")
+    nb.claim_of_published("000-no-crossover", [-0.1], (-0.2, -0.05), "nats")
     found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
     row = found["000-phi", "published"]
     assert (row["Profile"], row["Notebook"], row["Verdict"]) == ("the paper's runs", "published_runs", "reproduced")
