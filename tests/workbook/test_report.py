@@ -95,13 +95,14 @@ def test_every_claim_is_there_at_the_profile_and_at_others_that_judged_it(output
 
 def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
     nb = a_notebook("published_runs", outputs)
-    nb.claim_of_published("000-phi", [0.459], (0.41, 0.51), "phi", "a note")
+    nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
     nb.claim_of_published("000-no-crossover", [-0.1], (-0.2, -0.05), "nats")
     found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
     row = found["000-phi", "published"]
-    assert (row["Profile"], row["Notebook"], row["Verdict"]) == ("the paper's runs", "published_runs", "reproduced")
-    assert row["Ours"] == "0.459 phi each fit: 0.459 a note" and row["95 % interval"] == "0.41 to 0.51"
-    assert found["000-no-crossover", "published"]["Verdict"] == "contradicted"
+    assert (row["Profile"], row["Notebook"], row["Verdict"]) [:2] == ("the paper's runs", "published_runs")
+    assert row["Verdict"].startswith("reproduced") and row["95 % interval"] == "0.43 to 0.49"
+    assert row["Ours"] == "0.459 phi 0.459 a note"
+    assert found["000-no-crossover", "published"]["Verdict"].startswith("contradicted")
     assert {found[id, "cpu"]["Verdict"] for id in ("000-phi", "000-no-crossover")} == {"open"}  # no run of ours
     assert found["000-phi", "cpu"]["Notebook"] == "recurrence_exponent"
     damaged = outputs / "claims" / "published" / "000-phi.json"
