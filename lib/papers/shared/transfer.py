@@ -53,14 +53,14 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
 
 def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
     """How far the best rate moves: one row for each combination of ``by``, with ``drift``, the slope of log lr* against
-    log ``axis`` over the rows of ``best_rates``. An optimum outside the rates tried counts as their edge, which
-    understates the drift, and a parabola without a minimum as the best rate tried.
+    log ``axis`` over the rows of ``best_rates``; nan where an optimum lies outside the rates tried, which has no
+    number: the edge in its place would understate the drift.
 
     0 is a rate that transfers; a rule that leaves an output change like N^a wants a drift of -a (002, Theorem 2)."""
     rows = []
     for group, cell in best.groupby(by, sort=False):
-        rates = cell["lr"].clip(cell["least tried"], cell["most tried"]).fillna(cell["best tried"])
-        slope = np.polyfit(np.log(cell[axis]), np.log(rates), 1)[0] if cell[axis].nunique() > 1 else np.nan
+        known = cell["inside"].all() and cell[axis].nunique() > 1
+        slope = np.polyfit(np.log(cell[axis]), np.log(cell["lr"]), 1)[0] if known else np.nan
         rows.append({**dict(zip(by, group, strict=True)), "drift": float(slope)})
     return pd.DataFrame(rows)
 
@@ -77,6 +77,21 @@ def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFr
         for value, row in losses.iloc[1:].iterrows():
             rows.append({**names, axis: value, "kept": kept, "regret": row[kept] - row.min()})
     return pd.DataFrame(rows)
+
+
+def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataFrame:
+    """What it costs not to tune again, seed by seed: one row a condition, a value of ``at`` other than ``reference``,
+    and one column a seed. The rate tuned at ``reference`` and the condition's own are the best on the mean of the other
+    seeds; a number is the share of the loss that the one loses on the other in this seed, with its sign. No run chooses
+    a rate that it then judges, so that noise favours neither. A single seed has to judge its own choice."""
+    losses = runs.pivot_table(index=at, columns=["seed", "lr"], values="loss")
+    found = {}
+    for seed in losses.columns.unique("seed"):
+        others = losses.drop(columns=seed, level="seed") if losses.columns.unique("seed").size > 1 else losses
+        tuned = others.T.groupby("lr").mean().idxmin()
+        own = pd.Series({value: losses.loc[value, (seed, lr)] for value, lr in tuned.items()})
+        found[seed] = (losses[seed][tuned[reference]] / own - 1).drop(reference)
+    return pd.DataFrame(found)
 
 
 def regret_at(runs: pd.DataFrame, by: list[str], rate: float) -> pd.Series:
