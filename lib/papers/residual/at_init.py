@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lib.base.seeds import torch_stream
 from lib.base.statistics import mean_and_interval
-from lib.config import Config, Label, ModelConfig, OptimConfig
+from lib.config import Config, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.model import probes
 from lib.model.looped import Draw, LoopedLM
@@ -182,6 +182,7 @@ class Statistics:
     changes: pd.DataFrame  # exponent of the change by a step; columns (model, rule, step)
     relu_changes: pd.DataFrame  # the same of the theory's model; columns (model, rule)
     change_at_few_loops: pd.Series  # the same of the looped model's first step under 1/N
+    growth: pd.DataFrame  # octaves that the looped norm grows over the steps at the largest N; columns rule
     cosines: pd.DataFrame  # of two different increments, the mean absolute and the 5 % quantile; columns (which, model)
 
 
@@ -196,6 +197,8 @@ def statistics(
 
     start = states[states["step"] == 0]
     few = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
+    longest = states[(states["model"] == "looped") & (states["N"] == states["N"].max())].set_index(["seed", "rule"])
+    times = longest["norm"].groupby(["seed", "rule"]).max() / longest[longest["step"] == 0]["norm"]
     pairs = []
     for (model, seed), matrix in cosines.items():
         different = matrix[~np.eye(len(matrix), dtype=bool)]
@@ -206,19 +209,9 @@ def statistics(
         changes=slopes(changes, ["model", "rule", "step"], "change"),
         relu_changes=slopes(relu, ["model", "rule"], "change"),
         change_at_few_loops=exponents(few, ["seed"], "change", "N", 1).set_index("seed")["exponent"],
+        growth=np.log2(times).unstack("rule"),
         cosines=pd.DataFrame(pairs).pivot(index="seed", columns="model"),
     )
-
-
-def octaves(labels: list[Label], found: list[dict[str, list[float]]]) -> pd.DataFrame:
-    """How many octaves the norm grows at most over the steps: one row a width, rate and seed, one column a rule.
-    labels: those of ``designs.early``; found: what ``first_steps`` gives for them. inf where a norm is not finite."""
-    rows = []
-    for (_, rule, width, lr, seed), measured in zip(labels, found, strict=True):
-        squares = np.array(measured["squares"])
-        grown = np.log2(squares.max() / squares[0]) / 2 if np.isfinite(squares).all() else np.inf
-        rows.append({"rule": rule, "width": width, "lr": lr, "seed": seed, "octaves": grown})
-    return pd.DataFrame(rows).pivot(index=["width", "lr", "seed"], columns="rule", values="octaves")
 
 
 def farthest(exponents: pd.DataFrame, predicted: dict[tuple[Any, ...], float]) -> pd.Series:

@@ -8,11 +8,11 @@ import torch
 
 from lib.base.errors import InputError
 from lib.base.statistics import mean_and_interval
-from lib.config import DataConfig, Label, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.model import probes
 from lib.model.looped import LoopedLM
 from lib.papers.residual.at_init import FirstSteps
-from lib.papers.residual.parameters import ResidualModel, ResidualRuns, ResidualScalingInit
+from lib.papers.residual.parameters import ResidualModel, ResidualRuns
 from lib.presets import head_count, optimizer, preset
 from lib.store.runs import RunResult, RunStore
 from lib.sweep.finished import trained_model
@@ -84,25 +84,6 @@ def steps_from_init(cfg: ModelConfig, lr: float, layers: int, seed: int, steps: 
     """The first ``steps`` optimiser steps of a model of blocks of ``layers``, with one rate for all parameters."""
     optim = optimizer("residual-L12-N1", steps, lr=lr, scaling="none")
     return FirstSteps(model=cfg, optim=optim, block=layers, steps=steps, seed=seed)
-
-
-def early(p: ResidualScalingInit) -> dict[Label, FirstSteps]:
-    """("rates", rule, width, rate, seed) -> the first steps at the most loops, under 1/sqrt(N) and 1/N, at each of
-    ``early_lrs`` and ``early_widths``. The MLP grows with the width, and matrices keep their gain."""
-    cases: dict[Label, FirstSteps] = {}
-    for width in p.early_widths:
-        mlp_width = round(p.mlp_width * width / p.width)
-        of_width = p.replace(
-            width=width, early_widths=[width], mlp_width=mlp_width, init_std=p.init_std * (p.width / width) ** 0.5
-        )
-        for rule in ("1/sqrt(N)", "1/N"):
-            cfg = model(of_width, rule, max(p.loops), p.layers)
-            cases |= {
-                ("rates", rule, width, lr, seed): steps_from_init(cfg, lr, p.layers, seed, p.steps)
-                for lr in p.early_lrs
-                for seed in p.early_seeds
-            }
-    return cases
 
 
 def optim(p: ResidualRuns, lr: float, layers: int, corrected: bool) -> OptimConfig:

@@ -1,8 +1,6 @@
 """The parameters of 002's notebooks."""
 
-from typing import ClassVar, Self
-
-import pydantic
+from typing import ClassVar
 
 from lib.base.parameters import Computing, Positive, Training
 
@@ -44,17 +42,6 @@ class ResidualScalingInit(ResidualModel):
     deep: list[Positive]
     deep_loops: list[Positive]
     deep_seeds: list[int]
-
-    early_lrs: list[float]
-    early_lr: float
-    early_widths: list[int]
-    early_seeds: list[int]
-
-    @pydantic.model_validator(mode="after")
-    def _judges_what_is_tried(self) -> Self:
-        if self.early_lr not in self.early_lrs or self.width not in self.early_widths:
-            raise ValueError(f"early_lr: {self.early_lr:g} at width {self.width} is not tried, add them to the lists")
-        return self
 
 
 class ResidualScalingTrained(ResidualRuns):

@@ -1,7 +1,6 @@
 """The stream and a step's effect grow with the loops as 002's theorems say, and are measured on the model itself."""
 
 import itertools
-import math
 
 import numpy as np
 import pandas as pd
@@ -171,6 +170,7 @@ def test_statistics_are_numbers_a_seed():
     assert of.changes["looped", "1/N", 2][9] == pytest.approx(1)
     assert of.changes["stack", "none", 1][9] == pytest.approx(0.5)
     assert ("ReLU, looped", "1/N") in of.relu_changes and of.change_at_few_loops[3] == pytest.approx(1)
+    assert of.growth["1/sqrt(N)"][9] == pytest.approx(2 * np.log2(1.5))  # octaves over two steps
     assert of.cosines["absolute", "stack"][3] == 0.5 and of.cosines["5 %", "looped"][3] == -0.5
     off = at_init.farthest(of.squares, {("looped", "none"): 2.0, ("stack", "none"): 0.25})
     assert off.to_dict() == pytest.approx({9: 0.75, 3: 0.75})
@@ -191,11 +191,3 @@ def test_a_changed_measurement_raises_the_recipe():
     assert found["squares"] + found["changes"] == pytest.approx(GOLDEN_STEPS, rel=1e-2)
     start = initial_increments(Start(model=tiny(mean_loops=3), seed=1))
     assert [start["branches"], start["cosines"][0][2]] == pytest.approx(GOLDEN_START, rel=1e-3)
-
-
-def test_octaves_are_the_most_that_a_norm_grows():
-    labels = [("rates", rule, 32, 0.1, seed) for rule in ("1/sqrt(N)", "1/N") for seed in (1, 2)]
-    squares = [[1.0, 16.0, 4.0], [1.0, 0.5, 0.25], [4.0, 16.0, 16.0], [1.0, math.inf, 1.0]]
-    grown = at_init.octaves(labels, [{"squares": own} for own in squares])
-    assert grown.loc[(32, 0.1), "1/sqrt(N)"].tolist() == [2.0, 0.0]
-    assert grown.loc[(32, 0.1), "1/N"].tolist() == [1.0, math.inf]

@@ -9,12 +9,11 @@ from lib.base.errors import InputError
 from lib.model.looped import LoopedLM
 from lib.papers.residual import designs
 from lib.papers.residual.at_init import RULES, first_steps
-from lib.papers.residual.parameters import ResidualScalingInit, ResidualScalingTrained
+from lib.papers.residual.parameters import ResidualScalingTrained
 from lib.store.runs import RunStore
 from lib.train.loop import train
 from lib.train.optimiser import placements
 from tests.given import given
-from tests.lines import one_line
 from tests.runs import records_alone
 
 P = given(
@@ -151,15 +150,3 @@ def test_a_fixed_narrow_model_has_branches_as_large_as_the_paper_width():
         with torch.no_grad():
             sizes.append(model.recur[0].mlp(x / x.square().mean(-1, keepdim=True).sqrt()).std().item())
     assert sizes[0] == pytest.approx(sizes[1], rel=0.5)
-
-
-def test_the_first_steps_are_tried_at_rates_and_widths():
-    p = given(ResidualScalingInit, loops=[1, 8], early_lrs=[0.1, 0.2], early_lr=0.2, early_widths=[32, 128])
-    cases = designs.early(p)
-    assert len(cases) == 2 * 2 * 2 * len(p.early_seeds)
-    narrow, wide = (cases["rates", "1/N", width, 0.2, 301] for width in (32, 128))
-    assert narrow == designs.steps_from_init(designs.model(p, "1/N", 8, p.layers), 0.2, p.layers, 301, p.steps)
-    assert wide.model.width == 128 and wide.model.mlp_width == 4 * p.mlp_width
-    assert wide.model.init_std == pytest.approx(p.init_std / 2) and wide.model.head_dim == narrow.model.head_dim
-    with one_line("early_lr: 0.3 at width 32 is not tried"):
-        p.replace(early_lr=0.3)
