@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -153,6 +154,18 @@ def traces(
                 early, last = metrics["trace cosine"][i], metrics["trace last cosine"][i]
                 rows.append({**label, "step": step, "norm": metrics[end][i], "early": early, "last": last})
     return pd.DataFrame(rows)
+
+
+def final_norms(norms: dict[tuple[int, int, int], float]) -> pd.DataFrame:
+    """Octaves of each final norm over that at the largest N of the same L and seed: one row a seed, one column for each
+    L and smaller N. norms: (L, N, seed) -> norm."""
+    octaves = np.log2(pd.Series(norms).rename_axis(["L", "N", "seed"]))
+    found = {}
+    for L, own in octaves.groupby("L"):
+        by_loops = own.droplevel("L").unstack("N")
+        *fewer, most = sorted(by_loops)
+        found |= {f"L = {L}, N = {N}": by_loops[N] - by_loops[most] for N in fewer}
+    return pd.DataFrame(found)
 
 
 def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFrame:
