@@ -21,21 +21,24 @@ def final_loss(result: RunResult) -> float:
     return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
 
 
-def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
+def best_rates(runs: pd.DataFrame, by: list[str], kept: float, within: float = math.inf) -> pd.DataFrame:
     """One row a condition, a combination of the columns ``by`` of runs, which has ``lr`` and ``loss`` besides. Seeds
     are averaged first.
 
-    lr: the rate at the minimum of the parabola of the loss in log lr. stderr: the standard error of its logarithm, nan
-    where three rates leave none. low, high: its 95 % interval (Student's t). inside: whether it lies between the rates
-    tried. regret: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7), nan where it was not tried.
+    lr: the rate at the minimum of the parabola of the loss in log lr, through all rates ``within`` a factor of the best
+    one tried: far from it a valley is no parabola, and at high rates single losses scatter. stderr: the standard error
+    of its logarithm, nan where three rates leave none. low, high: its 95 % interval (Student's t). inside: whether it
+    lies between these rates. regret: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7), nan where
+    it was not tried.
     """
     rows = []
     for condition, cell in runs.groupby(by, sort=False):
         losses = cell.groupby("lr")["loss"].mean()
-        lr, _, stderr, inside = minimum(losses.index, losses)
+        near = losses[np.abs(np.log(losses.index / losses.idxmin())) <= np.log(within) + 1e-9]
+        lr, _, stderr, inside = minimum(near.index, near)
         regret = losses[kept] - losses.min() if kept in losses.index else np.nan
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
-            beyond = np.exp(scipy.special.stdtrit(max(1, len(losses) - 3), 0.975) * stderr / lr)
+            beyond = np.exp(scipy.special.stdtrit(max(1, len(near) - 3), 0.975) * stderr / lr)
         found = {
             "lr": lr,
             "stderr": stderr / lr,
@@ -43,8 +46,6 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
             "high": lr * beyond,
             "inside": inside,
             "best tried": losses.idxmin(),
-            "least tried": losses.index.min(),
-            "most tried": losses.index.max(),
             "regret": regret,
         }
         rows.append({**dict(zip(by, condition, strict=True)), **found})

@@ -31,6 +31,17 @@ def test_the_best_rate_is_the_parabolas_and_regret_is_measured():
     assert np.log([noisy["lr"] / noisy["low"], noisy["high"] / noisy["lr"]]) == pytest.approx([half, half], rel=1e-6)
 
 
+def test_far_rates_can_be_left_out():
+    rates = tuple(0.01 * 2.0**i for i in range(-3, 4))
+    runs = sweep(0.012, "a", rates=rates)
+    runs.loc[runs["lr"] > 0.05, "loss"] = 9.0  # where nothing is learned
+    assert best_rates(runs, ["condition"], 0.01)["lr"][0] < 0.006
+    near = best_rates(runs, ["condition"], 0.01, within=4).iloc[0]
+    assert near["lr"] == pytest.approx(0.012) and near["inside"]
+    edge = best_rates(sweep(0.1, "a"), ["condition"], 0.01, within=2).iloc[0]
+    assert np.isnan(edge["lr"]) and not edge["inside"]  # two rates are no parabola
+
+
 def test_its_stderr_is_its_spread():
     found = [best_rates(sweep(0.03, "x" * i, noise=0.003), ["condition"], 0.02).iloc[0] for i in range(1, 200)]
     spread = np.log([row["lr"] for row in found]).std()
