@@ -12,6 +12,7 @@ def comparisons(table: pd.DataFrame, seeds: list[int]) -> dict[str, list[float]]
     def name(column: Any) -> str:
         values = column if isinstance(column, tuple) else (column,)
         levels = zip(table.columns.names, values, strict=True)
-        return ", ".join(f"{level} = {value}" if level else str(value) for level, value in levels)
+        shown = ((level, f"{value:g}" if isinstance(value, float) else str(value)) for level, value in levels)
+        return ", ".join(f"{level} = {value}" if level else value for level, value in shown)
 
     return {name(column): [float(x) for x in values[seeds]] for column, values in table.items()}
