@@ -113,8 +113,11 @@ def best_models(runs: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
 def gaps(best: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
     """One row a seed, one column a budget: the nats by which the loss of ``better`` lies below that of ``worse``; best
     is of ``best_models`` by seed."""
-    losses = best.pivot(index="seed", columns=["architecture", "budget"], values="loss")
-    return (losses[worse] - losses[better]).rename_axis(columns="C")
+    above, below = (
+        best[best["architecture"] == name].pivot(index="seed", columns="budget", values="loss")
+        for name in (worse, better)
+    )
+    return (above - below).rename_axis(columns="C")
 
 
 def exponents_in_size(best: pd.DataFrame) -> pd.DataFrame:
@@ -133,8 +136,9 @@ def exponents_in_size(best: pd.DataFrame) -> pd.DataFrame:
 def slopes_apart(best: pd.DataFrame) -> pd.DataFrame:
     """Of the exponents of the compute-optimal loss in the budget, how far each lies from the mean of all, as a share of
     it: one row a seed, one column an architecture."""
-    losses = np.log(best.pivot(index=["architecture", "seed"], columns="budget", values="loss"))
-    slopes = pd.Series(np.polyfit(np.log(losses.columns), losses.T, 1)[0], losses.index).unstack("architecture")
+    losses = best.pivot(index=["architecture", "seed"], columns="budget", values="loss")
+    fitted = np.polyfit(np.log(losses.columns.to_numpy(float)), np.log(losses.to_numpy()).T, 1)[0]
+    slopes = pd.Series(fitted, losses.index).unstack("architecture")
     return slopes.div(slopes.mean(axis=1), axis=0) - 1
 
 

@@ -223,11 +223,11 @@ def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     they have no number."""
     cells = states.assign(norm=states["norm"].fillna(np.inf)).set_index(["seed", "rule", "lr"])
     times = cells.groupby(level=[0, 1, 2])["norm"].max() / cells.loc[cells["step"] == 0, "norm"]
-    grown = np.log2(times).clip(upper=MOST_GROWTH).unstack("lr")
-    at = grown.apply(lambda row: _crossing(np.log2(list(map(float, grown.columns))), row.to_numpy()), axis=1)
-    found = at.unstack("rule")
-    found[(grown.max(axis=1) < 1).unstack("rule").all(axis=1)] = np.nan
-    return found
+    grown = times.apply(np.log2).clip(upper=MOST_GROWTH).unstack("lr")
+    octaves = np.log2(grown.columns.to_numpy(float))
+    found = pd.Series({label: _crossing(octaves, row.to_numpy()) for label, row in grown.iterrows()})
+    table = found.rename_axis(["seed", "rule"]).unstack("rule")
+    return table[(grown.max(axis=1) >= 1).unstack("rule").any(axis=1)].reindex(table.index)
 
 
 def _crossing(x: np.ndarray, grown: np.ndarray) -> float:

@@ -159,11 +159,11 @@ def traces(
 def final_norms(norms: dict[tuple[int, int, int], float]) -> pd.DataFrame:
     """Octaves of each final norm over that at the largest N of the same L and seed: one row a seed, one column for each
     L and smaller N. norms: (L, N, seed) -> norm."""
-    octaves = np.log2(pd.Series(norms).rename_axis(["L", "N", "seed"]))
-    found = {}
+    octaves = pd.Series(norms).rename_axis(["L", "N", "seed"]).apply(np.log2)
+    found: dict[str, pd.Series] = {}
     for L, own in octaves.groupby("L"):
         by_loops = own.droplevel("L").unstack("N")
-        *fewer, most = sorted(by_loops)
+        *fewer, most = by_loops.columns.sort_values()
         found |= {f"L = {L}, N = {N}": by_loops[N] - by_loops[most] for N in fewer}
     return pd.DataFrame(found)
 

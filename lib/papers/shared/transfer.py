@@ -34,7 +34,8 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float, within: float = m
     rows = []
     for condition, cell in runs.groupby(by, sort=False):
         losses = cell.groupby("lr")["loss"].mean()
-        near = losses[np.abs(np.log(losses.index / losses.idxmin())) <= np.log(within) + 1e-9]
+        octaves = np.log2(losses.index.to_numpy(float))
+        near = losses[np.abs(octaves - octaves[losses.argmin()]) <= np.log2(within) + 1e-9]
         lr, _, stderr, inside = minimum(near.index, near)
         regret = losses[kept] - losses.min() if kept in losses.index else np.nan
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
@@ -85,13 +86,14 @@ def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataF
     and one column a seed. The rate tuned at ``reference`` and the condition's own are the best on the mean of the other
     seeds; a number is the share of the loss that the one loses on the other in this seed, with its sign. No run chooses
     a rate that it then judges, so that noise favours neither. A single seed has to judge its own choice."""
-    losses = runs.pivot_table(index=at, columns=["seed", "lr"], values="loss")
-    found = {}
-    for seed in losses.columns.unique("seed"):
-        others = losses.drop(columns=seed, level="seed") if losses.columns.unique("seed").size > 1 else losses
-        tuned = others.T.groupby("lr").mean().idxmin()
-        own = pd.Series({value: losses.loc[value, (seed, lr)] for value, lr in tuned.items()})
-        found[seed] = (losses[seed][tuned[reference]] / own - 1).drop(reference)
+    found, several = {}, runs["seed"].nunique() > 1
+    for seed in sorted(runs["seed"].unique()):
+        judging = runs["seed"] == seed
+        here = runs[judging].pivot_table(index=at, columns="lr", values="loss")
+        choosing = runs[~judging] if several else runs
+        tuned = choosing.pivot_table(index=at, columns="lr", values="loss").idxmin(axis=1)
+        own = here.to_numpy()[np.arange(len(here)), here.columns.get_indexer(pd.Index(tuned))]
+        found[seed] = (here[tuned[reference]] / own - 1).drop(reference)
     return pd.DataFrame(found)
 
 
