@@ -138,6 +138,8 @@ def test_a_rule_holds_where_the_whole_interval_says_so():
     table = designs.judged({"drift": drift, "gain": drift}, {"drift": 0.25})
     assert table.loc[("a", "1/N", "drift"), "holds"] == "yes" and table.loc[("b", "1/N", "drift"), "holds"] == "no"
     assert table.loc[("c", "1/N", "drift"), "holds"] == "not resolved" and table.loc[("c", "1/N", "drift"), "n"] == 2
+    without = designs.judged({"drift": drift.where(drift != 0.99)}, {"drift": 0.25})  # a seed that has no number
+    assert without.loc[("b", "1/N", "drift"), "holds"] == "not resolved"
     assert table.loc[("a", "1/N", "gain"), "holds"] == ""
     assert table.loc[("b", "1/N", "gain"), "mean"] == pytest.approx(1)
 
