@@ -82,11 +82,11 @@ def _entry(outputs: Path, name: str, profile: str, seconds: float) -> Entry:
 
 def made_from(name: str, profile: str) -> int:
     """A checksum of what a notebook's verdicts come from: its parameters, the runs and measurements that it plans, and
-    the rules of its claims. How its code is written does not count, nor the precision that ``auto`` is on a machine."""
+    the rules of its claims. How its code is written does not count."""
     plan = plans.plan(name, profile)
     sources = [
         parameters.of_profile(profile, name),
-        sorted(cfg.replace(train=cfg.train.replace(precision="fp32")).key for cfg in plan.runs),
+        sorted(cfg.key for cfg in plan.runs),
         {function: sorted(cases) for function, cases in plan.measurements.items()},
         [
             [claim.id, claim.kind, claim.value, claim.uncertainty, claim.scale_free, claim.replicates, claim.effect]

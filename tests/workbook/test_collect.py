@@ -25,14 +25,18 @@ def test_the_reference_has_every_notebook_and_its_claims(plans_once):
         assert set(entry.verdicts.values()) <= {*claims.VERDICTS} - {claims.UNJUDGED, claims.OPEN}
 
 
-def test_a_reference_is_of_no_machines_precision(monkeypatch):
-    """What ``auto`` is differs from machine to machine, and with it the runs' keys."""
-    plans_of, found = [], []
+def test_no_profile_leaves_its_arithmetic_to_the_machine(monkeypatch):
+    """A verdict that depends on the machine is none: a profile names its precision, fp32 on two cores, bf16-mixed on
+    GPUs. So ``auto`` decides no run's key, nor what a reference was made from."""
+    found = []
     for precision in ("fp32", "bf16-mixed"):
         monkeypatch.setattr(config, "native_precision", lambda precision=precision: precision)
-        plans_of.append({cfg.key for cfg in plans.planned("usage_weighted", "smoke")})
-        found.append(collect.made_from("usage_weighted", "smoke"))
-    assert plans_of[0].isdisjoint(plans_of[1]) and found[0] == found[1]
+        keys = {cfg.key for cfg in plans.planned("usage_weighted", "smoke")}
+        found.append((keys, collect.made_from("usage_weighted", "smoke")))
+    assert found[0] == found[1]
+    for profile, named in {"smoke": "fp32", "cpu": "fp32", "gpu": "bf16-mixed", "paper": "bf16-mixed"}.items():
+        given = {name: of_profile(profile, name) for name in names()}
+        assert {name: p["precision"] for name, p in given.items() if p.get("precision", named) != named} == {}
 
 
 def took(copy, seconds, **changed):
