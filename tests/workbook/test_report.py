@@ -99,7 +99,7 @@ def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
     nb.claim_of_published("000-no-crossover", [-0.1], (-0.2, -0.05), "nats")
     found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
     row = found["000-phi", "published"]
-    assert (row["Profile"], row["Notebook"], row["Verdict"]) [:2] == ("the paper's runs", "published_runs")
+    assert (row["Profile"], row["Notebook"], row["Verdict"])[:2] == ("the paper's runs", "published_runs")
     assert row["Verdict"].startswith("reproduced") and row["95 % interval"] == "0.43 to 0.49"
     assert row["Ours"] == "0.459 phi 0.459 a note"
     assert found["000-no-crossover", "published"]["Verdict"].startswith("contradicted")
