@@ -71,13 +71,14 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks records report migrate lint test test-smoke test-long test-browser mutants
+.PHONY: help env reproduce-figures notebooks records report power migrate lint test test-smoke test-long test-browser mutants
 .PHONY: bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   trains what is missing, runs the notebooks, writes the report'
 	@echo 'make records             trains what is missing, the most telling runs first, and packs results for outputs/records/'
 	@echo 'make report              writes outputs/report/index.html from what is there, and the notebooks as pages beside it'
+	@echo 'make power               says how many more seeds would settle what is not resolved, and in how many core-hours'
 	@echo 'make lab                 starts JupyterLab, for this machine alone, with a token'
 	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
 	@echo 'make distclean           removes .venv and all outputs but the committed records'
@@ -167,6 +168,9 @@ records: $(READY) outputs/.checked
 
 report: $(READY) outputs/.checked
 	@exec $(BIN)/python -c 'from lib.workbook.report import main; main("$(PROFILE)")'
+
+power: $(READY) outputs/.checked
+	@exec $(BIN)/python -c 'from lib.workbook.power import main; main("$(PROFILE)")'
 
 # once; outputs that this version began have nothing to migrate
 outputs/.checked: | $(READY)

@@ -1,6 +1,6 @@
 """Compute-optimal models read off iso-FLOP curves, and how they scale with the budget."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -57,10 +57,3 @@ def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[flo
         return slope, (-np.inf, np.inf)
     half = float(scipy.special.stdtrit(len(inside) - 2, 0.975)) * stderr
     return slope, (slope - half, slope + half)
-
-
-def exponents(
-    optima: pd.DataFrame, by: str, column: str, of: str = "budget"
-) -> dict[Any, tuple[float, tuple[float, float]]]:
-    """``exponent`` of each value of the column ``by``."""
-    return {value: exponent(own, column, of) for value, own in optima.groupby(by, sort=False)}

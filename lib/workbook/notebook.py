@@ -202,40 +202,22 @@ class Notebook:
         return results
 
     def claim(
-        self,
-        id: str,
-        values: list[float],
-        seeds: list[int],
-        unit: str,
-        note: str = "",
-        bounds: tuple[float, float] | None = None,
-        per: str = "seed",
+        self, id: str, values: claims.Numbers, seeds: list[int], unit: str, note: str = "", draws: claims.Numbers = ()
     ) -> claims.Finding:
-        """Reports a claim of the ledger with one number a seed, or for each of what ``per`` names; ``bounds`` where the
-        interval comes from elsewhere."""
+        """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
+        says all of; ``draws``: their resamples, where those are its replicates."""
         folder = self.outputs / "claims" / self.profile
-        where = (self.profile, folder)
-        return claims.report(_entry(id), self.name, values, seeds, *where, unit, note, bounds, per, self._stamp)
+        return claims.report(_entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp)
 
     def claim_of_published(
-        self,
-        id: str,
-        values: list[float],
-        unit: str,
-        note: str = "",
-        bounds: tuple[float, float] | None = None,
-        per: str = "fit",
+        self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""
     ) -> claims.Finding:
         """Reports a claim of the ledger, marked ``published`` there, by what the paper's own runs say: at the paper's
         scale whatever the profile, in claims/published. At smoke nothing is judged, and what is there stays."""
-        entry = _entry(id)
-        if not entry.published:
-            raise InputError(f"claim {id}: is not marked published in params/claims.yaml, mark it or leave it out")
-        at_their_scale = dataclasses.replace(entry, notebook=self.name, scale_free=True)
         folder = self.outputs / "claims"
         smoke, kept = ("smoke", folder / "smoke" / "published"), ("published", folder / "published")
         where = smoke if self.profile == "smoke" else kept
-        return claims.report(at_their_scale, self.name, values, [], *where, unit, note, bounds, per, self._stamp)
+        return claims.report_published(_entry(id), values, draws, *where, unit, note, self._stamp)
 
 
 def _entry(id: str) -> claims.Claim:

@@ -20,7 +20,7 @@ from lib.base import files
 from lib.base.errors import InputError, in_one_line
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import claims, pages, places
+from lib.workbook import claims, pages, places, power
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -36,11 +36,12 @@ PUBLISHED, OF_PUBLISHED = "published", "published_runs"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A claim at a profile; ``finding`` is None where nothing was measured."""
+    """A claim at a profile. ``finding`` is None where nothing was measured, ``need`` where nothing is unresolved."""
 
     claim: claims.Claim
     profile: str
     finding: claims.Finding | None
+    need: power.Need | None
 
     @property
     def verdict(self) -> str:
@@ -96,10 +97,12 @@ class Outputs:
                 try:
                     found[path.stem, other] = claims.read(path)
                 except InputError as error:
-                    row = Row(ledger[path.stem], other, None)
+                    row = Row(ledger[path.stem], other, None, None)
                     self._complain(error, profile if other == PUBLISHED else other, row.notebook)
+        readable = {other: {id: one for (id, at), one in found.items() if at == other} for other in PROFILES}
+        needs = {(id, at): one for at in PROFILES for id, one in power.needs(self.folder, at, readable[at]).items()}
         return [
-            Row(claim, other, found.get((claim.id, other)))
+            Row(claim, other, found.get((claim.id, other)), needs.get((claim.id, other)))
             for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
             for other in (*PROFILES, PUBLISHED)
             if other == profile or (claim.id, other) in found
@@ -183,6 +186,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         number=_number,
         finite=math.isfinite,
+        fragile=claims.FRAGILE,
     )
     with files.replacing(outputs / "report" / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.fit.isoflop import exponent, exponents, minimum, optima
+from lib.fit.isoflop import exponent, minimum, optima
 
 
 def curves(budgets=(1e9, 4e9, 16e9), sizes=(1e3, 2e3, 4e3, 8e3, 16e3)) -> pd.DataFrame:
@@ -40,8 +40,6 @@ def test_exponents_over_optima():
     slope, (low, high) = exponent(wide, "N")
     assert (slope, low, high) == pytest.approx((0.5, 0.5, 0.5))
     assert exponent(wide, "loss", of="N")[0] == pytest.approx(-0.1)
-    both = exponents(optima(curves(), ["architecture", "budget"]), "architecture", "loss", "N")
-    assert both["narrow"][0] == pytest.approx(-0.1) and list(both) == ["wide", "narrow"]
     assert exponent(wide[:2], "N")[1] == (-np.inf, np.inf) and np.isnan(exponent(wide[:1], "N")[0])
 
 

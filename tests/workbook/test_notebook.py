@@ -124,7 +124,7 @@ def test_a_notebook_that_trains_says_on_how_many_processes_and_how_long(tmp_path
 
 def test_a_claim_on_the_papers_own_runs_is_judged_at_the_papers_scale(tmp_path):
     """A value that no profile but the paper's compares; smoke judges nothing, and leaves what was judged."""
-    given = ("000-phi", [0.46], "phi", "a note", (0.41, 0.51))
+    given = ("000-phi", [0.46], (0.43, 0.49), "phi", "a note")
     for profile, folder, verdict in (
         ("cpu", "published", "reproduced"),
         ("smoke", "smoke/published", "not judged at the smoke profile"),
@@ -135,9 +135,9 @@ def test_a_claim_on_the_papers_own_runs_is_judged_at_the_papers_scale(tmp_path):
         assert claims.read(tmp_path / "claims" / folder / "000-phi.json") == finding
     assert claims.read(tmp_path / "claims" / "published" / "000-phi.json").verdict == "reproduced"
     with one_line("claim 001-base-state-explodes: is not marked published in params/claims.yaml, mark it"):
-        nb.claim_of_published("001-base-state-explodes", [1.0], "decades")
+        nb.claim_of_published("001-base-state-explodes", [1.0], (0.5, 1.5), "decades")
     with one_line("claim: '000-psi' is not in params/claims.yaml"):
-        nb.claim_of_published("000-psi", [1.0], "psi")
+        nb.claim_of_published("000-psi", [1.0], (0.5, 1.5), "psi")
 
 
 def test_figures_and_claims_carry_their_provenance(tmp_path):

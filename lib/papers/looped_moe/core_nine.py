@@ -32,6 +32,8 @@ def nine_scores(
     return labelled(accuracy_scores(table, "Core 9", NINE), runs, names, found)
 
 
-def on_core_9(runs: pd.DataFrame, pairs: Sequence[tuple[str, str]], seeds: Sequence[int]) -> list[Contrast]:
+def on_core_9(runs: pd.DataFrame, pairs: Sequence[tuple[str, str]], seeds: Sequence[int]) -> dict[str, Contrast]:
     """By how much the first architecture of each pair lies above the second."""
-    return [contrast(runs, "Core 9", {(a,): 1.0, (b,): -1.0}, ("architecture",), seeds) for a, b in pairs]
+    return {
+        f"{a} over {b}": contrast(runs, "Core 9", {(a,): 1.0, (b,): -1.0}, ("architecture",), seeds) for a, b in pairs
+    }

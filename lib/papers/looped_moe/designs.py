@@ -1,7 +1,7 @@
 """004's runs: Base, Looped, MoE and Looped-MoE at any size, matched in what a token uses, and what is read off them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -93,14 +93,16 @@ def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.Data
     return pd.DataFrame(rows)
 
 
-def best_models(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row an architecture and budget: the compute-optimal model of ``isoflop.optima``, or the best of the sizes
-    trained where the parabola has no minimum among them (``inside`` is False); and the parameters that it stores, by a
-    power law between the sizes trained."""
-    best = isoflop.optima(runs, ["architecture", "budget"])
+def best_models(runs: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
+    """One row an architecture, budget and combination of the columns ``by``, seeds taken together unless they are among
+    these: the compute-optimal model of ``isoflop.optima``, or the best of the sizes trained where the parabola has no
+    minimum among them (``inside`` is False); and the parameters that it stores, by a power law between the sizes
+    trained."""
+    key = ["architecture", "budget", *by]
+    best = isoflop.optima(runs, key)
     for i in best.index:
         row = best.loc[i]
-        own = runs[(runs["architecture"] == row["architecture"]) & (runs["budget"] == row["budget"])].sort_values("N")
+        own = runs[(runs[key] == row[key]).all(axis=1)].sort_values("N")
         if not row["inside"]:
             columns = ["N", "D", "width", "loss"]
             best.loc[i, columns] = own.loc[own["loss"].idxmin(), columns].astype(float)
@@ -108,10 +110,36 @@ def best_models(runs: pd.DataFrame) -> pd.DataFrame:
     return best
 
 
-def gaps(best: pd.DataFrame, better: str, worse: str) -> pd.Series:
-    """By budget, the nats by which the loss of ``better`` lies below that of ``worse``; best is of ``best_models``."""
-    losses = best.pivot(index="budget", columns="architecture", values="loss")
-    return losses[worse] - losses[better]
+def gaps(best: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
+    """One row a seed, one column a budget: the nats by which the loss of ``better`` lies below that of ``worse``; best
+    is of ``best_models`` by seed."""
+    above, below = (
+        best[best["architecture"] == name].pivot(index="seed", columns="budget", values="loss")
+        for name in (worse, better)
+    )
+    return (above - below).rename_axis(columns="C")
+
+
+def exponents_in_size(best: pd.DataFrame) -> pd.DataFrame:
+    """Of L ~ N^-alpha through the optima of each seed's budgets, alpha: one row a seed, one column an architecture; nan
+    where an optimum lies outside the sizes trained."""
+
+    def alpha(own: pd.DataFrame) -> float:
+        return -isoflop.exponent(own, "loss", "N")[0] if own["inside"].all() else np.nan
+
+    found = {
+        name: {seed: alpha(own) for seed, own in rows.groupby("seed")} for name, rows in best.groupby("architecture")
+    }
+    return pd.DataFrame(found)
+
+
+def slopes_apart(best: pd.DataFrame) -> pd.DataFrame:
+    """Of the exponents of the compute-optimal loss in the budget, how far each lies from the mean of all, as a share of
+    it: one row a seed, one column an architecture."""
+    losses = best.pivot(index=["architecture", "seed"], columns="budget", values="loss")
+    fitted = np.polyfit(np.log(losses.columns.to_numpy(float)), np.log(losses.to_numpy()).T, 1)[0]
+    slopes = pd.Series(fitted, losses.index).unstack("architecture")
+    return slopes.div(slopes.mean(axis=1), axis=0) - 1
 
 
 def table_of_sizes() -> pd.DataFrame:

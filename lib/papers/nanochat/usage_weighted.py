@@ -58,6 +58,18 @@ def table_of_sizes() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("size")
 
 
+def excluded_shares() -> dict[str, float]:
+    """Per cent of Chinchilla's training FLOPs per token that the log's formula leaves out, by size: the embedding as a
+    product with one-hot rows, 6 V d, and the softmax, 9 heads x S for each use of a layer (Chinchilla, App. F)."""
+    shares = {}
+    for size, (_, flops) in PUBLISHED_SIZES.items():
+        cfg = preset(f"looped-nanochat-s{size}")
+        uses = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
+        left_out = 6 * cfg.vocab_size * cfg.width + 9 * cfg.heads * cfg.context * uses
+        shares[f"s{size}"] = 100 * left_out / (flops + left_out)
+    return shares
+
+
 def model(p: UsageWeighted, width: int) -> ModelConfig:
     """003's model at a width: 2/4/2 layers, r = 4."""
     shape = dict(width=width, heads=head_count(width, p.head_dim, "widths"), mlp_width=4 * width)
@@ -123,6 +135,12 @@ def published_optima() -> pd.DataFrame:
             for budget, (N, D) in table.items()
         ]
     )
+
+
+def ratios(optima: pd.DataFrame, definition: str) -> pd.Series:
+    """The mean of the optimal ratio over budgets, one a seed; nan where a budget has no optimum."""
+    own = optima[optima["N is"] == definition]
+    return own.groupby("seed")["ratio"].agg(lambda ratio: ratio.mean(skipna=False))
 
 
 def drift(optima: pd.DataFrame, definition: str) -> float:

@@ -114,16 +114,16 @@ def suites_there(runs: pd.DataFrame) -> list[str]:
     return [name for name in SUITES if runs[name].notna().any()]
 
 
-def part_of_the_gap(runs: pd.DataFrame, values: Sequence[str], seeds: Sequence[int]) -> list[Contrast]:
+def part_of_the_gap(runs: pd.DataFrame, values: Sequence[str], seeds: Sequence[int]) -> dict[str, Contrast]:
     """By how much Parcae lies above the Transformer of its width, and by how much below the next larger one. Where all
     are positive it closes a part of each gap."""
-    found = []
+    found = {}
     for value, (small, large) in itertools.product(values, itertools.pairwise(sorted(runs["width"].unique()))):
-        for weights in (
-            {(PARCAE, small): 1.0, (TRANSFORMER, small): -1.0},
-            {(TRANSFORMER, large): 1.0, (PARCAE, small): -1.0},
+        for side, weights in (
+            (f"above d = {small}", {(PARCAE, small): 1.0, (TRANSFORMER, small): -1.0}),
+            (f"below d = {large}", {(TRANSFORMER, large): 1.0, (PARCAE, small): -1.0}),
         ):
-            found.append(contrast(runs, value, weights, ("architecture", "width"), seeds))
+            found[f"{value}, {small}: {side}"] = contrast(runs, value, weights, ("architecture", "width"), seeds)
     return found
 
 
@@ -135,27 +135,27 @@ def half_the_parameters(runs: pd.DataFrame, seeds: Sequence[int]) -> Contrast:
     return contrast(runs, "Core", weights, ("architecture", "width"), seeds)
 
 
-def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
+def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, Contrast]:
     """By how much Core of the best looped runs lies above that of fixed depth, at each of the largest third of a
     size's budgets: there looping is ahead for both of 001's sizes. runs: ``frontier``'s, with columns which, width and
     budget."""
-    found = []
-    for _, own in runs.groupby("width"):
+    found = {}
+    for width, own in runs.groupby("width"):
         budgets = sorted(own["budget"].unique())
         for C in budgets[-max(1, len(budgets) // 3) :]:
             weights = {("looped", C): 1.0, ("fixed depth", C): -1.0}
-            found.append(contrast(own, "Core", weights, ("which", "budget"), seeds))
+            found[f"d = {width}, {C:g} FLOPs"] = contrast(own, "Core", weights, ("which", "budget"), seeds)
     return found
 
 
-def against_rdm(runs: pd.DataFrame, seeds: Sequence[int]) -> list[Contrast]:
-    """Parcae's lead over the RDM on WikiText in nats and on the mean of the zero-shot tasks in points."""
+def against_rdm(runs: pd.DataFrame, value: str, seeds: Sequence[int]) -> dict[str, Contrast]:
+    """Parcae's lead over the RDM, on "WikiText nats" or on "zero-shot", the mean of these tasks in points."""
     (ours,) = {*runs["architecture"]} - {RDM}
-    return leads(runs, ["WikiText nats", "zero-shot"], ours, RDM, seeds)
+    return leads(runs, [value], ours, RDM, seeds)
 
 
-def up_the_ladder(runs: pd.DataFrame, values: Sequence[str], T: int, seeds: Sequence[int]) -> list[Contrast]:
+def up_the_ladder(runs: pd.DataFrame, values: Sequence[str], T: int, seeds: Sequence[int]) -> dict[str, Contrast]:
     """By how much the full model lies above constrained A alone after T loops (001, Table "Stability Results"). runs:
     with columns variant and T."""
     weights = {("+ prelude norm", T): 1.0, ("+ constrained A", T): -1.0}
-    return [contrast(runs, value, weights, ("variant", "T"), seeds) for value in values]
+    return {value: contrast(runs, value, weights, ("variant", "T"), seeds) for value in values}

@@ -143,13 +143,12 @@ class DepthSampling(OneSize):
 
 
 class LoopGrid(Sizes):
-    """Runs at several numbers of loops and budgets, and held-out ones at ``mean_loops`` and ``steps``."""
+    """Runs at several numbers of loops and budgets, and one held out at ``mean_loops`` and ``steps``, for each seed."""
 
     loops: list[int]
     budgets: list[float]
     budgets_at: dict[int, list[float]]
     mean_loops: int
-    held_out_seeds: list[int]
 
     @pydantic.model_validator(mode="after")
     def _can_be_fitted(self) -> Self:
@@ -176,7 +175,6 @@ class UnifiedLaw(LoopGrid):
     notebook: ClassVar[str] = "unified_law"
 
     depths: list[Positive]
-    resamples: Positive
 
 
 class TestTimeSaturation(Sizes):

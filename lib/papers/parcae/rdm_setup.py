@@ -3,6 +3,7 @@
 Works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,13 +91,26 @@ def lowest_failing_rate(frame: pd.DataFrame) -> pd.DataFrame:
     return failing.astype(float).fillna(np.inf)
 
 
-def octaves_between(lowest: pd.DataFrame, low: str, high: str, top: float) -> list[float]:
-    """log2(rate of ``high`` / rate of ``low``) for each seed: positive where ``low`` fails first.
+def octaves_between(lowest: pd.DataFrame, low: str, high: str, lrs: Sequence[float]) -> list[float]:
+    """log2(rate of ``high`` / rate of ``low``) for each seed: positive where ``low`` fails first. ``lowest``: of each
+    the lowest failing rate of the ladder ``lrs``.
 
-    An architecture that never fails counts with the ladder's top, which understates the distance.
+    An architecture that never fails counts with the ladder's top, which understates the distance. It is nan where both
+    never fail, or both at the first rate: then the ladder does not tell them apart.
     """
-    rates = lowest[[low, high]].clip(upper=top)
-    return np.log2(rates[high] / rates[low]).tolist()
+    a, b = lowest[low].to_numpy(), lowest[high].to_numpy()
+    unknown = (np.isinf(a) & np.isinf(b)) | (np.maximum(a, b) <= min(lrs))
+    octaves = np.log2(b.clip(max=max(lrs)) / a.clip(max=max(lrs)))
+    return np.where(unknown, np.nan, octaves).tolist()
+
+
+def octaves_past(lowest: pd.DataFrame, low: str, high: str, lrs: Sequence[float]) -> list[float]:
+    """log2(highest rate below which ``high`` always trains, itself included / lowest failing rate of ``low``) for each
+    seed. It is nan where neither fails, and understates where ``high`` never does."""
+    a, b = lowest[low].to_numpy(), lowest[high].to_numpy()
+    ladder = np.sort(np.asarray(lrs, dtype=float))
+    reach = ladder[np.maximum(np.searchsorted(ladder, b) - 1, 0)]
+    return np.where(np.isinf(a) & np.isinf(b), np.nan, np.log2(reach / a.clip(max=ladder[-1]))).tolist()
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -106,13 +120,19 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     return marks[list(frame["architecture"].unique())].sort_index()
 
 
-def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> list[float]:
-    """For each seed the margin, in log, by which rho = 1 splits the runs as the paper says: the least log rho_max of
-    the runs that do not train, or the least -log rho_max of those that train. It is positive where the paper is right,
-    nan where there is no such run."""
+def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> dict[str, list[float]]:
+    """How far rho_max lies on the side of 1 that the paper says, in log, one number a seed: log rho_max of runs that do
+    not train, -log rho_max of those that train. Of the run at the rate nearest to where training ends, and the mean of
+    the others, if every seed has others. nan where there is no such run."""
     runs = frame[(frame["architecture"] == architecture) & (frame["trains"] == trains)]
-    log_rho = np.log(runs["rho_max"]) * (-1 if trains else 1)
-    return log_rho.groupby(runs["seed"]).min().reindex(seeds).tolist()
+    runs = runs.sort_values("lr", ascending=not trains)  # the nearest rate first
+    margins = np.log(runs["rho_max"]) * (-1 if trains else 1)
+    place = runs.groupby("seed").cumcount()
+    means = {
+        name: margins[which].groupby(runs["seed"][which]).mean().reindex(seeds)
+        for name, which in (("nearest rate", place == 0), ("other rates", place > 0))
+    }
+    return {name: of.tolist() for name, of in means.items() if name == "nearest rate" or of.notna().all()}
 
 
 def state_ratios(frame: pd.DataFrame, exploding: str, other: str, lowest: pd.DataFrame) -> list[float]:

@@ -5,7 +5,7 @@ token as 001 counts them, D = C / F tokens, loss in nats per token. n_eff are th
 tables included: only so do the paper's own coefficients give its models the losses that it prints.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, RunConfig
-from lib.fit.fits import Fit
+from lib.fit import isoflop
+from lib.fit.fits import Fit, fit_parcae
 from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
@@ -21,6 +22,7 @@ from lib.papers.parcae.parameters import LoopGrid
 from lib.store.runs import RunResult
 
 COLUMNS = ("width", "budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
+COEFFICIENTS = 5  # of the training law
 
 
 def steps_for(p: LoopGrid, width: int, mean_loops: int, budget: float) -> int:
@@ -50,13 +52,13 @@ def grid(p: LoopGrid) -> dict[Label, RunConfig]:
 
 def held_out(p: LoopGrid) -> dict[Label, RunConfig]:
     """The runs that the laws are asked to predict, labelled as those of ``grid``: Parcae of every size at p's
-    mean_loops and steps, one for each of held_out_seeds."""
+    mean_loops and steps, one for each seed."""
     runs: dict[Label, RunConfig] = {}
     for width in p.sizes:
         one = p.at(width)
         cfg = transformer_setup.model(one, p.mean_loops)
         budget = one.steps * p.batch * p.context * count(cfg, p.context).published["001"]
-        for seed in p.held_out_seeds:
+        for seed in p.seeds:
             label = ("held out", width, budget, p.mean_loops, seed)
             runs[label] = transformer_setup.run(one, cfg, one.steps, seed)
     return runs
@@ -96,14 +98,56 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
         # F is interpolated in the loops, in which it is linear but for the rounding of mu_bwd
         D = budget / np.interp(best, cell["mean_loops"], cell["F"])
         rows.append({"budget": budget, "mean_loops": best, "stderr": stderr, "D": D, "loss": loss, "inside": inside})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["budget", "mean_loops", "stderr", "D", "loss", "inside"])
 
 
-def gaps_to_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> pd.Series:
-    """For each budget the loss at mean_loops = 1 less that of the looped optimum, in nats: positive where looping is
-    better (001, Fig. "frontier against fixed depth")."""
-    fixed = runs[runs["mean_loops"] == 1].groupby("budget")["loss"].mean()
-    return (fixed - optima.set_index("budget")["loss"]).dropna()
+def growths(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Of each seed's own optima, in octaves: how far the one at the largest budget lies above the fewest loops looped
+    with, and how far mean_loops* rises with an octave of the budget, from the least budget to the largest.
+
+    An optimum outside the loops trained counts as their end, which understates both; nan where both budgets have theirs
+    at the same end, or a seed has not both."""
+    least = runs.loc[runs["mean_loops"] > 1, "mean_loops"].min()
+    budgets = runs["budget"].min(), runs["budget"].max()
+    above, rise = [], []
+    for seed in seeds:
+        found = optima(runs[runs["seed"] == seed]).set_index("budget").reindex(budgets)
+        first, last = found["mean_loops"]
+        same_end = first == last and not found["inside"].any()
+        above.append(float(np.log2(last / least)))
+        rise.append(np.nan if same_end else float(np.log2(last / first) / np.log2(budgets[1] / budgets[0])))
+    return {"above the fewest": above, "with the budget": rise}
+
+
+def exponents(runs: pd.DataFrame, column: str, seeds: Sequence[int]) -> list[float]:
+    """For each seed the exponent of a power law of ``column`` in the budget through its own optima inside the loops
+    trained; nan below two of them."""
+    return [isoflop.exponent(optima(runs[runs["seed"] == seed]), column)[0] for seed in seeds]
+
+
+def gaps_to_fixed_depth(runs: pd.DataFrame, seeds: Sequence[int]) -> pd.DataFrame:
+    """By seed [seeds, budgets] the loss at mean_loops = 1 less that at the best looped mean_loops, in nats: positive
+    where looping is better (001, Fig. "frontier against fixed depth").
+
+    Which mean_loops is best the other seeds say: the least of several noisy losses is too low by itself. A single seed
+    has to say so alone."""
+    losses = runs.pivot_table(index="seed", columns=["budget", "mean_loops"], values="loss").reindex([*seeds])
+    gaps = {}
+    for budget in sorted(runs["budget"].unique()):
+        looped, fixed = losses[budget].drop(columns=1, errors="ignore"), losses[budget].get(1)
+        if fixed is not None and not looped.empty:
+            best = {seed: (looped.drop(index=seed) if len(seeds) > 1 else looped).mean() for seed in seeds}
+            gaps[budget] = [
+                fixed[seed] - looped.at[seed, of.idxmin()] if of.notna().any() else np.nan for seed, of in best.items()
+            ]
+    return pd.DataFrame(gaps, index=pd.Index(seeds, name="seed"))
+
+
+def laws(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[int, Fit]:
+    """seed -> the training law of its own looped runs; seeds with too few of them are left out."""
+    looped = runs[runs["mean_loops"] > 1]
+    own = {seed: looped[looped["seed"] == seed] for seed in seeds}
+    return {seed: fit_parcae(of["n_eff"], of["D"], of["loss"]) for seed, of in own.items() if len(of) > COEFFICIENTS}
 
 
 def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
@@ -131,7 +175,13 @@ def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def errors(fit: Fit, runs: pd.DataFrame) -> pd.Series:
-    """The law's prediction of each run less its loss, in percent of the loss, by seed."""
-    off = 100 * (fit.predict(runs["n_eff"], runs["D"]) / runs["loss"] - 1)
-    return pd.Series(off.to_numpy(), index=runs["seed"])
+def errors(fits: Mapping[int, Fit], runs: pd.DataFrame, seeds: Sequence[int]) -> list[float]:
+    """For each seed the prediction of its law for its own run among ``runs`` less that run's loss, in percent of the
+    loss; nan where a seed has no law or no run."""
+    found = []
+    for seed in seeds:
+        own = runs[runs["seed"] == seed]
+        known = seed in fits and len(own) > 0
+        predicted = fits[seed].predict(own["n_eff"], own["D"]) if known else np.full(len(own), np.nan)
+        found.append(float((100 * (predicted / own["loss"] - 1)).mean()))
+    return found

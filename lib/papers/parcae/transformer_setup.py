@@ -19,6 +19,14 @@ LADDER: dict[str, dict[str, Any]] = {
 #: drawn, so that T = 1 is never trained.
 AS_RELEASED = {**LADDER["+ constrained A"], "on_top": True}
 
+#: 001, Table of parameter counts: of the Transformer and of Parcae at each size
+PARAMETERS = {
+    "140m": (143_141_184, 144_323_136),
+    "370m": (385_903_104, 388_003_328),
+    "770m": (773_375_040, 776_655_680),
+    "1.3b": (1_333_868_544, 1_338_591_744),
+}
+
 #: Every run has traces of the state: so notebooks that look inside share their runs with those that do not.
 TRACES = 6
 

@@ -164,11 +164,6 @@ def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[p
     return pd.DataFrame(squares), pd.DataFrame(changes)
 
 
-def nearness(exponents: pd.Series, predicted: float, within: float) -> pd.Series:
-    """By how much each exponent lies nearer than ``within`` to the predicted one; negative where it lies farther."""
-    return within - (exponents - predicted).abs()
-
-
 #: (model, seed) -> cosines [n, n] between increments
 Cosines = dict[tuple[str, int], np.ndarray]
 
@@ -182,7 +177,6 @@ class Statistics:
     changes: pd.DataFrame  # exponent of the change by a step; columns (model, rule, step)
     relu_changes: pd.DataFrame  # the same of the theory's model; columns (model, rule)
     change_at_few_loops: pd.Series  # the same of the looped model's first step under 1/N
-    growth: pd.DataFrame  # octaves that the looped norm grows over the steps at the largest N; columns rule
     cosines: pd.DataFrame  # of two different increments, the mean absolute and the 5 % quantile; columns (which, model)
 
 
@@ -197,8 +191,6 @@ def statistics(
 
     start = states[states["step"] == 0]
     few = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
-    longest = states[(states["model"] == "looped") & (states["N"] == states["N"].max())].set_index(["seed", "rule"])
-    times = longest["norm"].groupby(["seed", "rule"]).max() / longest[longest["step"] == 0]["norm"]
     pairs = []
     for (model, seed), matrix in cosines.items():
         different = matrix[~np.eye(len(matrix), dtype=bool)]
@@ -209,14 +201,76 @@ def statistics(
         changes=slopes(changes, ["model", "rule", "step"], "change"),
         relu_changes=slopes(relu, ["model", "rule"], "change"),
         change_at_few_loops=exponents(few, ["seed"], "change", "N", 1).set_index("seed")["exponent"],
-        growth=np.log2(times).unstack("rule"),
         cosines=pd.DataFrame(pairs).pivot(index="seed", columns="model"),
     )
 
 
-def farthest(exponents: pd.DataFrame, predicted: dict[tuple[Any, ...], float]) -> pd.Series:
-    """Of the exponents in the columns that ``predicted`` names, the largest distance from it, seed by seed."""
-    return pd.concat([(exponents[name] - value).abs() for name, value in predicted.items()], axis=1).max(axis=1)
+def deviations(exponents: pd.DataFrame, predicted: dict[tuple[Any, ...], float]) -> pd.DataFrame:
+    """How far exponents lie from those predicted, with their sign: one row a seed, one column for each name of
+    ``predicted``, which are the columns of exponents."""
+    return pd.DataFrame({", ".join(map(str, name)): exponents[name] - value for name, value in predicted.items()})
+
+
+MOST_GROWTH = 10.0  # octaves; beyond them a norm has exploded, and by how much says nothing
+
+
+def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
+    """The learning rate at which the norm first doubles within the steps: one row a seed, one column a rule, in
+    octaves. states: as ``tidy`` has them, of a ladder of rates, with a column ``lr``.
+
+    Between two rates the octaves of growth are interpolated in log lr. A norm that doubles at the least rate has that
+    one, and one that doubles at none has the largest, so that two rules of which neither explodes are not told apart:
+    they have no number."""
+    cells = states.assign(norm=states["norm"].fillna(np.inf)).set_index(["seed", "rule", "lr"])
+    times = cells.groupby(level=[0, 1, 2])["norm"].max() / cells.loc[cells["step"] == 0, "norm"]
+    grown = times.apply(np.log2).clip(upper=MOST_GROWTH).unstack("lr")
+    octaves = np.log2(grown.columns.to_numpy(float))
+    found = pd.Series({label: _crossing(octaves, row.to_numpy()) for label, row in grown.iterrows()})
+    table = found.rename_axis(["seed", "rule"]).unstack("rule")
+    return table[(grown.max(axis=1) >= 1).unstack("rule").any(axis=1)].reindex(table.index)
+
+
+def _crossing(x: np.ndarray, grown: np.ndarray) -> float:
+    """Where what has ``grown`` at x first passes 1."""
+    if not (grown >= 1).any():
+        return float(x[-1])
+    i = int((grown >= 1).argmax())
+    return float(x[0] if i == 0 else np.interp(1.0, grown[i - 1 : i + 1], x[i - 1 : i + 1]))
+
+
+CONE_GAIN = 1 - 0.5**0.5  # the least gain on the cone as the width grows: one less its Gaussian width (Gordon)
+CONE_STARTS, CONE_STEPS = 16, 300  # of the search for the least and the largest
+
+
+def cone_gains(width: int, seed: int) -> tuple[float, float]:
+    """The least and the largest |W x| / |x| that a search finds over x >= 0, of one W ~ N(0, 1/d) (002, Lemma 5).
+
+    A projected power iteration from many starts: no descent is sure to find the least, so that it lies no higher."""
+    draw = torch_stream("cone", seed)
+    W = torch.randn(width, width, generator=draw, dtype=torch.float64) / math.sqrt(width)
+    gram = W.T @ W
+    shift = torch.linalg.matrix_norm(gram, 2)
+    starts = torch.rand(CONE_STARTS, width, generator=draw, dtype=torch.float64)
+
+    def searched(x: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
+        for _ in range(CONE_STEPS):
+            x = torch.nn.functional.normalize(step(x).relu(), dim=-1)
+        return (x @ W.T).norm(dim=-1)
+
+    least = searched(starts, lambda x: shift * x - x @ gram)
+    most = searched(starts, lambda x: x @ gram)
+    return float(least.min()), float(most.max())
+
+
+def cone_room(widths: list[int], seeds: list[int]) -> pd.DataFrame:
+    """What is left of Lemma 5's constants, one row a seed: below, the least gain over half of CONE_GAIN; above, the
+    norm 2 of W and that half over the largest."""
+    rows = {}
+    for seed in seeds:
+        found = {width: cone_gains(width, seed) for width in widths}
+        rows[seed] = {f"below, d = {d}": least - CONE_GAIN / 2 for d, (least, _) in found.items()}
+        rows[seed] |= {f"above, d = {d}": 2 + CONE_GAIN / 2 - most for d, (_, most) in found.items()}
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def of_blocks(

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -155,20 +156,33 @@ def traces(
     return pd.DataFrame(rows)
 
 
+def final_norms(norms: dict[tuple[int, int, int], float]) -> pd.DataFrame:
+    """Octaves of each final norm over that at the largest N of the same L and seed: one row a seed, one column for each
+    L and smaller N. norms: (L, N, seed) -> norm."""
+    octaves = pd.Series(norms).rename_axis(["L", "N", "seed"]).apply(np.log2)
+    found: dict[str, pd.Series] = {}
+    for L, own in octaves.groupby("L"):
+        by_loops = own.droplevel("L").unstack("N")
+        *fewer, most = by_loops.columns.sort_values()
+        found |= {f"L = {L}, N = {N}": by_loops[N] - by_loops[most] for N in fewer}
+    return pd.DataFrame(found)
+
+
 def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFrame:
     """Does a rule hold? One row for each name of ``series`` and each model and rule, from values indexed by model, rule
     and seed: n seeds, their mean and its 95 % interval (Student's t), and ``holds``: yes where the whole interval lies
-    nearer to 0 than the limit of that name, no where all of it lies farther, else not resolved; empty without limit."""
+    nearer to 0 than the limit of that name, no where all of it lies farther, else not resolved, as where a seed has no
+    number; empty without limit."""
     rows = {}
     for name, values in series.items():
-        for group, cell in values.dropna().groupby(["model", "rule"], sort=False):
+        for group, cell in values.groupby(["model", "rule"], sort=False):
             mean, low, high = mean_and_interval(cell)
             limit, holds = limits.get(name), ""
             if limit is not None and -limit < low and high < limit:
                 holds = "yes"
             elif limit is not None:
                 holds = "no" if low > limit or high < -limit else "not resolved"
-            rows[*group, name] = {"n": len(cell), "mean": mean, "low": low, "high": high, "holds": holds}
+            rows[*group, name] = {"n": cell.count(), "mean": mean, "low": low, "high": high, "holds": holds}
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index.names = ["model", "rule", "of"]
     return table

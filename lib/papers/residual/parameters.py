@@ -36,6 +36,7 @@ class ResidualScalingInit(ResidualModel):
     seeds: list[int]
     steps: Positive
     lr: float
+    ladder: list[float]
     layers: Positive
     cosine_loops: int
 

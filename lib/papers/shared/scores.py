@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import mean_and_interval
 from lib.config import Label, RunConfig
 from lib.flops import count
 from lib.store.runs import WEIGHTS, RunStore
@@ -20,7 +19,7 @@ from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, ex
 from lib.tasks.suites import LAMBADA, WIKITEXT, Task
 
 TEXTS = {"LAMBADA": LAMBADA, "WikiText": WIKITEXT}
-REACH = 1.96  # standard errors to either side of a 95 % interval
+DRAWS = 20_000  # of a contrast's mean, so that its interval's ends are known within two percent
 
 
 # ---- who is asked ----------------------------------------------------------------------------------------------------
@@ -112,13 +111,20 @@ class Contrast(NamedTuple):
     stderr: float
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        """95 % interval of the mean for other seeds (Student's t, nothing for a single one) and for other examples. All
-        seeds were asked the same examples; runs count as if each were asked its own."""
-        mean, _, high = mean_and_interval(self.values)
-        of_seeds = high - mean if len(self.values) > 1 else 0.0
-        reach = math.hypot(of_seeds, REACH * self.stderr)
-        return mean - reach, mean + reach
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def draws(self) -> np.ndarray:
+        """What the mean might be for other seeds (Student's t) and, independently, for other examples (normal). All
+        seeds were asked the same examples; runs count as if each were asked its own. Of a single seed nothing is known:
+        nan."""
+        n = len(self.values)
+        if n < 2:
+            return np.full(DRAWS, np.nan)
+        random = np.random.default_rng(0)
+        of_seeds = np.std(self.values, ddof=1) / math.sqrt(n) * random.standard_t(n - 1, DRAWS)
+        return self.mean + of_seeds + self.stderr * random.standard_normal(DRAWS)
 
 
 def contrast(
@@ -133,27 +139,15 @@ def contrast(
     return Contrast(values.tolist(), math.sqrt(variance))
 
 
-def least(contrasts: Sequence[Contrast]) -> tuple[list[float], tuple[float, float]]:
-    """(values, bounds) of a claim that all of these contrasts are positive.
-
-    The values are those of the contrast with the least mean. The bounds are the least lower one and the least upper
-    one: where the upper one is below zero, some contrast is negative by its own interval, which noise alone brings
-    about in at most 2.5 % a contrast. The least value of each seed would be negative far more often. nan where a
-    contrast is nan."""
-    if any(math.isnan(sum(one.values) + one.stderr) for one in contrasts):
-        return [math.nan] * len(contrasts[0].values), (-math.inf, math.inf)
-    bounds = [one.bounds for one in contrasts]
-    values = min((one.values for one in contrasts), key=lambda values: sum(values))
-    return values, (min(low for low, _ in bounds), min(high for _, high in bounds))
-
-
-def leads(runs: pd.DataFrame, values: Sequence[str], ours: str, theirs: str, seeds: Sequence[int]) -> list[Contrast]:
+def leads(
+    runs: pd.DataFrame, values: Sequence[str], ours: str, theirs: str, seeds: Sequence[int]
+) -> dict[str, Contrast]:
     """By how much one architecture's value is better than another's, of each value and each width: higher, or lower
     where it is in nats."""
-    found = []
+    found = {}
     for value in values:
         sign = -1.0 if value.endswith("nats") else 1.0
         for width in sorted(runs["width"].unique()):
             weights = {(ours, width): sign, (theirs, width): -sign}
-            found.append(contrast(runs, value, weights, ("architecture", "width"), seeds))
+            found[f"{value}, d = {width}"] = contrast(runs, value, weights, ("architecture", "width"), seeds)
     return found

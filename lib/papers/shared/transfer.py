@@ -21,21 +21,25 @@ def final_loss(result: RunResult) -> float:
     return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
 
 
-def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
+def best_rates(runs: pd.DataFrame, by: list[str], kept: float, within: float = math.inf) -> pd.DataFrame:
     """One row a condition, a combination of the columns ``by`` of runs, which has ``lr`` and ``loss`` besides. Seeds
     are averaged first.
 
-    lr: the rate at the minimum of the parabola of the loss in log lr. stderr: the standard error of its logarithm, nan
-    where three rates leave none. low, high: its 95 % interval (Student's t). inside: whether it lies between the rates
-    tried. regret: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7), nan where it was not tried.
+    lr: the rate at the minimum of the parabola of the loss in log lr, through all rates ``within`` a factor of the best
+    one tried: far from it a valley is no parabola, and at high rates single losses scatter. stderr: the standard error
+    of its logarithm, nan where three rates leave none. low, high: its 95 % interval (Student's t). inside: whether it
+    lies between these rates. regret: nats that the rate ``kept`` loses on the best one tried (000, Fig. 7), nan where
+    it was not tried.
     """
     rows = []
     for condition, cell in runs.groupby(by, sort=False):
         losses = cell.groupby("lr")["loss"].mean()
-        lr, _, stderr, inside = minimum(losses.index, losses)
+        octaves = np.log2(losses.index.to_numpy(float))
+        near = losses[np.abs(octaves - octaves[losses.argmin()]) <= np.log2(within) + 1e-9]
+        lr, _, stderr, inside = minimum(near.index, near)
         regret = losses[kept] - losses.min() if kept in losses.index else np.nan
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
-            beyond = np.exp(scipy.special.stdtrit(max(1, len(losses) - 3), 0.975) * stderr / lr)
+            beyond = np.exp(scipy.special.stdtrit(max(1, len(near) - 3), 0.975) * stderr / lr)
         found = {
             "lr": lr,
             "stderr": stderr / lr,
@@ -43,8 +47,6 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
             "high": lr * beyond,
             "inside": inside,
             "best tried": losses.idxmin(),
-            "least tried": losses.index.min(),
-            "most tried": losses.index.max(),
             "regret": regret,
         }
         rows.append({**dict(zip(by, condition, strict=True)), **found})
@@ -53,14 +55,14 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float) -> pd.DataFrame:
 
 def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
     """How far the best rate moves: one row for each combination of ``by``, with ``drift``, the slope of log lr* against
-    log ``axis`` over the rows of ``best_rates``. An optimum outside the rates tried counts as their edge, which
-    understates the drift, and a parabola without a minimum as the best rate tried.
+    log ``axis`` over the rows of ``best_rates``; nan where an optimum lies outside the rates tried, which has no
+    number: the edge in its place would understate the drift.
 
     0 is a rate that transfers; a rule that leaves an output change like N^a wants a drift of -a (002, Theorem 2)."""
     rows = []
     for group, cell in best.groupby(by, sort=False):
-        rates = cell["lr"].clip(cell["least tried"], cell["most tried"]).fillna(cell["best tried"])
-        slope = np.polyfit(np.log(cell[axis]), np.log(rates), 1)[0] if cell[axis].nunique() > 1 else np.nan
+        known = cell["inside"].all() and cell[axis].nunique() > 1
+        slope = np.polyfit(np.log(cell[axis]), np.log(cell["lr"]), 1)[0] if known else np.nan
         rows.append({**dict(zip(by, group, strict=True)), "drift": float(slope)})
     return pd.DataFrame(rows)
 
@@ -77,6 +79,22 @@ def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFr
         for value, row in losses.iloc[1:].iterrows():
             rows.append({**names, axis: value, "kept": kept, "regret": row[kept] - row.min()})
     return pd.DataFrame(rows)
+
+
+def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataFrame:
+    """What it costs not to tune again, seed by seed: one row a condition, a value of ``at`` other than ``reference``,
+    and one column a seed. The rate tuned at ``reference`` and the condition's own are the best on the mean of the other
+    seeds; a number is the share of the loss that the one loses on the other in this seed, with its sign. No run chooses
+    a rate that it then judges, so that noise favours neither. A single seed has to judge its own choice."""
+    found, several = {}, runs["seed"].nunique() > 1
+    for seed in sorted(runs["seed"].unique()):
+        judging = runs["seed"] == seed
+        here = runs[judging].pivot_table(index=at, columns="lr", values="loss")
+        choosing = runs[~judging] if several else runs
+        tuned = choosing.pivot_table(index=at, columns="lr", values="loss").idxmin(axis=1)
+        own = here.to_numpy()[np.arange(len(here)), here.columns.get_indexer(pd.Index(tuned))]
+        found[seed] = (here[tuned[reference]] / own - 1).drop(reference)
+    return pd.DataFrame(found)
 
 
 def regret_at(runs: pd.DataFrame, by: list[str], rate: float) -> pd.Series:

@@ -31,5 +31,6 @@ def test_core_9_is_the_mean_of_its_accuracies():
 
 def test_core_9_is_compared_in_pairs():
     runs = pd.DataFrame({"architecture": ["base", "looped"], "seed": 5, "Core 9": [38.7, 37.4], "Core 9 stderr": 0.5})
-    one, other = core_nine.on_core_9(runs, [("base", "looped"), ("looped-moe", "looped")], [5])
+    pairs = core_nine.on_core_9(runs, [("base", "looped"), ("looped-moe", "looped")], [5])
+    one, other = pairs["base over looped"], pairs["looped-moe over looped"]
     assert one.values == pytest.approx([1.3]) and math.isnan(other.values[0])

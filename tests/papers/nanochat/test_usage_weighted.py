@@ -21,6 +21,14 @@ def test_the_table_of_sizes_is_the_logs_to_the_digit():
     assert rounded == table["printed FLOPs / token"].tolist()
 
 
+def test_what_the_formula_leaves_out_is_no_hundredth():
+    shares = usage_weighted.excluded_shares()
+    assert [*shares] == [f"s{size}" for size in usage_weighted.PUBLISHED_SIZES]
+    lookup, softmax = 6 * 65_536 * 512, 9 * 4 * 2048 * 20
+    assert shares["s8"] == pytest.approx(100 * (lookup + softmax) / (7.678034e08 + lookup + softmax))
+    assert 20 < shares["s8"] < 22 and 12.5 < shares["s20"] < 14
+
+
 def test_usage_counts_each_parameter_as_often_as_it_runs():
     cfg = usage_weighted.model(P, 16)
     counts = count(cfg)
@@ -66,6 +74,14 @@ def test_optima_and_the_drift_of_their_ratio():
     assert usage_weighted.drift(optima, "usage") == pytest.approx(-0.05)  # N^1.1 grows by C^.55, D by C^.5
     one_side = usage_weighted.optima(sweep().query("width > 13"))
     assert one_side["N"].isna().all() and np.isnan(usage_weighted.drift(one_side, "usage"))
+
+
+def test_a_mean_ratio_needs_every_budget():
+    optima = pd.DataFrame(
+        {"N is": "usage", "budget": [1, 2, 1, 2], "seed": [7, 7, 8, 8], "ratio": [6.0, 7.0, 6.0, np.nan]}
+    )
+    found = usage_weighted.ratios(optima, "usage")
+    assert found[7] == 6.5 and np.isnan(found[8])
 
 
 def test_the_published_ratios_drift_less_by_usage():

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from lib.papers.parcae import core_benchmark, training_loops
-from lib.papers.shared.scores import least
 from lib.tasks.suites import CORE, WIKITEXT, ZERO_SHOT
 from tests.papers.parcae.test_training_loops import SMALL
 from tests.runs import ended
@@ -94,8 +93,11 @@ def test_the_table_of_transformers_is_of_means_over_seeds():
 
 def test_a_share_of_each_gap_and_three_quarters_of_the_last():
     runs = sized()  # 10 above its own size, which is 8 below the next
-    means = [sum(one.values) / 2 for one in core_benchmark.part_of_the_gap(runs, ["Core"], [1, 2])]
-    assert means == pytest.approx([10, -2, 10, -2])
+    means = {name: one.mean for name, one in core_benchmark.part_of_the_gap(runs, ["Core"], [1, 2]).items()}
+    assert [*means] == [
+        f"Core, {a}: {side}" for a, b in ((16, 32), (32, 48)) for side in (f"above d = {a}", f"below d = {b}")
+    ]
+    assert [*means.values()] == pytest.approx([10, -2, 10, -2])
     assert core_benchmark.half_the_parameters(runs, [1, 2]).values == pytest.approx([10 - 0.75 * 8] * 2)
     # the paper's own: 25.07 of 22.42 and 25.45
     paper = runs.assign(Core=0.0).set_index(["width", "architecture"])
@@ -110,11 +112,13 @@ def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
         for which in ("looped", "fixed depth")
         for C in (1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
     ]
-    assert [one.values for one in core_benchmark.upper_third(pd.DataFrame(rows), [7])] == [[16.0], [64.0]]
-    assert [one.values for one in core_benchmark.upper_third(pd.DataFrame(rows[:2] + rows[6:8]), [7])] == [[2.0]]
-    assert math.isnan(
-        core_benchmark.upper_third(pd.DataFrame(rows[6:] + rows[:5]), [7])[1].values[0]
-    )  # its run diverged
+
+    def found(rows):
+        return {name: one.values for name, one in core_benchmark.upper_third(pd.DataFrame(rows), [7]).items()}
+
+    assert found(rows) == {"16 FLOPs": [16.0], "64 FLOPs": [64.0]}
+    assert found(rows[:2] + rows[6:8]) == {"2 FLOPs": [2.0]}
+    assert math.isnan(found(rows[6:] + rows[:5])["64 FLOPs"][0])  # its run diverged
 
 
 def test_the_ladder_is_compared_after_the_same_loops():
@@ -124,11 +128,12 @@ def test_the_ladder_is_compared_after_the_same_loops():
         for seed in (1, 2)
         for T in (1, 8)
     ]
-    assert core_benchmark.up_the_ladder(pd.DataFrame(rows), ["Core"], 8, [1, 2])[0].values == pytest.approx(
-        [20.0, 20.0]
-    )
-    assert core_benchmark.up_the_ladder(pd.DataFrame(rows), ["Core"], 1, [1, 2])[0].values == pytest.approx([2.5, 2.5])
-    assert math.isnan(core_benchmark.up_the_ladder(pd.DataFrame(rows[4:]), ["Core"], 8, [1, 2])[0].values[0])
+
+    def found(rows, T):
+        return core_benchmark.up_the_ladder(pd.DataFrame(rows), ["Core"], T, [1, 2])["Core"].values
+
+    assert found(rows, 8) == pytest.approx([20.0, 20.0]) and found(rows, 1) == pytest.approx([2.5, 2.5])
+    assert math.isnan(found(rows[4:], 8)[0])
 
 
 @pytest.mark.parametrize("ours", ["parcae", "parcae-rdm"])
@@ -147,5 +152,11 @@ def test_against_the_rdm_both_the_text_and_the_tasks_count(ours):
         for width in (32, 64)
     ]
     runs = pd.DataFrame(rows)
-    assert [one.values[0] for one in core_benchmark.against_rdm(runs, [1])] == pytest.approx([0.032, 0.064, 3, 3])
-    assert math.isnan(least(core_benchmark.against_rdm(runs.assign(**{"WikiText nats": math.nan}), [1]))[0][0])
+    text, tasks = (core_benchmark.against_rdm(runs, value, [1]) for value in ("WikiText nats", "zero-shot"))
+    assert {name: one.values[0] for name, one in text.items()} == {
+        "WikiText nats, d = 32": pytest.approx(0.032),
+        "WikiText nats, d = 64": pytest.approx(0.064),
+    }
+    assert [one.values[0] for one in tasks.values()] == pytest.approx([3, 3])
+    unread = core_benchmark.against_rdm(runs.assign(**{"WikiText nats": math.nan}), "WikiText nats", [1])
+    assert all(math.isnan(one.mean) for one in unread.values())

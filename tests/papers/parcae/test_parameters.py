@@ -18,7 +18,6 @@ NO_COUNTS = [
     ("DepthSampling", {"depths": [0]}, "depths.0:"),
     ("DepthSampling", {"timing_rounds": 0}, "timing_rounds:"),
     ("UnifiedLaw", {"depths": [0]}, "depths.0:"),
-    ("UnifiedLaw", {"resamples": -1}, "resamples:"),
 ]
 
 

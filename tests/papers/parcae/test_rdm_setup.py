@@ -52,10 +52,28 @@ def test_lowest_failing_rates(frame):
 
 
 def test_distances_are_octaves_and_the_top_understates(frame):
+    lowest, ladder = rdm_setup.lowest_failing_rate(frame), [1.0, 2.0, 4.0]
+    assert rdm_setup.octaves_between(lowest, "a", "b", ladder) == [1, 1]
+    assert rdm_setup.octaves_between(lowest, "b", "a", ladder) == [-1, -1]
+    assert rdm_setup.octaves_between(lowest, "b", "c", ladder) == [0, 0]
+
+
+def test_what_the_ladder_does_not_tell_apart_has_no_distance(frame):
     lowest = rdm_setup.lowest_failing_rate(frame)
-    assert rdm_setup.octaves_between(lowest, "a", "b", top=4.0) == [1, 1]
-    assert rdm_setup.octaves_between(lowest, "b", "a", top=4.0) == [-1, -1]
-    assert rdm_setup.octaves_between(lowest, "b", "c", top=4.0) == [0, 0]
+    assert np.isnan(rdm_setup.octaves_between(lowest, "c", "c", [1.0, 2.0, 4.0])).all()  # neither fails
+    assert np.isnan(rdm_setup.octaves_between(lowest, "a", "a", [2.0, 4.0])).all()  # both at once
+    assert rdm_setup.octaves_between(lowest, "a", "b", [2.0, 4.0]) == [1, 1]
+    assert np.isnan(rdm_setup.octaves_past(lowest, "c", "c", [1.0, 2.0, 4.0])).all()
+
+
+def test_past_is_counted_from_the_last_rate_that_trains(frame):
+    lowest, ladder = rdm_setup.lowest_failing_rate(frame), [1.0, 2.0, 4.0]
+    assert rdm_setup.octaves_past(lowest, "a", "b", ladder) == [0, 0]  # b trains at 2, where a fails
+    assert rdm_setup.octaves_past(lowest, "a", "c", ladder) == [1, 1]
+    assert rdm_setup.octaves_past(lowest, "c", "a", ladder) == [-2, -2]
+    paper = pd.DataFrame({"base": [4e-4], "parcae": [np.inf]})
+    (octaves,) = rdm_setup.octaves_past(paper, "base", "parcae", [2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
+    assert octaves == pytest.approx(math.log2(2.5))
 
 
 def test_the_table_counts_seeds(frame):
@@ -66,11 +84,20 @@ def test_the_table_counts_seeds(frame):
 
 def test_radius_margins(frame):
     # a's failing runs have radii 2 and 4, its training one 1
-    assert rdm_setup.radius_margins(frame, "a", False, [1, 2]) == pytest.approx([math.log(2)] * 2)
-    assert rdm_setup.radius_margins(frame, "a", True, [1, 2]) == pytest.approx([0, 0])
-    assert rdm_setup.radius_margins(frame, "b", True, [1, 2]) == pytest.approx([math.log(2)] * 2)
-    assert rdm_setup.radius_margins(frame, "b", False, [1, 2]) == pytest.approx([math.log(0.5)] * 2)
-    assert np.isnan(rdm_setup.radius_margins(frame, "c", False, [1, 2])).all()
+    failing = rdm_setup.radius_margins(frame, "a", False, [1, 2])
+    assert failing == {
+        "nearest rate": pytest.approx([math.log(2)] * 2),
+        "other rates": pytest.approx([math.log(4)] * 2),
+    }
+    assert rdm_setup.radius_margins(frame, "a", True, [1, 2]) == {"nearest rate": [0, 0]}
+    near = frame.assign(rho_max=frame["rho_max"].where(frame["lr"] < 2, 0.9))
+    training = rdm_setup.radius_margins(near, "b", True, [1, 2])  # at 1 and at 2, which is nearer to where it fails
+    assert training["nearest rate"] == pytest.approx([-math.log(0.9)] * 2)
+    assert training["other rates"] == pytest.approx([math.log(2)] * 2)
+    assert rdm_setup.radius_margins(frame, "b", False, [1, 2])["nearest rate"] == pytest.approx([math.log(0.5)] * 2)
+    assert np.isnan(rdm_setup.radius_margins(frame, "c", False, [1, 2])["nearest rate"]).all()
+    # the mean of the others is no comparison where a seed has none
+    assert "other rates" not in rdm_setup.radius_margins(frame[frame["key"] != "a24.0"], "a", False, [1, 2])
 
 
 def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):

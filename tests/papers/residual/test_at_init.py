@@ -151,7 +151,6 @@ def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
     assert blocks[["model", "square", "change", "branches"]].to_numpy().tolist() == [["a", 1, 0.5, 5], ["b", 9, 0.7, 6]]
     case = FirstSteps(model=tiny(mean_loops=2), optim=OptimConfig(), steps=3)
     assert case.flops == 4 * 16 * count(case.model).flops_per_token
-    assert at_init.nearness(pd.Series([0.1, -0.4]), 0.0, 0.25).tolist() == pytest.approx([0.15, -0.15])
 
 
 def test_statistics_are_numbers_a_seed():
@@ -170,10 +169,49 @@ def test_statistics_are_numbers_a_seed():
     assert of.changes["looped", "1/N", 2][9] == pytest.approx(1)
     assert of.changes["stack", "none", 1][9] == pytest.approx(0.5)
     assert ("ReLU, looped", "1/N") in of.relu_changes and of.change_at_few_loops[3] == pytest.approx(1)
-    assert of.growth["1/sqrt(N)"][9] == pytest.approx(2 * np.log2(1.5))  # octaves over two steps
     assert of.cosines["absolute", "stack"][3] == 0.5 and of.cosines["5 %", "looped"][3] == -0.5
-    off = at_init.farthest(of.squares, {("looped", "none"): 2.0, ("stack", "none"): 0.25})
-    assert off.to_dict() == pytest.approx({9: 0.75, 3: 0.75})
+    off = at_init.deviations(of.squares, {("looped", "none"): 2.0, ("stack", "none"): 1.25})
+    assert off["looped, none"].to_dict() == pytest.approx({9: 0, 3: 0})
+    assert off["stack, none"].to_dict() == pytest.approx({9: -0.25, 3: -0.25})
+
+
+def test_the_rate_of_an_explosion_is_where_the_norm_doubles():
+    octaves = {  # of growth at rates of 1, 2, 4
+        ("1/sqrt(N)", 1): (0.0, 0.5, 2.5),
+        ("1/N", 1): (0.0, 0.1, 0.2),
+        ("1/sqrt(N)", 2): (3.0, 4.0, np.nan),
+        ("1/N", 2): (0.5, 0.5, np.inf),
+        ("1/sqrt(N)", 3): (0.0, 0.0, 0.9),
+        ("1/N", 3): (0.0, 0.0, 0.0),
+    }
+    states = pd.DataFrame(
+        [
+            {"rule": rule, "seed": seed, "lr": lr, "step": step, "norm": 3 * 2 ** (step * octave)}
+            for (rule, seed), row in octaves.items()
+            for lr, octave in zip((1.0, 2.0, 4.0), row, strict=True)
+            for step in (0, 1)
+        ]
+    )
+    states.loc[states["step"] == 0, "norm"] = 3.0
+    found = at_init.explosion_rates(states)
+    assert found.loc[1].to_dict() == pytest.approx({"1/sqrt(N)": 1.25, "1/N": 2.0})  # 1/N at none: the largest
+    assert found.loc[2].to_dict() == pytest.approx({"1/sqrt(N)": 0.0, "1/N": 1 + 0.5 / 9.5})
+    assert found.loc[3].isna().all()
+
+
+def test_a_gaussian_matrix_keeps_the_norm_on_the_cone_and_not_off_it():
+    """Lemma 5, and Gordon's bound, which is tight for a cone as the width grows."""
+    for width in (64, 256):
+        least, most = at_init.cone_gains(width, 3)
+        W = torch.randn(width, width, generator=seeds.torch_stream("cone", 3), dtype=torch.float64) / width**0.5
+        values = torch.linalg.svdvals(W)
+        assert values[-1] < 0.05 < least and most < values[0]
+        assert least == pytest.approx(at_init.CONE_GAIN, abs=1.2 / width**0.5)
+        assert most == pytest.approx(1 + 0.5**0.5, abs=1.2 / width**0.5)
+    room = at_init.cone_room([16, 32], [3, 4])
+    least, most = at_init.cone_gains(32, 4)
+    assert room.loc[4, "below, d = 32"] == pytest.approx(least - at_init.CONE_GAIN / 2)
+    assert room.loc[4, "above, d = 32"] == pytest.approx(2 + at_init.CONE_GAIN / 2 - most) and room.shape == (2, 4)
 
 
 def test_the_theorys_models_are_all_drawn():

@@ -120,12 +120,26 @@ def test_more_loops_than_usual_are_traced_to_their_end(tmp_path):
     assert "trace loop 30" in result.metrics and "trace loop 31" not in result.metrics
 
 
+def test_final_norms_are_compared_with_the_one_at_most_loops():
+    norms = {
+        (L, N, seed): 2.0 ** (seed + L / N)
+        for L, loops in ((1, (1, 4)), (2, (1, 2, 4)))
+        for N in loops
+        for seed in (3, 5)
+    }
+    found = designs.final_norms(norms)
+    assert found.index.tolist() == [3, 5] and [*found] == ["L = 1, N = 1", "L = 2, N = 1", "L = 2, N = 2"]
+    assert found.loc[5].tolist() == pytest.approx([1 - 1 / 4, 2 - 2 / 4, 1 - 2 / 4])
+
+
 def test_a_rule_holds_where_the_whole_interval_says_so():
     index = pd.MultiIndex.from_product([["a", "b", "c"], ["1/N"], [1, 2, 3]], names=["model", "rule", "seed"])
     drift = pd.Series([0.0, 0.01, -0.01, 1.0, 1.01, 0.99, 0.2, 0.3, np.nan], index=index)
     table = designs.judged({"drift": drift, "gain": drift}, {"drift": 0.25})
     assert table.loc[("a", "1/N", "drift"), "holds"] == "yes" and table.loc[("b", "1/N", "drift"), "holds"] == "no"
     assert table.loc[("c", "1/N", "drift"), "holds"] == "not resolved" and table.loc[("c", "1/N", "drift"), "n"] == 2
+    without = designs.judged({"drift": drift.where(drift != 0.99)}, {"drift": 0.25})  # a seed that has no number
+    assert without.loc[("b", "1/N", "drift"), "holds"] == "not resolved"
     assert table.loc[("a", "1/N", "gain"), "holds"] == ""
     assert table.loc[("b", "1/N", "gain"), "mean"] == pytest.approx(1)
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 
 from lib.base import files
 from lib.base.errors import InputError
+from lib.base.statistics import mean_and_interval, percentile_interval
 from lib.papers.parcae import core_benchmark
 from lib.papers.shared import scores
-from lib.papers.shared.scores import Contrast, contrast, least
+from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.tasks import evaluations
@@ -51,9 +51,11 @@ def test_what_diverged_stays_in_the_table():
     table = asked(finished, lambda label, task, T: 0.5, depths=(1, 4))
     runs = scores.as_trained(core_benchmark.transformer_scores(table, PLAN, NAMES, found))
     assert len(runs) == 12 and runs["Core"].isna().sum() == runs["perplexity"].isna().sum() == 2
-    (lead, other, _) = scores.leads(runs, ["Core"], core_benchmark.PARCAE, core_benchmark.TRANSFORMER, [1, 2])
+    leads = scores.leads(runs, ["Core"], core_benchmark.PARCAE, core_benchmark.TRANSFORMER, [1, 2])
+    lead, other, _ = leads.values()
     assert lead.values == pytest.approx([0, 0]) and math.isnan(other.values[0]) and other.values[1] == pytest.approx(0)
-    assert math.isnan(scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])[0].values[0])
+    never = scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])
+    assert all(math.isnan(one.mean) for one in never.values())
 
 
 def test_accuracies_are_in_points_with_their_mean_first():
@@ -97,32 +99,34 @@ def test_a_contrast_is_a_weighted_sum_with_both_errors():
     )
     found = contrast(runs, "Core", {("a",): 1.0, ("b",): -0.5}, ["architecture"], [2, 1])
     assert found.values == [6.0, 4.5] and found.stderr == pytest.approx(math.hypot(0.3, 0.4))
-    low, high = found.bounds
-    of_seeds = scipy.stats.t.ppf(0.975, 1) * 0.75
-    assert (low + high) / 2 == pytest.approx(5.25) and high - 5.25 == pytest.approx(math.hypot(of_seeds, 1.96 * 0.5))
-    assert Contrast([2.0], 0.5).bounds == pytest.approx((2 - 0.98, 2 + 0.98))  # one run: other examples alone
+    assert found.mean == pytest.approx(5.25)
     assert math.isnan(contrast(runs, "Core", {("c",): 1.0}, ["architecture"], [1]).values[0])
 
 
-def test_all_have_to_be_positive():
-    good, bad, unclear = Contrast([2.0], 0.5), Contrast([-2.0], 0.5), Contrast([0.5], 2.0)
-    assert least([good]) == ([2.0], good.bounds)
-    assert least([good, unclear]) == ([0.5], (unclear.bounds[0], good.bounds[1]))
-    assert least([good, bad, unclear])[1][1] < 0
-    # many that are nothing but noise do not contradict
-    noise = [Contrast([x], 1.0) for x in (-1.5, -1.0, 0.0, 1.0)]
-    assert least(noise)[0] == [-1.5] and least(noise)[1][0] < 0 < least(noise)[1][1]
-    values, bounds = least([good, Contrast([math.nan], 0.5)])
-    assert math.isnan(values[0]) and bounds == (-math.inf, math.inf)
-    # a clear one with a larger mean does not hide one whose bound is lower
-    assert least([Contrast([1.0], 0.1), Contrast([3.0], 5.0)])[1][0] < 0
+def test_draws_are_of_other_seeds_and_other_examples():
+    seeds_alone, examples_alone = Contrast([6.0, 4.5, 5.0], 0.0), Contrast([2.0, 2.0, 2.0], 0.5)
+    assert percentile_interval(seeds_alone.draws) == pytest.approx(mean_and_interval(seeds_alone.values)[1:], abs=0.15)
+    assert percentile_interval(examples_alone.draws) == pytest.approx((2 - 0.98, 2 + 0.98), abs=0.03)
+    assert np.isnan(Contrast([2.0], 0.5).draws).all()  # of a single seed nothing is known
+    assert np.isnan(Contrast([2.0, math.nan], 0.5).draws).all()
+
+
+@pytest.mark.parametrize("of_examples", [0.0, 1.0, 3.0])
+def test_three_seeds_draws_cover_the_mean(of_examples):
+    """Seeds scatter by 1 and were asked the same examples, whose error is as large, or three times, or nothing."""
+    random = np.random.default_rng(0)
+    covered = []
+    for _ in range(1000):
+        values = random.normal(size=3) + random.normal(0, of_examples)
+        low, high = percentile_interval(Contrast(values.tolist(), of_examples).draws)
+        covered.append(low <= 0 <= high)
+    assert 0.93 <= np.mean(covered) <= 0.98
 
 
 def test_leads_are_of_each_width_and_suite():
     runs = sized(lambda label, task: (label[0] == "parcae") * (0.1 if label[1] == 32 else 0.2) + (task in ADDED) * 0.3)
-    means = [
-        sum(one.values) / 2 for one in scores.leads(runs, list(core_benchmark.SUITES), "parcae", "transformer", [1, 2])
-    ]
-    assert means == pytest.approx([20, 10, 20, 20, 10, 20])
+    leads = scores.leads(runs, list(core_benchmark.SUITES), "parcae", "transformer", [1, 2])
+    assert [*leads][:2] == ["Core, d = 16", "Core, d = 32"]
+    assert [one.mean for one in leads.values()] == pytest.approx([20, 10, 20, 20, 10, 20])
     texts = scores.leads(runs, ["LAMBADA nats"], "parcae", "transformer", [1, 2])  # fewer are better
-    assert [sum(one.values) / 2 for one in texts] == pytest.approx([0.2, 0.1, 0.2])
+    assert [one.mean for one in texts.values()] == pytest.approx([0.2, 0.1, 0.2])

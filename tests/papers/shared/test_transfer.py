@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.shared.transfer import best_rates, drift, final_loss, regret_at, regret_of_keeping
+from lib.papers.shared.transfer import best_rates, drift, final_loss, regret_at, regret_of_keeping, regrets
 from lib.train.loop import train
 from tests.runs import small_run
 
@@ -29,6 +29,17 @@ def test_the_best_rate_is_the_parabolas_and_regret_is_measured():
     noisy = best_rates(sweep(0.03, "x", noise=0.003), ["condition"], 0.02).iloc[0]
     half = 12.706205 * noisy["stderr"]  # four rates leave one degree of freedom
     assert np.log([noisy["lr"] / noisy["low"], noisy["high"] / noisy["lr"]]) == pytest.approx([half, half], rel=1e-6)
+
+
+def test_far_rates_can_be_left_out():
+    rates = tuple(0.01 * 2.0**i for i in range(-3, 4))
+    runs = sweep(0.012, "a", rates=rates)
+    runs.loc[runs["lr"] > 0.05, "loss"] = 9.0  # where nothing is learned
+    assert best_rates(runs, ["condition"], 0.01)["lr"][0] < 0.006
+    near = best_rates(runs, ["condition"], 0.01, within=4).iloc[0]
+    assert near["lr"] == pytest.approx(0.012) and near["inside"]
+    edge = best_rates(sweep(0.1, "a"), ["condition"], 0.01, within=2).iloc[0]
+    assert np.isnan(edge["lr"]) and not edge["inside"]  # two rates are no parabola
 
 
 def test_its_stderr_is_its_spread():
@@ -57,11 +68,10 @@ def test_a_drift_is_the_exponent_of_the_best_rate():
     best = best_rates(runs, ["rule", "seed", "N"], 0.02)
     found = drift(best, ["rule"], "N").set_index("rule")["drift"]
     assert found.to_dict() == pytest.approx({"sqrt": -0.5, "linear": 0.0}, abs=1e-9)
-    # an optimum outside the rates tried counts as their edge, and a falling line as its best rate
+    # an optimum outside the rates tried has no number, nor has a line that falls
     for loss in (lambda f: 2 + 0.02 * np.log(f["lr"] / 9) ** 2, lambda f: 2 - 0.1 * np.log(f["lr"])):
         two = pd.concat([moving(0.0, 1, loops=(1,)), moving(0.0, 1, loops=(2,)).assign(loss=loss)])
-        found = drift(best_rates(two, ["seed", "N"], 0.02), ["seed"], "N")["drift"][0]
-        assert found == pytest.approx(np.log2(0.08 / 0.03), abs=1e-6)
+        assert np.isnan(drift(best_rates(two, ["seed", "N"], 0.02), ["seed"], "N")["drift"][0])
 
 
 def test_keeping_a_rate_costs_what_it_loses_on_the_best():
@@ -71,6 +81,48 @@ def test_keeping_a_rate_costs_what_it_loses_on_the_best():
     at_8 = 0.03 * 8**-0.5
     expected = 0.02 * (np.log(0.04 / at_8) ** 2 - np.log(0.01 / at_8) ** 2)
     assert table["regret"][2] == pytest.approx(expected) and (table["regret"] >= 0).all()
+
+
+def test_no_seed_judges_a_rate_that_it_chose():
+    """Three seeds: two agree on a rate at N = 1 and on another at N = 8, the third would choose others."""
+    table = {
+        (1, 0.01): (2.0, 2.0, 2.5),
+        (1, 0.02): (2.2, 2.2, 2.4),
+        (8, 0.01): (3.0, 3.0, 2.0),
+        (8, 0.02): (2.5, 2.5, 4.0),
+    }
+    runs = pd.DataFrame(
+        [
+            {"N": N, "lr": lr, "seed": seed, "loss": loss}
+            for (N, lr), losses in table.items()
+            for seed, loss in zip((1, 2, 3), losses, strict=True)
+        ]
+    )
+    found = regrets(runs, "N", 1)
+    assert found.index.tolist() == [8] and found.columns.tolist() == [1, 2, 3]
+    # seeds 1 and 2 are judged by rates that the third has a say in: .01 at N = 1, and .01 at N = 8 (2.5 against 3.25)
+    assert found.loc[8].tolist() == pytest.approx([0.0, 0.0, 2.0 / 4.0 - 1])
+    alone = regrets(runs.query("seed == 1"), "N", 1)
+    assert alone.loc[8].tolist() == pytest.approx([3.0 / 2.5 - 1])
+    both = regrets(runs.assign(L=1), ["L", "N"], (1, 1))
+    assert both.index.tolist() == [(1, 8)] and both.to_numpy().tolist() == found.to_numpy().tolist()
+
+
+def test_noise_is_no_regret():
+    """All rates alike but for noise: keeping one costs nothing in the mean, where the best of each would cost .8 %."""
+    random, rates = np.random.default_rng(0), (0.01, 0.02, 0.04, 0.08)
+    unbiased, best = [], []
+    for _ in range(300):
+        rows = [
+            {"N": N, "lr": lr, "seed": s, "loss": 2 + random.normal(0, 0.015)}
+            for N in (1, 8)
+            for lr in rates
+            for s in (1, 2, 3)
+        ]
+        runs = pd.DataFrame(rows)
+        unbiased.append(regrets(runs, "N", 1).to_numpy().mean())
+        best.append(regret_of_keeping(runs, ["seed"], "N")["regret"].mean() / 2)
+    assert abs(np.mean(unbiased)) < 0.002 and np.mean(best) > 0.005
 
 
 def test_a_regret_at_a_rate_is_over_the_best_rate_tried():

@@ -1,0 +1,140 @@
+"""What would settle the claims that are not resolved: how many replicates at this profile give 80 % power for the
+smallest effect that matters, at the spread that was observed, and what they cost. ``make power`` prints it."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from lib.base.errors import in_one_line
+from lib.base.statistics import replicates, resampled_replicates
+from lib.config import RunConfig
+from lib.flops import count
+from lib.workbook import claims, markdown, places, reference
+from lib.workbook.claims import Claim, Finding
+from lib.workbook.notebook import read_plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """What would settle a claim: ``wanted`` replicates in place of ``there``, whose missing ones take ``hours`` of one
+    core; or, where ``wanted`` is None, why none would."""
+
+    claim: str
+    notebook: str
+    there: int
+    wanted: int | None
+    hours: float
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.wanted is None:
+            return f"no number of replicates: {self.why}"
+        unit = "seeds" if self.why == "seeds" else "times the grid"
+        return f"{self.wanted} {unit} in place of {self.there}, {self.hours:.2g} core-hours more"
+
+
+def need(claim: Claim, finding: Finding, hours: float) -> Need:
+    """Of a claim that is not resolved; ``hours`` of one core that a replicate takes."""
+    there = len(finding.seeds) if claim.replicates == "seeds" else 1
+    wanted, why = _wanted(claim, finding)
+    more = max(wanted - there, 0) * hours if wanted is not None else math.nan
+    return Need(claim.id, claim.notebook or "", there, wanted, more, why)
+
+
+def _wanted(claim: Claim, finding: Finding) -> tuple[int | None, str]:
+    """The replicates, and what they are; or None, and why."""
+    if not finding.measured or not all(np.isfinite(x).all() for x in finding.measured.values()):
+        return None, "there is no number: an optimum lies outside the grid, or a run diverged"
+    if claim.replicates == "exact":
+        return None, "it is counted, and lies on the limit"
+    within = claim.kind in ("value", "tie")  # both ends have to lie within the margin, not one end above 0
+    effect = claim.margin if within else claim.effect
+    if claim.replicates == "seeds":
+        if min(map(len, finding.measured.values())) < 2:
+            return None, "one replicate shows no spread, run two"
+        spreads = [float(np.std(x, ddof=1)) for x in finding.measured.values()]
+        found = replicates(effect, spreads * (2 if within else 1))
+    else:
+        widths = [high - low for low, high in finding.bounds.values()]
+        found = resampled_replicates(effect, widths * (2 if within else 1))
+    if found is None:
+        return None, f"the spread is too wide for an effect of {effect:.2g}, longer runs or other tasks are needed"
+    return found, claim.replicates
+
+
+def needs(outputs: Path, profile: str, found: Mapping[str, Finding]) -> dict[str, Need]:
+    """Claim -> what would settle it, of those among the findings of a profile that are not resolved."""
+    ledger = claims.ledger(places.LEDGER)
+    unresolved = {id: one for id, one in found.items() if id in ledger and one.verdict == claims.UNRESOLVED}
+    names = {ledger[id].notebook or "" for id in unresolved}
+    hours = {name: hours_of_replicate(outputs, profile, name) for name in names}
+    return {id: need(ledger[id], one, hours[ledger[id].notebook or ""]) for id, one in unresolved.items()}
+
+
+def hours_of_replicate(outputs: Path, profile: str, notebook: str) -> float:
+    """Core-hours of one seed of all that a notebook planned, at the rate of the cores that were timed last."""
+    plan = read_plan(outputs / "plans" / profile / f"{notebook}.json")
+    runs = [RunConfig(**cfg) for cfg in plan.get("runs", {}).values()]
+    flops = sum(count(cfg.model, cfg.data.context).flops_per_token * cfg.tokens for cfg in runs)
+    flops += sum(sum(asked.values()) for asked in plan.get("measurements", {}).values())
+    seeds = {cfg.train.seed for cfg in runs}
+    return flops / max(1, len(seeds)) / reference.read().flops_per_second / 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class Purchase:
+    """So many replicates of a notebook's runs, and the claims that they settle."""
+
+    notebook: str
+    wanted: int
+    hours: float
+    claims: list[str]
+
+    @property
+    def rate(self) -> float:
+        """Claims settled per core-hour."""
+        return len(self.claims) / self.hours if self.hours else math.inf
+
+
+def purchases(found: dict[str, Need]) -> list[Purchase]:
+    """The dearest that pays best first: for each notebook and number of replicates that settles one claim more, all
+    that it settles."""
+    bought = []
+    for notebook in sorted({one.notebook for one in found.values()}):
+        own = [one for one in found.values() if one.notebook == notebook and one.wanted is not None]
+        for last in sorted(own, key=lambda one: one.hours):
+            settled = sorted(one.claim for one in own if one.hours <= last.hours)
+            bought.append(Purchase(notebook, last.wanted or 0, last.hours, settled))
+    best = {tuple(one.claims): one for one in bought}
+    return sorted(best.values(), key=lambda one: -one.rate)
+
+
+def table(outputs: Path, profile: str) -> str:
+    """In Markdown: what to buy, best first; then what no replicates would settle, and why."""
+    found = needs(outputs, profile, claims.findings(outputs / "claims" / profile))
+    if not found:
+        return f"No claim at {profile} is unresolved: run make reproduce-figures PROFILE={profile} if nothing is there."
+    rows = [
+        {
+            "notebook": one.notebook,
+            "replicates": f"{one.wanted}",
+            "core-hours": f"{one.hours:.2g}",
+            "settled": f"{len(one.claims)}",
+            "settled per core-hour": f"{one.rate:.2g}",
+            "claims": ", ".join(one.claims),
+        }
+        for one in purchases(found)
+    ]
+    hopeless = [{"claim": one.claim, "why": one.why} for one in found.values() if one.wanted is None]
+    parts = [markdown.table(rows)] if rows else []
+    parts += ["No number of replicates settles these:", markdown.table(hopeless)] if hopeless else []
+    return "\n\n".join(parts)
+
+
+def main(profile: str) -> None:
+    """``table`` for the Makefile."""
+    in_one_line(lambda: print(table(places.ROOT / "outputs", profile)))
