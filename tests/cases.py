@@ -22,5 +22,6 @@ def squared(case: Case) -> dict:
 
 
 def claim(kind="ordering", **changes):
-    fields = dict(id="x", paper="001", where="Fig. 1", statement="s", kind=kind, notebook="n")
+    fields = dict(id="x", paper="001", where="Fig. 1", statement="s", kind=kind, notebook="n", estimand="a mean")
+    fields |= dict(replicates="seeds", effect=0.01, effect_from="Fig. 1")
     return Claim(**{**fields, **changes})

@@ -1,13 +1,18 @@
-"""Intervals of what was measured: of a mean over seeds, and of a number that was resampled."""
+"""Intervals of what was measured: of a mean over seeds, of the least of several, and of a number that was resampled."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
+LEVEL = 0.95
+MOST_REPLICATES = 1000  # beyond these nobody would go
 
-def mean_and_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+
+def mean_and_interval(values: ArrayLike, level: float = LEVEL) -> tuple[float, float, float]:
     """(mean, low, high) of the mean by Student's t; a single value has no interval: -inf to inf."""
     x = np.asarray(values, dtype=float)
     if not len(x) or not np.isfinite(x).all():
@@ -19,7 +24,129 @@ def mean_and_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, fl
     return mean, mean - half, mean + half
 
 
-def percentile_interval(draws: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+class Interval(NamedTuple):
+    """Where a mean lies: a 95 % interval, and its middle."""
+
+    mean: float
+    low: float
+    high: float
+
+    def inside(self, low: float, high: float) -> bool:
+        return low <= self.low and self.high <= high
+
+    def disjoint(self, low: float, high: float) -> bool:
+        return self.high < low or high < self.low
+
+
+class Comparison(NamedTuple):
+    """One of k comparisons. ``own``: its interval, for what is said of all k: an intersection-union test needs no
+    correction (Berger 1982). ``among``: its interval at an error divided by k, for what is said of one among them:
+    the first step of Holm's correction, which decides whether there is any."""
+
+    own: Interval
+    among: Interval
+
+
+def levels(k: int) -> tuple[float, float]:
+    """Of a comparison's own interval, and of its interval among k."""
+    return LEVEL, 1 - (1 - LEVEL) / k
+
+
+def all_of(comparisons: Mapping[str, ArrayLike]) -> dict[str, Comparison]:
+    """Each of k comparisons, for what a paper says of "all of them": name -> one number a seed; Student's t.
+
+    "All lie above 0" is right with an error of at most 2.5 % where every ``own.low`` does, and "one of them lies below
+    0" with the same error where an ``among.high`` does."""
+    return {
+        name: Comparison(*(Interval(*mean_and_interval(x, level)) for level in levels(len(comparisons))))
+        for name, x in comparisons.items()
+    }
+
+
+def all_resampled(estimates: Mapping[str, float], draws: Mapping[str, ArrayLike]) -> dict[str, Comparison]:
+    """The same for numbers that were resampled: name -> the estimate, name -> its resamples; percentiles."""
+    return {
+        name: Comparison(*(Interval(x, *percentile_interval(draws[name], level)) for level in levels(len(estimates))))
+        for name, x in estimates.items()
+    }
+
+
+def least(found: Mapping[str, Comparison]) -> Interval:
+    """The least of the means, with its interval: ``low`` is the least of their own, ``high`` the least of those among
+    k."""
+    if not found:
+        return Interval(math.nan, -math.inf, math.inf)
+    means = [one.own.mean for one in found.values()]
+    mean = math.nan if any(map(math.isnan, means)) else min(means)
+    return Interval(mean, min(one.own.low for one in found.values()), min(one.among.high for one in found.values()))
+
+
+def percentile_interval(draws: ArrayLike, level: float = LEVEL) -> tuple[float, float]:
     """The percentiles between which ``level`` of the resamples of one number lie."""
     low, high = np.quantile(np.asarray(draws), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+# ---- how many replicates ---------------------------------------------------------------------------------------------
+
+
+def power(effect: float, spread: float, n: int, level: float = LEVEL) -> float:
+    """The chance that Student's interval over n seeds of standard deviation ``spread`` lies above 0 where the mean is
+    ``effect``: the upper tail of the noncentral t."""
+    if n < 2:
+        return 0.0
+    if spread == 0:
+        return float(effect > 0)
+    critical = scipy.special.stdtrit(n - 1, (1 + level) / 2)
+    return float(1 - scipy.special.nctdtr(n - 1, math.sqrt(n) * effect / spread, critical))
+
+
+def replicates(effect: float, spreads: Sequence[float], wanted: float = 0.8, level: float = LEVEL) -> int | None:
+    """The fewest seeds whose intervals all lie above 0 with a chance of ``wanted``, where each of the comparisons, with
+    these standard deviations over seeds, is ``effect``. They are taken as independent. None where MOST_REPLICATES are
+    not enough, or where no effect is stated."""
+
+    def enough(n: int) -> bool:
+        return math.prod(power(effect, spread, n, level) for spread in spreads) >= wanted
+
+    if effect <= 0 or not all(map(math.isfinite, spreads)) or not enough(MOST_REPLICATES):
+        return None
+    few, many = 1, MOST_REPLICATES  # few are never enough, many are
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if enough(middle) else (middle, many)
+    return many
+
+
+def fresh_draws(comparisons: Mapping[str, ArrayLike], draws: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
+    """What as many fresh seeds might have given, ``draws`` times: name -> one number a seed, from the predictive
+    distribution of normal noise whose mean and variance are known from the seeds that there are (Jeffreys' prior).
+    Comparisons are drawn one by one, as if nothing tied them. Each needs two numbers or more, all finite."""
+    random = np.random.default_rng(seed)
+    fresh = {}
+    for name, values in comparisons.items():
+        x = np.asarray(values, dtype=float)
+        n = len(x)
+        variances = (n - 1) * x.var(ddof=1) / random.chisquare(n - 1, draws)
+        means = random.normal(x.mean(), np.sqrt(variances / n))
+        fresh[name] = random.normal(means[:, None], np.sqrt(variances)[:, None], (draws, n))
+    return [{name: x[i] for name, x in fresh.items()} for i in range(draws)]
+
+
+def fresh_resamples(comparisons: Mapping[str, Comparison], draws: int, seed: int = 0) -> list[dict[str, Comparison]]:
+    """The same for numbers that were resampled: a fresh grid's estimate lies around this one's by sqrt(2) of its
+    standard error, and its intervals are as wide."""
+    random = np.random.default_rng(seed)
+    z = scipy.special.ndtri((1 + LEVEL) / 2)
+    shifts = {
+        name: random.normal(0.0, math.sqrt(2) * (one.own.high - one.own.low) / (2 * z), draws)
+        for name, one in comparisons.items()
+    }
+
+    def moved(one: Interval, by: float) -> Interval:
+        return Interval(one.mean + by, one.low + by, one.high + by)
+
+    return [
+        {name: Comparison(*(moved(interval, shifts[name][i]) for interval in one)) for name, one in comparisons.items()}
+        for i in range(draws)
+    ]

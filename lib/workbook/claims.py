@@ -1,29 +1,40 @@
 """What the papers say, what we measured, and the verdict, which code decides.
 
-The ledger is params/claims.yaml. A notebook reports a claim once, with one number for each seed; the verdict follows
-from the interval of their mean. Orderings and shapes are margins, positive where the paper is right.
+The ledger is params/claims.yaml. A notebook reports a claim once, with one number for each seed, or with one for each
+seed and comparison where the paper says "all of them"; the verdict follows from the intervals of their means.
 """
 
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
+import pydantic.dataclasses
 import yaml
+from numpy.typing import ArrayLike
 
 from lib.base import files
 from lib.base.errors import InputError, one_line
-from lib.base.statistics import mean_and_interval
+from lib.base.statistics import Comparison, Interval, all_of, all_resampled, fresh_draws, fresh_resamples, least
 from lib.workbook import places
 
-REPRODUCED, UNRESOLVED, CONTRADICTED = "reproduced", "not resolved", "contradicted"
+REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
-VERDICTS = (REPRODUCED, CONTRADICTED, UNRESOLVED, INCOMPARABLE, UNJUDGED, OPEN)
+VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, INCOMPARABLE, UNJUDGED, OPEN)
+FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
+FRESH = 500  # draws that say so, within some two percent
+OF_PAPERS = ("paper", "published")  # profiles of the papers' own scale
+
+Kind = Literal["ordering", "bound", "tie", "value"]
+Replicates = Literal["seeds", "resamples", "exact"]
+#: of the only comparison, or of each by its name
+Numbers = Sequence[float] | Mapping[str, Sequence[float]]
 
 
-@dataclasses.dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
 class Claim:
     """One entry of the ledger; its fields are described at the top of params/claims.yaml."""
 
@@ -31,21 +42,35 @@ class Claim:
     paper: str
     where: str
     statement: str
-    kind: str
+    kind: Kind
     notebook: str | None
-    value: float | None = None
+    estimand: str
+    replicates: Replicates
+    effect: float
+    effect_from: str
+    value: float = 0.0
     uncertainty: float = 0.0
     scale_free: bool = False
+
+    @property
+    def margin(self) -> float:
+        """How far from ``value`` still counts as it: the paper's uncertainty, 10 %, or the smallest effect that
+        matters, whichever is the widest; what can be counted exactly has the paper's uncertainty alone."""
+        if self.replicates == "exact":
+            return self.uncertainty
+        return max(self.uncertainty, 0.1 * abs(self.value), self.effect)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a notebook measured for a claim: ``measured`` holds one number a seed, or a replicate named by ``per``,
-    ``low`` and ``high`` bound the mean with 95 % confidence (Student's t, or as the note says)."""
+    """What a notebook measured for a claim: ``measured`` holds one number a replicate for each comparison that the
+    claim speaks of, most often one, and ``bounds`` the 95 % interval of each. ``low`` and ``high`` bound the mean, or,
+    of several, the one that decides."""
 
     id: str
     verdict: str
-    measured: list[float]
+    measured: dict[str, list[float]]
+    bounds: dict[str, tuple[float, float]]
     mean: float
     low: float
     high: float
@@ -53,7 +78,8 @@ class Finding:
     seeds: list[int]
     profile: str
     note: str
-    per: str = "seed"
+    #: the share of fresh draws of as many replicates that would give the same verdict, None where none can be drawn
+    again: float | None
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -72,12 +98,14 @@ def _entries(name: str, text: str) -> dict[str, Claim]:
     for entry in yaml.safe_load(text):
         try:
             claim = Claim(**entry)
-        except TypeError as error:
-            raise InputError(f"{name}: {entry.get('id', entry)!r:.60}: {error}") from None
+        except pydantic.ValidationError as error:
+            raise InputError(f"{name}: {entry.get('id', entry)!r:.60}: {one_line(error)}") from None
         if claim.id in claims:
             raise InputError(f"{name}: {claim.id} stands there twice, remove one")
-        if claim.kind not in ("ordering", "shape", "value") or (claim.kind == "value") != bool(claim.value):
-            raise InputError(f"{name}: {claim.id} needs kind ordering, shape, or value with a value other than 0")
+        if (claim.kind == "value") != bool(claim.value):
+            raise InputError(f"{name}: {claim.id}: a claim of kind value, and no other, has a value, which is not 0")
+        if (claim.replicates == "exact") != (claim.effect == 0) or claim.effect < 0:
+            raise InputError(f"{name}: {claim.id}: give the smallest effect that matters, 0 only where it is exact")
         claims[claim.id] = claim
     return claims
 
@@ -87,60 +115,115 @@ def of_notebook(name: str) -> list[Claim]:
     return [claim for claim in ledger(places.LEDGER).values() if claim.notebook == name]
 
 
-def verdict(claim: Claim, bounds: tuple[float, float], profile: str) -> str:
-    """Margins: reproduced when the interval lies above 0, contradicted when below, else not resolved.
+def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
+    """What follows from the intervals of all comparisons that a claim speaks of.
 
-    Values: only where the scale is the paper's (the paper profile) or the claim is scale-free; reproduced when the
-    interval meets the paper's value with its uncertainty and is not wider than the value itself.
+    Orderings and bounds are margins, positive where the paper is right: reproduced when every one lies above 0,
+    contradicted when one lies below. An ordering is absent here when one lies within its smallest effect of 0.
+    Ties and values: reproduced when every interval lies within ``claim.margin`` of the value (0 for a tie),
+    contradicted when one is disjoint from that. Values count only where the scale is the paper's or does not matter.
     """
-    low, high = bounds
     if profile == "smoke":
         return UNJUDGED
-    if claim.kind != "value":
-        return REPRODUCED if low > 0 else CONTRADICTED if high < 0 else UNRESOLVED
-    if profile != "paper" and not claim.scale_free:
+    if claim.kind == "value" and profile not in OF_PAPERS and not claim.scale_free:
         return INCOMPARABLE
-    if claim.value is None or not math.isfinite(high - low) or high - low > abs(claim.value):
+    own, among = [one.own for one in found.values()], [one.among for one in found.values()]
+    if not found or any(math.isnan(one.mean) for one in own):
         return UNRESOLVED
-    inside = low <= claim.value + claim.uncertainty and high >= claim.value - claim.uncertainty
-    return REPRODUCED if inside else CONTRADICTED
+    if claim.kind in ("value", "tie"):
+        ends = claim.value - claim.margin, claim.value + claim.margin
+        if any(one.disjoint(*ends) for one in among):
+            return CONTRADICTED
+        return REPRODUCED if all(one.inside(*ends) for one in own) else UNRESOLVED
+    negligible = [claim.kind == "ordering" and one.inside(-claim.effect, claim.effect) for one in among]
+    if any(one.high < 0 and not small for one, small in zip(among, negligible, strict=True)):
+        return CONTRADICTED
+    if any(negligible):
+        return ABSENT
+    return REPRODUCED if all(one.low > 0 for one in own) else UNRESOLVED
+
+
+def intervals(
+    claim: Claim, measured: Mapping[str, Sequence[float]], draws: Mapping[str, ArrayLike]
+) -> dict[str, Comparison]:
+    """Of every comparison: Student's t over seeds, percentiles of what was resampled, or none where it is exact."""
+    if claim.replicates == "seeds":
+        return all_of(measured)
+    estimates = {name: x for name, (x,) in measured.items()}
+    return all_resampled(estimates, draws if claim.replicates == "resamples" else measured)
+
+
+def again(
+    claim: Claim, measured: Mapping[str, Sequence[float]], found: Mapping[str, Comparison], profile: str
+) -> float | None:
+    """How firm a verdict is: the share of fresh draws of as many replicates that would give it once more."""
+    outcome = verdict(claim, found, profile)
+    if outcome in (INCOMPARABLE, UNJUDGED) or not all(math.isfinite(sum(one.own)) for one in found.values()):
+        return None
+    if claim.replicates == "exact":
+        return 1.0
+    fresh = (
+        [all_of(draw) for draw in fresh_draws(measured, FRESH)]
+        if claim.replicates == "seeds"
+        else fresh_resamples(found, FRESH)
+    )
+    return sum(verdict(claim, draw, profile) == outcome for draw in fresh) / FRESH
+
+
+def as_comparisons(values: Numbers) -> dict[str, list[float]]:
+    """Name -> one number a seed; the only comparison of a claim has no name."""
+    named = values if isinstance(values, Mapping) else {"": values}
+    return {str(name): [float(x) for x in xs] for name, xs in named.items()}
+
+
+def shown(claim: Claim, found: Mapping[str, Comparison]) -> Interval:
+    """The interval that decides: of the least margin, or of what is farthest from the value."""
+    if claim.kind in ("value", "tie") and found:
+        return max((one.own for one in found.values()), key=lambda own: abs(own.mean - claim.value))
+    return least(found)
 
 
 def report(
     claim: Claim,
     notebook: str,
-    values: list[float],
+    values: Numbers,
     seeds: list[int],
     profile: str,
     folder: Path,
     unit: str,
     note: str,
-    bounds: tuple[float, float] | None = None,
-    per: str = "seed",
+    draws: Numbers = (),
     provenance: dict[str, Any] | None = None,
 ) -> Finding:
-    """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it. ``bounds`` is the 95 %
-    interval where it does not come from the values, a bootstrap's say; by default it is Student's t over them.
-    ``per``: what each value stands for; with anything but "seed", ``seeds`` are those behind all of them."""
+    """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it.
+
+    ``values``: one number a seed, or one a seed for each of the comparisons that the claim says all of; a single number
+    where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. Raises InputError for
+    another notebook's claim, and for numbers that do not fit its replicates."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
-    if per == "seed" and len(values) != len(seeds):
-        raise InputError(f"claim {claim.id}: {len(values)} numbers for {len(seeds)} seeds, give one a seed")
-    mean, low, high = mean_and_interval(values)
-    if bounds is not None:
-        low, high = (float(bound) for bound in bounds)
+    measured, resamples = as_comparisons(values), as_comparisons(draws) if len(draws) else {}
+    wanted = len(seeds) if claim.replicates == "seeds" else 1
+    for name, xs in measured.items():
+        if len(xs) != wanted:
+            raise InputError(
+                f"claim {claim.id}: {name or 'values'}: {len(xs)} numbers where its replicates are {claim.replicates} "
+                f"({wanted}), give one for each"
+            )
+    if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
+        raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
+    found = intervals(claim, measured, resamples)
     finding = Finding(
         claim.id,
-        verdict(claim, (low, high), profile),
-        [float(v) for v in values],
-        mean,
-        low,
-        high,
+        verdict(claim, found, profile),
+        measured,
+        {name: (one.own.low, one.own.high) for name, one in found.items()},
+        *shown(claim, found),
         unit,
         seeds,
         profile,
         note,
-        per,
+        again(claim, measured, found, profile),
         provenance or {},
     )
     files.write_checked(folder / f"{claim.id}.json", dataclasses.asdict(finding))

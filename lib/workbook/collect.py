@@ -88,7 +88,7 @@ def made_from(name: str, profile: str) -> int:
         sorted(cfg.replace(train=cfg.train.replace(precision="fp32")).key for cfg in plan.runs),
         {function: sorted(cases) for function, cases in plan.measurements.items()},
         [
-            [claim.id, claim.kind, claim.value, claim.uncertainty, claim.scale_free]
+            [claim.id, claim.kind, claim.value, claim.uncertainty, claim.scale_free, claim.replicates, claim.effect]
             for claim in claims.of_notebook(name)
         ],
     ]

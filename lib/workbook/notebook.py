@@ -202,23 +202,15 @@ class Notebook:
         return results
 
     def claim(
-        self,
-        id: str,
-        values: list[float],
-        seeds: list[int],
-        unit: str,
-        note: str = "",
-        bounds: tuple[float, float] | None = None,
-        per: str = "seed",
+        self, id: str, values: claims.Numbers, seeds: list[int], unit: str, note: str = "", draws: claims.Numbers = ()
     ) -> claims.Finding:
-        """Reports a claim of the ledger with one number a seed, or for each of what ``per`` names; ``bounds`` where the
-        interval comes from elsewhere."""
+        """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
+        says all of; ``draws``: their resamples, where those are its replicates."""
         entry = claims.ledger(places.LEDGER).get(id)
         if entry is None:
             raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
         folder = self.outputs / "claims" / self.profile
-        where = (self.profile, folder)
-        return claims.report(entry, self.name, values, seeds, *where, unit, note, bounds, per, self._stamp)
+        return claims.report(entry, self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp)
 
 
 def read_plan(path: Path) -> dict[str, Any]:

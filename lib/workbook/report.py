@@ -175,6 +175,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         number=_number,
         finite=math.isfinite,
+        fragile=claims.FRAGILE,
     )
     with files.replacing(outputs / "report" / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")

@@ -5,7 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from lib.base.statistics import mean_and_interval, percentile_interval
+from lib.base.statistics import (
+    Comparison,
+    Interval,
+    all_of,
+    all_resampled,
+    fresh_draws,
+    fresh_resamples,
+    least,
+    mean_and_interval,
+    percentile_interval,
+    power,
+    replicates,
+)
 
 
 def test_the_interval_is_students():
@@ -30,3 +42,102 @@ def test_percentiles_leave_out_as_much_on_either_side():
     draws = np.random.default_rng(0).permutation(1001) / 1000
     assert percentile_interval(draws) == pytest.approx((0.025, 0.975))
     assert percentile_interval(draws, 0.5) == pytest.approx((0.25, 0.75))
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+NOISES = {
+    "normal": lambda random, shape: random.normal(size=shape),
+    "heavy-tailed": lambda random, shape: random.standard_t(3, size=shape),  # variance 3, no fourth moment
+}
+
+
+def outcomes(noise, k, n, means, trials=4000, seed=0):
+    """(share of "all lie above 0", share of "one lies below 0") where the k comparisons have these means."""
+    random = np.random.default_rng([seed, k, n])
+    above = below = 0
+    for _ in range(trials):
+        x = NOISES[noise](random, (k, n)) + np.asarray(means)[:, None]
+        found = least(all_of({str(i): row for i, row in enumerate(x)}))
+        above, below = above + (found.low > 0), below + (found.high < 0)
+    return above / trials, below / trials
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("k", "n"), [(1, 3), (2, 3), (3, 3), (3, 12), (10, 3), (10, 12)])
+def test_all_of_them_errs_at_most_one_time_in_forty_either_way(noise, k, n):
+    _, below = outcomes(noise, k, n, [0.0] * k)  # no effect anywhere: the worst case for "one lies below"
+    above, _ = outcomes(noise, k, n, [0.0] + [1e3] * (k - 1))  # one alone has none: the worst case for "all lie above"
+    allowed = 0.025 + 3 * math.sqrt(0.025 * 0.975 / 4000)
+    assert below < allowed and above < allowed
+
+
+def test_the_least_of_k_by_itself_would_contradict_far_too_often():
+    """What the rule replaces: Student's t over the least comparison of each seed."""
+    random = np.random.default_rng(0)
+    least_of_seed = random.normal(size=(4000, 6, 3)).min(axis=1)
+    share = np.mean([mean_and_interval(x)[2] < 0 for x in least_of_seed])
+    assert share > 0.25
+    assert outcomes("normal", 6, 3, [0.0] * 6)[1] < 0.04
+
+
+def test_all_of_them_is_what_each_of_them_is():
+    found = all_of({"a": [1.0, 2.0, 3.0], "b": [4.0, 4.5, 5.0]})
+    assert found["a"].own == mean_and_interval([1.0, 2.0, 3.0]) and found["a"].among == mean_and_interval(
+        [1, 2, 3], 0.975
+    )
+    assert least(found) == (2.0, found["a"].own.low, found["a"].among.high)
+    assert all_of({"a": [1.0, 2.0]})["a"].own == all_of({"a": [1.0, 2.0]})["a"].among
+    assert math.isnan(least({}).mean) and math.isnan(least(all_of({"a": [1.0, 2.0], "b": [math.nan, 1.0]})).mean)
+    draws = np.arange(1001) / 1000
+    resampled = all_resampled({"a": 0.5, "b": 0.4}, {"a": draws, "b": draws})
+    assert resampled["b"].own == (0.4, *percentile_interval(draws)) and resampled["b"].among == pytest.approx(
+        (0.4, *percentile_interval(draws, 0.975))
+    )
+
+
+# ---- how many replicates ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("effect", "spread", "n"), [(1.0, 1.0, 5), (0.5, 1.0, 12), (2.0, 1.0, 3)])
+def test_power_is_how_often_the_interval_lies_above_zero(effect, spread, n):
+    random = np.random.default_rng(0)
+    found = np.mean([mean_and_interval(random.normal(effect, spread, n))[1] > 0 for _ in range(4000)])
+    assert power(effect, spread, n) == pytest.approx(found, abs=3 * math.sqrt(0.25 / 4000))
+
+
+def test_replicates_are_the_fewest_that_have_the_power():
+    for effect, spread in ((1.0, 1.0), (0.3, 1.0), (5.0, 0.5)):
+        n = replicates(effect, [spread])
+        assert power(effect, spread, n) >= 0.8 > power(effect, spread, n - 1)
+    assert replicates(1.0, [1.0]) == 10  # textbooks: 9.9 of a two-sided t-test at d = 1
+    assert replicates(1.0, [1.0, 1.0, 1.0]) > replicates(1.0, [1.0, 0.1]) > replicates(1.0, [1.0]) - 1
+    assert replicates(1.0, [0.0]) == 2
+    assert replicates(1e-4, [1.0]) is None and replicates(0.0, [1.0]) is None and replicates(1.0, [math.nan]) is None
+
+
+def test_fresh_draws_repeat_what_is_firm_and_not_what_is_not():
+    def again(values):
+        draws = fresh_draws({"": values}, 2000)
+        return np.mean([mean_and_interval(draw[""])[1] > 0 for draw in draws])
+
+    assert again([1.0, 1.001, 0.999]) > 0.99
+    assert 0.3 < again([1.0, 1.35, 0.65]) < 0.8  # an interval that just lies above 0
+    (draw, *_) = fresh_draws({"a": [1.0, 2.0, 3.0], "b": [5.0, 6.0]}, 3)
+    assert len(draw["a"]) == 3 and len(draw["b"]) == 2
+
+
+def test_fresh_means_scatter_as_the_predictive_distribution_says():
+    """The mean of n fresh seeds lies around the mean of n by sqrt(2 / n) of the spread, by Student's t."""
+    values = [0.0, 1.0, 2.0, 3.0]
+    means = np.array([draw[""].mean() for draw in fresh_draws({"": values}, 20_000)])
+    half = mean_and_interval(values)[2] - 1.5
+    assert np.mean(np.abs(means - 1.5) < half * math.sqrt(2)) == pytest.approx(0.95, abs=0.01)
+
+
+def test_a_fresh_grid_lies_around_this_one_by_two_errors():
+    one = Interval(0.5, 0.5 - 1.959964, 0.5 + 1.959964)  # a standard error of 1
+    found = fresh_resamples({"phi": Comparison(one, one)}, 20_000)
+    means = np.array([draw["phi"].own.mean for draw in found])
+    assert means.mean() == pytest.approx(0.5, abs=0.03) and means.std() == pytest.approx(math.sqrt(2), rel=0.02)
+    assert all(draw["phi"].own.high - draw["phi"].own.low == pytest.approx(2 * 1.959964) for draw in found[:5])

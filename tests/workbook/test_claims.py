@@ -2,15 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 import yaml
 
 from lib.base.errors import InputError
-from lib.base.statistics import mean_and_interval
+from lib.base.statistics import all_of, mean_and_interval
 from lib.workbook import claims
-from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
+from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from tests.cases import claim
 from tests.workbooks import ROOT
+
+
+def judged(kind, values, profile="cpu", **fields):
+    return verdict(claim(kind, **fields), all_of(claims.as_comparisons(values)), profile)
 
 
 @pytest.mark.parametrize(
@@ -21,40 +26,114 @@ from tests.workbooks import ROOT
         ([1.0, -1.0, 0.5], "cpu", UNRESOLVED),
         ([5.0], "paper", UNRESOLVED),  # one seed decides nothing
         ([1.0, math.nan, 1.0], "cpu", UNRESOLVED),
-        ([0.0, 0.0, 0.0], "cpu", UNRESOLVED),
         ([1.0, 1.1, 0.9], "smoke", UNJUDGED),
+        ([0.001, -0.001, 0.0], "cpu", ABSENT),  # within .01 of 0, the smallest effect that matters
+        ([0.005, 0.0051, 0.0049], "cpu", ABSENT),  # also where it lies above 0: it is there, and does not matter
+        ([-0.005, -0.0051, -0.0049], "cpu", ABSENT),
+        ([0.02, 0.0201, 0.0199], "cpu", REPRODUCED),
     ],
 )
-def test_orderings_are_judged_by_the_sign_of_the_interval(values, profile, expected):
-    assert verdict(claim(), mean_and_interval(values)[1:], profile) == expected
-    assert verdict(claim("shape"), mean_and_interval(values)[1:], profile) == expected
+def test_orderings_are_judged_by_their_interval(values, profile, expected):
+    assert judged("ordering", values, profile) == expected
+
+
+def test_a_bound_is_met_or_not_and_never_absent():
+    assert judged("bound", [0.005, 0.0051, 0.0049]) == REPRODUCED
+    assert judged("bound", [-0.005, -0.0051, -0.0049]) == CONTRADICTED
+    assert judged("bound", [0.001, -0.001, 0.0]) == UNRESOLVED
+
+
+def test_all_of_them_is_one_verdict():
+    up, down, wide, nothing = [1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [1.0, -1.0, 0.5], [0.001, -0.001, 0.0]
+    assert judged("ordering", {"a": up, "b": up}) == REPRODUCED
+    assert judged("ordering", {"a": up, "b": wide}) == UNRESOLVED
+    assert judged("ordering", {"a": up, "b": down, "c": wide}) == CONTRADICTED
+    assert judged("ordering", {"a": up, "b": nothing}) == ABSENT
+    assert judged("ordering", {"a": down, "b": nothing}) == CONTRADICTED
+    just = [-1.0, -1.3, -0.7]  # its own interval lies below 0, that among ten does not
+    assert judged("ordering", just) == CONTRADICTED
+    assert judged("ordering", {"a": just} | {str(i): up for i in range(9)}) == UNRESOLVED
+    assert judged("tie", {"a": nothing, "b": nothing}) == REPRODUCED
+    assert judged("tie", {"a": nothing, "b": up}) == CONTRADICTED
+    assert judged("tie", {"a": nothing, "b": wide}) == UNRESOLVED
+    assert judged("ordering", {}) == UNRESOLVED
 
 
 @pytest.mark.parametrize(
     ("values", "profile", "scale_free", "expected"),
     [
-        ([0.40, 0.41, 0.39], "cpu", True, REPRODUCED),
+        ([0.40, 0.41, 0.39], "cpu", True, REPRODUCED),  # all of the interval within 10 %
+        ([0.44, 0.45, 0.43], "cpu", True, UNRESOLVED),  # it meets the value's surroundings and leaves them
         ([0.60, 0.61, 0.59], "cpu", True, CONTRADICTED),
-        ([0.1, 0.9, 0.4], "cpu", True, UNRESOLVED),
+        ([0.1, 0.9, 0.4], "cpu", True, UNRESOLVED),  # however near its middle is
         ([0.40, 0.41, 0.39], "cpu", False, INCOMPARABLE),
         ([0.40, 0.41, 0.39], "paper", False, REPRODUCED),
+        ([0.40, 0.41, 0.39], "published", False, REPRODUCED),
     ],
 )
 def test_values_are_judged_where_the_scale_allows(values, profile, scale_free, expected):
-    assert (
-        verdict(claim("value", value=0.40, scale_free=scale_free), mean_and_interval(values)[1:], profile) == expected
-    )
+    assert judged("value", values, profile, value=0.40, scale_free=scale_free) == expected
+
+
+def test_the_widest_margin_counts():
+    assert claim("value", value=2.0, uncertainty=0.01).margin == 0.2
+    assert claim("value", value=2.0, uncertainty=0.5).margin == 0.5
+    assert claim("value", value=2.0, effect=0.7).margin == 0.7
+    assert claim("tie").margin == 0.01
+    assert claim("value", value=2.0, uncertainty=0.01, replicates="exact", effect=0.0).margin == 0.01
 
 
 def test_a_report_is_written_once_by_its_notebook(tmp_path):
     finding = claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", tmp_path, "octaves", "a note")
     assert finding.verdict == REPRODUCED and claims.findings(tmp_path) == {"x": finding}
+    assert finding.measured == {"": [1.0, 1.1, 0.9]} and finding.bounds == {"": (finding.low, finding.high)}
     with pytest.raises(InputError, match="gives it to 'n', not to 'm'"):
         claims.report(claim(), "m", [1.0], [1], "cpu", tmp_path, "", "")
-    with pytest.raises(InputError, match="2 numbers for 1 seeds"):
+    with pytest.raises(InputError, match=r"values: 2 numbers .* seeds \(1\)"):
         claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "")
-    for per in ("budget", "width"):  # each of which is of all seeds
-        assert claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "", per=per).measured == [1.0, 2.0]
+    with pytest.raises(InputError, match="draws: its replicates are seeds"):
+        claims.report(claim(), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=[1.0, 2.0])
+
+
+def test_a_firm_verdict_would_come_again(tmp_path):
+    def again(values, entry=None, **given):
+        n = [*range(len(next(iter(claims.as_comparisons(values).values()))))]
+        return claims.report(entry or claim(), "n", values, n, "cpu", tmp_path, "", "", **given).again
+
+    assert again([1.0, 1.001, 0.999]) > 0.99
+    assert 0.3 < again([1.0, 1.35, 0.65]) < claims.FRAGILE  # an interval that just lies above 0
+    assert again({"a": [1.0, 1.35, 0.65], "b": [1.0, 1.35, 0.65]}) < again([1.0, 1.35, 0.65])
+    assert again([1.0]) is None and again([1.0, math.nan]) is None
+    resampled = claim(replicates="resamples")
+    assert again([1.0], resampled, draws=np.linspace(0.9, 1.1, 101)) == 1.0
+    assert 0.5 < again([1.0], resampled, draws=np.linspace(0.1, 1.9, 101)) < 0.95
+    assert again([1.0], claim(replicates="exact", effect=0.0)) == 1.0
+
+
+def test_the_least_of_several_is_shown(tmp_path):
+    values = {"width 64": [1.0, 1.1, 0.9], "width 128": [3.0, 1.0, 2.0]}
+    finding = claims.report(claim(), "n", values, [1, 2, 3], "cpu", tmp_path, "octaves", "")
+    ends = mean_and_interval(values["width 128"])
+    assert finding.mean == 1.0 and finding.low == ends[1] and finding.bounds["width 128"] == ends[1:]
+    far = claims.report(claim("tie"), "n", values, [1, 2, 3], "cpu", tmp_path, "octaves", "")
+    assert (far.mean, far.low, far.high) == ends  # of a tie, what is farthest from it
+
+
+def test_a_resampled_number_has_the_percentiles_of_its_draws(tmp_path):
+    entry = claim(replicates="resamples")
+    draws = np.linspace(0.0, 1.0, 1001)
+    finding = claims.report(entry, "n", [0.4], [1], "cpu", tmp_path, "phi", "", draws=draws)
+    assert (finding.mean, finding.low, finding.high) == pytest.approx((0.4, 0.025, 0.975))
+    for given in ((), {"other": draws}):
+        with pytest.raises(InputError, match="draws: its replicates are resamples"):
+            claims.report(entry, "n", [0.4], [1], "cpu", tmp_path, "phi", "", draws=given)
+
+
+def test_what_is_counted_has_no_interval(tmp_path):
+    entry = claim("value", value=183.5, uncertainty=0.05, scale_free=True, replicates="exact", effect=0.0)
+    finding = claims.report(entry, "n", [183.52], [], "cpu", tmp_path, "M parameters", "")
+    assert finding.verdict == REPRODUCED and finding.low == finding.high == 183.52
+    assert claims.report(entry, "n", [183.56], [], "cpu", tmp_path, "M parameters", "").verdict == CONTRADICTED
 
 
 def test_the_ledger_is_complete_and_well_formed():
@@ -63,6 +142,7 @@ def test_the_ledger_is_complete_and_well_formed():
     for entry in ledger.values():
         assert entry.id.startswith(entry.paper + "-") and entry.statement.endswith(".") and entry.where
         assert entry.notebook is None or entry.notebook in notebooks
+        assert entry.estimand and entry.effect_from
     assert sum(entry.paper == "001" for entry in ledger.values()) >= 50
 
 
@@ -75,9 +155,12 @@ def test_each_claim_of_a_notebook_is_reported_by_it():
 @pytest.mark.parametrize(
     ("entries", "says"),
     [
-        ([{"id": "a"}], "missing"),
+        ([{"id": "a"}], "paper"),
         ([{**claim().__dict__}, {**claim().__dict__}], "stands there twice"),
-        ([{**claim("value").__dict__}], "value with a value"),
+        ([{**claim("value").__dict__}], "a claim of kind value, and no other, has a value"),
+        ([{**claim("tie", value=1.0).__dict__}], "a claim of kind value, and no other, has a value"),
+        ([{**claim(effect=0.0).__dict__}], "the smallest effect that matters"),
+        ([{**claim(replicates="exact").__dict__}], "the smallest effect that matters"),
         ([{**claim().__dict__, "colour": "red"}], "colour"),
     ],
 )
