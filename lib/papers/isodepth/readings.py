@@ -220,22 +220,24 @@ def fresh_joint(fit: Fit, runs: pd.DataFrame, n: int, seed: int) -> list[Fit]:
     return flipped(fit, joint_arrays(runs)[:-1], cell_signs(runs[["budget", "r"]], n, seed))
 
 
-def joint_quality(fit: Fit, fresh: list[Fit], runs: pd.DataFrame) -> tuple[Margins, Draws]:
-    """How well the joint law fits, and on fresh grids (000, App. F.1): the share of the variance that it leaves, the
-    root mean square and the largest of its residuals in nats, and their rank correlations with N and D. Fresh grids are
-    made by the law and have none of these, so that theirs count from the one that was found."""
-    found, drawn = _quality(fit, runs), collected(_quality(own, runs) for own in fresh)
-    moved = {name: (found["trend"][name] + np.array(x)).tolist() for name, x in drawn["trend"].items()}
-    return found, drawn | {"trend": moved}
+def joint_quality(fit: Fit, fresh: list[Fit], runs: pd.DataFrame, seed: int) -> tuple[Margins, Draws]:
+    """How well the joint law fits (000, App. F.1), and on fresh grids: the share of the variance that it leaves, the
+    root mean square and the largest of its residuals in nats, and their rank correlations with N and D.
 
-
-def _quality(fit: Fit, runs: pd.DataFrame) -> Margins:
-    return {
+    Fresh grids are made by the law, so that their correlations count from the one that was found. What is left over is
+    known as well as the variance of so many independent residuals."""
+    ranks = {name: residual_rank_test(fit, runs[name])[0] for name in ("N", "D")}
+    moved = {name: [rho + residual_rank_test(own, runs[name])[0] for own in fresh] for name, rho in ranks.items()}
+    freedom = len(runs) - fit.free
+    ratios = freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS)  # of the variance to what was found
+    found: Margins = {
         "unexplained": {"": 1 - fit.r2},
         "rms": {"": fit.rms_residual},
         "largest residual": {"": fit.largest_residual},
-        "trend": {name: residual_rank_test(fit, runs[name])[0] for name in ("N", "D")},
     }
+    powers = {"unexplained": 1.0, "rms": 0.5, "largest residual": 0.5}
+    drawn = {name: {"": (found[name][""] * ratios**power).tolist()} for name, power in powers.items()}
+    return found | {"trend": ranks}, drawn | {"trend": moved}
 
 
 def held_phi_margin(fresh: list[Fit], runs: pd.DataFrame) -> tuple[float, list[float]]:
