@@ -6,8 +6,8 @@ best cells of a coarse grid of shapes, in each of which the amplitudes are a lin
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,10 @@ from lib.base.errors import InputError
 from lib.base.progress import passing
 from lib.fit import laws
 from lib.fit.laws import Law
+from lib.fit.noise import Noise
 from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
+
+K = TypeVar("K")  # names of fits
 
 OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
 
@@ -45,10 +48,26 @@ class Fit:
     theta: ndarray
     covariance: ndarray
     delta: float  # of the loss that was minimised
+    loss: ndarray  # what it was fitted to, in nats [n]
 
     def predict(self, *inputs: ArrayLike) -> ndarray:
         """The law's loss in nats at other inputs, given in the order of the fit's arguments."""
         return self.law.loss(self.params, *inputs)
+
+    @property
+    def free(self) -> int:
+        """How many parameters were not held."""
+        return sum(low < high for low, high in (*self.law.amplitudes.values(), *self.law.shapes.values()))
+
+    @property
+    def rms_residual(self) -> float:
+        """In nats."""
+        return float(np.sqrt(np.mean((self.loss * np.expm1(self.residuals)) ** 2)))
+
+    @property
+    def largest_residual(self) -> float:
+        """In nats."""
+        return float(np.abs(self.loss * np.expm1(self.residuals)).max())
 
     @property
     def stderr(self) -> dict[str, float]:
@@ -137,6 +156,7 @@ def _as_fit(problem: Problem, theta: ndarray) -> Fit:
         theta=theta,
         covariance=covariance,
         delta=problem.delta,
+        loss=loss,
     )
 
 
@@ -225,12 +245,81 @@ def _numbered(cells: Any, points: int) -> ndarray:
 
 
 def _refit(point: Fit, arrays: Sequence[ArrayLike], weights: ndarray) -> dict[str, float]:
-    """The parameters where the points with weights are counted that often."""
+    """The parameters where each point [points] is counted as often as its weight says, sought from those of a fit."""
     kept = weights > 0
     *inputs, loss = (np.asarray(x, dtype=float)[kept] for x in arrays)
     problem = Problem(point.law, list(inputs), loss, weights[kept].astype(float), point.delta)
     theta = minimum(problem, [np.clip(point.theta, problem.low, problem.high), *starts(problem, 1)])
     return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
+
+
+def fresh_fits(
+    fits: Mapping[K, Fit], inputs: Mapping[K, Sequence[ArrayLike]], n: int, seed: int | Sequence[int] = 0
+) -> list[dict[K, Fit]]:
+    """The same laws on n grids of runs that might have been trained instead: what each law says of its runs, and noise
+    anew for each grid, as large as all fits together leave over (``noise_of``).
+
+    fits, inputs: by name, the inputs in the law's order [points]. Few blocks of runs leave ``bootstrap`` little to draw
+    from (three budgets of one architecture, say); this one takes the law, and noise alike in every run, for granted."""
+    sizes = [len(fit.residuals) for fit in fits.values()]
+    grids = noise_of(fits, inputs).draws(n, sum(sizes), np.random.default_rng(seed))
+    return [
+        {
+            name: _again(fit, [np.asarray(x, dtype=float) for x in inputs[name]], shifts)
+            for (name, fit), shifts in zip(fits.items(), np.split(grid, np.cumsum(sizes)[:-1]), strict=True)
+        }
+        for grid in passing(grids, "fresh grids")
+    ]
+
+
+def noise_of(fits: Mapping[K, Fit], inputs: Mapping[K, Sequence[ArrayLike]]) -> Noise:
+    """The noise of a run's log loss: what the laws leave over at their least squares."""
+    squares = [_least_squares(own, inputs[name]) for name, own in fits.items()]
+    return Noise.left_over([own.residuals for own in squares], sum(own.free for own in squares))
+
+
+def flipped(fit: Fit, inputs: Sequence[ArrayLike], signs: ndarray) -> list[Fit]:
+    """The same law on other losses: its own predictions, and what it leaves over with other signs [n, points]
+    (``cell_signs``), scaled to the degrees of freedom. All inputs stay in every refit, where ``bootstrap`` loses some
+    of a small grid's: of eight cells a third, and with them what identifies the law."""
+    arrays = [np.asarray(x, dtype=float) for x in inputs]
+    left = _least_squares(fit, arrays)
+    scale = np.sqrt(len(left.loss) / max(1, len(left.loss) - left.free))
+    return [_again(fit, arrays, shifts) for shifts in passing(scale * left.residuals * signs, "fresh grids")]
+
+
+def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
+    """Signs [n, points], the same for all points of a cell, so that what was trained together stays together (the wild
+    cluster bootstrap), each of the n times the spread of Student's t with as many degrees of freedom as the cells have.
+
+    cells: what each point belongs to, in any hashable form, or a data frame of columns that say so together."""
+    number = _numbered(cells, len(cells))
+    random, size = np.random.default_rng(seed), number.max() + 1
+    if size < 2:
+        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    spread = np.sqrt((size - 1) / random.chisquare(size - 1, n))
+    return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]
+
+
+def refits(fit: Fit, inputs: Sequence[ArrayLike], losses: Iterable[ArrayLike]) -> list[Fit]:
+    """The law of a fit on other losses [points], sought from its parameters."""
+    arrays = [np.asarray(x, dtype=float) for x in inputs]
+    return [_sought(fit, arrays, np.asarray(loss, dtype=float)) for loss in losses]
+
+
+def _again(fit: Fit, arrays: list[ndarray], shifts: ndarray) -> Fit:
+    """The law on its own predictions, log losses shifted so."""
+    return _sought(fit, arrays, fit.predict(*arrays) * np.exp(shifts))
+
+
+def _sought(fit: Fit, arrays: list[ndarray], loss: ndarray) -> Fit:
+    problem = Problem(fit.law, arrays, loss, np.ones(len(loss)), fit.delta)
+    return _as_fit(problem, minimum(problem, [np.clip(fit.theta, problem.low, problem.high), *starts(problem, 1)]))
+
+
+def _least_squares(own: Fit, inputs: Sequence[ArrayLike]) -> Fit:
+    """The same law at its least squares: Huber's optimum leaves more over than the noise is."""
+    return fit(own.law, inputs, own.loss, objective="squares")
 
 
 def interval_bca(
@@ -277,12 +366,6 @@ def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
 
     result = scipy.stats.spearmanr(fit.residuals, np.asarray(x))
     return float(result.statistic), float(result.pvalue)
-
-
-def rank_bounds(rho: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a rank correlation of n points, by Fisher's transformation."""
-    half = scipy.special.ndtri((1 + level) / 2) / np.sqrt(n - 3)
-    return float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))
 
 
 # ---- optima and power laws -------------------------------------------------------------------------------------------

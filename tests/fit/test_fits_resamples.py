@@ -12,12 +12,17 @@ from lib.base.statistics import percentile_interval
 from lib.fit import fits, laws
 from lib.fit.fits import (
     bootstrap,
+    cell_signs,
     fit,
+    fit_chinchilla,
     fit_joint,
     fit_saturation,
+    flipped,
+    fresh_fits,
     halves,
     interval_bca,
-    rank_bounds,
+    noise_of,
+    refits,
     resampled,
     residual_rank_test,
 )
@@ -62,6 +67,49 @@ def test_a_resample_that_cannot_identify_the_law_is_drawn_again():
         assert len(found) == 40 and all(frame["r"][weights > 0].nunique() > 1 for weights in found)
     with pytest.raises(InputError, match="resamples: 0 give no interval"):
         bootstrap(fit_joint, joint_arrays(frame), frame["r"], n=0)
+
+
+def test_residuals_change_their_sign_cell_by_cell():
+    frame = iso_depth_grid(0.01)
+    point, inputs = fit_joint(*joint_arrays(frame)), joint_arrays(frame)[:-1]
+    signs = cell_signs(frame[["budget", "r"]], 4000, 0)
+    cells = frame.groupby(["budget", "r"]).ngroup().to_numpy()
+    assert signs.shape == (4000, 116) and all(len({*signs[0, cells == cell]}) == 1 for cell in range(24))
+    assert len({*np.abs(signs[0])}) == 1 and len({*np.sign(signs[0])}) == 2
+    assert np.quantile(np.abs(signs[:, 0]), 0.5) > 1  # Student's t of 23 degrees of freedom: beyond 1 on the whole
+    assert np.mean(signs[:, 0] * signs[:, -1]) == pytest.approx(0, abs=0.06)
+    whole, turned = flipped(point, inputs, np.array([np.ones(116), -np.ones(116)]))
+    left = fit_joint(*joint_arrays(frame), objective="squares").residuals * np.sqrt(116 / 110)
+    assert np.log(whole.loss) == pytest.approx(np.log(point.predict(*inputs)) + left)
+    assert np.log(turned.loss) == pytest.approx(np.log(point.predict(*inputs)) - left)
+    (again,) = refits(point, inputs, [turned.loss])
+    assert again.params == turned.params and point.free == 6 and fit_joint(*joint_arrays(frame), phi=1.0).free == 5
+    with pytest.raises(InputError, match="cells: there is only one"):
+        cell_signs([1, 1], 2)
+
+
+def test_a_law_is_given_all_its_inputs():
+    with pytest.raises(InputError, match="inputs: 1 arrays for the Chinchilla law, give N, D"):
+        fit(laws.CHINCHILLA, [[1, 2]], [1, 2])
+
+
+def test_fresh_grids_have_the_law_and_the_noise_of_the_one_that_was_seen():
+    frame = iso_depth_grid(0.01)
+    own = {r: (cell.n_once + cell.n_rec, cell.D, cell.loss) for r, cell in frame.groupby("r")}
+    found = {r: fit_chinchilla(*arrays) for r, arrays in own.items()}
+    assert found[1].loss == pytest.approx(frame[frame.r == 1].loss.to_numpy())
+    assert found[1].largest_residual == pytest.approx(np.abs(found[1].predict(*own[1][:2]) - own[1][2]).max())
+    inputs = {r: arrays[:2] for r, arrays in own.items()}
+    noise = noise_of(found, inputs)
+    assert noise.freedom == 116 - 4 * 5 and noise.variance**0.5 == pytest.approx(0.01, rel=0.15)
+    grids = fresh_fits(found, inputs, 5, 1)
+    assert [*grids[0]] == [1, 2, 4, 8] and grids[0][1].loss.tolist() != grids[1][1].loss.tolist()
+    shifts = np.concatenate([np.log(g[r].loss / found[r].predict(*inputs[r])) for g in grids for r in g])
+    assert shifts.std() == pytest.approx(0.01, rel=0.2) and abs(shifts.mean()) < 2e-3
+    again = fresh_fits(found, inputs, 5, 1)
+    assert again[4][8].params == grids[4][8].params
+    exact = {1: fit_chinchilla(*inputs[1], found[1].predict(*inputs[1]))}
+    assert fresh_fits(exact, inputs, 1)[0][1].params == pytest.approx(exact[1].params, rel=1e-6)
 
 
 def test_two_cells_are_enough_and_are_drawn_whole():
@@ -189,16 +237,8 @@ def test_a_cut_makes_the_halves_as_equal_as_it_can():
         fits.split([4, 4])
 
 
-def test_bounds_of_a_rank_correlation_are_fishers():
-    assert rank_bounds(0.04, 116) == pytest.approx((-0.144, 0.221), abs=1e-3)
-    with pytest.raises(InputError, match="inputs: 1 arrays for the Chinchilla law, give N, D"):
-        fit(laws.CHINCHILLA, [[1, 2]], [1, 2])
-
-
 def test_ranks_of_residuals_in_order_are_one():
     found = fit_saturation(*line()[:2], laws.POWER)
     order = np.argsort(np.argsort(found.residuals))
     assert residual_rank_test(found, order**3)[0] == pytest.approx(1)
     assert residual_rank_test(found, -order)[0] == pytest.approx(-1) and residual_rank_test(found, -order)[1] < 1e-9
-    low, high = rank_bounds(0.3, 19, 0.5)
-    assert np.arctanh([low, high]) == pytest.approx(np.arctanh(0.3) + np.array([-1, 1]) * 0.67449 / 4, abs=1e-5)

@@ -3,16 +3,24 @@
 A loss is of the right continuation, in nats per token.
 """
 
+import itertools
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import pandas as pd
-import scipy.stats
 
 from lib.config import Label, RunConfig
+from lib.fit.noise import Noise
 from lib.papers.isodepth.parameters import DownstreamAxes
 from lib.store.runs import RunStore
 from lib.tasks import primitives
 from lib.tasks.evaluations import Evaluation, Subject, evaluations, suite
 from lib.tasks.suites import CORE, Task, table
+
+#: comparison -> number
+Margins = dict[str, float]
+#: comparison -> its estimate, or its draws
+Numbers = dict[str, list[float]]
 
 _TRIVIA = ("triviaqa_wikipedia_nocontext_val", "triviaqa_sm_sub", "triviaqa")
 _named = {task.name: task for task in CORE} | table(
@@ -97,34 +105,55 @@ def gaps(best: pd.DataFrame, axis: str) -> pd.DataFrame:
     return losses.sub(losses[1], axis=0)
 
 
-def knowledge_margins(best: pd.DataFrame) -> list[float]:
-    """Of each budget, the least rise of the gap from one recurrence to the next: positive where the plain model leads
-    and the gap grows with r."""
-    return np.diff(gaps(best, KNOWLEDGE).to_numpy(), axis=1).min(1).tolist()
+def noise(points: pd.DataFrame, axis: str) -> Noise | None:
+    """Of a run's loss on an axis: what a surface for each recurrence leaves over, a parabola in the log width and a
+    level for each budget. None on an axis without tasks."""
+    left, parameters = [], 0
+    for _, own in points[points["axis"] == axis].groupby("r"):
+        x = np.log(own["width"].to_numpy(float))
+        budgets = own["budget"].to_numpy()[:, None] == own["budget"].unique()
+        design = np.column_stack([budgets, x - x.mean(), (x - x.mean()) ** 2])
+        solved, _, rank, _ = np.linalg.lstsq(design, own["loss"].to_numpy(float))
+        left.append(own["loss"].to_numpy(float) - design @ solved)
+        parameters += int(rank)
+    return Noise.left_over(left, parameters) if left else None
 
 
-def reading_margins(best: pd.DataFrame) -> list[float]:
-    """Of each budget, the gap at the most recurrences less the largest of the others' sizes."""
-    found = gaps(best, READING).drop(columns=1)
-    return (found.iloc[:, -1] - found.iloc[:, :-1].abs().max(axis=1)).tolist()
+def drawn_gaps(points: pd.DataFrame, axis: str, n: int, seed: int) -> list[pd.DataFrame]:
+    """The ``gaps`` of the compute-optimal runs, and n draws of them with noise in every run (``noise``)."""
+    best = optimal(points)
+    found, of_a_run = gaps(best, axis), noise(points, axis)
+    if of_a_run is None:
+        return [found] * (n + 1)
+    shifts = of_a_run.draws(n, found.size, np.random.default_rng(seed)).reshape(n, *found.shape)
+    plain = [*found.columns].index(1)
+    return [found, *(found + shift - shift[:, plain, None] for shift in shifts)]
 
 
-def tie_margins(best: pd.DataFrame) -> list[float]:
-    """Of each budget, the size of the largest gap on parametric knowledge less that on compositional symbolic: positive
-    where the latter is tied beside the former."""
-    knowledge, symbolic = (gaps(best, axis).abs().max(axis=1) for axis in (KNOWLEDGE, SYMBOLIC))
-    return (knowledge - symbolic).tolist()
+def steps(gaps: pd.DataFrame) -> Margins:
+    """By how much the gap grows from each recurrence to the next, at every budget."""
+    return {
+        f"r = {before} to {r}, {budget:.3g} FLOPs": float(row[r] - row[before])
+        for budget, row in gaps.iterrows()
+        for before, r in itertools.pairwise(gaps.columns)
+    }
 
 
-def order_margins(best: pd.DataFrame) -> list[float]:
-    """Of each recurrence, half the 95 % interval of its mean gap over budgets (Student's t) less the size of that mean,
-    the lesser of reasoning primitives and math word problems: positive where no order is resolved."""
-    margins = []
-    for axis in (REASONING, MATH):
-        found = gaps(best, axis).drop(columns=1)
-        half = scipy.stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
-        margins.append(half - found.mean().abs())
-    return pd.concat(margins, axis=1).min(axis=1).tolist()
+def each(gaps: pd.DataFrame, recurrences: Iterable[int]) -> Margins:
+    """The gap of each of these recurrences at every budget."""
+    return {f"r = {r}, {budget:.3g} FLOPs": float(row[r]) for budget, row in gaps.iterrows() for r in recurrences}
+
+
+def at_the_top(gaps: pd.DataFrame) -> Margins:
+    """The gap of the most recurrences at the largest budget."""
+    return {"": float(gaps.to_numpy()[-1, -1])}
+
+
+def numbers(read: Callable[[pd.DataFrame], Margins], drawn: list[pd.DataFrame]) -> tuple[Numbers, Numbers]:
+    """Estimates and draws of what is read off ``drawn_gaps``, as ``nb.claim`` takes them."""
+    margins = [read(found) for found in drawn]
+    every = {name: [of[name] for of in margins] for name in margins[0]}
+    return {name: x[:1] for name, x in every.items()}, {name: x[1:] for name, x in every.items()}
 
 
 def macro(points: pd.DataFrame) -> pd.DataFrame:
@@ -133,24 +162,18 @@ def macro(points: pd.DataFrame) -> pd.DataFrame:
     return by[["accuracy", "loss"]].mean()
 
 
-def tracking_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, tuple[float, float]]:
+def tracking_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, np.ndarray]:
     """How much closer the continuation loss is to a line in the validation loss than the accuracy is: the difference of
-    the |correlations| over runs (``macro``), and its 95 % interval from resampled runs."""
-    columns = runs["val_loss"].to_numpy(), runs["loss"].to_numpy(), runs["accuracy"].to_numpy()
+    the |correlations| over runs (``macro``), and on resampled runs."""
+    columns = runs[["val_loss", "loss", "accuracy"]].to_numpy(float)
+    random = np.random.default_rng(seed)
+    drawn = [columns[random.integers(len(columns), size=len(columns))] for _ in range(resamples)]
+    return _closer(columns), np.array([_closer(some) for some in drawn])
 
-    def margin(val: np.ndarray, loss: np.ndarray, accuracy: np.ndarray) -> float:
-        of_loss = abs(np.corrcoef(val, loss)[0, 1])
-        if not np.ptp(accuracy) > 0:  # an accuracy that never moves follows nothing
-            return of_loss
-        return of_loss - abs(np.corrcoef(val, accuracy)[0, 1])
 
-    found = scipy.stats.bootstrap(
-        columns,
-        margin,
-        paired=True,
-        vectorized=False,
-        n_resamples=resamples,
-        method="percentile",
-        random_state=np.random.default_rng(seed),
-    ).confidence_interval
-    return margin(*columns), (float(found.low), float(found.high))
+def _closer(columns: np.ndarray) -> float:
+    val, loss, accuracy = columns.T
+    of_loss = abs(np.corrcoef(val, loss)[0, 1])
+    if not np.ptp(accuracy) > 0:  # an accuracy that never moves follows nothing
+        return float(of_loss)
+    return float(of_loss - abs(np.corrcoef(val, accuracy)[0, 1]))

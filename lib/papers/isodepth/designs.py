@@ -86,10 +86,22 @@ def size_as_fitted(cfg: ModelConfig) -> dict[str, float]:
     return {**own, "n_once": own["n_once"] + injection, "n_rec": own["n_rec"] - injection}
 
 
-def families(p: IsodepthGrid, probe: str = "baseline") -> dict[int, pd.DataFrame]:
-    """r -> the sizes of its family at every width of the grid."""
+def families(p: IsodepthGrid, probe: str = "baseline", beyond: int = 1) -> dict[int, pd.DataFrame]:
+    """r -> the sizes of its family at every width of the grid, down to a ``beyond``-th of the narrowest and up to as
+    many times the widest, so that an optimum by a law is not cut off where the grid ends."""
+    widths = {width for some in p.widths.values() for width in some}
+    narrowest = max(1, min(widths) // beyond // p.head_dim) * p.head_dim
+    widths |= {narrowest, beyond * max(widths)}
+    return {r: sizes([model(p, r, width, **intervention(probe, r)) for width in sorted(widths)]) for r in p.recurrences}
+
+
+def alone(p: IsodepthGrid, r: int) -> dict[str, float]:
+    """What sharing does at one width, the middle one of the grid: by how many octaves the looped model has fewer
+    parameters than the plain one, and more tokens a parameter at the same FLOPs."""
     widths = sorted({width for some in p.widths.values() for width in some})
-    return {r: sizes([model(p, r, width, **intervention(probe, r)) for width in widths]) for r in p.recurrences}
+    plain, looped = (size(model(p, of, widths[len(widths) // 2])) for of in (1, r))
+    fewer = np.log2(plain["N"] / looped["N"])
+    return {"fewer": float(fewer), "tokens": float(fewer + np.log2(plain["F"] / looped["F"]))}
 
 
 # ---- the runs --------------------------------------------------------------------------------------------------------

@@ -134,6 +134,7 @@ class LrTransferHyperp(IsodepthRuns):
     other_budgets: list[float]
     other_batches: list[int]
     seed: int
+    resamples: Positive
 
     @model_validator(mode="after")
     def _keeps_a_rate_that_is_tried(self) -> Self:

@@ -1,22 +1,43 @@
 """What is read off the iso-depth grid of 000: optima, frontiers, laws, phi, and how sure each is."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.special
 
 from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
-from lib.fit.fits import Fit, bootstrap, fit, fit_chinchilla, fit_joint, r2, resampled, split
+from lib.fit.fits import (
+    Fit,
+    cell_signs,
+    fit,
+    fit_chinchilla,
+    fit_joint,
+    flipped,
+    fresh_fits,
+    noise_of,
+    refits,
+    residual_rank_test,
+    split,
+)
 from lib.fit.frontier import at_width, compute_optimal, data_to_match, effective_parameters, phi_to_cross
-from lib.fit.laws import hold, joint
+from lib.fit.laws import hold
+from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import size
 from lib.store.runs import RunResult
 
-# ---- the runs, and the noise of one ----------------------------------------------------------------------------------
+# ---- the runs --------------------------------------------------------------------------------------------------------
+
+#: of a claim: comparison -> number, and -> its draws; claims whose only comparison has no name have ""
+Margins = dict[str, dict[str, float]]
+Draws = dict[str, dict[str, list[float]]]
+
+DRAWS = 4000  # of numbers that cost nothing to draw
+FLAT = 0.006  # nats that the gap may change by between the two largest budgets (000, Sec. 4.2)
+MATCHED = 0.015  # nats within which a looped model matches the plain one: half the least gap of r = 2 (Sec. 4.2)
 
 COLUMNS = ("budget", "r", "width", "seed", "n_once", "n_rec", "N", "F", "D", "loss")
 
@@ -39,15 +60,19 @@ def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.Data
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def seed_noise(runs: pd.DataFrame) -> float:
-    """Half the width of the 95 % interval of one run's loss over seeds: Student's t times the standard deviation,
-    pooled over the (budget, r, width) cells that have several seeds. inf where none has."""
-    cells = [cell["loss"] for _, cell in runs.groupby(["budget", "r", "width"]) if len(cell) > 1]
-    freedom = sum(len(cell) - 1 for cell in cells)
-    if not freedom:
-        return np.inf
-    pooled = np.sqrt(sum(((cell - cell.mean()) ** 2).sum() for cell in cells) / freedom)
-    return float(scipy.special.stdtrit(freedom, 0.975) * pooled)
+def collected(draws: Iterable[Margins]) -> Draws:
+    """The draws of each comparison, from one draw of all."""
+    every: Draws = {}
+    for draw in draws:
+        for name, of in draw.items():
+            for comparison, x in of.items():
+                every.setdefault(name, {}).setdefault(comparison, []).append(float(x))
+    return every
+
+
+def as_values(margins: dict[str, float]) -> dict[str, list[float]]:
+    """The only number of each comparison, as ``nb.claim`` takes it."""
+    return {comparison: [float(x)] for comparison, x in margins.items()}
 
 
 # ---- optima ----------------------------------------------------------------------------------------------------------
@@ -73,11 +98,112 @@ def a_D(fit: Fit | dict[str, float]) -> float:
     return params["beta"] / (params["alpha"] + params["beta"])
 
 
-def a_D_interval(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, float]:
-    """Interval of the a_D of one recurrence's runs over resamples of their budgets."""
-    arrays = runs["N"], runs["D"], runs["loss"]
-    draws = bootstrap(fit_chinchilla, arrays, runs["budget"], resamples, seed)
-    return percentile_interval(draws["beta"] / (draws["alpha"] + draws["beta"]))
+def curvatures(runs: pd.DataFrame) -> dict[int, float]:
+    """Of each r, how fast the loss rises off its optimum: the coefficient of (log N)^2 of the parabolas, averaged over
+    the budgets (000, Fig. 2)."""
+    bent: dict[Any, list[float]] = {}
+    for (_, r), cell in runs.groupby(["budget", "r"]):
+        if len(cell) > 2:
+            bent.setdefault(r, []).append(float(np.polyfit(np.log(cell["N"]), cell["loss"], 2)[0]))
+    return {r: float(np.mean(some)) for r, some in bent.items()}
+
+
+def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) -> Iterator[pd.DataFrame]:
+    """n grids that might have been: each cell's parabola in log N, and noise as large as all of them leave over, and as
+    runs of the same cell and width differ by their seed."""
+    cells = [cell for _, cell in runs.groupby(["budget", "r"])]
+    degrees = [min(2, len(cell) - 1) for cell in cells]
+    lines = [
+        np.polyval(np.polyfit(np.log(cell["N"]), cell["loss"], degree), np.log(cell["N"]))
+        for cell, degree in zip(cells, degrees, strict=True)
+    ]
+    left = [cell["loss"] - line for cell, line in zip(cells, lines, strict=True)]
+    again = [own["loss"] - own["loss"].mean() for _, own in repeated.groupby(["budget", "r", "width"]) if len(own) > 1]
+    noise = Noise.left_over([*left, *again], sum(degrees) + len(cells) + len(again))
+    ordered, fitted = pd.concat(cells), np.concatenate(lines)
+    for shifts in noise.draws(n, len(fitted), np.random.default_rng(seed)):
+        yield ordered.assign(loss=fitted + shifts)
+
+
+# ---- each recurrence by its own law ----------------------------------------------------------------------------------
+
+
+def own_laws(runs: pd.DataFrame) -> dict[int, Fit]:
+    """r -> its Chinchilla law (000, Table 1); those with too few runs are left out."""
+    return {r: fit_chinchilla(*of) for r, of in _by_r(runs).items() if len(of[0]) > 5}
+
+
+def fresh_laws(laws: dict[int, Fit], runs: pd.DataFrame, n: int, seed: int) -> list[dict[int, Fit]]:
+    """The same laws on n grids that might have been (``fits.fresh_fits``)."""
+    return fresh_fits(laws, {r: _by_r(runs)[r][:-1] for r in laws}, n, seed)
+
+
+def noise_of_a_run(laws: dict[int, Fit], runs: pd.DataFrame) -> Noise:
+    """Of its log loss: what the laws of all recurrences leave over."""
+    return noise_of(laws, {r: _by_r(runs)[r][:-1] for r in laws})
+
+
+def matched_gap(loss: pd.Series, noise: Noise, seed: int, n: int = DRAWS) -> list[float]:
+    """Draws of what r = 4 loses on r = 1 in one pair of runs, from a run's noise; loss: by r."""
+    shifts = np.exp(noise.draws(n, 2, np.random.default_rng(seed)))
+    return (loss[4] * shifts[:, 1] - loss[1] * shifts[:, 0]).tolist()
+
+
+def _by_r(runs: pd.DataFrame) -> dict[int, tuple[pd.Series, pd.Series, pd.Series]]:
+    of: dict[Any, pd.DataFrame] = dict(iter(runs.groupby("r")))
+    return {r: (own["N"], own["D"], own["loss"]) for r, own in of.items()}
+
+
+def law_optima(laws: dict[int, Fit], families: dict[int, pd.DataFrame], budgets: Iterable[float]) -> pd.DataFrame:
+    """One row a budget and r: the compute-optimal model by the law of that r (000, Sec. 4.2 and Fig. 3)."""
+    rows = [allocations(fit, families[r], r, sorted(budgets)).assign(r=r, inside=True) for r, fit in laws.items()]
+    return pd.concat(rows, ignore_index=True)
+
+
+def cost_of_sharing(optima: pd.DataFrame) -> Margins:
+    """What 000's Sec. 4.2 says of the compute-optimal models at r = 1, 2, 4, 8. Gaps are in nats above r = 1, means
+    over the budgets but for ``everywhere``; octaves are of r = 4 against r = 1, means over the budgets."""
+    gaps = frontier_gaps(optima)
+    mean, top = gaps.mean(skipna=False).to_dict(), (gaps.iloc[-1] - gaps.iloc[-2]).to_dict()
+    at = optima.set_index(["budget", "r"])[["width", "N", "D"]].unstack("r")
+    octaves = {column: float(np.log2(at[column][4] / at[column][1]).mean()) for column in ("width", "N", "D")}
+    return {
+        **{f"r = {r}": {"": gap} for r, gap in mean.items()},
+        "from 2 to 4": {"": mean[4] - mean[2]},
+        "from 4 to 8": {"": mean[8] - mean[4]},
+        "everywhere": {f"{r}, {budget}": gap for r, of in every_gap(optima).items() for budget, gap in of.items()},
+        "fades": {"": float((gaps.iloc[0] - gaps.iloc[-1]).mean())},
+        "flat": {f"r = {r}, {way}": FLAT - sign * x for r, x in top.items() for way, sign in (("up", 1), ("down", -1))},
+        "wider": {"": octaves["width"]},
+        "fewer": {"": -octaves["N"]},
+        "tokens": {"": octaves["D"] - octaves["N"]},
+    }
+
+
+def every_gap(optima: pd.DataFrame) -> Margins:
+    """The gap of each r, budget by budget (000, Sec. 4.2)."""
+    gaps = frontier_gaps(optima)
+    return {f"r = {r}": {f"{budget:.3g} FLOPs": gap for budget, gap in of.items()} for r, of in gaps.to_dict().items()}
+
+
+def flatter(runs: pd.DataFrame) -> Margins:
+    """By how much each r's parabolas are flatter than those of the r before it."""
+    bent = curvatures(runs)
+    return {"flatter": {f"r = {after}": bent[r] - bent[after] for r, after in itertools.pairwise(sorted(bent))}}
+
+
+def of_own_laws(laws: dict[int, Fit]) -> Margins:
+    """The share of the losses' variance that each r's law leaves, its largest residual in nats, a_D, and by how much
+    a_D is larger than that of r = 1."""
+    exponents = {r: a_D(fit) for r, fit in laws.items()}
+    looped = [r for r in laws if r > 1]
+    return {
+        "unexplained": {f"r = {r}": 1 - fit.r2 for r, fit in laws.items()},
+        "largest residual": {f"r = {r}": fit.largest_residual for r, fit in laws.items()},
+        "a_D, r = 1": {"": exponents[1]},
+        "a_D": {f"r = {r}": exponents[r] for r in looped},
+        "a_D, larger": {f"r = {r}": exponents[r] - exponents[1] for r in looped},
+    }
 
 
 # ---- the joint law ---------------------------------------------------------------------------------------------------
@@ -93,35 +219,53 @@ def misfit(runs: pd.DataFrame, fit: Fit) -> pd.Series:
     return runs["loss"] * -np.expm1(fit.residuals)
 
 
-def r2_interval(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, float]:
-    """Interval of the joint law's R2 over resamples of the (budget, r) cells."""
-    return percentile_interval(_resampled_r2(runs, None, resamples, seed))
+def fresh_joint(fit: Fit, runs: pd.DataFrame, n: int, seed: int) -> list[Fit]:
+    """The joint law on n grids that might have been: what it leaves over in a (budget, r) cell keeps together
+    (``fits.flipped``)."""
+    return flipped(fit, joint_arrays(runs)[:-1], cell_signs(runs[["budget", "r"]], n, seed))
 
 
-def held_phi_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, tuple[float, float]]:
-    """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and its interval over resamples of the cells."""
-    zero, one = (fit_joint(*joint_arrays(runs), phi=phi).r2 for phi in (0.0, 1.0))
-    draws = _resampled_r2(runs, 0.0, resamples, seed) - _resampled_r2(runs, 1.0, resamples, seed)
-    return zero - one, percentile_interval(draws)
+def joint_quality(fit: Fit, fresh: list[Fit], runs: pd.DataFrame, seed: int) -> tuple[Margins, Draws]:
+    """How well the joint law fits (000, App. F.1), and on fresh grids: the share of the variance that it leaves, the
+    root mean square and the largest of its residuals in nats, and their rank correlations with N and D.
+
+    Fresh grids are made by the law, so that their correlations count from the one that was found. What is left over is
+    known as well as the variance of so many independent residuals."""
+    ranks = {name: residual_rank_test(fit, runs[name])[0] for name in ("N", "D")}
+    moved = {name: [rho + residual_rank_test(own, runs[name])[0] for own in fresh] for name, rho in ranks.items()}
+    freedom = len(runs) - fit.free
+    ratios = freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS)  # of the variance to what was found
+    found: Margins = {
+        "unexplained": {"": 1 - fit.r2},
+        "rms": {"": fit.rms_residual},
+        "largest residual": {"": fit.largest_residual},
+    }
+    powers = {"unexplained": 1.0, "rms": 0.5, "largest residual": 0.5}
+    drawn = {name: {"": (found[name][""] * ratios**power).tolist()} for name, power in powers.items()}
+    return found | {"trend": ranks}, drawn | {"trend": moved}
 
 
-def _resampled_r2(runs: pd.DataFrame, phi: float | None, resamples: int, seed: int) -> np.ndarray:
-    """R2 of the joint law, phi free where None, on each resample that it is fitted to."""
-    law, arrays, cells = joint(phi), joint_arrays(runs), runs[["budget", "r"]]
-    *inputs, loss = (x.to_numpy(float) for x in arrays)
-    draws = bootstrap(partial(fit_joint, phi=phi), arrays, cells, resamples, seed).to_dict("records")
-    weights = resampled(law, arrays, cells, resamples, seed)  # the same resamples
-    return np.array([r2(law.loss(params, *inputs), loss, w) for params, w in zip(draws, weights, strict=True)])
+def held_phi_margin(fresh: list[Fit], runs: pd.DataFrame) -> tuple[float, list[float]]:
+    """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and on fresh grids."""
+    arrays = joint_arrays(runs)
+    zero, one = (fit_joint(*arrays, phi=phi) for phi in (0.0, 1.0))
+    of_zero, of_one = (refits(held, arrays[:-1], [own.loss for own in fresh]) for held in (zero, one))
+    return zero.r2 - one.r2, [a.r2 - b.r2 for a, b in zip(of_zero, of_one, strict=True)]
 
 
-def drift_of_phi(runs: pd.DataFrame, resamples: int, seed: int) -> np.ndarray:
-    """phi of the higher half of the budgets less that of the lower half, for resamples of the cells of each (000, App.
-    F.3)."""
-    low, high = (
-        bootstrap(fit_joint, joint_arrays(runs[half]), runs[half][["budget", "r"]], resamples, [seed, side])["phi"]
-        for side, half in enumerate(split(runs["budget"]))
-    )
-    return (high - low).to_numpy()
+def drift_of_phi(fit: Fit, fresh: list[Fit], runs: pd.DataFrame) -> tuple[float, list[float]]:
+    """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids, which are
+    made with one phi and count from the drift that was found. Each half moves phi and E alone; a half of a small grid
+    does not identify the rest, which is the whole grid's."""
+    found = _drift(fit, runs)
+    return found, [found + _drift(own, runs) for own in fresh]
+
+
+def _drift(whole: Fit, runs: pd.DataFrame) -> float:
+    held = hold(whole.law, **{name: value for name, value in whole.params.items() if name not in ("phi", "E")})
+    inputs = [x.to_numpy(float) for x in joint_arrays(runs)[:-1]]
+    low, high = (fit(held, [x[half] for x in inputs], whole.loss[half]) for half in split(runs["budget"]))
+    return high.params["phi"] - low.params["phi"]
 
 
 def phi_alone(baseline: Fit) -> Callable[..., Fit]:
@@ -130,33 +274,124 @@ def phi_alone(baseline: Fit) -> Callable[..., Fit]:
     return lambda *arrays: fit(held, arrays[:-1], arrays[-1])
 
 
-def phi_shifts(sets: dict[str, pd.DataFrame], fitting: Callable[..., Fit], resamples: int, seed: int) -> pd.DataFrame:
-    """One row a set of runs: phi, its bootstrap interval (low, high), its distance ``delta`` from the first set's, and
-    the interval of that (delta_low, delta_high), for which both sides draw the same (budget, r) cells (000, Table 3).
-
-    Cells that not every set has, since all its runs diverged there, are left out.
-    """
+def probe_draws(
+    sets: dict[str, pd.DataFrame], fitting: Callable[..., Fit], resamples: int, seed: int
+) -> dict[str, list[Fit]]:
+    """The fit to each set of runs, and then on so many grids that might have been (``fits.flipped``): the plain runs,
+    which all sets share, have the same signs in all. Cells that not every set has, since all its runs diverged there,
+    are left out."""
     common = set.intersection(*({*zip(runs["budget"], runs["r"], strict=True)} for runs in sets.values()))
-    rows, first = {}, None
-    for name, runs in sets.items():
-        kept = runs[[cell in common for cell in zip(runs["budget"], runs["r"], strict=True)]]
-        phi = fitting(*joint_arrays(kept)).params["phi"]
-        draws = bootstrap(fitting, joint_arrays(kept), kept[["budget", "r"]], resamples, seed)["phi"]
-        first = first or (phi, draws)
+    kept = {
+        name: runs[[cell in common for cell in zip(runs["budget"], runs["r"], strict=True)]]
+        for name, runs in sets.items()
+    }
+    cells = [runs[["budget", "r"]].assign(of=np.where(runs["r"] == 1, "", name)) for name, runs in kept.items()]
+    signs = cell_signs(pd.concat(cells), resamples, seed)
+    ends = np.cumsum([len(runs) for runs in kept.values()])[:-1]
+    drawn = {}
+    for (name, runs), own_signs in zip(kept.items(), np.split(signs, ends, axis=1), strict=True):
+        own = fitting(*joint_arrays(runs))
+        drawn[name] = [own, *flipped(own, joint_arrays(runs)[:-1], own_signs)]
+    return drawn
+
+
+def phi_shifts(drawn: dict[str, list[Fit]]) -> pd.DataFrame:
+    """One row a set of runs: phi, its interval over fresh grids (low, high), its distance ``delta`` from the first
+    set's, and the interval of that (delta_low, delta_high) (000, Table 3). From ``probe_draws``."""
+    phis = {name: np.array([own.params["phi"] for own in fits]) for name, fits in drawn.items()}
+    first, rows = next(iter(phis.values())), {}
+    for name, (phi, *draws) in phis.items():
         ends = dict(zip(("low", "high"), percentile_interval(draws), strict=True))
-        ends |= dict(zip(("delta_low", "delta_high"), percentile_interval(draws - first[1]), strict=True))
+        apart = percentile_interval(draws - first[1:])
+        ends |= dict(zip(("delta_low", "delta_high"), apart, strict=True))
         rows[name] = {"phi": phi, "delta": phi - first[0], **ends}
     return pd.DataFrame(rows).T.rename_axis("fit")
+
+
+def probe_shifts(
+    drawn: dict[str, list[Fit]], families: dict[str, pd.DataFrame], r: int, budgets: Iterable[float]
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """What the fits of ``probe_draws`` say: phi and a_D of each set of runs, how far phi and, at r, the compute-optimal
+    width (octaves, mean over the budgets) have moved from those of the first set, both ways."""
+    of = {name: np.array([_of_refit(own, families[name], r, budgets) for own in fits]) for name, fits in drawn.items()}
+    first = next(iter(of.values()))
+    every: dict[str, np.ndarray] = {}
+    for name, numbers in of.items():
+        higher, _, wider = (numbers - first).T
+        every |= {f"{name}, phi": numbers[:, 0], f"{name}, a_D": numbers[:, 1]}
+        every |= {f"{name}, higher phi": higher, f"{name}, lower phi": -higher}
+        every |= {f"{name}, wider": wider, f"{name}, narrower": -wider}
+    return {name: float(x[0]) for name, x in every.items()}, {name: x[1:].tolist() for name, x in every.items()}
+
+
+def _of_refit(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) -> tuple[float, float, float]:
+    """phi, a_D, and the mean over the budgets of log2 of the compute-optimal width."""
+    return fit.params["phi"], a_D(fit), float(np.log2(allocations(fit, family, r, budgets)["width"]).mean())
+
+
+def lead_over_plain(
+    runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """How far below ``MATCHED`` the loss of one r stands above the plain model's at the same budget and width, mean
+    over both, and its draws, with the noise that the joint law leaves over in every run."""
+    losses = runs.pivot(index=["budget", "width"], columns="r", values="loss")[[1, r]].dropna()
+    room = MATCHED - float((losses[r] - losses[1]).mean())
+    squared = fit_joint(*joint_arrays(runs), objective="squares")
+    noise = Noise.left_over([squared.loss * squared.residuals], len(squared.names))
+    shifts = noise.draws(n, 2 * len(losses), np.random.default_rng(seed)).reshape(n, 2, -1).mean(-1)
+    return {"": room}, {"": (room + shifts[:, 0] - shifts[:, 1]).tolist()}
+
+
+def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> tuple[Margins, Draws]:
+    """What becomes of the joint law without the runs of one r, and on fresh grids (``fits``, the law first): how far
+    phi moves, and how much less of the losses' variance is left (000, Table 3). Fresh grids are made with one phi for
+    all r, so that theirs counts from the move that was found."""
+    rest = (runs["r"] != r).to_numpy()
+    arrays = joint_arrays(runs[rest])
+    part = fit_joint(*arrays)
+    parts = [part, *refits(part, arrays[:-1], [own.loss[rest] for own in fits[1:]])]
+    moves = np.array([b.params["phi"] - a.params["phi"] for a, b in zip(fits, parts, strict=True)])
+    gains = [b.r2 - a.r2 for a, b in zip(fits, parts, strict=True)]
+    found = {"phi": {"": float(moves[0])}, "r2": {"": gains[0]}}
+    return found, {"phi": {"": (moves[0] + moves[1:]).tolist()}, "r2": {"": gains[1:]}}
+
+
+def worst_fitted(fit: Fit, runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> tuple[Margins, Draws]:
+    """By how many octaves the root mean square of one r's residuals exceeds that of each other r, and n draws of that
+    for residuals that are independent and normal, of a variance for each r (the F distribution)."""
+    random = np.random.default_rng(seed)
+    groups = {of: own for of, own in pd.Series(fit.residuals**2, runs.index).groupby(runs["r"])}
+    spread = {of: np.sqrt(own.mean()) for of, own in groups.items()}
+    drawn = {of: spread[of] * np.sqrt(len(own) / random.chisquare(len(own), n)) for of, own in groups.items()}
+    others = [of for of in groups if of != r]
+    return (
+        {"worst": {f"r = {of}": float(np.log2(spread[r] / spread[of])) for of in others}},
+        {"worst": {f"r = {of}": np.log2(drawn[r] / drawn[of]).tolist() for of in others}},
+    )
+
+
+def cell_means(gains: pd.Series, seed: int, n: int = DRAWS) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The mean over the widths of each (budget, r) cell, and n draws of it: its noise is the spread of all runs about
+    the mean of their cell. gains: of pairs of runs that share a seed, by budget, r and width."""
+    runs = gains.dropna().rename("gain").reset_index()
+    cells = {(budget, r): own["gain"].to_numpy(float) for (budget, r), own in runs.groupby(["budget", "r"])}
+    noise = Noise.left_over([own - own.mean() for own in cells.values()], len(cells))
+    shifts = noise.draws(n, len(cells), np.random.default_rng(seed))
+    values, draws = {}, {}
+    for ((budget, r), own), shift in zip(cells.items(), shifts.T, strict=True):
+        values[f"r = {r}, {budget:.3g} FLOPs"] = [float(own.mean())]
+        draws[f"r = {r}, {budget:.3g} FLOPs"] = (own.mean() + shift / np.sqrt(len(own))).tolist()
+    return values, draws
 
 
 # ---- what a law says -------------------------------------------------------------------------------------------------
 
 
-def predicted(runs: pd.DataFrame, fit: Fit, draws: pd.DataFrame) -> pd.DataFrame:
-    """The runs with what a joint law predicts for them, the interval of that over a bootstrap's laws (low, high), and
-    its error in per cent of the loss."""
+def predicted(runs: pd.DataFrame, fit: Fit, fresh: list[Fit]) -> pd.DataFrame:
+    """The runs with what a joint law predicts for them, the interval of that by the laws of fresh grids (low, high),
+    and its error in per cent of the loss."""
     inputs = [x.to_numpy(float) for x in joint_arrays(runs)[:-1]]
-    of_draws = np.array([fit.law.loss(params, *inputs) for params in draws.to_dict("records")])
+    of_draws = np.array([own.predict(*inputs) for own in fresh])
     low, high = np.quantile(of_draws, [0.025, 0.975], axis=0)
     loss = fit.predict(*inputs)
     return runs.assign(predicted=loss, low=low, high=high, **{"error (%)": 100 * (loss / runs["loss"] - 1)})

@@ -172,7 +172,7 @@ def why_not_phi(runs: pd.DataFrame, resamples: int, seed: int) -> str:
     if runs["budget"].nunique() < 2 or runs.groupby("budget")["width"].nunique().min() < 2:
         return "one budget or one width, two of each are needed"
     try:
-        shift = readings.phi_shifts({BASELINE: runs}, fit_joint, resamples, seed).loc[BASELINE]
+        shift = readings.phi_shifts(readings.probe_draws({BASELINE: runs}, fit_joint, resamples, seed)).loc[BASELINE]
     except InputError as error:
         return str(error)
     if not 0 < shift["low"] < shift["high"] < 1:
@@ -189,5 +189,5 @@ def phi_shifts(runs: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.D
         empty.attrs["why"] = why
         return empty
     pairs = [{BASELINE: runs[BASELINE], name: frame} for name, frame in runs.items() if name != BASELINE]
-    shifts = [readings.phi_shifts(pair, fit_joint, resamples, seed) for pair in pairs]
+    shifts = [readings.phi_shifts(readings.probe_draws(pair, fit_joint, resamples, seed)) for pair in pairs]
     return pd.concat([shifts[0].iloc[:1], *(shift.iloc[1:] for shift in shifts)]).astype(np.float64)

@@ -193,3 +193,17 @@ def test_the_published_families_have_the_papers_sizes():
     assert [*families] == [1, 2, 4, 8] and all(len(family) == 15 for family in families.values())
     at_640 = families[4].set_index("width").loc[640]
     assert np.isclose(at_640["n_once"] + at_640["n_rec"], 40_152_960) and at_640["flops"] == 1_047_336_960
+
+
+def test_a_family_reaches_beyond_the_grid():
+    p = given(IsodepthIsoflop)
+    grid = designs.families(p)[4]["width"].tolist()
+    assert grid == [8, 16, 24, 32, 40] and designs.families(p, beyond=2)[4]["width"].tolist() == [*grid, 80]
+    paper = designs.families(given(IsodepthIsoflop, "paper"), beyond=2)[1]["width"]
+    assert paper.min() == 128 and paper.max() == 2 * 2176
+
+
+def test_sharing_alone_takes_parameters():
+    alone = designs.alone(given(IsodepthIsoflop, "paper"), 4)
+    assert alone["fewer"] == pytest.approx(np.log2(98.3 / 40.2), abs=0.01)  # Table 6
+    assert alone["tokens"] == pytest.approx(alone["fewer"] - np.log2(1.03), abs=0.02)

@@ -1,0 +1,87 @@
+"""Does 000's base rate serve everywhere (App. D)? Losses near it, by parabolas in the log rate.
+
+The conditions of an architecture share the curvature of their parabolas, so that three rates each leave something over
+by which the noise of a run is known. Every number is an array [1 + n]: the estimate, then its n draws.
+"""
+
+import dataclasses
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from numpy import ndarray
+
+from lib.fit.noise import Noise
+
+ALLOWED = 0.005  # nats that the base rate may lose (App. D.2)
+
+#: of a claim: comparison -> estimate, and -> draws
+Numbers = tuple[dict[str, list[float]], dict[str, list[float]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parabolas:
+    """loss = level + slope x + bend x^2, x = log(rate / base rate): level and slope of each (architecture, condition),
+    bend of each architecture, as arrays [1 + n]."""
+
+    base: float
+    level: dict[tuple[str, str], ndarray]
+    slope: dict[tuple[str, str], ndarray]
+    bend: dict[str, ndarray]
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame, base: float, n: int, seed: int) -> Self:
+        """runs: columns group (architecture), condition, lr and loss, each run once. Draws have normal noise, as large
+        as all parabolas together leave over."""
+        groups = {str(group): own for group, own in runs.groupby("group", sort=False)}
+        designs = {group: _design(own, base) for group, own in groups.items()}
+        solved = {group: np.linalg.pinv(design) for group, design in designs.items()}
+        best = {group: solved[group] @ own["loss"].to_numpy() for group, own in groups.items()}
+        left = [groups[group]["loss"] - designs[group] @ best[group] for group in groups]
+        noise = Noise.left_over(left, sum(design.shape[1] for design in designs.values()))
+        random, found = np.random.default_rng(seed), cls(base, {}, {}, {})
+        shifts = np.split(noise.draws(n, len(runs), random), np.cumsum([len(x) for x in left])[:-1], axis=1)
+        for (group, own), shift in zip(groups.items(), shifts, strict=True):
+            parts = np.vstack([best[group], best[group] + shift @ solved[group].T]).T
+            conditions = own["condition"].unique()
+            found.bend[group] = parts[-1]
+            for i, condition in enumerate(conditions):
+                found.level[group, condition] = parts[i]
+                found.slope[group, condition] = parts[len(conditions) + i]
+        return found
+
+    def room(self, group: str, condition: str) -> dict[str, ndarray]:
+        """How far the slope at the base rate is from one at which it loses ALLOWED, upwards and downwards, in nats an
+        e-fold of the rate: the loss above the minimum is slope^2 / (4 bend)."""
+        most = np.sqrt(4 * ALLOWED * np.maximum(self.bend[group], 0))
+        slope = self.slope[group, condition]
+        return {f"{group}, {condition}, falling": most + slope, f"{group}, {condition}, rising": most - slope}
+
+    def best(self, group: str, condition: str) -> ndarray:
+        """The rate at the minimum; 0 or infinity where the parabola has none and falls that way."""
+        with np.errstate(over="ignore"):
+            return self.base * np.exp(self._away(group, condition))
+
+    def apart(self, groups: tuple[str, str], condition: str) -> ndarray:
+        """Octaves of the best rate of the second architecture above that of the first."""
+        first, second = (self._away(group, condition) for group in groups)
+        with np.errstate(invalid="ignore"):  # both infinite
+            return (second - first) / np.log(2)
+
+    def _away(self, group: str, condition: str) -> ndarray:
+        """log(best rate / base rate)"""
+        bend, slope = self.bend[group], self.slope[group, condition]
+        nearest = -slope / (2 * np.maximum(bend, 1e-300))
+        return np.where(bend > 0, nearest, np.where(slope > 0, -np.inf, np.inf))
+
+
+def _design(runs: pd.DataFrame, base: float) -> ndarray:
+    """A level and a slope for each condition, and one curvature [runs, 2 conditions + 1]."""
+    x = np.log(runs["lr"].to_numpy(float) / base)[:, None]
+    own = np.array([runs["condition"] == condition for condition in runs["condition"].unique()]).T
+    return np.hstack([own, own * x, x**2])
+
+
+def split(numbers: dict[str, ndarray]) -> Numbers:
+    """Estimates and draws, as ``nb.claim`` takes them."""
+    return {name: x[:1].tolist() for name, x in numbers.items()}, {name: x[1:].tolist() for name, x in numbers.items()}
