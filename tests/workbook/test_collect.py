@@ -58,7 +58,8 @@ def made(tmp_path):
     place.mkdir(parents=True)
     took(place / "usage_weighted.ipynb", 12.34)
     for claim in claims.of_notebook("usage_weighted"):
-        values = {"values": [1.0, 1.0], "seeds": [1, 2], "unit": "", "note": "", "profile": "smoke"}
+        seeds = [1, 2] if claim.replicates == "seeds" else []
+        values = {"values": [1.0] * (len(seeds) or 1), "seeds": seeds, "unit": "", "note": "", "profile": "smoke"}
         claims.report(claim, "usage_weighted", folder=tmp_path / "claims" / "smoke", **values)
     return tmp_path
 

@@ -116,9 +116,9 @@ def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
     def found(rows):
         return {name: one.values for name, one in core_benchmark.upper_third(pd.DataFrame(rows), [7]).items()}
 
-    assert found(rows) == {"16 FLOPs": [16.0], "64 FLOPs": [64.0]}
-    assert found(rows[:2] + rows[6:8]) == {"2 FLOPs": [2.0]}
-    assert math.isnan(found(rows[6:] + rows[:5])["64 FLOPs"][0])  # its run diverged
+    assert found(rows) == {"d = 64, 16 FLOPs": [16.0], "d = 64, 64 FLOPs": [64.0]}
+    assert found(rows[:2] + rows[6:8]) == {"d = 64, 2 FLOPs": [2.0]}
+    assert math.isnan(found(rows[6:] + rows[:5])["d = 64, 64 FLOPs"][0])  # its run diverged
 
 
 def test_the_ladder_is_compared_after_the_same_loops():

@@ -15,9 +15,9 @@ def test_the_pair_are_rungs_of_the_ladder_in_the_transformers_set_up():
     ladder = transformer_setup.ladder(given(StabilityAblation))
     assert {label[1] for label in runs} == {given(DepthSampling).width}
     for variant, rung in depth_designs.PAIR.items():
-        assert runs[variant, 64, 101] == ladder[rung, 101]
-    released = runs[depth_designs.RELEASED, 64, 101].model
-    assert released == runs["per batch", 64, 101].model.replace(on_top=True)
+        assert runs[variant, 64, 301] == ladder[rung, 301]
+    released = runs[depth_designs.RELEASED, 64, 301].model
+    assert released == runs["per batch", 64, 301].model.replace(on_top=True)
     assert len(runs) == 6 * 3
 
 

@@ -208,7 +208,7 @@ def test_held_out_runs_are_those_of_the_sizes_notebook():
 
 def test_each_size_has_its_budgets_and_steps():
     p = SMALL.replace(sizes={32: 1, 64: 2}, budgets=[1e11, 2e11], budgets_at={64: [4e11, 8e11]}, steps_at={64: 600})
-    grid, held_out = training_loops.grid(p), training_loops.held_out(p.replace(mean_loops=8, held_out_seeds=[1]))
+    grid, held_out = training_loops.grid(p), training_loops.held_out(p.replace(mean_loops=8))
     assert {label[1:3] for label in grid} == {(32, 1e11), (32, 2e11), (64, 4e11), (64, 8e11)} and len(grid) == 16
     assert all((cfg.model.width, cfg.model.recur) == (d, p.sizes[d]) for (_, d, *_), cfg in grid.items())
     assert [(cfg.model.width, cfg.train.steps) for cfg in held_out.values()] == [(32, 300), (64, 600)]
