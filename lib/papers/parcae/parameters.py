@@ -72,6 +72,30 @@ class Sizes(TransformerSetup):
         return OneSize(**{**shared, **own}, width=width, layers=self.sizes[width])
 
 
+class SizesAndSeeds(Sizes):
+    """Parcae of several sizes, some of which may have fewer seeds: these are drawn, and no claim over seeds asks them.
+    The largest of the paper's sizes cost as much as all others together."""
+
+    seeds_at: dict[int, list[int]]  # width -> seeds of Parcae there, where they are not seeds
+
+    @pydantic.model_validator(mode="after")
+    def _has_the_sizes_of_fewer_seeds(self) -> Self:
+        check_widths("seeds_at", self.seeds_at, self.sizes)
+        for width, seeds in self.seeds_at.items():
+            if not seeds or not {*seeds} <= {*self.seeds}:
+                raise ValueError(f"seeds_at: {seeds} at width {width} are not some of seeds {self.seeds}, use these")
+        return self
+
+    def seeds_of(self, width: int) -> list[int]:
+        """The seeds of Parcae at one of the sizes."""
+        return self.seeds_at.get(width, self.seeds)
+
+    @property
+    def judged_sizes(self) -> list[int]:
+        """The sizes that have every seed."""
+        return [width for width in self.sizes if {*self.seeds_of(width)} == {*self.seeds}]
+
+
 def check_widths(name: str, given: Iterable[int], widths: Iterable[int]) -> None:
     """Raises ValueError for a width that is none of the notebook's."""
     for width in given:
@@ -97,7 +121,7 @@ class StabilityAblation(OneSize):
         return self
 
 
-class EndToEnd(Sizes):
+class EndToEnd(SizesAndSeeds):
     """What begins with ``rdm`` is of the comparison in the RDM set-up; all else of that set-up is ``instability``'s."""
 
     notebook: ClassVar[str] = "end_to_end"
@@ -142,7 +166,7 @@ class DepthSampling(OneSize):
     timing_rounds: Positive
 
 
-class LoopGrid(Sizes):
+class LoopGrid(SizesAndSeeds):
     """Runs at several numbers of loops and budgets, and one held out at ``mean_loops`` and ``steps``, for each seed."""
 
     loops: list[int]
@@ -169,6 +193,8 @@ class LoopGrid(Sizes):
 
 class LoopingIsoflop(LoopGrid):
     notebook: ClassVar[str] = "looping_isoflop"
+
+    resamples: Annotated[int, pydantic.Field(ge=2)]
 
 
 class UnifiedLaw(LoopGrid):

@@ -6,15 +6,16 @@ tables included: only so do the paper's own coefficients give its models the los
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
-from lib.fit.fits import Fit, fit_parcae
+from lib.fit.fits import Fit, fit_parcae, fresh_fits, noise_of
 from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
@@ -44,7 +45,7 @@ def grid(p: LoopGrid) -> dict[Label, RunConfig]:
             cfg = transformer_setup.model(one, mu)
             for budget in p.budgets_of(width):
                 steps = steps_for(p, width, mu, budget)
-                for seed in p.seeds:
+                for seed in p.seeds_of(width):
                     label = (f"mean_loops = {mu}", width, budget, mu, seed)
                     runs[label] = transformer_setup.run(one, cfg, steps, seed)
     return runs
@@ -58,7 +59,7 @@ def held_out(p: LoopGrid) -> dict[Label, RunConfig]:
         one = p.at(width)
         cfg = transformer_setup.model(one, p.mean_loops)
         budget = one.steps * p.batch * p.context * count(cfg, p.context).published["001"]
-        for seed in p.seeds:
+        for seed in p.seeds_of(width):
             label = ("held out", width, budget, p.mean_loops, seed)
             runs[label] = transformer_setup.run(one, cfg, one.steps, seed)
     return runs
@@ -185,3 +186,34 @@ def errors(fits: Mapping[int, Fit], runs: pd.DataFrame, seeds: Sequence[int]) ->
         predicted = fits[seed].predict(own["n_eff"], own["D"]) if known else np.full(len(own), np.nan)
         found.append(float((100 * (predicted / own["loss"] - 1)).mean()))
     return found
+
+
+class OneGrid(NamedTuple):
+    """a, b and E of a law, and ``error``, its prediction of the held-out runs less their loss in percent of it; and the
+    same of each of the grids that might have been trained instead."""
+
+    values: dict[str, float]
+    draws: dict[str, np.ndarray]
+
+
+def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed: int) -> OneGrid:
+    """The law of all looped runs of a size that has a single grid, whose replicates are fresh grids: the law's own
+    predictions, with noise as large as it leaves over (``fits.fresh_fits``); held-out losses get noise of a run, too.
+    nan where the size is not trained."""
+    looped = runs[runs["mean_loops"] > 1]
+    if len(looped) <= COEFFICIENTS or held_out.empty:
+        names = ("a", "b", "E", "error")
+        return OneGrid(dict.fromkeys(names, np.nan), {name: np.full(resamples, np.nan) for name in names})
+    inputs = (looped["n_eff"], looped["D"])
+    law = fit_parcae(*inputs, looped["loss"])
+    fresh = [grid[0] for grid in fresh_fits({0: law}, {0: inputs}, resamples, seed)]
+    noise = np.sqrt(noise_of({0: law}, {0: inputs}).variance)
+    shifts = noise * np.random.default_rng([seed, 1]).standard_normal((len(fresh), len(held_out)))
+
+    def error(fit: Fit, shift: ArrayLike = 0.0) -> float:
+        measured = held_out["loss"].to_numpy() * np.exp(shift)
+        return float(100 * (fit.predict(held_out["n_eff"], held_out["D"]) / measured - 1).mean())
+
+    draws = {name: np.array([fit.params[name] for fit in fresh]) for name in ("a", "b", "E")}
+    draws["error"] = np.array([error(fit, shift) for fit, shift in zip(fresh, shifts, strict=True)])
+    return OneGrid({**{name: law.params[name] for name in ("a", "b", "E")}, "error": error(law)}, draws)

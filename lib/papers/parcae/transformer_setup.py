@@ -61,7 +61,8 @@ def against_transformer(p: EndToEnd) -> dict[Label, RunConfig]:
         one = p.at(d)
         for seed in p.seeds:
             runs["transformer", d, seed] = run(one, transformer(one), one.steps, seed)
-            runs["parcae", d, seed] = run(one, model(one, p.mean_loops), one.steps, seed)
+            if seed in p.seeds_of(d):
+                runs["parcae", d, seed] = run(one, model(one, p.mean_loops), one.steps, seed)
     return runs
 
 
