@@ -10,6 +10,7 @@ from lib.base.errors import InputError
 from lib.base.statistics import all_of, mean_and_interval
 from lib.workbook import claims
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
+from lib.workbook.parameters import of_profile
 from tests.cases import claim
 from tests.workbooks import ROOT
 
@@ -152,6 +153,35 @@ def test_each_claim_of_a_notebook_is_reported_by_it():
         mentions = {p.stem for p in (ROOT / "notebooks").glob("*.ipynb") if f'\\"{entry.id}\\"' in p.read_text()}
         expected = [entry.notebook, "published_runs" if entry.published else None]
         assert mentions == {*filter(None, expected)}, entry.id
+
+
+def seeds_of(entry, profile):
+    """The seeds that a claim is judged over at a profile, by its notebook's parameters."""
+    at = of_profile(profile, entry.notebook)
+    return at["rate_seeds" if entry.id == "001-ablation-rdm-diverges" else "seeds"]
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu", "paper"])
+def test_no_claim_is_beyond_deciding_by_construction(profile):
+    """Runs that say what the paper says, clearly, reproduce a claim at every profile where it is judged, and runs that
+    say the opposite contradict it, with the seeds that its notebook has there."""
+    undecided = []
+    for entry in claims.ledger(ROOT / "params" / "claims.yaml").values():
+        if entry.notebook is None or (entry.kind == "value" and not entry.scale_free and profile != "paper"):
+            continue
+        step = entry.effect or entry.margin or 1.0
+        away = 4 * max(step, entry.margin)
+        right, wrong = (0.0, away) if entry.kind == "tie" else (entry.value, entry.value + away)
+        if entry.kind in ("ordering", "bound"):
+            right, wrong = 4 * step, -4 * step
+        n = len(seeds_of(entry, profile)) if entry.replicates == "seeds" else 400
+        noise = 0.1 * step * np.linspace(-1, 1, n)
+        for mean, expected in ((right, REPRODUCED), (wrong, CONTRADICTED)):
+            numbers = [mean] if entry.replicates != "seeds" else mean + noise
+            found = claims.intervals(entry, {"": list(numbers)}, {"": mean + noise})
+            if verdict(entry, found, profile) != expected:
+                undecided.append((entry.id, expected, n))
+    assert not undecided
 
 
 @pytest.mark.parametrize(
