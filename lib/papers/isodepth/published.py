@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import scipy.special
 
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
 from lib.figures.style import rate
-from lib.fit.fits import Fit, bootstrap, fit_chinchilla, fit_joint, halves, residual_rank_test, split
+from lib.fit.fits import Fit, bootstrap, fit_joint, halves, residual_rank_test, split
 from lib.flops import count
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import intervention
@@ -159,7 +158,7 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """The numbers of PRINTED and more of their kind, off the runs: one row a (runs, number); value, low, high.
 
     Intervals of the joint laws are bootstraps of (budget, r) cells (App. F.2), those of a recurrence's own law of
-    budgets. Numbers that say how a law fits these very runs have none."""
+    fresh grids. Numbers that say how a law fits these very runs have none."""
     rows: dict[tuple[str, str], tuple[float, float, float]] = {}
     for name, own in sets(table).items():
         fit = fit_joint(*readings.joint_arrays(own))
@@ -172,9 +171,11 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     for phi in (0.0, 1.0):
         held = fit_joint(*readings.joint_arrays(grid), phi=phi)
         rows["all", f"R2, phi = {phi:g}"] = (held.r2, np.nan, np.nan)
-    for r, own in grid.groupby("r"):
-        fit = fit_chinchilla(own["N"], own["D"], own["loss"])
-        rows[f"r = {r}", "a_D"] = (readings.a_D(fit), *readings.a_D_interval(own, resamples, seed))
+    laws = readings.own_laws(grid)
+    fresh = readings.fresh_laws(laws, grid, resamples, seed)
+    for r, fit in laws.items():
+        own = grid[grid["r"] == r]
+        rows[f"r = {r}", "a_D"] = (readings.a_D(fit), *percentile_interval([readings.a_D(law[r]) for law in fresh]))
         rows |= {(f"r = {r}", number): (value, np.nan, np.nan) for number, value in _quality(own, fit).items()}
     return pd.DataFrame(rows, index=["value", "low", "high"]).T.rename_axis(["runs", "number"])
 
@@ -216,12 +217,6 @@ def scatter(table: pd.DataFrame) -> float:
     return float(np.sqrt(np.mean(variances)))
 
 
-def noise(table: pd.DataFrame) -> float:
-    """Half the 95 % interval of one run's loss, were it trained once more: Student's t times the ``scatter``."""
-    freedom = sum(len(cell) - 3 for cell in cells(table))
-    return float(scipy.special.stdtrit(freedom, 0.975) * scatter(table))
-
-
 def smooth_share(table: pd.DataFrame, fit: Fit) -> float:
     """Of a law's squared misfit, the share that a parabola in log N in each (budget, r) cell takes: what is the law's,
     not the runs'."""
@@ -237,23 +232,6 @@ def cells(table: pd.DataFrame) -> list[pd.DataFrame]:
 def _off_parabola(cell: pd.DataFrame, column: str = "loss") -> np.ndarray:
     x = np.log(cell["N"].to_numpy())
     return cell[column].to_numpy() - np.polynomial.Polynomial.fit(x, cell[column], 2)(x)
-
-
-def curvatures(table: pd.DataFrame) -> pd.DataFrame:
-    """Second-order coefficient of each (budget, r) cell's parabola in log N: a row a budget, a column an r."""
-    rows = []
-    for (budget, r), cell in table.groupby(["budget", "r"]):
-        *_, second = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2).convert().coef
-        rows.append({"budget": budget, "r": r, "curvature": second})
-    return pd.DataFrame(rows).pivot(index="budget", columns="r", values="curvature")
-
-
-def flattening(table: pd.DataFrame) -> list[float]:
-    """Of each budget, by how many octaves the parabola's curvature falls with an octave of r: positive where it is
-    flatter at larger r."""
-    found = curvatures(table)
-    octaves = np.log2(found.columns.to_numpy(float))
-    return [-float(np.polyfit(octaves, row, 1)[0]) for row in np.log2(found.to_numpy())]
 
 
 def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
@@ -291,43 +269,7 @@ def _phi(table: pd.DataFrame) -> float:
     return fit_joint(*readings.joint_arrays(table)).params["phi"]
 
 
-def rmse_interval(table: pd.DataFrame, fit: Fit, resamples: int, seed: int) -> tuple[float, float]:
-    """Interval of a law's rmse over resamples of the (budget, r) cells, the law kept."""
-    squares = (readings.misfit(table, fit) ** 2).groupby([table["budget"], table["r"]]).agg(["sum", "size"]).to_numpy()
-    drawn = squares[np.random.default_rng(seed).integers(len(squares), size=(resamples, len(squares)))].sum(1)
-    return percentile_interval(np.sqrt(drawn[:, 0] / drawn[:, 1]))
-
-
 def residuals_by_r(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
     """One row an r: mean, rmse and largest size of the measured less the predicted loss."""
     by = readings.misfit(table, fit).groupby(table["r"])
     return pd.DataFrame({"mean": by.mean(), "rmse": by.agg(rms), "largest": by.agg(lambda off: off.abs().max())})
-
-
-def excess(table: pd.DataFrame, fit: Fit, r: int) -> list[float]:
-    """Of each budget, the rmse of one r less the largest among the others."""
-    by = readings.misfit(table, fit).groupby([table["budget"], table["r"]]).agg(rms).unstack("r")
-    return (by[r] - by.drop(columns=r).max(axis=1)).tolist()
-
-
-# ---- the probes ------------------------------------------------------------------------------------------------------
-
-
-def gains(table: pd.DataFrame, probe: str) -> pd.DataFrame:
-    """What a probe does at the same budget, r and width: a row a (budget, r) cell; ``loss`` lower by so much and
-    ``tokens`` more by so many times, the mean and the median over its widths."""
-    names = ["budget", "r", "width"]
-    without, under = (table[table["probe"] == which].set_index(names) for which in ("baseline", probe))
-    both = under.join(without, rsuffix=" without", how="inner")
-    each = pd.DataFrame({"loss": both["loss without"] - both["loss"], "tokens": both["D"] / both["D without"]})
-    return each.groupby(["budget", "r"]).agg({"loss": "mean", "tokens": "median"})
-
-
-def octaves_wider(table: pd.DataFrame, probe: str) -> pd.Series:
-    """log2 of the optimal width under a probe over that without it, by the parabolas; a (budget, r) cell each, where
-    both minima lie inside the widths trained."""
-    best = {
-        which: readings.optima(table[table["probe"] == which]).query("inside").set_index(["budget", "r"])["width"]
-        for which in ("baseline", probe)
-    }
-    return (best[probe] / best["baseline"]).dropna().map(np.log2)
