@@ -12,6 +12,7 @@ from lib.base.errors import in_one_line
 from lib.base.statistics import replicates, resampled_replicates
 from lib.config import RunConfig
 from lib.flops import count
+from lib.store.runs import RunStore
 from lib.workbook import claims, markdown, places, reference
 from lib.workbook.claims import Claim, Finding
 from lib.workbook.notebook import read_plan
@@ -41,7 +42,9 @@ def need(claim: Claim, finding: Finding, hours: float) -> Need:
     """Of a claim that is not resolved; ``hours`` of one core that a replicate takes."""
     there = len(finding.seeds) if claim.replicates == "seeds" else 1
     wanted, why = _wanted(claim, finding)
-    more = max(wanted - there, 0) * hours if wanted is not None else math.nan
+    if wanted is not None and wanted <= there:
+        wanted, why = None, f"{there} show the smallest effect in 80 % of all cases, so that what is there is smaller"
+    more = (wanted - there) * hours if wanted is not None else math.nan
     return Need(claim.id, claim.notebook or "", there, wanted, more, why)
 
 
@@ -70,19 +73,34 @@ def needs(outputs: Path, profile: str, found: Mapping[str, Finding]) -> dict[str
     """Claim -> what would settle it, of those among the findings of a profile that are not resolved."""
     ledger = claims.ledger(places.LEDGER)
     unresolved = {id: one for id, one in found.items() if id in ledger and one.verdict == claims.UNRESOLVED}
-    names = {ledger[id].notebook or "" for id in unresolved}
-    hours = {name: hours_of_replicate(outputs, profile, name) for name in names}
-    return {id: need(ledger[id], one, hours[ledger[id].notebook or ""]) for id, one in unresolved.items()}
+    took = {name: seconds_by_seed(outputs, profile, name) for name in {ledger[id].notebook or "" for id in unresolved}}
+
+    def hours(claim: Claim, finding: Finding) -> float:
+        seeds = finding.seeds if claim.replicates == "seeds" else []
+        return seconds_of_replicate(took[claim.notebook or ""], seeds) / 3600
+
+    return {id: need(ledger[id], one, hours(ledger[id], one)) for id, one in unresolved.items()}
 
 
-def hours_of_replicate(outputs: Path, profile: str, notebook: str) -> float:
-    """Core-hours of one seed of all that a notebook planned, at the rate of the cores that were timed last."""
+def seconds_by_seed(outputs: Path, profile: str, notebook: str) -> dict[int | None, float]:
+    """Seed -> what one core takes for the runs of that seed which a notebook planned: the seconds that a run took, or,
+    where it is not there, its FLOPs at the rate of the cores that were timed last. Measurements are under None."""
     plan = read_plan(outputs / "plans" / profile / f"{notebook}.json")
-    runs = [RunConfig(**cfg) for cfg in plan.get("runs", {}).values()]
-    flops = sum(count(cfg.model, cfg.data.context).flops_per_token * cfg.tokens for cfg in runs)
-    flops += sum(sum(asked.values()) for asked in plan.get("measurements", {}).values())
-    seeds = {cfg.train.seed for cfg in runs}
-    return flops / max(1, len(seeds)) / reference.read().flops_per_second / 3600
+    store, rate = RunStore(outputs / "runs", [places.RECORDS / profile]), reference.read().flops_per_second
+    measured = sum(sum(asked.values()) for asked in plan.get("measurements", {}).values())
+    seconds: dict[int | None, float] = {None: measured / rate}
+    for cfg in [RunConfig(**fields) for fields in plan.get("runs", {}).values()]:
+        run, flops = store.find(cfg), count(cfg.model, cfg.data.context).flops_per_token * cfg.tokens
+        took = run.summary["seconds"] if run else flops / rate
+        seconds[cfg.train.seed] = seconds.get(cfg.train.seed, 0.0) + took
+    return seconds
+
+
+def seconds_of_replicate(by_seed: Mapping[int | None, float], seeds: list[int]) -> float:
+    """Of one core for one more of ``seeds``: their runs and what was measured, divided by their number. Without seeds,
+    for one more grid: everything."""
+    own = {seed: one for seed, one in by_seed.items() if seed is None or seed in seeds} if seeds else by_seed
+    return sum(own.values()) / max(1, len(seeds))
 
 
 @dataclasses.dataclass(frozen=True)

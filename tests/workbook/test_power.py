@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from lib.base.statistics import mean_and_interval
 from lib.config import RunConfig, TrainConfig
 from lib.flops import count
+from lib.store.runs import RunResult, RunStore
 from lib.workbook import claims, power, reference
 from lib.workbook.power import Need, purchases
 from tests.cases import claim
@@ -50,6 +52,7 @@ def test_a_grid_is_made_again_as_often_as_its_interval_has_to_shrink(tmp_path):
         ([math.nan, 1.0], "no number"),
         ([1.0], "one replicate shows no spread"),
         ([1.0, -1.0, 0.5], "too wide for an effect of 0.01"),
+        ([0.001, -0.001, 0.0, 0.002, 0.0005], "5 show the smallest effect in 80 % of all cases"),
     ],
 )
 def test_what_nothing_settles_says_why(tmp_path, values, why):
@@ -61,13 +64,23 @@ def test_a_replicate_costs_what_one_seed_of_the_plan_does(tmp_path):
     outputs = tmp_path / "outputs"
     nb = a_notebook("instability", outputs)
     runs = {
-        ("a", seed, steps): RunConfig(train=TrainConfig(seed=seed, steps=steps)) for seed in (1, 2) for steps in (3, 5)
+        ("a", seed, steps): RunConfig(train=TrainConfig(seed=seed, steps=steps))
+        for seed in (1, 2, 9)
+        for steps in (3, 5)
     }
     nb.plan(runs)
     rate = reference.read().flops_per_second
     one = next(iter(runs.values()))
     flops = sum(cfg.tokens for label, cfg in runs.items() if label[1] == 1) * count(one.model, 64).flops_per_token
-    assert power.hours_of_replicate(outputs, "cpu", "instability") == pytest.approx(flops / rate / 3600)
+    by_seed = power.seconds_by_seed(outputs, "cpu", "instability")
+    assert by_seed == pytest.approx({None: 0, 1: flops / rate, 2: flops / rate, 9: flops / rate})
+    assert power.seconds_of_replicate(by_seed, [1, 2]) == pytest.approx(flops / rate)
+    assert power.seconds_of_replicate(by_seed, []) == pytest.approx(3 * flops / rate)
+    trained = RunResult(runs["a", 1, 3], "finished", {"seconds": 70.0}, {"step": [0]}, {})
+    RunStore(outputs / "runs").finish(trained, lambda path: save_file({}, path))
+    rest = count(one.model, 64).flops_per_token * runs["a", 1, 5].tokens / rate
+    assert power.seconds_by_seed(outputs, "cpu", "instability")[1] == pytest.approx(70 + rest)
+    assert power.seconds_of_replicate({None: 6.0, 1: 3.0, 2: 5.0, 9: 100.0}, [1, 2]) == 7.0
     nb.claim("001-base-state-explodes", [1.0, -1.0, 0.5], [1, 2, 3], "decades")
     nb.claim("001-base-converged-rho-below-one", [1.0, 1.1, 0.9], [1, 2, 3], "log rho")
     settled = power.needs(outputs, "cpu", claims.findings(outputs / "claims" / "cpu"))
