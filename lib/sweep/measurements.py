@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -124,6 +124,14 @@ def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | N
             with set_aside_if_unreadable(path, root == store.path.parent, "measurement", "made"):
                 return read(path)
     return None
+
+
+def records(name: str, keys: Iterable[str], store: RunStore) -> list[dict[str, Any]]:
+    """What was kept under a name, for each of ``keys`` that is there: ``case`` and what was ``measured``."""
+    roots = (store.path.parent, *store.records)
+    places = [[root / "measured" / name / f"{key}.json" for root in roots] for key in keys]
+    there = [next(filter(Path.exists, paths), None) for paths in places]
+    return [files.read_checked(path) for path in there if path]
 
 
 def read(path: Path) -> dict[str, Any]:

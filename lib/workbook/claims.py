@@ -19,11 +19,13 @@ from numpy.typing import ArrayLike
 from lib.base import files
 from lib.base.errors import InputError, one_line
 from lib.base.statistics import Comparison, Interval, all_of, all_resampled, fresh_draws, fresh_resamples, least
+from lib.second import judge
 from lib.workbook import places
 
 REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
+DISPUTED = "opinions differ"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
-VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, INCOMPARABLE, UNJUDGED, OPEN)
+VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE, UNJUDGED, OPEN)
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 OF_PAPERS = ("paper", "published")  # profiles of the papers' own scale
@@ -65,7 +67,8 @@ class Claim:
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """What a notebook measured for a claim: ``measured`` holds one number a replicate for each comparison that the
-    claim speaks of, most often one, and ``bounds`` the 95 % interval of each. ``low`` and ``high`` bound the mean, or,
+    claim speaks of, most often one, and ``bounds`` the 95 % interval of each. ``verdict`` is the first opinion, unless
+    the second differs. ``low`` and ``high`` bound the mean, or,
     of several, the one that decides."""
 
     id: str
@@ -79,8 +82,13 @@ class Finding:
     seeds: list[int]
     profile: str
     note: str
-    #: the share of fresh draws of as many replicates that would give the same verdict, None where none can be drawn
+    #: the share of fresh draws of as many replicates that would give the first opinion, None where none can be drawn
     again: float | None
+    #: what the interval says, and what a permutation of the seeds says, empty where nothing is judged or it is counted
+    first: str = ""
+    second: str = ""
+    #: whether the second opinion read its numbers off the records by itself
+    read_again: bool = False
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -171,6 +179,16 @@ def again(
     return sum(verdict(claim, draw, profile) == outcome for draw in fresh) / FRESH
 
 
+def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[float]]) -> str:
+    """What a permutation of the seeds says (lib/second/judge.py); nothing where the first opinion judges nothing, or
+    counts. One grid of runs is one replicate, however often it is resampled."""
+    if first in (INCOMPARABLE, UNJUDGED) or claim.replicates == "exact":
+        return ""
+    if claim.replicates == "resamples":
+        return judge.TOO_FEW
+    return judge.opinion(dataclasses.asdict(claim), numbers)
+
+
 def as_comparisons(values: Numbers) -> dict[str, list[float]]:
     """Name -> one number a seed; the only comparison of a claim has no name."""
     named = values if isinstance(values, Mapping) else {"": values}
@@ -195,12 +213,14 @@ def report(
     note: str,
     draws: Numbers = (),
     provenance: dict[str, Any] | None = None,
+    read: Mapping[str, Sequence[float]] | None = None,
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it.
 
     ``values``: one number a seed, or one a seed for each of the comparisons that the claim says all of; a single number
-    where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. Raises InputError for
-    another notebook's claim, and for numbers that do not fit its replicates."""
+    where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. ``read``: the same
+    numbers as the second opinion reads them, where it does. Raises InputError for another notebook's claim, and for
+    numbers that do not fit its replicates."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
     measured, resamples = as_comparisons(values), as_comparisons(draws) if len(draws) else {}
@@ -214,7 +234,7 @@ def report(
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
     found = intervals(claim, measured, resamples)
-    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance)
+    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, read)
 
 
 def report_published(
@@ -252,10 +272,13 @@ def _write(
     unit: str,
     note: str,
     provenance: dict[str, Any] | None,
+    read: Mapping[str, Sequence[float]] | None = None,
 ) -> Finding:
+    first = verdict(claim, found, profile)
+    second = second_opinion(claim, first, measured if read is None else read)
     finding = Finding(
         claim.id,
-        verdict(claim, found, profile),
+        first if second in ("", judge.TOO_FEW, first) else DISPUTED,
         measured,
         {name: (one.own.low, one.own.high) for name, one in found.items()},
         *shown(claim, found),
@@ -264,6 +287,9 @@ def _write(
         profile,
         note,
         again(claim, measured, found, profile),
+        first,
+        second,
+        read is not None,
         provenance or {},
     )
     files.write_checked(folder / f"{claim.id}.json", dataclasses.asdict(finding))

@@ -18,6 +18,7 @@ from lib.base.provenance import provenance
 from lib.config import Label, RunConfig
 from lib.figures import style
 from lib.flops import count
+from lib.second.readings import READINGS
 from lib.store.runs import RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
@@ -40,6 +41,8 @@ class Notebook:
     name: str
     parameters: Parameters
     outputs: Path
+    #: name of a measurement -> the keys that this notebook has asked for
+    asked: dict[str, set[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def profile(self) -> str:
@@ -102,9 +105,10 @@ class Notebook:
 
     def _note_measurements(self, function: measurements.Function[C], cases: Iterable[C]) -> None:
         """Adds them to those asked for before: some are known only when the runs are there."""
+        name, costs = measurements.name(function), {measurements.key(case): case.flops for case in cases}
+        self.asked.setdefault(name, set()).update(costs)
         with self._noting() as planned:
-            asked = planned.setdefault("measurements", {}).setdefault(measurements.name(function), {})
-            asked |= {measurements.key(case): case.flops for case in cases}
+            planned.setdefault("measurements", {}).setdefault(name, {}).update(costs)
 
     def _limits(self) -> tuple[int | None, float]:
         """(processes, hours)"""
@@ -152,7 +156,7 @@ class Notebook:
         """A table of what was measured and the verdicts."""
         import pandas as pd
 
-        columns = ["verdict", "mean", "low", "high", "unit"]
+        columns = ["verdict", "second", "mean", "low", "high", "unit"]
         return pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")[columns]
 
     def save_table(self, table: "pd.DataFrame", name: str, digits: int = 4) -> "pd.DataFrame":
@@ -206,8 +210,19 @@ class Notebook:
     ) -> claims.Finding:
         """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
         says all of; ``draws``: their resamples, where those are its replicates."""
-        folder = self.outputs / "claims" / self.profile
-        return claims.report(_entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp)
+        folder, read = self.outputs / "claims" / self.profile, self._read_again.get(id)
+        return claims.report(
+            _entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp, read
+        )
+
+    @functools.cached_property
+    def _read_again(self) -> dict[str, dict[str, list[float]]]:
+        """Claim -> comparison -> the numbers that the second opinion reads off what this notebook asked for."""
+        if self.name not in READINGS:
+            return {}
+        records = {name: measurements.records(name, keys, self.store) for name, keys in self.asked.items()}
+        tables = READINGS[self.name](records, self.parameters.model_dump())
+        return {id: {str(name): table[name].tolist() for name in table} for id, table in tables.items()}
 
     def claim_of_published(
         self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""

@@ -70,9 +70,10 @@ def _wanted(claim: Claim, finding: Finding) -> tuple[int | None, str]:
 
 
 def needs(outputs: Path, profile: str, found: Mapping[str, Finding]) -> dict[str, Need]:
-    """Claim -> what would settle it, of those among the findings of a profile that are not resolved."""
-    ledger = claims.ledger(places.LEDGER)
-    unresolved = {id: one for id, one in found.items() if id in ledger and one.verdict == claims.UNRESOLVED}
+    """Claim -> what would settle it, of those among the findings of a profile that are not resolved, or on which two
+    opinions differ."""
+    ledger, unsettled = claims.ledger(places.LEDGER), (claims.UNRESOLVED, claims.DISPUTED)
+    unresolved = {id: one for id, one in found.items() if id in ledger and one.verdict in unsettled}
     took = {name: seconds_by_seed(outputs, profile, name) for name in {ledger[id].notebook or "" for id in unresolved}}
 
     def hours(claim: Claim, finding: Finding) -> float:

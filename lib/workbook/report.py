@@ -187,6 +187,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         number=_number,
         finite=math.isfinite,
         fragile=claims.FRAGILE,
+        disputed=claims.DISPUTED,
     )
     with files.replacing(outputs / "report" / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from lib.base import files
 from lib.base.errors import InputError
 from lib.papers.residual.at_init import first_steps, initial_increments
-from lib.sweep.measurements import found, key, measure, name, named
+from lib.sweep.measurements import found, key, measure, name, named, records
 from lib.tasks.evaluations import evaluate
 from tests.cases import Case, squared
 from tests.lines import one_line
@@ -55,6 +55,14 @@ def test_records_are_read_where_the_store_has_nothing(store, tmp_path):
     elsewhere = records_alone(store.path.parent, tmp_path)
     assert measure(squared, [Case(x=5)], elsewhere, jobs=1) == [{"square": 25}]
     assert not (tmp_path / "nothing").exists()
+
+
+def test_records_come_with_their_case_in_the_order_asked_for(store, tmp_path):
+    measure(squared, [Case(x=2), Case(x=3)], store, jobs=1)
+    kept = records(name(squared), [key(Case(x=3)), "missing", key(Case(x=2))], store)
+    assert [(one["case"]["x"], one["measured"]["square"]) for one in kept] == [(3, 9), (2, 4)]
+    beside = records_alone(store.path.parent, tmp_path)
+    assert records(name(squared), [key(Case(x=3))], beside) == kept[:1]
 
 
 def test_a_key_is_of_what_the_case_says():

@@ -117,7 +117,7 @@ def test_a_row_holds_what_the_paper_says_and_what_was_measured(outputs):
     assert row["Paper's value"] == "margin above 0" and row["95 % interval"] == "0.852 to 1.35"
     assert row["Ours"] == "1.1 decades 1, 1.1, 1.2 (seeds 1, 2, 3) a &lt;note&gt;"
     assert (
-        re.fullmatch(r"reproduced (9\d|100) % again", row["Verdict"])
+        re.fullmatch(r"reproduced (9\d|100) % again second opinion, by permutation: too few seeds", row["Verdict"])
         and row["verdict"] == "reproduced"
         and row["paper"] == "001"
     )
@@ -127,6 +127,14 @@ def test_a_row_holds_what_the_paper_says_and_what_was_measured(outputs):
     assert nothing["Verdict"] == "not comparable at this scale"
     printed = next(claim for claim in LEDGER.values() if claim.uncertainty)
     assert found[printed.id, "cpu"]["Paper's value"] == f"{printed.value:.3g} ± {printed.uncertainty:.3g}"
+
+
+def test_where_opinions_differ_both_are_shown(outputs):
+    numbers = [0.1, 0.1, 0.1, 0.1, 0.1, 40.0]  # one outlier widens the interval over 0, and is above it
+    a_notebook("instability", outputs).claim("001-base-state-explodes", numbers, [*range(6)], "decades")
+    row = {(row["id"], row["profile"]): row for row in rows(built(outputs))}["001-base-state-explodes", "cpu"]
+    assert row["verdict"] == claims.DISPUTED
+    assert "by its interval: not resolved; by permutation: reproduced" in row["Verdict"]
 
 
 def test_counts_are_those_of_the_rows(outputs):

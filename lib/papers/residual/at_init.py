@@ -187,7 +187,7 @@ def statistics(
 
     def slopes(measured: pd.DataFrame, by: list[str], quantity: str) -> pd.DataFrame:
         found = exponents(measured, [*by, "seed"], quantity, "N", least)
-        return found.pivot(index="seed", columns=by, values="exponent")
+        return found.pivot(index="seed", columns=by, values="exponent").sort_index(axis=1)
 
     start = states[states["step"] == 0]
     few = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")

@@ -1,0 +1,93 @@
+"""A permutation's p-value is what counting all signs gives; an outcome errs as seldom as it says, and knows too few."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from lib.second.judge import TOO_FEW, opinion, p_above, p_below
+
+NOISES = {
+    "normal": lambda random, shape: random.normal(size=shape),
+    "heavy-tailed": lambda random, shape: random.standard_t(3, size=shape),
+}
+
+
+def entry(kind="ordering", effect=0.5, **fields):
+    return {"kind": kind, "effect": effect, "value": 0.0, "uncertainty": 0.0} | fields
+
+
+def around(mean, n=8, spread=0.1, k=1):
+    """k rows of n numbers with this mean."""
+    scatter = np.linspace(-spread, spread, n)
+    return {f"{row}": (mean + scatter).tolist() for row in range(k)}
+
+
+def test_all_signs_are_counted():
+    values = [0.3, -0.1, 0.5, 0.2]
+    means = [np.dot(signs, values) for signs in itertools.product((1, -1), repeat=4)]
+    assert p_above(values) == np.mean([mean >= sum(values) - 1e-12 for mean in means]) == 2 / 16
+    assert p_above([1.0] * 6) == 1 / 64 and p_above([-1.0] * 6) == 1.0
+    assert p_above([3.0, 3.1, 2.9], at=2.0) == 1 / 8 and p_above([0.0, 0.0]) == 1.0
+    assert p_below([3.0, 3.1, 2.9], at=4.0) == 1 / 8 and p_below(values) == p_above([-x for x in values])
+
+
+def test_many_numbers_are_sampled_and_agree_with_the_count():
+    random = np.random.default_rng(0)
+    values = random.normal(0.4, 1.0, 13)
+    signs = 1 - 2 * (np.arange(2**13)[:, None] >> np.arange(13) & 1)
+    exact = np.mean(signs @ values >= values.sum() - 1e-12)
+    assert p_above(values) == pytest.approx(exact, abs=4 * np.sqrt(exact / 4096))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("k", "n"), [(1, 6), (1, 12), (2, 8), (3, 10), (10, 10)])
+def test_it_errs_at_most_one_time_in_forty_either_way(noise, k, n):
+    """Without any effect: never absent, as any effect matters here."""
+    random, trials = np.random.default_rng([k, n]), 600
+    rows = [dict(enumerate(NOISES[noise](random, (k, n)))) for _ in range(trials)]
+    found = [opinion(entry(effect=1e-9), row) for row in rows]
+    most = 0.025 + 3 * np.sqrt(0.025 * 0.975 / trials)
+    assert found.count("reproduced") / trials <= most and found.count("contradicted") / trials <= most
+    tie = [opinion(entry("tie", effect=1e-9), row) for row in rows]
+    assert tie.count("reproduced") == 0 and tie.count("contradicted") / trials <= 2 * most  # two ends
+
+
+@pytest.mark.parametrize(
+    ("kind", "mean", "fields", "says"),
+    [
+        ("ordering", 1.0, {}, "reproduced"),
+        ("ordering", 0.2, {}, "absent here"),  # above 0, and too little to matter
+        ("ordering", -0.2, {}, "absent here"),
+        ("ordering", -1.0, {}, "contradicted"),
+        ("bound", 0.2, {}, "reproduced"),
+        ("bound", -0.2, {}, "contradicted"),
+        ("bound", 0.0, {}, "not resolved"),
+        ("tie", 0.2, {}, "reproduced"),
+        ("tie", 0.5, {}, "not resolved"),
+        ("tie", -0.8, {}, "contradicted"),
+        ("value", 1.7, {"value": 2.0}, "reproduced"),
+        ("value", 1.3, {"value": 2.0}, "contradicted"),
+        ("value", 9.3, {"value": 10.0}, "reproduced"),  # within 10 %
+        ("value", 1.3, {"value": 2.0, "uncertainty": 0.9}, "reproduced"),
+    ],
+)
+def test_what_each_kind_asks(kind, mean, fields, says):
+    assert opinion(entry(kind, **fields), around(mean)) == says
+
+
+def test_all_of_them_is_one_outcome():
+    rows = around(1.0, n=10, k=3)
+    assert opinion(entry(), rows) == "reproduced"
+    assert opinion(entry(), rows | {"last": around(0.0, n=10)["0"]}) == "absent here"
+    assert opinion(entry("bound"), rows | {"last": around(0.0, n=10)["0"]}) == "not resolved"
+    assert opinion(entry(), rows | {"last": around(-1.0, n=10)["0"]}) == "contradicted"
+    assert opinion(entry(), rows | {"last": [np.nan] * 10}) == "not resolved"
+
+
+def test_too_few_say_so():
+    assert opinion(entry(), around(1.0, n=5)) == TOO_FEW and opinion(entry(), {}) == TOO_FEW
+    assert opinion(entry(), around(1.0, n=6)) == "reproduced" and opinion(entry(), around(-1.0, n=6)) == "contradicted"
+    wrong = around(1.0, n=6, k=2) | {"last": around(-1.0, n=6)["0"]}
+    assert opinion(entry(), around(1.0, n=6, k=3)) == "reproduced"
+    assert opinion(entry(), wrong) == TOO_FEW  # 2^-6 is above a third of 2.5 %
