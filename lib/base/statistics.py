@@ -71,16 +71,6 @@ def all_resampled(estimates: Mapping[str, float], draws: Mapping[str, ArrayLike]
     }
 
 
-def least(found: Mapping[str, Comparison]) -> Interval:
-    """The least of the means, with its interval: ``low`` is the least of their own, ``high`` the least of those among
-    k."""
-    if not found:
-        return Interval(math.nan, -math.inf, math.inf)
-    means = [one.own.mean for one in found.values()]
-    mean = math.nan if any(map(math.isnan, means)) else min(means)
-    return Interval(mean, min(one.own.low for one in found.values()), min(one.among.high for one in found.values()))
-
-
 def percentile_interval(draws: ArrayLike, level: float = LEVEL) -> tuple[float, float]:
     """The percentiles between which ``level`` of the resamples of one number lie."""
     low, high = np.quantile(np.asarray(draws), [(1 - level) / 2, (1 + level) / 2])

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from lib.base import files
 from lib.base.errors import InputError, one_line
-from lib.base.statistics import Comparison, Interval, all_of, all_resampled, fresh_draws, fresh_resamples, least
+from lib.base.statistics import Comparison, Interval, all_of, all_resampled, fresh_draws, fresh_resamples
 from lib.second import judge
 from lib.workbook import places
 
@@ -68,8 +68,8 @@ class Claim:
 class Finding:
     """What a notebook measured for a claim: ``measured`` holds one number a replicate for each comparison that the
     claim speaks of, most often one, and ``bounds`` the 95 % interval of each. ``verdict`` is the first opinion, unless
-    the second differs. ``low`` and ``high`` bound the mean, or,
-    of several, the one that decides."""
+    the second differs. ``mean``, ``low`` and
+    ``high`` are those of the comparison that decides."""
 
     id: str
     verdict: str
@@ -195,11 +195,19 @@ def as_comparisons(values: Numbers) -> dict[str, list[float]]:
     return {str(name): [float(x) for x in xs] for name, xs in named.items()}
 
 
-def shown(claim: Claim, found: Mapping[str, Comparison]) -> Interval:
-    """The interval that decides: of the least margin, or of what is farthest from the value."""
-    if claim.kind in ("value", "tie") and found:
-        return max((one.own for one in found.values()), key=lambda own: abs(own.mean - claim.value))
-    return least(found)
+def shown(claim: Claim, found: Mapping[str, Comparison], outcome: str) -> Interval:
+    """The interval of the comparison that decides: among the k where one of them does, by itself where all have to."""
+    if not found or any(math.isnan(one.own.mean) for one in found.values()):
+        return Interval(math.nan, -math.inf, math.inf)
+    several = [*found.values()]
+    if outcome == ABSENT:
+        return min((one.among for one in several), key=lambda among: max(-among.low, among.high))
+    within = claim.kind in ("value", "tie")
+    if outcome == CONTRADICTED:
+        among = [one.among for one in several]
+        return max(among, key=lambda one: max(one.low - claim.value, claim.value - one.high) if within else -one.high)
+    own = [one.own for one in several]
+    return max(own, key=lambda one: abs(one.mean - claim.value) if within else -one.low)
 
 
 def report(
@@ -281,7 +289,7 @@ def _write(
         first if second in ("", judge.TOO_FEW, first) else DISPUTED,
         measured,
         {name: (one.own.low, one.own.high) for name, one in found.items()},
-        *shown(claim, found),
+        *shown(claim, found, first),
         unit,
         seeds,
         profile,

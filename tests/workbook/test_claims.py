@@ -144,13 +144,23 @@ def test_a_second_opinion_stands_beside_the_first_and_both_in_place_of_a_verdict
     assert unjudged.verdict == claims.UNJUDGED and unjudged.second == ""
 
 
-def test_the_least_of_several_is_shown(tmp_path):
-    values = {"width 64": [1.0, 1.1, 0.9], "width 128": [3.0, 1.0, 2.0]}
-    finding = claims.report(claim(), "n", values, [1, 2, 3], "cpu", tmp_path, "octaves", "")
-    ends = mean_and_interval(values["width 128"])
-    assert finding.mean == 1.0 and finding.low == ends[1] and finding.bounds["width 128"] == ends[1:]
-    far = claims.report(claim("tie"), "n", values, [1, 2, 3], "cpu", tmp_path, "octaves", "")
-    assert (far.mean, far.low, far.high) == ends  # of a tie, what is farthest from it
+def test_the_comparison_that_decides_is_shown(tmp_path):
+    def found(values, entry=None):
+        finding = claims.report(entry or claim(), "n", values, [1, 2, 3], "cpu", tmp_path, "octaves", "")
+        return finding.verdict, (finding.mean, finding.low, finding.high)
+
+    near, wide, none, below = [1.0, 1.1, 0.9], [3.0, 1.0, 2.0], [0.0, 0.001, -0.001], [-1.0, -1.1, -0.9]
+    # not resolved and reproduced: what lies lowest, by itself
+    assert found({"near": near, "wide": wide}) == ("not resolved", mean_and_interval(wide))
+    assert found({"near": near, "far": [5.0, 5.1, 4.9]}) == ("reproduced", mean_and_interval(near))
+    # absent here and contradicted: the one that is, at an error that the two share
+    assert found({"wide": wide, "none": none}) == ("absent here", mean_and_interval(none, 0.975))
+    assert found({"wide": wide, "below": below}) == ("contradicted", mean_and_interval(below, 0.975))
+    # of a tie, what is farthest from it
+    assert found({"near": none, "wide": [-1.0, 1.0, 0.6]}, claim("tie")) == (
+        "not resolved",
+        mean_and_interval([-1.0, 1.0, 0.6]),
+    )
 
 
 def test_a_resampled_number_has_the_percentiles_of_its_draws(tmp_path):
