@@ -149,7 +149,7 @@ notebooks: $(DONE)
 # some notebooks read the parameters of others
 files_of = $(foreach name,$1,notebooks/$(name).ipynb params/$(PROFILE)/$(name).yaml)
 $(MADE)/.backprop_depth.done $(MADE)/.depth_sampling.done: $(call files_of,end_to_end instability)
-$(MADE)/.downstream_axes.done: $(call files_of,recurrence_exponent)
+$(MADE)/.downstream_axes.done: $(call files_of,extrapolation recurrence_exponent)
 $(MADE)/.downstream_core.done: $(call files_of,end_to_end instability looping_isoflop moe_isoflop stability_ablation)
 $(MADE)/.end_to_end.done: $(call files_of,downstream_core instability)
 

@@ -156,6 +156,24 @@ def numbers(read: Callable[[pd.DataFrame], Margins], drawn: list[pd.DataFrame]) 
     return {name: x[:1] for name, x in every.items()}, {name: x[1:] for name, x in every.items()}
 
 
+def beyond(
+    points: pd.DataFrame, pair: pd.DataFrame, axis: str, n: int, seed: int, over_validation: bool = False
+) -> tuple[float, list[float]]:
+    """What r = 4 loses on r = 1 on an axis in the pair beyond the grid (000, Table 9), or by how much more it loses
+    there than in validation loss, and n draws of it with the noise of a run of the grid; nan without tasks or runs.
+
+    points, pair: ``by_axis`` of the grid's runs and of the pair's."""
+    if over_validation:
+        points, pair = (some.assign(loss=some["loss"] - some["val_loss"]) for some in (points, pair))
+    of_a_run = noise(points, axis)
+    if of_a_run is None:
+        return np.nan, [np.nan] * n
+    loss = pair[pair["axis"] == axis].set_index("r")["loss"].reindex([1, 4])  # nan where one blew up
+    shifts = of_a_run.draws(n, 2, np.random.default_rng(seed))
+    gap = float(loss[4] - loss[1])
+    return gap, (gap + shifts[:, 1] - shifts[:, 0]).tolist()
+
+
 def macro(points: pd.DataFrame) -> pd.DataFrame:
     """One row a run: accuracy and loss, averaged over the axes (000, Fig. 13)."""
     by = points.groupby(["subject", "budget", "r", "width", "val_loss"], as_index=False, sort=False)

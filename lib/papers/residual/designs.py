@@ -87,27 +87,31 @@ def steps_from_init(cfg: ModelConfig, lr: float, layers: int, seed: int, steps: 
     return FirstSteps(model=cfg, optim=optim, block=layers, steps=steps, seed=seed)
 
 
-def optim(p: ResidualRuns, lr: float, layers: int, corrected: bool) -> OptimConfig:
+def optim(p: ResidualRuns, lr: float, layers: int, corrected: bool, table_lr: float | None = None) -> OptimConfig:
     """AdamW at base rate ``lr``, warmed up over a tenth and falling to 0 over the last half; corrected by 002's rule
-    for the depth, or else ``lr`` everywhere. At the reference depth both are the same and get the same config."""
-    scaling: dict[str, Any] = {"scaling": "none"}
+    for the depth, or else ``lr`` everywhere. At the reference depth both are the same and get the same config.
+    table_lr: of the token table, which is the unembedding too, in place of ``lr``."""
+    scaling: dict[str, Any] = {"scaling": "none", "embedding_lr": None if table_lr == lr else table_lr}
     if corrected and layers != p.reference_depth:
-        scaling = {"scaling": "depth-loop", "reference_depth": p.reference_depth}
+        scaling |= {"scaling": "depth-loop", "reference_depth": p.reference_depth}
     schedule = {"warmup_steps": p.steps // 10, "cooldown_steps": p.steps // 2}
     return optimizer("residual-L12-N1", p.steps, lr=lr, **schedule, **scaling)
 
 
-def run(p: ResidualRuns, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True) -> RunConfig:
-    """A run at base rate ``lr``; at ``kept_lr`` the state is traced, for the notebook that looks inside."""
+def run(
+    p: ResidualRuns, cfg: ModelConfig, lr: float, seed: int, corrected: bool = True, table_lr: float | None = None
+) -> RunConfig:
+    """A run at base rate ``lr`` (``optim``); where all rates are ``kept_lr`` the state is traced, for the notebook that
+    looks inside."""
     return RunConfig(
         model=cfg,
         data=DataConfig.of(p),
-        optim=optim(p, lr, cfg.recur, corrected),
+        optim=optim(p, lr, cfg.recur, corrected, table_lr),
         train=TrainConfig.of(
             p,
             steps=p.steps,
             seed=seed,
-            trace_every=max(1, p.steps // TRACES) if lr == p.kept_lr else None,
+            trace_every=max(1, p.steps // TRACES) if lr == p.kept_lr and table_lr in (None, lr) else None,
             checkpoint_loops=p.checkpoint_loops,
         ),
     )

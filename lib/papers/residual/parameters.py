@@ -59,6 +59,7 @@ class LoopLrTransfer(ResidualRuns):
     deep: list[Positive]
     deep_loops: list[Positive]
     deep_lrs: list[float]
+    table_lrs: list[float]
 
 
 class ResidualScalingBeyond(ResidualRuns):

@@ -159,3 +159,28 @@ def test_what_follows_the_validation_loss_is_told_from_noise():
     assert axes.tracking_margin(swapped, 200, 0)[0] == pytest.approx(-margin)
     still = runs.assign(accuracy=0.0)
     assert axes.tracking_margin(still, 50, 0)[0] == pytest.approx(abs(np.corrcoef(val, runs["loss"])[0, 1]))
+
+
+def test_the_pair_beyond_the_grid_has_the_noise_of_the_grids_runs():
+    random = np.random.default_rng(0)
+    scatter = {key: random.normal(0, 0.03) for key in itertools.product(BUDGETS, RECURRENCES, (8, 12, 16, 24, 32))}
+    rows = [
+        dict(
+            budget=b, r=r, width=w, val_loss=2.0 - w / 100, loss=3.0 - w / 100 + e, axis=axes.KNOWLEDGE, subject=f"{i}"
+        )
+        for i, ((b, r, w), e) in enumerate(scatter.items())
+    ]
+    points = pd.DataFrame(rows)
+    pair = pd.DataFrame(
+        [dict(r=r, axis=axes.KNOWLEDGE, loss=loss, val_loss=val) for r, loss, val in ((1, 2.5, 1.9), (4, 2.7, 2.0))]
+    )
+    gap, draws = axes.beyond(points, pair, axes.KNOWLEDGE, 4000, 0)
+    noise = axes.noise(points, axes.KNOWLEDGE)
+    spread = math.sqrt(2 * noise.variance * noise.freedom / (noise.freedom - 2))  # of two runs, Student's
+    assert gap == pytest.approx(0.2) and np.mean(draws) == pytest.approx(0.2, abs=0.01)
+    assert np.std(draws) == pytest.approx(spread, rel=0.06)
+    over, _ = axes.beyond(points, pair, axes.KNOWLEDGE, 10, 0, over_validation=True)
+    assert over == pytest.approx(0.1)  # .2 on the axis, .1 in validation loss
+    assert math.isnan(axes.beyond(points, pair.iloc[:1], axes.KNOWLEDGE, 10, 0)[0])  # one of the two blew up
+    none, no_draws = axes.beyond(points, pair, axes.MATH, 10, 0)
+    assert math.isnan(none) and len(no_draws) == 10

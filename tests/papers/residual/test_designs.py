@@ -73,10 +73,20 @@ def test_the_correction_is_of_the_looped_stack_and_none_at_the_reference():
     assert {row.lr for row in placements(LoopedLM(plain.model), plain.optim)} == {0.002}
 
 
+def test_a_rate_of_the_table_alone_moves_nothing_else():
+    cfg = designs.model(P, "1/(N sqrt(L))", 3, 4)
+    alone, plain = (designs.run(P, cfg, 0.002, 7, table_lr=rate) for rate in (0.016, None))
+    rates, before = ({row.name: row.lr for row in placements(LoopedLM(cfg), each.optim)} for each in (alone, plain))
+    assert {name for name in rates if rates[name] != before[name]} == {"embed.weight"} and cfg.tied
+    assert rates["embed.weight"] == 0.016 and before["embed.weight"] == 0.002
+    assert designs.run(P, cfg, 0.002, 7, table_lr=0.002).key == plain.key  # trained once
+
+
 def test_only_runs_at_the_kept_rate_are_traced():
     cfg = designs.model(P, "1/(N sqrt(L))", 3)
     assert designs.run(P, cfg, 0.004, 1).train.trace_every == 1
     assert designs.run(P, cfg, 0.002, 1).train.trace_every is None
+    assert designs.run(P, cfg, 0.004, 1, table_lr=0.008).train.trace_every is None
 
 
 @pytest.mark.parametrize("kind", designs.INJECTIONS)
