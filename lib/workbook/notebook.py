@@ -19,7 +19,7 @@ from lib.config import Label, RunConfig
 from lib.figures import style
 from lib.flops import count
 from lib.second.readings import READINGS
-from lib.store.runs import RunStore
+from lib.store.runs import RunResult, RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
 from lib.sweep.finished import Runs
@@ -43,6 +43,8 @@ class Notebook:
     outputs: Path
     #: name of a measurement -> the keys that this notebook has asked for
     asked: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    #: what its sweeps returned
+    swept: list[RunResult] = dataclasses.field(default_factory=list)
 
     @property
     def profile(self) -> str:
@@ -121,6 +123,7 @@ class Notebook:
 
         runs = training.sweep(configs, self.store, *self._limits(), Cluster.of(os.environ))
         clear_output(wait=True)  # the bar is for watching; the executed notebook keeps one line
+        self.swept.extend(runs.results)
         diverged = sum(result.status == "diverged" for result in runs.results)
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60
         print(
@@ -221,6 +224,10 @@ class Notebook:
         if self.name not in READINGS:
             return {}
         records = {name: measurements.records(name, keys, self.store) for name, keys in self.asked.items()}
+        records["runs"] = [
+            {"config": run.config.model_dump(mode="json"), "status": run.status, "summary": run.summary}
+            for run in self.swept
+        ]
         tables = READINGS[self.name](records, self.parameters.model_dump())
         return {id: {str(name): table[name].tolist() for name in table} for id, table in tables.items()}
 

@@ -44,7 +44,13 @@ def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
     return {
         README: {"times": times(), "notebooks": overview()},
-        SCALE: {"sum": in_short(), "papers": papers(), "notebooks": notebooks(), "growth": growth()},
+        SCALE: {
+            "cpu": on_two_cores(),
+            "sum": in_short(),
+            "papers": papers(),
+            "notebooks": notebooks(),
+            "growth": growth(),
+        },
     }
 
 
@@ -110,6 +116,17 @@ def times() -> str:
 
 
 # ---- docs/scale.md, of the paper profile -----------------------------------------------------------------------------
+
+
+def on_two_cores() -> str:
+    """What the cpu profile is and took, in a sentence."""
+    known = reference.read()
+    own = [cfg for cost in costs("cpu").values() for cfg in cost.own]
+    took = {name: entry.seconds for name, entry in known.entries.get("cpu", {}).items()}
+    longest = [f"`{name}` {spell(took[name])}" for name in sorted(took, key=lambda name: -took[name])[:3]]
+    return f"""\
+- {len(own):,} distinct runs, {sum(map(run_flops, own)):.2g} FLOPs; {spell(known.whole.get("cpu", 0))} on two cores.
+- The longest notebooks: {", ".join(longest)}."""
 
 
 def in_short() -> str:

@@ -1,8 +1,15 @@
-"""First optimiser steps at a tiny size, as the notebook reads them and as the second opinion does."""
+"""Records as the notebooks leave them, and what the second opinion reads off them."""
+
+import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from lib.papers.isodepth import designs as isodepth
+from lib.papers.isodepth.parameters import InjectionAblation
+from lib.papers.looped_moe import designs as looped_moe
+from lib.papers.looped_moe.parameters import MupTransfer
 from lib.papers.residual import at_init, designs
 from lib.papers.residual.parameters import ResidualScalingInit
 from lib.second.readings import READINGS
@@ -49,3 +56,57 @@ def measured():
     relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds)
     notebook = at_init.statistics(states, changes, relu, cosines, p.least)
     return p, notebook, READINGS[p.notebook](records, p.model_dump())
+
+
+def a_record(cfg, loss):
+    """Of a run that ended with this loss, or diverged where there is none."""
+    status, summary = ("finished", {"val_loss": loss}) if loss is not None else ("diverged", {})
+    return {"config": cfg.model_dump(mode="json"), "status": status, "summary": summary}
+
+
+@pytest.fixture(scope="session")
+def mup_labels():
+    """(labels with losses that nobody trained, records, parameters) of a sweep over three widths."""
+    changes = {"widths": [16, 32, 64], "seeds": [1, 2, 3]}
+    p, random = MupTransfer(**of_profile("cpu", "mup_transfer") | changes), np.random.default_rng(0)
+    labels, records = [], []
+    for architecture in p.architectures:
+        for width in p.widths:
+            for lr in p.lrs:
+                for seed in p.seeds:
+                    model = looped_moe.model(p, architecture, width, p.loops)
+                    loss = 2.0 + 0.02 * math.log2(lr / 0.001) ** 2 + random.normal(0, 0.02)
+                    labels.append(dict(architecture=architecture, width=width, lr=lr, seed=seed, loss=loss))
+                    records.append(a_record(looped_moe.run(p, model, lr, p.steps, seed), loss))
+    return labels, {"runs": records}, p
+
+
+@pytest.fixture(scope="session")
+def mup_records(mup_labels):
+    return mup_labels[1:]
+
+
+@pytest.fixture(scope="session")
+def mup(mup_labels):
+    labels, records, p = mup_labels
+    return labels, p, READINGS[p.notebook](records, p.model_dump())
+
+
+@pytest.fixture(scope="session")
+def ablation():
+    """(injection -> seed -> loss, what the second opinion reads) of runs that nobody trained; one diverged."""
+    p = InjectionAblation(**of_profile("cpu", "injection_ablation") | {"seeds": [1, 2]})
+    losses = {"linear": {1: 2.0, 2: 2.1}, "additive": {1: 1.9, 2: 2.3}, "passthrough": {1: None, 2: 3.0}}
+    records = [
+        a_record(
+            isodepth.run(p, isodepth.model(p, p.recurrence, p.width, **isodepth.injection(name)), p.budget, seed), x
+        )
+        for name, by_seed in (losses | {"hyper-connections": {1: 9.0, 2: 9.0}}).items()
+        for seed, x in by_seed.items()
+    ]
+    records.append(
+        records[0] | {"config": records[0]["config"] | {"train": records[0]["config"]["train"] | {"seed": 3}}}
+    )
+    nothing = math.log(p.vocab_size)
+    known = {name: pd.Series(by).astype(float).fillna(nothing) for name, by in losses.items()}
+    return known, READINGS[p.notebook]({"runs": records}, p.model_dump())

@@ -18,14 +18,15 @@ OF_DEEP_SEEDS = {
 
 
 @pytest.mark.parametrize("profile", [profile for profile in PROFILES if profile != "smoke"])
-def test_every_claim_with_six_seeds_is_read_again(measured, profile):
+def test_every_claim_with_six_seeds_is_read_again(measured, mup, ablation, profile):
     """Who gives a notebook six seeds writes a reading for it, or says here why there is none."""
-    read = measured[2].keys() | {*WITHOUT_RUNS} | OF_DEEP_SEEDS
+    own = {*measured[2], *mup[2], *ablation[1]}
+    read = own | {*WITHOUT_RUNS} | OF_DEEP_SEEDS
     for claim in claims.ledger(places.LEDGER).values():
         if claim.replicates == "seeds" and claim.notebook:
             given = of_profile(profile, claim.notebook)
             most = max((len(seeds) for name, seeds in given.items() if name.endswith("seeds")), default=0)
             assert most < FEWEST or claim.id in read, f"{claim.id} has {most} seeds at {profile}"
-    assert {*WITHOUT_RUNS} <= claims.ledger(places.LEDGER).keys() and not {*WITHOUT_RUNS} & measured[2].keys()
+    assert {*WITHOUT_RUNS} <= claims.ledger(places.LEDGER).keys() and not own & {*WITHOUT_RUNS}
     deep = of_profile(profile, "residual_scaling_init")["deep_seeds"]
     assert len(deep) < FEWEST

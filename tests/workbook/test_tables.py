@@ -32,6 +32,14 @@ def test_a_document_has_the_tables_of_today(documents, path):
     assert filled(text, documents[path]) == text, f"{path.name} is out of date, run {MEND}"
 
 
+def test_the_profiles_stay_within_their_limits(plans_once):
+    """cpu an hour and a half from nothing on two cores, paper 10,000 GPU hours without 002."""
+    assert 0 < reference.read().whole["cpu"] < 90 * 60
+    every = costs.costs("paper")
+    flops = sum(cost.flops for name, cost in every.items() if name not in costs.NOTEBOOKS["002"])
+    assert 5000 < costs.hours(flops) < 10_000
+
+
 def test_the_documents_say_how_their_tables_are_made():
     assert MEND.removeprefix(".venv/bin/") in (ROOT / "docs" / "scale.md").read_text()
     assert "docs/scale.md" in (ROOT / "README.md").read_text()
