@@ -13,6 +13,7 @@ from lib.config import ModelConfig
 from lib.flops import count
 from lib.model.depth import DepthRule
 from lib.model.looped import Draw, LoopedLM
+from lib.papers.isodepth.designs import PUBLISHED_SIZES
 from lib.presets import PRESETS, preset
 from tests.models import KINDS, config
 
@@ -72,26 +73,10 @@ def test_iso_depth_models_have_twenty_effective_layers():
         assert (cfg.injection == "none") == (loops == 1) and cfg.loop_norm == "own"
 
 
-# 000, Table 6: unique non-embedding parameters in millions per width, for r = 1, 2, 4, 8
-ISO_COMPUTE_GRID = {
-    6: (35.4, 21.5, 14.5, 10.9),
-    8: (62.9, 38.3, 25.7, 19.4),
-    10: (98.3, 59.8, 40.2, 30.3),
-    12: (141.6, 86.1, 57.8, 43.7),
-    14: (192.7, 117.2, 78.7, 59.4),
-    16: (251.7, 153.1, 102.8, 77.6),
-    18: (318.6, 193.8, 130.1, 98.2),
-    20: (393.3, 239.2, 160.6, 121.3),
-    24: (566.3, 344.5, 231.2, 174.6),
-    28: (770.8, 468.9, 314.7, 237.7),
-    34: (1136.5, 691.4, 464.1, 350.4),
-}
-
-
-@pytest.mark.parametrize("size", ISO_COMPUTE_GRID)
+@pytest.mark.parametrize("size", PUBLISHED_SIZES)
 def test_iso_depth_parameters_at_every_width(size):
     counts = [count(preset(f"isodepth-s{size}-r{loops}")) for loops in (1, 2, 4, 8)]
-    assert tuple(round((c.n_once + c.n_rec) / 1e6, 1) for c in counts) == ISO_COMPUTE_GRID[size]
+    assert tuple(round((c.n_once + c.n_rec) / 1e6, 1) for c in counts) == PUBLISHED_SIZES[size]
 
 
 def test_000s_own_split_counts_the_injection_once():

@@ -187,6 +187,22 @@ PUBLISHED_WIDTHS = {
     2.15e19: (18, 24, 28, 34),
 }
 PUBLISHED_RECURRENCES = (1, 2, 4, 8)
+#: Table 6: s = d / 64 -> unique parameters outside the tables in millions, at each of these recurrences
+PUBLISHED_SIZES = {
+    6: (35.4, 21.5, 14.5, 10.9),
+    8: (62.9, 38.3, 25.7, 19.4),
+    10: (98.3, 59.8, 40.2, 30.3),
+    12: (141.6, 86.1, 57.8, 43.7),
+    14: (192.7, 117.2, 78.7, 59.4),
+    16: (251.7, 153.1, 102.8, 77.6),
+    18: (318.6, 193.8, 130.1, 98.2),
+    20: (393.3, 239.2, 160.6, 121.3),
+    24: (566.3, 344.5, 231.2, 174.6),
+    28: (770.8, 468.9, 314.7, 237.7),
+    34: (1136.5, 691.4, 464.1, 350.4),
+}
+#: Sec. 3.2: r -> % of the blocks' FLOPs that the injection adds
+PUBLISHED_OVERHEADS = {2: 1.7, 4: 3.3, 8: 6.7}
 #: phi on its lower four budgets, under its probes and without (Sec. 5)
 PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.65}
 
@@ -201,6 +217,25 @@ def published_grid() -> pd.DataFrame:
                 rows.append({"budget": budget, "r": r, "width": 64 * s, "seed": 0, **own, "D": budget / own["F"]})
     runs = pd.DataFrame(rows)
     return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
+
+
+def off_table_6() -> float:
+    """The most by which a preset's parameters differ from Table 6, in millions."""
+    return max(
+        abs(size(preset(f"isodepth-s{s}-r{r}"))["N"] / 1e6 - printed)
+        for s, row in PUBLISHED_SIZES.items()
+        for r, printed in zip(PUBLISHED_RECURRENCES, row, strict=True)
+    )
+
+
+def off_overheads() -> float:
+    """The most by which r n_i / (L_eff n_b), what the injection adds by Eq. 1, differs from what Sec. 3.2 prints, in
+    percentage points, over the widths of Table 6."""
+    return max(
+        abs(100 * r * count(preset(f"isodepth-s{s}-r{r}")).n_injection / (20 * 12 * (64 * s) ** 2) - printed)
+        for s in PUBLISHED_SIZES
+        for r, printed in PUBLISHED_OVERHEADS.items()
+    )
 
 
 def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:

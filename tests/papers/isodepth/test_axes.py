@@ -184,3 +184,25 @@ def test_the_pair_beyond_the_grid_has_the_noise_of_the_grids_runs():
     assert math.isnan(axes.beyond(points, pair.iloc[:1], axes.KNOWLEDGE, 10, 0)[0])  # one of the two blew up
     none, no_draws = axes.beyond(points, pair, axes.MATH, 10, 0)
     assert math.isnan(none) and len(no_draws) == 10
+
+
+def test_single_tasks_are_read_at_the_largest_budget():
+    slopes = {"drop": -0.1, "coqa": 0.2}
+    rows = []
+    for axis, tasks in axes.AXES.items():
+        for task in tasks:
+            for budget, r, width in itertools.product(BUDGETS, RECURRENCES, (8, 12, 16, 24, 32)):
+                loss = 2.0 + slopes.get(task.name, 0.0) * (r - 1) * (budget == 1e10)
+                row = dict(budget=budget, r=r, width=width, subject=f"{budget} {r} {width}", val_loss=width, loss=loss)
+                rows.append(row | dict(task=task.name, axis=axis))
+    table = pd.DataFrame(rows).drop(columns="axis")
+    wanted = {"drop": lambda gaps: axes.leads(gaps, [2, 4]), "coqa": axes.steps}
+    values, draws = axes.per_task(table, wanted, 5, 0)
+    assert values == {
+        "drop, r = 2, 1e+10 FLOPs": [pytest.approx(0.1)],
+        "drop, r = 4, 1e+10 FLOPs": [pytest.approx(0.3)],
+        "coqa, r = 1 to 2, 1e+10 FLOPs": [pytest.approx(0.2)],
+        "coqa, r = 2 to 4, 1e+10 FLOPs": [pytest.approx(0.4)],
+    }
+    assert draws.keys() == values.keys() and {len(x) for x in draws.values()} == {5}
+    assert axes.per_task(table[table["task"] != "drop"], {"drop": wanted["drop"]}, 5, 0) == ({}, {})
