@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.typing import ColorType
 
 from lib.base import files
@@ -125,10 +125,20 @@ def rate(lr: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
+class _Counts(LogLocator):
+    """Ticks at 1, 2 and 5; at four round numbers where hardly one of these is in sight, as in half a decade."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        ticks = np.array([x * 10.0**k for k in range(-3, 19) for x in (1, 2, 5)])
+        if np.count_nonzero((vmin <= ticks) & (ticks <= vmax)) > 1:
+            return super().tick_values(vmin, vmax)
+        return MaxNLocator(4).tick_values(vmin, vmax)
+
+
 def count_axis(axis: Axes, label: str) -> None:
     """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M."""
     axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_locator(_Counts(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
     axis.set_xlabel(label)

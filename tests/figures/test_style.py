@@ -111,6 +111,17 @@ def test_counts_are_ticked_in_short_words():
     assert {"5 k", "10 k", "20 k"} <= set(shown)
 
 
+@pytest.mark.parametrize(("low", "high"), [(7420, 8200), (9000, 14000), (1.02e6, 1.9e6)])
+def test_counts_that_hardly_differ_have_few_ticks(low, high):
+    figure, axis = plt.subplots(figsize=(2, 2))
+    axis.plot([low, high], [1, 2])
+    style.count_axis(axis, "parameters")
+    figure.canvas.draw()
+    left, right = axis.get_xlim()
+    shown = [tick.get_text() for tick in axis.get_xticklabels() if left <= tick.get_position()[0] <= right]
+    assert 2 <= len(shown) == len(set(shown)) <= 5
+
+
 def test_an_isoflop_curve_is_its_runs_their_parabola_and_a_star():
     N = np.array([1e5, 2e5, 4e5, 8e5])
     cell = pd.DataFrame({"N": N, "loss": 3 + 0.1 * np.log(N / 3e5) ** 2})

@@ -70,7 +70,7 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 def optima_against_budget(optima: pd.DataFrame) -> Figure:
     """000, Fig. 3: compute-optimal parameters and tokens against the budget, with the exponents of their power laws in
     it. Open markers lie outside the widths trained and do not count."""
-    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.6))
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 3.0))
     look = of_recurrences(optima["r"].unique())
     for axis, column, label in zip(axes, ("N", "D"), ("optimal parameters N*", "optimal tokens D*"), strict=True):
         for r, line in optima.dropna(subset=["N"]).groupby("r"):
@@ -84,7 +84,9 @@ def optima_against_budget(optima: pd.DataFrame) -> Figure:
         budget_axis(axis, sorted(optima["budget"].unique()))
         few_decades(axis)
         axis.set_ylabel(label)
-        axis.legend(title="exponent in the budget", title_fontsize=7)
+        axis.legend(
+            title="exponent in the budget", title_fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2
+        )
     return figure
 
 

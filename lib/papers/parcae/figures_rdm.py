@@ -132,7 +132,7 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
     axis.xaxis.minorticks_off()
     axis.set_xlabel("learning rate")
     axis.set_ylabel("validation loss (nats per token)")
-    axis.legend(loc="upper left")
+    figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 

@@ -60,7 +60,8 @@ def test_the_level_of_training_is_named_off_the_data():
         {"architecture": ["base"] * 2, "lr": [0.01, 0.2], "val_loss": [2.0, 6.0], "trains": [True, False]}
     )
     (axis,) = loss_against_rate(frame, 2.4, "2-gram entropy").axes
-    assert [text.get_text() for text in axis.get_legend().get_texts()][-1] == "2-gram entropy" and not axis.texts
+    (legend,) = axis.figure.legends
+    assert [text.get_text() for text in legend.get_texts()][-1] == "2-gram entropy" and not axis.texts
     assert {"2", "3", "4", "6"} <= {*ticks(axis.yaxis)} and ticks(axis.xaxis) == ["1e-2", "2e-1"]
 
 
