@@ -28,7 +28,9 @@ INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at th
 VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE, UNJUDGED, OPEN)
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
-OF_PAPERS = ("paper", "published")  # profiles of the papers' own scale
+#: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it
+PUBLISHED, OF_PUBLISHED = "published", "published_runs"
+OF_PAPERS = ("paper", PUBLISHED)  # of the papers' own scale
 
 Kind = Literal["ordering", "bound", "tie", "value"]
 Replicates = Literal["seeds", "resamples", "exact"]

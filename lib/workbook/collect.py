@@ -77,7 +77,9 @@ def _entry(outputs: Path, name: str, profile: str, seconds: float) -> Entry:
     asked = claims.of_notebook(name)
     found = [claims.read(outputs / "claims" / profile / f"{claim.id}.json") for claim in asked]
     verdicts = {finding.id: finding.verdict for finding in found}
-    return Entry(seconds=round(seconds, 1), verdicts=verdicts, made_from=made_from(name, profile))
+    on_runs = claims.findings(outputs / "claims" / claims.PUBLISHED) if name == claims.OF_PUBLISHED else {}
+    published = {id: finding.verdict for id, finding in on_runs.items() if profile != "smoke"}  # which judges nothing
+    return Entry(seconds=round(seconds, 1), verdicts=verdicts, made_from=made_from(name, profile), published=published)
 
 
 def made_from(name: str, profile: str) -> int:

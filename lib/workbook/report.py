@@ -21,6 +21,7 @@ from lib.base.errors import InputError, in_one_line
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
 from lib.workbook import claims, pages, places, power
+from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -30,8 +31,6 @@ PAPERS = {
     "004": "Looped mixture of experts with early exit",
 }
 BEYOND = "Beyond the papers"
-#: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it
-PUBLISHED, OF_PUBLISHED = "published", "published_runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +175,8 @@ def build(outputs: Path, profile: str) -> list[str]:
         papers=PAPERS,
         verdicts=claims.VERDICTS,
         rows=rows,
+        side_by_side=(beside := _side_by_side(rows)),
+        judged_at=[name for name in (*PROFILES, PUBLISHED) if any(name in found for found in beside.values())],
         counts=collections.Counter(row.verdict for row in rows),
         summary=collections.Counter((row.claim.paper, row.verdict) for row in rows if row.profile == profile),
         groups=groups,
@@ -202,6 +203,15 @@ def main(profile: str) -> None:
 def _build_or_complain(profile: str) -> None:
     if problems := build(Path("outputs"), profile):
         raise SystemExit("\n".join(problems))
+
+
+def _side_by_side(rows: list[Row]) -> dict[str, dict[str, str]]:
+    """Claim -> profile -> verdict, of those that were judged somewhere."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.finding:
+            found.setdefault(row.claim.id, {})[row.profile] = row.verdict
+    return found
 
 
 def _provenances(rows: list[Row], profile: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ the tables between their marks (lib/workbook/markdown.py), and a test sees that 
 import collections
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import nbformat
@@ -59,7 +59,8 @@ def documents() -> dict[Path, dict[str, str]]:
 
 def overview() -> str:
     """One row a notebook: its file, its paper and where the claim stands there, what it asks, the verdicts of its
-    claims on two cores, the minutes that it took there, and the H200 hours that its plans for one come to."""
+    claims on two cores and on the paper's own runs, the minutes that it took there, and the H200 hours that its plans
+    for one come to."""
     known = reference.read()
     rows = []
     for paper, names in NOTEBOOKS.items():
@@ -72,6 +73,7 @@ def overview() -> str:
                     "document, where": ", ".join(filter(None, [*asked, where])),
                     "what it asks": title,
                     "verdicts at cpu": noted(known, name, "cpu", verdicts),
+                    "on the paper's runs": on_published(known, name),
                     "smoke": noted(known, name, "smoke", _took),
                     "cpu": noted(known, name, "cpu", _took),
                     "gpu, h": _whole(hours(costs("gpu")[name].flops)),
@@ -98,9 +100,22 @@ def noted(known: Reference, name: str, profile: str, say: Callable[[Entry], str]
     return say(entry) if entry.made_from == collect.made_from(name, profile) else STALE
 
 
+def on_published(known: Reference, name: str) -> str:
+    """How many claims of a notebook got which verdict on the paper's own runs; all of them for the one that reads
+    these."""
+    judge = known.entries.get("cpu", {}).get(claims.OF_PUBLISHED)
+    own = {claim.id for claim in claims.of_notebook(name)}
+    every = name == claims.OF_PUBLISHED
+    return _counted([one for id, one in judge.published.items() if every or id in own]) if judge else ""
+
+
 def verdicts(entry: Entry) -> str:
     """How many claims of a notebook got which verdict."""
-    counted = collections.Counter(entry.verdicts.values())
+    return _counted(entry.verdicts.values())
+
+
+def _counted(found: Iterable[str]) -> str:
+    counted = collections.Counter(found)
     return ", ".join(f"{counted[verdict]} {verdict}" for verdict in claims.VERDICTS if counted[verdict])
 
 

@@ -111,6 +111,20 @@ def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
     assert "claims/published/000-phi.json" in problem and "PROFILE=cpu ONLY=published_runs" in problem
 
 
+def test_verdicts_stand_side_by_side(outputs):
+    """A column a profile that judged something, and one for the paper's own runs."""
+    nb = a_notebook("published_runs", outputs)
+    nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
+    page = built(outputs)
+    table = page[page.index("verdicts side by side") :].partition("</table>")[0]
+    assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["claim", "cpu", "gpu", "the paper's runs"]
+    cells = {
+        id: re.findall(r"<td>(.*?)</td>", row) for id, row in re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', table)
+    }
+    assert cells["001-base-state-explodes"] == ["reproduced", "contradicted", ""]
+    assert cells["000-phi"][0] == "" and cells["000-phi"][2] == "reproduced" and "000-r4-effective-share" not in cells
+
+
 def test_a_row_holds_what_the_paper_says_and_what_was_measured(outputs):
     found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
     row = found["001-base-state-explodes", "cpu"]

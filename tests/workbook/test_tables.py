@@ -114,3 +114,14 @@ def test_numbers_are_spelled_in_few_characters():
     assert [tables._short(x) for x in (0, 999, 1.234e6, 2e9, 4.35e12)] == ["", "999", "1.23M", "2B", "4.35T"]
     assert [tables._bytes(x) for x in (0, 2.345e9, 45.6e9, 1.4e12)] == ["", "2.3 GB", "46 GB", "1.4 TB"]
     assert [tables._range(x) for x in ([], [2_000_000], [3_000_000, 1_000_000])] == ["", "2M", "1M to 3M"]
+
+
+def test_the_papers_own_runs_have_a_column():
+    """A notebook has the verdicts of its own claims there, the one that reads the runs all of them."""
+    ids = [claim.id for claim in claims.of_notebook("phi_probes") if claim.published][:2]
+    published = dict.fromkeys(ids, "reproduced") | {"000-phi": "contradicted"}
+    judge = reference.Entry(seconds=1, verdicts={}, made_from=0, published=published)
+    known = reference.Reference(flops_per_second=1e9, cores=2, whole={}, entries={"cpu": {"published_runs": judge}})
+    assert len(ids) == 2 and tables.on_published(known, "phi_probes") == "2 reproduced"
+    assert tables.on_published(known, "published_runs") == "2 reproduced, 1 contradicted"
+    assert tables.on_published(known, "instability") == ""
