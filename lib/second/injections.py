@@ -1,11 +1,10 @@
 """The numbers of ``injection_ablation`` once more, from its runs."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-
-from lib.second.runs import loss_of
 
 NAMES = {"concat-identity": "linear", "add": "additive", "none": "passthrough"}
 
@@ -14,7 +13,7 @@ def numbers(records: Mapping[str, list[dict[str, Any]]], parameters: Mapping[str
     """Claim -> one row a seed, one column a comparison. ``records``: "runs" -> what was recorded."""
     losses = pd.DataFrame(
         [
-            (record["config"]["model"]["injection"], record["config"]["train"]["seed"], loss_of(record))
+            (record["config"]["model"]["injection"], record["config"]["train"]["seed"], _loss(record))
             for record in records["runs"]
             if record["config"]["train"]["seed"] in parameters["seeds"]
         ],
@@ -30,3 +29,9 @@ def numbers(records: Mapping[str, list[dict[str, Any]]], parameters: Mapping[str
         "000-additive-trails-linear": trails,
         "000-additive-gap-in-nats": trails,
     }
+
+
+def _loss(record: dict[str, Any]) -> float:
+    """In nats per token at the end; that of knowing nothing, log V, for a run that diverged."""
+    nothing = math.log(record["config"]["model"]["vocab_size"])
+    return float(record["summary"]["val_loss"]) if record["status"] == "finished" else nothing

@@ -5,18 +5,14 @@ from typing import Any
 
 import pandas as pd
 
-from lib.second import at_init, injections, rates
+from lib.second import at_init, injections
 
 #: (name of a measurement -> what was recorded, and "runs" -> config, status and summary of each; the notebook's
 #: parameters) -> claim -> one row a seed, one column a comparison
 Reading = Callable[[Mapping[str, list[dict[str, Any]]], Mapping[str, Any]], dict[str, pd.DataFrame]]
 
 #: of every notebook that has six seeds at some profile
-READINGS: dict[str, Reading] = {
-    "injection_ablation": injections.numbers,
-    "mup_transfer": rates.numbers,
-    "residual_scaling_init": at_init.numbers,
-}
+READINGS: dict[str, Reading] = {"injection_ablation": injections.numbers, "residual_scaling_init": at_init.numbers}
 
 #: computed in the notebook without a run, or against an entropy of the text: their second opinion is on the notebook's
 #: own numbers

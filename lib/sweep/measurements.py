@@ -118,19 +118,17 @@ def name(function: Function[C]) -> str:
 
 def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:
     """What was measured, or None. A file that cannot be read is set aside, so that it is measured again."""
-    for root in (store.path.parent, *store.records):
-        path = _path(root, function, case)
+    own, *recorded = _paths(name(function), key(case), store)
+    for path in (own, *recorded):
         if path.exists():
-            with set_aside_if_unreadable(path, root == store.path.parent, "measurement", "made"):
+            with set_aside_if_unreadable(path, path == own, "measurement", "made"):
                 return read(path)
     return None
 
 
 def records(name: str, keys: Iterable[str], store: RunStore) -> list[dict[str, Any]]:
     """What was kept under a name, for each of ``keys`` that is there: ``case`` and what was ``measured``."""
-    roots = (store.path.parent, *store.records)
-    places = [[root / "measured" / name / f"{key}.json" for root in roots] for key in keys]
-    there = [next(filter(Path.exists, paths), None) for paths in places]
+    there = [next(filter(Path.exists, _paths(name, key, store)), None) for key in keys]
     return [files.read_checked(path) for path in there if path]
 
 
@@ -140,13 +138,14 @@ def read(path: Path) -> dict[str, Any]:
     return dict(values)
 
 
-def _path(root: Path, function: Function[C], case: C) -> Path:
-    return root / "measured" / name(function) / f"{key(case)}.json"
+def _paths(name: str, key: str, store: RunStore) -> list[Path]:
+    """Where a measurement may be: the store's own place, then those of its records."""
+    return [root / "measured" / name / f"{key}.json" for root in (store.path.parent, *store.records)]
 
 
 def _keep(function: Function[C], case: C, store: RunStore) -> None:
     """Measures a case and writes the result, unless another process did while this one waited for the lock."""
-    path = _path(store.path.parent, function, case)
+    path = _paths(name(function), key(case), store)[0]
     lock = path.with_name(f".{path.stem}.lock")
     with files.lock(lock):
         if not path.exists():

@@ -130,7 +130,7 @@ def times() -> str:
     return f"On two cores and from an empty store {took}."
 
 
-# ---- docs/scale.md, of the paper profile -----------------------------------------------------------------------------
+# ---- docs/scale.md ---------------------------------------------------------------------------------------------------
 
 
 def on_two_cores() -> str:

@@ -8,8 +8,6 @@ import pytest
 
 from lib.papers.isodepth import designs as isodepth
 from lib.papers.isodepth.parameters import InjectionAblation
-from lib.papers.looped_moe import designs as looped_moe
-from lib.papers.looped_moe.parameters import MupTransfer
 from lib.papers.residual import at_init, designs
 from lib.papers.residual.parameters import ResidualScalingInit
 from lib.second.readings import READINGS
@@ -62,34 +60,6 @@ def a_record(cfg, loss):
     """Of a run that ended with this loss, or diverged where there is none."""
     status, summary = ("finished", {"val_loss": loss}) if loss is not None else ("diverged", {})
     return {"config": cfg.model_dump(mode="json"), "status": status, "summary": summary}
-
-
-@pytest.fixture(scope="session")
-def mup_labels():
-    """(labels with losses that nobody trained, records, parameters) of a sweep over three widths."""
-    changes = {"widths": [16, 32, 64], "seeds": [1, 2, 3]}
-    p, random = MupTransfer(**of_profile("cpu", "mup_transfer") | changes), np.random.default_rng(0)
-    labels, records = [], []
-    for architecture in p.architectures:
-        for width in p.widths:
-            for lr in p.lrs:
-                for seed in p.seeds:
-                    model = looped_moe.model(p, architecture, width, p.loops)
-                    loss = 2.0 + 0.02 * math.log2(lr / 0.001) ** 2 + random.normal(0, 0.02)
-                    labels.append(dict(architecture=architecture, width=width, lr=lr, seed=seed, loss=loss))
-                    records.append(a_record(looped_moe.run(p, model, lr, p.steps, seed), loss))
-    return labels, {"runs": records}, p
-
-
-@pytest.fixture(scope="session")
-def mup_records(mup_labels):
-    return mup_labels[1:]
-
-
-@pytest.fixture(scope="session")
-def mup(mup_labels):
-    labels, records, p = mup_labels
-    return labels, p, READINGS[p.notebook](records, p.model_dump())
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ OF_DEEP_SEEDS = {
 
 
 @pytest.mark.parametrize("profile", [profile for profile in PROFILES if profile != "smoke"])
-def test_every_claim_with_six_seeds_is_read_again(measured, mup, ablation, profile):
+def test_every_claim_with_six_seeds_is_read_again(measured, ablation, profile):
     """Who gives a notebook six seeds writes a reading for it, or says here why there is none."""
-    own = {*measured[2], *mup[2], *ablation[1]}
+    own = {*measured[2], *ablation[1]}
     read = own | {*WITHOUT_RUNS} | OF_DEEP_SEEDS
     for claim in claims.ledger(places.LEDGER).values():
         if claim.replicates == "seeds" and claim.notebook:
