@@ -39,7 +39,7 @@ def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
     (store.path / record.key / "model.safetensors").touch()
     (case,) = scores.questions({"r": record}, found, store, [LAMBADA], [0], "", 5)
     (store.path / record.key / "model.safetensors").unlink()
-    path = measurements._path(tmp_path, evaluate, case)
+    path = tmp_path / "measured" / measurements.name(evaluate) / f"{measurements.key(case)}.json"
     path.parent.mkdir(parents=True)
     files.write_checked(path, {"measured": {}})
     assert who() == {cfg.key for cfg in others} | {record.key}
