@@ -29,7 +29,9 @@ class HeadLoss(torch.autograd.Function):
         total = x.new_zeros((), dtype=torch.float32)
         for start in range(0, len(x), HEAD_CHUNK):
             part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK, None]
-            z = softcap((part @ w.T).float(), c)
+            z = (part @ w.T).float()
+            if c:  # in place here and below: at small widths the fresh memory costs more than the arithmetic
+                z.div_(c).tanh_().mul_(c)
             log_p = torch.log_softmax(z, dim=-1)
             total -= log_p.gather(1, target).sum()
             if needs_grad:
@@ -37,8 +39,8 @@ class HeadLoss(torch.autograd.Function):
                 g = log_p.exp_()
                 g.scatter_add_(1, target, torch.full_like(target, -1, dtype=g.dtype))
                 if c:
-                    g *= 1 - (z / c).square()
-                g = (g / len(x)).to(x.dtype)
+                    g *= z.div_(c).square_().neg_().add_(1)
+                g = g.div_(len(x)).to(x.dtype)
                 grad_x[start : start + HEAD_CHUNK] = g @ w
                 grad_w += g.T @ part
         ctx.save_for_backward(grad_x, grad_w)
