@@ -175,7 +175,7 @@ def why_not_phi(runs: pd.DataFrame, resamples: int, seed: int) -> str:
         shift = readings.phi_shifts(readings.probe_draws({BASELINE: runs}, fit_joint, resamples, seed)).loc[BASELINE]
     except InputError as error:
         return str(error)
-    if not 0 < shift["low"] < shift["high"] < 1:
+    if not 0 < shift["low"] <= shift["high"] < 1:  # without noise both ends are one
         return f"phi is {shift['phi']:.2f} [{shift['low']:.2f}, {shift['high']:.2f}], not within (0, 1)"
     return ""
 
