@@ -250,7 +250,7 @@ def test_defaults_are_those_of_the_recipe():
             max_state_rms=1e4,
         ),
     }
-    assert lib.RECIPE == 2
+    assert lib.RECIPE == 3
     for kind, defaults in fixed.items():
         assert {name: value for name, value in kind().model_dump().items() if name in defaults} == defaults
 

@@ -5,12 +5,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lib.model import kernels
+
 HEAD_CHUNK = 4096  # tokens whose logits exist at once
 
 
 def softcap(logits: Tensor, c: float) -> Tensor:
     """c tanh(z / c); the logits themselves where c is 0."""
     return c * torch.tanh(logits / c) if c else logits
+
+
+def matmul(A: Tensor, B: Tensor) -> Tensor:
+    """A B, where no gradient is asked for."""
+    if A.dtype == torch.float32 and kernels.serve(A, B):
+        C = A.new_empty(len(A), B.shape[1])
+        kernels.product(A, B, C)
+        return C
+    return A @ B
 
 
 class HeadLoss(torch.autograd.Function):
@@ -28,21 +39,12 @@ class HeadLoss(torch.autograd.Function):
         grad_w = torch.zeros_like(weight if needs_grad else weight[:0])
         total = x.new_zeros((), dtype=torch.float32)
         for start in range(0, len(x), HEAD_CHUNK):
-            part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK, None]
-            z = (part @ w.T).float()
-            if c:  # in place here and below: at small widths the fresh memory costs more than the arithmetic
-                z.div_(c).tanh_().mul_(c)
-            log_p = torch.log_softmax(z, dim=-1)
-            total -= log_p.gather(1, target).sum()
-            if needs_grad:
-                # d loss / d logits = (p - onehot) / N, through the cap times 1 - tanh^2
-                g = log_p.exp_()
-                g.scatter_add_(1, target, torch.full_like(target, -1, dtype=g.dtype))
-                if c:
-                    g *= z.div_(c).square_().neg_().add_(1)
-                g = g.div_(len(x)).to(x.dtype)
-                grad_x[start : start + HEAD_CHUNK] = g @ w
-                grad_w += g.T @ part
+            part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK]
+            losses, g = losses_and_gradient(matmul(part, w.T), target, c, len(x) if needs_grad else None)
+            total += losses.sum()
+            if g is not None:
+                grad_x[start : start + HEAD_CHUNK] = matmul(g, w)
+                grad_w += matmul(g.T, part)
         ctx.save_for_backward(grad_x, grad_w)
         return total / len(x)
 
@@ -52,12 +54,31 @@ class HeadLoss(torch.autograd.Function):
         return grad_x * grad_output, grad_w * grad_output, None, None
 
 
+def losses_and_gradient(logits: Tensor, targets: Tensor, c: float, n: int | None) -> tuple[Tensor, Tensor | None]:
+    """Cross-entropies [N] of softcap(logits [N, V]), and unless ``n`` is None their gradient over n; logits are used
+    up."""
+    if kernels.serve(logits):
+        losses = kernels.cross_entropies(logits, targets, c, n)
+        return losses, logits if n else None
+    z, target = softcap(logits.float(), c), targets[:, None]
+    log_p = torch.log_softmax(z, dim=-1)
+    losses = -log_p.gather(1, target)[:, 0]
+    if n is None:
+        return losses, None
+    # d loss / d logits = (p - onehot) / n, through the cap times 1 - tanh^2
+    g = log_p.exp_()
+    g.scatter_add_(1, target, torch.full_like(target, -1, dtype=g.dtype))
+    if c:
+        g *= z.div_(c).square_().neg_().add_(1)
+    return losses, g.div_(n).to(logits.dtype)
+
+
 @torch.no_grad()
 def cross_entropies(x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
     """Cross-entropy of every target in nats [N], of x [N, d] and W [V, d] under softcap c."""
     w = weight.to(x.dtype)
     parts = [
-        -torch.log_softmax(softcap((part @ w.T).float(), c), dim=-1).gather(1, target[:, None])[:, 0]
+        losses_and_gradient(matmul(part, w.T), target, c, None)[0]
         for part, target in zip(x.split(HEAD_CHUNK), targets.split(HEAD_CHUNK), strict=True)
     ]
     return torch.cat(parts)

@@ -15,13 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.config import ModelConfig
+from lib.model import kernels
 
 GATE_CHANNELS = 32  # of the normed input that a value-embedding gate reads (001)
 
 
-def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x W^T in the dtype of x. Casting at every use keeps the gradient's sum over loops in fp32."""
-    return F.linear(x, weight if weight.dtype == x.dtype else weight.to(x.dtype))
+def linear(x: Tensor, *weights: Tensor) -> Tensor:
+    """x W^T in the dtype of x, for several W side by side. Casting at every use keeps the gradient's sum over loops in
+    fp32."""
+    if x.dtype == torch.float32 and kernels.serve(x, *weights):
+        return kernels.Linear.apply(x, *weights)  # type: ignore[no-untyped-call]
+    return F.linear(x, (weights[0] if len(weights) == 1 else torch.cat(weights)).to(x.dtype))
 
 
 class RMSNorm(nn.Module):
@@ -33,12 +37,17 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width)) if gain else None
 
     def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        dtype = dtype or x.dtype
+        if x.dtype == torch.float32 and kernels.serve(x) and kernels.library(dtype):
+            return kernels.Norm.apply(x, self.weight, self.eps, dtype)  # type: ignore[no-untyped-call]
         weight = None if self.weight is None else self.weight.to(x.dtype)
-        return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype or x.dtype)
+        return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype)
 
 
 class NoNorm(nn.Module):
     """x in ``dtype``, where a block has no norm."""
+
+    weight = eps = None
 
     def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         return x.to(dtype or x.dtype)
@@ -125,13 +134,18 @@ class Attention(nn.Module):
         super().__init__()
         d = cfg.width
         self.heads, self.rope, self.window = cfg.heads, cfg.rope, window
-        self.qk_norm, self.qk_eps = cfg.qk_norm, cfg.qk_norm_eps
+        self.qk_norm, self.qk_eps = cfg.qk_norm, cfg.qk_norm_eps or torch.finfo(torch.float32).eps
         self.q, self.k, self.v, self.out = (nn.Linear(d, d, bias=False) for _ in range(4))
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
     def forward(self, x: Tensor, angles: Tensor, values: Tensor | None = None) -> Tensor:
-        q, k, v = self.project(x, self.fused(), angles, values)
-        return linear(attention(q, k, v, self.window).flatten(-2), self.out.weight)
+        if kernels.serve(x):
+            eps, angles = self.qk_eps if self.qk_norm else None, angles[: x.shape[1]]
+            qkv = linear(x, self.q.weight, self.k.weight, self.v.weight).unflatten(-1, (3 * self.heads, -1))
+            y = kernels.Attend.apply(qkv, self.gated(x, values), angles, self.rope, eps, self.window)  # type: ignore[no-untyped-call]
+        else:
+            y = attention(*self.project(x, self.fused(), angles, values), self.window)
+        return linear(y.flatten(-2), self.out.weight)
 
     def fused(self) -> Tensor:
         """The three projections as one matrix [3d, d]."""
@@ -144,15 +158,21 @@ class Attention(nn.Module):
         # one matmul, one rotation and one norm for all: small models are bound by the number of operations
         qkv = linear(x, fused)
         qk, v = qkv.unflatten(-1, (3 * self.heads, -1)).split((2 * self.heads, self.heads), dim=-2)
-        if self.gate is not None:
-            assert values is not None
-            # v += 2 sigmoid(W x[:32]) * value embedding, one gate a head (001's code)
-            gate = 2 * torch.sigmoid(linear(x[..., :GATE_CHANNELS], self.gate.weight))
-            v = v + gate[..., None] * values.to(v.dtype).unflatten(-1, (self.heads, -1))
+        more = self.gated(x, values)
+        v = v if more is None else v + more
         qk = rotate(qk, angles, self.rope)
         if self.qk_norm:
             qk = F.rms_norm(qk, qk.shape[-1:], eps=self.qk_eps)
         return *qk.to(v.dtype).chunk(2, dim=-2), v
+
+    def gated(self, x: Tensor, values: Tensor | None) -> Tensor | None:
+        """What value embeddings [B, S, d] add to v [B, S, H, D]: 2 sigmoid(W x[:32]) of them, one gate a head (001's
+        code)."""
+        if self.gate is None:
+            return None
+        assert values is not None
+        gate = 2 * torch.sigmoid(linear(x[..., :GATE_CHANNELS], self.gate.weight))
+        return gate[..., None] * values.to(gate.dtype).unflatten(-1, (self.heads, -1))
 
 
 #: (attention layer, its input [B, S, d], value embeddings) -> its branch [B, S, d]
@@ -171,7 +191,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         up = linear(x, self.up.weight)
-        hidden = F.relu(up).square() if self.gate is None else swiglu(linear(x, self.gate.weight), up)
+        hidden = relu2(up) if self.gate is None else swiglu(linear(x, self.gate.weight), up)
         out = linear(hidden, self.down.weight)
         return 0.5 * out if self.kind == "half-relu2" else out
 
@@ -254,8 +274,21 @@ class Pick(torch.autograd.Function):
         return grad.new_zeros(ctx.length, grad.shape[1]).index_copy_(0, rows, grad), None
 
 
+def relu2(x: Tensor) -> Tensor:
+    if kernels.serve(x):
+        return kernels.Relu2.apply(x)  # type: ignore[no-untyped-call]
+    return F.relu(x).square()
+
+
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    if kernels.serve(gate, up):
+        return kernels.SwiGLU.apply(gate, up)  # type: ignore[no-untyped-call]
     return F.silu(gate) * up
+
+
+def hooked(*modules: nn.Module) -> bool:
+    """Whether somebody wants to see what goes into these or comes out."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
 class Block(nn.Module):
@@ -285,13 +318,32 @@ class Block(nn.Module):
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None, attend: Attend | None = None
     ) -> tuple[Tensor, Routing | None]:
         """``attend``, if given, takes the place of causal attention over x itself: a decoder's, over its cache."""
-        normed = self.attn_norm(x, dtype)
-        branch = self.attn(normed, angles, values) if attend is None else attend(self.attn, normed, values)
-        x = self.attn_post(self._add(x, branch))
+        whole = x.dtype == dtype == torch.float32 and kernels.serve(x)  # a branch is one operation, unless it is heard
+        if whole and attend is None and self.attn.gate is None and not hooked(self.attn_norm, self.attn):
+            x = self.attn_post(self._attention_branch(x, angles))
+        else:
+            normed = self.attn_norm(x, dtype)
+            branch = self.attn(normed, angles, values) if attend is None else attend(self.attn, normed, values)
+            x = self.attn_post(self._add(x, branch))
+        if whole and not isinstance(self.mlp, MoE) and not hooked(self.mlp_norm, self.mlp):
+            return self.mlp_post(self._mlp_branch(x)), None
         y, routing = self.mlp(self.mlp_norm(x, dtype)), None
         if isinstance(self.mlp, MoE):
             y, routing = y
         return self.mlp_post(self._add(x, y)), routing
+
+    def _attention_branch(self, x: Tensor, angles: Tensor) -> Tensor:
+        at, norm = self.attn, self.attn_norm
+        gain, norm_eps = norm.weight, norm.eps
+        weights = (at.q.weight, at.k.weight, at.v.weight, at.out.weight)
+        how = (at.heads, at.rope, at.qk_eps if at.qk_norm else None, at.window)
+        return kernels.AttentionBranch.apply(x, gain, *weights, angles[: x.shape[1]], norm_eps, self.a, how)  # type: ignore[no-untyped-call]
+
+    def _mlp_branch(self, x: Tensor) -> Tensor:
+        mlp, norm = self.mlp, self.mlp_norm
+        assert isinstance(mlp, MLP)
+        gate, a = None if mlp.gate is None else mlp.gate.weight, self.a * (0.5 if mlp.kind == "half-relu2" else 1)
+        return kernels.MLPBranch.apply(x, norm.weight, mlp.up.weight, gate, mlp.down.weight, norm.eps, a)  # type: ignore[no-untyped-call]
 
     def _add(self, x: Tensor, branch: Tensor) -> Tensor:
         return x + branch if self.a == 1 else x + self.a * branch

@@ -1,0 +1,668 @@
+// The small operations of a block and of the head, each as one pass over memory. At the widths that a core trains, ten
+// passes of a framework cost more than the matrix products between them. lib/model/kernels.py compiles this on the
+// machine that runs it.
+//
+// T is the type of activations, float or bf16 (-DBF16); everything is computed in fp32, and a nan stays one. B batch,
+// S sequence, H heads, D head_dim, d width, V vocabulary. In attention the 16 numbers of a vector are positions (`turned`
+// panels, [D][S]) or channels (panels, [S][D]), so that no sum runs across a vector.
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef BF16
+typedef uint16_t T;
+static inline float get(T x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float y;
+  memcpy(&y, &bits, 4);
+  return y;
+}
+static inline T put(float x) {  // to the nearest, ties to even
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded;
+}
+#else
+typedef float T;
+static inline float get(T x) { return x; }
+static inline T put(float x) { return x; }
+#endif
+
+#define SIMD _Pragma("omp simd")
+#define SUM _Pragma("omp simd reduction(+ : sum)")
+
+static inline float exp_(float x) {  // Cephes: 2^n e^r, |r| <= ln 2 / 2; what is below e^-87 is taken as that
+  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+  float n = x * 1.44269504088896341f + 12582912.0f;  // + 1.5 2^23 rounds to an integer
+  n -= 12582912.0f;
+  float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float y = 1.9875691500e-4f * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  int32_t power = ((int32_t)n + 127) << 23;
+  float scale;
+  memcpy(&scale, &power, 4);
+  return y * scale;
+}
+
+static inline float tanh_(float x) {  // Cephes
+  float z = x * x;
+  float y = -5.70498872745e-3f * z + 2.06390887954e-2f;
+  y = y * z - 5.37397155531e-2f;
+  y = y * z + 1.33314422036e-1f;
+  y = y * z - 3.33332819422e-1f;
+  y = y * z * x + x;
+  return z < 0.390625f ? y : 1.0f - 2.0f / (exp_(2.0f * x) + 1.0f);
+}
+
+// ---- norm: y = x r w, r = 1 / sqrt(mean(x^2) + eps); w may be absent ----------------------------------------------
+
+void norm(const float *restrict x, const float *restrict w, T *restrict y, float *restrict r, long rows, long d, float eps) {
+  for (long t = 0; t < rows; t++, x += d, y += d) {
+    float sum = 0;
+    SUM for (long i = 0; i < d; i++) sum += x[i] * x[i];
+    float s = r[t] = 1.0f / sqrtf(sum / d + eps);
+    if (w)
+      SIMD for (long i = 0; i < d; i++) y[i] = put(x[i] * s * w[i]);
+    else
+      SIMD for (long i = 0; i < d; i++) y[i] = put(x[i] * s);
+  }
+}
+
+// dx = r (g w - x r^2 mean(g w x)); where there is a w, dw += g x r
+void norm_backward(const T *restrict g, const float *restrict x, const float *restrict w, const float *restrict r,
+                   float *restrict dx, float *restrict dw, long rows, long d) {
+  for (long t = 0; t < rows; t++, x += d, g += d, dx += d) {
+    float sum = 0, rt = r[t];
+    if (w) {
+      SUM for (long i = 0; i < d; i++) sum += get(g[i]) * w[i] * x[i];
+      float s = sum * rt * rt / d;
+      SIMD for (long i = 0; i < d; i++) {
+        float gi = get(g[i]);
+        dx[i] = rt * (gi * w[i] - x[i] * s);
+        dw[i] += gi * x[i] * rt;
+      }
+    } else {
+      SUM for (long i = 0; i < d; i++) sum += get(g[i]) * x[i];
+      float s = sum * rt * rt / d;
+      SIMD for (long i = 0; i < d; i++) dx[i] = rt * (get(g[i]) - x[i] * s);
+    }
+  }
+}
+
+// ---- MLPs ----------------------------------------------------------------------------------------------------------
+
+void relu2(const T *restrict x, T *restrict y, long n) {
+  SIMD for (long i = 0; i < n; i++) {
+    float u = get(x[i]);
+    u = u < 0 ? 0 : u;
+    y[i] = put(u * u);
+  }
+}
+
+void relu2_backward(const T *restrict g, const T *restrict x, T *restrict dx, long n) {
+  SIMD for (long i = 0; i < n; i++) {
+    float u = get(x[i]);
+    u = u < 0 ? 0 : u;
+    dx[i] = put(2 * u * get(g[i]));
+  }
+}
+
+// silu(gate) up, silu(z) = z s, s = 1 / (1 + e^-z)
+void swiglu(const T *restrict gate, const T *restrict up, T *restrict y, long n) {
+  SIMD for (long i = 0; i < n; i++) {
+    float z = get(gate[i]);
+    y[i] = put(z / (1.0f + exp_(-z)) * get(up[i]));
+  }
+}
+
+void swiglu_backward(const T *restrict g, const T *restrict gate, const T *restrict up, T *restrict dgate,
+                     T *restrict dup, long n) {
+  SIMD for (long i = 0; i < n; i++) {
+    float z = get(gate[i]), s = 1.0f / (1.0f + exp_(-z)), own = get(g[i]);
+    dgate[i] = put(own * get(up[i]) * s * (1.0f + z * (1.0f - s)));
+    dup[i] = put(own * z * s);
+  }
+}
+
+// ---- head ----------------------------------------------------------------------------------------------------------
+
+// Cross-entropies of c tanh(z / c), z [rows, V], into `losses`; c = 0: no cap. Where z is to become its gradient it is
+// overwritten by scale (softmax - onehot) (1 - tanh^2).
+void cross_entropy(T *restrict z, const int64_t *restrict target, float *restrict losses, long rows, long V, float c,
+                   float scale, int gradient) {
+  float *restrict cap = malloc(2 * V * sizeof(float)), *restrict slope = cap + V;
+  for (long t = 0; t < rows; t++, z += V) {
+    float top = -INFINITY, sum = 0;
+    if (c)
+      SIMD for (long i = 0; i < V; i++) {
+        float th = tanh_(get(z[i]) / c);
+        cap[i] = c * th;
+        slope[i] = 1.0f - th * th;
+      }
+    else
+      SIMD for (long i = 0; i < V; i++) cap[i] = get(z[i]);
+#pragma omp simd reduction(max : top)
+    for (long i = 0; i < V; i++) top = cap[i] > top ? cap[i] : top;
+    float own = cap[target[t]];
+    SUM for (long i = 0; i < V; i++) {
+      cap[i] = exp_(cap[i] - top);
+      sum += cap[i];
+    }
+    losses[t] = logf(sum) + top - own;
+    if (!gradient) continue;
+    float each = scale / sum;
+    cap[target[t]] -= sum;
+    if (c)
+      SIMD for (long i = 0; i < V; i++) z[i] = put(cap[i] * slope[i] * each);
+    else
+      SIMD for (long i = 0; i < V; i++) z[i] = put(cap[i] * each);
+  }
+  free(cap);
+}
+
+// ---- attention -----------------------------------------------------------------------------------------------------
+
+enum { L = 16, I = 32 };  // numbers of a vector; queries that are worked on at once
+typedef float vec __attribute__((vector_size(4 * L)));
+
+static inline vec load(const float *x) {
+  vec y;
+  memcpy(&y, x, sizeof y);
+  return y;
+}
+static inline void store(float *x, vec y) { memcpy(x, &y, sizeof y); }
+
+// C [rows][vecs L] (+)= A [rows][K] B [K][vecs L]; a number of A is at m am + k ak. `rows` and `vecs` are constants where
+// this is used, so that the sums stay in registers
+static inline __attribute__((always_inline)) void tile(const int rows, const int vecs, long K, const float *A, long am,
+                                                       long ak, const float *B, long ldb, float *C, long ldc, int add) {
+  vec c[8][2];
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; m++)
+#pragma GCC unroll 2
+    for (int n = 0; n < vecs; n++) c[m][n] = add ? load(C + m * ldc + n * L) : (vec){0};
+  for (long k = 0; k < K; k++, A += ak, B += ldb) {
+    vec b[2];
+#pragma GCC unroll 2
+    for (int n = 0; n < vecs; n++) b[n] = load(B + n * L);
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 2
+      for (int n = 0; n < vecs; n++) c[m][n] += A[m * am] * b[n];
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; m++)
+#pragma GCC unroll 2
+    for (int n = 0; n < vecs; n++) store(C + m * ldc + n * L, c[m][n]);
+}
+
+// C [M][N] (+)= A [M][K] B [K][N], N = L or I
+static void product(long M, long N, long K, const float *A, long am, long ak, const float *B, long ldb, float *C, long ldc,
+                    int add) {
+  long m = 0;
+  for (; m + 8 <= M; m += 8)
+    if (N == I)
+      tile(8, 2, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+    else
+      tile(8, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+  for (; m < M; m++)
+    if (N == I)
+      tile(1, 2, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+    else
+      tile(1, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+}
+
+// to [columns][rows] = from [rows][columns]
+static void turn(const float *restrict from, long ldf, float *restrict to, long ldt, long rows, long columns) {
+  for (long r = 0; r < rows; r += L)
+    for (long c = 0; c < columns; c += L) {
+      long m = rows - r < L ? rows - r : L, n = columns - c < L ? columns - c : L;
+      if (m == L && n == L) {
+        vec x[L], y[L];
+#pragma GCC unroll 16
+        for (int i = 0; i < L; i++) x[i] = load(from + (r + i) * ldf + c);
+        // four rounds, in each of which the halves of a pair of rows change places
+#define ROUND(x, y, s, lo, hi)                                                     \
+  _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (!(i & s)) {             \
+    y[i] = __builtin_shufflevector(x[i], x[i + s], lo);                            \
+    y[i + s] = __builtin_shufflevector(x[i], x[i + s], hi);                        \
+  }
+#define LO8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
+#define HI8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
+#define LO4 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
+#define HI4 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31
+#define LO2 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
+#define HI2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
+#define LO1 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
+#define HI1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
+        ROUND(x, y, 8, LO8, HI8)
+        ROUND(y, x, 4, LO4, HI4)
+        ROUND(x, y, 2, LO2, HI2)
+        ROUND(y, x, 1, LO1, HI1)
+#pragma GCC unroll 16
+        for (int i = 0; i < L; i++) store(to + (c + i) * ldt + r, x[i]);
+      } else
+        for (long i = 0; i < m; i++)
+          for (long j = 0; j < n; j++) to[(c + j) * ldt + r + i] = from[(r + i) * ldf + c + j];
+    }
+}
+
+// C [M][N] = A [M][K] B [K][N], or that added to it, where a number of A is at m am + k ak and one of B at k bk + n bn, one
+// of bk and bn being 1, and rows of C are ldc apart. B is laid out anew, a panel of I columns and at most DEEP rows at a
+// time, which then stays in the cache next to the core. `lower`: nothing right of the diagonal's panels is computed
+enum { DEEP = 256 };
+static void multiply(const float *A, long am, long ak, const float *B, long bk, long bn, float *C, long ldc, long M, long N,
+                     long K, int add, int lower) {
+  static _Thread_local float panel[DEEP * I], part[64 * I];
+  for (long k = 0; k < K; k += DEEP)
+    for (long n = 0; n < N; n += I) {
+      long deep = K - k < DEEP ? K - k : DEEP, columns = N - n < I ? N - n : I, width = columns > L ? I : L;
+      const float *from = B + k * bk + n * bn;
+      if (columns < width) memset(panel, 0, sizeof panel);
+      if (bn == 1)
+        for (long r = 0; r < deep; r++) memcpy(panel + r * width, from + r * bk, columns * sizeof(float));
+      else
+        turn(from, bn, panel, width, columns, deep);
+      if (columns == width) {
+        long m = lower ? n : 0;
+        product(M - m, width, deep, A + m * am + k * ak, am, ak, panel, width, C + m * ldc + n, ldc, add || k);
+        continue;
+      }
+      for (long m = lower ? n : 0; m < M; m += 64) {  // whole vectors, of which some columns are kept
+        long rows = M - m < 64 ? M - m : 64;
+        product(rows, width, deep, A + m * am + k * ak, am, ak, panel, width, part, width, 0);
+        for (long r = 0; r < rows; r++)
+          for (long c = 0; c < columns; c++) {
+            float *to = C + (m + r) * ldc + n + c;
+            *to = part[r * width + c] + (add || k ? *to : 0);
+          }
+      }
+    }
+}
+
+void matmul(const float *A, long am, long ak, const float *B, long bk, long bn, float *C, long ldc, long M, long N, long K,
+            int add) {
+  multiply(A, am, ak, B, bk, bn, C, ldc, M, N, K, add, 0);
+}
+
+typedef struct {
+  long B, S, H, D;
+  int half_split;  // pairs of a rotation are (j, j + D/2), otherwise (2j, 2j + 1)
+  int normed;      // QK-norm after the rotation
+  float eps;
+  long window;  // a position sees itself and the window - 1 before it
+} Shape;
+
+// What all heads share: the rounded-up sizes, and cos and sin of the positions, turned
+typedef struct {
+  long S, D;  // multiples of I and of L
+  float *cos, *sin;
+} Room;
+
+static Room room_for(const Shape *s, const float *angles) {  // angles [S, D/2, 2]
+  Room room = {(s->S + I - 1) / I * I, (s->D + L - 1) / L * L, 0, 0};
+  long half = s->D / 2;
+  room.cos = calloc(2 * half * room.S, sizeof(float));
+  room.sin = room.cos + half * room.S;
+  for (long t = 0; t < s->S; t++)
+    for (long j = 0; j < half; j++) {
+      room.cos[j * room.S + t] = angles[2 * (t * half + j)];
+      room.sin[j * room.S + t] = angles[2 * (t * half + j) + 1];
+    }
+  return room;
+}
+
+// A turned panel rotated by +angle (way = 1) or -angle (-1)
+static void rotate(float *restrict x, const Shape *s, const Room *room, float way) {
+  long half = s->D / 2, S = room->S;
+  for (long j = 0; j < half; j++) {
+    float *restrict a = x + (s->half_split ? j : 2 * j) * S, *restrict b = x + (s->half_split ? j + half : 2 * j + 1) * S;
+    const float *restrict cos = room->cos + j * S, *restrict sin = room->sin + j * S;
+    SIMD for (long t = 0; t < S; t++) {
+      float old = a[t], turn = way * sin[t];
+      a[t] = old * cos[t] - b[t] * turn;
+      b[t] = b[t] * cos[t] + old * turn;
+    }
+  }
+}
+
+// One head of x, rows `stride` apart, as a panel, and turned where that is not 0
+static void panels(const T *restrict x, const T *restrict more, long stride, const Shape *s, const Room *room,
+                   float *restrict panel, float *restrict turned) {
+  long D = s->D, Dp = room->D;
+  for (long t = 0; t < s->S; t++) {
+    if (more)
+      SIMD for (long i = 0; i < D; i++) panel[t * Dp + i] = get(put(get(x[t * stride + i]) + get(more[t * s->H * D + i])));
+    else
+      SIMD for (long i = 0; i < D; i++) panel[t * Dp + i] = get(x[t * stride + i]);
+  }
+  if (turned) turn(panel, Dp, turned, room->S, room->S, D);
+}
+
+// q or k of one head: rotated, normed with r [S], times `scale`; the panel is left out where it is 0
+static void prepare(const T *x, long stride, const Shape *s, const Room *room, float scale, float *panel, float *turned,
+                    float *restrict r, float *spare) {
+  long D = s->D, S = room->S;
+#ifdef BF16
+  panels(x, 0, stride, s, room, spare, turned);
+#else
+  (void)spare;
+  turn(x, stride, turned, S, s->S, D);
+#endif
+  rotate(turned, s, room, 1);
+  for (long t = 0; t < S; t++) r[t] = 0;
+  if (s->normed) {
+    for (long i = 0; i < D; i++)
+      SIMD for (long t = 0; t < S; t++) r[t] += turned[i * S + t] * turned[i * S + t];
+    SIMD for (long t = 0; t < S; t++) r[t] = 1.0f / sqrtf(r[t] / D + s->eps);
+    for (long i = 0; i < D; i++)
+      SIMD for (long t = 0; t < S; t++) turned[i * S + t] *= r[t] * scale;
+  } else
+    SIMD for (long i = 0; i < D * S; i++) turned[i] *= scale;
+  if (panel) turn(turned, S, panel, room->D, D, S);
+}
+
+// The gradient dy of what `prepare` made, turned, through it into rows of dx; `spare` is a panel
+static void unprepare(float *restrict dy, const float *restrict y, const float *restrict r, const Shape *s,
+                      const Room *room, float scale, float *spare, T *restrict dx, long stride) {
+  long D = s->D, S = room->S;
+  if (s->normed) {  // z = x r, y = scale z: dx = r (dz - z mean(dz z)), where dz z = dy y
+    memset(spare, 0, S * sizeof(float));
+    for (long i = 0; i < D; i++)
+      SIMD for (long t = 0; t < S; t++) spare[t] += dy[i * S + t] * y[i * S + t];
+    for (long i = 0; i < D; i++)
+      SIMD for (long t = 0; t < S; t++)
+        dy[i * S + t] = r[t] * (scale * dy[i * S + t] - y[i * S + t] / scale * spare[t] / D);
+  } else
+    SIMD for (long i = 0; i < D * S; i++) dy[i] *= scale;
+  rotate(dy, s, room, -1);
+  turn(dy, S, spare, room->D, D, S);
+  for (long t = 0; t < s->S; t++)
+    SIMD for (long i = 0; i < D; i++) dx[t * stride + i] = put(spare[t * room->D + i]);
+}
+
+// The first key that one of the queries from i on sees, down to whole tiles
+static inline long first(long i, const Shape *s) { return i < s->window ? 0 : (i - s->window + 1) / 8 * 8; }
+
+// Scores p [keys][I] of the queries from i on, `hidden` where a query does not see a key
+static void scores(const float *k, const float *q_turned, float *p, long i, const Shape *s, const Room *room, float hidden) {
+  long j0 = first(i, s);
+  product(i + I - j0, I, s->D, k + j0 * room->D, room->D, 1, q_turned + i, room->S, p, I, 0);
+  for (long j = j0; j < i + I; j++)
+    if (j > i || i + I - 1 - j >= s->window)
+      SIMD for (int n = 0; n < I; n++) {
+        int back = (int)(i - j) + n;
+        p[(j - j0) * I + n] = back >= 0 && back < s->window ? p[(j - j0) * I + n] : hidden;
+      }
+}
+
+// qkv [B, S, 3 H, D], `more` [B, S, H, D] is added to v or absent; out [B, S, H, D]; lse [B, H, S], log of the sums
+void attention(const T *qkv, const T *more, const float *angles, T *out, float *lse, const Shape *s) {
+  Room room = room_for(s, angles);
+  long S = room.S, D = s->D, H = s->H, stride = 3 * H * D, panel = S * room.D;
+  float *at = calloc(5 * panel + S + I * S + I * room.D * 2, sizeof(float)), *begin = at;
+  float *qt = at, *k = at += panel, *kt = at += panel, *v = at += panel, *vt = at += panel;
+  float *r = at += panel, *p = at += S, *o = at += I * S, *rows = at += I * room.D;
+  for (long b = 0; b < s->B; b++)
+    for (long h = 0; h < H; h++) {
+      const T *base = qkv + b * s->S * stride + h * D;
+      prepare(base, stride, s, &room, 1 / sqrtf(D), 0, qt, r, v);
+      prepare(base + H * D, stride, s, &room, 1, k, kt, r, v);
+      panels(base + 2 * H * D, more ? more + (b * s->S * H + h) * D : 0, stride, s, &room, v, vt);
+      for (long i = 0; i < s->S; i += I) {
+        long j0 = first(i, s), keys = i + I - j0;
+        float m[I], l[I];
+        scores(k, qt, p, i, s, &room, -INFINITY);
+        for (int n = 0; n < I; n++) m[n] = -INFINITY, l[n] = 0;
+        for (long j = 0; j < keys; j++)
+          SIMD for (int n = 0; n < I; n++) m[n] = p[j * I + n] > m[n] ? p[j * I + n] : m[n];
+        for (long j = 0; j < keys; j++)
+          SIMD for (int n = 0; n < I; n++) l[n] += p[j * I + n] = exp_(p[j * I + n] - m[n]);
+        product(D, I, keys, vt + j0, S, 1, p, I, o, I, 0);
+        turn(o, I, rows, room.D, D, I);
+        for (long n = 0; n < I && i + n < s->S; n++) {
+          T *row = out + ((b * s->S + i + n) * H + h) * D;
+          float by = 1 / l[n];
+          SIMD for (long c = 0; c < D; c++) row[c] = put(rows[n * room.D + c] * by);
+          lse[(b * H + h) * s->S + i + n] = m[n] + logf(l[n]);
+        }
+      }
+    }
+  free(begin);
+  free(room.cos);
+}
+
+// dqkv [B, S, 3 H, D] of g [B, S, H, D]; v's part is also the gradient of `more`
+void attention_backward(const T *g, const T *qkv, const T *more, const float *angles, const T *out, const float *lse,
+                        T *dqkv, const Shape *s) {
+  Room room = room_for(s, angles);
+  long S = room.S, D = s->D, Dp = room.D, H = s->H, stride = 3 * H * D, panel = S * Dp;
+  float *at = calloc(12 * panel + 4 * S + 2 * I * S, sizeof(float)), *begin = at;
+  float *q = at, *qt = at += panel, *k = at += panel, *kt = at += panel, *v = at += panel, *go = at += panel;
+  float *got = at += panel, *dqt = at += panel, *dk = at += panel, *dkt = at += panel, *dv = at += panel;
+  float *spare = at += panel, *qr = at += panel, *kr = at += S, *delta = at += S, *sums = at += S, *p = at += S;
+  float *ds = at += I * S;
+  for (long b = 0; b < s->B; b++)
+    for (long h = 0; h < H; h++) {
+      long base = b * s->S * stride + h * D, own = (b * s->S * H + h) * D;
+      float scale = 1 / sqrtf(D);
+      prepare(qkv + base, stride, s, &room, scale, q, qt, qr, spare);
+      prepare(qkv + base + H * D, stride, s, &room, 1, k, kt, kr, spare);
+      panels(qkv + base + 2 * H * D, more ? more + own : 0, stride, s, &room, v, 0);
+      panels(g + own, 0, H * D, s, &room, go, got);
+      memset(dk, 0, panel * sizeof(float));
+      memset(dv, 0, panel * sizeof(float));
+      for (long t = 0; t < s->S; t++) {
+        float sum = 0;
+        SUM for (long c = 0; c < D; c++) sum += go[t * Dp + c] * get(out[own + t * H * D + c]);
+        delta[t] = sum;
+        sums[t] = lse[(b * H + h) * s->S + t];
+      }
+      for (long t = s->S; t < S; t++) sums[t] = INFINITY;  // no query
+      for (long i = 0; i < s->S; i += I) {
+        long j0 = first(i, s), keys = i + I - j0;
+        scores(k, qt, p, i, s, &room, -INFINITY);
+        product(keys, I, D, v + j0 * Dp, Dp, 1, got + i, S, ds, I, 0);
+        for (long j = 0; j < keys; j++)
+          SIMD for (int n = 0; n < I; n++) {
+            float x = p[j * I + n] - sums[i + n], e = x > -87.0f ? exp_(x) : x != x ? x : 0;
+            p[j * I + n] = e;
+            ds[j * I + n] = e * (ds[j * I + n] - delta[i + n]);
+          }
+        product(D, I, keys, kt + j0, S, 1, ds, I, dqt + i, S, 0);
+        for (long c = 0; c < Dp; c += I) {
+          long width = Dp - c > L ? I : L;
+          product(keys, width, I, ds, I, 1, q + i * Dp + c, Dp, dk + j0 * Dp + c, Dp, 1);
+          product(keys, width, I, p, I, 1, go + i * Dp + c, Dp, dv + j0 * Dp + c, Dp, 1);
+        }
+      }
+      unprepare(dqt, qt, qr, s, &room, scale, spare, dqkv + base, stride);
+      turn(dk, Dp, dkt, S, S, D);
+      unprepare(dkt, kt, kr, s, &room, 1, spare, dqkv + base + H * D, stride);
+      for (long t = 0; t < s->S; t++)
+        SIMD for (long c = 0; c < D; c++) dqkv[base + 2 * H * D + t * stride + c] = put(dv[t * Dp + c]);
+    }
+  free(begin);
+  free(room.cos);
+}
+
+#ifndef BF16
+// ---- orthogonalisation ---------------------------------------------------------------------------------------------
+
+// C [M][M] = A [M][K] B [K][M], of which one knows that it is symmetric: half of it is computed
+static void symmetric(const float *A, long am, long ak, const float *B, long bk, long bn, float *C, long M, long K) {
+  multiply(A, am, ak, B, bk, bn, C, M, M, M, K, 0, 1);
+  for (long r = I; r < M; r += I) turn(C + r * M, M, C + r, M, M - r < I ? M - r : I, r);
+}
+
+// Q = a 1 + b A + c A^2, [M][M] symmetric
+static void quintic(const float *A, const float *abc, float *restrict Q, long M) {
+  symmetric(A, M, 1, A, M, 1, Q, M, M);
+  SIMD for (long i = 0; i < M * M; i++) Q[i] = abc[1] * A[i] + abc[2] * Q[i];
+  for (long i = 0; i < M; i++) Q[i * M + i] += abc[0];
+}
+
+// n matrices X [R][C], each divided by `room` times its Frobenius norm, through `steps` of X <- (a 1 + b A + c A^2) X, A =
+// X X^T, of the smaller side M. Where the other side is at least twice as long only A is stepped, A <- Q A Q, and X is
+// multiplied by the product P of all Q. Q, A and P are polynomials of the first A, so they commute and every product of
+// them is symmetric. What lies along small singular values of X is lost in A, so that A is made anew once the first steps
+// have raised these; and a square X, which would gain nothing, is multiplied in every step.
+enum { RAISED = 2 };
+void orthogonalize(float *X, long n, long R, long C, const float *abc, long steps, float room) {
+  int tall = R > C;
+  long M = tall ? C : R, K = tall ? R : C, xm = tall ? 1 : C, xk = tall ? C : 1, square = M * M;
+  float *A = malloc((5 * square + R * C) * sizeof(float)), *Q = A + square, *QA = Q + square, *P = QA + square;
+  float *QP = P + square, *QX = QP + square;
+  for (; n--; X += R * C) {
+    float sum = 0;
+    SUM for (long i = 0; i < R * C; i++) sum += X[i] * X[i];
+    float by = 1 / (room * sqrtf(sum) + 1e-6f);
+    SIMD for (long i = 0; i < R * C; i++) X[i] *= by;
+    for (long step = 0; step < steps; step++) {
+      int begins = K < 2 * M || step == 0 || step == RAISED, ends = K < 2 * M || step + 1 == RAISED || step + 1 == steps;
+      if (begins) symmetric(X, xm, xk, X, xk, xm, A, M, K);
+      quintic(A, abc + 3 * step, Q, M);
+      if (!begins) {
+        symmetric(Q, M, 1, P, M, 1, QP, M, M);
+        float *old = P;
+        P = QP, QP = old;
+      } else
+        memcpy(P, Q, square * sizeof(float));
+      if (!ends) {
+        symmetric(Q, M, 1, A, M, 1, QA, M, M);
+        symmetric(Q, M, 1, QA, M, 1, A, M, M);
+        continue;
+      }
+      if (tall)
+        matmul(X, C, 1, P, M, 1, QX, C, R, C, C, 0);
+      else
+        matmul(P, M, 1, X, C, 1, QX, C, R, C, R, 0);
+      memcpy(X, QX, R * C * sizeof(float));
+    }
+  }
+  free(A);
+}
+
+// ---- residual branches, y = x + a f(n(x)), in fp32 as a whole --------------------------------------------------------
+
+static void linear(const float *x, const float *W, float *y, long ldy, long rows, long d, long m, int add) {  // (+)= x W^T
+  matmul(x, d, 1, W, 1, d, y, ldy, rows, m, d, add);
+}
+
+static void linear_backward(const float *g, long ldg, const float *x, const float *W, float *dx, float *dW, long rows, long d,
+                            long m, int add) {  // dx (+)= g W, dW = g^T x
+  matmul(g, ldg, 1, W, d, 1, dx, d, rows, d, m, add);
+  matmul(g, 1, ldg, x, d, 1, dW, d, m, d, rows, 0);
+}
+
+static void residual(const float *restrict x, float *restrict y, long n, float a) {  // y = x + a y
+  SIMD for (long i = 0; i < n; i++) y[i] = x[i] + a * y[i];
+}
+
+// The branch's gradient a dy, in `room` where that is not dy itself
+static const float *of_branch(const float *restrict dy, float *restrict room, long n, float a) {
+  if (a == 1) return dy;
+  SIMD for (long i = 0; i < n; i++) room[i] = a * dy[i];
+  return room;
+}
+
+// From the gradient of n(x), dn, and of the residual stream, dy, to dx
+static void into_stream(const float *dn, const float *restrict dy, const float *x, const float *gain, const float *r,
+                        float *restrict dx, float *dgain, long rows, long d) {
+  if (r)
+    norm_backward(dn, x, gain, r, dx, dgain, rows, d);
+  else
+    memcpy(dx, dn, rows * d * sizeof(float));
+  SIMD for (long i = 0; i < rows * d; i++) dx[i] += dy[i];
+}
+
+// n(x) in `room`, or x itself where there is no norm; the way back makes it again from r
+static const float *normed(const float *restrict x, const float *restrict gain, const float *restrict r, float *restrict room,
+                           long rows, long d) {
+  if (!r) return x;
+  for (long t = 0; t < rows; t++)
+    if (gain)
+      SIMD for (long i = 0; i < d; i++) room[t * d + i] = x[t * d + i] * r[t] * gain[i];
+    else
+      SIMD for (long i = 0; i < d; i++) room[t * d + i] = x[t * d + i] * r[t];
+  return room;
+}
+
+// x [B S, d], d = H D, all matrices [d, d]. Kept for the way back, as little as is dear to compute again, since what does
+// not stay in the cache is dearer: r [B S] where there is a norm, qkv [B S, 3 d], o [B S, d], lse [B, H, S]
+void attention_branch(const float *x, const float *gain, const float *q, const float *k, const float *v, const float *out,
+                      const float *angles, float *r, float *qkv, float *o, float *lse, float *y, float eps, float a, const Shape *s) {
+  long rows = s->B * s->S, d = s->H * s->D;
+  if (r) norm(x, gain, y, r, rows, d, eps);
+  const float *n = r ? y : x;  // where y will be, which is not needed yet
+  linear(n, q, qkv, 3 * d, rows, d, d, 0);
+  linear(n, k, qkv + d, 3 * d, rows, d, d, 0);
+  linear(n, v, qkv + 2 * d, 3 * d, rows, d, d, 0);
+  attention(qkv, 0, angles, o, lse, s);
+  linear(o, out, y, d, rows, d, d, 0);
+  residual(x, y, rows * d, a);
+}
+
+void attention_branch_backward(const float *dy, const float *x, const float *gain, const float *q, const float *k,
+                               const float *v, const float *out, const float *angles, const float *r,
+                               const float *qkv, const float *o, const float *lse, float *dx, float *dgain, float *dq,
+                               float *dk, float *dv, float *dout, float a, const Shape *s) {
+  long rows = s->B * s->S, d = s->H * s->D;
+  float *room = malloc(5 * rows * d * sizeof(float)), *dn = room, *go = room + rows * d, *dqkv = room + 2 * rows * d;
+  linear_backward(of_branch(dy, dn, rows * d, a), d, o, out, go, dout, rows, d, d, 0);
+  attention_backward(go, qkv, 0, angles, o, lse, dqkv, s);
+  const float *n = normed(x, gain, r, go, rows, d);
+  linear_backward(dqkv, 3 * d, n, q, dn, dq, rows, d, d, 0);
+  linear_backward(dqkv + d, 3 * d, n, k, dn, dk, rows, d, d, 1);
+  linear_backward(dqkv + 2 * d, 3 * d, n, v, dn, dv, rows, d, d, 1);
+  into_stream(dn, dy, x, gain, r, dx, dgain, rows, d);
+  free(room);
+}
+
+static void activate(const float *u, const float *z, float *h, long n) {
+  if (z)
+    swiglu(z, u, h, n);
+  else
+    relu2(u, h, n);
+}
+
+// x [rows, d], up [F, d], down [d, F]; with a gate [F, d] SwiGLU, otherwise relu^2. Kept: r as above, u [rows, F], and where
+// there is a gate z [rows, F]
+void mlp_branch(const float *x, const float *gain, const float *up, const float *gate, const float *down, float *r, float *u,
+                float *z, float *y, long rows, long d, long F, float eps, float a) {
+  float *h = malloc(rows * F * sizeof(float));
+  if (r) norm(x, gain, y, r, rows, d, eps);
+  const float *n = r ? y : x;
+  linear(n, up, u, F, rows, d, F, 0);
+  if (gate) linear(n, gate, z, F, rows, d, F, 0);
+  activate(u, z, h, rows * F);
+  linear(h, down, y, d, rows, F, d, 0);
+  residual(x, y, rows * d, a);
+  free(h);
+}
+
+void mlp_branch_backward(const float *dy, const float *x, const float *gain, const float *up, const float *gate,
+                         const float *down, const float *r, const float *u, const float *z, float *dx, float *dgain,
+                         float *dup, float *dgate, float *ddown, long rows, long d, long F, float a) {
+  float *room = malloc((3 * rows * F + 2 * rows * d) * sizeof(float)), *dh = room, *du = room + rows * F;
+  float *dz = room + 2 * rows * F, *dn = room + 3 * rows * F, *h = du;
+  activate(u, z, h, rows * F);
+  linear_backward(of_branch(dy, dn, rows * d, a), d, h, down, dh, ddown, rows, F, d, 0);
+  if (gate)
+    swiglu_backward(dh, z, u, dz, du, rows * F);
+  else
+    relu2_backward(dh, u, du, rows * F);
+  const float *n = normed(x, gain, r, dn + rows * d, rows, d);
+  linear_backward(du, F, n, up, dn, dup, rows, d, F, 0);
+  if (gate) linear_backward(dz, F, n, gate, dn, dgate, rows, d, F, 1);
+  into_stream(dn, dy, x, gain, r, dx, dgain, rows, d);
+  free(room);
+}
+#endif

@@ -1,0 +1,369 @@
+"""``kernels.c`` in PyTorch: norms, MLPs' activations, attention with its rotations, and the head's losses, on a CPU.
+
+At widths up to some hundreds a step is bound by the number of operations, not by its matrix products, and here each of
+these is one. They compute what the plain PyTorch beside their callers computes, in another order of sums. Where there
+is no C compiler, on a GPU and inside what ``torch.compile`` compiles, those callers go the plain way.
+"""
+
+import ctypes
+import functools
+import hashlib
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from lib.base import files
+from lib.base.errors import InputError
+
+SOURCE = Path(__file__).with_suffix(".c")
+#: nothing here lets the compiler assume that there is no nan, or reorder sums that are not marked
+FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-w", "-fopenmp-simd", "-ffp-contract=fast"]
+FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
+#: the machine's own instructions, or what every machine of its kind has
+NATIVE: tuple[list[str], ...] = (["-march=native", "-mprefer-vector-width=512"], ["-mcpu=native"], [])
+FORMATS = {torch.float32: [], torch.bfloat16: ["-DBF16"]}
+
+
+class Shape(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_long) for name in ("B", "S", "H", "D")),
+        ("half_split", ctypes.c_int),
+        ("normed", ctypes.c_int),
+        ("eps", ctypes.c_float),
+        ("window", ctypes.c_long),
+    )
+
+
+def _shape(B: int, S: int, H: int, D: int, rope: str, eps: float | None, window: int | None) -> Shape:
+    return Shape(B, S, H, D, rope == "half-split", eps is not None, eps or 0.0, min(window or S, S))
+
+
+_at = ctypes.byref
+
+
+# ---- compiling -------------------------------------------------------------------------------------------------------
+
+
+_P, _N, _F, _I = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int  # pointers, sizes, numbers, whether
+ARGUMENTS = {
+    "matmul": (_P, _N, _N, _P, _N, _N, _P, _N, _N, _N, _N, _I),
+    "norm": (_P, _P, _P, _P, _N, _N, _F),
+    "norm_backward": (_P, _P, _P, _P, _P, _P, _N, _N),
+    "relu2": (_P, _P, _N),
+    "relu2_backward": (_P, _P, _P, _N),
+    "swiglu": (_P, _P, _P, _N),
+    "swiglu_backward": (_P, _P, _P, _P, _P, _N),
+    "cross_entropy": (_P, _P, _P, _N, _N, _F, _F, _I),
+    "attention": (_P, _P, _P, _P, _P, _P),
+    "attention_backward": (_P, _P, _P, _P, _P, _P, _P, _P),
+}
+#: and of those in fp32 alone
+ARGUMENTS_FP32 = {
+    "orthogonalize": (_P, _N, _N, _N, _P, _N, _F),
+    "attention_branch": (*(_P,) * 12, _F, _F, _P),
+    "attention_branch_backward": (*(_P,) * 18, _F, _P),
+    "mlp_branch": (*(_P,) * 9, _N, _N, _N, _F, _F),
+    "mlp_branch_backward": (*(_P,) * 14, _N, _N, _N, _F),
+}
+
+
+@functools.cache
+def compiler() -> str:
+    """The C compiler, the first that is found; empty where there is none."""
+    return next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
+
+
+@functools.cache
+def library(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """The functions for activations of ``dtype``, compiled where this machine has not done so yet; None where it
+    cannot."""
+    if dtype not in FORMATS or not compiler():
+        return None
+    for native in NATIVE:
+        try:
+            found = ctypes.CDLL(str(_compiled([compiler(), *FLAGS, *native, *FORMATS[dtype]])))
+        except (OSError, subprocess.SubprocessError):
+            continue
+        for name, types in (ARGUMENTS | (ARGUMENTS_FP32 if dtype == torch.float32 else {})).items():
+            function = getattr(found, name)
+            function.argtypes, function.restype = types, None
+        return found
+    return None
+
+
+def _compiled(command: list[str]) -> Path:
+    """What ``command`` makes of the source, kept in the user's cache under a name that says all that decides it; in a
+    folder of this process where that cannot be written."""
+    version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
+    decides = [SOURCE.read_bytes(), version, _processor(), *(word.encode() for word in command)]
+    name = "kernels-" + hashlib.sha256(b"\0".join(decides)).hexdigest()[:16]
+    try:
+        return _kept(Path.home() / ".cache" / "looped-lm" / name, command)
+    except (InputError, RuntimeError):  # no home, or one that is full or another's
+        return _kept(Path(tempfile.mkdtemp(prefix="looped-lm-")) / name, command)
+
+
+def _kept(place: Path, command: list[str]) -> Path:
+    """``place``.so, made where it is not there or damaged: to load half a file ends the process."""
+    path, check = place.with_suffix(".so"), place.with_suffix(".json")
+    try:
+        if files.read_checked(check)["sha256"] == files.digest(path):
+            return path
+    except (OSError, ValueError):
+        pass
+    with files.replacing(path) as draft:
+        subprocess.run([*command, str(SOURCE), "-o", str(draft), "-lm"], capture_output=True, check=True)
+    files.write_checked(check, {"sha256": files.digest(path)})
+    return path
+
+
+def _processor() -> bytes:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor().encode()
+    return "".join(line for line in lines if line.startswith(("model name", "flags", "Features"))).encode()
+
+
+# ---- calling ---------------------------------------------------------------------------------------------------------
+
+
+def serve(x: Tensor, *others: Tensor) -> bool:
+    """Whether these tensors are computed with here: fp32 or bf16, all of one dtype, in the main memory of a machine
+    that can compile."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype in FORMATS
+        and all(other.dtype == x.dtype for other in others)
+        and not torch.compiler.is_compiling()
+        and library(x.dtype) is not None
+    )
+
+
+def _call(dtype: torch.dtype, name: str, *arguments: Any) -> None:
+    """A function of the library; tensors go as pointers, and must be contiguous."""
+    found = library(dtype)
+    assert found is not None  # ``serve`` said so
+    getattr(found, name)(*(x.data_ptr() if isinstance(x, Tensor) else x for x in arguments))
+
+
+class Norm(Function):
+    """x / rms(x), fp32 [..., d], times a gain [d] if there is one; the result in ``dtype``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor | None, eps: float, dtype: torch.dtype) -> Tensor:
+        x, d = x.contiguous(), x.shape[-1]
+        rows = x.numel() // d
+        y, r = torch.empty_like(x, dtype=dtype), x.new_empty(rows)
+        _call(dtype, "norm", x, gain, y, r, rows, d, eps)
+        ctx.save_for_backward(x, gain, r)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        x, gain, r = ctx.saved_tensors
+        d = x.shape[-1]
+        dx, dgain = torch.empty_like(x), None if gain is None else torch.zeros_like(gain)
+        _call(grad.dtype, "norm_backward", grad.contiguous(), x, gain, r, dx, dgain, len(r), d)
+        return dx, dgain, None, None
+
+
+def product(A: Tensor, B: Tensor, C: Tensor, add: bool = False) -> None:
+    """C [M, N] = A [M, K] B [K, N] in fp32, or that added to it; A and B may be transposed, and C some columns of a
+    wider matrix."""
+    strides = *A.stride(), B.data_ptr(), *B.stride(), C.data_ptr(), C.stride(0)
+    _call(torch.float32, "matmul", A, *strides, *C.shape, A.shape[1], add)
+
+
+class Linear(Function):
+    """x W^T in fp32, for each W [m, d] of ``weights``, side by side: x [..., d] -> [..., the sum of m]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
+        x, weights = x.contiguous(), tuple(W.contiguous() for W in weights)
+        ctx.widths = [len(W) for W in weights]
+        y = x.new_empty(*x.shape[:-1], sum(ctx.widths))
+        for W, part in zip(weights, y.flatten(0, -2).split(ctx.widths, -1), strict=True):
+            product(x.flatten(0, -2), W.T, part)
+        ctx.save_for_backward(x, *weights)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        parts = grad.contiguous().flatten(0, -2).split(ctx.widths, -1)
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        dW = [
+            torch.empty_like(W) if needed else None for W, needed in zip(weights, ctx.needs_input_grad[1:], strict=True)
+        ]
+        for i, (W, part) in enumerate(zip(weights, parts, strict=True)):
+            if dx is not None:
+                product(part, W, dx.flatten(0, -2), add=i > 0)
+            if (own := dW[i]) is not None:
+                product(part.T, x.flatten(0, -2), own)
+        return dx, *dW
+
+
+class Relu2(Function):
+    """relu(x)^2."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        _call(x.dtype, "relu2", x, y, x.numel())
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        _call(x.dtype, "relu2_backward", grad.contiguous(), x, dx, x.numel())
+        return dx
+
+
+class SwiGLU(Function):
+    """silu(gate) up."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        gate, up = gate.contiguous(), up.contiguous()
+        y = torch.empty_like(up)
+        _call(up.dtype, "swiglu", gate, up, y, up.numel())
+        ctx.save_for_backward(gate, up)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = ctx.saved_tensors
+        dgate, dup = torch.empty_like(gate), torch.empty_like(up)
+        _call(up.dtype, "swiglu_backward", grad.contiguous(), gate, up, dgate, dup, up.numel())
+        return dgate, dup
+
+
+class Attend(Function):
+    """Causal attention [B, S, H, D] of qkv [B, S, 3 H, D]: q and k rotated by ``angles`` [S, D/2, 2] and normed where
+    ``eps`` is given, and ``more`` [B, S, H, D] added to v where there is some."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, qkv: Tensor, more: Tensor | None, angles: Tensor, rope: str, eps: float | None, window: int | None
+    ) -> Tensor:
+        qkv, angles = qkv.contiguous(), angles.contiguous()
+        B, S, H, D = *qkv.shape[:2], qkv.shape[2] // 3, qkv.shape[3]
+        more = None if more is None else more.contiguous()
+        ctx.shape = _shape(B, S, H, D, rope, eps, window)
+        out, sums = qkv.new_empty(B, S, H, D), angles.new_empty(B, H, S)
+        _call(qkv.dtype, "attention", qkv, more, angles, out, sums, _at(ctx.shape))
+        ctx.save_for_backward(qkv, more, angles, out, sums)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
+        qkv, more, angles, out, sums = ctx.saved_tensors
+        dqkv, shape = torch.empty_like(qkv), _at(ctx.shape)
+        _call(grad.dtype, "attention_backward", grad.contiguous(), qkv, more, angles, out, sums, dqkv, shape)
+        return dqkv, None if more is None else dqkv[:, :, -out.shape[2] :], None, None, None, None
+
+
+class AttentionBranch(Function):
+    """x + a f(n(x)) in fp32, f causal attention as in ``Attend`` between its projections, x [B, S, d]; n is a norm of
+    ``norm_eps`` with its gain, if there is one, or nothing."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        gain: Tensor | None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        out: Tensor,
+        angles: Tensor,
+        norm_eps: float | None,
+        a: float,
+        how: tuple[int, str, float | None, int | None],
+    ) -> Tensor:
+        x, (B, S, d), (heads, rope, eps, window) = x.contiguous(), x.shape, how
+        ctx.a, ctx.shape = a, _shape(B, S, heads, d // heads, rope, eps, window)
+        r = None if norm_eps is None else x.new_empty(B, S)  # 1 / rms(x)
+        qkv, o, y, lse = x.new_empty(B, S, 3 * d), torch.empty_like(x), torch.empty_like(x), x.new_empty(B, heads, S)
+        kept = (r, qkv, o, lse)
+        _call(x.dtype, "attention_branch", x, gain, q, k, v, out, angles, *kept, y, norm_eps or 0, a, _at(ctx.shape))
+        ctx.save_for_backward(x, gain, q, k, v, out, angles, *kept)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        kept = ctx.saved_tensors
+        x, gain, *weights = kept[:6]
+        gradients = [torch.empty_like(x), _zeros(gain), *map(torch.empty_like, weights)]
+        given = (grad.contiguous(), *kept, *gradients)
+        _call(x.dtype, "attention_branch_backward", *given, ctx.a, _at(ctx.shape))
+        return *gradients, None, None, None, None
+
+
+class MLPBranch(Function):
+    """x + a f(n(x)) in fp32, x [B, S, d]: f down(relu(up x)^2), or with a gate down(silu(gate x) up x); n as in
+    ``AttentionBranch``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        gain: Tensor | None,
+        up: Tensor,
+        gate: Tensor | None,
+        down: Tensor,
+        norm_eps: float | None,
+        a: float,
+    ) -> Tensor:
+        x, (F, d), ctx.a = x.contiguous(), up.shape, a
+        rows = x.numel() // d
+        r = None if norm_eps is None else x.new_empty(rows)
+        u, z = x.new_empty(rows, F), None if gate is None else x.new_empty(rows, F)
+        y, kept = torch.empty_like(x), (r, u, z)
+        _call(x.dtype, "mlp_branch", x, gain, up, gate, down, *kept, y, rows, d, F, norm_eps or 0, a)
+        ctx.save_for_backward(x, gain, up, gate, down, *kept)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        kept = ctx.saved_tensors
+        x, gain, up, gate, down = kept[:5]
+        F, d = up.shape
+        gradients = [torch.empty_like(x), _zeros(gain), torch.empty_like(up), _zeros(gate), torch.empty_like(down)]
+        given = (grad.contiguous(), *kept, *gradients)
+        _call(x.dtype, "mlp_branch_backward", *given, x.numel() // d, d, F, ctx.a)
+        return *gradients, None, None
+
+
+def _zeros(x: Tensor | None) -> Tensor | None:
+    return None if x is None else torch.zeros_like(x)
+
+
+def orthogonalize(matrices: Tensor, coefficients: Tensor, room: float) -> Tensor:
+    """Each matrix X [..., R, C] / (room |X|_F) after the quintic steps (a, b, c) of ``coefficients`` [steps, 3], in
+    fp32."""
+    X = matrices.detach().clone(memory_format=torch.contiguous_format)
+    R, C = X.shape[-2:]
+    _call(X.dtype, "orthogonalize", X, X.numel() // (R * C), R, C, coefficients, len(coefficients), room)
+    return X
+
+
+def cross_entropies(logits: Tensor, targets: Tensor, c: float, n: int | None) -> Tensor:
+    """Cross-entropy of each target [N] in nats, of logits [N, V] under softcap c. Unless ``n`` is None the logits
+    become the gradient of the sum over n."""
+    N, V = logits.shape
+    losses = torch.empty(N)
+    _call(logits.dtype, "cross_entropy", logits, targets.contiguous(), losses, N, V, c, 1 / (n or 1), n is not None)
+    return losses
