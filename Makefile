@@ -220,6 +220,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench_decode
 	$(BIN)/python -m tests.bench_downstream
 	$(BIN)/python -m tests.bench_data
+	$(BIN)/python -m tests.bench_steps
 	$(BIN)/python -m tests.bench_gpu
 
 clean:

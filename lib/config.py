@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import pydantic
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 import lib
 from lib.base.errors import InputError, one_line
@@ -20,6 +20,7 @@ from lib.base.parameters import Training
 from lib.text import sources as text
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
+WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
 #: the inits whose branches add nothing at first
 ZERO_BRANCHES = ("scaled-zero", "parcae", "uniform-zero")
@@ -395,7 +396,12 @@ class TrainConfig(Config):
         validate_default=True,
         description="bf16-mixed: bf16 matmuls, fp32 residual stream; auto: that where the machine has bf16, else fp32",
     )
-    compile: bool = Field(False, description="compile the block; on a GPU long runs do so anyway")
+    compile: bool | Literal["auto"] = Field(
+        "auto",
+        validate_default=True,
+        description=f"compile the block; auto: on a GPU from {WORTH_COMPILING} steps on. On a CPU lib/model/kernels.py "
+        "is faster at every shape that was timed",
+    )
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"
     )
@@ -412,6 +418,13 @@ class TrainConfig(Config):
     @classmethod
     def _resolved(cls, precision: Precision | Literal["auto"]) -> Precision:
         return native_precision() if precision == "auto" else precision
+
+    @field_validator("compile")
+    @classmethod
+    def _decided(cls, compile: bool | Literal["auto"], info: ValidationInfo) -> bool:
+        if compile == "auto":
+            return torch.cuda.is_available() and info.data.get("steps", 0) >= WORTH_COMPILING
+        return compile
 
     @model_validator(mode="after")
     def _divides(self) -> Self:

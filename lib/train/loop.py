@@ -44,7 +44,6 @@ from lib.train.optimiser import Optimizer, clip_gradients
 LOGGED = 500  # steps that are logged: all of a shorter run, at least so many of a longer one
 SPECTRA_LOGGED = 100  # the same of spectral radii and norms, which take longer to compute
 LOCK_LOOKED_AT = 5.0  # seconds between looks at a lock that another process holds
-WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
 TRACED_LOOPS, TRACED_ROWS = 24, 32  # a trace follows so many validation rows through at least so many loops
 
 Progress = Callable[[int, float], None]  # steps done, loss
@@ -144,11 +143,10 @@ class _Training:
         cfg = self.cfg
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision)
         self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, self.ranks
-        self.compiled = cfg.train.compile or (self.device.type == "cuda" and cfg.train.steps >= WORTH_COMPILING)
-        if self.compiled:
+        if cfg.train.compile:
             _find_compiler(self.device)
-            # where nobody asked for it, a block that does not compile on this card stays as it is
-            torch._dynamo.config.suppress_errors = not cfg.train.compile
+            # a block that does not compile on this card stays as it is
+            torch._dynamo.config.suppress_errors = self.device.type == "cuda"
             self.model.compile_blocks()
         self.loss = distribute(self.model, self.ranks, self.sharded)
         self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, self.ranks)
@@ -233,7 +231,7 @@ class _Training:
             values |= spectra(model)
         if validates or traces:
             # one pass is not worth a compilation of its own
-            with torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext():
+            with torch.compiler.set_stance("force_eager") if self.cfg.train.compile else contextlib.nullcontext():
                 values |= self._validate(model) if validates else {}
                 values |= self._trace(model) if traces else {}
         rows = len(self.metrics.get("step", []))
@@ -338,7 +336,7 @@ class _Training:
             "recipe": lib.RECIPE,
             "attention": attention_kind(self.device, dtype, self.cfg.data.context),
             "text": self.text,
-            "compiled": self.compiled,
+            "compiled": self.cfg.train.compile,
             **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),
             **provenance(),
         }
