@@ -399,8 +399,9 @@ class TrainConfig(Config):
     compile: bool | Literal["auto"] = Field(
         "auto",
         validate_default=True,
-        description=f"compile the block; auto: on a GPU from {WORTH_COMPILING} steps on. On a CPU lib/model/kernels.py "
-        "is faster at every shape that was timed",
+        description="compile the block; auto: where the config is made, on a GPU from so many steps on as pay for it. "
+        "On a CPU lib/model/kernels.py is faster at every shape that was timed. On a GPU a block that does not compile "
+        "stays eager",
     )
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"

@@ -59,7 +59,7 @@ def losses_and_gradient(logits: Tensor, targets: Tensor, c: float, n: int | None
     up."""
     if kernels.serve(logits):
         losses = kernels.cross_entropies(logits, targets, c, n)
-        return losses, logits if n else None
+        return losses, None if n is None else logits
     z, target = softcap(logits.float(), c), targets[:, None]
     log_p = torch.log_softmax(z, dim=-1)
     losses = -log_p.gather(1, target)[:, 0]

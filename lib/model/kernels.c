@@ -34,8 +34,8 @@ static inline T put(float x) { return x; }
 #define SIMD _Pragma("omp simd")
 #define SUM _Pragma("omp simd reduction(+ : sum)")
 
-static inline float exp_(float x) {  // Cephes: 2^n e^r, |r| <= ln 2 / 2; what is below e^-87 is taken as that
-  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+static inline float exp_(float given) {  // Cephes: 2^n e^r, |r| <= ln 2 / 2; 0 below e^-87, so that nothing is denormal
+  float x = given < -87.0f ? -87.0f : given > 88.0f ? 88.0f : given;
   float n = x * 1.44269504088896341f + 12582912.0f;  // + 1.5 2^23 rounds to an integer
   n -= 12582912.0f;
   float r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -48,7 +48,7 @@ static inline float exp_(float x) {  // Cephes: 2^n e^r, |r| <= ln 2 / 2; what i
   int32_t power = ((int32_t)n + 127) << 23;
   float scale;
   memcpy(&scale, &power, 4);
-  return y * scale;
+  return given < -87.0f ? 0.0f : y * scale;
 }
 
 static inline float tanh_(float x) {  // Cephes
@@ -219,6 +219,14 @@ static void product(long M, long N, long K, const float *A, long am, long ak, co
       tile(1, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
 }
 
+// GCC has shufflevector from 12 on, and its own from the first
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t places __attribute__((vector_size(4 * L)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
+#endif
+
 // to [columns][rows] = from [rows][columns]
 static void turn(const float *restrict from, long ldf, float *restrict to, long ldt, long rows, long columns) {
   for (long r = 0; r < rows; r += L)
@@ -231,8 +239,8 @@ static void turn(const float *restrict from, long ldf, float *restrict to, long 
         // four rounds, in each of which the halves of a pair of rows change places
 #define ROUND(x, y, s, lo, hi)                                                     \
   _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (!(i & s)) {             \
-    y[i] = __builtin_shufflevector(x[i], x[i + s], lo);                            \
-    y[i + s] = __builtin_shufflevector(x[i], x[i + s], hi);                        \
+    y[i] = SHUFFLE(x[i], x[i + s], lo);                            \
+    y[i + s] = SHUFFLE(x[i], x[i + s], hi);                        \
   }
 #define LO8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HI8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
@@ -261,6 +269,8 @@ enum { DEEP = 256 };
 static void multiply(const float *A, long am, long ak, const float *B, long bk, long bn, float *C, long ldc, long M, long N,
                      long K, int add, int lower) {
   static _Thread_local float panel[DEEP * I], part[64 * I];
+  if (!K && !add)  // a sum of nothing
+    for (long m = 0; m < M; m++) memset(C + m * ldc, 0, N * sizeof(float));
   for (long k = 0; k < K; k += DEEP)
     for (long n = 0; n < N; n += I) {
       long deep = K - k < DEEP ? K - k : DEEP, columns = N - n < I ? N - n : I, width = columns > L ? I : L;
@@ -295,7 +305,7 @@ void matmul(const float *A, long am, long ak, const float *B, long bk, long bn, 
 typedef struct {
   long B, S, H, D;
   int half_split;  // pairs of a rotation are (j, j + D/2), otherwise (2j, 2j + 1)
-  int normed;      // QK-norm after the rotation
+  int qk_norm;     // after the rotation
   float eps;
   long window;  // a position sees itself and the window - 1 before it
 } Shape;
@@ -326,9 +336,9 @@ static void rotate(float *restrict x, const Shape *s, const Room *room, float wa
     float *restrict a = x + (s->half_split ? j : 2 * j) * S, *restrict b = x + (s->half_split ? j + half : 2 * j + 1) * S;
     const float *restrict cos = room->cos + j * S, *restrict sin = room->sin + j * S;
     SIMD for (long t = 0; t < S; t++) {
-      float old = a[t], turn = way * sin[t];
-      a[t] = old * cos[t] - b[t] * turn;
-      b[t] = b[t] * cos[t] + old * turn;
+      float old = a[t], by = way * sin[t];
+      a[t] = old * cos[t] - b[t] * by;
+      b[t] = b[t] * cos[t] + old * by;
     }
   }
 }
@@ -343,7 +353,7 @@ static void panels(const T *restrict x, const T *restrict more, long stride, con
     else
       SIMD for (long i = 0; i < D; i++) panel[t * Dp + i] = get(x[t * stride + i]);
   }
-  if (turned) turn(panel, Dp, turned, room->S, room->S, D);
+  if (turned) turn(panel, Dp, turned, room->S, s->S, D);
 }
 
 // q or k of one head: rotated, normed with r [S], times `scale`; the panel is left out where it is 0
@@ -358,7 +368,7 @@ static void prepare(const T *x, long stride, const Shape *s, const Room *room, f
 #endif
   rotate(turned, s, room, 1);
   for (long t = 0; t < S; t++) r[t] = 0;
-  if (s->normed) {
+  if (s->qk_norm) {
     for (long i = 0; i < D; i++)
       SIMD for (long t = 0; t < S; t++) r[t] += turned[i * S + t] * turned[i * S + t];
     SIMD for (long t = 0; t < S; t++) r[t] = 1.0f / sqrtf(r[t] / D + s->eps);
@@ -373,7 +383,7 @@ static void prepare(const T *x, long stride, const Shape *s, const Room *room, f
 static void unprepare(float *restrict dy, const float *restrict y, const float *restrict r, const Shape *s,
                       const Room *room, float scale, float *spare, T *restrict dx, long stride) {
   long D = s->D, S = room->S;
-  if (s->normed) {  // z = x r, y = scale z: dx = r (dz - z mean(dz z)), where dz z = dy y
+  if (s->qk_norm) {  // z = x r, y = scale z: dx = r (dz - z mean(dz z)), where dz z = dy y
     memset(spare, 0, S * sizeof(float));
     for (long i = 0; i < D; i++)
       SIMD for (long t = 0; t < S; t++) spare[t] += dy[i * S + t] * y[i * S + t];
@@ -391,15 +401,15 @@ static void unprepare(float *restrict dy, const float *restrict y, const float *
 // The first key that one of the queries from i on sees, down to whole tiles
 static inline long first(long i, const Shape *s) { return i < s->window ? 0 : (i - s->window + 1) / 8 * 8; }
 
-// Scores p [keys][I] of the queries from i on, `hidden` where a query does not see a key
-static void scores(const float *k, const float *q_turned, float *p, long i, const Shape *s, const Room *room, float hidden) {
+// Scores p [keys][I] of the queries from i on, -inf where a query does not see a key
+static void scores(const float *k, const float *q_turned, float *p, long i, const Shape *s, const Room *room) {
   long j0 = first(i, s);
   product(i + I - j0, I, s->D, k + j0 * room->D, room->D, 1, q_turned + i, room->S, p, I, 0);
   for (long j = j0; j < i + I; j++)
     if (j > i || i + I - 1 - j >= s->window)
       SIMD for (int n = 0; n < I; n++) {
         int back = (int)(i - j) + n;
-        p[(j - j0) * I + n] = back >= 0 && back < s->window ? p[(j - j0) * I + n] : hidden;
+        p[(j - j0) * I + n] = back >= 0 && back < s->window ? p[(j - j0) * I + n] : -INFINITY;
       }
 }
 
@@ -419,7 +429,7 @@ void attention(const T *qkv, const T *more, const float *angles, T *out, float *
       for (long i = 0; i < s->S; i += I) {
         long j0 = first(i, s), keys = i + I - j0;
         float m[I], l[I];
-        scores(k, qt, p, i, s, &room, -INFINITY);
+        scores(k, qt, p, i, s, &room);
         for (int n = 0; n < I; n++) m[n] = -INFINITY, l[n] = 0;
         for (long j = 0; j < keys; j++)
           SIMD for (int n = 0; n < I; n++) m[n] = p[j * I + n] > m[n] ? p[j * I + n] : m[n];
@@ -468,13 +478,12 @@ void attention_backward(const T *g, const T *qkv, const T *more, const float *an
       for (long t = s->S; t < S; t++) sums[t] = INFINITY;  // no query
       for (long i = 0; i < s->S; i += I) {
         long j0 = first(i, s), keys = i + I - j0;
-        scores(k, qt, p, i, s, &room, -INFINITY);
+        scores(k, qt, p, i, s, &room);
         product(keys, I, D, v + j0 * Dp, Dp, 1, got + i, S, ds, I, 0);
         for (long j = 0; j < keys; j++)
           SIMD for (int n = 0; n < I; n++) {
-            float x = p[j * I + n] - sums[i + n], e = x > -87.0f ? exp_(x) : x != x ? x : 0;
-            p[j * I + n] = e;
-            ds[j * I + n] = e * (ds[j * I + n] - delta[i + n]);
+            p[j * I + n] = exp_(p[j * I + n] - sums[i + n]);
+            ds[j * I + n] = p[j * I + n] * (ds[j * I + n] - delta[i + n]);
           }
         product(D, I, keys, kt + j0, S, 1, ds, I, dqt + i, S, 0);
         for (long c = 0; c < Dp; c += I) {

@@ -1,23 +1,27 @@
-"""``kernels.c`` in PyTorch: norms, MLPs' activations, attention with its rotations, and the head's losses, on a CPU.
+"""``kernels.c`` in PyTorch: products, norms, activations, attention, whole residual branches, the head's losses and
+Muon's orthogonalisation, on one thread of a CPU.
 
 At widths up to some hundreds a step is bound by the number of operations, not by its matrix products, and here each of
 these is one. They compute what the plain PyTorch beside their callers computes, in another order of sums. Where there
-is no C compiler, on a GPU and inside what ``torch.compile`` compiles, those callers go the plain way.
+is no C compiler, on a GPU, with several threads, for a few rows, and inside what ``torch.compile`` compiles, those
+callers go the plain way.
 """
 
 import ctypes
 import functools
 import hashlib
-import platform
+import os
 import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from lib.base import files
 from lib.base.errors import InputError
@@ -28,6 +32,7 @@ FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-w", "-fopenmp-simd", "-ffp-c
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 #: the machine's own instructions, or what every machine of its kind has
 NATIVE: tuple[list[str], ...] = (["-march=native", "-mprefer-vector-width=512"], ["-mcpu=native"], [])
+FEW = 64  # rows below which a call costs more than it gains: a decoder's
 FORMATS = {torch.float32: [], torch.bfloat16: ["-DBF16"]}
 
 
@@ -35,7 +40,7 @@ class Shape(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_long) for name in ("B", "S", "H", "D")),
         ("half_split", ctypes.c_int),
-        ("normed", ctypes.c_int),
+        ("qk_norm", ctypes.c_int),
         ("eps", ctypes.c_float),
         ("window", ctypes.c_long),
     )
@@ -46,6 +51,11 @@ def _shape(B: int, S: int, H: int, D: int, rope: str, eps: float | None, window:
 
 
 _at = ctypes.byref
+
+
+def _of(angles: Tensor, S: int, D: int) -> Tensor:
+    assert angles.shape == (S, D // 2, 2), f"angles of {tuple(angles.shape)} for {S} positions of {D} channels"
+    return angles.float().contiguous()
 
 
 # ---- compiling -------------------------------------------------------------------------------------------------------
@@ -82,67 +92,75 @@ def compiler() -> str:
 
 @functools.cache
 def library(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The functions for activations of ``dtype``, compiled where this machine has not done so yet; None where it
-    cannot."""
-    if dtype not in FORMATS or not compiler():
+    """The functions for activations of ``dtype``, compiled where this machine has not done so yet; None, and a warning,
+    where it cannot."""
+    if dtype not in FORMATS:
         return None
-    for native in NATIVE:
+    problem = "there is none"
+    for native in NATIVE if compiler() else ():
         try:
-            found = ctypes.CDLL(str(_compiled([compiler(), *FLAGS, *native, *FORMATS[dtype]])))
-        except (OSError, subprocess.SubprocessError):
+            found = _loaded([compiler(), *FLAGS, *native, *FORMATS[dtype]])
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or str(error).encode()
+            problem = said.decode(errors="replace").strip().rpartition("\n")[2]
             continue
         for name, types in (ARGUMENTS | (ARGUMENTS_FP32 if dtype == torch.float32 else {})).items():
             function = getattr(found, name)
             function.argtypes, function.restype = types, None
         return found
+    warnings.warn(
+        f"no C compiler works here ({problem}): small models train at half the speed, install gcc", stacklevel=2
+    )
     return None
 
 
-def _compiled(command: list[str]) -> Path:
-    """What ``command`` makes of the source, kept in the user's cache under a name that says all that decides it; in a
-    folder of this process where that cannot be written."""
-    version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
-    decides = [SOURCE.read_bytes(), version, _processor(), *(word.encode() for word in command)]
+def _loaded(command: list[str]) -> ctypes.CDLL:
+    """What ``command`` makes of the source, kept in the user's cache under a name that says all that decides it; used
+    and forgotten where that cannot be written."""
+    # what the compiler says of itself and of the processor
+    given = subprocess.run([*command, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, check=True).stdout
+    decides = [SOURCE.read_bytes(), given, *(word.encode() for word in command)]
     name = "kernels-" + hashlib.sha256(b"\0".join(decides)).hexdigest()[:16]
     try:
-        return _kept(Path.home() / ".cache" / "looped-lm" / name, command)
-    except (InputError, RuntimeError):  # no home, or one that is full or another's
-        return _kept(Path(tempfile.mkdtemp(prefix="looped-lm-")) / name, command)
+        return ctypes.CDLL(str(_kept(Path.home() / ".cache" / "looped-lm" / name, command)))
+    except (OSError, InputError, RuntimeError, subprocess.SubprocessError):  # no home, or one that is full or another's
+        with tempfile.TemporaryDirectory(prefix="looped-lm-") as folder:
+            return ctypes.CDLL(str(_kept(Path(folder) / name, command)))
 
 
 def _kept(place: Path, command: list[str]) -> Path:
-    """``place``.so, made where it is not there or damaged: to load half a file ends the process."""
+    """``place``.so, made by one process at a time where it is not there or damaged: to load half a file ends a
+    process."""
     path, check = place.with_suffix(".so"), place.with_suffix(".json")
-    try:
-        if files.read_checked(check)["sha256"] == files.digest(path):
-            return path
-    except (OSError, ValueError):
-        pass
-    with files.replacing(path) as draft:
-        subprocess.run([*command, str(SOURCE), "-o", str(draft), "-lm"], capture_output=True, check=True)
-    files.write_checked(check, {"sha256": files.digest(path)})
+    if not _is_whole(path, check):
+        files.need_folder(path.parent)
+        with files.lock(place.with_suffix(".lock")):
+            if not _is_whole(path, check):
+                with files.replacing(path) as draft:
+                    subprocess.run([*command, str(SOURCE), "-o", str(draft), "-lm"], capture_output=True, check=True)
+                files.write_checked(check, {"sha256": files.digest(path)})
     return path
 
 
-def _processor() -> bytes:
-    """What -march=native depends on."""
+def _is_whole(path: Path, check: Path) -> bool:
     try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    except OSError:
-        return platform.processor().encode()
-    return "".join(line for line in lines if line.startswith(("model name", "flags", "Features"))).encode()
+        return bool(files.read_checked(check)["sha256"] == files.digest(path))
+    except (OSError, ValueError):
+        return False
 
 
 # ---- calling ---------------------------------------------------------------------------------------------------------
 
 
-def serve(x: Tensor, *others: Tensor) -> bool:
-    """Whether these tensors are computed with here: fp32 or bf16, all of one dtype, in the main memory of a machine
-    that can compile."""
+def serve(x: Tensor, *others: Tensor | None) -> bool:
+    """Whether these tensors are computed with here: many rows of fp32 or bf16 numbers, all of one dtype, in the main
+    memory of a machine that can compile, by one thread."""
     return (
-        x.device.type == "cpu"
-        and x.dtype in FORMATS
-        and all(other.dtype == x.dtype for other in others)
+        x.dtype in FORMATS
+        and x.device.type == "cpu"
+        and all(other is None or (other.dtype == x.dtype and other.device == x.device) for other in others)
+        and x.numel() >= FEW * x.shape[-1]
+        and torch.get_num_threads() == 1
         and not torch.compiler.is_compiling()
         and library(x.dtype) is not None
     )
@@ -150,9 +168,7 @@ def serve(x: Tensor, *others: Tensor) -> bool:
 
 def _call(dtype: torch.dtype, name: str, *arguments: Any) -> None:
     """A function of the library; tensors go as pointers, and must be contiguous."""
-    found = library(dtype)
-    assert found is not None  # ``serve`` said so
-    getattr(found, name)(*(x.data_ptr() if isinstance(x, Tensor) else x for x in arguments))
+    getattr(library(dtype), name)(*(x.data_ptr() if isinstance(x, Tensor) else x for x in arguments))
 
 
 class Norm(Function):
@@ -160,7 +176,7 @@ class Norm(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor | None, eps: float, dtype: torch.dtype) -> Tensor:
-        x, d = x.contiguous(), x.shape[-1]
+        x, d, gain = x.contiguous(), x.shape[-1], None if gain is None else gain.contiguous()
         rows = x.numel() // d
         y, r = torch.empty_like(x, dtype=dtype), x.new_empty(rows)
         _call(dtype, "norm", x, gain, y, r, rows, d, eps)
@@ -168,6 +184,7 @@ class Norm(Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         x, gain, r = ctx.saved_tensors
         d = x.shape[-1]
@@ -179,8 +196,13 @@ class Norm(Function):
 def product(A: Tensor, B: Tensor, C: Tensor, add: bool = False) -> None:
     """C [M, N] = A [M, K] B [K, N] in fp32, or that added to it; A and B may be transposed, and C some columns of a
     wider matrix."""
+    assert 1 in B.stride() and C.stride(1) == 1
     strides = *A.stride(), B.data_ptr(), *B.stride(), C.data_ptr(), C.stride(0)
     _call(torch.float32, "matmul", A, *strides, *C.shape, A.shape[1], add)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.view(-1, x.shape[-1])
 
 
 class Linear(Function):
@@ -191,24 +213,25 @@ class Linear(Function):
         x, weights = x.contiguous(), tuple(W.contiguous() for W in weights)
         ctx.widths = [len(W) for W in weights]
         y = x.new_empty(*x.shape[:-1], sum(ctx.widths))
-        for W, part in zip(weights, y.flatten(0, -2).split(ctx.widths, -1), strict=True):
-            product(x.flatten(0, -2), W.T, part)
+        for W, part in zip(weights, _rows(y).split(ctx.widths, -1), strict=True):
+            product(_rows(x), W.T, part)
         ctx.save_for_backward(x, *weights)
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights = ctx.saved_tensors
-        parts = grad.contiguous().flatten(0, -2).split(ctx.widths, -1)
+        parts = _rows(grad.contiguous()).split(ctx.widths, -1)
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         dW = [
             torch.empty_like(W) if needed else None for W, needed in zip(weights, ctx.needs_input_grad[1:], strict=True)
         ]
         for i, (W, part) in enumerate(zip(weights, parts, strict=True)):
             if dx is not None:
-                product(part, W, dx.flatten(0, -2), add=i > 0)
+                product(part, W, _rows(dx), add=i > 0)
             if (own := dW[i]) is not None:
-                product(part.T, x.flatten(0, -2), own)
+                product(part.T, _rows(x), own)
         return dx, *dW
 
 
@@ -224,6 +247,7 @@ class Relu2(Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         dx = torch.empty_like(x)
@@ -243,6 +267,7 @@ class SwiGLU(Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         gate, up = ctx.saved_tensors
         dgate, dup = torch.empty_like(gate), torch.empty_like(up)
@@ -250,7 +275,7 @@ class SwiGLU(Function):
         return dgate, dup
 
 
-class Attend(Function):
+class Attention(Function):
     """Causal attention [B, S, H, D] of qkv [B, S, 3 H, D]: q and k rotated by ``angles`` [S, D/2, 2] and normed where
     ``eps`` is given, and ``more`` [B, S, H, D] added to v where there is some."""
 
@@ -258,16 +283,17 @@ class Attend(Function):
     def forward(
         ctx: Any, qkv: Tensor, more: Tensor | None, angles: Tensor, rope: str, eps: float | None, window: int | None
     ) -> Tensor:
-        qkv, angles = qkv.contiguous(), angles.contiguous()
         B, S, H, D = *qkv.shape[:2], qkv.shape[2] // 3, qkv.shape[3]
+        qkv, angles = qkv.contiguous(), _of(angles, S, D)
         more = None if more is None else more.contiguous()
         ctx.shape = _shape(B, S, H, D, rope, eps, window)
-        out, sums = qkv.new_empty(B, S, H, D), angles.new_empty(B, H, S)
+        out, sums = qkv.new_empty(B, S, H, D), torch.empty(B, H, S, dtype=torch.float32)
         _call(qkv.dtype, "attention", qkv, more, angles, out, sums, _at(ctx.shape))
         ctx.save_for_backward(qkv, more, angles, out, sums)
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
         qkv, more, angles, out, sums = ctx.saved_tensors
         dqkv, shape = torch.empty_like(qkv), _at(ctx.shape)
@@ -276,8 +302,8 @@ class Attend(Function):
 
 
 class AttentionBranch(Function):
-    """x + a f(n(x)) in fp32, f causal attention as in ``Attend`` between its projections, x [B, S, d]; n is a norm of
-    ``norm_eps`` with its gain, if there is one, or nothing."""
+    """x + a f(n(x)) in fp32, x [B, S, d], f causal attention as in ``Attention`` between its projections; n is a norm
+    of ``norm_eps`` with its gain, if there is one, or nothing."""
 
     @staticmethod
     def forward(
@@ -294,6 +320,8 @@ class AttentionBranch(Function):
         how: tuple[int, str, float | None, int | None],
     ) -> Tensor:
         x, (B, S, d), (heads, rope, eps, window) = x.contiguous(), x.shape, how
+        gain, q, k, v, out = _contiguous(gain, q, k, v, out)
+        angles = _of(angles, S, d // heads)
         ctx.a, ctx.shape = a, _shape(B, S, heads, d // heads, rope, eps, window)
         r = None if norm_eps is None else x.new_empty(B, S)  # 1 / rms(x)
         qkv, o, y, lse = x.new_empty(B, S, 3 * d), torch.empty_like(x), torch.empty_like(x), x.new_empty(B, heads, S)
@@ -303,6 +331,7 @@ class AttentionBranch(Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors
         x, gain, *weights = kept[:6]
@@ -328,6 +357,7 @@ class MLPBranch(Function):
         a: float,
     ) -> Tensor:
         x, (F, d), ctx.a = x.contiguous(), up.shape, a
+        gain, up, gate, down = _contiguous(gain, up, gate, down)
         rows = x.numel() // d
         r = None if norm_eps is None else x.new_empty(rows)
         u, z = x.new_empty(rows, F), None if gate is None else x.new_empty(rows, F)
@@ -337,17 +367,27 @@ class MLPBranch(Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors
-        x, gain, up, gate, down = kept[:5]
+        x, gain, up = kept[:3]
         F, d = up.shape
-        gradients = [torch.empty_like(x), _zeros(gain), torch.empty_like(up), _zeros(gate), torch.empty_like(down)]
+        gradients = [
+            torch.empty_like(x),
+            _zeros(gain),
+            *(None if W is None else torch.empty_like(W) for W in kept[2:5]),
+        ]
         given = (grad.contiguous(), *kept, *gradients)
         _call(x.dtype, "mlp_branch_backward", *given, x.numel() // d, d, F, ctx.a)
         return *gradients, None, None
 
 
+def _contiguous(*tensors: Tensor | None) -> list[Any]:
+    return [x if x is None else x.contiguous() for x in tensors]
+
+
 def _zeros(x: Tensor | None) -> Tensor | None:
+    """For what rows are added to."""
     return None if x is None else torch.zeros_like(x)
 
 
@@ -364,6 +404,10 @@ def cross_entropies(logits: Tensor, targets: Tensor, c: float, n: int | None) ->
     """Cross-entropy of each target [N] in nats, of logits [N, V] under softcap c. Unless ``n`` is None the logits
     become the gradient of the sum over n."""
     N, V = logits.shape
-    losses = torch.empty(N)
-    _call(logits.dtype, "cross_entropy", logits, targets.contiguous(), losses, N, V, c, 1 / (n or 1), n is not None)
+    if N and not (targets.min() >= 0 and targets.max() < V):
+        raise IndexError(f"targets from {targets.min()} to {targets.max()} are not all among {V} logits")
+    losses = torch.empty(N, dtype=torch.float32)
+    _call(
+        logits.dtype, "cross_entropy", logits, targets.long().contiguous(), losses, N, V, c, 1 / (n or 1), n is not None
+    )
     return losses

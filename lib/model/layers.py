@@ -7,7 +7,7 @@ D head_dim; E experts, of which a token takes k.
 import functools
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -38,7 +38,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         dtype = dtype or x.dtype
-        if x.dtype == torch.float32 and kernels.serve(x) and kernels.library(dtype):
+        if x.dtype == torch.float32 and kernels.serve(x, self.weight) and kernels.library(dtype):
             return kernels.Norm.apply(x, self.weight, self.eps, dtype)  # type: ignore[no-untyped-call]
         weight = None if self.weight is None else self.weight.to(x.dtype)
         return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype)
@@ -47,7 +47,8 @@ class RMSNorm(nn.Module):
 class NoNorm(nn.Module):
     """x in ``dtype``, where a block has no norm."""
 
-    weight = eps = None
+    weight: None = None
+    eps: None = None
 
     def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         return x.to(dtype or x.dtype)
@@ -142,7 +143,7 @@ class Attention(nn.Module):
         if kernels.serve(x):
             eps, angles = self.qk_eps if self.qk_norm else None, angles[: x.shape[1]]
             qkv = linear(x, self.q.weight, self.k.weight, self.v.weight).unflatten(-1, (3 * self.heads, -1))
-            y = kernels.Attend.apply(qkv, self.gated(x, values), angles, self.rope, eps, self.window)  # type: ignore[no-untyped-call]
+            y = kernels.Attention.apply(qkv, self.gated(x, values), angles, self.rope, eps, self.window)  # type: ignore[no-untyped-call]
         else:
             y = attention(*self.project(x, self.fused(), angles, values), self.window)
         return linear(y.flatten(-2), self.out.weight)
@@ -286,9 +287,13 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def hooked(*modules: nn.Module) -> bool:
-    """Whether somebody wants to see what goes into these or comes out."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+def is_one_operation(x: Tensor, dtype: torch.dtype, weights: Sequence[Tensor | None], *parts: nn.Module) -> bool:
+    """Whether a branch with these weights and parts is computed as a whole: in fp32, and nobody listens inside."""
+    heard = any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        for part in parts
+    )
+    return x.dtype == dtype == torch.float32 and not heard and kernels.serve(x, *weights)
 
 
 class Block(nn.Module):
@@ -303,7 +308,7 @@ class Block(nn.Module):
         """layer: which of the unique layers it is, for its window and its value table."""
         super().__init__()
 
-        def norm(*kinds: str) -> nn.Module:
+        def norm(*kinds: str) -> RMSNorm | NoNorm:
             return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps) if cfg.block in kinds else NoNorm()
 
         before, after = ("pre-norm", "sandwich"), ("sandwich", "post-norm")
@@ -318,32 +323,32 @@ class Block(nn.Module):
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None, attend: Attend | None = None
     ) -> tuple[Tensor, Routing | None]:
         """``attend``, if given, takes the place of causal attention over x itself: a decoder's, over its cache."""
-        whole = x.dtype == dtype == torch.float32 and kernels.serve(x)  # a branch is one operation, unless it is heard
-        if whole and attend is None and self.attn.gate is None and not hooked(self.attn_norm, self.attn):
-            x = self.attn_post(self._attention_branch(x, angles))
-        else:
-            normed = self.attn_norm(x, dtype)
-            branch = self.attn(normed, angles, values) if attend is None else attend(self.attn, normed, values)
-            x = self.attn_post(self._add(x, branch))
-        if whole and not isinstance(self.mlp, MoE) and not hooked(self.mlp_norm, self.mlp):
-            return self.mlp_post(self._mlp_branch(x)), None
-        y, routing = self.mlp(self.mlp_norm(x, dtype)), None
-        if isinstance(self.mlp, MoE):
-            y, routing = y
-        return self.mlp_post(self._add(x, y)), routing
+        x = self.attn_post(self._attention_branch(x, angles, dtype, values, attend))
+        x, routing = self._mlp_branch(x, dtype)
+        return self.mlp_post(x), routing
 
-    def _attention_branch(self, x: Tensor, angles: Tensor) -> Tensor:
+    def _attention_branch(
+        self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None, attend: Attend | None
+    ) -> Tensor:
         at, norm = self.attn, self.attn_norm
-        gain, norm_eps = norm.weight, norm.eps
-        weights = (at.q.weight, at.k.weight, at.v.weight, at.out.weight)
-        how = (at.heads, at.rope, at.qk_eps if at.qk_norm else None, at.window)
-        return kernels.AttentionBranch.apply(x, gain, *weights, angles[: x.shape[1]], norm_eps, self.a, how)  # type: ignore[no-untyped-call]
+        weights = (norm.weight, at.q.weight, at.k.weight, at.v.weight, at.out.weight)
+        if attend is None and at.gate is None and is_one_operation(x, dtype, weights, norm, at):
+            how = (at.heads, at.rope, at.qk_eps if at.qk_norm else None, at.window)
+            return kernels.AttentionBranch.apply(x, *weights, angles[: x.shape[1]], norm.eps, self.a, how)  # type: ignore[no-untyped-call]
+        normed = norm(x, dtype)
+        return self._add(x, at(normed, angles, values) if attend is None else attend(at, normed, values))
 
-    def _mlp_branch(self, x: Tensor) -> Tensor:
+    def _mlp_branch(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Routing | None]:
         mlp, norm = self.mlp, self.mlp_norm
-        assert isinstance(mlp, MLP)
-        gate, a = None if mlp.gate is None else mlp.gate.weight, self.a * (0.5 if mlp.kind == "half-relu2" else 1)
-        return kernels.MLPBranch.apply(x, norm.weight, mlp.up.weight, gate, mlp.down.weight, norm.eps, a)  # type: ignore[no-untyped-call]
+        if isinstance(mlp, MoE):
+            y, routing = mlp(norm(x, dtype))
+            return self._add(x, y), routing
+        gate = None if mlp.gate is None else mlp.gate.weight
+        weights = (norm.weight, mlp.up.weight, gate, mlp.down.weight)
+        if is_one_operation(x, dtype, weights, norm, mlp):
+            a = self.a * (0.5 if mlp.kind == "half-relu2" else 1)
+            return kernels.MLPBranch.apply(x, *weights, norm.eps, a), None  # type: ignore[no-untyped-call]
+        return self._add(x, mlp(norm(x, dtype))), None
 
     def _add(self, x: Tensor, branch: Tensor) -> Tensor:
         return x + branch if self.a == 1 else x + self.a * branch

@@ -32,6 +32,7 @@ from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading
 from lib.flops import count
+from lib.model import kernels
 from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
@@ -332,9 +333,10 @@ class _Training:
 
     def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype
+        compiled = self.device.type == "cpu" and not self.cfg.train.compile and kernels.library(dtype) is not None
         return {
             "recipe": lib.RECIPE,
-            "attention": attention_kind(self.device, dtype, self.cfg.data.context),
+            "attention": "kernels.c" if compiled else attention_kind(self.device, dtype, self.cfg.data.context),
             "text": self.text,
             "compiled": self.cfg.train.compile,
             **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),

@@ -341,9 +341,9 @@ def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.
     CPU the steps are in fp32: there they take half as many products as here, so that bf16 is no faster."""
     steps = POLAR_EXPRESS if method == "polar-express" else NEWTON_SCHULZ
     room = 1.02 if method == "polar-express" else 1.0  # Polar Express wants a little below 1
-    if kernels.serve(matrices.float()):
-        return kernels.orthogonalize(matrices.float(), torch.tensor(steps), room)
-    x = matrices.to(dtype)
+    x = matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype)
+    if kernels.serve(x):
+        return kernels.orthogonalize(x, torch.tensor(steps, dtype=torch.float32), room)
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT

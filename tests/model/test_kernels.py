@@ -9,6 +9,8 @@ import sys
 import pytest
 import torch
 
+from lib.base.errors import DiskFull
+from lib.base.processes import one_thread_on_cpu
 from lib.config import ModelConfig
 from lib.model import head, kernels, layers
 from lib.model.layers import Attention, Block, RMSNorm, rope_angles
@@ -16,6 +18,15 @@ from lib.model.looped import Draw, LoopedLM
 from lib.train import optimiser
 
 pytestmark = pytest.mark.skipif(not kernels.compiler(), reason="no C compiler")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_any_rows(monkeypatch):
+    """What training has; and sizes too small to gain are tried too."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(kernels, "FEW", 0)
+    with one_thread_on_cpu():
+        yield
 
 
 def both(monkeypatch, compute):
@@ -32,13 +43,19 @@ def gradients(y, *inputs):
 
 
 def close(found, expected, dtype=torch.float32):
-    """To rounding: of fp32 sums in another order, or of what plain bf16 rounds on the way and the kernels do not."""
+    """To rounding: of fp32 sums in another order, or of bf16 results."""
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape
-        scale = b.float().abs().max().item() + 1e-6
-        torch.testing.assert_close(
-            a.float() / scale, b.float() / scale, rtol=0, atol=2e-5 if dtype == torch.float32 else 0.03
-        )
+        apart = (a.double() - b.double()).abs().max()
+        assert apart <= (2e-5 if dtype == torch.float32 else 0.02) * b.double().abs().max() + 1e-10
+
+
+def no_worse(found, plain, exact):
+    """bf16 with about as much rounding as plain PyTorch has. That rounds more often on the way; but as in every flash
+    attention the way back reads the output that was rounded."""
+    for a, b, c in zip(found, plain, exact, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        assert (a.double() - c).norm() <= 3 * (b.double() - c).norm() + 1e-3 * c.norm()
 
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -75,6 +92,7 @@ def test_cross_entropies_and_their_gradient(monkeypatch, V, c, dtype):
 @BOTH
 @pytest.mark.parametrize("seed", range(24))
 def test_attention(monkeypatch, seed, dtype):
+    torch.manual_seed(seed)
     draw = random.Random(seed)
     H, D, S = draw.choice([1, 3]), draw.choice([2, 8, 12, 16, 40, 64]), draw.choice([2, 16, 31, 32, 33, 70])
     cfg = ModelConfig(
@@ -91,11 +109,19 @@ def test_attention(monkeypatch, seed, dtype):
     weights = list(attention.parameters())
     for weight in weights:
         torch.nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
-    x = torch.randn(2, S, H * D).to(dtype).requires_grad_()
+    given = torch.randn(2, S, H * D).to(dtype)
     v = torch.randn(2, S, H * D, requires_grad=True) if values else None
-    inputs = [x, *weights, *([v] if values else [])]
     angles = rope_angles(S, D, 1e4)
-    close(*both(monkeypatch, lambda: gradients(attention(x, angles, v), *inputs)), dtype)
+
+    def compute(x):
+        x = x.detach().requires_grad_()
+        return gradients(attention(x, angles, v), x, *weights, *([v] if values else []))
+
+    found, plain = both(monkeypatch, lambda: compute(given))
+    if dtype == torch.float32:
+        close(found, plain)
+    else:
+        no_worse(found, plain, both(monkeypatch, lambda: compute(given.float()))[1])
 
 
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 1, 1), (7, 33, 5), (64, 40, 300), (130, 129, 17), (16, 256, 513)])
@@ -205,31 +231,99 @@ def cache(tmp_path, monkeypatch):
     kernels.library.cache_clear()
 
 
-COMMAND = [kernels.compiler(), *kernels.FLAGS]
+def compiled(cache):
+    kernels._loaded([kernels.compiler(), *kernels.FLAGS])
+    (path,) = cache.glob("*.so")
+    return path
 
 
 def test_it_is_compiled_once_and_anew_where_the_file_is_damaged(cache):
-    path = kernels._compiled(COMMAND)
-    whole = path.read_bytes()
-    assert path.parent == cache and {file.suffix for file in cache.iterdir()} == {".so", ".json"}
+    path = compiled(cache)
+    whole, check, command = path.read_bytes(), path.with_suffix(".json"), [kernels.compiler(), *kernels.FLAGS]
     made = path.stat().st_mtime_ns
-    assert kernels._compiled(COMMAND) == path and path.stat().st_mtime_ns == made
+    assert compiled(cache).stat().st_mtime_ns == made
     for damaged in (whole[:1000], b"", whole[:-1] + b"x"):
+        path.unlink()  # it is mapped
         path.write_bytes(damaged)
-        assert kernels._compiled(COMMAND) == path and path.read_bytes() == whole
-    path.with_suffix(".json").write_text("{")
-    assert kernels._compiled(COMMAND) == path and path.read_bytes() == whole
+        assert kernels._kept(path.with_suffix(""), command).read_bytes() == whole
+    check.write_text("{")
+    assert kernels._kept(path.with_suffix(""), command).read_bytes() == whole
 
 
-def test_a_home_that_cannot_be_written_costs_a_compilation(cache):
+def test_a_home_that_cannot_be_written_costs_a_compilation(cache, monkeypatch):
     cache.parent.write_text("a file where the folder should be")
-    assert kernels._compiled(COMMAND).parent != cache
+    assert kernels.library(torch.float32) is not None
+    kernels.library.cache_clear()
+
+    def full(path):
+        raise DiskFull("no space left")
+
+    monkeypatch.setattr(kernels.files, "need_folder", lambda path: full(path) if cache in path.parents else None)
     assert kernels.library(torch.float32) is not None
 
 
-def test_what_does_not_compile_is_left_out(cache, tmp_path, monkeypatch):
+def test_what_does_not_compile_is_left_out_and_said(cache, tmp_path, monkeypatch):
     source = tmp_path / "kernels.c"
     source.write_text("no C")
     monkeypatch.setattr(kernels, "SOURCE", source)
-    assert kernels.library(torch.float32) is None and not kernels.serve(torch.ones(3))
-    assert not [*cache.iterdir()]
+    with pytest.warns(UserWarning, match="no C compiler works here .*error"):
+        assert kernels.library(torch.float32) is None and not kernels.serve(torch.ones(3))
+    assert not [*cache.glob("*.so")]
+
+
+# ---- what is not served, and what is refused
+
+
+def test_several_threads_few_rows_and_other_numbers_go_the_plain_way(monkeypatch):
+    x = torch.ones(64, 8)
+    monkeypatch.setattr(kernels, "FEW", 64)
+    assert kernels.serve(x, None, x) and not kernels.serve(x[:63])
+    assert not kernels.serve(x, x.double()) and not kernels.serve(x.double()) and not kernels.serve(x, x.to("meta"))
+    torch.set_num_threads(2)
+    assert not kernels.serve(x)
+
+
+def test_weights_that_are_turned_or_of_another_dtype(monkeypatch):
+    block, x = Block(ModelConfig(width=32, heads=2, mlp_width=64, context=40)), torch.randn(2, 40, 32)
+    for weight in block.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    block.attn.q.weight = torch.nn.Parameter(block.attn.q.weight.detach().T.contiguous().T)
+    angles = rope_angles(40, 16, 1e4)
+    close(*both(monkeypatch, lambda: gradients(block(x, angles, torch.float32)[0], *block.parameters())))
+    block.mlp.up.weight = torch.nn.Parameter(block.mlp.up.weight.detach().bfloat16())
+    close(*both(monkeypatch, lambda: [block(x, angles, torch.float32)[0]]))
+
+
+def test_who_listens_inside_a_block_hears_it():
+    block, heard = Block(ModelConfig(width=32, heads=2, mlp_width=64, context=16)), []
+    block.mlp.register_full_backward_hook(lambda *_: heard.append("mlp"))
+    block.attn.register_forward_hook(lambda *_: heard.append("attn"))
+    block(torch.randn(2, 16, 32), rope_angles(16, 16, 1e4), torch.float32)[0].sum().backward()
+    assert heard == ["attn", "mlp"]
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(IndexError, match="from 0 to 8 are not all among 8"):
+        kernels.cross_entropies(torch.randn(2, 8), torch.tensor([0, 8]), 0.0, 1)
+    with pytest.raises(IndexError):
+        kernels.cross_entropies(torch.randn(2, 8), torch.tensor([-100, 1]), 0.0, 1)
+    with pytest.raises(AssertionError, match="angles of"):
+        kernels.Attention.apply(torch.randn(1, 9, 6, 4), None, rope_angles(8, 4, 1e4), "interleaved", None, None)
+    with pytest.raises(RuntimeError, match="does not require grad"):  # there is no second derivative
+        x = torch.randn(3, 4, requires_grad=True)
+        (g,) = torch.autograd.grad(layers.relu2(x).sum(), x, create_graph=True)
+        g.sum().backward()
+
+
+def test_a_product_of_nothing_is_zero():
+    x, W = torch.ones(0, 4, requires_grad=True), torch.ones(3, 4, requires_grad=True)
+    layers.linear(x, W).sum().backward()
+    assert torch.equal(W.grad, torch.zeros(3, 4))
+
+
+def test_a_nan_in_one_row_stays_there_also_behind_padding():
+    qkv = torch.randn(2, 20, 3, 8, dtype=torch.bfloat16)
+    qkv[0] = float("nan")
+    qkv.requires_grad_()
+    kernels.Attention.apply(qkv, None, rope_angles(20, 8, 1e4), "interleaved", 1e-6, None).sum().backward()
+    assert qkv.grad[1].isfinite().all() and qkv.grad[0].isnan().any()
