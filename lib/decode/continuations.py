@@ -5,6 +5,7 @@ positions that follow the prefix, and see it and themselves, not the other choic
 own would give it. In a looped model this holds loop by loop.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib.base.errors import InputError
+from lib.model import kernels
 from lib.model.layers import Attention, linear
 from lib.model.looped import LoopedLM
 
@@ -130,7 +132,7 @@ def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
 
 
 class _Layout:
-    """A batch [B, S] of rows: its ``tokens``, their ``positions``, and which of them each token may see (``seen``).
+    """A batch [B, S] of rows: its ``tokens``, their ``positions``, and which branch each belongs to.
     The tokens of all choices are the ``targets`` [m]; ``source`` [m] says where in [B S] each is predicted, ``lengths``
     how many belong to each choice."""
 
@@ -138,29 +140,54 @@ class _Layout:
         B, S = len(rows), max(row.length for row in rows)
         tokens, positions = np.zeros((B, S), dtype=int), np.zeros((B, S), dtype=int)
         branch = np.full((B, S), -1)  # 0 the prefix, 1, 2, ... the choices, -1 padding
+        own = np.tile(np.arange(S), (B, 1))  # where a token's branch begins; padding sees the prefix and itself
         source, targets, self.lengths = [], [], []
         for b, row in enumerate(rows):
             P = at = len(row.prefix)
-            tokens[b, :P], positions[b, :P], branch[b, :P] = row.prefix, np.arange(P), 0
+            tokens[b, :P], positions[b, :P], branch[b, :P], own[b, :P] = row.prefix, np.arange(P), 0, 0
             for i, choice in enumerate(row.choices, 1):
                 inner = slice(at, at + len(choice) - 1)
-                tokens[b, inner], branch[b, inner] = choice[:-1], i
+                tokens[b, inner], branch[b, inner], own[b, inner] = choice[:-1], i, at
                 positions[b, inner] = P + np.arange(len(choice) - 1)
                 source += [b * S + P - 1, *range(b * S + inner.start, b * S + inner.stop)]
                 targets += choice
                 self.lengths.append(len(choice))
                 at = inner.stop
         self.shape = B, S
-        self.tokens, self.positions, of, self.source, self.targets = (
-            torch.as_tensor(x, device=model.angles.device) for x in (tokens, positions, branch, source, targets)
+        prefix = [len(row.prefix) for row in rows]
+        self.tokens, self.positions, self.branch, self.own, self.prefix, self.source, self.targets = (
+            torch.as_tensor(x, device=model.angles.device)
+            for x in (tokens, positions, branch, own, prefix, source, targets)
         )
         self.angles = model.angles[self.positions.flatten()]
-        self.back = self.positions[:, :, None] - self.positions[:, None]  # [B, S, S]
-        own = (of[:, :, None] == of[:, None]) | (of[:, None] == 0)
-        self.seen = own & (self.back >= 0)
+
+    @functools.cached_property
+    def back(self) -> Tensor:
+        """How far before a token another stands [B, S, S]."""
+        return self.positions[:, :, None] - self.positions[:, None]
+
+    @functools.cached_property
+    def seen(self) -> Tensor:
+        of = self.branch
+        return ((of[:, :, None] == of[:, None]) | (of[:, None] == 0)) & (self.back >= 0)
 
     def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention over the row [1, B S, d]: each token over what it may see."""
+        if kernels.serve(x, attn.q.weight if x.dtype == torch.float32 else None):
+            qkv, more = linear(x, attn.q.weight, attn.k.weight, attn.v.weight), attn.gated(x, values)
+            heads = (*self.shape, -1, qkv.shape[-1] // (3 * attn.heads))
+            out = kernels.attention_to_choices(
+                qkv.view(heads),
+                None if more is None else more.view(heads),
+                self.angles.view(*self.shape, *self.angles.shape[1:]),
+                self.positions,
+                self.own,
+                self.prefix,
+                attn.rope,
+                attn.qk_eps if attn.qk_norm else None,
+                attn.window,
+            )
+            return linear(out.view(*x.shape[:2], -1), attn.out.weight)
         projected = attn.project(x, attn.fused(), self.angles, values)
         q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
         seen = self.seen if attn.window is None else self.seen & (self.back < attn.window)

@@ -398,55 +398,106 @@ static void unprepare(float *restrict dy, const float *restrict y, const float *
     SIMD for (long i = 0; i < D; i++) dx[t * stride + i] = put(spare[t * room->D + i]);
 }
 
+// A row that is no plain text: a prefix and, one after the other, several choices of how it goes on. A token of a choice
+// sees the prefix and its own choice, which begins at `own`, and is at its `position`
+typedef struct {
+  const int32_t *position, *own;  // [S]
+  long prefix;
+} Row;
+
 // The first key that one of the queries from i on sees, down to whole tiles
-static inline long first(long i, const Shape *s) { return i < s->window ? 0 : (i - s->window + 1) / 8 * 8; }
+static inline long first(long i, const Shape *s, const Row *row) {
+  return row || i < s->window ? 0 : (i - s->window + 1) / 8 * 8;
+}
 
 // Scores p [keys][I] of the queries from i on, -inf where a query does not see a key
-static void scores(const float *k, const float *q_turned, float *p, long i, const Shape *s, const Room *room) {
-  long j0 = first(i, s);
+static void scores(const float *k, const float *q_turned, float *p, long i, const Shape *s, const Room *room,
+                   const Row *row) {
+  long j0 = first(i, s, row), queries = s->S - i < I ? s->S - i : I;
   product(i + I - j0, I, s->D, k + j0 * room->D, room->D, 1, q_turned + i, room->S, p, I, 0);
-  for (long j = j0; j < i + I; j++)
-    if (j > i || i + I - 1 - j >= s->window)
+  for (long j = j0; j < i + I; j++) {
+    float *at = p + (j - j0) * I;
+    if (row && !(j <= i && j < row->prefix && s->window >= s->S))
+      for (long n = 0; n < queries; n++) {
+        long t = i + n, near = row->position[t] - (j < s->S ? row->position[j] : 0) < s->window;
+        if (j > t || !near || (j >= row->prefix && j < row->own[t])) at[n] = -INFINITY;
+      }
+    else if (!row && (j > i || i + I - 1 - j >= s->window))
       SIMD for (int n = 0; n < I; n++) {
         int back = (int)(i - j) + n;
-        p[(j - j0) * I + n] = back >= 0 && back < s->window ? p[(j - j0) * I + n] : -INFINITY;
+        at[n] = back >= 0 && back < s->window ? at[n] : -INFINITY;
       }
+  }
+}
+
+// One head: qkv, `more`, out and lse begin where it does; q turned, k, v turned and the rest are room
+typedef struct {
+  float *qt, *k, *kt, *v, *vt, *r, *p, *o, *rows;
+} Buffers;
+
+static void attend(const T *qkv, const T *more, T *out, float *lse, const Shape *s, const Room *room, const Row *row,
+                   const Buffers *to) {
+  long S = room->S, D = s->D, H = s->H, stride = 3 * H * D;
+  prepare(qkv, stride, s, room, 1 / sqrtf(D), 0, to->qt, to->r, to->v);
+  prepare(qkv + H * D, stride, s, room, 1, to->k, to->kt, to->r, to->v);
+  panels(qkv + 2 * H * D, more, stride, s, room, to->v, to->vt);
+  float *p = to->p;
+  for (long i = 0; i < s->S; i += I) {
+    long j0 = first(i, s, row), keys = i + I - j0;
+    float m[I], l[I];
+    scores(to->k, to->qt, p, i, s, room, row);
+    for (int n = 0; n < I; n++) m[n] = -INFINITY, l[n] = 0;
+    for (long j = 0; j < keys; j++)
+      SIMD for (int n = 0; n < I; n++) m[n] = p[j * I + n] > m[n] ? p[j * I + n] : m[n];
+    for (long j = 0; j < keys; j++)
+      SIMD for (int n = 0; n < I; n++) l[n] += p[j * I + n] = exp_(p[j * I + n] - m[n]);
+    product(D, I, keys, to->vt + j0, S, 1, p, I, to->o, I, 0);
+    turn(to->o, I, to->rows, room->D, D, I);
+    for (long n = 0; n < I && i + n < s->S; n++) {
+      float by = 1 / l[n];
+      SIMD for (long c = 0; c < D; c++) out[(i + n) * H * D + c] = put(to->rows[n * room->D + c] * by);
+      if (lse) lse[i + n] = m[n] + logf(l[n]);
+    }
+  }
+}
+
+static Buffers buffers(const Shape *s, const Room *room) {
+  long panel = room->S * room->D;
+  float *at = calloc(5 * panel + room->S + I * room->S + I * room->D * 2, sizeof(float));
+  Buffers to = {at, at + panel, at + 2 * panel, at + 3 * panel, at + 4 * panel, at + 5 * panel, 0, 0, 0};
+  to.p = to.r + room->S, to.o = to.p + I * room->S, to.rows = to.o + I * room->D;
+  return to;
 }
 
 // qkv [B, S, 3 H, D], `more` [B, S, H, D] is added to v or absent; out [B, S, H, D]; lse [B, H, S], log of the sums
 void attention(const T *qkv, const T *more, const float *angles, T *out, float *lse, const Shape *s) {
+  long S = s->S, H = s->H, D = s->D;
   Room room = room_for(s, angles);
-  long S = room.S, D = s->D, H = s->H, stride = 3 * H * D, panel = S * room.D;
-  float *at = calloc(5 * panel + S + I * S + I * room.D * 2, sizeof(float)), *begin = at;
-  float *qt = at, *k = at += panel, *kt = at += panel, *v = at += panel, *vt = at += panel;
-  float *r = at += panel, *p = at += S, *o = at += I * S, *rows = at += I * room.D;
+  Buffers to = buffers(s, &room);
   for (long b = 0; b < s->B; b++)
     for (long h = 0; h < H; h++) {
-      const T *base = qkv + b * s->S * stride + h * D;
-      prepare(base, stride, s, &room, 1 / sqrtf(D), 0, qt, r, v);
-      prepare(base + H * D, stride, s, &room, 1, k, kt, r, v);
-      panels(base + 2 * H * D, more ? more + (b * s->S * H + h) * D : 0, stride, s, &room, v, vt);
-      for (long i = 0; i < s->S; i += I) {
-        long j0 = first(i, s), keys = i + I - j0;
-        float m[I], l[I];
-        scores(k, qt, p, i, s, &room);
-        for (int n = 0; n < I; n++) m[n] = -INFINITY, l[n] = 0;
-        for (long j = 0; j < keys; j++)
-          SIMD for (int n = 0; n < I; n++) m[n] = p[j * I + n] > m[n] ? p[j * I + n] : m[n];
-        for (long j = 0; j < keys; j++)
-          SIMD for (int n = 0; n < I; n++) l[n] += p[j * I + n] = exp_(p[j * I + n] - m[n]);
-        product(D, I, keys, vt + j0, S, 1, p, I, o, I, 0);
-        turn(o, I, rows, room.D, D, I);
-        for (long n = 0; n < I && i + n < s->S; n++) {
-          T *row = out + ((b * s->S + i + n) * H + h) * D;
-          float by = 1 / l[n];
-          SIMD for (long c = 0; c < D; c++) row[c] = put(rows[n * room.D + c] * by);
-          lse[(b * H + h) * s->S + i + n] = m[n] + logf(l[n]);
-        }
-      }
+      long own = b * S * H * D + h * D;
+      attend(qkv + 3 * b * S * H * D + h * D, more ? more + own : 0, out + own, lse + (b * H + h) * S, s, &room, 0, &to);
     }
-  free(begin);
+  free(to.qt);
   free(room.cos);
+}
+
+// The same for rows of prefixes [B] and choices; angles [B, S, D/2, 2], position and own [B, S]
+void attention_to_choices(const T *qkv, const T *more, const float *angles, const int32_t *position, const int32_t *own,
+                          const int64_t *prefix, T *out, const Shape *s) {
+  long S = s->S, H = s->H, D = s->D;
+  for (long b = 0; b < s->B; b++) {
+    Room room = room_for(s, angles + b * S * D);
+    Buffers to = buffers(s, &room);
+    Row row = {position + b * S, own + b * S, prefix[b]};
+    for (long h = 0; h < H; h++) {
+      long at = b * S * H * D + h * D;
+      attend(qkv + 3 * b * S * H * D + h * D, more ? more + at : 0, out + at, 0, s, &room, &row, &to);
+    }
+    free(to.qt);
+    free(room.cos);
+  }
 }
 
 // dqkv [B, S, 3 H, D] of g [B, S, H, D]; v's part is also the gradient of `more`
@@ -477,8 +528,8 @@ void attention_backward(const T *g, const T *qkv, const T *more, const float *an
       }
       for (long t = s->S; t < S; t++) sums[t] = INFINITY;  // no query
       for (long i = 0; i < s->S; i += I) {
-        long j0 = first(i, s), keys = i + I - j0;
-        scores(k, qt, p, i, s, &room);
+        long j0 = first(i, s, 0), keys = i + I - j0;
+        scores(k, qt, p, i, s, &room, 0);
         product(keys, I, D, v + j0 * Dp, Dp, 1, got + i, S, ds, I, 0);
         for (long j = 0; j < keys; j++)
           SIMD for (int n = 0; n < I; n++) {

@@ -72,6 +72,7 @@ ARGUMENTS = {
     "swiglu_backward": (_P, _P, _P, _P, _P, _N),
     "cross_entropy": (_P, _P, _P, _N, _N, _F, _F, _I),
     "attention": (_P, _P, _P, _P, _P, _P),
+    "attention_to_choices": (_P, _P, _P, _P, _P, _P, _P, _P),
     "attention_backward": (_P, _P, _P, _P, _P, _P, _P, _P),
 }
 #: and of those in fp32 alone
@@ -299,6 +300,32 @@ class Attention(Function):
         dqkv, shape = torch.empty_like(qkv), _at(ctx.shape)
         _call(grad.dtype, "attention_backward", grad.contiguous(), qkv, more, angles, out, sums, dqkv, shape)
         return dqkv, None if more is None else dqkv[:, :, -out.shape[2] :], None, None, None, None
+
+
+def attention_to_choices(
+    qkv: Tensor,
+    more: Tensor | None,
+    angles: Tensor,
+    position: Tensor,
+    own: Tensor,
+    prefix: Tensor,
+    rope: str,
+    eps: float | None,
+    window: int | None,
+) -> Tensor:
+    """``Attention`` without gradients, in rows of a prefix and several choices of how it goes on: a token sees what
+    stands before it in the prefix [B], whose length is given, and in its own choice, which begins at ``own`` [B, S]. A
+    token's ``angles`` [B, S, D/2, 2] and its distance in a window are those of its ``position`` [B, S]."""
+    B, S, H, D = *qkv.shape[:2], qkv.shape[2] // 3, qkv.shape[3]
+    assert angles.shape == (B, S, D // 2, 2) and position.shape == own.shape == (B, S) and prefix.shape == (B,)
+    qkv, angles = qkv.contiguous(), angles.float().contiguous()
+    position, own = position.int().contiguous(), own.int().contiguous()
+    out, shape = qkv.new_empty(B, S, H, D), _shape(B, S, H, D, rope, eps, window)
+    more = None if more is None else more.contiguous()
+    _call(
+        qkv.dtype, "attention_to_choices", qkv, more, angles, position, own, prefix.long().contiguous(), out, _at(shape)
+    )
+    return out
 
 
 class AttentionBranch(Function):
