@@ -7,14 +7,12 @@ they step in turn, so that a drift of the machine cancels.
 """
 
 import contextlib
-import io
 import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -196,11 +194,10 @@ def case(width: int, loops: int = 1, optimizer: str = "adamw", precision: str = 
 
 def checkout(folder: Path) -> Path | None:
     """The library before its kernels, where the repository remembers it."""
-    found = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True)
-    if found.returncode:
-        return None
-    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    clone = ["git", "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(folder)]
+    for command in (clone, ["git", "-C", str(folder), "checkout", "--quiet", BEFORE]):
+        if subprocess.run(command, capture_output=True).returncode:
+            return None
     return folder
 
 

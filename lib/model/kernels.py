@@ -157,12 +157,12 @@ def serve(x: Tensor, *others: Tensor | None) -> bool:
     """Whether these tensors are computed with here: many rows of fp32 or bf16 numbers, all of one dtype, in the main
     memory of a machine that can compile, by one thread."""
     return (
-        x.dtype in FORMATS
+        not torch.compiler.is_compiling()  # first, so that nothing below guards what is compiled
+        and x.dtype in FORMATS
         and x.device.type == "cpu"
         and all(other is None or (other.dtype == x.dtype and other.device == x.device) for other in others)
         and x.numel() >= FEW * x.shape[-1]
         and torch.get_num_threads() == 1
-        and not torch.compiler.is_compiling()
         and library(x.dtype) is not None
     )
 
