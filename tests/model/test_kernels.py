@@ -17,8 +17,6 @@ from lib.model.layers import Attention, Block, RMSNorm, rope_angles
 from lib.model.looped import Draw, LoopedLM
 from lib.train import optimiser
 
-pytestmark = pytest.mark.skipif(not kernels.compiler(), reason="no C compiler")
-
 
 @pytest.fixture(autouse=True)
 def one_thread_and_any_rows(monkeypatch):
