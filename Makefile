@@ -5,6 +5,8 @@ PROFILE ?= cpu
 ONLY    ?=
 JOBS    ?= 0
 MINUTES ?=
+SHARD   ?=
+SEED    ?=
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 # the build of torch: with CUDA where this machine has an NVIDIA GPU
 ifndef TORCH
@@ -30,7 +32,7 @@ GIVEN  := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $v))
 quoted  = '$(subst ','\'',$1)'
 override SHELL := /bin/sh
 override .SHELLFLAGS := -c
-ANSWER := $(shell export $(foreach v,PROFILE ONLY JOBS MINUTES ENGINE TORCH,$v=$(call quoted,$(value $v))) \
+ANSWER := $(shell export $(foreach v,PROFILE ONLY JOBS MINUTES SHARD SEED ENGINE TORCH,$v=$(call quoted,$(value $v))) \
   GIVEN=$(call quoted,$(GIVEN)) GOALS=$(call quoted,$(MAKECMDGOALS)) NOTEBOOKS=$(call quoted,$(NAMES)); \
   for python in $(BIN)/python $(call quoted,$(PYTHON)) python3; do \
   "$$python" -I -S lib/workbook/make_variables.py && break; done 2>/dev/null)
@@ -71,12 +73,13 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks records report power migrate lint test test-smoke test-long test-browser mutants
+.PHONY: help env reproduce-figures notebooks records audit report power migrate lint test test-smoke test-long test-browser mutants
 .PHONY: bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   trains what is missing, runs the notebooks, writes the report'
 	@echo 'make records             trains what is missing, the most telling runs first, and packs results for outputs/records/'
+	@echo 'make audit               trains records drawn at random anew, and compares: to the last digit on a machine of their class'
 	@echo 'make report              writes outputs/report/index.html from what is there, and the notebooks as pages beside it'
 	@echo 'make power               says how many more seeds would settle what is not resolved, and in how many core-hours'
 	@echo 'make lab                 starts JupyterLab, for this machine alone, with a token'
@@ -85,7 +88,7 @@ help:
 	@echo
 	@echo 'make env                 installs the pins of environment.yml into .venv (the other commands do it first)'
 	@echo 'make flash               installs flash-attn into .venv (needs CUDA and its compiler)'
-	@echo 'make migrate             gives outputs of an earlier version their checksums (the commands above do it once)'
+	@echo 'make migrate             brings outputs of an earlier version up to date (the commands above do it once)'
 	@echo
 	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
 	@echo 'make test                the tests (four to five minutes on two cores)'
@@ -99,7 +102,10 @@ help:
 	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         the notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes of a notebook, 0 for one a core (smoke: 0 for a notebook on each core)'
-	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty'
+	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty.'
+	@echo '                 Of make audit how long it trains, 10 when empty'
+	@echo 'SEED=$(SEED)            by which make audit draws runs, 0 when empty'
+	@echo 'SHARD=$(SHARD)           of several machines on which make records runs, which this is: 1/2 and 2/2, say'
 	@echo 'ENGINE=$(ENGINE)          ray trains sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), as RAY_ADDRESS,'
 	@echo '                 RUN_CPUS, RUN_GPUS, RUN_MEMORY and STORE say: docs/machines.md'
 	@echo 'TORCH=$(TORCH)       the build of torch that make env installs: cpu or cuda'
@@ -134,7 +140,7 @@ flash: $(READY)
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 # what runs for long is a child of make itself, without a shell in between: a signal that ends make ends it too
-reproduce-figures: $(READY) outputs/.checked
+reproduce-figures: $(READY) outputs/.form-2
 	-@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) notebooks
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
@@ -163,18 +169,22 @@ $(MADE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml F
 FORCE:
 
 # results to be committed, without weights
-records: $(READY) outputs/.checked
-	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS))'
+records: $(READY) outputs/.form-2
+	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS), "$(SHARD)")'
 
-report: $(READY) outputs/.checked
+report: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.report import main; main("$(PROFILE)")'
 
-power: $(READY) outputs/.checked
+audit: $(READY) outputs/.form-2
+	@exec $(BIN)/python -c 'from lib.workbook.audit import main; main("$(PROFILE)", "$(MINUTES)", "$(SEED)", $(JOBS))'
+
+power: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.power import main; main("$(PROFILE)")'
 
-# once; outputs that this version began have nothing to migrate
-outputs/.checked: | $(READY)
-	@if [ -d outputs/runs ]; then $(BIN)/python -c 'from lib.workbook.migrate import main; main()'; fi
+# once for each form that outputs have had; those that this version began have nothing to migrate
+outputs/.form-2: | $(READY)
+	@if ls -d outputs/runs outputs/records/*/*/checksums.json 2>/dev/null | grep -q .; then \
+	  $(BIN)/python -c 'from lib.workbook.migrate import main; main()'; fi
 	@mkdir -p outputs && touch $@
 
 migrate: $(READY)
@@ -227,4 +237,4 @@ clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report
 
 distclean: clean
-	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.checked .venv *.egg-info
+	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.form-* .venv *.egg-info

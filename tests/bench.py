@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lib.base.provenance import device_name
+from lib.base.machine import device_name
 from lib.config import ModelConfig, OptimConfig, RunConfig, TrainConfig, native_precision
 from lib.flops import count
 from lib.model.depth import DepthRule

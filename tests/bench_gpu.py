@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lib.base.provenance import device_name
+from lib.base.machine import device_name
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.flops import count
 from lib.model.looped import Draw, LoopedLM

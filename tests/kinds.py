@@ -2,13 +2,14 @@
 
 from lib.config import DataConfig
 from lib.data.rows import token_store
+from lib.store import records
 from lib.store.runs import RunStore
-from lib.sweep.finished import depth_losses, run_model
-from lib.sweep.measurements import key, measure, name
+from lib.sweep.finished import losses_by_depth, run_model
+from lib.sweep.measurements import Asked, key, measure, name
 from lib.train.loop import train
-from lib.workbook import claims, records
+from lib.workbook import claims
 from tests.cases import Case, claim, squared
-from tests.runs import numbers, records_alone, small_run, stopped
+from tests.runs import depth_losses, numbers, records_alone, small_run, stopped
 from tests.workbooks import a_notebook
 
 
@@ -48,24 +49,27 @@ def weights(folder):
     return path, lambda: {name: value.tolist() for name, value in run_model(cfg, store).state_dict().items()}
 
 
-def a_note(folder):
+def losses(folder):
     cfg, store = small_run(), RunStore(folder / "runs")
-    result = train(cfg, store)
+    train(cfg, store)
 
     def use():
         return depth_losses([cfg], store, [1, 2]).to_dict()
 
     use()
-    return result.path / "depth_losses.json", use
+    (path,) = (folder / "measured" / name(losses_by_depth)).glob("*.json")
+    return path, use
 
 
-def a_record(file):
+def a_record(table):
     def make(folder):
         cfg, store = small_run(), RunStore(folder / "runs")
-        train(cfg, store)
-        records.pack([cfg], store, folder / "records")
+        measure(squared, [Case(x=1.5)], store, jobs=1)
+        asked = Asked(squared, Case(x=1.5))
+        records.add(folder / "records", [train(cfg, store)], [asked.found(store)])
         record = records_alone(folder / "records", folder)
-        return folder / "records" / cfg.key / file, lambda: numbers(record.find(cfg))
+        (path,) = (folder / "records" / f"{table}.parquet").iterdir()
+        return path, lambda: (numbers(record.find(cfg)), measure(squared, [Case(x=1.5)], record, jobs=1))
 
     return make
 
@@ -75,14 +79,6 @@ def a_measurement(folder):
     measure(squared, [Case(x=1.5)], store, jobs=1)
     path = folder / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
     return path, lambda: measure(squared, [Case(x=1.5)], store, jobs=1)
-
-
-def a_measured_record(folder):
-    path, _ = a_measurement(folder)
-    asked = {name(squared): {path.stem: 1.0}}
-    records.pack_measured(asked, RunStore(folder / "runs"), folder / "records")
-    record = records_alone(folder / "records", folder)
-    return folder / "records" / path.relative_to(folder), lambda: measure(squared, [Case(x=1.5)], record, jobs=1)
 
 
 def a_finding(folder):
@@ -112,12 +108,11 @@ KINDS = {
     "config": a_run("config.json"),
     "metrics": a_run("metrics.json"),
     "weights": weights,
-    "note": a_note,
-    "record": a_record("result.json"),
-    "metrics of a record": a_record("metrics.json"),
-    "checksums of a record": a_record("checksums.json"),
+    "losses by depth": losses,
+    "records of runs": a_record("runs"),
+    "records of curves": a_record("curves"),
+    "records of measurements": a_record("measured"),
     "measurement": a_measurement,
-    "measured record": a_measured_record,
     "finding": a_finding,
     "plan": a_plan,
 }

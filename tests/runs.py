@@ -9,6 +9,8 @@ import torch
 
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.store.runs import RunStore
+from lib.sweep.finished import at_depths, depth_frame, losses_by_depth
+from lib.sweep.measurements import measure
 from lib.train.loop import train
 
 SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop_loops=2, depth="poisson")
@@ -71,6 +73,12 @@ def stopped(cfg: RunConfig, store: RunStore, at: int = 4) -> Path:
 def records_alone(records: Path, place: Path) -> RunStore:
     """A store that has nothing itself but reads these records; what it writes goes below ``place``."""
     return RunStore(place / "nothing" / "runs", records=[records])
+
+
+def depth_losses(configs, store, depths, state_seed=0):
+    """Losses by depth of runs in a store, measured here where they are not known: a frame."""
+    cases = at_depths(configs, store, depths, state_seed)
+    return depth_frame(cases, measure(losses_by_depth, cases, store, jobs=1))
 
 
 def several(n=3, **train_changes) -> list[RunConfig]:

@@ -37,7 +37,7 @@ MAKE = [
     ("records MINUTES=-5", "MINUTES: '-5' is not a time", "use a positive number"),
     ("records MINUTES=1+2", "MINUTES: '1 2' is not a time", "use a positive number"),
     ("records MINUTES=';touch+made;'5", "MINUTES: '';touch made;'5' is not a time", "use a positive number"),
-    ("reproduce-figures MINUTES=8", "MINUTES: make reproduce-figures has no limit", "use it with make records alone"),
+    ("reproduce-figures MINUTES=8", "MINUTES: make reproduce-figures has no limit", "use it with make records"),
     ("reproduce-figures ENGINE=slurm", "ENGINE: 'slurm' is not known", "use ray, or leave it out"),
     ("reproduce-figures ENGINE=ray+ray", "ENGINE: 'ray ray' is not known", "use ray, or leave it out"),
     ("records ENGINE=ray", "ENGINE: make records trains on this machine", "leave it out"),
@@ -122,7 +122,7 @@ def test_make_says_where_there_is_no_python(bare):
 )
 def test_what_make_records_passes_on(tmp_path, names, profile, minutes, words):
     limit = float(minutes) if minutes else None
-    refused(lambda: records.make(names, profile, limit, 1, tmp_path / "outputs"), *words)
+    refused(lambda: records.make(names, profile, limit, 1, outputs=tmp_path / "outputs"), *words)
     assert not [*tmp_path.iterdir()]
 
 

@@ -14,15 +14,15 @@ import torch
 from lib.base import files
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM, load_weights
-from lib.store.runs import CHECKSUMS, RunStore
+from lib.store import records
+from lib.store.runs import RunStore
 from lib.sweep.cost import missing
-from lib.sweep.finished import depth_losses, run_model
+from lib.sweep.finished import run_model
 from lib.sweep.training import sweep
 from lib.train.loop import train
-from lib.workbook import records
 from lib.workbook.widgets import Player
 from tests.lines import everything, in_one_line, refused
-from tests.runs import small_run, stopped
+from tests.runs import depth_losses, small_run, stopped
 
 CFG = small_run()
 
@@ -101,38 +101,37 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
-def sealed_sums(**changes):
-    """Other checksums of a record's files, as whoever wrote it might have made them."""
-    return lambda record: files.write_checked(record / CHECKSUMS, files.read_checked(record / CHECKSUMS) | changes)
+def other_files(table, change):
+    """One of the three files of the only part, changed."""
+
+    def damage(folder):
+        (path,) = (folder / f"{table}.parquet").iterdir()
+        change(path)
+
+    return damage
 
 
 RECORDS = [
-    *[(damage, "is not what checksums.json has the checksum of") for damage, _ in DAMAGES[1:11]],
-    (gone("result.json"), "result.json"),
-    (edited(CHECKSUMS, **{"config.json": "0" * 64}), "checksums.json has no checksum"),
-    (
-        lambda run: (run / CHECKSUMS).write_text((run / CHECKSUMS).read_text().replace("config", "Config")),
-        "checksums.json has changed since it was written",
-    ),
-    (sealed_sums(**{"config.json": "0" * 64}), "config.json is not what checksums.json has"),
-    (sealed_sums(**{"../../../dev/zero": ""}), "does not name the files beside it"),
-    (written(CHECKSUMS, files.sealed({}).encode()), "does not name the files beside it"),
-    (written(CHECKSUMS, b"{}"), "checksums.json has no checksum"),
-    (written(CHECKSUMS, b"[]"), "checksums.json holds no fields"),
-    (gone(CHECKSUMS), "result.json has no checksum"),
+    *[(other_files(table, lambda path: path.unlink()), "No such file") for table in ("curves", "measured")],
+    *[
+        (other_files(table, lambda path: path.write_bytes(path.read_bytes()[:-1])), "have changed since")
+        for table in records.TABLES
+    ],
+    (other_files("runs", lambda path: path.rename(path.with_stem("0" * 16))), "No such file"),
+    (other_files("curves", lambda path: path.write_bytes(b"")), "have changed since"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "why"), RECORDS)
-def test_a_damaged_record_stays_where_it_is(run, damage, why):
+def test_a_damaged_part_of_the_records_stays_where_it_is(run, damage, why):
     folder = run.parent.parent / "records"
-    records.pack([CFG], RunStore(run.parent), folder)
+    records.add(folder, [RunStore(run.parent).find(CFG)], [])
     shutil.rmtree(run)
-    damage(folder / CFG.key)
+    damage(folder)
     before = everything(folder)
     store = RunStore(run.parent, [folder])
-    refused(lambda: store.find(CFG), CFG.key, why, "restore it or remove it")
-    refused(lambda: sweep([CFG], store, jobs=1), CFG.key, "restore it or remove it")
+    refused(lambda: store.find(CFG), "records: part", why, "restore its files in", "or remove them")
+    refused(lambda: sweep([CFG], store, jobs=1), "records: part", "or remove them")
     assert everything(folder) == before and not run.exists()
 
 

@@ -9,16 +9,16 @@ from matplotlib import pyplot
 
 from lib.base.errors import DiskFull, InputError
 from lib.figures import style
+from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep import training as sweeping
-from lib.sweep.finished import depth_losses
 from lib.sweep.measurements import key, measure
 from lib.sweep.training import sweep
 from lib.train.loop import train
-from lib.workbook import records, report
+from lib.workbook import report
 from tests.cases import Case, squared
 from tests.kinds import a_finding, a_plan, tokens
-from tests.runs import small_run
+from tests.runs import depth_losses, small_run
 from tests.workbooks import a_notebook
 
 
@@ -57,13 +57,17 @@ WRITERS = {
     f"runs/{KEY}": (run_here, lambda folder: tokens("*.bin")(folder / "tokens"), 0),
     "tokens/*/00000.bin": (run_here, None, 0),
     "tokens/*bpe-300*.json": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
-    f"records/{KEY}": (lambda folder: records.pack([small_run()], elsewhere(folder), folder / "records"), elsewhere, 0),
+    "records/*.parquet/*.parquet": (
+        lambda folder: records.add(folder / "records", [elsewhere(folder).find(small_run())], []),
+        elsewhere,
+        0,
+    ),
     f"measured/*/{key(Case(x=2))}.json": (
         lambda folder: measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1),
         None,
         0,
     ),
-    f"runs/{KEY}/depth_losses.json": (
+    "measured/lib.sweep.losses_by_depth/*.json": (
         lambda folder: depth_losses([small_run()], RunStore(folder / "runs"), [1]),
         run_here,
         0,

@@ -9,15 +9,15 @@ import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
+from lib.store import records
 from lib.store.runs import UNREADABLE, RunStore
-from lib.sweep.finished import depth_losses
 from lib.sweep.measurements import found
 from lib.train.loop import load_checkpoint, train
-from lib.workbook import claims, records
+from lib.workbook import claims
 from lib.workbook.notebook import read_plan
 from tests.cases import Case, squared
-from tests.kinds import KINDS, a_checkpoint, a_finding, a_measurement, a_note
-from tests.runs import records_alone, small_run
+from tests.kinds import KINDS, a_checkpoint, a_finding, a_measurement
+from tests.runs import small_run
 from tests.workbooks import a_notebook
 
 # ---- a file of every kind, damaged -----------------------------------------------------------------------------------
@@ -75,13 +75,6 @@ def one_finding(folder):
     return [path], claims.read
 
 
-def one_note(folder):
-    path, _ = a_note(folder)
-    store = RunStore(folder / "runs")
-    result = store.find(small_run())
-    return [path], lambda path: store.noted(result, "depth_losses")
-
-
 def whole_run(folder):
     """All of it but the weights, which are checked where they are used."""
     cfg, store = small_run(train={"steps": 2}), RunStore(folder / "runs")
@@ -91,11 +84,15 @@ def whole_run(folder):
 
 def whole_record(folder):
     cfg, store = small_run(train={"steps": 2}), RunStore(folder / "runs")
-    train(cfg, store)
-    depth_losses([cfg], store, [1])
-    records.pack([cfg], store, folder / "records")
-    record = records_alone(folder / "records", folder)
-    return sorted((folder / "records" / cfg.key).iterdir()), lambda path: record.find(cfg)
+    records.add(folder / "records", [train(cfg, store)], [])
+
+    def read(path):
+        try:
+            records.Part(folder / "records", path.stem)
+        except ValueError as error:
+            raise InputError(f"{path.name}: {error}") from None
+
+    return sorted((folder / "records").rglob("*.parquet/*")), read
 
 
 def header(folder):
@@ -112,7 +109,6 @@ def header(folder):
 
 
 EVERYTHING = {
-    "note": one_note,
     "plan": plan_of_one_run,
     "measurement": measured_case,
     "finding": one_finding,
@@ -159,7 +155,7 @@ def bits_that_pass(make, folder, capfd, monkeypatch, every: int) -> list[str]:
 @pytest.mark.parametrize("kind", EVERYTHING)
 def test_no_bit_of_what_is_written_is_flipped_unnoticed(tmp_path, capfd, monkeypatch, kind):
     """A sample of them; make test-long tries every one."""
-    every = 1 if kind in ("note", "finding") else 61
+    every = 1 if kind == "finding" else 61
     assert bits_that_pass(EVERYTHING[kind], tmp_path, capfd, monkeypatch, every) == []
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from lib.store.runs import RunStore
-from lib.sweep.finished import depth_losses
 from lib.tasks import files as taskfiles
 from lib.text.tokenizer import train_bpe
 from lib.train.loop import train
 from tests.processes import python
-from tests.runs import numbers, small_run
+from tests.runs import depth_losses, numbers, small_run
 from tests.tasks.test_files import HERE, written
 from tests.workbooks import ODD, papermill
 

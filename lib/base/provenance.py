@@ -1,4 +1,4 @@
-"""Where a number comes from: the commit, the versions and the device."""
+"""Where a number comes from: the commit, the versions and the machine."""
 
 import functools
 import platform
@@ -10,24 +10,18 @@ import numpy as np
 import torch
 
 import lib
-
-
-def device_name() -> str:
-    """The accelerator's name, or the processor's architecture with the number formats that matter here."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    formats = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else "no bf16"
-    return f"cpu {platform.machine()} ({formats})"
+from lib.base.machine import device_name, machine
 
 
 def provenance() -> dict[str, Any]:
-    """Commit, versions and device: what one needs to know to make a number again."""
+    """Commit, versions and machine: what one needs to know to make a number again."""
     return {
         "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "device": device_name(),
+        **machine(),
     }
 
 

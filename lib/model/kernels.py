@@ -11,7 +11,6 @@ import ctypes
 import functools
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 import warnings
@@ -25,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from lib.base import files
 from lib.base.errors import InputError
+from lib.base.machine import compiler
 
 SOURCE = Path(__file__).with_suffix(".c")
 #: nothing here lets the compiler assume that there is no nan, or reorder sums that are not marked
@@ -83,12 +83,6 @@ ARGUMENTS_FP32 = {
     "mlp_branch": (*(_P,) * 9, _N, _N, _N, _F, _F),
     "mlp_branch_backward": (*(_P,) * 14, _N, _N, _N, _F),
 }
-
-
-@functools.cache
-def compiler() -> str:
-    """The C compiler, the first that is found; empty where there is none."""
-    return next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
 
 
 @functools.cache

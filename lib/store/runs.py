@@ -1,15 +1,13 @@
 """The run store: finished runs on disk, found again by what they are.
 
     runs/<key>/            config, result, metrics (JSON) and model.safetensors: the run is finished if this exists;
-                           result holds checksums of itself and of the others; what is measured on the run later is
-                           noted there too (loss by depth)
+                           result holds checksums of itself and of the others
     runs/.<key>.partial    the checkpoint of a run that is still training, or was interrupted
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 
-Directories of records may be read along: runs made elsewhere, in the same layout, without weights and with
-checksums.json, by which a damaged one is noticed. With a ``remote``, the directory is this machine's own; finished
-runs, checkpoints and notes are sent to the remote and fetched from there.
+Records may be read along: runs made elsewhere, without weights (``lib/store/records.py``). With a ``remote``, the
+directory is this machine's own; finished runs and checkpoints are sent to the remote and fetched from there.
 """
 
 import contextlib
@@ -25,48 +23,21 @@ import safetensors
 from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
+from lib.store import records
 from lib.store.remote import Remote
+from lib.store.result import STATUSES, RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WEIGHTS = "model.safetensors"
-CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record holds
-DESCRIBED = ("config.json", "metrics.json")  # what a run and a record have, beside result.json
-STATUSES = ("finished", "diverged")
+DESCRIBED = ("config.json", "metrics.json")  # what a run has beside result.json and its weights
 #: what reading a damaged run raises
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError)
 
 
-@dataclasses.dataclass(frozen=True)
-class RunResult:
-    """A finished run.
-
-    status is 'finished' or 'diverged'; summary holds the numbers of its end, metrics a column of numbers for each
-    quantity that was followed (with ``step``), provenance who made it. ``path`` is None for a run kept nowhere.
-    """
-
-    config: RunConfig
-    status: str
-    summary: dict[str, Any]
-    metrics: dict[str, list[Any]]
-    provenance: dict[str, Any]
-    path: Path | None = None
-
-    @property
-    def key(self) -> str:
-        return self.config.key
-
-    @property
-    def folder(self) -> Path:
-        """Where it is kept. Raises ValueError for a run that is kept nowhere."""
-        if self.path is None:
-            raise ValueError(f"run {self.key} is kept nowhere")
-        return self.path
-
-
 class RunStore:
-    """Runs under ``path``. ``records``: directories of runs that are only read; ``remote``: the URL of a folder, for
+    """Runs under ``path``. ``records``: folders of records that are read along; ``remote``: the URL of a folder, for
     machines that share no file system."""
 
     def __init__(self, path: Path | str, records: Sequence[Path | str] = (), remote: str = ""):
@@ -110,13 +81,11 @@ class RunStore:
         elif self.remote:
             with _unless_there(self.path / cfg.key):
                 self.remote.fetch_run(self.path / cfg.key)
-        for root in (self.path, *self.records):
-            path, own = root / cfg.key, root == self.path
-            if not path.is_dir():
-                continue
-            with set_aside_if_unreadable(path, own, "run", "trained"):
-                return read_run(path, with_weights=own)
-        return None
+        path = self.path / cfg.key
+        if path.is_dir():
+            with set_aside_if_unreadable(path, "run", "trained"):
+                return read_run(path, with_weights=True)
+        return next((found for folder in self.records if (found := records.find(folder, cfg.key))), None)
 
     def get(self, cfg: RunConfig) -> RunResult:
         """The finished run. Raises InputError where there is none."""
@@ -143,46 +112,29 @@ class RunStore:
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
 
-    def noted(self, result: RunResult, name: str) -> dict[str, Any]:
-        """What was measured on a finished run after its training and noted beside it, {} where nothing was."""
-        path, sums = result.folder / f"{name}.json", result.folder / CHECKSUMS
-        if sums.exists() and path.name not in files.read_checked(sums):
-            return {}  # a note that came into somebody's record when two were merged file by file
-        try:
-            return files.read_checked(path) if path.exists() else {}
-        except files.Unchecked:
-            raise
-        except ValueError as error:
-            aside = files.set_aside(path)
-            print(f"the note {path} cannot be read ({error}): set aside as {aside.name}, to be measured again")
-            return {}
-
-    def note(self, result: RunResult, name: str, values: dict[str, Any]) -> None:
-        """Notes what was measured beside a finished run; a record keeps it when its weights are gone."""
-        files.write_checked(result.folder / f"{name}.json", values)
-        if self.remote:
-            self.remote.send(result.folder / f"{name}.json", f"{result.key}/{name}.json")
-
     def weights(self, result: RunResult) -> Path:
         """The weights of a finished run. Raises InputError for a record, which has none, and for damaged ones."""
-        path = result.folder / WEIGHTS
-        if not path.exists():
+        if result.path is None:
             raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
+        path = result.path / WEIGHTS
         if files.read_checked(result.folder / "result.json")["files"][WEIGHTS] != files.digest(path):
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
         return path
 
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records; those of another recipe or unreadable are left out."""
-        paths: dict[str, Path] = {}
-        for root in (*reversed(self.records), self.path):
-            found = sorted(root.iterdir()) if root.is_dir() else []
-            paths |= {path.name: path for path in found if path.is_dir() and "." not in path.name}
-        results = []
-        for path in paths.values():
-            with contextlib.suppress(*UNREADABLE):
-                results.append(read_run(path, with_weights=False))
-        return results
+        folders = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        results: dict[str, RunResult] = {}
+        for folder in folders:
+            if folder.is_dir() and "." not in folder.name:
+                with contextlib.suppress(*UNREADABLE):
+                    results[folder.name] = read_run(folder, with_weights=False)
+        for root in self.records:
+            for part in records.parts(root):
+                for key in part.runs:
+                    with contextlib.suppress(*UNREADABLE):
+                        results.setdefault(key, part.run(key))
+        return list(results.values())
 
     def frame(self) -> "pd.DataFrame":
         """A pandas frame with one row a run: every field of its config, its status and its summary."""
@@ -233,16 +185,13 @@ def _compare(path: Path, where: str, sums: Any, needed: set[str]) -> None:
 
 
 @contextlib.contextmanager
-def set_aside_if_unreadable(path: Path, own: bool, what: str, made: str) -> Iterator[None]:
-    """Sets aside what the block cannot read of the store's ``own`` files, and says so. Raises InputError for a record,
-    which nobody can make again here."""
+def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
+    """Sets aside what the block cannot read, and says so."""
     try:
         yield
     except files.Unchecked:
         raise
     except UNREADABLE as error:
-        if not own:
-            raise InputError(f"records: the record {path} cannot be read ({error}), restore it or remove it") from None
         aside = files.set_aside(path)
         print(f"{what} {path.name} cannot be read ({error}): set aside as {aside.name}, to be {made} again")
 
@@ -250,12 +199,8 @@ def set_aside_if_unreadable(path: Path, own: bool, what: str, made: str) -> Iter
 def read_run(path: Path, with_weights: bool) -> RunResult:
     """A run from its directory; raises one of UNREADABLE when something in it is missing, cut off, altered since it was
     written, or not its own."""
-    if (path / CHECKSUMS).exists():  # a record
-        _compare(path, CHECKSUMS, files.read_checked(path / CHECKSUMS), {"result.json", *DESCRIBED})
-        fields = files.read_json(path / "result.json")
-    else:
-        fields = files.read_checked(path / "result.json")
-        _compare(path, "result.json", fields["files"], {WEIGHTS, *DESCRIBED})
+    fields = files.read_checked(path / "result.json")
+    _compare(path, "result.json", fields["files"], {WEIGHTS, *DESCRIBED})
     config = RunConfig(**files.read_json(path / "config.json"))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")

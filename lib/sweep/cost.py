@@ -10,8 +10,8 @@ import torch
 from lib.base import processes
 from lib.base.distributed import STATE
 from lib.base.errors import InputError
+from lib.base.machine import device_name
 from lib.base.processes import one_thread_on_cpu
-from lib.base.provenance import device_name
 from lib.config import Label, ModelConfig, RunConfig
 from lib.flops import count
 from lib.model.looped import Draw, LoopedLM

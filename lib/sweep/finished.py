@@ -1,17 +1,21 @@
 """What finished runs hold: their results as frames, their models, and their losses by depth."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from lib.base.errors import InputError
-from lib.base.progress import passing
-from lib.config import RunConfig
+from lib.config import Config, RunConfig
 from lib.data.rows import token_store, validation_batch
+from lib.flops import count
 from lib.model.looped import LoopedLM, load_weights
-from lib.store.runs import WEIGHTS, RunResult, RunStore, curves, frame
+from lib.store.result import RunResult
+from lib.store.runs import RunStore, curves, frame
+from lib.sweep.measurements import named
 from lib.train.evaluate import depth_sweep
 
 if TYPE_CHECKING:
@@ -33,33 +37,73 @@ class Runs:
         return curves(self.results)
 
 
-def depth_losses(configs: list[RunConfig], store: RunStore, depths: list[int], state_seed: int = 0) -> "pd.DataFrame":
-    """Validation loss of runs in the store after each of ``depths`` loops: a frame with one row a run and depth,
-    columns key, T and loss in nats per token. All depths of a run take one pass over its loops
-    (``evaluate.depth_sweep``), and what was measured once is noted beside the run. Diverged runs are left out.
+class OfRun(Config):
+    """What is measured on a run, by its key. The excluded fields say where it is found and what measuring costs."""
 
-    Raises InputError for a record, which has no weights, where it does not hold these depths.
-    """
+    run: str
+    flops: float = Field(0.0, exclude=True)
+    cfg: RunConfig = Field(exclude=True)
+    place: str = Field(exclude=True)
+    records: tuple[str, ...] = Field((), exclude=True)
+
+    @classmethod
+    def of(cls, cfg: RunConfig, store: RunStore, flops: float, **fields: Any) -> Self:
+        records = tuple(str(folder) for folder in store.records)
+        return cls(run=cfg.key, cfg=cfg.planned, place=str(store.path), records=records, flops=flops, **fields)
+
+    @property
+    def store(self) -> RunStore:
+        return RunStore(self.place, self.records)
+
+    @property
+    def diverged(self) -> bool:
+        return self.store.get(self.cfg).status == "diverged"
+
+
+class AtDepths(OfRun):
+    """The validation loss of a run after each of ``depths`` loops."""
+
+    depths: tuple[int, ...]
+    state_seed: int = 0
+
+
+def at_depths(
+    configs: Iterable[RunConfig], store: RunStore, depths: Iterable[int], state_seed: int = 0
+) -> list[AtDepths]:
+    """A case for each of these runs, once."""
+    asked = tuple(sorted({*depths}))
+    return [
+        AtDepths.of(
+            cfg, store, validation_flops(cfg) * max(asked) / cfg.model.mean_loops, depths=asked, state_seed=state_seed
+        )
+        for cfg in {cfg.key: cfg for cfg in configs}.values()
+    ]
+
+
+def validation_flops(cfg: RunConfig) -> float:
+    """Of one pass over the validation rows of a run."""
+    return cfg.data.val_rows * cfg.data.context * count(cfg.model, cfg.data.context).flops_per_token_forward
+
+
+@named("lib.sweep.losses_by_depth")
+def losses_by_depth(case: AtDepths) -> dict[str, Any]:
+    """T -> loss in nats per token, of all depths in one pass over the loops (``evaluate.depth_sweep``); of a run that
+    diverged, nothing."""
+    if case.diverged:
+        return {}
+    losses = depth_sweep(*trained_model(case.cfg, case.store), case.depths, case.state_seed)
+    return {str(T): loss for T, loss in losses.items()}
+
+
+def depth_frame(cases: Sequence[AtDepths], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":
+    """What ``losses_by_depth`` found: a frame with one row a run and depth, columns key, T and loss."""
     import pandas as pd
 
-    rows, unique = [], {cfg.key: cfg for cfg in configs}
-    for cfg in passing(unique.values(), "losses by depth"):
-        result = store.get(cfg)
-        if result.status != "finished":
-            continue
-        noted = store.noted(result, "depth_losses")
-        known = noted.setdefault(str(state_seed), {})
-        missing = [T for T in sorted(set(depths)) if str(T) not in known]
-        if missing:
-            if not (result.folder / WEIGHTS).exists():
-                raise InputError(
-                    f"depths: the record {result.key} has no weights to measure {missing} with, "
-                    f"use some of {', '.join(known) or 'none'}"
-                )
-            losses = depth_sweep(*trained_model(cfg, store), missing, state_seed)
-            known.update({str(T): loss for T, loss in losses.items()})
-            store.note(result, "depth_losses", noted)
-        rows += [{"key": result.key, "T": T, "loss": known[str(T)]} for T in sorted(set(depths))]
+    rows = [
+        {"key": case.run, "T": int(T), "loss": loss}
+        for case, losses in zip(cases, found, strict=True)
+        for T, loss in losses.items()
+    ]
     return pd.DataFrame(rows, columns=["key", "T", "loss"])
 
 

@@ -2,10 +2,12 @@
 the runs."""
 
 import contextlib
+import dataclasses
+import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +20,8 @@ from lib.base.processes import one_thread_on_cpu
 from lib.base.progress import Bar
 from lib.base.provenance import provenance
 from lib.config import ModelConfig
+from lib.store import records
+from lib.store.records import Measured
 from lib.store.runs import RunStore, set_aside_if_unreadable
 
 
@@ -102,6 +106,32 @@ def measure(
     return results
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Asked:
+    """A function that is asked of a case."""
+
+    function: Function[Any]
+    case: Any
+
+    @functools.cached_property
+    def key(self) -> str:
+        return key(self.case)
+
+    @property
+    def run(self) -> str:
+        """The key of the run that it is measured on; empty where it needs none."""
+        return str(getattr(self.case, "run", ""))
+
+    def found(self, store: RunStore) -> Measured | None:
+        return kept_under(name(self.function), self.key, store)
+
+    def measure(self, store: RunStore) -> None:
+        """Measures and keeps it, where nobody has."""
+        if self.found(store) is None:
+            with one_thread_on_cpu():
+                _keep(self.function, self.case, store)
+
+
 def key(case: Case) -> str:
     """A hash of the recipe and of the case's fields that differ from their defaults."""
     fields = {"recipe": lib.RECIPE, **case.model_dump(mode="json", exclude_defaults=True)}
@@ -118,34 +148,32 @@ def name(function: Function[C]) -> str:
 
 def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:
     """What was measured, or None. A file that cannot be read is set aside, so that it is measured again."""
-    own, *recorded = _paths(name(function), key(case), store)
-    for path in (own, *recorded):
-        if path.exists():
-            with set_aside_if_unreadable(path, path == own, "measurement", "made"):
-                return read(path)
-    return None
+    kept = kept_under(name(function), key(case), store)
+    return None if kept is None else kept.measured
 
 
-def records(name: str, keys: Iterable[str], store: RunStore) -> list[dict[str, Any]]:
-    """What was kept under a name, for each of ``keys`` that is there: ``case`` and what was ``measured``."""
-    there = [next(filter(Path.exists, _paths(name, key, store)), None) for key in keys]
-    return [files.read_checked(path) for path in there if path]
+def kept_under(name: str, key: str, store: RunStore) -> Measured | None:
+    """A measurement of the store or of its records, by its names."""
+    path = _path(name, key, store)
+    if path.exists():
+        with set_aside_if_unreadable(path, "measurement", "made"):
+            return read(path)
+    return next((kept for folder in store.records if (kept := records.find_measured(folder, name, key))), None)
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Measured:
     """What a file says was measured; raises OSError, ValueError, KeyError or TypeError where it is damaged."""
-    values: dict[str, Any] = files.read_checked(path)["measured"]
-    return dict(values)
+    fields = files.read_checked(path)
+    return Measured(path.parent.name, path.stem, fields["case"], dict(fields["measured"]), fields["provenance"])
 
 
-def _paths(name: str, key: str, store: RunStore) -> list[Path]:
-    """Where a measurement may be: the store's own place, then those of its records."""
-    return [root / "measured" / name / f"{key}.json" for root in (store.path.parent, *store.records)]
+def _path(name: str, key: str, store: RunStore) -> Path:
+    return store.path.parent / "measured" / name / f"{key}.json"
 
 
 def _keep(function: Function[C], case: C, store: RunStore) -> None:
     """Measures a case and writes the result, unless another process did while this one waited for the lock."""
-    path = _paths(name(function), key(case), store)[0]
+    path = _path(name(function), key(case), store)
     lock = path.with_name(f".{path.stem}.lock")
     with files.lock(lock):
         if not path.exists():

@@ -79,6 +79,11 @@ class Evaluation(Config):
     source: str = Field("", exclude=True)
     store: str = Field("", exclude=True)
 
+    @property
+    def run(self) -> str:
+        """The key of the run that it is asked of; empty where that is a checkpoint."""
+        return self.subject if self.who.run else ""
+
 
 def evaluations(
     subjects: Sequence[Subject],

@@ -38,7 +38,8 @@ from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
 from lib.model.routing import divergence_by_pair, looped_choices
 from lib.model.weights import load_strictly
-from lib.store.runs import UNREADABLE, RunResult, RunStore
+from lib.store.result import RunResult
+from lib.store.runs import UNREADABLE, RunStore
 from lib.train.evaluate import validate
 from lib.train.optimiser import Optimizer, clip_gradients
 

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 
 PROFILES = ["smoke", "cpu", "gpu", "paper"]
 ON_A_CLUSTER = ["RAY_ADDRESS", "RUN_CPUS", "RUN_GPUS", "RUN_MEMORY", "STORE"]
-VARIABLES = ["PROFILE", "ONLY", "JOBS", "MINUTES", "PYTHON", "TORCH", "ENGINE", *ON_A_CLUSTER]
+VARIABLES = ["PROFILE", "ONLY", "JOBS", "MINUTES", "SHARD", "SEED", "PYTHON", "TORCH", "ENGINE", *ON_A_CLUSTER]
 
 
 def answer(asked: Mapping[str, str]) -> str:
     """ "fine", or a line that names a variable, what is wrong with it, and the remedy."""
     profile, only, jobs, minutes = asked["PROFILE"], asked["ONLY"].split(), asked["JOBS"], asked["MINUTES"]
-    engine, torch, given = asked["ENGINE"], asked["TORCH"], asked["GIVEN"].split()
+    engine, torch, given, shard = asked["ENGINE"], asked["TORCH"], asked["GIVEN"].split(), asked["SHARD"]
+    seed = asked["SEED"]
     goals, notebooks = asked["GOALS"].split(), asked["NOTEBOOKS"].split()
     for name in given:
         if name not in VARIABLES:
@@ -35,9 +36,18 @@ def answer(asked: Mapping[str, str]) -> str:
         return f"JOBS: '{jobs}' is not a number of processes, use 0 for one a core"
     if minutes and not (re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", minutes) and float(minutes) > 0):
         return f"MINUTES: '{minutes}' is not a time, use a positive number of minutes, or leave it out for no limit"
+    part = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", shard)
+    if shard and not (part and int(part[1]) <= int(part[2])):
+        return f"SHARD: '{shard}' is no share of the runs, use 1/2 on one machine and 2/2 on another, or leave it out"
+    if seed and not re.fullmatch("[0-9]+", seed):
+        return f"SEED: '{seed}' is not a number to draw by, use 0 or any other, or leave it out"
     for goal in goals:
-        if minutes and goal != "records":
-            return f"MINUTES: make {goal} has no limit, use it with make records alone"
+        if minutes and goal not in ("records", "audit"):
+            return f"MINUTES: make {goal} has no limit, use it with make records or make audit alone"
+        if seed and goal != "audit":
+            return f"SEED: make {goal} draws nothing, use it with make audit alone"
+        if shard and goal != "records":
+            return f"SHARD: make {goal} is not shared by machines, use it with make records alone"
     if engine and "records" in goals:
         return "ENGINE: make records trains on this machine, leave it out, or use make reproduce-figures"
     for name in ON_A_CLUSTER:

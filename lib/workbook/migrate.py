@@ -1,7 +1,8 @@
-"""Gives outputs of earlier versions the checksums of today, once.
+"""Gives outputs of earlier versions the form of today, once.
 
-Files that had a checksum of another form must pass it first. Files that had none are believed this one time. Plans of
-the earliest layout, which were lists of keys, are removed: their notebooks write them anew.
+Files that had a checksum of another form must pass it first. Files that had none are believed this one time. Records,
+which were a directory a run, become a part of their profile's tables. Plans of the earliest layout, which were lists of
+keys, are removed: their notebooks write them anew; so are losses by depth that were noted beside a run with weights.
 """
 
 import contextlib
@@ -14,12 +15,19 @@ import safetensors.torch
 import torch
 
 from lib.base import files
-from lib.store.runs import CHECKSUMS, DESCRIBED, UNREADABLE, WEIGHTS
+from lib.config import RunConfig
+from lib.store import records
+from lib.store.records import Measured
+from lib.store.result import RunResult
+from lib.store.runs import DESCRIBED, UNREADABLE, WEIGHTS, RunStore
+from lib.sweep import measurements
+from lib.sweep.finished import OfRun, at_depths, losses_by_depth
 from lib.train.loop import read_position, save_checkpoint
 from lib.workbook import places
-from lib.workbook.records import BESIDE
 
 EARLIER = "sha256"  # the name of the checksum in earlier versions
+CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record's directory held
+NOTES = ("depth_losses.json", "increments.json")  # what was measured on a run lay beside it
 #: files that hold nothing but fields and their checksum
 FIELDS = (
     "claims/*/*.json",
@@ -32,20 +40,20 @@ FIELDS = (
 
 
 def migrate(outputs: Path) -> int:
-    """Gives everything under ``outputs`` its checksums; returns how many files, runs and records it changed.
+    """Gives everything under ``outputs`` today's form; returns how many files, runs and records it changed.
 
     What is damaged stays as it is: whoever reads it names it."""
     changed = sum(_fields(path) for pattern in FIELDS for path in sorted(outputs.glob(pattern)))
     runs = [path.parent for path in sorted(outputs.glob("runs/*/result.json"))]
     changed += sum(_run(folder) for folder in runs if "." not in folder.name)  # not those that are set aside
-    changed += sum(_record(path.parent) for path in sorted(outputs.glob(f"records/*/*/{CHECKSUMS}")))
+    changed += sum(_records(folder) for folder in sorted(outputs.glob("records/*")) if folder.is_dir())
     return changed + sum(_checkpoint(path) for path in sorted(outputs.glob("runs/.*.partial")))
 
 
 def main(outputs: Path = places.ROOT / "outputs") -> None:
     """``migrate`` for the Makefile."""
     if changed := migrate(outputs):
-        print(f"migrated   {changed} files and folders of an earlier version, which have checksums of today's form now")
+        print(f"migrated   {changed} files and folders of an earlier version, which have today's form now")
 
 
 def _earlier(path: Path) -> Any:
@@ -71,28 +79,60 @@ def _fields(path: Path) -> bool:
 
 
 def _run(folder: Path) -> bool:
-    notes = [_fields(path) for path in sorted(folder.glob("*.json")) if path.name not in BESIDE]
+    notes = [folder / name for name in NOTES if (folder / name).exists()]
+    for note in notes:
+        files.remove(note)
     fields = _earlier(folder / "result.json")
     if fields is not None:
         fields.setdefault("files", {name: files.digest(folder / name) for name in (*DESCRIBED, WEIGHTS)})
         files.write_checked(folder / "result.json", fields)
-    return any(notes) or fields is not None
+    return bool(notes) or fields is not None
 
 
-def _record(folder: Path) -> bool:
-    sums = _earlier(folder / CHECKSUMS)
-    if sums is None or any(files.digest(folder / name) != told for name, told in sums.items()):
-        return False
-    texts = {name: (folder / name).read_text() for name in sums}
-    notes = {name: _earlier(folder / name) for name in sums.keys() - {*BESIDE}}
-    texts |= {name: files.sealed(note) for name, note in notes.items() if note is not None}
-    texts[CHECKSUMS] = files.sealed({name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
-    with files.replacing(folder) as draft:
-        draft.mkdir()
-        for name, text in texts.items():
-            (draft / name).write_text(text)
-        files.remove(folder)
-    return True
+def _records(folder: Path) -> int:
+    """Makes one part of a profile's directories and files of measurements, and removes them; damaged ones stay."""
+    runs: list[RunResult] = []
+    measured: list[Measured] = []
+    read: list[Path] = []
+    for path in sorted(folder.glob(f"*/{CHECKSUMS}")):
+        with contextlib.suppress(*UNREADABLE):
+            run, noted = _record(path.parent)
+            runs += [run]
+            measured += noted
+            read += [path.parent]
+    for path in sorted(folder.glob("measured/*/*.json")):
+        with contextlib.suppress(*UNREADABLE):
+            measured += [measurements.read(path)]
+            read += [path]
+    records.add(folder, runs, measured)
+    for path in read:
+        files.remove(path)
+    return len(read)
+
+
+def _record(folder: Path) -> tuple[RunResult, list[Measured]]:
+    """A record that was a directory, and what was noted in it. Raises one of UNREADABLE where it is damaged."""
+    sums = _earlier(folder / CHECKSUMS) or files.read_checked(folder / CHECKSUMS)
+    if any(files.digest(folder / name) != told for name, told in sums.items()):
+        raise ValueError("it has changed since it was written")
+    config = RunConfig(**files.read_json(folder / "config.json"))
+    said, columns = files.read_json(folder / "result.json"), files.read_json(folder / "metrics.json")["columns"]
+    run = RunResult(config, said["status"], said["summary"], columns, said["provenance"])
+    notes = {name: files.read_json(folder / name) for name in NOTES if name in sums}
+    store = RunStore(folder.parent)
+    measured: list[Measured] = []
+    for seed, losses in notes.get("depth_losses.json", {}).items():
+        if isinstance(losses, dict):  # and not the checksum
+            (case,) = at_depths([config], store, map(int, losses), int(seed))
+            measured.append(_measured(measurements.name(losses_by_depth), case, losses, run))
+    if found := notes.get("increments.json"):
+        found = {name: value for name, value in found.items() if isinstance(value, list)}
+        measured.append(_measured("lib.papers.residual.increments", OfRun.of(config, store, 0.0), found, run))
+    return run, measured
+
+
+def _measured(function: str, case: OfRun, found: dict[str, Any], run: RunResult) -> Measured:
+    return Measured(function, measurements.key(case), case.model_dump(mode="json"), found, run.provenance)
 
 
 def _checkpoint(path: Path) -> bool:

@@ -19,7 +19,8 @@ from lib.config import Label, RunConfig
 from lib.figures import style
 from lib.flops import count
 from lib.second.readings import READINGS
-from lib.store.runs import RunResult, RunStore
+from lib.store.result import RunResult
+from lib.store.runs import RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
 from lib.sweep.finished import Runs
@@ -43,6 +44,10 @@ class Notebook:
     outputs: Path
     #: name of a measurement -> the keys that this notebook has asked for
     asked: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    #: what it measures, and on what
+    to_measure: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
+    #: number of a cell -> what it has said
+    said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: what its sweeps returned
     swept: list[RunResult] = dataclasses.field(default_factory=list)
 
@@ -105,12 +110,16 @@ class Notebook:
             yield planned
             files.write_checked(self._plan_path, planned)
 
-    def _note_measurements(self, function: measurements.Function[C], cases: Iterable[C]) -> None:
-        """Adds them to those asked for before: some are known only when the runs are there."""
+    def will_measure(self, function: measurements.Function[C], cases: Iterable[C]) -> list[C]:
+        """Plans measurements, in addition to those asked for before: some are known only when the runs are there.
+        Returns their cases, for ``measure``."""
+        cases = list(cases)
+        self.to_measure.append((function, cases))
         name, costs = measurements.name(function), {measurements.key(case): case.flops for case in cases}
         self.asked.setdefault(name, set()).update(costs)
         with self._noting() as planned:
             planned.setdefault("measurements", {}).setdefault(name, {}).update(costs)
+        return cases
 
     def _limits(self) -> tuple[int | None, float]:
         """(processes, hours)"""
@@ -119,17 +128,25 @@ class Notebook:
 
     def sweep(self, configs: list[RunConfig]) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so."""
-        from IPython.display import clear_output
-
         runs = training.sweep(configs, self.store, *self._limits(), Cluster.of(os.environ))
-        clear_output(wait=True)  # the bar is for watching; the executed notebook keeps one line
         self.swept.extend(runs.results)
         diverged = sum(result.status == "diverged" for result in runs.results)
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60
-        print(
+        self._say(
             f"{len(runs.results)} runs, {diverged} of them ended as diverged; {minutes:.1f} minutes of training in all"
         )
         return runs
+
+    def _say(self, line: str) -> None:
+        """Puts a line, below those that the cell has said, in the place of what it has shown: bars are for watching,
+        the executed notebook keeps lines."""
+        from IPython import get_ipython
+        from IPython.display import clear_output
+
+        lines = self.said.setdefault(getattr(get_ipython(), "execution_count", 0), [])
+        lines.append(line)
+        clear_output(wait=True)
+        print("\n".join(lines))
 
     def save(self, figure: Figure, name: str) -> None:
         """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
@@ -183,7 +200,7 @@ class Notebook:
         """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
         import pandas as pd
 
-        self._note_measurements(function, cases.values())
+        self.will_measure(function, cases.values())
         rows = []
         for group in dict.fromkeys(label[0] for label in cases):
             some = list({measurements.key(case): case for label, case in cases.items() if label[0] == group}.values())
@@ -200,12 +217,9 @@ class Notebook:
 
     def measure(self, function: measurements.Function[C], cases: list[C]) -> list[dict[str, Any]]:
         """``measurements.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
-        from IPython.display import clear_output
-
-        self._note_measurements(function, cases)
+        self.will_measure(function, cases)
         results = measurements.measure(function, cases, self.store, *self._limits())
-        clear_output(wait=True)
-        print(f"{len(cases)} measurements")
+        self._say(f"{len(cases)} measurements")
         return results
 
     def claim(
@@ -223,7 +237,11 @@ class Notebook:
         """Claim -> comparison -> the numbers that the second opinion reads off what this notebook asked for."""
         if self.name not in READINGS:
             return {}
-        records = {name: measurements.records(name, keys, self.store) for name, keys in self.asked.items()}
+        store = self.store
+        kept = {name: [measurements.kept_under(name, key, store) for key in keys] for name, keys in self.asked.items()}
+        records: dict[str, list[dict[str, Any]]] = {
+            name: [{"case": one.case, "measured": one.measured} for one in found if one] for name, found in kept.items()
+        }
         records["runs"] = [
             {"config": run.config.model_dump(mode="json"), "status": run.status, "summary": run.summary}
             for run in self.swept

@@ -14,18 +14,19 @@ import nbformat
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.figures import style
+from lib.sweep.measurements import Asked
 from lib.workbook import parameters, places
-from lib.workbook.notebook import read_plan
+from lib.workbook.notebook import Notebook, read_plan
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs.
-
-    Before a notebook has run, the measurements that its runs are needed for are missing."""
+    """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs, also of what
+    was known only when it ran. ``asked``: what it plans to measure from the first, ready to be measured."""
 
     runs: list[RunConfig]
     measurements: dict[str, dict[str, float]]
+    asked: list[Asked] = dataclasses.field(default_factory=list, compare=False)
 
 
 def names() -> list[str]:
@@ -53,8 +54,9 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         values = {**given, "outputs": forgotten, **changes}
         # notebook.start resolves it from the workbook's root, wherever this process is
         written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
-        _execute(name, values)
-        return read(written)
+        nb = _execute(name, values)
+        asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
+        return dataclasses.replace(read(written), asked=asked)
 
 
 def read(path: Path) -> Plan:
@@ -63,7 +65,7 @@ def read(path: Path) -> Plan:
     return Plan([RunConfig(**fields) for fields in found.get("runs", {}).values()], found.get("measurements", {}))
 
 
-def _execute(name: str, values: dict[str, Any]) -> None:
+def _execute(name: str, values: dict[str, Any]) -> Notebook:
     """Executes the cells up to the plan in a namespace of their own, and drops what they print."""
     namespace: dict[str, Any] = {}
     for cell in nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
@@ -75,7 +77,7 @@ def _execute(name: str, values: dict[str, Any]) -> None:
         if "parameters" in tags:
             namespace.update(values)
         if "plan" in tags:
-            return
+            return next(value for value in namespace.values() if isinstance(value, Notebook))
     raise InputError(f"name: notebook {name!r} has no cell tagged plan, tag the one that calls nb.plan")
 
 

@@ -1,40 +1,27 @@
-"""Records: runs of a profile trained within a limit of time, the most telling first, and packed to be committed.
+"""Records: what a profile asks for, trained and measured within a limit of time, the most telling first, and packed to
+be committed (``lib/store/records.py``).
 
-    outputs/records/<profile>/<key>/       config, result (status, summary, who made it), metrics at reduced resolution,
-                                           what was noted beside the run, and checksums of these; no weights
-    outputs/records/<profile>/measured/    what notebooks measured without training, each with its checksum
-
-A record is a directory, or a file, named by what it holds: two people's records are merged by copying what the other
-does not have, and where both have a key the first is kept.
+A run is packed once all that any notebook measures on it has been measured: a record has no weights to do so with.
 """
 
 import collections
 import concurrent.futures
-import contextlib
-import hashlib
-import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from lib.base import files, processes
+from lib.base import processes
 from lib.base.errors import InputError
 from lib.config import RunConfig
-from lib.store.runs import CHECKSUMS, UNREADABLE, RunResult, RunStore, read_run
+from lib.store import records
+from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.cost import run_flops
-from lib.sweep.time_limit import STOPPED, train_until
-from lib.workbook import plans
+from lib.sweep.measurements import Asked
+from lib.sweep.time_limit import STOPPED, Job, train_until
+from lib.workbook import data_card, plans
 from lib.workbook.places import ROOT
-
-POINTS = 125  # of a packed curve; spectra, logged about a hundred times, fit into it in runs of 400 steps and more
-DIGITS = 7  # of a packed curve's numbers, which are means of fp32 numbers
-BESIDE = ("config.json", "result.json", "metrics.json", CHECKSUMS)  # what is no note
-
 
 # ---- the order -------------------------------------------------------------------------------------------------------
 
@@ -54,139 +41,117 @@ def by_value(configs: Sequence[RunConfig]) -> list[RunConfig]:
     return sorted(unique, key=lambda cfg: (rank[cfg.key], run_flops(cfg)))
 
 
-# ---- packing ---------------------------------------------------------------------------------------------------------
-
-
-def reduced(metrics: dict[str, list[Any]], points: int = POINTS) -> dict[str, list[Any]]:
-    """At most ``points`` rows of a curve, their numbers to seven digits.
-
-    The first and the last row stay; then the rows in which most columns were measured, which are those of validations
-    and traces, then those of spectra, then the others. Where not all rows of a kind fit, evenly spaced ones do.
-    """
-    rows = len(metrics.get("step", []))
-    measured = [sum(not math.isnan(column[i]) for column in metrics.values()) for i in range(rows)]
-    kept = {0, rows - 1} if rows else set()
-    for much in sorted(set(measured), reverse=True):
-        kind = [i for i in range(rows) if measured[i] == much and i not in kept]
-        room = max(0, points - len(kept))
-        places = range(len(kind)) if len(kind) <= room else np.linspace(0, len(kind) - 1, room).round().astype(int)
-        kept |= {kind[place] for place in places}
-    return {name: [_rounded(column[i]) for i in sorted(kept)] for name, column in metrics.items()}
-
-
-def _rounded(value: float) -> float:
-    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
-
-
-def pack(configs: Sequence[RunConfig], store: RunStore, folder: Path) -> int:
-    """Makes a record under ``folder`` of each of these runs that ``store`` itself has; returns how many it wrote.
-
-    What is a record already stays, unless it is damaged, or was made from this very run and something has been noted
-    beside the run since then."""
-    own = RunStore(store.path)
-    return sum(_pack(found, folder / found.key) for cfg in configs if (found := own.find(cfg)) is not None)
-
-
-def _pack(result: RunResult, place: Path) -> bool:
-    contents = _contents(result)
-    if place.is_dir():
-        with contextlib.suppress(*UNREADABLE):
-            read_run(place, with_weights=False)
-            same_run = (place / "result.json").read_text() == contents["result.json"]
-            unchanged = {path.name for path in place.glob("*.json")} == contents.keys() and all(
-                (place / name).read_text() == text for name, text in contents.items()
-            )
-            if unchanged or not same_run:
-                return False
-    with files.replacing(place) as draft:
-        draft.mkdir()
-        for name, text in contents.items():
-            (draft / name).write_text(text)
-        files.remove(place)  # a directory takes no other's place; what it was made from is still in the store
-    return True
-
-
-def _contents(result: RunResult) -> dict[str, str]:
-    """File -> text of a record."""
-    fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
-    contents = {
-        "config.json": result.config.without_paths().model_dump_json(indent=1),
-        "result.json": json.dumps(fields, indent=1),
-        "metrics.json": json.dumps({"columns": reduced(result.metrics)}, separators=(",", ":")),
-    }
-    notes = [path for path in sorted(result.folder.glob("*.json")) if path.name not in BESIDE]
-    contents |= {path.name: path.read_text() for path in notes}
-    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
-    return {**contents, CHECKSUMS: files.sealed(sums)}
-
-
-def pack_measured(asked: dict[str, dict[str, float]], store: RunStore, folder: Path) -> int:
-    """The same for measurements: of function -> keys of its cases, those that lie beside the store's runs."""
-    written = 0
-    for function, keys in asked.items():
-        for key in keys:
-            source, place = (root / "measured" / function / f"{key}.json" for root in (store.path.parent, folder))
-            if _readable(source) and not _readable(place):
-                files.write_checked(place, files.read_checked(source))
-                written += 1
-    return written
-
-
-def _readable(path: Path) -> bool:
-    try:
-        measurements.read(path)
-    except UNREADABLE:  # there is none, or a damaged one
-        return False
-    return True
-
-
 # ---- make records ----------------------------------------------------------------------------------------------------
 
 
-def make(names: Sequence[str], profile: str, minutes: float | None, jobs: int, outputs: Path = ROOT / "outputs") -> int:
-    """Trains what these notebooks plan and neither the store nor a record has, for so many minutes (all of it when
-    None), then packs every finished run of theirs and what they measured. Returns an exit status: 0, also where the
-    limit stopped it, and 1 where a run failed.
+def make(
+    names: Sequence[str],
+    profile: str,
+    minutes: float | None,
+    jobs: int,
+    shard: tuple[int, int] = (1, 1),
+    outputs: Path = ROOT / "outputs",
+) -> int:
+    """Trains what these notebooks plan and neither the store nor a record has, makes their measurements, for so many
+    minutes (all of it when None), then packs what is finished. Returns an exit status: 0, also where the limit stopped
+    it, and 1 where a run failed.
 
     Notebooks are served in the order given, and all of them as one grid where none is named; jobs: processes, 0 for
-    one a core (one on a GPU). Raises InputError for what it cannot work with."""
+    one a core (one on a GPU); shard: (i, n), the i-th of n machines, of which each takes every n-th run of those that
+    are missing on it. Raises InputError for what it cannot work with."""
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(f"MINUTES: {minutes:g} is no time to train in, use a positive number")
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     folder = outputs / "records" / profile
     store = RunStore(outputs / "runs", records=[folder])
-    every = {name: plans.plan(name, profile) for name in names or plans.names()}
-    grids = [plan.runs for plan in every.values()]
+    every = [plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()]
+    grids = [plan.runs for plan in every]
     grids = grids if names else [[cfg for grid in grids for cfg in grid]]
     configs = list({cfg.key: cfg for grid in grids for cfg in by_value(grid)}.values())
-    todo = [cfg for cfg in configs if store.find(cfg) is None]
-    print(f"{len(todo)} of {len(configs)} runs are missing: {sum(map(run_flops, todo)):.3g} FLOPs", flush=True)
+    asked = list({(measurements.name(one.function), one.key): one for plan in every for one in plan.asked}.values())
+    todo = [job for job in _jobs(configs, asked, store) if int(job.key, 16) % shard[1] == shard[0] - 1]
+    runs = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
+    print(f"{len(runs)} of {len(configs)} runs are missing: {sum(map(run_flops, runs)):.3g} FLOPs", flush=True)
 
     outcomes = train_until(until, todo, store, min(processes.processes(jobs or None), len(todo) or 1))
-    failed = {key: why for key, why in outcomes.items() if why not in ("", STOPPED)}
-    left = sum(why == STOPPED for why in outcomes.values())
-    for key, why in failed.items():
-        print(f"run {key} failed: {why}")
-    packed = pack(configs, store, folder)
-    measured = 0
-    for name, plan in every.items():
-        asked = plans.read(outputs / "plans" / profile / f"{name}.json").measurements  # also what was known only later
-        measured += sum(pack_measured(part, store, folder) for part in (plan.measurements, asked))
-    begun = sum(store.partial(key).exists() for key, why in outcomes.items() if why == STOPPED)
+    failed = {name: why for name, why in outcomes.items() if why not in ("", STOPPED)}
+    for name, why in failed.items():
+        print(f"{name} failed: {why}")
+    left = [cfg for cfg in runs if outcomes[f"run {cfg.key}"] == STOPPED]
+    begun = sum(store.partial(cfg.key).exists() for cfg in left)
+    done = sum(outcomes[f"run {cfg.key}"] == "" for cfg in runs)
     print(
-        f"{len(todo) - left - len(failed)} runs finished, {left} are left{f' ({begun} begun)' if begun else ''}"
+        f"{done} runs finished, {len(left)} are left{f' ({begun} begun)' if begun else ''}"
         f"{f', {len(failed)} failed' if failed else ''}; the same command goes on where this one stopped"
         if todo
         else "nothing to train"
     )
+    packed, measured = pack(configs, asked, [plan.measurements for plan in every], store, folder)
+    if packed or measured:
+        data_card.write(folder, profile)
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
+    print(_how_far(configs, store))
     return bool(failed)
 
 
-def main(names: Sequence[str], profile: str, minutes: str, jobs: int) -> None:
+def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
+    """How much of a plan is done, and what the rest takes at the rate of the finished runs of the nearest width."""
+    found = [store.find(cfg) for cfg in configs]
+    done = [run for run in found if run is not None]
+    left = [cfg for cfg, run in zip(configs, found, strict=True) if run is None]
+    share = sum(run_flops(run.config) for run in done) / max(1.0, sum(map(run_flops, configs)))
+    line = f"plan       {len(done)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs"
+    seconds: dict[int, list[float]] = {}  # width -> FLOPs and seconds
+    for run in done:
+        spent = seconds.setdefault(run.config.model.width, [0.0, 0.0])
+        spent[0] += run.summary["train_flops"]
+        spent[1] += run.summary["seconds"]
+    if not (left and done):
+        return line
+    nearest = {cfg.model.width: min(seconds, key=lambda width: abs(width - cfg.model.width)) for cfg in left}
+    rate = {width: flops / took for width, (flops, took) in seconds.items()}
+    hours = sum(run_flops(cfg) / rate[nearest[cfg.model.width]] for cfg in left) / 3600
+    return f"{line}; about {hours:.1f} core-hours are left"
+
+
+def _jobs(configs: Sequence[RunConfig], asked: Sequence[Asked], store: RunStore) -> list[Job]:
+    """What is to be done, in order: measurements that need no run, then runs, each with what is measured on it. A run
+    that is a record has no weights to measure with."""
+    missing = [one for one in asked if one.found(store) is None]
+    of_run = collections.defaultdict(list)
+    for one in missing:
+        of_run[one.run].append(one)
+    alone = sorted(of_run.pop("", []), key=lambda one: one.case.flops)
+    here = RunStore(store.path)
+    jobs = [Job(None, (one,)) for one in alone]
+    for cfg in configs:
+        if store.find(cfg) is None or (of_run[cfg.key] and here.find(cfg) is not None):
+            jobs.append(Job(cfg, tuple(of_run[cfg.key])))
+    return jobs
+
+
+def pack(
+    configs: Sequence[RunConfig],
+    asked: Sequence[Asked],
+    planned: Sequence[Mapping[str, Iterable[str]]],
+    store: RunStore,
+    folder: Path,
+) -> tuple[int, int]:
+    """Adds to the records of ``folder`` what ``store`` itself has: of these runs those on which all that is ``asked``
+    has been measured, and the measurements that are ``planned``, name -> keys. Returns how many of each there were."""
+    own = RunStore(store.path)
+    unmeasured = {one.run for one in asked if one.found(store) is None}
+    runs = [found for cfg in configs if cfg.key not in unmeasured and (found := own.find(cfg)) is not None]
+    keys = dict.fromkeys((name, key) for names in planned for name in names for key in names[name])
+    measured = [kept for name, key in keys if (kept := measurements.kept_under(name, key, own)) is not None]
+    return records.add(folder, runs, measured)
+
+
+def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:
     """``make`` for the Makefile: complaints are one line, and an interrupt is none."""
+    i, n = map(int, (shard or "1/1").split("/"))
     try:
-        status = make(names, profile, float(minutes) if minutes else None, jobs)
+        status = make(names, profile, float(minutes) if minutes else None, jobs, (i, n))
     except (InputError, OSError, concurrent.futures.BrokenExecutor) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:

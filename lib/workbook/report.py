@@ -20,7 +20,7 @@ from lib.base import files
 from lib.base.errors import InputError, in_one_line
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import claims, pages, places, power
+from lib.workbook import audit, claims, pages, places, power
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
 
 PAPERS = {
@@ -143,6 +143,13 @@ class Outputs:
                 self._complain(error, profile, notebook)
         return items
 
+    def audited(self, profile: str) -> str:
+        try:
+            return audit.last(self.folder, profile)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
+            return ""
+
     def _complain(self, error: InputError, profile: str, notebook: str | None) -> None:
         if notebook:
             again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
@@ -183,6 +190,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
         executed={(other, name) for other, names in failures.items() for name in names},
         problems=found.problems,
+        audited=found.audited(profile),
         mixed=_mixed([*(item.stamp for item in figures + tables), *_provenances(rows, profile)]),
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         number=_number,

@@ -19,7 +19,8 @@ from lib.decode.generation import Sampling, generate
 from lib.decode.inflight import Exit
 from lib.figures import decoding
 from lib.figures.style import SCREEN_DPI
-from lib.store.runs import WEIGHTS, RunResult, RunStore
+from lib.store.result import RunResult
+from lib.store.runs import WEIGHTS, RunStore
 from lib.sweep.finished import run_model
 
 if TYPE_CHECKING:

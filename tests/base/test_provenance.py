@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import lib
-from lib.base import provenance
+from lib.base import machine, provenance
 from tests.workbooks import ROOT
 
 
@@ -25,7 +25,7 @@ def test_it_names_the_commit_the_versions_and_the_device(monkeypatch):
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     assert head.startswith(found["commit"].removesuffix("-dirty"))
     assert (found["torch"], found["numpy"]) == (torch.__version__, np.__version__)
-    assert found["device"] == provenance.device_name() and found["device"].startswith("cpu ")
+    assert found["device"] == machine.device_name() and found["device"].startswith("cpu ")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
     assert provenance.provenance()["device"] == "a card"

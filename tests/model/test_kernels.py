@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lib.base.errors import DiskFull
+from lib.base.machine import compiler
 from lib.base.processes import one_thread_on_cpu
 from lib.config import ModelConfig
 from lib.model import head, kernels, layers
@@ -230,14 +231,14 @@ def cache(tmp_path, monkeypatch):
 
 
 def compiled(cache):
-    kernels._loaded([kernels.compiler(), *kernels.FLAGS])
+    kernels._loaded([compiler(), *kernels.FLAGS])
     (path,) = cache.glob("*.so")
     return path
 
 
 def test_it_is_compiled_once_and_anew_where_the_file_is_damaged(cache):
     path = compiled(cache)
-    whole, check, command = path.read_bytes(), path.with_suffix(".json"), [kernels.compiler(), *kernels.FLAGS]
+    whole, check, command = path.read_bytes(), path.with_suffix(".json"), [compiler(), *kernels.FLAGS]
     made = path.stat().st_mtime_ns
     assert compiled(cache).stat().st_mtime_ns == made
     for damaged in (whole[:1000], b"", whole[:-1] + b"x"):

@@ -31,8 +31,6 @@ def test_a_run_of_one_machine_is_found_by_another(tmp_path, url):
     assert (found.path / "model.safetensors").read_bytes() == (trained.path / "model.safetensors").read_bytes()
     again = train(cfg, two, progress=lambda step, loss: pytest.fail("it was trained again"))
     assert again.summary == trained.summary
-    two.note(found, "depth_losses", {"1": 2.0})
-    assert machine(tmp_path, "three", url).find(cfg).path.joinpath("depth_losses.json").exists()
 
 
 def test_a_run_that_broke_off_on_one_machine_goes_on_on_another(tmp_path, url):

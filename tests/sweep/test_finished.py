@@ -1,13 +1,15 @@
-"""Losses by depth are measured once, kept beside the run, and read from records."""
+"""Losses by depth are measured once, and read where they are kept and from records."""
 
 import pytest
 
 from lib.base.errors import InputError
+from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep import finished
+from lib.sweep.measurements import Asked
 from lib.sweep.training import sweep
 from tests.lines import one_line
-from tests.runs import records_alone, small_run
+from tests.runs import depth_losses, records_alone, small_run
 
 
 def test_a_model_is_not_shown_a_text_that_has_changed_since_its_run_was_planned(store, tmp_path):
@@ -18,28 +20,37 @@ def test_a_model_is_not_shown_a_text_that_has_changed_since_its_run_was_planned(
     _, rows = finished.trained_model(cfg, store)
     assert rows.shape == (4, 33)
     path.write_text("\n\n".join(f"document {i} says something else" * 5 for i in range(60)))
-    for read in (lambda: finished.trained_model(cfg, store), lambda: finished.depth_losses([cfg], store, [1])):
+    for read in (lambda: finished.trained_model(cfg, store), lambda: depth_losses([cfg], store, [1])):
         with one_line(starts="data.content:"):
             read()
 
 
-def test_losses_by_depth_are_measured_once_and_kept_beside_the_run(store, tmp_path, monkeypatch):
+def test_losses_by_depth_are_measured_once_and_kept(store, tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"document {i} says {i * i} things" * 5 for i in range(60)))
     cfg = small_run(data={"source": str(path), "max_bytes": None, "val_rows": 4})  # a text of the user's own
     result = sweep([cfg], store, jobs=1).results[0]
-    frame = finished.depth_losses([cfg, cfg], store, [4, 1, 8])
+    frame = depth_losses([cfg, cfg], store, [4, 1, 8])
     assert frame["T"].tolist() == [1, 4, 8] and set(frame["key"]) == {cfg.key}
     at_mean = frame.set_index("T")["loss"][cfg.model.mean_loops]
     assert at_mean == pytest.approx(result.summary["val_loss"], rel=1e-5)
-    other = finished.depth_losses([cfg], store, [1], state_seed=7)["loss"][0]
+    other = depth_losses([cfg], store, [1], state_seed=7)["loss"][0]
     assert other != frame["loss"][0]
     monkeypatch.setattr(finished, "depth_sweep", lambda *args: pytest.fail("measured again"))
-    assert finished.depth_losses([cfg], store, [1, 8])["loss"].tolist() == frame["loss"][[0, 2]].tolist()
-    (result.path / "model.safetensors").unlink()
-    record = records_alone(store.path, tmp_path)
-    assert finished.depth_losses([cfg], record, [8])["loss"].tolist() == frame["loss"][[2]].tolist()
-    with pytest.raises(InputError, match=r"depths: the record .* has no weights to measure"):
-        finished.depth_losses([cfg], record, [2, 8])
+    assert depth_losses([cfg], store, [8, 1, 4, 4]).equals(frame)
+    (case,) = finished.at_depths([cfg], store, [1, 4, 8])
+    folder = tmp_path / "records"
+    records.add(folder, [result], [Asked(finished.losses_by_depth, case).found(store)])
+    record = records_alone(folder, tmp_path)
+    assert depth_losses([cfg], record, [1, 4, 8]).equals(frame)
+    with pytest.raises(InputError, match=f"runs: the record {cfg.key} has no weights to measure with, train it here"):
+        depth_losses([cfg], record, [2, 8])
     with pytest.raises(InputError, match=f"runs: there is no run {cfg.key}"):
-        finished.depth_losses([cfg], RunStore(tmp_path / "empty" / "runs"), [1])
+        depth_losses([cfg], RunStore(tmp_path / "empty" / "runs"), [1])
+
+
+def test_a_run_that_diverged_has_no_losses_by_depth(store, monkeypatch):
+    finished_run, diverged = small_run(), small_run(train={"seed": 1, "max_state_rms": 1e-9})
+    assert sweep([finished_run, diverged], store, jobs=1).results[1].status == "diverged"
+    frame = depth_losses([finished_run, diverged], store, [1, 2])
+    assert frame["key"].tolist() == [finished_run.key] * 2

@@ -7,7 +7,8 @@ import pytest
 from lib.base import files
 from lib.base.errors import InputError
 from lib.papers.residual.at_init import first_steps, initial_increments
-from lib.sweep.measurements import found, key, measure, name, named, records
+from lib.store import records
+from lib.sweep.measurements import Asked, kept_under, key, measure, name, named
 from lib.tasks.evaluations import evaluate
 from tests.cases import Case, squared
 from tests.lines import one_line
@@ -50,19 +51,25 @@ def test_what_is_kept_is_read_and_not_measured_again(store):
     assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
 
 
+def in_records(store, folder, *cases):
+    """A store that has nothing itself, but what this one has measured among its records."""
+    records.add(folder, [], [Asked(squared, case).found(store) for case in cases])
+    return records_alone(folder, folder)
+
+
 def test_records_are_read_where_the_store_has_nothing(store, tmp_path):
     measure(squared, [Case(x=5)], store, jobs=1)
-    elsewhere = records_alone(store.path.parent, tmp_path)
+    elsewhere = in_records(store, tmp_path / "records", Case(x=5))
     assert measure(squared, [Case(x=5)], elsewhere, jobs=1) == [{"square": 25}]
-    assert not (tmp_path / "nothing").exists()
+    assert not (tmp_path / "records" / "nothing").exists()
 
 
-def test_records_come_with_their_case_in_the_order_asked_for(store, tmp_path):
-    measure(squared, [Case(x=2), Case(x=3)], store, jobs=1)
-    kept = records(name(squared), [key(Case(x=3)), "missing", key(Case(x=2))], store)
-    assert [(one["case"]["x"], one["measured"]["square"]) for one in kept] == [(3, 9), (2, 4)]
-    beside = records_alone(store.path.parent, tmp_path)
-    assert records(name(squared), [key(Case(x=3))], beside) == kept[:1]
+def test_what_is_kept_comes_with_its_case_and_who_measured_it(store, tmp_path):
+    measure(squared, [Case(x=3)], store, jobs=1)
+    kept = kept_under(name(squared), key(Case(x=3)), store)
+    assert kept.case == {"x": 3.0, "note": ""} and kept.measured == {"square": 9.0} and "commit" in kept.provenance
+    assert kept_under(name(squared), key(Case(x=4)), store) is None
+    assert kept_under(name(squared), key(Case(x=3)), in_records(store, tmp_path / "records", Case(x=3))) == kept
 
 
 def test_a_key_is_of_what_the_case_says():
@@ -75,10 +82,6 @@ def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):
     path.write_text(path.read_text()[:20])
     assert measure(squared, [Case(x=2)], store, jobs=1) == [{"square": 4}]
     assert "set aside" in capsys.readouterr().out and path.with_name(f"{path.name}.corrupt-1").exists()
-    elsewhere = records_alone(store.path.parent, store.path.parent)
-    path.write_text("{")
-    with pytest.raises(InputError, match="the record"):  # which is not ours to move
-        measure(squared, [Case(x=2)], elsewhere, jobs=1)
 
 
 def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_one(store):
@@ -87,18 +90,3 @@ def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_o
         measure(squared, cases, store, jobs=1, max_hours=1e-9)
     assert len(list((store.path.parent / "measured").rglob("*.json"))) == 2
     assert len(measure(squared, cases, store, jobs=1, max_hours=1e9)) == 3
-
-
-def test_a_record_that_has_changed_is_noticed(store, tmp_path):
-    measure(squared, [Case(x=1.5)], store, jobs=1)
-    kept = json.loads((store.path.parent / "measured" / name(squared) / f"{key(Case(x=1.5))}.json").read_text())
-    path = tmp_path / "records" / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
-    path.parent.mkdir(parents=True)
-    files.write_checked(path, kept)
-    elsewhere = records_alone(tmp_path / "records", tmp_path)
-    assert found(squared, Case(x=1.5), elsewhere) == {"square": 2.25}
-    path.write_text(path.read_text().replace("2.25", "2.75"))
-    with pytest.raises(
-        InputError, match=r"the record .* cannot be read \(.*\.json has changed since it was written\), restore it"
-    ):
-        found(squared, Case(x=1.5), elsewhere)

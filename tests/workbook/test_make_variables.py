@@ -16,6 +16,8 @@ FINE = {
     "ONLY": "",
     "JOBS": "0",
     "MINUTES": "",
+    "SHARD": "",
+    "SEED": "",
     "ENGINE": "",
     "TORCH": "cpu",
     "GIVEN": "",
@@ -30,6 +32,8 @@ FINE = {
         {},
         {"PROFILE": "smoke", "ONLY": " generate  instability ", "JOBS": "12", "GIVEN": "PROFILE ONLY JOBS"},
         *({"MINUTES": minutes, "GOALS": "records"} for minutes in ("8", "0.5", ".5", "8.", "08")),
+        *({"SHARD": shard, "GOALS": "records"} for shard in ("1/1", "2/2", "10/12")),
+        {"MINUTES": "8", "SEED": "3", "GOALS": "audit"},
         {"MINUTES": "8"},  # without a goal make helps
         {"ENGINE": "ray", "GIVEN": "ENGINE STORE RUN_GPUS", "GOALS": "reproduce-figures"},
         {"TORCH": "cuda", "GIVEN": "TORCH PYTHON", "GOALS": "env lab"},
@@ -56,7 +60,14 @@ def test_what_is_fine_is_fine(changes):
             ({"MINUTES": minutes, "GOALS": "records"}, f"MINUTES: '{minutes}' is not a time, use a positive number")
             for minutes in ("0", "0.0", ".", "1e3", "nan", "-5", "1 2", " ", "1.2.3", "inf")
         ),
-        ({"MINUTES": "8", "GOALS": "records lab"}, "MINUTES: make lab has no limit, use it with make records alone"),
+        ({"MINUTES": "8", "GOALS": "records lab"}, "MINUTES: make lab has no limit, use it with make records or make"),
+        *(
+            ({"SHARD": shard, "GOALS": "records"}, f"SHARD: '{shard}' is no share of the runs, use 1/2 on one machine")
+            for shard in ("2", "0/2", "3/2", "1/0", "1/2/3", "a/b", "-1/2", " ", "1 /2")
+        ),
+        *(({"SEED": seed, "GOALS": "audit"}, f"SEED: '{seed}' is not a number") for seed in ("-1", "1.5", "a")),
+        ({"SEED": "1", "GOALS": "records"}, "SEED: make records draws nothing, use it with make audit alone"),
+        ({"SHARD": "1/2", "GOALS": "lab"}, "SHARD: make lab is not shared by machines, use it with make records alone"),
         ({"ENGINE": "ray", "GOALS": "lab records"}, "ENGINE: make records trains on this machine, leave it out"),
         ({"GIVEN": "STORE"}, "STORE: only a cluster needs it, use ENGINE=ray, or leave it out"),
         ({"TORCH": "tpu"}, "TORCH: 'tpu' is not known, use cpu or cuda"),

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 
 import pytest
@@ -12,14 +11,16 @@ import safetensors.torch
 from lib.base import files
 from lib.base.errors import InputError
 from lib.data.rows import token_store
-from lib.store.runs import CHECKSUMS, RunStore
+from lib.store.runs import RunStore
 from lib.sweep import measurements
-from lib.sweep.finished import depth_losses
+from lib.sweep.finished import at_depths, losses_by_depth
+from lib.sweep.measurements import Asked
 from lib.train.loop import load_checkpoint, read_position, train
 from lib.workbook import claims, migrate, records
+from lib.workbook.migrate import CHECKSUMS
 from lib.workbook.notebook import read_plan
 from tests.cases import Case, claim, squared
-from tests.runs import numbers, records_alone, same_weights, small_run, stopped
+from tests.runs import depth_losses, numbers, records_alone, same_weights, small_run, stopped
 from tests.workbooks import a_notebook
 
 CFG, OTHER = small_run(), small_run(train={"seed": 9})
@@ -33,10 +34,9 @@ def made(outputs):
     depth_losses([CFG], store, [1, 2])
     stopped(OTHER, store)
     measurements.measure(squared, [Case(x=1.5)], store, jobs=1)
-    records.pack([CFG], store, outputs / "records" / "cpu")
-    records.pack_measured(
-        {measurements.name(squared): {measurements.key(Case(x=1.5)): 1.0}}, store, outputs / "records" / "cpu"
-    )
+    asked = [Asked(squared, Case(x=1.5)), *(Asked(losses_by_depth, case) for case in at_depths([CFG], store, [1, 2]))]
+    planned = [{measurements.name(one.function): [one.key]} for one in asked]
+    records.pack([CFG], asked, planned, store, outputs / "records" / "cpu")
     claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", outputs / "claims" / "cpu", "octaves", "a note")
     a_notebook("a", outputs).plan({("one",): CFG})
 
@@ -48,10 +48,9 @@ def said(outputs):
     tensors, position = load_checkpoint(store.partial(OTHER.key))
     return {
         "run": numbers(store.find(CFG)),
-        "note": store.noted(store.find(CFG), "depth_losses"),
         "weights": str(store.weights(store.find(CFG)).relative_to(outputs)),
         "record": numbers(record.find(CFG)),
-        "its note": record.noted(record.find(CFG), "depth_losses"),
+        "losses by depth": depth_losses([CFG], record, [1, 2]).to_dict(),
         "tokens": token_store(CFG.data, store.tokens).meta,
         "measured": [measurements.found(squared, Case(x=1.5), each) for each in (store, record)],
         "finding": claims.read(outputs / "claims" / "cpu" / "x.json"),
@@ -61,8 +60,32 @@ def said(outputs):
     }
 
 
+def earlier_records(folder):
+    """A directory a run, with what was noted beside it and checksums of all, and a file a measurement."""
+    record = records_alone(folder, folder)
+    (run,) = record.runs()
+    (case,) = at_depths([CFG], record, [1, 2])
+    losses, square = (Asked(*each).found(record) for each in ((losses_by_depth, case), (squared, Case(x=1.5))))
+    for table in folder.glob("*.parquet"):
+        shutil.rmtree(table)
+    place = folder / run.key
+    place.mkdir()
+    (place / "config.json").write_text(run.config.without_paths().model_dump_json(indent=1))
+    (place / "result.json").write_text(
+        json.dumps({"status": run.status, "summary": run.summary, "provenance": run.provenance})
+    )
+    (place / "metrics.json").write_text(json.dumps({"columns": run.metrics}))
+    (place / "depth_losses.json").write_text(files.sealed({"0": losses.measured}))
+    files.write_checked(place / CHECKSUMS, {path.name: files.digest(path) for path in place.iterdir()})
+    fields = {"case": square.case, "measured": square.measured, "provenance": square.provenance}
+    files.write_checked(folder / "measured" / square.function / f"{square.key}.json", fields)
+
+
 def earlier(outputs, checksums=True):
     """The same in the layout before today's, or in the one before that, which had no checksums but in records."""
+    earlier_records(outputs / "records" / "cpu")
+    for path in (outputs / "records").rglob("depth_losses.json"):  # and beside the run itself
+        shutil.copy(path, outputs / "runs" / CFG.key)
 
     def rewritten(path, **changes):
         fields = files.read_checked(path) | changes
@@ -72,7 +95,7 @@ def earlier(outputs, checksums=True):
         path.write_text(json.dumps({**fields, "sha256": told} if checksums else fields, indent=1))
 
     for path in outputs.rglob("*.json"):
-        if path.name not in ("config.json", "metrics.json", "result.json", CHECKSUMS):
+        if path.name not in ("config.json", "metrics.json", "result.json", "depth_losses.json", CHECKSUMS):
             rewritten(path)
     rewritten(outputs / "runs" / CFG.key / "result.json", **({} if checksums else {"files": None}))
     record = outputs / "records" / "cpu" / CFG.key
@@ -115,15 +138,13 @@ def test_what_has_todays_checksums_is_left_alone(outputs):
 
 def test_what_is_damaged_stays_as_it_is(outputs, capsys):
     earlier(outputs)
-    note = outputs / "runs" / CFG.key / "depth_losses.json"
-    note.write_text(re.sub(r"(\d)\.(\d)", r"\2.\1", note.read_text(), count=1))
     checkpoint = RunStore(outputs / "runs").partial(OTHER.key)
     raw = bytearray(checkpoint.read_bytes())
     raw[-1] ^= 1
     checkpoint.write_bytes(raw)
     metrics = outputs / "records" / "cpu" / CFG.key / "metrics.json"
     metrics.write_text(metrics.read_text().replace("1", "2"))
-    before = {path: path.read_bytes() for path in (note, checkpoint, *metrics.parent.iterdir())}
+    before = {path: path.read_bytes() for path in (checkpoint, *metrics.parent.iterdir())}
     migrate.main(outputs)
     assert "files and folders of an earlier version" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in before} == before

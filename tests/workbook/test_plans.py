@@ -25,6 +25,7 @@ def test_a_plan_is_found_without_training(name, runs, measures, tmp_path):
     assert plan == plans.read(tmp_path / "plans" / "smoke" / f"{name}.json")
     assert len(plan.runs) == len({cfg.key for cfg in plan.runs}) == runs
     assert [*plan.measurements] == ["lib.growth.first_steps"] * measures
+    assert {one.key for one in plan.asked} == {key for keys in plan.measurements.values() for key in keys}
     assert all(flops > 0 for cases in plan.measurements.values() for flops in cases.values())
     assert [path.name for path in tmp_path.iterdir()] == ["plans"]
 

@@ -9,7 +9,8 @@ from safetensors.numpy import save_file
 from lib.base.statistics import mean_and_interval
 from lib.config import RunConfig, TrainConfig
 from lib.flops import count
-from lib.store.runs import RunResult, RunStore
+from lib.store.result import RunResult
+from lib.store.runs import RunStore
 from lib.workbook import claims, power, reference
 from lib.workbook.power import Need, purchases
 from tests.cases import claim

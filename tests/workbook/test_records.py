@@ -1,21 +1,23 @@
 """Records hold all of a run but its weights, stand in for it, and are trained cheapest first within a limit."""
 
 import itertools
-import json
 import math
 import shutil
 
 import pytest
 
-from lib.base import files
 from lib.base.errors import InputError
 from lib.store.runs import RunStore
 from lib.sweep import measurements, time_limit
 from lib.sweep import training as sweeping
+from lib.sweep.cost import run_flops
+from lib.sweep.finished import at_depths, losses_by_depth
+from lib.sweep.measurements import Asked
 from lib.sweep.training import sweep
+from lib.train import loop
 from lib.train.loop import train
 from lib.workbook import plans, records
-from lib.workbook.records import by_value, pack, pack_measured, reduced
+from lib.workbook.records import by_value, pack
 from tests.cases import Case, squared
 from tests.runs import records_alone, small_run
 
@@ -53,103 +55,42 @@ def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
 # ---- packing
 
 
-def test_a_reduced_curve_keeps_its_ends_and_what_was_rarely_measured():
-    n, rare, nan = 600, {1, 300, 600}, math.nan
-    steps = list(range(1, n + 1))
-    metrics = {
-        "step": steps,
-        "loss": [1 / 3 + step for step in steps],
-        "rho": [float(step) if step % 6 == 0 or step == 1 else nan for step in steps],
-        "val_loss": [2.0 if step in rare else nan for step in steps],
-    }
-    few = reduced(metrics, points=125)
-    assert len(few["step"]) == 125 and few["step"] == sorted(few["step"]) and few["step"][0] == 1
-    assert few["step"][-1] == 600 and rare <= set(few["step"]) and {s for s in steps if s % 6 == 0} <= set(few["step"])
-    assert few["loss"][0] == 1.333333 and isinstance(few["step"][0], int)
-    fewer = reduced(metrics, points=12)
-    assert len(fewer["step"]) == 12 and rare <= set(fewer["step"])
-    gaps = [b - a for a, b in itertools.pairwise(fewer["step"])]
-    assert max(gaps) < 4 * 600 / 12  # and evenly those of the rest
-    short = {name: column[:5] for name, column in metrics.items()}
-    assert reduced(short)["step"] == [1, 2, 3, 4, 5] and reduced({}) == {}
-
-
 def test_a_record_has_all_but_the_weights_and_no_path(store, tmp_path):
     text = tmp_path / "mine.txt"
     text.write_text("\n\n".join(f"document {i} says {i * i} things" * 5 for i in range(60)))
     cfg = small_run(data={"source": str(text), "max_bytes": None, "val_rows": 4})
     result = train(cfg, store)
-    store.note(result, "depth_losses", {"0": {"1": 0.1 + 0.2}})
     folder = tmp_path / "records" / "smoke"
-    assert pack([cfg, *runs(1)], store, folder) == 1
-    names = {"config.json", "result.json", "metrics.json", "checksums.json", "depth_losses.json"}
-    assert {path.name for path in (folder / cfg.key).iterdir()} == names and len(list(folder.iterdir())) == 1
-    assert not any(str(tmp_path) in path.read_text() for path in (folder / cfg.key).iterdir())
-    record = records_alone(folder, tmp_path)
-    found = record.find(cfg)
+    assert pack([cfg, *runs(1)], [], [], store, folder) == (1, 0)
+    assert not any(str(tmp_path).encode() in path.read_bytes() for path in folder.rglob("*.parquet/*"))
+    found = records_alone(folder, tmp_path).find(cfg)
     assert found.summary == result.summary and found.status == "finished"
     assert {"commit", "torch", "device", "python"} <= found.provenance.keys()
-    assert found.metrics["loss"] == pytest.approx(result.metrics["loss"], rel=1e-6)
-    assert record.noted(found, "depth_losses") == {"0": {"1": 0.1 + 0.2}}
+    assert found.metrics["loss"] == pytest.approx(result.metrics["loss"], rel=1e-7)
 
 
-def test_packing_again_adds_what_was_noted_since_mends_and_keeps_the_first(store, tmp_path):
-    cfg = runs(1)[0]
-    result, folder = train(cfg, store), tmp_path / "records"
-    assert pack([cfg], store, folder) == 1 and pack([cfg], store, folder) == 0
-    store.note(result, "increments", {"norms": [1.0]})
-    assert pack([cfg], store, folder) == 1
-    place = folder / cfg.key
-    assert (place / "increments.json").exists()
-    (place / "result.json").write_text((place / "result.json").read_text()[:-1])
-    assert pack([cfg], store, folder) == 1 and records_alone(folder, tmp_path).find(cfg).summary == result.summary
-    theirs = RunStore(tmp_path / "theirs" / "runs")
-    theirs.note(train(cfg, theirs), "increments", {"norms": [2.0]})
-    assert pack([cfg], theirs, folder) == 0  # the same run of another machine
-    assert files.read_checked(place / "increments.json") == {"norms": [1.0]}
-
-
-def test_two_peoples_records_are_merged_by_copying_what_is_not_there(tmp_path):
-    first, second, third = runs(3)
-    folders = []
-    for who, configs in (("ann", [first, second]), ("ben", [second, third])):
-        store = RunStore(tmp_path / who / "runs")
-        sweep(configs, store, jobs=1)
-        folders.append(tmp_path / who / "records")
-        pack(configs, store, folders[-1])
-        measurements.measure(squared, [Case(x=len(folders))], store, jobs=1)
-        pack_measured({measurements.name(squared): {measurements.key(Case(x=len(folders))): 1.0}}, store, folders[-1])
-    seconds = json.loads((folders[0] / second.key / "result.json").read_text())["summary"]["seconds"]
-    for path in folders[1].rglob("*.json"):
-        place = folders[0] / path.relative_to(folders[1])
-        if not place.exists():  # cp -rn
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, place)
-    merged = records_alone(folders[0], tmp_path)
-    assert {result.key for result in merged.runs()} == {cfg.key for cfg in (first, second, third)}
-    assert merged.find(second).summary["seconds"] == seconds
-    assert [measurements.found(squared, Case(x=x), merged)["square"] for x in (1, 2)] == [1, 4]
-
-
-def test_measurements_are_packed_once_and_found(store, tmp_path):
-    measurements.measure(squared, [Case(x=2), Case(x=3)], store, jobs=1)
-    asked = {
-        measurements.name(squared): {measurements.key(Case(x=x)): 1.0 for x in (2, 4)}
-    }  # one of them was never made
-    assert (
-        pack_measured(asked, store, tmp_path / "records") == 1
-        and pack_measured(asked, store, tmp_path / "records") == 0
-    )
-    elsewhere = records_alone(tmp_path / "records", tmp_path)
-    assert measurements.measure(squared, [Case(x=2)], elsewhere, jobs=1) == [{"square": 4}]
-    assert measurements.found(squared, Case(x=3), elsewhere) is None
+def test_a_run_is_packed_when_all_that_is_measured_on_it_has_been(store, tmp_path):
+    """Its weights do not go with it, so that nobody could measure it later."""
+    cfg, other = runs(2)
+    train(cfg, store), train(other, store)
+    (case,) = at_depths([cfg], store, [1, 2])
+    asked = [Asked(losses_by_depth, case), Asked(squared, Case(x=2)), Asked(squared, Case(x=3))]
+    asked[1].measure(store)
+    folder, planned = tmp_path / "records", [{measurements.name(one.function): [one.key]} for one in asked]
+    assert pack([cfg, other], asked, planned, store, folder) == (1, 1)
+    record = records_alone(folder, tmp_path)
+    assert record.find(cfg) is None and record.find(other).key == other.key and asked[1].found(record)
+    asked[0].measure(store)
+    assert [pack([cfg, other], asked, planned, store, folder) for _ in range(2)] == [(1, 1), (0, 0)]
+    assert record.find(cfg).key == cfg.key and asked[0].found(record) == asked[0].found(store)
+    assert asked[2].found(record) is None
 
 
 # ---- make records
 
 
 def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, capsys):
-    assert records.make(["instability"], "smoke", 5.0, 1, tmp_path) == 0
+    assert records.make(["instability"], "smoke", 5.0, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
     assert "6 of 6 runs are missing" in said and "6 runs finished, 0 are left" in said and "packed" in said
     configs = plans.planned("instability", "smoke")
@@ -166,33 +107,80 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
             full.groupby("key")[quantity].max().to_dict(), rel=1e-6
         )
     shutil.rmtree(tmp_path / "runs")
-    assert records.make(["instability"], "smoke", 5.0, 1, tmp_path) == 0  # a record is as good as a run
+    assert records.make(["instability"], "smoke", 5.0, 1, outputs=tmp_path) == 0  # a record is as good as a run
     assert "0 of 6 runs are missing" in capsys.readouterr().out and not (tmp_path / "runs").exists()
 
 
+def test_machines_share_a_plan_without_a_run_in_common(tmp_path, capsys):
+    """Each its part, and together all of it; their parts are merged by copying."""
+    configs, shared = plans.planned("instability", "smoke"), []
+    for i in (1, 2):
+        outputs = tmp_path / f"machine{i}"
+        assert records.make(["instability"], "smoke", None, 1, (i, 2), outputs) == 0
+        shared.append({run.key for run in RunStore(outputs / "runs").runs()})
+        shutil.copytree(outputs / "records", tmp_path / "records", dirs_exist_ok=True)
+    assert not shared[0] & shared[1] and shared[0] | shared[1] == {cfg.key for cfg in configs}
+    capsys.readouterr()
+    assert records.make(["instability"], "smoke", None, 1, outputs=tmp_path) == 0
+    assert f"plan       {len(configs)} of {len(configs)} runs, 100.0 % of its FLOPs" in capsys.readouterr().out
+
+
+def test_how_far_a_plan_is_counts_flops_and_the_hours_of_the_nearest_width(store):
+    small, wide = runs(1)[0], small_run(model={"width": 64})
+    assert records._how_far([small, wide], store) == "plan       0 of 2 runs, 0.0 % of its FLOPs"
+    result = train(small, store)
+    share, rate = run_flops(small) / (run_flops(small) + run_flops(wide)), run_flops(small) / result.summary["seconds"]
+    hours = run_flops(wide) / rate / 3600
+    said = f"plan       1 of 2 runs, {100 * share:.1f} % of its FLOPs; about {hours:.1f} core-hours are left"
+    assert records._how_far([small, wide], store) == said
+
+
 def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
-    assert records.make(["generate", "instability"], "smoke", 1e-9, 1, tmp_path) == 0
+    assert records.make(["generate", "instability"], "smoke", 1e-9, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
     assert "0 runs finished, 7 are left; the same command goes on" in said and not (tmp_path / "runs").exists()
 
 
 def test_what_failed_is_named_and_the_status_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(time_limit, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
-    assert records.make(["generate"], "smoke", None, 1, tmp_path) == 1
+    assert records.make(["generate"], "smoke", None, 1, outputs=tmp_path) == 1
     said = capsys.readouterr().out
     assert "failed: out of memory" in said and "1 failed" in said
+
+
+def test_what_a_notebook_measures_is_made_and_packed(tmp_path, monkeypatch, capsys):
+    """Then its runs can go: the notebook finds their numbers."""
+    assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
+    plan = plans.plan("test_time_saturation", "smoke")
+    assert f"{len(plan.runs)} runs and {len(plan.asked)} measurements were packed" in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "runs"), shutil.rmtree(tmp_path / "measured")
+    record = records_alone(tmp_path / "records" / "smoke", tmp_path)
+    assert plan.asked and all(one.found(record).measured for one in plan.asked)
+    assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
+    assert "nothing to train" in capsys.readouterr().out
+
+
+def test_a_run_whose_measurements_were_cut_off_is_measured_another_time(tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setattr(measurements, "_keep", lambda *args: (_ for _ in ()).throw(RuntimeError("out of memory")))
+        assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 1
+    said = capsys.readouterr().out
+    assert "failed: out of memory" in said and "0 runs and 0 measurements were packed" in said
+    monkeypatch.setattr(loop, "_Training", lambda *args: pytest.fail("trained again"))
+    assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
+    assert "0 of " in (said := capsys.readouterr().out) and " 0 runs and" not in said
 
 
 @pytest.mark.parametrize("minutes", [0.0, -1.0, math.inf, math.nan])
 def test_a_limit_is_a_positive_time(minutes, tmp_path):
     with pytest.raises(InputError, match=r"MINUTES: .* use a positive number"):
-        records.make(["instability"], "smoke", minutes, 1, tmp_path)
+        records.make(["instability"], "smoke", minutes, 1, outputs=tmp_path)
 
 
 def test_the_command_complains_in_one_line_and_an_interrupt_is_none(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="name: there is no notebook 'nothing'"):
-        records.main(["nothing"], "smoke", "", 1)
+        records.main(["nothing"], "smoke", "", 1, "")
     monkeypatch.setattr(records, "make", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(SystemExit) as error:
-        records.main([], "smoke", "8", 0)
+        records.main([], "smoke", "8", 0, "1/2")
     assert error.value.code == 130 and "goes on from its checkpoints" in capsys.readouterr().out

@@ -27,7 +27,7 @@ from lib.fit.frontier import at_width, compute_optimal, data_to_match, effective
 from lib.fit.laws import hold
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import size
-from lib.store.runs import RunResult
+from lib.store.result import RunResult
 
 # ---- the runs --------------------------------------------------------------------------------------------------------
 

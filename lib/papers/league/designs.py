@@ -17,7 +17,7 @@ from lib.config import Label, OptimConfig, RunConfig
 from lib.fit.fits import fit_joint
 from lib.papers.isodepth import designs, readings
 from lib.papers.league.parameters import DeltaPhiLeague
-from lib.store.runs import RunResult
+from lib.store.result import RunResult
 from lib.train.optimiser import placements
 
 BASELINE = "linear"

@@ -14,7 +14,7 @@ from lib.flops import count
 from lib.model.routing import KINDS
 from lib.papers.looped_moe.parameters import FourModels, MoeIsoflop, Studied
 from lib.presets import head_count, optimizer, preset
-from lib.store.runs import RunResult
+from lib.store.result import RunResult
 
 #: the four, and the architectures whose colours and markers they have: Base is a plain Transformer
 LOOK = {"base": "transformer", "looped": "looped", "moe": "moe", "looped-moe": "looped-moe"}

@@ -16,7 +16,7 @@ from lib.flops import count
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
 from lib.presets import head_count, preset
-from lib.store.runs import RunResult
+from lib.store.result import RunResult
 
 #: its table of sizes: parameters, FLOPs per token
 PUBLISHED_SIZES = {

@@ -20,7 +20,7 @@ from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import LoopGrid
-from lib.store.runs import RunResult
+from lib.store.result import RunResult
 
 COLUMNS = ("width", "budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
 COEFFICIENTS = 5  # of the training law

@@ -15,8 +15,10 @@ from lib.model.looped import LoopedLM
 from lib.papers.residual.at_init import FirstSteps
 from lib.papers.residual.parameters import ResidualModel, ResidualRuns
 from lib.presets import head_count, optimizer, preset
-from lib.store.runs import RunResult, RunStore
-from lib.sweep.finished import trained_model
+from lib.store.result import RunResult
+from lib.store.runs import RunStore
+from lib.sweep.finished import OfRun, trained_model, validation_flops
+from lib.sweep.measurements import named
 from lib.train.loop import TRACED_ROWS
 
 TRACES = 10  # of the state in each run at the kept rate
@@ -117,28 +119,28 @@ def run(
     )
 
 
-def increments(configs: list[RunConfig], store: RunStore) -> dict[str, dict[str, Any]]:
-    """Of each finished run, by key, on validation rows: ``cosines`` [n, n] between the increments of its n loops, and
-    ``norms`` [n + 1], the mean 2-norm of the tokens' stream before the first loop and after each (002, Fig. 6 to 8).
-    ``initial cosines`` and ``initial norms`` are those before training. What was measured is noted beside the run."""
-    found = {}
-    for cfg in configs:
-        result = store.get(cfg)
-        if result.status != "finished":
-            continue
-        noted = store.noted(result, "increments")
-        if not noted:
-            trained, validation = trained_model(cfg, store)
-            device = trained.angles.device
-            tokens = torch.as_tensor(validation[:TRACED_ROWS, :-1], device=device)
-            start = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision).to(device)
-            for prefix, network in (("", trained), ("initial ", start)):
-                states = probes.stream(network, tokens)
-                noted[prefix + "cosines"] = probes.increment_cosines(states).tolist()
-                noted[prefix + "norms"] = states.norm(dim=-1).mean((1, 2)).tolist()
-            store.note(result, "increments", noted)
-        found[cfg.key] = noted
-    return found
+def of_runs(configs: list[RunConfig], store: RunStore) -> list[OfRun]:
+    """A case of ``increments`` for each run."""
+    return [OfRun.of(cfg, store, 2 * validation_flops(cfg)) for cfg in configs]
+
+
+@named("lib.papers.residual.increments")
+def increments(case: OfRun) -> dict[str, Any]:
+    """Of a finished run, on validation rows: ``cosines`` [n, n] between the increments of its n loops, and ``norms``
+    [n + 1], the mean 2-norm of the tokens' stream before the first loop and after each (002, Fig. 6 to 8). ``initial
+    cosines`` and ``initial norms`` are those before training. Nothing of a run that diverged."""
+    if case.diverged:
+        return {}
+    trained, validation = trained_model(case.cfg, case.store)
+    device = trained.angles.device
+    tokens = torch.as_tensor(validation[:TRACED_ROWS, :-1], device=device)
+    start = LoopedLM(case.cfg.model, seed=case.cfg.train.seed).set_precision(case.cfg.train.precision).to(device)
+    measured: dict[str, Any] = {}
+    for prefix, network in (("", trained), ("initial ", start)):
+        states = probes.stream(network, tokens)
+        measured[prefix + "cosines"] = probes.increment_cosines(states).tolist()
+        measured[prefix + "norms"] = states.norm(dim=-1).mean((1, 2)).tolist()
+    return measured
 
 
 def traces(

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.special
 
 from lib.fit.isoflop import minimum
-from lib.store.runs import RunResult
+from lib.store.result import RunResult
 
 
 def final_loss(result: RunResult) -> float:

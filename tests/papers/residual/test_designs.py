@@ -11,10 +11,10 @@ from lib.papers.residual import designs
 from lib.papers.residual.at_init import RULES, first_steps
 from lib.papers.residual.parameters import ResidualScalingTrained
 from lib.store.runs import RunStore
+from lib.sweep.measurements import measure
 from lib.train.loop import train
 from lib.train.optimiser import placements
 from tests.given import given
-from tests.runs import records_alone
 
 P = given(
     ResidualScalingTrained,
@@ -98,21 +98,25 @@ def test_every_injection_takes_every_rule(kind, rule):
     assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
 
 
+def increments_of(configs, store):
+    """By key."""
+    cases = designs.of_runs(configs, store)
+    found = measure(designs.increments, cases, store, jobs=1)
+    return {case.run: measured for case, measured in zip(cases, found, strict=True)}
+
+
 @pytest.mark.parametrize("layers", [1, 2])
 def test_increments_and_traces_of_finished_runs(tmp_path, layers):
     store = RunStore(tmp_path / "runs")
     configs = [designs.run(P, designs.model(P, "1/(N sqrt(L))", N, layers), 0.004, 1) for N in (1, 4)]
     results = [train(cfg, store) for cfg in configs]
-    found = designs.increments(configs, store)
+    found = increments_of(configs, store)
     four = found[configs[1].key]
     assert np.shape(four["cosines"]) == np.shape(four["initial cosines"]) == (4, 4) and len(four["norms"]) == 5
     assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5)
     assert four["cosines"] != four["initial cosines"] and four["norms"] != four["initial norms"]
-    (results[1].path / "model.safetensors").unlink()  # noted beside the run, which a record keeps
-    elsewhere = records_alone(store.path, tmp_path)
-    assert designs.increments(configs[1:], elsewhere) == {configs[1].key: four}
     with pytest.raises(InputError, match=f"runs: there is no run {configs[0].key}"):
-        designs.increments(configs[:1], RunStore(tmp_path / "empty" / "runs"))
+        increments_of(configs[:1], RunStore(tmp_path / "empty" / "runs"))
     traces = designs.traces(results, [{"N": 1}, {"N": 4}], found)
     assert traces.groupby("N")["step"].agg(list).to_dict() == {1: list(range(11)), 4: list(range(11))}
     first, last = (traces[(traces["N"] == 4) & (traces["step"] == step)].iloc[0] for step in (0, 10))

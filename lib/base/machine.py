@@ -1,0 +1,59 @@
+"""What this machine is, as far as it decides the last digits of a number."""
+
+import functools
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+#: what a machine's class is made of: two of one class compute the same to the last digit
+CLASS = ("cpu", "instructions", "compiler", "torch", "numpy", "device")
+#: beginnings of the names of instruction sets that compute
+SETS = ("sse", "ssse", "avx", "amx", "fma", "f16c", "asimd", "sve", "sme", "bf16", "i8mm")
+
+
+def device_name() -> str:
+    """The accelerator's name, or the processor's architecture with the number formats that matter here."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    formats = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else "no bf16"
+    return f"cpu {platform.machine()} ({formats})"
+
+
+@functools.cache
+def compiler() -> str:
+    """The C compiler, the first that is found; empty where there is none."""
+    return next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
+
+
+@functools.cache
+def machine() -> dict[str, Any]:
+    """Processor, its instruction sets, and the C compiler; empty strings for what cannot be found out."""
+    said = _of_processor()
+    family = "".join(f", {name} {said[name]}" for name in ("cpu family", "model") if name in said)
+    flags = said.get("flags", said.get("Features", "")).split()
+    return {
+        "cpu": said.get("model name", platform.processor()) + family,
+        "instructions": " ".join(sorted(flag for flag in flags if flag.startswith(SETS))),
+        "compiler": _version(compiler()),
+    }
+
+
+def _of_processor(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
+    """What Linux says of the first processor."""
+    try:
+        first = path.read_text().strip().split("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _version(name: str) -> str:
+    if not name:
+        return ""
+    said = subprocess.run([name, "--version"], capture_output=True, text=True).stdout
+    return said.partition("\n")[0]

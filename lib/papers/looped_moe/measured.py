@@ -1,0 +1,76 @@
+"""What is measured on the runs of 004: where predictions settle, what leaving early costs, which experts loops take."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from lib.config import RunConfig
+from lib.decode.criteria import CRITERIA
+from lib.model.routing import divergence, looped_choices
+from lib.papers.looped_moe import exits
+from lib.store.runs import RunStore
+from lib.sweep.finished import OfRun, trained_model, validation_flops
+from lib.sweep.measurements import named
+
+
+class OfExits(OfRun):
+    """The exits of a run on the first ``rows`` of its validation text: of a model that loops the ends of its loops, or
+    with ``every_layer`` all effective layers, as of any other. ``saved``: shares of the depth that leaving saves."""
+
+    rows: int
+    every_layer: bool
+    saved: tuple[float, ...] = ()
+
+    @property
+    def exits(self) -> exits.Exits:
+        return exits.exits_of_run(self.cfg, self.store, self.rows, self.every_layer or not self.cfg.model.recur)
+
+
+def of_exits(
+    configs: Iterable[RunConfig], store: RunStore, rows: int, every_layer: bool = False, saved: Iterable[float] = ()
+) -> list[OfExits]:
+    """A case for each run."""
+    return [
+        OfExits.of(
+            cfg,
+            store,
+            validation_flops(cfg) * rows / cfg.data.val_rows,
+            rows=rows,
+            every_layer=every_layer,
+            saved=tuple(saved),
+        )
+        for cfg in configs
+    ]
+
+
+@named("lib.papers.looped_moe.convergence")
+def convergence(case: OfExits) -> dict[str, Any]:
+    """Columns of ``exits.convergence``, a number for each layer."""
+    table = exits.convergence(case.exits, case.cfg.data.context)
+    return {str(name): table[name].tolist() for name in table}
+
+
+@named("lib.papers.looped_moe.trade_offs")
+def trade_offs(case: OfExits) -> dict[str, Any]:
+    """Perplexities at each of the shares ``saved``: ``entropy``, by that criterion from its first exit on; ``common``,
+    by each criterion from the first exit on at which all of them have a score."""
+    found = case.exits
+    common = exits.first_common(found)
+    return {
+        "entropy": exits.trade_off(found, "entropy", list(case.saved)),
+        "common": {name: exits.trade_off(found, name, list(case.saved), common) for name in CRITERIA},
+    }
+
+
+def of_routing(configs: Iterable[RunConfig], store: RunStore) -> list[OfRun]:
+    """A case for each run."""
+    return [OfRun.of(cfg, store, validation_flops(cfg)) for cfg in configs]
+
+
+@named("lib.papers.looped_moe.routing")
+def routing(case: OfRun) -> dict[str, Any]:
+    """Columns of ``routing.divergence`` on the validation text, a number for each layer and pair of loops."""
+    model, text = trained_model(case.cfg, case.store)
+    rows = divergence(looped_choices(model, torch.as_tensor(text[:, :-1], device=model.embed.weight.device)))
+    return {name: [row[name] for row in rows] for name in rows[0]}

@@ -1,0 +1,76 @@
+"""The columns of records: name, type and meaning. Every part has them; what a run or a measurement lacks is empty."""
+
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    name: str
+    kind: str  # int, float, bool, text, or floats
+    says: str
+
+
+#: how a run ended
+ENDS = [
+    Column("loss", "float", "training loss of the last step, nats per token"),
+    Column("val_loss", "float", "loss on the validation rows at mean_loops, nats per token"),
+    Column("val_perplexity", "float", "e to that"),
+    Column("val_bpb", "float", "the same in bits per byte of text"),
+    Column("rho", "float", "spectral radius of what carries the state from loop to loop; nan where there is none"),
+    Column("steps_done", "int", "optimiser steps until the end, or until the run diverged"),
+    Column("tokens", "int", "tokens trained on"),
+    Column("train_flops", "float", "FLOPs of the training, by the honest count of lib/flops.py"),
+    Column("max_state_rms", "float", "largest root mean square of the state after its last loop, over logged steps"),
+    Column("seconds", "float", "seconds that the training took"),
+]
+#: who made a run or a measurement
+MADE_BY = [
+    Column("recipe", "int", "lib.RECIPE, which is raised when numbers change"),
+    Column("attention", "text", "what computed attention"),
+    Column("text", "text", "the tokenised text as JSON: documents, bytes, tokens, checksums"),
+    Column("compiled", "bool", "whether blocks were compiled by torch"),
+    Column("commit", "text", "commit of this repository"),
+    Column("python", "text", "version"),
+    Column("torch", "text", "version"),
+    Column("numpy", "text", "version"),
+    Column("device", "text", "accelerator, or kind of processor"),
+    Column("cpu", "text", "processor"),
+    Column("instructions", "text", "its instruction sets that compute"),
+    Column("compiler", "text", "C compiler that made the kernels"),
+]
+#: of these what is noted of a measurement
+WHO = ("commit", "python", "torch", "numpy", "device", "cpu", "instructions", "compiler")
+#: what is followed in a logged step
+CURVES = [
+    Column("step", "int", "optimiser step, from 1 on"),
+    Column("loss", "float", "training loss, nats per token"),
+    Column("state_norm", "float", "mean norm of a token's state after its last loop"),
+    Column("state_rms", "float", "root mean square of that state"),
+    Column("residual", "float", "mean norm of the last loop's change of the state"),
+    Column("grad_norm", "float", "norm of the gradient before it is clipped"),
+    Column("tokens_per_s", "float", "tokens trained on in a second"),
+    Column("rho", "float", "as in runs"),
+    Column("a_norm", "float", "spectral norm of A, which keeps the state"),
+    Column("b_norm", "float", "spectral norm of B, which lets the prelude's output in"),
+    Column("c_norm", "float", "spectral norm of C, the readout"),
+    Column("router_loss", "float", "what routers add to the loss"),
+    Column("val_loss", "float", "as in runs"),
+    Column("val_perplexity", "float", "as in runs"),
+    Column("val_bpb", "float", "as in runs"),
+]
+#: further columns of curves, which only parts with such runs have
+FAMILIES = {
+    "trace ": "norm of the state at that place of the model, on validation rows; or the cosines between its increments",
+    "routing ": "share of tokens that keep none, some or all of their experts from one loop to another, or by chance",
+}
+MEASURED = [
+    Column("measurement", "text", "name of the function that measured"),
+    Column("key", "text", "the measurement's key, a hash of the recipe and the case"),
+    Column("run", "text", "key of the run that it was made on; empty where it is of an untrained model"),
+    Column("case", "text", "all that decides its numbers, as JSON"),
+    Column("quantity", "text", "the names that lead to the number, each after a /"),
+    Column("i", "int", "its place in a list, or the row of a table"),
+    Column("j", "int", "its place in the row of a table"),
+    Column("value", "float", "the number; losses in nats per token"),
+    Column("kind", "text", "float, int or bool; text, none, no names or no items where it is no number"),
+    Column("text", "text", "what is measured in words"),
+]

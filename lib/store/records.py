@@ -1,0 +1,388 @@
+"""Records: finished runs without weights and what was measured on them, in a few Parquet files that any reader opens.
+
+    runs.parquet/<part>.parquet       a row a run: its key, every field of its config, how it ended and who made it
+    curves.parquet/<part>.parquet     a row a logged step, at reduced resolution
+    measured.parquet/<part>.parquet   a row a measured number
+
+A part is the three files of one name, a hash of all that they hold. It is never changed: two people's parts are merged
+by copying what is not there, and one that is damaged no longer has its name. What several parts have is read from the
+first of them by name.
+"""
+
+import functools
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lib.base import files
+from lib.base.errors import InputError
+from lib.config import RunConfig
+from lib.store.columns import CURVES, ENDS, MADE_BY, MEASURED, WHO, Column
+from lib.store.result import STATUSES, RunResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLES = ("curves", "measured", "runs")  # in the order in which a part is written: it is there once its runs are
+POINTS = 125  # of a curve; spectra, logged about a hundred times, fit into it in runs of 400 steps and more
+SUMMARY, MADE = "summary.", "provenance."  # what names of columns begin with
+NESTED = "/"  # between the names of a measured number
+
+
+class Measured(NamedTuple):
+    """A measurement as it is kept: ``case`` is what was measured, ``measured`` its numbers and lists by name."""
+
+    function: str
+    key: str
+    case: dict[str, Any]
+    measured: dict[str, Any]
+    provenance: dict[str, Any]
+
+
+class Part:
+    """One part that has been read. Raises ValueError where it does not hold what its name says."""
+
+    def __init__(self, folder: Path, name: str):
+        import pyarrow.parquet
+
+        raw = {table: path_of(folder, table, name).read_bytes() for table in TABLES}
+        if _name(raw) != name:
+            raise ValueError("its three files have changed since they were written, or are not all of this part")
+        tables = {table: pyarrow.parquet.read_table(pyarrow.BufferReader(raw[table])) for table in TABLES}
+        self._runs, self._curves, self._measured = (tables[table] for table in ("runs", "curves", "measured"))
+        self.runs = {key: row for row, key in enumerate(self._runs["key"].to_pylist())}
+        self._curve_of = _stretches(self._curves["key"].to_pylist())
+        names = [self._measured[column].to_pylist() for column in ("measurement", "key")]
+        self.measured = _stretches(zip(*names, strict=True))
+
+    def run(self, key: str) -> RunResult:
+        (row,) = self._runs.slice(self.runs[key], 1).to_pylist()
+        config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
+        for (part, field), kind in _fields().items():
+            value = row.get(f"{part}.{field}")
+            if value is not None:  # what is empty, or did not exist yet, has its default
+                config[part][field] = int(value) if kind is MIXED and value.isdigit() else value
+        found = RunConfig(**config)
+        if found.key != key or row["status"] not in STATUSES:
+            raise ValueError(f"the config of run {key} is that of run {found.key}")
+        return RunResult(found, row["status"], _under(SUMMARY, row), self._curve(key), _under(MADE, row))
+
+    def _curve(self, key: str) -> dict[str, list[Any]]:
+        rows = self._curves.slice(*self._curve_of.get(key, (0, 0))).drop_columns("key")
+        return {name: rows[name].to_pylist() for name in rows.column_names if rows[name].null_count < len(rows)}
+
+    def measurement(self, function: str, key: str) -> Measured:
+        rows = self._measured.slice(*self.measured[function, key]).to_pylist()
+        numbers = [Number(*(row[column] for column in Number._fields)) for row in rows]
+        return Measured(function, key, json.loads(rows[0]["case"]), _nested(numbers), _under(MADE, rows[0]))
+
+
+def path_of(folder: Path, table: str, name: str) -> Path:
+    return folder / f"{table}.parquet" / f"{name}.parquet"
+
+
+def parts(folder: Path) -> list[Part]:
+    """All parts of a folder's records. Raises InputError for a damaged one, which nobody can make again here."""
+    names = sorted(path.stem for path in (folder / "runs.parquet").glob("*.parquet") if path.name[0] != ".")
+    return [_part(folder, name) for name in names]
+
+
+@functools.lru_cache(maxsize=4096)
+def _part(folder: Path, name: str) -> Part:
+    """Read once: it does not change."""
+    try:
+        return Part(folder, name)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"records: part {name}.parquet of {folder} cannot be read ({error}), restore its files in "
+            f"{', '.join(f'{table}.parquet' for table in TABLES)}, or remove them"
+        ) from None
+
+
+def find(folder: Path, key: str) -> RunResult | None:
+    """The run of that key; None where there is no record of it."""
+    return next((part.run(key) for part in parts(folder) if key in part.runs), None)
+
+
+def find_measured(folder: Path, function: str, key: str) -> Measured | None:
+    return next((part.measurement(function, key) for part in parts(folder) if (function, key) in part.measured), None)
+
+
+def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> tuple[int, int]:
+    """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were."""
+    there = parts(folder)
+    runs = [run for run in runs if not any(run.key in part.runs for part in there)]
+    measured = [one for one in measured if not any((one.function, one.key) in part.measured for part in there)]
+    if runs or measured:
+        write(folder, runs, measured)
+    return len(runs), len(measured)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> str:
+    """Writes a part; returns its name."""
+    tables = {"runs": _runs_table(runs), "curves": _curves_table(runs), "measured": _measured_table(measured)}
+    raw = {table: _bytes(tables[table]) for table in TABLES}
+    name = _name(raw)
+    for table in TABLES:
+        with files.replacing(path_of(folder, table, name)) as draft:
+            draft.write_bytes(raw[table])
+    return name
+
+
+def _name(raw: Mapping[str, bytes]) -> str:
+    return hashlib.sha256("".join(hashlib.sha256(raw[table]).hexdigest() for table in TABLES).encode()).hexdigest()[:16]
+
+
+def _bytes(table: "pa.Table") -> bytes:
+    """As a Parquet file. Measured floats rarely repeat: their bytes are split by place and compressed, others are
+    numbered."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    others = [field.name for field in table.schema if field.name not in floats]
+    sink = pa.BufferOutputStream()
+    pyarrow.parquet.write_table(
+        table,
+        sink,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=others,
+        use_byte_stream_split=floats,
+        write_statistics=False,
+    )
+    return bytes(sink.getvalue())
+
+
+def _runs_table(runs: Sequence[RunResult]) -> "pa.Table":
+    import pyarrow as pa
+
+    dumped = [run.config.without_paths().model_dump(mode="json") for run in runs]
+    columns = {"key": pa.array([run.key for run in runs], pa.string())}
+    for (part, field), kind in _fields().items():
+        columns[f"{part}.{field}"] = _field_column(kind, [config[part][field] for config in dumped])
+    columns["status"] = pa.array([run.status for run in runs], pa.string())
+    columns |= _columns(SUMMARY, ENDS, [run.summary for run in runs])
+    return pa.table(columns | _columns(MADE, MADE_BY, [run.provenance for run in runs]))
+
+
+MIXED = "numbers or words"
+
+
+@functools.cache
+def _fields() -> dict[tuple[str, str], Any]:
+    """(part of a config, its field) -> the type of its values, MIXED for numbers or words."""
+    return {
+        (part, field): _kind(info.annotation)
+        for part, kind in RunConfig.model_fields.items()
+        for field, info in typing.cast(Any, kind.annotation).model_fields.items()
+    }
+
+
+def row_types() -> dict[str, str]:
+    """Column of a config's field -> what it holds: int, float, bool, text or floats."""
+    names = {bool: "bool", int: "int", float: "float", str: "text", MIXED: "text"}
+    return {f"{part}.{field}": names.get(kind, "floats") for (part, field), kind in _fields().items()}
+
+
+def _kind(annotation: Any) -> Any:
+    kinds = set(_types(annotation)) - {types.NoneType}
+    if kinds == {bool, str}:  # the word auto, which is resolved when a config is made
+        return bool
+    return kinds.pop() if len(kinds) == 1 else MIXED
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """What an annotation's values are; words are of type str, and pairs of numbers stay pairs."""
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Literal:
+        yield from (type(word) for word in arguments)
+    elif typing.get_origin(annotation) is tuple or not arguments:
+        yield annotation
+    else:
+        for argument in arguments:
+            yield from _types(argument)
+
+
+def _field_column(kind: Any, values: list[Any]) -> "pa.Array":
+    import pyarrow as pa
+
+    if kind is MIXED:
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    of = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+    return pa.array(values, of.get(kind, pa.list_(pa.float64())))
+
+
+def _columns(prefix: str, known: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> dict[str, "pa.Array"]:
+    """Columns of what rows have by name, the ``known`` ones whether or not any row has them; what is itself composed is
+    JSON."""
+    import pyarrow as pa
+
+    kinds = {column.name: _arrow(column.kind) for column in known}
+    flat = [{name: json.dumps(x) if isinstance(x, dict | list) else x for name, x in row.items()} for row in rows]
+    names = dict.fromkeys((*kinds, *(name for row in flat for name in row)))
+    return {prefix + name: pa.array([row.get(name) for row in flat], kinds.get(name)) for name in names}
+
+
+def _arrow(kind: str) -> "pa.DataType":
+    import pyarrow as pa
+
+    return {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}[kind]
+
+
+def _under(prefix: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row has in the columns that begin so."""
+    found = {name.removeprefix(prefix): x for name, x in row.items() if name.startswith(prefix) and x is not None}
+    return {name: json.loads(x) if isinstance(x, str) and x[:1] in ("{", "[") else x for name, x in found.items()}
+
+
+def _curves_table(runs: Sequence[RunResult]) -> "pa.Table":
+    """Curves end to end. A quantity that a run does not have is empty in its rows; one that was not measured in a step
+    is nan there."""
+    import pyarrow as pa
+
+    curves = [reduced(run.metrics) for run in runs]
+    lengths = [len(curve.get("step", [])) for curve in curves]
+    known = [column.name for column in CURVES if column.kind == "float"]
+    names = dict.fromkeys((*known, *(name for curve in curves for name in curve if name != "step")))
+    keys = [run.key for run, length in zip(runs, lengths, strict=True) for _ in range(length)]
+    columns = {"key": pa.array(keys, pa.string())}
+    columns["step"] = pa.array([step for curve in curves for step in curve.get("step", [])], pa.int32())
+    for name in names:
+        values = [x for curve, n in zip(curves, lengths, strict=True) for x in curve.get(name, [None] * n)]
+        columns[name] = pa.array(values, pa.float32())
+    return pa.table(columns)
+
+
+def reduced(metrics: dict[str, list[Any]], points: int = POINTS) -> dict[str, list[Any]]:
+    """At most ``points`` rows of a curve.
+
+    The first and the last row stay; then the rows in which most columns were measured, which are those of validations
+    and traces, then those of spectra, then the others. Where not all rows of a kind fit, evenly spaced ones do.
+    """
+    rows = len(metrics.get("step", []))
+    measured = [sum(not math.isnan(column[i]) for column in metrics.values()) for i in range(rows)]
+    kept = {0, rows - 1} if rows else set()
+    for much in sorted(set(measured), reverse=True):
+        kind = [i for i in range(rows) if measured[i] == much and i not in kept]
+        room = max(0, points - len(kept))
+        places = range(len(kind)) if len(kind) <= room else np.linspace(0, len(kind) - 1, room).round().astype(int)
+        kept |= {kind[place] for place in places}
+    return {name: [column[i] for i in sorted(kept)] for name, column in metrics.items()}
+
+
+# ---- measured numbers ------------------------------------------------------------------------------------------------
+
+KINDS = {
+    int: "int",
+    float: "float",
+    bool: "bool",
+    str: "text",
+    types.NoneType: "none",
+    dict: "no names",
+    list: "no items",
+}
+
+
+class Number(NamedTuple):
+    """A measured number: the names that lead to it, and its place in a list or a table."""
+
+    quantity: str
+    i: int | None
+    j: int | None
+    value: float | None
+    kind: str
+    text: str | None
+
+
+def _measured_table(measured: Sequence[Measured]) -> "pa.Table":
+    import pyarrow as pa
+
+    numbers = [(one, number) for one in measured for number in _flat(one.measured)]
+    rows = [
+        {
+            "measurement": one.function,
+            "key": one.key,
+            "run": one.case.get("run", one.case.get("subject")),
+            "case": json.dumps(one.case),
+            **number._asdict(),
+        }
+        for one, number in numbers
+    ]
+    who = [column for column in MADE_BY if column.name in WHO]
+    return pa.table(_columns("", MEASURED, rows) | _columns(MADE, who, [one.provenance for one, _ in numbers]))
+
+
+def _flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
+    """A row for each number of names within names, and of lists or tables of them."""
+    if not values:
+        yield _number(under, None, None, values)
+    for name, value in values.items():
+        if NESTED in name:
+            raise ValueError(f"measured: {name!r} has a {NESTED} in it, which separates names, call it otherwise")
+        path = under + NESTED + name
+        if isinstance(value, dict):
+            yield from _flat(value, path)
+        elif isinstance(value, list) and value:
+            for i, row in enumerate(value):
+                if isinstance(row, list) and row:
+                    yield from (_number(path, i, j, x) for j, x in enumerate(row))
+                else:
+                    yield _number(path, i, None, row)
+        else:
+            yield _number(path, None, None, value)
+
+
+def _number(path: str, i: int | None, j: int | None, x: Any) -> Number:
+    if isinstance(x, dict | list) and x:
+        raise ValueError(f"measured: {path!r} is composed too deeply for a table, use lists or tables of numbers")
+    value = float(x) if isinstance(x, int | float) else None  # bool among them
+    return Number(path, i, j, value, KINDS[type(x)], x if isinstance(x, str) else None)
+
+
+def _nested(numbers: Iterable[Number]) -> dict[str, Any]:
+    """What ``_flat`` was given."""
+    found: dict[str, Any] = {}
+    for number in numbers:
+        x = _read(number)
+        if not number.quantity:
+            return {}
+        *outer, name = number.quantity.removeprefix(NESTED).split(NESTED)
+        place = found
+        for step in outer:
+            place = place.setdefault(step, {})
+        if number.i is None:
+            place[name] = x
+        elif number.j is None:
+            place.setdefault(name, []).append(x)
+        elif number.j == 0:
+            place.setdefault(name, []).append([x])
+        else:
+            place[name][number.i].append(x)
+    return found
+
+
+def _read(number: Number) -> Any:
+    make = {"int": int, "float": float, "bool": bool}
+    if number.kind in make:
+        return make[number.kind](typing.cast(float, number.value))
+    return {"text": number.text, "none": None, "no names": {}, "no items": []}[number.kind]
+
+
+def _stretches(keys: Iterable[Any]) -> dict[Any, tuple[int, int]]:
+    """(where the rows of a key begin, how many there are) for each, which lie side by side."""
+    found: dict[Any, tuple[int, int]] = {}
+    for i, key in enumerate(keys):
+        start, length = found.get(key, (i, 0))
+        found[key] = (start, length + 1)
+    return found

@@ -1,0 +1,37 @@
+"""A finished run."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from lib.config import RunConfig
+
+STATUSES = ("finished", "diverged")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    status is 'finished' or 'diverged'; summary holds the numbers of its end, metrics a column of numbers for each
+    quantity that was followed (with ``step``), provenance who made it. ``path`` is None for a run that has no folder
+    of its own: a record, or one kept nowhere.
+    """
+
+    config: RunConfig
+    status: str
+    summary: dict[str, Any]
+    metrics: dict[str, list[Any]]
+    provenance: dict[str, Any]
+    path: Path | None = None
+
+    @property
+    def key(self) -> str:
+        return self.config.key
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept. Raises ValueError for a run that has no folder."""
+        if self.path is None:
+            raise ValueError(f"run {self.key} has no folder")
+        return self.path

@@ -1,0 +1,178 @@
+"""``make audit``: runs drawn at random from a profile's committed records, trained anew on this machine, and compared.
+
+On a machine of the class that trained a run (``machine.CLASS``) every number is the same to the last digit. On another
+the first logged losses agree to 1e-4, and the last one to within twice the spread of the run's seeds.
+"""
+
+import concurrent.futures
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib.base import files, processes
+from lib.base.errors import InputError
+from lib.base.machine import CLASS
+from lib.base.provenance import provenance
+from lib.config import RunConfig
+from lib.store.result import RunResult
+from lib.store.runs import RunStore
+from lib.sweep.time_limit import STOPPED, Job, train_until
+from lib.workbook import places
+
+FIRST = 3  # logged losses that are compared across classes of machines
+CLOSE = 1e-4  # relative
+CLOCKS = ("seconds", "tokens_per_s")  # what is measured by the clock
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A run that was trained anew. ``complaint`` is empty where it agrees with its record."""
+
+    key: str
+    same_class: bool
+    complaint: str
+
+    @property
+    def text(self) -> str:
+        agrees = "the same to the last digit" if self.same_class else "agrees, on a machine of another class"
+        return self.complaint or agrees
+
+
+def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = places.ROOT / "outputs") -> list[Outcome]:
+    """Trains runs of a profile's records anew, drawn by ``seed``, as many as fit into so many minutes; keeps what came
+    of it for the report. Raises InputError where there is nothing to audit, or no run was finished in time."""
+    if not 0 < minutes < math.inf:
+        raise InputError(f"MINUTES: {minutes:g} is no time to audit in, use a positive number")
+    begin = time.monotonic()
+    recorded = RunStore(outputs / "none", [outputs / "records" / profile]).runs()
+    if not recorded:
+        raise InputError(f"PROFILE: {profile} has no records of this version to audit, use one of outputs/records/")
+    jobs = processes.processes(jobs or None)
+    drawn = draw(recorded, 60 * minutes * jobs, seed)
+    print(f"{len(drawn)} of {len(recorded)} runs are trained anew", flush=True)
+    again = RunStore(outputs / f".audit-{profile}")
+    files.remove(again.path)  # of one that was killed
+    try:
+        outcomes = train_until(begin + 60 * minutes, [Job(run.config) for run in drawn], again, min(jobs, len(drawn)))
+        compared = []
+        for run in drawn:
+            why = outcomes[f"run {run.key}"]
+            if why == STOPPED:
+                continue
+            complaint = why and f"could not be trained: {why}"
+            same_class = _class(run.provenance) == _class(provenance())
+            if not complaint:
+                complaint = difference(run, again.get(run.config), same_class, spread(run.config, recorded))
+            compared.append(Outcome(run.key, same_class, complaint))
+    finally:
+        files.remove(again.path)
+    if not compared:
+        raise InputError(f"MINUTES: {minutes:g} were too few to train one of {len(drawn)} drawn runs, give more")
+    said = {"seed": seed, "minutes": minutes, "runs": len(recorded), "provenance": provenance()}
+    files.write_checked(
+        outputs / "audits" / f"{profile}.json", {**said, "compared": [dataclasses.asdict(one) for one in compared]}
+    )
+    return compared
+
+
+def draw(recorded: Sequence[RunResult], seconds: float, seed: int) -> list[RunResult]:
+    """Runs in an order drawn by ``seed``, those that take no more than what is left of ``seconds`` as they took when
+    they were recorded; at least the first."""
+    by_key = sorted(recorded, key=lambda run: run.key)
+    chosen: list[RunResult] = []
+    for place in np.random.default_rng(seed).permutation(len(by_key)):
+        run = by_key[place]
+        if not chosen or run.summary["seconds"] <= seconds:
+            chosen.append(run)
+            seconds -= run.summary["seconds"]
+    return chosen
+
+
+def _class(made_by: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(made_by.get(name) for name in CLASS)
+
+
+def spread(cfg: RunConfig, recorded: Sequence[RunResult]) -> float:
+    """The standard deviation of the last validation loss over the seeds of a run's cell; where a cell has one seed, the
+    median of all cells; nan where none has two."""
+    cells: dict[str, list[float]] = {}
+    for run in recorded:
+        if run.status == "finished":
+            cells.setdefault(_cell(run.config), []).append(run.summary["val_loss"])
+    known = {cell: statistics.stdev(losses) for cell, losses in cells.items() if len(losses) > 1}
+    return known.get(_cell(cfg), statistics.median(known.values()) if known else math.nan)
+
+
+def _cell(cfg: RunConfig) -> str:
+    return cfg.replace(train=cfg.train.replace(seed=0)).key
+
+
+def difference(record: RunResult, again: RunResult, same_class: bool, spread: float) -> str:
+    """What of a run differs from its record by more than it may; empty where nothing does."""
+    if record.status != again.status:
+        return f"it {again.status}, and {record.status} when it was recorded"
+    return _any_digit(record, again) if same_class else _beyond(record, again, spread)
+
+
+def _any_digit(record: RunResult, again: RunResult) -> str:
+    for name, value in record.summary.items():
+        if name not in CLOCKS and not _same(value, again.summary.get(name)):
+            return f"{name} is {again.summary.get(name)!r}, and was {value!r}"
+    at = {step: i for i, step in enumerate(again.metrics.get("step", []))}
+    for name, column in record.metrics.items():
+        for step, value in zip(record.metrics["step"], column, strict=True):
+            now = again.metrics[name][at[step]] if step in at and name in again.metrics else None
+            if name not in CLOCKS and not (now is not None and _same(np.float32(value), np.float32(now))):
+                return f"{name} of step {step} is {now!r}, and was {value!r}"
+    return ""
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b or (a != a and b is not None and b != b))
+
+
+def _beyond(record: RunResult, again: RunResult, spread: float) -> str:
+    now = dict(zip(again.metrics["step"], again.metrics["loss"], strict=True))
+    for step, was in list(zip(record.metrics["step"], record.metrics["loss"], strict=True))[:FIRST]:
+        if not abs(now.get(step, math.nan) / was - 1) <= CLOSE:
+            return f"the loss of step {step} is {now.get(step)!r}, and was {was!r}"
+    was, last = record.summary["val_loss"], again.summary["val_loss"]
+    if record.status == "finished" and not abs(last - was) <= 2 * spread:
+        return f"val_loss is {last:.4f}, and was {was:.4f}, where seeds differ by {spread:.4f}"
+    return ""
+
+
+def last(outputs: Path, profile: str) -> str:
+    """A line on the last audit of a profile; empty where there was none."""
+    path = outputs / "audits" / f"{profile}.json"
+    if not path.exists():
+        return ""
+    said = files.read_checked(path)
+    compared = [Outcome(**one) for one in said["compared"]]
+    wrong = [one for one in compared if one.complaint]
+    exact = sum(one.same_class for one in compared)
+    line = (
+        f"Last audit: of {said['runs']} recorded runs {len(compared)} were drawn (seed {said['seed']}) and trained "
+        f"anew on {said['provenance']['cpu'] or said['provenance']['device']}, {exact} of them on a machine of the "
+        f"recording's class; {len(compared) - len(wrong)} agree."
+    )
+    return line + "".join(f" Run {one.key} does not: {one.complaint}." for one in wrong)
+
+
+def main(profile: str, minutes: str, seed: str, jobs: int) -> None:
+    """``audit`` for the Makefile: a line a run; it fails where one does not agree."""
+    try:
+        compared = audit(profile, float(minutes or 10), int(seed or 0), jobs)
+    except (InputError, OSError, concurrent.futures.BrokenExecutor) as error:
+        raise SystemExit(str(error)) from None
+    for one in compared:
+        print(f"run {one.key}  {one.text}")
+    wrong = sum(bool(one.complaint) for one in compared)
+    print(f"audit      {len(compared) - wrong} of {len(compared)} runs agree with their records")
+    raise SystemExit(bool(wrong))

@@ -1,0 +1,108 @@
+"""The data card of a profile's records, and the same as Croissant metadata, which catalogues and loaders read.
+
+Both say what the columns are, and nothing that a further part would change, so that they are merged without conflict.
+"""
+
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+from lib.base import files
+from lib.config import RunConfig
+from lib.store.columns import CURVES, ENDS, FAMILIES, MADE_BY, MEASURED, WHO, Column
+from lib.store.records import MADE, SUMMARY, TABLES, row_types
+from lib.workbook import pages
+
+CONTEXT = Path(__file__).parent / "templates" / "croissant_context.json"  # the format's own
+PUBLISHED = "2026-11-25"
+LICENCE = "https://opensource.org/license/mit"
+TYPES = {"int": "sc:Integer", "float": "sc:Float", "bool": "sc:Boolean", "text": "sc:Text", "floats": "sc:Float"}
+
+
+KEY = Column("key", "text", "the run's key, a hash of all that decides its numbers")
+STATUS = Column("status", "text", "finished, or diverged: the state's rms passed max_state_rms, or it was no number")
+
+
+def columns() -> dict[str, list[Column]]:
+    """Table -> its columns."""
+    fields = [Column(name, kind, _says(name)) for name, kind in row_types().items()]
+    ends, made_by = _under(SUMMARY, ENDS), _under(MADE, MADE_BY)
+    who = [one for one in made_by if one.name.removeprefix(MADE) in WHO]
+    return {"runs": [KEY, *fields, STATUS, *ends, *made_by], "curves": [KEY, *CURVES], "measured": [*MEASURED, *who]}
+
+
+def _under(prefix: str, some: list[Column]) -> list[Column]:
+    return [one._replace(name=prefix + one.name) for one in some]
+
+
+def _says(name: str) -> str:
+    """What a field's own description says; else that lib/config.py has it."""
+    part, _, field = name.partition(".")
+    config = typing.cast(Any, RunConfig.model_fields[part].annotation)
+    return config.model_fields[field].description or f"{field.replace('_', ' ')}, as in lib/config.py"
+
+
+def write(folder: Path, profile: str) -> None:
+    """README.md and croissant.json of a profile's records."""
+    texts = {"README.md": card(profile), "croissant.json": json.dumps(croissant(profile), indent=1) + "\n"}
+    for name, text in texts.items():
+        with files.replacing(folder / name) as draft:
+            draft.write_text(text)
+
+
+ABOUT = "Training runs of small looped (depth-recurrent) language models, their curves and what was measured on them"
+
+
+def card(profile: str) -> str:
+    """The card as Markdown."""
+    page = pages.template("data_card.md.j2")
+    return page.render(profile=profile, about=ABOUT, made=MADE, columns=columns(), families=FAMILIES)
+
+
+def croissant(profile: str) -> dict[str, Any]:
+    """The metadata as JSON-LD, after the Croissant format 1.0."""
+    tables = sorted(TABLES)
+    return {
+        "@context": json.loads(CONTEXT.read_text()),
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": f"looped-lm-{profile}",
+        "description": f"{ABOUT} ({profile} profile).",
+        "license": LICENCE,
+        "version": "1.0.0",
+        "datePublished": PUBLISHED,
+        "citeAs": "The authors of the looped-LM workbook. Looped language models: a reproducibility workbook.",
+        "distribution": [
+            {
+                "@type": "cr:FileSet",
+                "@id": f"{table}-parts",
+                "description": f"parts of the table {table}",
+                "encodingFormat": "application/x-parquet",
+                "includes": f"{table}.parquet/*.parquet",
+            }
+            for table in tables
+        ],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": table,
+                "name": table,
+                "description": f"the table {table}",
+                "field": [_field(table, one) for one in columns()[table]],
+            }
+            for table in tables
+        ],
+    }
+
+
+def _field(table: str, one: Column) -> dict[str, Any]:
+    return {
+        "@type": "cr:Field",
+        "@id": f"{table}/{one.name}",
+        "name": one.name,
+        "description": one.says,
+        "dataType": TYPES[one.kind],
+        **({"repeated": True} if one.kind == "floats" else {}),
+        "source": {"fileSet": {"@id": f"{table}-parts"}, "extract": {"column": one.name}},
+    }

@@ -1,0 +1,215 @@
+"""A record says what its run said, any reader of Parquet opens it, and what is damaged or half written is named."""
+
+import itertools
+import json
+import math
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.base.errors import InputError
+from lib.config import OptimConfig, RunConfig
+from lib.presets import preset
+from lib.store import records
+from lib.store.records import Measured, Part, reduced
+from lib.store.result import RunResult
+from lib.store.runs import RunStore
+from tests.runs import records_alone, small_run
+
+NAN = math.nan
+
+
+def a_run(cfg=None, **summary) -> RunResult:
+    """As a training leaves it, with numbers that no decimal of few digits is."""
+    summary = {"val_loss": 0.1 + 0.2, "steps_done": 6, "rho": NAN, **summary}
+    metrics = {"step": [1, 2, 6], "loss": [0.1, 1 / 3, 2.0], "val_loss": [NAN, NAN, 0.1 + 0.2]}
+    made = {"recipe": 3, "compiled": False, "device": "x", "text": {"documents": 3, "parts": [{"folder": "."}]}}
+    return RunResult((cfg or small_run()).planned, "finished", summary, metrics, made)
+
+
+def a_measurement(key="k", **measured) -> Measured:
+    return Measured("tests.f", key, {"run": "r", "x": 1.5}, measured, {"device": "x"})
+
+
+# ---- what comes back -------------------------------------------------------------------------------------------------
+
+CONFIGS = [
+    small_run(),
+    small_run(model={"backprop_loops": "all", "windows": "L", "depth": "fixed"}, optim={"betas": (0.8, 0.99)}),
+    small_run(model={"backprop_loops": 3}, data={"max_bytes": None, "content": "0123456789012345"}),
+    small_run(optim={"name": "muonh", "clip": 1 / 3}, train={"precision": "bf16-mixed", "eval_every": 2}),
+    RunConfig(model=preset("looped-moe-128", vocab_size=256), optim=OptimConfig(scaling="mup")),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CONFIGS)))
+def test_a_record_says_what_the_run_said(tmp_path, number):
+    runs = [a_run(cfg, val_loss=float(i)) for i, cfg in enumerate(CONFIGS)]
+    assert records.add(tmp_path, runs, []) == (len(CONFIGS), 0)
+    record = RunStore(tmp_path / "none" / "runs", [tmp_path]).find(CONFIGS[number])
+    assert record.config == CONFIGS[number].planned and record.key == CONFIGS[number].key
+    assert same(record.summary, runs[number].summary) and record.status == "finished" and record.path is None
+    assert record.provenance == runs[number].provenance
+    assert record.metrics["step"] == [1, 2, 6] and record.metrics["loss"] == pytest.approx([0.1, 1 / 3, 2.0], rel=1e-7)
+    assert np.isnan(record.metrics["val_loss"][:2]).all()
+
+
+def test_runs_that_followed_other_quantities_have_them_and_no_others(tmp_path):
+    first, second = a_run(), a_run(small_run(train={"seed": 1}))
+    second.metrics["trace loop 1"] = [1.0, NAN, 2.0]
+    third = RunResult(small_run(train={"seed": 2}).planned, "diverged", {}, {}, {})
+    records.add(tmp_path, [first, second, third], [])
+    found = [records.find(tmp_path, run.key) for run in (first, second, third)]
+    assert [set(run.metrics) for run in found] == [set(first.metrics), set(second.metrics), set()]
+    assert found[1].metrics["trace loop 1"][::2] == [1.0, 2.0] and found[2].status == "diverged"
+    assert found[2].summary == {} and records.find(tmp_path, "0" * 16) is None
+
+
+values = st.one_of(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.none(), st.text(max_size=5))
+names = st.text(max_size=5).filter(lambda name: "/" not in name)
+tables = st.lists(st.lists(values, min_size=1, max_size=3), max_size=3)
+measurements = st.dictionaries(
+    names,
+    st.recursive(
+        st.one_of(values, st.lists(values, max_size=3), tables), lambda x: st.dictionaries(names, x, max_size=3)
+    ),
+    max_size=4,
+)
+
+
+def same(a, b) -> bool:
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)  # nan, and 1 is not 1.0
+
+
+@given(measurements)
+def test_what_was_measured_comes_back_as_it_was(measured):
+    assert same(records._nested(list(records._flat(measured))), measured)
+
+
+def test_measurements_of_a_part_are_found_by_function_and_key(tmp_path):
+    measured = [a_measurement("k", loss={"1": 2.5}), a_measurement("l", squares=[1, 2.0], rows=[[1.0], [2.0]])]
+    assert records.add(tmp_path, [], [*measured, a_measurement("none")]) == (0, 3)
+    found = [records.find_measured(tmp_path, "tests.f", key) for key in ("k", "l", "none")]
+    assert found == [*measured, a_measurement("none")]
+    assert records.find_measured(tmp_path, "tests.g", "k") is None
+
+
+@pytest.mark.parametrize("measured", [{"a/b": 1.0}, {"a": [[[1.0]]]}, {"a": [{"b": 1.0}]}])
+def test_what_no_table_holds_is_refused_before_anything_is_written(tmp_path, measured):
+    with pytest.raises(ValueError, match=r"^measured: "):
+        records.add(tmp_path, [a_run()], [Measured("f", "k", {}, measured, {})])
+    assert not list(tmp_path.iterdir())
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+def test_any_reader_opens_the_tables(tmp_path):
+    runs = [a_run(small_run(train={"seed": seed}), val_loss=2.0 + seed) for seed in range(3)]
+    records.add(tmp_path, runs, [a_measurement(loss={"1": 2.5, "2": 2.25})])
+    table = pd.read_parquet(tmp_path / "runs.parquet")
+    assert table["key"].tolist() == [run.key for run in runs] and table["train.seed"].tolist() == [0, 1, 2]
+    assert table["summary.val_loss"].tolist() == [2.0, 3.0, 4.0] and table["provenance.device"].tolist() == ["x"] * 3
+    curves = pd.read_parquet(tmp_path / "curves.parquet")
+    assert curves.groupby("key")["step"].agg(list).tolist() == [[1, 2, 6]] * 3
+    measured = pd.read_parquet(tmp_path / "measured.parquet")
+    assert measured[["quantity", "value", "run"]].to_numpy().tolist() == [["/loss/1", 2.5, "r"], ["/loss/2", 2.25, "r"]]
+
+
+def test_a_part_is_named_by_what_it_holds_and_never_changed(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        records.add(folder, [a_run()], [a_measurement(x=1.0)])
+    assert [path.name for path in (one / "runs.parquet").iterdir()] == [
+        p.name for p in (two / "runs.parquet").iterdir()
+    ]
+    before = {path: path.stat().st_mtime_ns for path in one.rglob("*.parquet/*")}
+    assert records.add(one, [a_run()], [a_measurement(x=1.0)]) == (0, 0)
+    assert records.add(one, [a_run(), a_run(small_run(train={"seed": 1}))], [a_measurement("l", x=2.0)]) == (1, 1)
+    assert {path: path.stat().st_mtime_ns for path in before} == before and len(records.parts(one)) == 2
+
+
+def test_two_peoples_parts_are_merged_by_copying(tmp_path):
+    """Where both have a run, all machines that have both parts read the same one's."""
+    first, second, third = (small_run(train={"seed": seed}) for seed in range(3))
+    folders = [tmp_path / "ann", tmp_path / "ben"]
+    records.add(folders[0], [a_run(first), a_run(second, val_loss=1.0)], [a_measurement("k", x=1.0)])
+    records.add(folders[1], [a_run(second, val_loss=2.0), a_run(third)], [a_measurement("l", x=2.0)])
+    for one, other in itertools.permutations(folders):
+        shutil.copytree(one, other, dirs_exist_ok=True)  # cp -rn
+    stores = [records_alone(folder, tmp_path) for folder in folders]
+    for store in stores:
+        assert {run.key for run in store.runs()} == {cfg.key for cfg in (first, second, third)}
+    assert len({store.find(second).summary["val_loss"] for store in stores}) == 1
+    assert [records.find_measured(folders[0], "tests.f", key).measured["x"] for key in "kl"] == [1.0, 2.0]
+    assert set(records.find(folders[0], second.key).metrics) == {"step", "loss", "val_loss"}
+
+
+def test_what_a_killed_process_left_is_no_part(tmp_path):
+    """The file of runs is written last, so that a part without it is none, and is written whole another time."""
+    records.add(tmp_path, [a_run()], [])
+    (last,) = (tmp_path / "runs.parquet").iterdir()
+    last.rename(last.with_name(f".{last.name}.host-1.tmp"))
+    assert records.parts(tmp_path) == [] and records.find(tmp_path, a_run().key) is None
+    assert records.add(tmp_path, [a_run()], []) == (1, 0)
+    assert records.find(tmp_path, a_run().key).status == "finished" and last.exists()
+
+
+def test_a_store_reads_its_own_runs_first_and_records_in_their_order(store, tmp_path):
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for number, folder in enumerate(folders):
+        records.add(folder, [a_run(val_loss=float(number))], [])
+    for order in (folders, folders[::-1]):
+        both = RunStore(store.path, order)
+        expected = float(folders.index(order[0]))
+        assert both.find(small_run()).summary["val_loss"] == expected == both.runs()[0].summary["val_loss"]
+        assert len(both.runs()) == 1 and not store.path.exists()
+
+
+def test_a_run_under_another_runs_name_is_not_believed(tmp_path):
+    """Somebody's table with a name that its content has, but a key that its config has not."""
+    other = a_run(small_run(train={"seed": 1}))
+    wrong = RunResult(small_run().planned, "finished", {}, {}, {})
+    object.__setattr__(wrong.config, "key", other.key)  # the cached hash
+    name = records.write(tmp_path, [wrong], [])
+    with pytest.raises(ValueError, match=f"the config of run {other.key} is that of run {small_run().key}"):
+        Part(tmp_path, name).run(other.key)
+    del vars(wrong.config)["key"]
+
+
+def test_a_damaged_part_names_itself_and_the_remedy(tmp_path):
+    records.add(tmp_path, [a_run()], [])
+    (path,) = (tmp_path / "curves.parquet").iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(
+        InputError, match=rf"^records: part {path.stem}.parquet of .* restore its files in .* or remove them$"
+    ):
+        records.find(tmp_path, a_run().key)
+
+
+# ---- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reduced_curve_keeps_its_ends_and_what_was_rarely_measured():
+    n, rare = 600, {1, 300, 600}
+    steps = list(range(1, n + 1))
+    metrics = {
+        "step": steps,
+        "loss": [1 / 3 + step for step in steps],
+        "rho": [float(step) if step % 6 == 0 or step == 1 else NAN for step in steps],
+        "val_loss": [2.0 if step in rare else NAN for step in steps],
+    }
+    few = reduced(metrics, points=125)
+    assert len(few["step"]) == 125 and few["step"] == sorted(few["step"]) and few["step"][0] == 1
+    assert few["step"][-1] == 600 and rare <= set(few["step"]) and {s for s in steps if s % 6 == 0} <= set(few["step"])
+    assert few["loss"][0] == 1 / 3 + 1 and isinstance(few["step"][0], int)
+    fewer = reduced(metrics, points=12)
+    assert len(fewer["step"]) == 12 and rare <= set(fewer["step"])
+    gaps = [b - a for a, b in itertools.pairwise(fewer["step"])]
+    assert max(gaps) < 4 * 600 / 12  # and evenly those of the rest
+    short = {name: column[:5] for name, column in metrics.items()}
+    assert reduced(short)["step"] == [1, 2, 3, 4, 5] and reduced({}) == {}
