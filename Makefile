@@ -54,7 +54,7 @@ export SINCE := $(shell date +%s)
 endif
 # a progress bar writes one line a minute where output goes to a file (make before 4.0 cannot tell)
 ifeq ($(MAKE_TERMOUT)$(filter 3.%,$(MAKE_VERSION)),)
-reproduce-figures notebooks records: export TQDM_MININTERVAL ?= 60
+reproduce-figures notebooks records audit: export TQDM_MININTERVAL ?= 60
 endif
 
 .DEFAULT_GOAL := help
@@ -183,7 +183,7 @@ power: $(READY) outputs/.form-2
 
 # once for each form that outputs have had; those that this version began have nothing to migrate
 outputs/.form-2: | $(READY)
-	@if ls -d outputs/runs outputs/records/*/*/checksums.json 2>/dev/null | grep -q .; then \
+	@if ls -d outputs/runs outputs/records/*/*/checksums.json outputs/records/*/measured 2>/dev/null | grep -q .; then \
 	  $(BIN)/python -c 'from lib.workbook.migrate import main; main()'; fi
 	@mkdir -p outputs && touch $@
 
@@ -237,4 +237,4 @@ clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report
 
 distclean: clean
-	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.form-* .venv *.egg-info
+	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.form-* outputs/audits .venv *.egg-info

@@ -28,6 +28,7 @@ MADE_BY = [
     Column("attention", "text", "what computed attention"),
     Column("text", "text", "the tokenised text as JSON: documents, bytes, tokens, checksums"),
     Column("compiled", "bool", "whether blocks were compiled by torch"),
+    Column("processes", "int", "how many trained it together; empty for one"),
     Column("commit", "text", "commit of this repository"),
     Column("python", "text", "version"),
     Column("torch", "text", "version"),
@@ -65,7 +66,7 @@ FAMILIES = {
 MEASURED = [
     Column("measurement", "text", "name of the function that measured"),
     Column("key", "text", "the measurement's key, a hash of the recipe and the case"),
-    Column("run", "text", "key of the run that it was made on; empty where it is of an untrained model"),
+    Column("run", "text", "key of the run, or hash of the checkpoint, that it was made on; empty where it needs none"),
     Column("case", "text", "all that decides its numbers, as JSON"),
     Column("quantity", "text", "the names that lead to the number, each after a /"),
     Column("i", "int", "its place in a list, or the row of a table"),

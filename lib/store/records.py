@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,9 +90,20 @@ def path_of(folder: Path, table: str, name: str) -> Path:
 
 
 def parts(folder: Path) -> list[Part]:
-    """All parts of a folder's records. Raises InputError for a damaged one, which nobody can make again here."""
-    names = sorted(path.stem for path in (folder / "runs.parquet").glob("*.parquet") if path.name[0] != ".")
-    return [_part(folder, name) for name in names]
+    """All parts of a folder's records. Raises InputError for a damaged one, which nobody can make again here, and for
+    records of an earlier form."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name == "measured" or (path / "checksums.json").exists():
+            raise InputError(f"records: {path} has the form of an earlier version, run make migrate once, or remove it")
+    return _parts(folder)
+
+
+def _parts(folder: Path) -> list[Part]:
+    try:
+        names = os.listdir(folder / "runs.parquet")
+    except FileNotFoundError:
+        return []
+    return [_part(folder, Path(name).stem) for name in sorted(names) if name.endswith(".parquet")]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -107,22 +119,45 @@ def _part(folder: Path, name: str) -> Part:
 
 
 def find(folder: Path, key: str) -> RunResult | None:
-    """The run of that key; None where there is no record of it."""
-    return next((part.run(key) for part in parts(folder) if key in part.runs), None)
+    """The run of that key; None where there is no record of it. Raises InputError for one that cannot be read."""
+    part = next((part for part in parts(folder) if key in part.runs), None)
+    try:
+        return None if part is None else part.run(key)
+    except ValueError as error:
+        raise InputError(f"records: run {key} of {folder} cannot be read ({error}), remove its part") from None
 
 
 def find_measured(folder: Path, function: str, key: str) -> Measured | None:
-    return next((part.measurement(function, key) for part in parts(folder) if (function, key) in part.measured), None)
+    """From the part that its run is read from, where that has it: what two machines measured is not mixed."""
+    every = parts(folder)
+    found = [(part, part.measurement(function, key)) for part in every if (function, key) in part.measured]
+    for part, one in found:
+        if part is next((part for part in every if run_of(one.case) in part.runs), None):
+            return one
+    return found[0][1] if found else None
+
+
+def run_of(case: Mapping[str, Any]) -> str | None:
+    """The key of the run that a case is of, where it is of one."""
+    return case.get("run", case.get("subject"))
 
 
 def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> tuple[int, int]:
-    """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were."""
-    there = parts(folder)
-    runs = [run for run in runs if not any(run.key in part.runs for part in there)]
-    measured = [one for one in measured if not any((one.function, one.key) in part.measured for part in there)]
-    if runs or measured:
-        write(folder, runs, measured)
-    return len(runs), len(measured)
+    """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were. What a
+    process that was killed left of a part goes."""
+    for one in measured:
+        check(one.measured)
+    with files.lock(folder / ".lock"):
+        there = _parts(folder)
+        names = {path.name for path in (folder / "runs.parquet").glob("*.parquet")}
+        for path in folder.glob("*.parquet/*"):
+            if path.name not in names:
+                files.remove(path)
+        runs = [run for run in runs if not any(run.key in part.runs for part in there)]
+        measured = [one for one in measured if not any((one.function, one.key) in part.measured for part in there)]
+        if runs or measured:
+            write(folder, runs, measured)
+        return len(runs), len(measured)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -313,7 +348,7 @@ def _measured_table(measured: Sequence[Measured]) -> "pa.Table":
         {
             "measurement": one.function,
             "key": one.key,
-            "run": one.case.get("run", one.case.get("subject")),
+            "run": run_of(one.case),
             "case": json.dumps(one.case),
             **number._asdict(),
         }
@@ -323,13 +358,18 @@ def _measured_table(measured: Sequence[Measured]) -> "pa.Table":
     return pa.table(_columns("", MEASURED, rows) | _columns(MADE, who, [one.provenance for one, _ in numbers]))
 
 
+def check(measured: Mapping[str, Any]) -> None:
+    """Raises InputError for what no table holds."""
+    list(_flat(measured))
+
+
 def _flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
     """A row for each number of names within names, and of lists or tables of them."""
     if not values:
         yield _number(under, None, None, values)
     for name, value in values.items():
         if NESTED in name:
-            raise ValueError(f"measured: {name!r} has a {NESTED} in it, which separates names, call it otherwise")
+            raise InputError(f"measured: {name!r} has a {NESTED} in it, which separates names, call it otherwise")
         path = under + NESTED + name
         if isinstance(value, dict):
             yield from _flat(value, path)
@@ -345,7 +385,7 @@ def _flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
 
 def _number(path: str, i: int | None, j: int | None, x: Any) -> Number:
     if isinstance(x, dict | list) and x:
-        raise ValueError(f"measured: {path!r} is composed too deeply for a table, use lists or tables of numbers")
+        raise InputError(f"measured: {path!r} is composed too deeply for a table, use lists or tables of numbers")
     value = float(x) if isinstance(x, int | float) else None  # bool among them
     return Number(path, i, j, value, KINDS[type(x)], x if isinstance(x, str) else None)
 

@@ -115,14 +115,17 @@ class RunStore:
     def weights(self, result: RunResult) -> Path:
         """The weights of a finished run. Raises InputError for a record, which has none, and for damaged ones."""
         if result.path is None:
-            raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
+            raise InputError(
+                f"runs: the record {result.key} has no weights to measure with, train it here"
+            )
         path = result.path / WEIGHTS
         if files.read_checked(result.folder / "result.json")["files"][WEIGHTS] != files.digest(path):
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
         return path
 
     def runs(self) -> list[RunResult]:
-        """Every finished run, of the store and of its records; those of another recipe or unreadable are left out."""
+        """Every finished run, of the store and of its records; those of another recipe or unreadable are left out.
+        Raises InputError for records that are damaged."""
         folders = sorted(self.path.iterdir()) if self.path.is_dir() else []
         results: dict[str, RunResult] = {}
         for folder in folders:

@@ -177,7 +177,9 @@ def _keep(function: Function[C], case: C, store: RunStore) -> None:
     lock = path.with_name(f".{path.stem}.lock")
     with files.lock(lock):
         if not path.exists():
-            kept = {"case": case.model_dump(mode="json"), "measured": function(case), "provenance": provenance()}
+            measured = function(case)
+            records.check(measured)
+            kept = {"case": case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
             files.write_checked(path, kept)
     with contextlib.suppress(FileNotFoundError):
         lock.unlink()

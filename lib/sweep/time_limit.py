@@ -82,6 +82,8 @@ def _do(job: Job, store: RunStore, until: float) -> str:
             one.measure(store)
     except TimeIsUp:
         return STOPPED
-    except (InputError, RuntimeError) as error:  # no memory for this one, say
+    except OSError:
+        raise
+    except Exception as error:  # no memory for this one, say
         return " ".join(str(error).split()) or type(error).__name__
     return ""

@@ -54,7 +54,7 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
     if not recorded:
         raise InputError(f"PROFILE: {profile} has no records of this version to audit, use one of outputs/records/")
     jobs = processes.processes(jobs or None)
-    drawn = draw(recorded, 60 * minutes * jobs, seed)
+    drawn = draw(recorded, 60 * minutes * jobs, 60 * minutes, seed)
     print(f"{len(drawn)} of {len(recorded)} runs are trained anew", flush=True)
     again = RunStore(outputs / f".audit-{profile}")
     files.remove(again.path)  # of one that was killed
@@ -66,36 +66,38 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
             if why == STOPPED:
                 continue
             complaint = why and f"could not be trained: {why}"
-            same_class = _class(run.provenance) == _class(provenance())
+            same_class = False
             if not complaint:
-                complaint = difference(run, again.get(run.config), same_class, spread(run.config, recorded))
+                now = again.get(run.config)
+                same_class = _class(run.provenance) == _class(now.provenance)
+                complaint = difference(run, now, same_class, spread(run.config, recorded))
             compared.append(Outcome(run.key, same_class, complaint))
     finally:
         files.remove(again.path)
     if not compared:
         raise InputError(f"MINUTES: {minutes:g} were too few to train one of {len(drawn)} drawn runs, give more")
-    said = {"seed": seed, "minutes": minutes, "runs": len(recorded), "provenance": provenance()}
+    said = {"seed": seed, "minutes": minutes, "runs": len(recorded), "drawn": len(drawn), "provenance": provenance()}
     files.write_checked(
         outputs / "audits" / f"{profile}.json", {**said, "compared": [dataclasses.asdict(one) for one in compared]}
     )
     return compared
 
 
-def draw(recorded: Sequence[RunResult], seconds: float, seed: int) -> list[RunResult]:
-    """Runs in an order drawn by ``seed``, those that take no more than what is left of ``seconds`` as they took when
-    they were recorded; at least the first."""
+def draw(recorded: Sequence[RunResult], seconds: float, most: float, seed: int) -> list[RunResult]:
+    """Runs in an order drawn by ``seed``, those that take no more than what is left of ``seconds``, and no more than
+    ``most`` each, as they took when they were recorded; at least the first."""
     by_key = sorted(recorded, key=lambda run: run.key)
     chosen: list[RunResult] = []
     for place in np.random.default_rng(seed).permutation(len(by_key)):
         run = by_key[place]
-        if not chosen or run.summary["seconds"] <= seconds:
+        if not chosen or run.summary["seconds"] <= min(seconds, most):
             chosen.append(run)
             seconds -= run.summary["seconds"]
     return chosen
 
 
 def _class(made_by: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(made_by.get(name) for name in CLASS)
+    return tuple(made_by.get(name) for name in (*CLASS, "attention", "compiled", "processes"))
 
 
 def spread(cfg: RunConfig, recorded: Sequence[RunResult]) -> float:
@@ -140,11 +142,11 @@ def _same(a: Any, b: Any) -> bool:
 def _beyond(record: RunResult, again: RunResult, spread: float) -> str:
     now = dict(zip(again.metrics["step"], again.metrics["loss"], strict=True))
     for step, was in list(zip(record.metrics["step"], record.metrics["loss"], strict=True))[:FIRST]:
-        if not abs(now.get(step, math.nan) / was - 1) <= CLOSE:
+        if not (_same(was, now.get(step)) or abs(now.get(step, math.nan) / was - 1) <= CLOSE):
             return f"the loss of step {step} is {now.get(step)!r}, and was {was!r}"
     was, last = record.summary["val_loss"], again.summary["val_loss"]
-    if record.status == "finished" and not abs(last - was) <= 2 * spread:
-        return f"val_loss is {last:.4f}, and was {was:.4f}, where seeds differ by {spread:.4f}"
+    if record.status == "finished" and abs(last - was) > 2 * spread:  # which is nan where no cell has two seeds
+        return f"val_loss is {last:.6f}, and was {was:.6f}, where seeds differ by {spread:.6f}"
     return ""
 
 
@@ -158,9 +160,9 @@ def last(outputs: Path, profile: str) -> str:
     wrong = [one for one in compared if one.complaint]
     exact = sum(one.same_class for one in compared)
     line = (
-        f"Last audit: of {said['runs']} recorded runs {len(compared)} were drawn (seed {said['seed']}) and trained "
-        f"anew on {said['provenance']['cpu'] or said['provenance']['device']}, {exact} of them on a machine of the "
-        f"recording's class; {len(compared) - len(wrong)} agree."
+        f"Last audit: of {said['runs']} recorded runs {said['drawn']} were drawn (seed {said['seed']}), and "
+        f"{len(compared)} trained anew in time on {said['provenance']['device']}, {said['provenance']['cpu']}, "
+        f"{exact} of them on a machine of the recording's class; {len(compared) - len(wrong)} agree."
     )
     return line + "".join(f" Run {one.key} does not: {one.complaint}." for one in wrong)
 

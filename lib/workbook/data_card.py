@@ -47,8 +47,10 @@ def write(folder: Path, profile: str) -> None:
     """README.md and croissant.json of a profile's records."""
     texts = {"README.md": card(profile), "croissant.json": json.dumps(croissant(profile), indent=1) + "\n"}
     for name, text in texts.items():
-        with files.replacing(folder / name) as draft:
-            draft.write_text(text)
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            with files.replacing(path) as draft:
+                draft.write_text(text)
 
 
 ABOUT = "Training runs of small looped (depth-recurrent) language models, their curves and what was measured on them"

@@ -48,8 +48,9 @@ def answer(asked: Mapping[str, str]) -> str:
             return f"SEED: make {goal} draws nothing, use it with make audit alone"
         if shard and goal != "records":
             return f"SHARD: make {goal} is not shared by machines, use it with make records alone"
-    if engine and "records" in goals:
-        return "ENGINE: make records trains on this machine, leave it out, or use make reproduce-figures"
+    for goal in ("records", "audit"):
+        if engine and goal in goals:
+            return f"ENGINE: make {goal} trains on this machine, leave it out, or use make reproduce-figures"
     for name in ON_A_CLUSTER:
         if name in given and not engine:
             return f"{name}: only a cluster needs it, use ENGINE=ray, or leave it out"

@@ -23,7 +23,7 @@ from lib.store.runs import DESCRIBED, UNREADABLE, WEIGHTS, RunStore
 from lib.sweep import measurements
 from lib.sweep.finished import OfRun, at_depths, losses_by_depth
 from lib.train.loop import read_position, save_checkpoint
-from lib.workbook import places
+from lib.workbook import data_card, places
 
 EARLIER = "sha256"  # the name of the checksum in earlier versions
 CHECKSUMS = "checksums.json"  # file -> SHA-256 of what a record's directory held
@@ -104,9 +104,16 @@ def _records(folder: Path) -> int:
         with contextlib.suppress(*UNREADABLE):
             measured += [measurements.read(path)]
             read += [path]
-    records.add(folder, runs, measured)
+    if read:
+        records.add(folder, runs, measured)
+        data_card.write(folder, folder.name)
     for path in read:
         files.remove(path)
+    for path in sorted((folder / "measured").rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+    if (folder / "measured").is_dir() and not any((folder / "measured").iterdir()):
+        (folder / "measured").rmdir()
     return len(read)
 
 
@@ -116,6 +123,8 @@ def _record(folder: Path) -> tuple[RunResult, list[Measured]]:
     if any(files.digest(folder / name) != told for name, told in sums.items()):
         raise ValueError("it has changed since it was written")
     config = RunConfig(**files.read_json(folder / "config.json"))
+    if config.key != folder.name:  # of another recipe, say
+        raise ValueError(f"config.json belongs to run {config.key}")
     said, columns = files.read_json(folder / "result.json"), files.read_json(folder / "metrics.json")["columns"]
     run = RunResult(config, said["status"], said["summary"], columns, said["provenance"])
     notes = {name: files.read_json(folder / name) for name in NOTES if name in sums}

@@ -57,23 +57,34 @@ def make(
     it, and 1 where a run failed.
 
     Notebooks are served in the order given, and all of them as one grid where none is named; jobs: processes, 0 for
-    one a core (one on a GPU); shard: (i, n), the i-th of n machines, of which each takes every n-th run of those that
-    are missing on it. Raises InputError for what it cannot work with."""
+    one a core (one on a GPU); shard: (i, n), the i-th of n machines, of which each takes the runs whose keys fall to
+    it. Raises InputError for what it cannot work with."""
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(f"MINUTES: {minutes:g} is no time to train in, use a positive number")
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     folder = outputs / "records" / profile
     store = RunStore(outputs / "runs", records=[folder])
-    every = [plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()]
-    grids = [plan.runs for plan in every]
+    every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in dict.fromkeys([*names, *plans.names()])}
+    chosen = [every[name] for name in names or every]
+    grids = [plan.runs for plan in chosen]
     grids = grids if names else [[cfg for grid in grids for cfg in grid]]
     configs = list({cfg.key: cfg for grid in grids for cfg in by_value(grid)}.values())
-    asked = list({(measurements.name(one.function), one.key): one for plan in every for one in plan.asked}.values())
-    todo = [job for job in _jobs(configs, asked, store) if int(job.key, 16) % shard[1] == shard[0] - 1]
+    asked = _asked(every, names, {cfg.key for cfg in configs})
+    todo = [job for job in _jobs(configs, asked, store) if _is_ours(job, shard, store)]
     runs = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
-    print(f"{len(runs)} of {len(configs)} runs are missing: {sum(map(run_flops, runs)):.3g} FLOPs", flush=True)
-
-    outcomes = train_until(until, todo, store, min(processes.processes(jobs or None), len(todo) or 1))
+    more = sum(len(job.asked) for job in todo)
+    print(
+        f"{len(runs)} of {len(configs)} runs are missing: {sum(map(run_flops, runs)):.3g} FLOPs"
+        f"{f', and {more} measurements' if more else ''}",
+        flush=True,
+    )
+    at_once = min(processes.processes(jobs or None), len(todo) or 1)
+    try:
+        outcomes = train_until(until, todo, RunStore(store.path), at_once)
+    finally:
+        packed, measured = pack(configs, asked, [plan.measurements for plan in chosen], store, folder)
+        if (folder / "runs.parquet").is_dir():
+            data_card.write(folder, profile)
     failed = {name: why for name, why in outcomes.items() if why not in ("", STOPPED)}
     for name, why in failed.items():
         print(f"{name} failed: {why}")
@@ -86,12 +97,28 @@ def make(
         if todo
         else "nothing to train"
     )
-    packed, measured = pack(configs, asked, [plan.measurements for plan in every], store, folder)
-    if packed or measured:
-        data_card.write(folder, profile)
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
-    print(_how_far(configs, store))
+    unmeasured = sum(one.found(store) is None for one in asked)
+    print(_how_far(configs, store) + (f"; {unmeasured} measurements are missing" if unmeasured else ""))
     return bool(failed)
+
+
+def _asked(every: Mapping[str, plans.Plan], names: Sequence[str], keys: set[str]) -> list[Asked]:
+    """What any notebook measures on the runs of these keys, and what the named ones measure without a run; once."""
+    found = {
+        (measurements.name(one.function), one.key): one
+        for name, plan in every.items()
+        for one in plan.asked
+        if one.run in keys or (not one.run and (not names or name in names))
+    }
+    return list(found.values())
+
+
+def _is_ours(job: Job, shard: tuple[int, int], store: RunStore) -> bool:
+    """Whether a job falls to the i-th of n machines: by its key, or since it was begun here or has its weights here."""
+    i, n = shard
+    here = (store.path / job.key).is_dir() or store.partial(job.key).exists()
+    return here or int(job.key, 16) % n == i - 1
 
 
 def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
@@ -115,17 +142,16 @@ def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
 
 
 def _jobs(configs: Sequence[RunConfig], asked: Sequence[Asked], store: RunStore) -> list[Job]:
-    """What is to be done, in order: measurements that need no run, then runs, each with what is measured on it. A run
-    that is a record has no weights to measure with."""
+    """What is to be done, in order: measurements that need no run, then runs, each with what is measured on it. A
+    record has no weights to measure with: where something is missing, its run is trained once more."""
     missing = [one for one in asked if one.found(store) is None]
     of_run = collections.defaultdict(list)
     for one in missing:
         of_run[one.run].append(one)
     alone = sorted(of_run.pop("", []), key=lambda one: one.case.flops)
-    here = RunStore(store.path)
     jobs = [Job(None, (one,)) for one in alone]
     for cfg in configs:
-        if store.find(cfg) is None or (of_run[cfg.key] and here.find(cfg) is not None):
+        if of_run[cfg.key] or store.find(cfg) is None:
             jobs.append(Job(cfg, tuple(of_run[cfg.key])))
     return jobs
 
@@ -143,8 +169,9 @@ def pack(
     unmeasured = {one.run for one in asked if one.found(store) is None}
     runs = [found for cfg in configs if cfg.key not in unmeasured and (found := own.find(cfg)) is not None]
     keys = dict.fromkeys((name, key) for names in planned for name in names for key in names[name])
+    keys |= dict.fromkeys((measurements.name(one.function), one.key) for one in asked)
     measured = [kept for name, key in keys if (kept := measurements.kept_under(name, key, own)) is not None]
-    return records.add(folder, runs, measured)
+    return records.add(folder, runs, [kept for kept in measured if records.run_of(kept.case) not in unmeasured])
 
 
 def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:

@@ -159,6 +159,36 @@ def test_what_a_killed_process_left_is_no_part(tmp_path):
     assert records.find(tmp_path, a_run().key).status == "finished" and last.exists()
 
 
+def test_what_is_left_of_a_part_goes_with_the_next(tmp_path):
+    records.add(tmp_path, [a_run()], [a_measurement(x=1.0)])
+    (last,) = (tmp_path / "runs.parquet").iterdir()
+    last.unlink()
+    draft = tmp_path / "curves.parquet" / ".x.parquet.host-1.tmp"
+    draft.write_bytes(b"half")
+    assert records.add(tmp_path, [a_run(small_run(train={"seed": 1}))], []) == (1, 0)
+    assert len(pd.read_parquet(tmp_path / "curves.parquet")) == 3 and not draft.exists()
+    assert pd.read_parquet(tmp_path / "measured.parquet").empty
+
+
+def test_a_measurement_is_read_from_the_part_of_its_run(tmp_path):
+    """Two machines' runs differ in their last digits, and so does what was measured on them."""
+    key = a_run().key
+    for loss in (1.0, 2.0, 3.0, 4.0):
+        of_run = Measured("tests.f", "k", {"run": key}, {"x": loss}, {})
+        records.write(tmp_path, [a_run(val_loss=loss)], [of_run])
+    assert (
+        records.find_measured(tmp_path, "tests.f", "k").measured["x"] == records.find(tmp_path, key).summary["val_loss"]
+    )
+
+
+@pytest.mark.parametrize("left", ["0123456789abcdef/checksums.json", "measured/f/k.json"])
+def test_records_of_an_earlier_form_are_named(tmp_path, left):
+    (tmp_path / left).parent.mkdir(parents=True)
+    (tmp_path / left).write_text("{}")
+    with pytest.raises(InputError, match=r"^records: .* has the form of an earlier version, run make migrate once"):
+        records.find(tmp_path, a_run().key)
+
+
 def test_a_store_reads_its_own_runs_first_and_records_in_their_order(store, tmp_path):
     folders = [tmp_path / "first", tmp_path / "second"]
     for number, folder in enumerate(folders):

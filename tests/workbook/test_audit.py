@@ -46,7 +46,9 @@ def test_runs_are_the_same_to_the_last_digit(recorded, trained):
     assert {one.text for one in compared} == {HERE} and all(one.same_class for one in compared)
     assert not list(outputs.glob(".audit*")) and not (outputs / "runs").exists()
     line = audit.last(outputs, "smoke")
-    assert line.startswith("Last audit: of 3 recorded runs 3 were drawn (seed 0)") and line.endswith("3 agree.")
+    assert line.startswith(
+        "Last audit: of 3 recorded runs 3 were drawn (seed 0), and 3 trained anew"
+    ) and line.endswith("3 agree.")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,11 @@ def test_how_far_another_machine_may_be_off(trained):
     assert audit.difference(run, off(1 + 9e-5, 1.9 * spread), False, spread) == ""
     assert audit.difference(run, off(1 + 2e-4), False, spread).startswith("the loss of step 1 is ")
     assert "where seeds differ by" in audit.difference(run, off(last=2.1 * spread), False, spread)
-    assert audit.difference(run, off(last=1e-9), False, math.nan) != ""  # no cell has two seeds
+    assert audit.difference(run, off(last=1.0), False, math.nan) == ""  # no cell has two seeds: its first losses agree
+    assert audit.difference(run, off(1 + 2e-4), False, math.nan) != ""
+    lost = {**run.metrics, "loss": [math.nan] * len(losses)}
+    both = [dataclasses.replace(run, status="diverged", metrics=lost) for _ in range(2)]
+    assert audit.difference(*both, False, spread) == ""
 
 
 def test_a_cell_of_one_seed_has_the_median_spread_of_the_others(trained):
@@ -106,9 +112,14 @@ def test_a_cell_of_one_seed_has_the_median_spread_of_the_others(trained):
 
 def test_a_draw_fits_the_time_and_follows_its_seed(trained):
     timed = [dataclasses.replace(run, summary={**run.summary, "seconds": 10.0}) for run in trained]
-    drawn = [[run.key for run in audit.draw(order, 25.0, seed)] for order in (timed, timed[::-1]) for seed in range(9)]
+    drawn = [
+        [run.key for run in audit.draw(order, 25.0, 25.0, seed)] for order in (timed, timed[::-1]) for seed in range(9)
+    ]
     assert all(len(keys) == 2 for keys in drawn) and drawn[:9] == drawn[9:] and len({*map(tuple, drawn)}) > 2
-    assert len(audit.draw(timed, 1.0, 0)) == 1  # at least the first
+    assert len(audit.draw(timed, 1.0, 1.0, 0)) == 1  # at least the first
+    long = dataclasses.replace(timed[0], summary={**timed[0].summary, "seconds": 50.0})
+    drawn = [audit.draw([long, *timed[1:]], 60.0, 30.0, seed) for seed in range(9)]  # on two cores, thirty seconds each
+    assert all(long not in some or some[0] is long for some in drawn)
 
 
 def test_there_is_something_to_audit_or_one_line(recorded, tmp_path):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from lib.base.errors import InputError
+from lib.store import records as stored
 from lib.store.runs import RunStore
 from lib.sweep import measurements, time_limit
 from lib.sweep import training as sweeping
@@ -89,6 +90,13 @@ def test_a_run_is_packed_when_all_that_is_measured_on_it_has_been(store, tmp_pat
 # ---- make records
 
 
+@pytest.fixture(autouse=True)
+def few_notebooks(monkeypatch):
+    """Those of which something is asked here, and one that measures on another's runs: all are planned each time."""
+    some = ["generate", "instability", "isodepth_isoflop", "looping_isoflop", "test_time_saturation", "unified_law"]
+    monkeypatch.setattr(plans, "names", lambda: some)
+
+
 def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, capsys):
     assert records.make(["instability"], "smoke", 5.0, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
@@ -152,12 +160,33 @@ def test_what_a_notebook_measures_is_made_and_packed(tmp_path, monkeypatch, caps
     """Then its runs can go: the notebook finds their numbers."""
     assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
     plan = plans.plan("test_time_saturation", "smoke")
-    assert f"{len(plan.runs)} runs and {len(plan.asked)} measurements were packed" in capsys.readouterr().out
+    assert f"{len(plan.runs)} runs and " in (said := capsys.readouterr().out) and "measurements were packed" in said
     shutil.rmtree(tmp_path / "runs"), shutil.rmtree(tmp_path / "measured")
     record = records_alone(tmp_path / "records" / "smoke", tmp_path)
     assert plan.asked and all(one.found(record).measured for one in plan.asked)
     assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
     assert "nothing to train" in capsys.readouterr().out
+
+
+def test_what_another_notebook_measures_on_a_run_is_made_too(tmp_path):
+    """Its weights go, whichever notebook was asked for."""
+    assert records.make(["looping_isoflop"], "smoke", None, 1, outputs=tmp_path) == 0
+    runs = {cfg.key for cfg in plans.planned("looping_isoflop", "smoke")}
+    theirs = [one for one in plans.plan("unified_law", "smoke").asked if one.run in runs]
+    record = records_alone(tmp_path / "records" / "smoke", tmp_path)
+    assert theirs and all(one.found(record) for one in theirs)
+
+
+def test_a_record_that_lacks_a_measurement_is_trained_once_more_for_it(store, tmp_path, monkeypatch):
+    (cfg,) = runs(1)
+    folder = tmp_path / "records" / "smoke"
+    stored.add(folder, [train(cfg, store)], [])
+    monkeypatch.setattr(plans, "plan", lambda name, profile, **changes: plans.Plan([cfg], {}, asked))
+    elsewhere = RunStore(tmp_path / "outputs" / "runs", [tmp_path / "outputs" / "records" / "smoke"])
+    shutil.copytree(tmp_path / "records", tmp_path / "outputs" / "records")
+    asked = [Asked(losses_by_depth, case) for case in at_depths([cfg], elsewhere, [1, 2])]
+    assert records.make(["generate"], "smoke", None, 1, outputs=tmp_path / "outputs") == 0
+    assert asked[0].found(records_alone(tmp_path / "outputs" / "records" / "smoke", tmp_path)).measured
 
 
 def test_a_run_whose_measurements_were_cut_off_is_measured_another_time(tmp_path, monkeypatch, capsys):
