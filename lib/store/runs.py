@@ -115,9 +115,7 @@ class RunStore:
     def weights(self, result: RunResult) -> Path:
         """The weights of a finished run. Raises InputError for a record, which has none, and for damaged ones."""
         if result.path is None:
-            raise InputError(
-                f"runs: the record {result.key} has no weights to measure with, train it here"
-            )
+            raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
         path = result.path / WEIGHTS
         if files.read_checked(result.folder / "result.json")["files"][WEIGHTS] != files.digest(path):
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
