@@ -386,8 +386,11 @@ def _flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
 def _number(path: str, i: int | None, j: int | None, x: Any) -> Number:
     if isinstance(x, dict | list) and x:
         raise InputError(f"measured: {path!r} is composed too deeply for a table, use lists or tables of numbers")
+    kind = next((kind for of, kind in KINDS.items() if isinstance(x, of)), None)  # numpy's floats are floats, too
+    if kind is None:
+        raise InputError(f"measured: {path!r} is a {type(x).__name__}, use numbers, words, lists and names")
     value = float(x) if isinstance(x, int | float) else None  # bool among them
-    return Number(path, i, j, value, KINDS[type(x)], x if isinstance(x, str) else None)
+    return Number(path, i, j, value, kind, x if isinstance(x, str) else None)
 
 
 def _nested(numbers: Iterable[Number]) -> dict[str, Any]:

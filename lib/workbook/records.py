@@ -64,7 +64,8 @@ def make(
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     folder = outputs / "records" / profile
     store = RunStore(outputs / "runs", records=[folder])
-    every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in dict.fromkeys([*names, *plans.names()])}
+    every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()}
+    every |= _of_others(set(plans.names()) - every.keys(), profile, outputs)
     chosen = [every[name] for name in names or every]
     grids = [plan.runs for plan in chosen]
     grids = grids if names else [[cfg for grid in grids for cfg in grid]]
@@ -101,6 +102,18 @@ def make(
     unmeasured = sum(one.found(store) is None for one in asked)
     print(_how_far(configs, store) + (f"; {unmeasured} measurements are missing" if unmeasured else ""))
     return bool(failed)
+
+
+def _of_others(names: Iterable[str], profile: str, outputs: Path) -> dict[str, plans.Plan]:
+    """The plans of notebooks that were not asked for, but may measure on the same runs. One that fails is named, and is
+    no reason to train nothing."""
+    found = {}
+    for name in sorted(names):
+        try:
+            found[name] = plans.plan(name, profile, outputs=str(outputs))
+        except Exception as error:
+            print(f"{name}: has no plan ({' '.join(str(error).split())}), what it measures is not made")
+    return found
 
 
 def _asked(every: Mapping[str, plans.Plan], names: Sequence[str], keys: set[str]) -> list[Asked]:

@@ -98,7 +98,12 @@ def test_measurements_of_a_part_are_found_by_function_and_key(tmp_path):
     assert records.find_measured(tmp_path, "tests.g", "k") is None
 
 
-@pytest.mark.parametrize("measured", [{"a/b": 1.0}, {"a": [[[1.0]]]}, {"a": [{"b": 1.0}]}])
+def test_numpys_floats_are_floats():
+    (number,) = records._flat({"a": np.float64(0.1)})
+    assert records._nested([number]) == {"a": 0.1} and number.kind == "float"
+
+
+@pytest.mark.parametrize("measured", [{"a/b": 1.0}, {"a": [[[1.0]]]}, {"a": [{"b": 1.0}]}, {"a": np.int64(1)}])
 def test_what_no_table_holds_is_refused_before_anything_is_written(tmp_path, measured):
     with pytest.raises(ValueError, match=r"^measured: "):
         records.add(tmp_path, [a_run()], [Measured("f", "k", {}, measured, {})])

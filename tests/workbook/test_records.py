@@ -177,6 +177,21 @@ def test_what_another_notebook_measures_on_a_run_is_made_too(tmp_path):
     assert theirs and all(one.found(record) for one in theirs)
 
 
+def test_a_notebook_that_has_no_plan_is_named_where_it_was_not_asked_for(tmp_path, monkeypatch, capsys):
+    planned = plans.plan
+
+    def plan(name, *arguments, **changes):
+        if name == "unified_law":
+            raise RuntimeError("on\npurpose")
+        return planned(name, *arguments, **changes)
+
+    monkeypatch.setattr(plans, "plan", plan)
+    assert records.make(["generate"], "smoke", 1e-9, 1, outputs=tmp_path) == 0
+    assert "unified_law: has no plan (on purpose), what it measures is not made" in capsys.readouterr().out
+    with pytest.raises(RuntimeError):
+        records.make(["unified_law"], "smoke", 1e-9, 1, outputs=tmp_path)
+
+
 def test_a_record_that_lacks_a_measurement_is_trained_once_more_for_it(store, tmp_path, monkeypatch):
     (cfg,) = runs(1)
     folder = tmp_path / "records" / "smoke"
