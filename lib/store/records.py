@@ -318,15 +318,8 @@ def reduced(metrics: dict[str, list[Any]], points: int = POINTS) -> dict[str, li
 
 # ---- measured numbers ------------------------------------------------------------------------------------------------
 
-KINDS = {
-    int: "int",
-    float: "float",
-    bool: "bool",
-    str: "text",
-    types.NoneType: "none",
-    dict: "no names",
-    list: "no items",
-}
+KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text", types.NoneType: "none"}
+KINDS |= {dict: "no names", list: "no items"}  # which are empty
 
 
 class Number(NamedTuple):
