@@ -162,4 +162,5 @@ def test_no_bit_of_what_is_written_is_flipped_unnoticed(tmp_path, capfd, monkeyp
 @pytest.mark.long
 @pytest.mark.parametrize("kind", EVERYTHING)
 def test_no_bit_at_all_is_flipped_unnoticed(tmp_path, capfd, monkeypatch, kind):
-    assert bits_that_pass(EVERYTHING[kind], tmp_path, capfd, monkeypatch, 1) == []
+    every = 7 if kind == "record" else 1  # a part is large, and known by one hash of all its bytes
+    assert bits_that_pass(EVERYTHING[kind], tmp_path, capfd, monkeypatch, every) == []
