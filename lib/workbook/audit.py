@@ -53,7 +53,7 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
     recorded = RunStore(outputs / "none", [outputs / "records" / profile]).runs()
     if not recorded:
         raise InputError(f"PROFILE: {profile} has no records of this version to audit, use one of outputs/records/")
-    jobs = processes.processes(jobs or None)
+    jobs, known = processes.processes(jobs or None), spreads(recorded)
     drawn = draw(recorded, 60 * minutes * jobs, 60 * minutes, seed)
     print(f"{len(drawn)} of {len(recorded)} runs are trained anew", flush=True)
     again = RunStore(outputs / f".audit-{profile}")
@@ -70,7 +70,7 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
             if not complaint:
                 now = again.get(run.config)
                 same_class = _class(run.provenance) == _class(now.provenance)
-                complaint = difference(run, now, same_class, spread(run.config, recorded))
+                complaint = difference(run, now, same_class, spread(run.config, known))
             compared.append(Outcome(run.key, same_class, complaint))
     finally:
         files.remove(again.path)
@@ -100,14 +100,17 @@ def _class(made_by: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(made_by.get(name) for name in (*CLASS, "attention", "compiled", "processes"))
 
 
-def spread(cfg: RunConfig, recorded: Sequence[RunResult]) -> float:
-    """The standard deviation of the last validation loss over the seeds of a run's cell; where a cell has one seed, the
-    median of all cells; nan where none has two."""
+def spreads(recorded: Sequence[RunResult]) -> dict[str, float]:
+    """Cell -> the standard deviation of the last validation loss over its seeds, of those that have several."""
     cells: dict[str, list[float]] = {}
     for run in recorded:
         if run.status == "finished":
             cells.setdefault(_cell(run.config), []).append(run.summary["val_loss"])
-    known = {cell: statistics.stdev(losses) for cell, losses in cells.items() if len(losses) > 1}
+    return {cell: statistics.stdev(losses) for cell, losses in cells.items() if len(losses) > 1}
+
+
+def spread(cfg: RunConfig, known: dict[str, float]) -> float:
+    """Of a run's cell; where that has one seed, the median of all cells; nan where none has two."""
     return known.get(_cell(cfg), statistics.median(known.values()) if known else math.nan)
 
 

@@ -83,7 +83,7 @@ def test_on_another_machine_losses_agree_first_and_last(recorded):
 def test_how_far_another_machine_may_be_off(trained):
     run = trained[0]
     losses, end = run.metrics["loss"], run.summary["val_loss"]
-    spread = audit.spread(run.config, trained)
+    spread = audit.spread(run.config, audit.spreads(trained))
     assert spread == pytest.approx(
         math.sqrt(
             sum((r.summary["val_loss"] - sum(s.summary["val_loss"] for s in trained) / 3) ** 2 for r in trained) / 2
@@ -106,8 +106,10 @@ def test_how_far_another_machine_may_be_off(trained):
 
 def test_a_cell_of_one_seed_has_the_median_spread_of_the_others(trained):
     lone = dataclasses.replace(trained[0], config=several(1, steps=9)[0])
-    assert audit.spread(lone.config, [*trained, lone]) == audit.spread(trained[0].config, trained)
-    assert math.isnan(audit.spread(lone.config, [lone]))
+    assert audit.spread(lone.config, audit.spreads([*trained, lone])) == audit.spread(
+        trained[0].config, audit.spreads(trained)
+    )
+    assert math.isnan(audit.spread(lone.config, audit.spreads([lone])))
 
 
 def test_a_draw_fits_the_time_and_follows_its_seed(trained):
