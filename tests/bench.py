@@ -20,7 +20,7 @@ from lib.model.looped import Draw, LoopedLM
 from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
-from lib.train.optimiser import Optimizer, clip_gradients
+from lib.train.optimiser import Optimizer
 
 SHAPE = ModelConfig(
     width=128,
@@ -64,9 +64,9 @@ class Trainer:
         begin = time.perf_counter()
         loss, _ = self.model.loss(self.tokens[:, :-1], self.tokens[:, 1:], draw=Draw(0, step, range(BATCH)))
         loss.backward()
-        clip_gradients(self.model, 1.0)
+        self.optimizer.clip_gradients()
         self.optimizer.step(step)
-        self.model.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         self.seconds.append(time.perf_counter() - begin)
 
 

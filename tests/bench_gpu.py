@@ -22,7 +22,7 @@ from lib.flops import count
 from lib.model.looped import Draw, LoopedLM
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
-from lib.train.optimiser import Optimizer, clip_gradients
+from lib.train.optimiser import Optimizer
 
 #: bf16 matmul FLOP/s without sparsity, from the data sheets; what is not here is measured
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "GH200": 989e12}
@@ -145,9 +145,9 @@ class OurStep(Step):
     def step(self, tokens: Tensor, targets: Tensor) -> None:
         loss, _ = self.model.loss(tokens, targets, draw=self.draw)
         loss.backward()
-        clip_gradients(self.model, 1.0)
+        self.optimizer.clip_gradients()
         self.optimizer.step(0)
-        self.model.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
 
 def in_turn(steps: dict[str, Callable], rounds: int) -> None:

@@ -30,10 +30,37 @@ GOAL = 1.5
 
 def ours(torch, case):
     """The iso-depth shape of ten effective layers, plain or looped four times."""
+    _, optimizer, loss = prepared(case)
+
+    def step(x, y, i):
+        loss(x, y, i).backward()
+        optimizer.clip_gradients()
+        optimizer.step(i)
+        optimizer.zero_grad()
+
+    return step
+
+
+def before(torch, case):
+    """The same by the library of that commit."""
+    from lib.train.optimiser import clip_gradients
+
+    model, optimizer, loss = prepared(case)
+
+    def step(x, y, i):
+        loss(x, y, i).backward()
+        clip_gradients(model, 1.0)
+        optimizer.step(i)
+        model.zero_grad(set_to_none=True)
+
+    return step
+
+
+def prepared(case):
     from lib.config import OptimConfig
     from lib.model.looped import Draw, LoopedLM
     from lib.presets import preset
-    from lib.train.optimiser import Optimizer, clip_gradients
+    from lib.train.optimiser import Optimizer
 
     r = case["loops"]
     loop = dict(prelude=1, recur=(LAYERS - 2) // r, coda=1, mean_loops=r)
@@ -44,14 +71,7 @@ def ours(torch, case):
     if case["compiled"]:
         model.compile_blocks()
     optimizer = Optimizer(model, OptimConfig(name=case["optimizer"], lr=1e-3), steps=1000)
-
-    def step(x, y, i):
-        model.loss(x, y, draw=Draw(0, i, range(len(x))))[0].backward()
-        clip_gradients(model, 1.0)
-        optimizer.step(i)
-        model.zero_grad(set_to_none=True)
-
-    return step
+    return model, optimizer, lambda x, y, i: model.loss(x, y, draw=Draw(0, i, range(len(x))))[0]
 
 
 def plain(torch, case):
@@ -135,7 +155,7 @@ def serve() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         case = json.loads(line)
-        step = {"ours": ours, "before": ours, "plain": plain, "llama": llama}[case["who"]](torch, case)
+        step = {"ours": ours, "before": before, "plain": plain, "llama": llama}[case["who"]](torch, case)
         tokens = torch.randint(VOCABULARY, (case["batch"], case["context"] + 1))
         for i in range(WARMUP):
             step(tokens[:, :-1], tokens[:, 1:], i)

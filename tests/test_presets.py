@@ -7,7 +7,7 @@ from lib.base.errors import InputError
 from lib.config import DataConfig, RunConfig, TrainConfig
 from lib.model.looped import Draw, LoopedLM
 from lib.presets import INSTABILITY, PRESETS, instability_model, optimizer, preset
-from lib.train.optimiser import Optimizer, clip_gradients
+from lib.train.optimiser import Optimizer
 
 
 def reduced(name: str):
@@ -37,9 +37,9 @@ def test_every_preset_trains_three_steps_at_reduced_size(name):
     for step in range(3):
         loss_at(None, Draw(0, step, range(4))).backward()  # at the depths its own rule draws
         assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
-        clip_gradients(model, 1.0)
+        steps.clip_gradients()
         steps.step(step)
-        model.zero_grad()
+        steps.zero_grad()
     assert loss_at(cfg.mean_loops, Draw(0, 0, range(4))).item() < first
 
 

@@ -554,6 +554,12 @@ void attention_backward(const T *g, const T *qkv, const T *more, const float *an
 }
 
 #ifndef BF16
+static float norm_of(const float *restrict x, long n) {
+  float sum = 0;
+  SUM for (long i = 0; i < n; i++) sum += x[i] * x[i];
+  return sqrtf(sum);
+}
+
 // ---- orthogonalisation ---------------------------------------------------------------------------------------------
 
 // C [M][M] = A [M][K] B [K][M], of which one knows that it is symmetric: half of it is computed
@@ -581,9 +587,7 @@ void orthogonalize(float *X, long n, long R, long C, const float *abc, long step
   float *A = malloc((5 * square + R * C) * sizeof(float)), *Q = A + square, *QA = Q + square, *P = QA + square;
   float *QP = P + square, *QX = QP + square;
   for (; n--; X += R * C) {
-    float sum = 0;
-    SUM for (long i = 0; i < R * C; i++) sum += X[i] * X[i];
-    float by = 1 / (room * sqrtf(sum) + 1e-6f);
+    float by = 1 / (room * norm_of(X, R * C) + 1e-6f);
     SIMD for (long i = 0; i < R * C; i++) X[i] *= by;
     for (long step = 0; step < steps; step++) {
       int begins = K < 2 * M || step == 0 || step == RAISED, ends = K < 2 * M || step + 1 == RAISED || step + 1 == steps;
@@ -608,6 +612,88 @@ void orthogonalize(float *X, long n, long R, long C, const float *abc, long step
     }
   }
   free(A);
+}
+
+// ---- Muon ----------------------------------------------------------------------------------------------------------
+
+typedef struct {
+  float beta, beta2;  // of the momentum, and of the variance where it is reduced
+  float decay;        // times a matrix's rate
+  int cautious;       // decay only what the update shrinks as well
+  const float *abc;   // of the orthogonalisation
+  long steps;
+  float room;
+} How;
+
+// u [R][C] over the running rms v of each row of a tall matrix or of each column of a wide one, at the norm that u had
+static void reduce_variance(float *restrict u, float *restrict v, long R, long C, float beta2, float *restrict room) {
+  int tall = R >= C;
+  float had = norm_of(u, R * C);
+  if (tall)
+    for (long r = 0; r < R; r++) {
+      float sum = 0;
+      SUM for (long c = 0; c < C; c++) sum += u[r * C + c] * u[r * C + c];
+      room[r] = sum / C;
+    }
+  else {
+    memset(room, 0, C * sizeof(float));
+    for (long r = 0; r < R; r++)
+      SIMD for (long c = 0; c < C; c++) room[c] += u[r * C + c] * u[r * C + c] / R;
+  }
+  for (long i = 0; i < (tall ? R : C); i++) {
+    v[i] += (1 - beta2) * (room[i] - v[i]);
+    room[i] = 1 / sqrtf(v[i] < 1e-10f ? 1e-10f : v[i]);
+  }
+  for (long r = 0; r < R; r++)
+    SIMD for (long c = 0; c < C; c++) u[r * C + c] *= room[tall ? r : c];
+  float has = norm_of(u, R * C), by = had / (has < 1e-10f ? 1e-10f : has);
+  SIMD for (long i = 0; i < R * C; i++) u[i] *= by;
+}
+
+// p <- p - lr decay p - lr u; or on the sphere of a radius, p <- p - lr radius u / |u|, put back to that radius
+static void move(float *restrict p, const float *restrict u, long n, float lr, const float *radius, const How *how) {
+  if (radius) {
+    float size = norm_of(u, n), by = lr * *radius / (size < 1e-10f ? 1e-10f : size);
+    SIMD for (long i = 0; i < n; i++) p[i] -= by * u[i];
+    float back = *radius / norm_of(p, n);
+    SIMD for (long i = 0; i < n; i++) p[i] *= back;
+  } else {
+    float shrink = lr * how->decay;
+    int cautious = how->cautious;
+    SIMD for (long i = 0; i < n; i++) {
+      float by = cautious && !(u[i] * p[i] >= 0) ? 0 : shrink;
+      p[i] -= by * p[i] + lr * u[i];
+    }
+  }
+}
+
+// One update of n matrices p[i] [R][C] with gradients g[i]: Nesterov's momentum m [n][R][C], orthogonalised, its variance
+// v [n][R or C] reduced where there is one, and a step at the rate lr[i], on the sphere of radius[i] where there is one
+void muon(const float *const *g, float *const *p, float *restrict m, float *v, const float *lr, const float *radius, long n,
+          long R, long C, const How *how) {
+  long size = R * C;
+  float *u = malloc((size + R + C) * sizeof(float)), beta = how->beta;
+  for (long i = 0; i < n; i++, m += size) {
+    const float *restrict own = g[i];
+    SIMD for (long k = 0; k < size; k++) {
+      m[k] += (1 - beta) * (own[k] - m[k]);
+      u[k] = own[k] + beta * (m[k] - own[k]);
+    }
+    orthogonalize(u, 1, R, C, how->abc, how->steps, how->room);
+    if (v) reduce_variance(u, v + i * (R >= C ? R : C), R, C, how->beta2, u + size);
+    move(p[i], u, size, lr[i], radius ? radius + i : 0, how);
+  }
+  free(u);
+}
+
+// |x| of n tensors x[i] of sizes[i] together, each one's sum of squares rounded by itself
+void total_norm(const float *const *x, const long *sizes, long n, double *norm) {
+  double all = 0;
+  for (long i = 0; i < n; i++) {
+    float one = norm_of(x[i], sizes[i]);
+    all += (double)one * one;
+  }
+  *norm = sqrt(all);
 }
 
 // ---- residual branches, y = x + a f(n(x)), in fp32 as a whole --------------------------------------------------------

@@ -14,6 +14,7 @@ import os
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def _shape(B: int, S: int, H: int, D: int, rope: str, eps: float | None, window:
     return Shape(B, S, H, D, rope == "half-split", eps is not None, eps or 0.0, min(window or S, S))
 
 
+class How(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_float) for name in ("beta", "beta2", "decay")),
+        ("cautious", ctypes.c_int),
+        ("abc", ctypes.c_void_p),
+        ("steps", ctypes.c_long),
+        ("room", ctypes.c_float),
+    )
+
+
 _at = ctypes.byref
 
 
@@ -78,6 +89,8 @@ ARGUMENTS = {
 #: and of those in fp32 alone
 ARGUMENTS_FP32 = {
     "orthogonalize": (_P, _N, _N, _N, _P, _N, _F),
+    "muon": (*(_P,) * 6, _N, _N, _N, _P),
+    "total_norm": (_P, _P, _N, _P),
     "attention_branch": (*(_P,) * 12, _F, _F, _P),
     "attention_branch_backward": (*(_P,) * 18, _F, _P),
     "mlp_branch": (*(_P,) * 9, _N, _N, _N, _F, _F),
@@ -419,6 +432,48 @@ def orthogonalize(matrices: Tensor, coefficients: Tensor, room: float) -> Tensor
     R, C = X.shape[-2:]
     _call(X.dtype, "orthogonalize", X, X.numel() // (R * C), R, C, coefficients, len(coefficients), room)
     return X
+
+
+def muon(
+    gradients: Sequence[Tensor],
+    parameters: Sequence[Tensor],
+    momentum: Tensor,
+    variance: Tensor | None,
+    lr: Tensor,
+    radii: Tensor | None,
+    **how: Any,
+) -> None:
+    """One update of all ``parameters`` [..., R, C], n matrices together, in place: ``momentum`` [n, R, C], the
+    ``variance`` [n, R, 1] or [n, 1, C] where it is reduced, rates ``lr`` [n], and ``radii`` [n] where the matrices stay
+    on spheres. ``how``: beta, beta2, decay, cautious, the orthogonalisation's coefficients abc [steps, 3] and room."""
+    n, R, C = momentum.shape
+    abc = how.pop("abc")
+    given = How(abc=abc.data_ptr(), steps=len(abc), **how)
+    gradients = [g.contiguous() for g in gradients]
+    assert len(lr) == n and all(p.is_contiguous() for p in parameters)
+    at = _pointers(gradients, R * C), _pointers(parameters, R * C)
+    _call(torch.float32, "muon", *at, momentum, variance, lr.contiguous(), radii, n, R, C, _at(given))
+
+
+def total_norm(tensors: Sequence[Tensor]) -> float:
+    """The norm of all ``tensors`` as one vector."""
+    tensors = [x.contiguous() for x in tensors]
+    sizes, norm = (_N * len(tensors))(*(x.numel() for x in tensors)), ctypes.c_double()
+    _call(
+        torch.float32,
+        "total_norm",
+        (_P * len(tensors))(*(x.data_ptr() for x in tensors)),
+        sizes,
+        len(tensors),
+        _at(norm),
+    )
+    return norm.value
+
+
+def _pointers(tensors: Sequence[Tensor], size: int) -> Any:
+    """Where each matrix of ``size`` numbers begins, in every one of the tensors."""
+    places = [x.data_ptr() + 4 * start for x in tensors for start in range(0, x.numel(), size)]
+    return (_P * len(places))(*places)
 
 
 def cross_entropies(logits: Tensor, targets: Tensor, c: float, n: int | None) -> Tensor:

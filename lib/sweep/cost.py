@@ -16,7 +16,7 @@ from lib.config import Label, ModelConfig, RunConfig
 from lib.flops import count
 from lib.model.looped import Draw, LoopedLM
 from lib.store.runs import RunStore
-from lib.train.optimiser import Optimizer, clip_gradients
+from lib.train.optimiser import Optimizer
 
 PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
@@ -118,9 +118,9 @@ def flops_per_second(cfg: RunConfig) -> float:
             # mean_loops, so that the time does not depend on a draw
             loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], model_cfg.mean_loops, Draw(0, step, range(rows)))
             loss.backward()
-            clip_gradients(model, cfg.optim.clip)
+            optimizer.clip_gradients()
             optimizer.step(step)
-            model.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             seconds.append(time.perf_counter() - begin)
     fixed = model_cfg.replace(depth="fixed", fill=False, on_top=False)
     return rows * context * count(fixed, context).flops_per_token / min(seconds)

@@ -41,7 +41,7 @@ from lib.model.weights import load_strictly
 from lib.store.result import RunResult
 from lib.store.runs import UNREADABLE, RunStore
 from lib.train.evaluate import validate
-from lib.train.optimiser import Optimizer, clip_gradients
+from lib.train.optimiser import Optimizer
 
 LOGGED = 500  # steps that are logged: all of a shorter run, at least so many of a longer one
 SPECTRA_LOGGED = 100  # the same of spectral radii and norms, which take longer to compute
@@ -197,7 +197,7 @@ class _Training:
             if end.routing:
                 passes[-1]["router_loss"] = loss.item() - passes[-1]["loss"]
         values = self._mean(passes)
-        values["grad_norm"] = clip_gradients(self.model, self.cfg.optim.clip)
+        values["grad_norm"] = self.optimizer.clip_gradients()
         blown_up = not (
             math.isfinite(values["loss"])
             and math.isfinite(values["grad_norm"])
@@ -205,7 +205,7 @@ class _Training:
         )
         if not blown_up:
             self.optimizer.step(self.step)
-        self.model.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         self.step += 1
         seconds = time.perf_counter() - begin
         self.seconds += seconds

@@ -114,6 +114,7 @@ class Optimizer:
         """ranks: the processes that train the same model, among which Muon's matrices are shared out."""
         self.cfg, self.steps = cfg, steps
         parameters = dict(model.named_parameters())
+        self.parameters = list(parameters.values())  # to walk through a model's parts takes longer than its norm
         self.placements = placements(model, cfg, steps, tokens_per_step)
         self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"}, ranks)
         kind = MuonH if cfg.name == "muonh" else Muon
@@ -125,6 +126,23 @@ class Optimizer:
         rate = schedule(self.cfg, self.steps, step)
         self.adamw.step(rate)
         self.muon.step(rate, step, decay=1 - step / self.steps)
+
+    def clip_gradients(self) -> float:
+        """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""
+        parameters = [p for p in self.parameters if p.grad is not None]
+        gradients = [_gradient(p) for p in parameters]
+        if self.adamw.ranks.size == 1 and kernels.serve(*gradients):
+            norm = torch.tensor(kernels.total_norm(gradients))
+        else:
+            norm = nn.utils.get_total_norm(gradients)
+        had = float(whole(norm))
+        if not had <= self.cfg.clip:  # a nan goes on
+            nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
+        return had
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
         """Everything an update depends on, whole and in main memory of the process that writes."""
@@ -226,6 +244,7 @@ class Muon:
         self.momentum: dict[tuple[int, int], Tensor] = {}
         self.variance: dict[tuple[int, int], Tensor] = {}
         self.own: dict[tuple[int, int], slice] = {}
+        self.norms: dict[tuple[int, int], Tensor] = {}  # that matrices keep, MuonH's
         for (rows, columns), members in self.stacks.items():
             device = members[0][1].device
             own = self.own[rows, columns] = ranks.share(sum(_height(p) for _, p in members))
@@ -244,19 +263,43 @@ class Muon:
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for shape, members in self.stacks.items():
             own = self.own[shape]
+            parameters = [p for _, p in members]
+            heights = [_height(p) for p in parameters]
+            rates = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(heights))
+            if self.ranks.size == 1 and kernels.serve(self.momentum[shape], *parameters):
+                self._updated(shape, parameters, rate * rates, beta, decay)
+                continue
             gradient = self._stacked(shape, [_gradient(p) for _, p in members])[own]
             momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
             update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
             if self.cfg.muon_variance_reduction:
                 update = self._reduce_variance(update, self.variance[shape])
-            parameters = [p for _, p in members]
-            heights = [_height(p) for p in parameters]
-            rates = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(heights))
             lr = rate * rates[own].view(-1, 1, 1).to(update)
             moved = self._moved(shape, self._stacked(shape, parameters)[own], update, lr, decay)
             parts = self.ranks.gather(moved, sum(heights)).split(heights)
             held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
             torch._foreach_copy_([local(p) for p in parameters], held)
+
+    def _updated(
+        self, shape: tuple[int, int], parameters: list[nn.Parameter], lr: Tensor, beta: float, decay: float
+    ) -> None:
+        """The same as one operation."""
+        steps, room = _quintic(self.cfg.muon_orthogonalizer)
+        variance = self.variance[shape] if self.cfg.muon_variance_reduction else None
+        kernels.muon(
+            [_gradient(p) for p in parameters],
+            parameters,
+            self.momentum[shape],
+            variance,
+            lr,
+            self.norms.get(shape),
+            beta=beta,
+            beta2=self.beta2,
+            decay=self.cfg.muon_weight_decay * decay,
+            cautious=self.cfg.muon_cautious,
+            abc=torch.tensor(steps),
+            room=room,
+        )
 
     @staticmethod
     def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
@@ -336,11 +379,16 @@ def _norm(matrices: Tensor) -> Tensor:
     return matrices.norm(dim=(-2, -1), keepdim=True)
 
 
+def _quintic(method: str) -> tuple[tuple[tuple[float, float, float], ...], float]:
+    """The steps' coefficients, and the factor on the norm that a matrix is first divided by: Polar Express wants a
+    little below 1."""
+    return (POLAR_EXPRESS, 1.02) if method == "polar-express" else (NEWTON_SCHULZ, 1.0)
+
+
 def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out. On a
     CPU the steps are in fp32: there they take half as many products as here, so that bf16 is no faster."""
-    steps = POLAR_EXPRESS if method == "polar-express" else NEWTON_SCHULZ
-    room = 1.02 if method == "polar-express" else 1.0  # Polar Express wants a little below 1
+    steps, room = _quintic(method)
     x = matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype)
     if kernels.serve(x):
         return kernels.orthogonalize(x, torch.tensor(steps, dtype=torch.float32), room)
@@ -352,13 +400,3 @@ def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.
         A = x @ x.mT
         x = a * x + (b * A + c * (A @ A)) @ x
     return (x.mT if tall else x).float()
-
-
-def clip_gradients(model: nn.Module, largest: float) -> float:
-    """Scales all gradients to a norm of at most ``largest``; returns the norm they had."""
-    parameters = [p for p in model.parameters() if p.grad is not None]
-    norm = nn.utils.get_total_norm([_gradient(p) for p in parameters])
-    had = float(whole(norm))
-    if not had <= largest:  # a nan goes on
-        nn.utils.clip_grads_with_norm_(parameters, largest, norm)
-    return had

@@ -12,7 +12,7 @@ from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
 from lib.model.looped import Draw, LoopedLM
 from lib.presets import preset
-from lib.train.optimiser import AdamW, Muon, Optimizer, Placement, clip_gradients, orthogonalize, placements, schedule
+from lib.train.optimiser import AdamW, Muon, Optimizer, Placement, orthogonalize, placements, schedule
 
 
 def placement(optimizer: str, lr: float, weight_decay: float, name: str = "p") -> Placement:
@@ -363,9 +363,9 @@ def test_the_state_resumes_bit_for_bit(name, clipping):
         model.train()
         for step in which:
             model.loss(x[:, :-1], x[:, 1:], 2)[0].backward()
-            clip_gradients(model, 1.0)
+            optimizer.clip_gradients()
             optimizer.step(step)
-            model.zero_grad()
+            optimizer.zero_grad()
 
     def make():
         model = LoopedLM(ModelConfig(width=32, state_init="prelude"))
@@ -393,8 +393,19 @@ def test_the_first_step_is_taken():
     assert moved and all(moved)
 
 
-def test_clipping_scales_the_gradient_to_the_norm():
-    model = nn.Linear(4, 4, bias=False)
-    model.weight.grad = torch.full((4, 4), 2.0)
-    assert clip_gradients(model, 1.0) == pytest.approx(8.0)
-    assert model.weight.grad.norm().item() == pytest.approx(1.0, rel=1e-4)
+@pytest.mark.parametrize("threads", [1, 2])  # with the kernels, and without
+def test_clipping_scales_the_gradients_to_the_norm(threads):
+    model = LoopedLM(ModelConfig(width=32))
+    optimizer = Optimizer(model, OptimConfig(clip=1.0), 10)
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 2.0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        had = optimizer.clip_gradients()
+        assert had == pytest.approx(2 * sum(p.numel() for p in model.parameters()) ** 0.5, rel=1e-4)
+        assert optimizer.clip_gradients() == pytest.approx(1.0, rel=1e-4)
+        model.embed.weight.grad[0, 0] = torch.nan
+        assert optimizer.clip_gradients() != optimizer.clip_gradients()
+    finally:
+        torch.set_num_threads(before)
