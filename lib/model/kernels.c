@@ -264,7 +264,7 @@ static void turn(const float *restrict from, long ldf, float *restrict to, long 
 
 // C [M][N] = A [M][K] B [K][N], or that added to it, where a number of A is at m am + k ak and one of B at k bk + n bn, one
 // of bk and bn being 1, and rows of C are ldc apart. B is laid out anew, a panel of I columns and at most DEEP rows at a
-// time, which then stays in the cache next to the core. `lower`: nothing right of the diagonal's panels is computed
+// time, which then stays in the cache next to the core. `lower`: nothing right of the diagonal's squares of L is computed
 enum { DEEP = 256 };
 static void multiply(const float *A, long am, long ak, const float *B, long bk, long bn, float *C, long ldc, long M, long N,
                      long K, int add, int lower) {
@@ -282,6 +282,10 @@ static void multiply(const float *A, long am, long ak, const float *B, long bk, 
         turn(from, bn, panel, width, columns, deep);
       if (columns == width) {
         long m = lower ? n : 0;
+        if (lower && width == I) {  // the diagonal's first rows
+          product(L, L, deep, A + m * am + k * ak, am, ak, panel, width, C + m * ldc + n, ldc, add || k);
+          m += L;
+        }
         product(M - m, width, deep, A + m * am + k * ak, am, ak, panel, width, C + m * ldc + n, ldc, add || k);
         continue;
       }
@@ -565,7 +569,7 @@ static float norm_of(const float *restrict x, long n) {
 // C [M][M] = A [M][K] B [K][M], of which one knows that it is symmetric: half of it is computed
 static void symmetric(const float *A, long am, long ak, const float *B, long bk, long bn, float *C, long M, long K) {
   multiply(A, am, ak, B, bk, bn, C, M, M, M, K, 0, 1);
-  for (long r = I; r < M; r += I) turn(C + r * M, M, C + r, M, M - r < I ? M - r : I, r);
+  for (long r = L; r < M; r += L) turn(C + r * M, M, C + r, M, M - r < L ? M - r : L, r);
 }
 
 // Q = a 1 + b A + c A^2, [M][M] symmetric

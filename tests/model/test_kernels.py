@@ -42,12 +42,12 @@ def gradients(y, *inputs):
     return [y, *torch.autograd.grad(y, inputs, g)]
 
 
-def close(found, expected, dtype=torch.float32, rounding=2e-5):
+def close(found, expected, dtype=torch.float32):
     """To rounding: of fp32 sums in another order, or of bf16 results."""
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape
         apart = (a.double() - b.double()).abs().max()
-        assert apart <= (rounding if dtype == torch.float32 else 0.02) * b.double().abs().max() + 1e-10
+        assert apart <= (2e-5 if dtype == torch.float32 else 0.02) * b.double().abs().max() + 1e-10
 
 
 def no_worse(found, plain, exact):
@@ -239,7 +239,10 @@ def test_updates_of_muon(monkeypatch, how, experts):
             assert all(parameter.grad is None for parameter in model.parameters())
         return [torch.tensor(norms), *optimizer.state().values(), *(p.detach() for p in model.parameters())]
 
-    close(*both(monkeypatch, compute), rounding=2e-4)
+    for found, expected in zip(*both(monkeypatch, compute), strict=True):
+        apart = (found - expected).abs() > 2e-4 * expected.abs().max() + 1e-10
+        # an update of nearly nothing may fall on either side of what decides whether its entry decays
+        assert apart.float().mean() <= (5e-3 if how.get("muon_cautious", how["name"] == "muon") else 0)
 
 
 def test_without_a_compiler_there_are_the_same_numbers():
