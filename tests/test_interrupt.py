@@ -51,7 +51,8 @@ class Kernel:
 
     def run(self, code: str, so_far=None) -> dict:
         """What became of a cell, interrupted as soon as ``so_far()`` is true."""
-        asked = self.client.execute(code)
+        # or an interrupted cell would make the kernel refuse, for a moment, the next one too
+        asked = self.client.execute(code, stop_on_error=False)
         if so_far is not None:
             until(so_far, within=240)
             self.manager.interrupt_kernel()

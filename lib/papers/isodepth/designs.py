@@ -136,8 +136,8 @@ def grid(
 
 
 def grid_with_noise(p: PaperGrid) -> dict[Label, RunConfig]:
-    """The whole grid with one seed, and one budget and width of it with the noise_seeds too."""
-    whole = grid(p, p.recurrences, {budget: p.widths[budget] for budget in p.budgets}, [p.seed])
+    """The whole grid with its seeds, and one budget and width of it with the noise_seeds too."""
+    whole = grid(p, p.recurrences, {budget: p.widths[budget] for budget in p.budgets}, p.seeds)
     return whole | grid(p, *noise_cell(p), p.noise_seeds)
 
 
@@ -156,10 +156,11 @@ def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
     flops = {r: size(cfg)["F"] for r, cfg in models.items()}
     first = flops[p.beyond_recurrences[0]]
     return {
-        ("beyond the grid", p.beyond_budget, r, p.beyond_width, p.seed): run(
-            p, cfg, p.beyond_budget * flops[r] / first, p.seed
+        ("beyond the grid", p.beyond_budget, r, p.beyond_width, seed): run(
+            p, cfg, p.beyond_budget * flops[r] / first, seed
         )
         for r, cfg in models.items()
+        for seed in p.beyond_seeds
     }
 
 

@@ -43,7 +43,7 @@ class PaperGrid(IsodepthGrid):
     """000's whole grid. Three notebooks ask for it; whichever runs first trains it."""
 
     budgets: list[float]
-    seed: int
+    seeds: list[int]
     noise_seeds: list[int]
 
     @model_validator(mode="after")
@@ -76,6 +76,7 @@ class Extrapolation(PaperGrid):
     beyond_budget: float
     beyond_width: int
     beyond_batch: Annotated[int, Field(ge=0)]
+    beyond_seeds: list[int]
 
 
 class PhiProbes(IsodepthGrid):
@@ -84,7 +85,7 @@ class PhiProbes(IsodepthGrid):
     probes: list[str]
     lanes_lr: LaneRates
     shown: int
-    seed: int
+    seeds: list[int]
 
     @model_validator(mode="after")
     def _has_what_is_compared(self) -> Self:

@@ -143,10 +143,15 @@ def noise_of_a_run(laws: dict[int, Fit], runs: pd.DataFrame) -> Noise:
     return noise_of(laws, {r: _by_r(runs)[r][:-1] for r in laws})
 
 
-def matched_gap(loss: pd.Series, noise: Noise, seed: int, n: int = DRAWS) -> list[float]:
-    """Draws of what r = 4 loses on r = 1 in one pair of runs, from a run's noise; loss: by r."""
-    shifts = np.exp(noise.draws(n, 2, np.random.default_rng(seed)))
-    return (loss[4] * shifts[:, 1] - loss[1] * shifts[:, 0]).tolist()
+def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int, n: int = DRAWS) -> tuple[float, list[float]]:
+    """What r = 4 loses on r = 1, the mean over the pairs of runs that share a seed, and its draws, from a run's noise.
+    nan where none of them has both."""
+    pairs = runs.pivot(index="seed", columns="r", values="loss").reindex(columns=[1, 4]).dropna()
+    if pairs.empty:
+        return np.nan, [np.nan] * n
+    shifts = np.exp(noise.draws(n, pairs.size, np.random.default_rng(seed)))
+    plain, looped = (pairs.to_numpy() * shifts.reshape(n, *pairs.shape)).mean(1).T
+    return float((pairs[4] - pairs[1]).mean()), (looped - plain).tolist()
 
 
 def _by_r(runs: pd.DataFrame) -> dict[int, tuple[pd.Series, pd.Series, pd.Series]]:
@@ -332,9 +337,9 @@ def _of_refit(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) 
 def lead_over_plain(
     runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """How far below ``MATCHED`` the loss of one r stands above the plain model's at the same budget and width, mean
-    over both, and its draws, with the noise that the joint law leaves over in every run."""
-    losses = runs.pivot(index=["budget", "width"], columns="r", values="loss")[[1, r]].dropna()
+    """How far below ``MATCHED`` the loss of one r stands above the plain model's at the same budget, width and seed,
+    mean over all, and its draws, with the noise that the joint law leaves over in every run."""
+    losses = runs.pivot(index=["budget", "width", "seed"], columns="r", values="loss")[[1, r]].dropna()
     room = MATCHED - float((losses[r] - losses[1]).mean())
     squared = fit_joint(*joint_arrays(runs), objective="squares")
     noise = Noise.left_over([squared.loss * squared.residuals], len(squared.names))

@@ -120,12 +120,14 @@ def test_where_seeds_are_repeated():
 def test_the_grid_of_a_notebook_repeats_seeds_in_one_cell():
     p = given(IsodepthIsoflop, content="text")
     plan = designs.grid_with_noise(p)
-    repeated = [label for label in plan if label[-1] != p.seed]
+    repeated = [label for label in plan if label[-1] not in p.seeds]
     assert {label[1:4] for label in repeated} == {(4.64e10, 1, 16), (4.64e10, 8, 16)} and len(repeated) == 4
+    twice = designs.grid_with_noise(p.replace(seeds=[7, 8]))
+    assert len(twice) == 2 * (len(plan) - 4) + 4 and {label[-1] for label in twice} == {7, 8, *p.noise_seeds}
 
 
 def test_a_pair_has_the_same_tokens():
-    p = given(Extrapolation, **SMALL, beyond_recurrences=[1, 4], beyond_width=16, beyond_budget=2e9, seed=7)
+    p = given(Extrapolation, **SMALL, beyond_recurrences=[1, 4], beyond_width=16, beyond_budget=2e9, beyond_seeds=[7])
     pair = designs.matched_tokens(p)
     (_, budget, r, width, seed), four = list(pair.items())[1]
     assert (budget, r, width, seed, four.model.mean_loops) == (2e9, 4, 16, 7, 4)
@@ -133,6 +135,9 @@ def test_a_pair_has_the_same_tokens():
     assert plain.tokens == four.tokens
     assert plain.tokens * count(plain.model, 32).published["000"] == pytest.approx(2e9, rel=0.05)
     assert plain.train.batch == p.batch
+    assert [label[2:] for label in designs.matched_tokens(p.replace(beyond_seeds=[7, 8]))] == [
+        (r, 16, seed) for r in (1, 4) for seed in (7, 8)
+    ]
     larger = designs.matched_tokens(p.replace(beyond_batch=2 * p.batch)).values()
     assert {cfg.train.batch for cfg in larger} == {2 * p.batch}
     assert all(cfg.tokens == pytest.approx(plain.tokens, rel=0.05) for cfg in larger)

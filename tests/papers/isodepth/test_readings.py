@@ -142,8 +142,16 @@ def test_what_the_own_laws_leave_over(published):
 
 
 def test_a_pairs_gap_has_the_noise_of_two_runs():
-    draws = readings.matched_gap(pd.Series({1: 2.0, 4: 2.1}), Noise(1e-4, 10**6), 0)
-    assert np.mean(draws) == pytest.approx(0.1, abs=2e-3) and np.std(draws) == pytest.approx(0.029, rel=0.05)
+    one = pd.DataFrame({"r": [1, 4], "seed": 7, "loss": [2.0, 2.1]})
+    gap, draws = readings.matched_gap(one, Noise(1e-4, 10**6), 0)
+    assert gap == pytest.approx(0.1) and np.mean(draws) == pytest.approx(0.1, abs=2e-3)
+    assert np.std(draws) == pytest.approx(0.01 * np.hypot(2.0, 2.1), rel=0.05)
+    four = pd.concat([one.assign(seed=seed) for seed in range(4)])
+    lone = pd.DataFrame({"r": [1], "seed": 9, "loss": [5.0]})  # its partner blew up
+    gap, draws = readings.matched_gap(pd.concat([four, lone]), Noise(1e-4, 10**6), 0)
+    assert gap == pytest.approx(0.1) and np.std(draws) == pytest.approx(0.005 * np.hypot(2.0, 2.1), rel=0.05)
+    gap, draws = readings.matched_gap(lone, Noise(1e-4, 10**6), 0)
+    assert np.isnan(gap) and np.isnan(draws).all()
 
 
 def test_draws_are_collected_by_comparison():
