@@ -152,6 +152,9 @@ reproduce-figures: $(READY) outputs/.form-2
 
 notebooks: $(DONE)
 
+# what has been trained elsewhere
+RECORDED = $(sort $(wildcard outputs/records/$(PROFILE)/*.parquet/*.parquet))
+
 # some notebooks read the parameters of others
 files_of = $(foreach name,$1,notebooks/$(name).ipynb params/$(PROFILE)/$(name).yaml)
 $(MADE)/.backprop_depth.done $(MADE)/.depth_sampling.done: $(call files_of,end_to_end instability)
@@ -162,7 +165,7 @@ $(MADE)/.end_to_end.done: $(call files_of,downstream_core instability)
 # .NAME.done holds a checksum of what the notebook was made from. Dates would not do: clocks are set back, and copied
 # files bring their own
 $(MADE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
-	@made_from="$$(cat $(filter-out FORCE,$^) $$(find lib -name '*.py' -o -name '*.c' | LC_ALL=C sort) | cksum)"; \
+	@made_from="$$(cat $(filter-out FORCE,$^) $$(find lib -name '*.py' -o -name '*.c' | LC_ALL=C sort) $(RECORDED) | cksum)"; \
 	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
 	  "from lib.workbook.execute import main; main('$*', '$(PROFILE)', $(EACH), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
 

@@ -15,10 +15,10 @@ from tests.workbooks import ROOT
 # ---- make ------------------------------------------------------------------------------------------------------------
 
 MAKE = [
-    ("reproduce-figures PROFILE=huge", "PROFILE: 'huge' is not known", "use smoke, cpu, gpu or paper"),
-    ("reproduce-figures PROFILE=", "PROFILE: '' is not known", "use smoke, cpu, gpu or paper"),
-    ("reproduce-figures PROFILE=cpu+smoke", "PROFILE: 'cpu smoke' is not known", "use smoke, cpu, gpu or paper"),
-    ("reproduce-figures PROFILE=../cpu", "PROFILE: '../cpu' is not known", "use smoke, cpu, gpu or paper"),
+    ("reproduce-figures PROFILE=huge", "PROFILE: 'huge' is not known", "use smoke, cpu, desk, gpu or paper"),
+    ("reproduce-figures PROFILE=", "PROFILE: '' is not known", "use smoke, cpu, desk, gpu or paper"),
+    ("reproduce-figures PROFILE=cpu+smoke", "PROFILE: 'cpu smoke' is not known", "use smoke, cpu, desk, gpu or paper"),
+    ("reproduce-figures PROFILE=../cpu", "PROFILE: '../cpu' is not known", "use smoke, cpu, desk, gpu or paper"),
     ("reproduce-figures ONLY=nothing", "ONLY: there is no notebook 'nothing'", "use one of: backprop_depth"),
     ("reproduce-figures ONLY=instability.ipynb", "ONLY: there is no notebook", "use one of: backprop_depth"),
     ("reproduce-figures ONLY=%", "ONLY: there is no notebook '%'", "use one of: backprop_depth"),

@@ -15,6 +15,10 @@ class InputError(ValueError):
         return [f"InputError: {self}"]
 
 
+class NotThere(InputError):
+    """What is asked for has not been trained, and nothing is to be trained."""
+
+
 class DiskFull(OSError):
     """The disk filled up while something was being written; nothing half-written was kept."""
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lib.base.errors import InputError, one_line
 
-PROFILES = ("smoke", "cpu", "gpu", "paper")
+PROFILES = ("smoke", "cpu", "desk", "gpu", "paper")
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -22,7 +22,7 @@ class Parameters(pydantic.BaseModel):
 
     notebook: ClassVar[str]  # the name of its file
 
-    profile: str  # smoke, cpu, gpu or paper
+    profile: str  # smoke, cpu, desk, gpu or paper
     outputs: str  # folder of all results, from the workbook's root
 
     def __init__(self, **values: Any) -> None:
@@ -56,6 +56,7 @@ class Parameters(pydantic.BaseModel):
 class Computing(Parameters):
     """A notebook that trains or measures."""
 
+    train: bool  # what is missing; otherwise the seeds are drawn of which all is there
     jobs: int  # processes, 0 for one a core, or one on a GPU
     max_hours: float  # it stops before it begins where it would take longer
 

@@ -52,7 +52,7 @@ NAMES = {architecture: look.name for architecture, look in LOOKS.items()}
 COLOURS = {architecture: look.colour for architecture, look in LOOKS.items()}
 MARKERS = {architecture: look.marker for architecture, look in LOOKS.items()}
 
-_profile = "cpu"
+_profile = "cpu"  # what is printed on figures
 
 
 @contextlib.contextmanager
@@ -67,10 +67,10 @@ def keeping_style() -> Iterator[None]:
             _profile = before
 
 
-def use_style(profile: str) -> None:
-    """Sets matplotlib's defaults and the profile that figures are stamped with."""
+def use_style(profile: str, note: str = "") -> None:
+    """Sets matplotlib's defaults and the profile that figures are stamped with; ``note``: what is said of it there."""
     global _profile
-    _profile = profile
+    _profile = f"{profile}{', ' * bool(note)}{note}"
     mpl.rcParams.update(
         {
             "figure.dpi": 150,

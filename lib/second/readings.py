@@ -21,4 +21,12 @@ WITHOUT_RUNS = (
     "002-theorem-2-in-its-model",
     "002-gaussian-gain-on-the-cone",
     "000-passthrough-fails",
+    "001-base-diverges-before-residual-norm",
+    "001-residual-norm-diverges-before-parcae",
+    "001-parcae-trains-past-base",
+    "001-base-diverged-rho-at-least-one",
+    "001-base-converged-rho-below-one",
+    "001-base-state-explodes",
+    "001-base-lowest-diverging-rate",
+    "001-residual-norm-lowest-diverging-rate",
 )

@@ -24,8 +24,9 @@ from lib.workbook import places
 
 REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
 DISPUTED = "opinions differ"
-INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at the smoke profile", "open"
+INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at this profile", "open"
 VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE, UNJUDGED, OPEN)
+NOT_JUDGED = ("smoke", "desk")  # too small; and not all there
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 #: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it
@@ -134,7 +135,7 @@ def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
     Ties and values: reproduced when every interval lies within ``claim.margin`` of the value (0 for a tie),
     contradicted when one is disjoint from that. Values count only where the scale is the paper's or does not matter.
     """
-    if profile == "smoke":
+    if profile in NOT_JUDGED:
         return UNJUDGED
     if claim.kind == "value" and profile not in OF_PAPERS and not claim.scale_free:
         return INCOMPARABLE

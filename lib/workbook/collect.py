@@ -87,7 +87,7 @@ def made_from(name: str, profile: str) -> int:
     the rules of its claims. How its code is written does not count."""
     plan = plans.plan(name, profile)
     sources = [
-        parameters.of_profile(profile, name),
+        {key: value for key, value in parameters.of_profile(profile, name).items() if key != "train"},
         sorted(cfg.key for cfg in plan.runs),
         {function: sorted(cases) for function, cases in plan.measurements.items()},
         [

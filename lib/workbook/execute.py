@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from lib.base import files
-from lib.base.errors import in_one_line
+from lib.base.errors import NotThere, in_one_line
 from lib.workbook import parameters, places, reference
 from lib.workbook.reference import spell
 
@@ -32,7 +32,8 @@ def execute(
     and the library. chosen: all notebooks that make runs since the time ``since``; they tell how long the rest takes.
 
     The executed copy grows in outputs/notebooks/<profile>/. When the notebook has ended well, the file .<name>.done
-    beside the copy gets ``made_from``; where it has that already, nothing is run. Raises Failed, and DiskFull or
+    beside the copy gets ``made_from``; where it has that already, nothing is run. One that shall not train and has
+    nothing to draw says so, and is asked again another time. Raises Failed, and DiskFull or
     InputError where the copy cannot be written."""
     folder = outputs / "notebooks" / profile
     mark = folder / f".{name}.done"
@@ -46,7 +47,11 @@ def execute(
         if "jobs" in given:
             given["jobs"] = jobs
         with files.disk_full_says(folder / f"{name}.ipynb"):
-            _run(places.NOTEBOOKS / f"{name}.ipynb", folder / f"{name}.ipynb", given)
+            try:
+                _run(places.NOTEBOOKS / f"{name}.ipynb", folder / f"{name}.ipynb", given)
+            except NotThere as error:
+                print(f"not yet    {name}: {error}", flush=True)
+                made_from = "not yet"
         with files.replacing(mark) as draft:
             draft.write_text(made_from)
 
@@ -78,7 +83,7 @@ def _ended(mark: Path) -> float:
 
 
 def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
-    """Executes a notebook into ``copy``, and prints what it prints. Raises Failed."""
+    """Executes a notebook into ``copy``, and prints what it prints. Raises Failed, or the notebook's NotThere."""
     without_grammar()
     import papermill  # takes a while, and a signal may come before
     from nbclient.exceptions import DeadKernelError
@@ -99,6 +104,8 @@ def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
             shutdown_kernel="immediate" if given.get("jobs") == 1 else "graceful",
         )
     except PapermillExecutionError as error:
+        if error.ename == NotThere.__name__:
+            raise NotThere(error.evalue) from None
         raise Failed("\n".join([f"{source.stem}, cell {error.exec_count}:", *error.traceback])) from None
     except DeadKernelError:
         raise Failed(f"{source.stem}: its kernel died, killed or out of memory; the same command goes on") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 
 from lib.base import files
-from lib.base.errors import InputError
+from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing, Parameters
 from lib.base.provenance import provenance
 from lib.config import Label, RunConfig
@@ -127,7 +127,9 @@ class Notebook:
         return self.parameters.jobs or None, self.parameters.max_hours
 
     def sweep(self, configs: list[RunConfig]) -> Runs:
-        """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so."""
+        """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so. Where the
+        notebook shall not train, raises NotThere for what is missing."""
+        self._need([cfg.key for cfg in configs if self._only_draws and self.store.find(cfg) is None], "runs")
         runs = training.sweep(configs, self.store, *self._limits(), Cluster.of(os.environ))
         self.swept.extend(runs.results)
         diverged = sum(result.status == "diverged" for result in runs.results)
@@ -136,6 +138,17 @@ class Notebook:
             f"{len(runs.results)} runs, {diverged} of them ended as diverged; {minutes:.1f} minutes of training in all"
         )
         return runs
+
+    @property
+    def _only_draws(self) -> bool:
+        return isinstance(self.parameters, Computing) and not self.parameters.train
+
+    def _need(self, missing: list[str], what: str) -> None:
+        if missing:
+            raise NotThere(
+                f"train: {len(missing)} {what} are missing, {', '.join(missing[:3])}{' ...' * (len(missing) > 3)}; "
+                "set it to true to make them here, or draw when they are there"
+            )
 
     def _say(self, line: str) -> None:
         """Puts a line, below those that the cell has said, in the place of what it has shown: bars are for watching,
@@ -218,6 +231,14 @@ class Notebook:
     def measure(self, function: measurements.Function[C], cases: list[C]) -> list[dict[str, Any]]:
         """``measurements.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
         self.will_measure(function, cases)
+        self._need(
+            [
+                measurements.key(case)
+                for case in cases
+                if self._only_draws and measurements.found(function, case, self.store) is None
+            ],
+            "measurements",
+        )
         results = measurements.measure(function, cases, self.store, *self._limits())
         self._say(f"{len(cases)} measurements")
         return results
@@ -288,11 +309,15 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     """Checks a notebook's parameters (``parameters.checked``), puts what they came to back into ``namespace``, and goes
     to the workbook's root, so that a path means the same from make, papermill and JupyterLab."""
     fresh = not any(isinstance(value, Notebook) for value in namespace.values())
-    checked = parameters.checked(kind, namespace, fresh, widgets.somebody_is_there())
+    checked, note = parameters.checked(kind, namespace, fresh, widgets.somebody_is_there()), ""
     _check_folder(checked.outputs)
+    if isinstance(checked, Computing) and not checked.train:
+        from lib.workbook import part  # which starts this notebook once more, to see its plan
+
+        checked, note = part.there(checked)
     namespace.update(checked.model_dump())
     os.chdir(places.ROOT)
-    style.use_style(checked.profile)
+    style.use_style(checked.profile, note)
     return Notebook(kind.notebook, checked, places.ROOT / checked.outputs)
 
 

@@ -40,7 +40,8 @@ def planned(name: str, profile: str, **changes: Any) -> list[RunConfig]:
 
 
 def plan(name: str, profile: str, **changes: Any) -> Plan:
-    """What a notebook asks for with its parameters at a profile, some of them changed.
+    """What a notebook asks for with its parameters at a profile, some of them changed: all of it, also where the
+    notebook itself shall only draw what is there.
 
     Executes its code cells up to the one tagged ``plan``, in this process, and reads the plan that they write: into the
     parameter ``outputs``, or into a folder that is removed again where ``changes`` do not name one. Texts are read only
@@ -51,7 +52,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
     given = parameters.of_profile(profile, name)
     parameters.check_names(name, changes, given)
     with tempfile.TemporaryDirectory() as forgotten, _undone():
-        values = {**given, "outputs": forgotten, **changes}
+        values = {**given, "outputs": forgotten, **changes, **({"train": True} if "train" in given else {})}
         # notebook.start resolves it from the workbook's root, wherever this process is
         written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
         nb = _execute(name, values)

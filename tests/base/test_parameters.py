@@ -19,13 +19,13 @@ class Some(Computing):
 
 
 SIZES = {"widths": {1e9: [8]}, "widths_at": {}}
-SOME = Some(profile="cpu", outputs="o", jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], **SIZES)
+SOME = Some(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], **SIZES)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
+        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, desk, gpu, paper"),
         ({"lrz": [0.1]}, "lrz: unknown name, remove it or correct its spelling"),
         ({"lrs": []}, "lrs: [] is empty or names something twice, list each once"),
         ({"lrs": [0.1, 0.1]}, "lrs: [0.1, 0.1] is empty or names something twice"),
@@ -51,7 +51,7 @@ def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
     text = dict(source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=8, precision="fp32", micro_batch=0)
     sizes = {"vocab_size": 256, "context": 32, "batch": 4} | {field: value}
     with one_line(starts=f"{field}: input should be greater than or equal to 1 (got {value})"):
-        Training(profile="cpu", outputs="o", jobs=0, max_hours=0.5, **text, **sizes)
+        Training(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, **text, **sizes)
 
 
 def test_exceptions_may_be_none():
@@ -78,4 +78,4 @@ def test_parameters_are_frozen():
 def test_a_notebook_that_trains_computes_and_reads_text():
     assert issubclass(Training, Computing) and issubclass(Training, Text)
     assert {*Parameters.model_fields} == {"profile", "outputs"}
-    assert {*Computing.model_fields} == {"profile", "outputs", "jobs", "max_hours"}
+    assert {*Computing.model_fields} == {"profile", "outputs", "train", "jobs", "max_hours"}

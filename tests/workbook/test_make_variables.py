@@ -48,7 +48,7 @@ def test_what_is_fine_is_fine(changes):
     [
         ({"GIVEN": "PROFILE SHELL"}, "SHELL: unknown variable, use PROFILE, ONLY, JOBS, MINUTES"),
         ({"GIVEN": "COPY"}, "COPY: unknown variable, use PROFILE"),
-        ({"PROFILE": "huge"}, "PROFILE: 'huge' is not known, use smoke, cpu, gpu or paper"),
+        ({"PROFILE": "huge"}, "PROFILE: 'huge' is not known, use smoke, cpu, desk, gpu or paper"),
         ({"PROFILE": " cpu"}, "PROFILE: ' cpu' is not known"),
         ({"PROFILE": ""}, "PROFILE: '' is not known"),
         ({"ENGINE": "slurm"}, "ENGINE: 'slurm' is not known, use ray, or leave it out"),

@@ -25,7 +25,7 @@ class X(Computing):
     steps: int
 
 
-VALUES = {"profile": "cpu", "outputs": "outputs", "lrs": [1e-3], "steps": 3, "jobs": 0, "max_hours": 0.5}
+VALUES = {"profile": "cpu", "outputs": "outputs", "lrs": [1e-3], "steps": 3, "train": True, "jobs": 0, "max_hours": 0.5}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_a_notebook_starts_at_the_root_with_what_its_parameters_came_to():
         ({"stepz": 3}, "stepz: is not a parameter of x, did you mean 'steps'?"),
         ({"steps": "many"}, "steps: input should be a valid integer"),
         ({"lrs": [0.1, 0.1]}, "lrs: [0.1, 0.1] is empty or names something twice"),
-        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
+        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, desk, gpu, paper"),
         ({"outputs": "Makefile/x"}, "outputs: 'Makefile/x' is no folder and in none, give one"),
         ({"outputs": " "}, "outputs: ' ' is no folder and in none, give one"),
         ({"outputs": "x" * 300}, "outputs: xxx"),
@@ -127,7 +127,7 @@ def test_a_claim_on_the_papers_own_runs_is_judged_at_the_papers_scale(tmp_path):
     given = ("000-phi", [0.46], (0.43, 0.49), "phi", "a note")
     for profile, folder, verdict in (
         ("cpu", "published", "reproduced"),
-        ("smoke", "smoke/published", "not judged at the smoke profile"),
+        ("smoke", "smoke/published", "not judged at this profile"),
     ):
         nb = a_notebook("published_runs", tmp_path, profile)
         finding = nb.claim_of_published(*given)

@@ -27,7 +27,7 @@ class X(Computing):
 
 
 CELL = """# Parameters
-profile: str = "cpu"  # smoke, cpu, gpu or paper
+profile: str = "cpu"  # smoke, cpu, desk, gpu or paper
 lrs: list[float] = [1e-3]  # a comment = 3
 steps: int = 3
 names: list[str] = ["a"]
@@ -35,6 +35,7 @@ tied: bool = False
 widths: dict[float, list[int]] = {1e9: [8]}
 backprop: int | str = "half"
 outputs: str = "outputs"
+train: bool = True
 jobs: int = 0
 max_hours: float = 0.5
 """
@@ -47,6 +48,7 @@ VALUES = {
     "widths": {1e9: [8]},
     "backprop": "half",
     "outputs": "outputs",
+    "train": True,
     "jobs": 0,
     "max_hours": 0.5,
 }
@@ -92,7 +94,7 @@ def test_a_cell_that_has_changed_is_read_anew_and_what_was_read_is_nobody_elses(
         ("smoke", "profile: smoke\nqqq: 3", "qqq: is not a parameter of x, use one of profile, lrs, steps, names"),
         ("smoke", "", "profile: "),
         ("smoke", "[1", "profile: "),
-        ("gpu", None, "profile: params/gpu/x.yaml does not exist, use one of smoke, cpu, gpu, paper"),
+        ("gpu", None, "profile: params/gpu/x.yaml does not exist, use one of smoke, cpu, desk, gpu, paper"),
     ],
 )
 def test_a_bad_file_of_a_profile_is_one_line(root, profile, text, says):
@@ -154,7 +156,7 @@ def test_text_from_papermill_and_yaml_becomes_what_the_class_says(injected, expe
         ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
         ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
         ({"widths": {True: [8]}}, "widths: takes no true or false"),
-        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, gpu, paper"),
+        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, desk, gpu, paper"),
     ],
 )
 def test_a_bad_parameter_is_one_line(injected, says):

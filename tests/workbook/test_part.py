@@ -1,0 +1,73 @@
+"""A notebook that shall not train draws the seeds of which everything is there, and says how much that is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lib.base.errors import NotThere
+from lib.figures import style
+from lib.papers.nanochat.parameters import UsageWeighted
+from lib.store.runs import RunStore
+from lib.sweep.cost import run_flops
+from lib.train.loop import train
+from lib.workbook import notebook, part, places, plans
+from lib.workbook.parameters import of_profile
+from tests.lines import one_line
+
+NAME = UsageWeighted.notebook
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """The runs of three seeds at the smallest size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(places, "RECORDS", Path("no-records"))
+        return plans.plan(NAME, "smoke", seeds=[1, 2, 3]).runs
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory, planned):
+    """With all of the first and third seed, and all but one of the second."""
+    folder = tmp_path_factory.mktemp("outputs")
+    lacking = [cfg for cfg in planned if cfg.train.seed == 2][-1]
+    for cfg in planned:
+        if cfg.key != lacking.key:
+            train(cfg, RunStore(folder / "runs"))
+    return folder
+
+
+def asked(outputs, **changes):
+    return UsageWeighted(**{**of_profile("smoke", NAME), "train": False, "outputs": str(outputs), **changes})
+
+
+def test_seeds_that_are_not_whole_are_left_out(planned, outputs):
+    p, note = part.there(asked(outputs, seeds=[1, 2, 3]))
+    assert p == asked(outputs, seeds=[1, 3])
+    lacking = run_flops([cfg for cfg in planned if cfg.train.seed == 2][-1])
+    assert note == f"{100 * (1 - lacking / sum(map(run_flops, planned))):.0f} % of its plan"
+    assert part.there(asked(outputs, seeds=[1, 3])) == (asked(outputs, seeds=[1, 3]), "")
+
+
+def test_without_a_whole_seed_there_is_nothing_to_draw(outputs):
+    with one_line("none of seeds is whole", "set it to true to train the rest here", starts="train: "):
+        part.there(asked(outputs, seeds=[2]))
+    with pytest.raises(NotThere):  # which make does not take for a failure
+        part.there(asked(outputs, seeds=[2]))
+
+
+@pytest.mark.usefixtures("style")
+def test_a_notebook_starts_with_what_is_there_and_trains_nothing(planned, outputs, monkeypatch):
+    monkeypatch.chdir(places.ROOT)
+    namespace = asked(outputs, seeds=[1, 2, 3]).model_dump()
+    nb = notebook.start(UsageWeighted, namespace)
+    assert namespace["seeds"] == [1, 3]
+    assert re.fullmatch(r"smoke, \d+ % of its plan", style._profile)
+    there = [cfg for cfg in planned if cfg.train.seed != 2]
+    assert [run.key for run in nb.sweep(there).results] == [cfg.key for cfg in there]
+    with one_line("set it to true", starts="train: 1 runs are missing, "):
+        nb.sweep(planned)
+
+
+def test_a_plan_is_of_everything_also_where_nothing_shall_be_trained(planned):
+    assert plans.plan(NAME, "smoke", seeds=[1, 2, 3], train=False).runs == planned
