@@ -112,6 +112,7 @@ class Asked:
 
     function: Function[Any]
     case: Any
+    of_finished: bool = False  # of a run that diverged it is not asked
 
     @functools.cached_property
     def key(self) -> str:

@@ -73,13 +73,17 @@ def _do(job: Job, store: RunStore, until: float) -> str:
         if job.cfg and step < job.cfg.train.steps:  # after its last step a run has only to be written
             look_at_the_clock()
 
+    finished = True
     try:
         look_at_the_clock()
         if job.cfg:
-            train(job.cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=progress)
+            finished = (
+                train(job.cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=progress).status == "finished"
+            )
         for one in job.asked:
             look_at_the_clock()
-            one.measure(store)
+            if finished or not one.of_finished:
+                one.measure(store)
     except TimeIsUp:
         return STOPPED
     except OSError:

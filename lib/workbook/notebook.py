@@ -46,6 +46,8 @@ class Notebook:
     asked: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     #: what it measures, and on what
     to_measure: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
+    #: what it may measure, of which it chooses by what it finds
+    may_ask: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: what its sweeps returned
@@ -120,6 +122,11 @@ class Notebook:
         with self._noting() as planned:
             planned.setdefault("measurements", {}).setdefault(name, {}).update(costs)
         return cases
+
+    def may_measure(self, function: measurements.Function[C], cases: Iterable[C]) -> None:
+        """Names all that the notebook might measure, where it chooses by what it finds: of the best run of a budget,
+        say. Records of runs that finished have all of it; the notebook itself measures what it then asks for."""
+        self.may_ask.append((function, list(cases)))
 
     def _limits(self) -> tuple[int | None, float]:
         """(processes, hours)"""

@@ -57,6 +57,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
         nb = _execute(name, values)
         asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
+        asked += [Asked(function, case, of_finished=True) for function, cases in nb.may_ask for case in cases]
         return dataclasses.replace(read(written), asked=asked)
 
 

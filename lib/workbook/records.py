@@ -26,19 +26,28 @@ from lib.workbook.places import ROOT
 # ---- the order -------------------------------------------------------------------------------------------------------
 
 
-def by_value(configs: Sequence[RunConfig]) -> list[RunConfig]:
-    """Distinct runs, the most telling first: every cell of a grid with its first seed before any second seed, so that a
-    half-finished grid is still a grid; within a seed the cheap before the expensive, so that a small budget is complete
-    for all models before the next begins. A run's seed is first, second, ... among the runs that differ in
-    nothing else, as the plan lists them."""
-    unique = list({cfg.key: cfg for cfg in configs}.values())
+def by_value(grids: Sequence[Sequence[RunConfig]]) -> list[RunConfig]:
+    """The distinct runs of several notebooks, the most telling first: every cell of all grids with its first seed
+    before any second seed, so that a half-finished grid is still a grid. Within a seed the cheapest grid comes first:
+    so most notebooks can soon be drawn. Within a grid it is the cheapest run, so that a small budget is complete for
+    all models before the next begins. A run's seed is first, second, ... among the runs that differ in nothing else, as
+    the plans list them."""
+    unique = list({cfg.key: cfg for grid in grids for cfg in grid}.values())
     seeds_before: collections.Counter[str] = collections.Counter()
     rank = {}
     for cfg in unique:
         cell = cfg.replace(train=cfg.train.replace(seed=0)).key
         rank[cfg.key] = seeds_before[cell]
         seeds_before[cell] += 1
-    return sorted(unique, key=lambda cfg: (rank[cfg.key], run_flops(cfg)))
+
+    def first_seeds(grid: Sequence[RunConfig]) -> float:
+        return sum(run_flops(cfg) for cfg in grid if rank[cfg.key] == 0)
+
+    place: dict[str, int] = {}
+    for i, grid in enumerate(sorted(grids, key=first_seeds)):
+        for cfg in grid:
+            place.setdefault(cfg.key, i)
+    return sorted(unique, key=lambda cfg: (rank[cfg.key], place[cfg.key], run_flops(cfg)))
 
 
 # ---- make records ----------------------------------------------------------------------------------------------------
@@ -56,7 +65,7 @@ def make(
     minutes (all of it when None), then packs what is finished. Returns an exit status: 0, also where the limit stopped
     it, and 1 where a run failed.
 
-    Notebooks are served in the order given, and all of them as one grid where none is named; jobs: processes, 0 for
+    Notebooks are served in the order given, and all of them together where none is named; jobs: processes, 0 for
     one a core (one on a GPU); shard: (i, n), the i-th of n machines, of which each takes the runs whose keys fall to
     it. Raises InputError for what it cannot work with."""
     if minutes is not None and not 0 < minutes < math.inf:
@@ -67,9 +76,8 @@ def make(
     every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()}
     every |= _of_others(set(plans.names()) - every.keys(), profile, outputs)
     chosen = [every[name] for name in names or every]
-    grids = [plan.runs for plan in chosen]
-    grids = grids if names else [[cfg for grid in grids for cfg in grid]]
-    configs = list({cfg.key: cfg for grid in grids for cfg in by_value(grid)}.values())
+    grids = [[plan.runs] for plan in chosen] if names else [[plan.runs for plan in chosen]]
+    configs = list({cfg.key: cfg for together in grids for cfg in by_value(together)}.values())
     asked = _asked(every, names, {cfg.key for cfg in configs})
     todo = [job for job in _jobs(configs, asked, store) if _is_ours(job, shard, store)]
     runs = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
@@ -99,7 +107,7 @@ def make(
         else "nothing to train"
     )
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
-    unmeasured = sum(one.found(store) is None for one in asked)
+    unmeasured = len(_missing(asked, configs, store))
     print(_how_far(configs, store) + (f"; {unmeasured} measurements are missing" if unmeasured else ""))
     return bool(failed)
 
@@ -154,12 +162,18 @@ def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
     return f"{line}; about {hours:.1f} core-hours are left"
 
 
+def _missing(asked: Sequence[Asked], configs: Sequence[RunConfig], store: RunStore) -> list[Asked]:
+    """What has yet to be measured."""
+    ended = [found for cfg in configs if (found := store.find(cfg)) is not None]
+    diverged = {run.key for run in ended if run.status != "finished"}
+    return [one for one in asked if not (one.of_finished and one.run in diverged) and one.found(store) is None]
+
+
 def _jobs(configs: Sequence[RunConfig], asked: Sequence[Asked], store: RunStore) -> list[Job]:
     """What is to be done, in order: measurements that need no run, then runs, each with what is measured on it. A
     record has no weights to measure with: where something is missing, its run is trained once more."""
-    missing = [one for one in asked if one.found(store) is None]
     of_run = collections.defaultdict(list)
-    for one in missing:
+    for one in _missing(asked, configs, store):
         of_run[one.run].append(one)
     alone = sorted(of_run.pop("", []), key=lambda one: one.case.flops)
     jobs = [Job(None, (one,)) for one in alone]
@@ -179,7 +193,7 @@ def pack(
     """Adds to the records of ``folder`` what ``store`` itself has: of these runs those on which all that is ``asked``
     has been measured, and the measurements that are ``planned``, name -> keys. Returns how many of each there were."""
     own = RunStore(store.path)
-    unmeasured = {one.run for one in asked if one.found(store) is None}
+    unmeasured = {one.run for one in _missing(asked, configs, store)}
     runs = [found for cfg in configs if cfg.key not in unmeasured and (found := own.find(cfg)) is not None]
     keys = dict.fromkeys((name, key) for names in planned for name in names for key in names[name])
     keys |= dict.fromkeys((measurements.name(one.function), one.key) for one in asked)

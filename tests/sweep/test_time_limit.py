@@ -79,3 +79,11 @@ def test_the_process_that_trains_a_run_measures_what_is_asked_of_it(store, monke
     assert list(asked[0].found(store).measured) == ["1", "2"] and asked[1].found(store).measured == {"square": 9.0}
     monkeypatch.setattr(measurements, "_keep", lambda *args: pytest.fail("measured again"))
     assert train_until(math.inf, [Job(cfg, asked)], store, 1) == {f"run {cfg.key}": ""}
+
+
+def test_what_is_asked_of_finished_runs_is_not_asked_of_one_that_diverged(store):
+    cfg = small_run(train={"max_state_rms": 1e-3})
+    (case,) = at_depths([cfg], store, [1])
+    always, sometimes = Asked(losses_by_depth, case), Asked(squared, Case(x=3), of_finished=True)
+    assert train_until(math.inf, [Job(cfg, (sometimes, always))], store, 1) == {f"run {cfg.key}": ""}
+    assert store.get(cfg).status == "diverged" and always.found(store) and sometimes.found(store) is None

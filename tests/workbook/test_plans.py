@@ -30,6 +30,13 @@ def test_a_plan_is_found_without_training(name, runs, measures, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["plans"]
 
 
+@pytest.mark.parametrize("name", ["downstream_axes", "downstream_core", "end_to_end"])
+def test_what_a_notebook_chooses_from_is_asked_of_every_run_that_finished(name):
+    plan = plans.plan(name, "smoke")
+    assert not plan.measurements and all(one.of_finished for one in plan.asked)
+    assert {one.run for one in plan.asked} == {cfg.key for cfg in plan.runs}
+
+
 @pytest.mark.parametrize("profile", ["gpu", "paper"])
 def test_large_profiles_are_planned_in_no_time_without_a_network_or_a_text(profile, monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", lambda *args: pytest.fail("asked the network"))

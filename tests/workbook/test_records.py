@@ -37,8 +37,16 @@ def test_a_grid_comes_first_seed_first_and_cheapest_first():
         for loops in (4, 2)
         for seed in ((5, 4) if steps == 3 else (7,))
     ]
-    cells = [(cfg.train.steps, cfg.model.mean_loops, cfg.train.seed) for cfg in by_value([*grid, *grid])]
+    cells = [(cfg.train.steps, cfg.model.mean_loops, cfg.train.seed) for cfg in by_value([grid, grid])]
     assert cells == [(3, 2, 5), (3, 4, 5), (9, 2, 7), (9, 4, 7), (3, 2, 4), (3, 4, 4)]
+
+
+def test_the_cheapest_notebook_has_its_first_seeds_first():
+    dear, cheap = [
+        (small_run(train={"seed": 1, "steps": steps}), small_run(train={"seed": 2, "steps": steps})) for steps in (9, 3)
+    ]
+    small = small_run(train={"seed": 1, "steps": 2})
+    assert by_value([[small, *dear], [*cheap, small]]) == [small, cheap[0], dear[0], cheap[1], dear[1]]
 
 
 @pytest.mark.parametrize("name", ["looping_isoflop", "isodepth_isoflop"])
@@ -47,7 +55,7 @@ def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
 
     budgets = [
         cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published
-        for cfg in by_value(plans.planned(name, "gpu"))
+        for cfg in by_value([plans.planned(name, "gpu")])
     ]
     first = budgets[: 24 if name == "looping_isoflop" else 48]  # after them come further seeds, and what is held out
     assert all(later > 0.97 * earlier for earlier, later in itertools.pairwise(first))
@@ -85,6 +93,15 @@ def test_a_run_is_packed_when_all_that_is_measured_on_it_has_been(store, tmp_pat
     assert [pack([cfg, other], asked, planned, store, folder) for _ in range(2)] == [(1, 1), (0, 0)]
     assert record.find(cfg).key == cfg.key and asked[0].found(record) == asked[0].found(store)
     assert asked[2].found(record) is None
+
+
+def test_a_run_that_diverged_is_packed_without_what_is_asked_of_finished_ones(store, tmp_path):
+    fine, diverged = small_run(), small_run(train={"seed": 1, "max_state_rms": 1e-3})
+    assert [train(cfg, store).status for cfg in (fine, diverged)] == ["finished", "diverged"]
+    asked = [Asked(losses_by_depth, case, of_finished=True) for case in at_depths([fine, diverged], store, [1])]
+    assert [one.run for one in records._missing(asked, [fine, diverged], store)] == [fine.key]
+    assert pack([fine, diverged], asked, [], store, tmp_path / "records") == (1, 0)
+    assert records_alone(tmp_path / "records", tmp_path).find(diverged).status == "diverged"
 
 
 # ---- make records

@@ -71,7 +71,7 @@ def _truncated(
     if not p.rdm:
         return transformer_setup.run(p, transformer_setup.model(p, mean, **fields), steps, seed)
     smallest = min(ends.rdm_sizes)
-    ends = ends.replace(rdm_steps=steps)
+    ends = ends.replace(rdm_steps=steps, rdm_steps_at={})
     looped = {"mean_loops": mean, **fields}
     return rdm_setup.of_size(ends, _with_the_text_of(p, setup), smallest, "residual-norm", seed, **looped)
 

@@ -132,12 +132,30 @@ class EndToEnd(SizesAndSeeds):
     rdm_lr_at: dict[int, float]
     rdm_loops_at: dict[int, int]
     rdm_steps: Annotated[int, pydantic.Field(ge=0)]
+    rdm_steps_at: dict[int, Positive]
+    shorter: Annotated[float, pydantic.Field(ge=0, lt=1)]
 
     @pydantic.model_validator(mode="after")
     def _has_the_rdms_of_exceptions(self) -> Self:
-        for name in ("rdm_lr_at", "rdm_loops_at"):
+        for name in ("rdm_lr_at", "rdm_loops_at", "rdm_steps_at"):
             check_widths(name, getattr(self, name), self.rdm_sizes)
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _knows_what_it_shortens(self) -> Self:
+        if self.shorter and not self.rdm_steps and not {*self.rdm_sizes} <= {*self.rdm_steps_at}:
+            raise ValueError("shorter: is a share of rdm_steps, which has to be set for that")
+        return self
+
+    def shortened(self) -> Self:
+        """With the share ``shorter`` of all steps."""
+        of_all = {
+            name: {width: round(self.shorter * steps) for width, steps in getattr(self, name).items()}
+            for name in ("steps_at", "rdm_steps_at")
+        }
+        return self.replace(
+            steps=round(self.shorter * self.steps), rdm_steps=round(self.shorter * self.rdm_steps), **of_all
+        )
 
 
 class BackpropDepth(OneSize):

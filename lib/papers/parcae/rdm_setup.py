@@ -52,7 +52,7 @@ def of_size(p: EndToEnd, setup: Instability, d: int, architecture: str, seed: in
         width=d,
         heads=max(1, d * setup.heads // setup.width),
         mlp_width=d * setup.mlp_width // setup.width,
-        steps=p.rdm_steps or setup.steps,
+        steps=p.rdm_steps_at.get(d) or p.rdm_steps or setup.steps,
     )
     if d in p.rdm_loops_at:
         sized = sized.replace(mean_loops=p.rdm_loops_at[d], backprop_loops=-(-p.rdm_loops_at[d] // 2))

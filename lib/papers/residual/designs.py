@@ -1,7 +1,7 @@
 """002's models and runs, looped and not, at any size, and what is read off them."""
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,8 @@ from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model, validation_flops
 from lib.sweep.measurements import named
 from lib.train.loop import TRACED_ROWS
+
+R = TypeVar("R", bound=ResidualModel)
 
 TRACES = 10  # of the state in each run at the kept rate
 
@@ -68,6 +70,13 @@ def stack(p: ResidualModel, rule: str, copies: int, layers: int = 1) -> ModelCon
     """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
     alpha = model(p, rule, copies).residual_multiplier
     return _sized(p, recur=copies * layers, residual="none", residual_c=alpha)
+
+
+def of_width(p: R, width: int) -> R:
+    """p at another width, with an MLP of the same shape and matrices of the same gain."""
+    return p.replace(
+        width=width, mlp_width=round(p.mlp_width * width / p.width), init_std=p.init_std * (p.width / width) ** 0.5
+    )
 
 
 def _sized(p: ResidualModel, **fields: Any) -> ModelConfig:

@@ -43,6 +43,7 @@ class ResidualScalingInit(ResidualModel):
     deep: list[Positive]
     deep_loops: list[Positive]
     deep_seeds: list[int]
+    also_at: list[Positive]
 
 
 class ResidualScalingTrained(ResidualRuns):

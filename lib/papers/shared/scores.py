@@ -27,7 +27,7 @@ DRAWS = 20_000  # of a contrast's mean, so that its interval's ends are known wi
 
 def questions(
     runs: dict[Label, RunConfig],
-    found: dict[str, Any],
+    found: dict[str, Any] | None,
     store: RunStore,
     tasks: Sequence[Task],
     seeds: Sequence[int],
@@ -36,10 +36,12 @@ def questions(
     depths: Sequence[int] = (),
 ) -> list[Evaluation]:
     """Every task asked of every run that finished. Records have no weights: of those, what was asked before. found:
-    key -> result of a sweep."""
-    finished = {cfg.key: cfg for cfg in runs.values() if found[cfg.key].status == "finished"}
-    cases = evaluations([Subject.of_run(cfg) for cfg in finished.values()], store, tasks, seeds, source, limit, depths)
-    at_hand = {key for key in finished if (store.path / key / WEIGHTS).exists()}
+    key -> result of a sweep; None asks every run, before anything is known of it."""
+    asked = {cfg.key: cfg for cfg in runs.values() if found is None or found[cfg.key].status == "finished"}
+    cases = evaluations([Subject.of_run(cfg) for cfg in asked.values()], store, tasks, seeds, source, limit, depths)
+    if found is None:
+        return cases
+    at_hand = {key for key in asked if (store.path / key / WEIGHTS).exists()}
     return [case for case in cases if case.subject in at_hand or measurements.found(evaluate, case, store) is not None]
 
 

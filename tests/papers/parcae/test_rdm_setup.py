@@ -153,6 +153,7 @@ def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
     assert (large.model.recur, large.model.mean_loops, large.model.max_backprop_loops) == (2, 5, 3)
     assert (small.train.steps, small.optim.lr, large.train.steps, large.optim.lr) == (24, 0.01, 24, 0.02)
     assert rdm_setup.of_size(p.replace(rdm_steps=0), SETUP, 32, "parcae", 3).train.steps == SETUP.steps
+    assert rdm_setup.of_size(p.replace(rdm_steps_at={32: 7}), SETUP, 32, "parcae", 3).train.steps == 7
 
 
 def test_a_run_is_what_the_parameters_say():

@@ -47,6 +47,13 @@ def test_the_rules_multiply_the_branches(rule, alpha):
     assert LoopedLM(cfg).recur[0].a == pytest.approx(alpha) and (cfg.recur, cfg.mean_loops) == (4, 9)
 
 
+def test_another_width_keeps_the_shape_of_the_mlp_and_the_gain_of_the_matrices():
+    wide = designs.of_width(P, 2 * P.width)
+    assert (wide.width, wide.mlp_width) == (2 * P.width, 2 * P.mlp_width)
+    assert wide.init_std**2 * wide.width == pytest.approx(P.init_std**2 * P.width)
+    assert designs.model(wide, "1/N", 4).width == 2 * P.width and designs.of_width(P, P.width) == P
+
+
 def test_at_one_loop_the_rules_of_a_block_are_one_run():
     rules = ("1/sqrt(L)", "1/sqrt(N L)", "1/(N sqrt(L))")
     for loops, runs in ((1, 1), (4, 3)):

@@ -43,6 +43,8 @@ def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
     path.parent.mkdir(parents=True)
     files.write_checked(path, {"case": {}, "measured": {}, "provenance": {}})
     assert who() == {cfg.key for cfg in others} | {record.key}
+    every = scores.questions(PLAN, None, store, [LAMBADA], [0], "", 5)  # before anybody knows how they ended
+    assert {case.subject for case in every} == {cfg.key for cfg in PLAN.values()}
 
 
 def test_what_diverged_stays_in_the_table():
