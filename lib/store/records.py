@@ -4,6 +4,8 @@
     curves.parquet/<part>.parquet     a row a logged step, at reduced resolution
     measured.parquet/<part>.parquet   a row a measured number
 
+    weights/<key>-<digest>.safetensors   of the few runs that notebooks open
+
 A part is the three files of one name, a hash of all that they hold. It is never changed: two people's parts are merged
 by copying what is not there, and one that is damaged no longer has its name. What several parts have is read from the
 first of them by name.
@@ -14,6 +16,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 TABLES = ("curves", "measured", "runs")  # in the order in which a part is written: it is there once its runs are
 POINTS = 125  # of a curve; spectra, logged about a hundred times, fit into it in runs of 400 steps and more
+WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 SUMMARY, MADE = "summary.", "provenance."  # what names of columns begin with
 NESTED = "/"  # between the names of a measured number
 
@@ -158,6 +162,25 @@ def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -
         if runs or measured:
             write(folder, runs, measured)
         return len(runs), len(measured)
+
+
+def keep_weights(folder: Path, key: str, weights: Path) -> bool:
+    """Keeps a run's weights beside its record, unless they are there. Says whether it did."""
+    path = folder / WEIGHTS / f"{key}-{files.digest(weights)[:DIGITS]}.safetensors"
+    if path.exists():
+        return False
+    with files.replacing(path) as draft:
+        shutil.copyfile(weights, draft)
+    return True
+
+
+def find_weights(folder: Path, key: str) -> Path | None:
+    """The weights that were kept of a run. Raises InputError where they have changed since."""
+    for path in sorted((folder / WEIGHTS).glob(f"{key}-*.safetensors")):
+        if not path.stem.endswith(f"-{files.digest(path)[:DIGITS]}"):
+            raise InputError(f"records: {path} has changed since it was written, restore it, or remove it")
+        return path
+    return None
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

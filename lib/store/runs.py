@@ -113,13 +113,21 @@ class RunStore:
         return dataclasses.replace(result, path=path)
 
     def weights(self, result: RunResult) -> Path:
-        """The weights of a finished run. Raises InputError for a record, which has none, and for damaged ones."""
+        """The weights of a finished run. Raises InputError for a record without any, and for damaged ones."""
         if result.path is None:
-            raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
+            kept = next((path for folder in self.records if (path := records.find_weights(folder, result.key))), None)
+            if kept is None:
+                raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
+            return kept
         path = result.path / WEIGHTS
         if files.read_checked(result.folder / "result.json")["files"][WEIGHTS] != files.digest(path):
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
         return path
+
+    def has_weights(self, result: RunResult) -> bool:
+        if result.path is None:
+            return any(records.find_weights(folder, result.key) for folder in self.records)
+        return (result.path / WEIGHTS).exists()
 
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records; those of another recipe or unreadable are left out.

@@ -15,6 +15,7 @@ import numpy as np
 
 from lib.base import seeds
 from lib.tasks.suites import Example, Task
+from lib.text.generated import FAMILIES, TRAINED
 
 EXAMPLES = 1000  # of each task (000, Table 7)
 LETTERS = string.ascii_lowercase
@@ -98,9 +99,32 @@ DEPTH = {
     Task("Copying 4", 2): lambda random: copying(random, 4),
     Task("Copying 8", 2): lambda random: copying(random, 8),
 }
+#: steps that no generated text has, family by family
+BEYOND = {"hops": (6, 8), "addition": (6, 8), "chains": (4, 5), "swaps": (10, 12)}
+
+
+def graded(family: str, steps: int) -> Task:
+    """What a model that was trained on ``generated:FAMILY`` is asked, as its text has it: the answer as a whole."""
+    return Task(f"{family}, {steps} steps", answer="")
+
+
+def _graded(family: str, steps: int) -> Callable[[np.random.Generator], Example]:
+    def make(random: np.random.Generator) -> Example:
+        question, answer = FAMILIES[family](random, steps)
+        return Example((question,), (answer,))
+
+    return make
+
+
+#: the families of generated texts, with the steps they have and more
+GRADED = {
+    graded(family, steps): _graded(family, steps)
+    for family in FAMILIES
+    for steps in (*TRAINED[family], *BEYOND[family])
+}
 #: by name: with other examples in front a task is still generated
 GENERATED: dict[str, Callable[[np.random.Generator], Example]] = {
-    task.name: make for task, make in (PROBES | DEPTH).items()
+    task.name: make for task, make in (PROBES | DEPTH | GRADED).items()
 }
 
 

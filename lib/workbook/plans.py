@@ -22,11 +22,13 @@ from lib.workbook.notebook import Notebook, read_plan
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs, also of what
-    was known only when it ran. ``asked``: what it plans to measure from the first, ready to be measured."""
+    was known only when it ran. ``asked``: what it plans to measure from the first, ready to be measured; ``opened``:
+    keys of runs whose weights it opens."""
 
     runs: list[RunConfig]
     measurements: dict[str, dict[str, float]]
     asked: list[Asked] = dataclasses.field(default_factory=list, compare=False)
+    opened: set[str] = dataclasses.field(default_factory=set, compare=False)
 
 
 def names() -> list[str]:
@@ -58,7 +60,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         nb = _execute(name, values)
         asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
         asked += [Asked(function, case, of_finished=True) for function, cases in nb.may_ask for case in cases]
-        return dataclasses.replace(read(written), asked=asked)
+        return dataclasses.replace(read(written), asked=asked, opened=nb.opened)
 
 
 def read(path: Path) -> Plan:

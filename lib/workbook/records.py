@@ -92,6 +92,8 @@ def make(
         outcomes = train_until(until, todo, RunStore(store.path), at_once)
     finally:
         packed, measured = pack(configs, asked, [plan.measurements for plan in chosen], store, folder)
+        opened = set().union(*(plan.opened for plan in every.values()))
+        _keep_weights([cfg for cfg in configs if cfg.key in opened], RunStore(store.path), folder)
         if (folder / "runs.parquet").is_dir():
             data_card.write(folder, profile)
     failed = {name: why for name, why in outcomes.items() if why not in ("", STOPPED)}
@@ -199,6 +201,13 @@ def pack(
     keys |= dict.fromkeys((measurements.name(one.function), one.key) for one in asked)
     measured = [kept for name, key in keys if (kept := measurements.kept_under(name, key, own)) is not None]
     return records.add(folder, runs, [kept for kept in measured if records.run_of(kept.case) not in unmeasured])
+
+
+def _keep_weights(configs: Iterable[RunConfig], store: RunStore, folder: Path) -> None:
+    """Of the runs that notebooks open."""
+    for cfg in configs:
+        if (run := store.find(cfg)) is not None:
+            records.keep_weights(folder, run.key, store.weights(run))
 
 
 def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:

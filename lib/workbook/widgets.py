@@ -20,7 +20,7 @@ from lib.decode.inflight import Exit
 from lib.figures import decoding
 from lib.figures.style import SCREEN_DPI
 from lib.store.result import RunResult
-from lib.store.runs import WEIGHTS, RunStore
+from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def choices(store: RunStore) -> dict[str, str]:
 
 
 def _playable(store: RunStore) -> list[RunResult]:
-    return [run for run in store.runs() if run.status == "finished" and (run.folder / WEIGHTS).exists()]
+    return [run for run in store.runs() if run.status == "finished" and store.has_weights(run)]
 
 
 def _title(run: RunResult) -> str:

@@ -31,7 +31,14 @@ from tests.workbooks import ROOT
 
 PAPERS = ("000", "001", "002", "003", "004")
 #: asks for runs of other notebooks alone, or for what no paper has
-BORROWED = {"downstream_core", "downstream_axes", "delta_phi_league", "early_exit_wallclock", "residual_scaling_beyond"}
+BORROWED = {
+    "downstream_core",
+    "downstream_axes",
+    "delta_phi_league",
+    "depth_tasks",
+    "early_exit_wallclock",
+    "residual_scaling_beyond",
+}
 
 
 @functools.cache

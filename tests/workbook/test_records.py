@@ -12,12 +12,12 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements, time_limit
 from lib.sweep import training as sweeping
 from lib.sweep.cost import run_flops
-from lib.sweep.finished import at_depths, losses_by_depth
+from lib.sweep.finished import at_depths, losses_by_depth, run_model
 from lib.sweep.measurements import Asked
 from lib.sweep.training import sweep
 from lib.train import loop
 from lib.train.loop import train
-from lib.workbook import plans, records
+from lib.workbook import plans, records, widgets
 from lib.workbook.records import by_value, pack
 from tests.cases import Case, squared
 from tests.runs import records_alone, small_run
@@ -102,6 +102,24 @@ def test_a_run_that_diverged_is_packed_without_what_is_asked_of_finished_ones(st
     assert [one.run for one in records._missing(asked, [fine, diverged], store)] == [fine.key]
     assert pack([fine, diverged], asked, [], store, tmp_path / "records") == (1, 0)
     assert records_alone(tmp_path / "records", tmp_path).find(diverged).status == "diverged"
+
+
+def test_the_weights_that_a_notebook_opens_stand_beside_its_records(tmp_path, capsys):
+    (cfg,) = plans.planned("generate", "smoke")
+    assert records.make(["generate"], "smoke", 5.0, 1, outputs=tmp_path) == 0
+    folder = tmp_path / "records" / "smoke"
+    (kept,) = (folder / "weights").iterdir()
+    assert kept.name.startswith(f"{cfg.key}-") and kept.suffix == ".safetensors"
+    trained, alone = RunStore(tmp_path / "runs"), records_alone(folder, tmp_path)
+    before, after = (run_model(cfg, store).state_dict() for store in (trained, alone))
+    assert before.keys() == after.keys() and all(before[name].equal(after[name]) for name in before)
+    assert [*widgets.choices(alone).values()] == [cfg.key]
+    kept.write_bytes(kept.read_bytes()[:-1] + b"?")
+    with pytest.raises(InputError, match=f"{kept.name} has changed since it was written, restore it, or remove it"):
+        run_model(cfg, alone)
+    kept.unlink()
+    with pytest.raises(InputError, match=f"the record {cfg.key} has no weights"):
+        run_model(cfg, alone)
 
 
 # ---- make records

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Self
 import pydantic
 
 from lib.base.parameters import Computing, Positive, Text, Training
+from lib.text.generated import FAMILIES, PREFIX
 
 # ---- the RDM set-up --------------------------------------------------------------------------------------------------
 
@@ -227,6 +228,33 @@ class TestTimeSaturation(Sizes):
     means: list[int]
     deepest: int
     checkpoint: str
+
+
+class DepthTasks(OneSize):
+    """``source`` is "generated": there is a text for each of ``families``."""
+
+    notebook: ClassVar[str] = "depth_tasks"
+
+    families: list[str]
+    mean_loops: Annotated[int, pydantic.Field(ge=2)]
+    depths: list[Positive]
+    limit: Annotated[int, pydantic.Field(ge=0)]
+
+    @pydantic.model_validator(mode="after")
+    def _asks_what_is_generated(self) -> Self:
+        if self.source != "generated":
+            raise ValueError(f"source: {self.source!r} has no text for each of families, use 'generated'")
+        for family in self.families:
+            if family not in FAMILIES:
+                raise ValueError(f"families: {family!r} is not known, use {', '.join(FAMILIES)}")
+        if self.mean_loops not in self.depths:
+            raise ValueError(f"depths: mean_loops {self.mean_loops} is not among {self.depths}, add it")
+        return self
+
+    def of_family(self, family: str) -> OneSize:
+        """The set-up on the text of one of the families."""
+        shared = {name: getattr(self, name) for name in OneSize.model_fields}
+        return OneSize(**shared | {"source": f"{PREFIX}{family}"})
 
 
 # ---- notebooks that train no runs of their own -----------------------------------------------------------------------

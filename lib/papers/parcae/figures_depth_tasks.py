@@ -1,0 +1,81 @@
+"""The figures of models that are trained on questions whose answer takes steps."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, PAGE, legend_above, shades
+from lib.papers.parcae.depth_tasks import DEEP, LOOPED, PLAIN, SAMPLED
+
+_LIGHT = shades("parcae", 5)[1]
+#: model -> (colour, marker, line)
+LOOKS = {
+    PLAIN: (COLOURS["transformer"], "D", ":"),
+    DEEP: (COLOURS["transformer"], "o", "-"),
+    LOOPED: (_LIGHT, "v", "--"),
+    SAMPLED: (COLOURS["parcae"], "^", "-"),
+}
+
+
+def by_steps(table: pd.DataFrame) -> Figure:
+    """Accuracy against the steps that an answer takes, one panel a family: a line through each model's means over
+    seeds, a dot a seed. Right of the dotted line are steps that no text has. table: ``depth_tasks.as_trained``."""
+    families = list(dict.fromkeys(table["family"]))
+    columns = min(2, len(families))
+    rows = -(-len(families) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(PAGE, 2.1 * rows + 0.5), squeeze=False, sharey=True)
+    for axis, family in zip(axes.flat, families, strict=False):
+        own = table[table["family"] == family]
+        steps = sorted(own["steps"].unique())
+        for i, (model, (colour, marker, line)) in enumerate(LOOKS.items()):
+            cells = own[own["model"] == model]
+            place = cells["steps"].map(steps.index) + 0.09 * (i - 1.5)
+            axis.plot(place, cells["accuracy"], marker, color=colour, ms=2.5, alpha=0.5)
+            mean = cells.groupby("steps")["accuracy"].mean()
+            at = [steps.index(n) + 0.09 * (i - 1.5) for n in mean.index]
+            axis.plot(at, mean, marker + line, color=colour, ms=4.5, lw=1, label=model)
+        last = steps.index(own[own["trained"]]["steps"].max())
+        axis.axvline(last + 0.5, color="#666666", lw=0.8, ls=":")
+        axis.set_xticks(range(len(steps)), [str(n) for n in steps])
+        axis.set_title(family)
+        axis.set_ylim(-4, 104)
+    for axis in axes.flat[len(families) :]:
+        axis.set_visible(False)
+    for axis in axes[-1]:
+        axis.set_xlabel("steps of the answer")
+    for row in axes:
+        row[0].set_ylabel("right answers (%)")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def by_loops(table: pd.DataFrame, mean_loops: int) -> Figure:
+    """Accuracy against test-time loops T, a row of panels for each looped model, a column a family, a line a number of
+    steps, light for few and dark for many; dashed where no text has them. The dotted line is mean_loops."""
+    looped = [name for name in (LOOPED, SAMPLED) if name in set(table["model"])]
+    families = list(dict.fromkeys(table["family"]))
+    figure, axes = plt.subplots(
+        len(looped), len(families), figsize=(PAGE, 1.9 * len(looped) + 0.9), squeeze=False, sharex=True, sharey=True
+    )
+    for row, model in zip(axes, looped, strict=True):
+        for axis, family in zip(row, families, strict=True):
+            own = table[(table["model"] == model) & (table["family"] == family)]
+            cells = list(own.groupby("steps"))
+            for colour, (steps, cell) in zip(shades("parcae", len(cells)), cells, strict=True):
+                mean = cell.groupby("T")["accuracy"].mean()
+                line = "-" if cell["trained"].all() else "--"
+                axis.plot(mean.index, mean, "o" + line, color=colour, ms=2.5, lw=1, label=f"{steps}")
+            axis.axvline(mean_loops, color="#666666", lw=0.8, ls=":")
+            axis.set_xscale("log", base=2)
+            axis.set_xticks(ticks := [1, 2, 4, 8, 16, 32], [str(T) for T in ticks])
+            axis.set_xlim(0.9, 1.1 * own["T"].max())
+            axis.minorticks_off()
+            axis.set_ylim(-4, 104)
+            axis.set_title(f"{family}, {model.removeprefix('looped, ')}", fontsize=7)
+        row[0].set_ylabel("right answers (%)")
+    for axis in axes[-1]:
+        axis.set_xlabel("test-time loops T")
+        axis.legend(
+            title="steps", title_fontsize=6, fontsize=6, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.3)
+        )
+    return figure

@@ -1,0 +1,89 @@
+"""What has been trained once and is committed stays what it was: the keys of the desk profile's runs and measurements,
+and the first losses of one run of each of its notebooks.
+
+``tests/frozen_desk.json`` was written before the first run was trained; what is added to the profile later is added to
+it (``python -m tests.test_desk NOTEBOOK``), and nothing in it changes.
+"""
+
+import contextlib
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import lib
+from lib.config import RunConfig
+from lib.store.runs import RunStore
+from lib.sweep import measurements
+from lib.sweep.cost import run_flops
+from lib.train.loop import train
+from lib.workbook import plans
+
+FROZEN = Path(__file__).with_name("frozen_desk.json")
+STEPS = 4  # whose losses are held
+
+
+class _Enough(Exception):
+    pass
+
+
+def keys(name: str) -> dict[str, list[int | str]]:
+    """How many runs and measurements a notebook plans, each with a hash of all of their keys."""
+    plan = plans.plan(name, "desk")
+    asked = {f"{measurements.name(one.function)} {one.key}" for one in plan.asked}
+    found = {"runs": {cfg.key for cfg in plan.runs}, "measurements": asked}
+    return {
+        what: [len(some), hashlib.sha256("\n".join(sorted(some)).encode()).hexdigest()] for what, some in found.items()
+    }
+
+
+def first_losses(cfg: RunConfig, folder: Path) -> list[float]:
+    """Of the first steps of a run."""
+    losses: list[float] = []
+
+    def watch(step: int, loss: float) -> None:
+        losses.append(loss)
+        if step == STEPS:
+            raise _Enough
+
+    with contextlib.suppress(_Enough):
+        train(cfg, RunStore(folder / "runs"), progress=watch)
+    return losses
+
+
+def cheapest(name: str) -> RunConfig | None:
+    return min(plans.planned(name, "desk"), key=lambda cfg: (run_flops(cfg), cfg.key), default=None)
+
+
+def held() -> dict[str, dict[str, list[float]]]:
+    return json.loads(FROZEN.read_text())
+
+
+def test_the_recipe_is_that_of_the_committed_runs():
+    assert lib.RECIPE == 3
+
+
+@pytest.mark.parametrize("name", plans.names())
+def test_the_keys_of_runs_and_measurements_stay(name):
+    assert keys(name) == {what: held()[name][what] for what in ("runs", "measurements")}
+
+
+@pytest.mark.parametrize("name", [name for name in plans.names() if "losses" in held().get(name, {})])
+def test_the_first_losses_stay(name, tmp_path):
+    """To 1e-4, as another machine has them."""
+    assert first_losses(cheapest(name), tmp_path) == pytest.approx(held()[name]["losses"], rel=1e-4)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    every = held() if FROZEN.exists() else {}
+    for name in sys.argv[1:] or plans.names():
+        every[name] = keys(name)
+        if cfg := cheapest(name):
+            with tempfile.TemporaryDirectory() as folder:
+                every[name]["losses"] = first_losses(cfg, Path(folder))
+    lines = [f" {json.dumps(name)}: {json.dumps(every[name])}" for name in sorted(every)]
+    FROZEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
