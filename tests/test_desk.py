@@ -6,6 +6,7 @@ it (``python -m tests.test_desk NOTEBOOK``), and nothing in it changes.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import sys
@@ -29,9 +30,14 @@ class _Enough(Exception):
     pass
 
 
+@functools.cache
+def planned(name: str) -> plans.Plan:
+    return plans.plan(name, "desk")
+
+
 def keys(name: str) -> dict[str, list[int | str]]:
     """How many runs and measurements a notebook plans, each with a hash of all of their keys."""
-    plan = plans.plan(name, "desk")
+    plan = planned(name)
     asked = {f"{measurements.name(one.function)} {one.key}" for one in plan.asked}
     found = {"runs": {cfg.key for cfg in plan.runs}, "measurements": asked}
     return {
@@ -54,7 +60,7 @@ def first_losses(cfg: RunConfig, folder: Path) -> list[float]:
 
 
 def cheapest(name: str) -> RunConfig | None:
-    return min(plans.planned(name, "desk"), key=lambda cfg: (run_flops(cfg), cfg.key), default=None)
+    return min(planned(name).runs, key=lambda cfg: (run_flops(cfg), cfg.key), default=None)
 
 
 def held() -> dict[str, dict[str, list[float]]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from lib.config import RunConfig
 from lib.flops import count
 from lib.sweep.cost import run_flops
+from lib.text import generated
 from lib.workbook import plans
 
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
@@ -85,6 +86,9 @@ def text_bytes(configs: Iterable[RunConfig]) -> float:
 
 
 def _text_bytes(cfg: RunConfig) -> float:
+    if cfg.data.source.startswith(generated.PREFIX):  # of bytes
+        some = [len(document) for document in generated.documents(cfg.data.source, 1000)]
+        return 2 * generated.DOCUMENTS * sum(some) / len(some)
     characters = min(cfg.data.max_bytes or SAMPLE * BYTES_PER_TOKEN, SAMPLE * BYTES_PER_TOKEN)
     entries = int(cfg.data.tokenizer.removeprefix("bpe-"))
     return characters / BYTES_PER_TOKEN * (2 if entries <= 2**16 else 4)
