@@ -83,6 +83,22 @@ class Part:
         rows = self._curves.slice(*self._curve_of.get(key, (0, 0))).drop_columns("key")
         return {name: rows[name].to_pylist() for name in rows.column_names if rows[name].null_count < len(rows)}
 
+    def rows(self, of_run: Mapping[str, "Part"], every: Sequence["Part"]) -> dict[str, "pa.Table"]:
+        """Table -> its rows that are read from this part. of_run: key -> the part that a run is read from."""
+        own = {key for key in self.runs if of_run[key] is self}
+        numbers = {}
+        for function, key in self.measured:
+            run = run_of(json.loads(self._measured["case"][self.measured[function, key][0]].as_py()))
+            holders = [part for part in every if (function, key) in part.measured]
+            best = of_run.get(run or "")
+            numbers[function, key] = (best if best in holders else holders[0]) is self
+        pairs = zip(self._measured["measurement"].to_pylist(), self._measured["key"].to_pylist(), strict=True)
+        return {
+            "curves": self._curves.filter([key in own for key in self._curves["key"].to_pylist()]),
+            "measured": self._measured.filter([numbers[pair] for pair in pairs]),
+            "runs": self._runs.filter([key in own for key in self._runs["key"].to_pylist()]),
+        }
+
     def measurement(self, function: str, key: str) -> Measured:
         rows = self._measured.slice(*self.measured[function, key]).to_pylist()
         numbers = [Number(*(row[column] for column in Number._fields)) for row in rows]
@@ -164,6 +180,33 @@ def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -
         return len(runs), len(measured)
 
 
+def compact(folder: Path) -> int:
+    """Makes one part of all, with the same rows but for those that several parts have, of which the one that is read
+    stays; returns how many parts there were. Killed at any moment it leaves nothing out."""
+    import pyarrow as pa
+
+    with files.lock(folder / ".lock"):
+        every = _parts(folder)
+        if len(every) < 2:
+            return len(every)
+        names = sorted(path.stem for path in (folder / "runs.parquet").glob("*.parquet"))
+        of_run: dict[str, Part] = {}
+        for part in every:
+            for key in part.runs:
+                of_run.setdefault(key, part)
+        tables: dict[str, list[pa.Table]] = {table: [] for table in TABLES}
+        for part in every:
+            for table, rows in part.rows(of_run, every).items():
+                tables[table].append(rows)
+        whole = _write(
+            folder, {table: pa.concat_tables(some, promote_options="default") for table, some in tables.items()}
+        )
+        for name in names:
+            for table in reversed(TABLES) if name != whole else ():  # its runs first: without them it is no part
+                files.remove(path_of(folder, table, name))
+        return len(every)
+
+
 def keep_weights(folder: Path, key: str, weights: Path) -> bool:
     """Keeps a run's weights beside its record, unless they are there. Says whether it did."""
     path = folder / WEIGHTS / f"{key}-{files.digest(weights)[:DIGITS]}.safetensors"
@@ -188,7 +231,12 @@ def find_weights(folder: Path, key: str) -> Path | None:
 
 def write(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> str:
     """Writes a part; returns its name."""
-    tables = {"runs": _runs_table(runs), "curves": _curves_table(runs), "measured": _measured_table(measured)}
+    return _write(
+        folder, {"runs": _runs_table(runs), "curves": _curves_table(runs), "measured": _measured_table(measured)}
+    )
+
+
+def _write(folder: Path, tables: Mapping[str, "pa.Table"]) -> str:
     raw = {table: _bytes(tables[table]) for table in TABLES}
     name = _name(raw)
     for table in TABLES:

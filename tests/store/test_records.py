@@ -1,5 +1,6 @@
 """A record says what its run said, any reader of Parquet opens it, and what is damaged or half written is named."""
 
+import contextlib
 import itertools
 import json
 import math
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.base import files
 from lib.base.errors import InputError
 from lib.config import OptimConfig, RunConfig
 from lib.presets import preset
@@ -184,6 +186,56 @@ def test_a_measurement_is_read_from_the_part_of_its_run(tmp_path):
     assert (
         records.find_measured(tmp_path, "tests.f", "k").measured["x"] == records.find(tmp_path, key).summary["val_loss"]
     )
+
+
+def parts_of_many(folder):
+    """Three parts, of which two have a run in common, with what was measured on it by both and more."""
+    first, second, third = (small_run(train={"seed": seed}) for seed in range(3))
+    on_second = [Measured("tests.f", "k", {"run": second.key}, {"x": x}, {}) for x in (1.0, 2.0)]
+    records.add(folder, [a_run(first)], [a_measurement("l", x=3.0), a_measurement("m", rows=[[1.0, 2.0], [3.0]])])
+    records.write(folder, [a_run(second, val_loss=1.0)], on_second[:1])
+    records.write(folder, [a_run(second, val_loss=2.0), a_run(third)], on_second[1:])
+    return [first, second, third], ["k", "l", "m"]
+
+
+def read_all(folder, configs, keys):
+    runs = [records.find(folder, cfg.key) for cfg in configs]
+    told = [(run.config, run.status, repr(run.summary), repr(run.metrics), repr(run.provenance)) for run in runs]
+    return told, [records.find_measured(folder, "tests.f", key) for key in keys]
+
+
+def test_compacted_records_are_one_part_that_says_what_all_said(tmp_path):
+    configs, keys = parts_of_many(tmp_path)
+    before = read_all(tmp_path, configs, keys)
+    assert records.compact(tmp_path) == 3 and len(records.parts(tmp_path)) == 1
+    assert read_all(tmp_path, configs, keys) == before
+    assert (
+        len(pd.read_parquet(tmp_path / "runs.parquet")) == 3 and len(pd.read_parquet(tmp_path / "curves.parquet")) == 9
+    )
+    assert len([*tmp_path.glob("*.parquet/*")]) == 3 and records.compact(tmp_path) == 1
+    assert records.add(tmp_path, [a_run(configs[0])], []) == (0, 0)
+
+
+def test_compacting_loses_nothing_wherever_it_is_killed(tmp_path, monkeypatch):
+    configs, keys = parts_of_many(tmp_path / "0")
+    before, remove = read_all(tmp_path / "0", configs, keys), files.remove
+    for allowed in range(10):
+        folder = tmp_path / f"{allowed + 1}"
+        shutil.copytree(tmp_path / "0", folder)
+        left = itertools.count()
+
+        def removing(path, left=left, allowed=allowed):
+            if next(left) == allowed:
+                raise KeyboardInterrupt
+            remove(path)
+
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(files, "remove", removing)
+            records.compact(folder)
+        assert read_all(folder, configs, keys) == before
+        records.compact(folder)
+        records.add(folder, [a_run(small_run(train={"seed": 9}))], [])
+        assert read_all(folder, configs, keys) == before
 
 
 @pytest.mark.parametrize("left", ["0123456789abcdef/checksums.json", "measured/f/k.json"])
