@@ -328,6 +328,7 @@ def test_the_text_of_a_notebooks_parameters():
     p = Training(
         profile="cpu",
         outputs="o",
+        train=True,
         jobs=0,
         max_hours=1,
         source="sotu",
