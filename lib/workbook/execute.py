@@ -10,8 +10,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
+
+from traitlets.config import Config
 
 from lib.base import files
 from lib.base.errors import NotThere, in_one_line
@@ -91,6 +94,7 @@ def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
 
     for logger in ("papermill", "asyncio"):  # what they say of a cell that was stopped, ``Failed`` says in a line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    sockets = TemporaryDirectory(prefix="kernel-")
     try:
         papermill.execute_notebook(
             source,
@@ -102,6 +106,7 @@ def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
             coalesce_streams=True,  # the copy keeps the last state of a progress bar, not hundreds
             # a kernel with torch takes a second to end gracefully; one without processes of its own need not
             shutdown_kernel="immediate" if given.get("jobs") == 1 else "graceful",
+            config=_own_sockets(sockets.name),
         )
     except PapermillExecutionError as error:
         if error.ename == NotThere.__name__:
@@ -109,6 +114,14 @@ def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
         raise Failed("\n".join([f"{source.stem}, cell {error.exec_count}:", *error.traceback])) from None
     except DeadKernelError:
         raise Failed(f"{source.stem}: its kernel died, killed or out of memory; the same command goes on") from None
+    finally:
+        sockets.cleanup()
+
+
+def _own_sockets(folder: str) -> Config:
+    """The kernel talks over files in ``folder``. A free TCP port may be another's by the time the kernel opens it, as
+    where several notebooks start at once."""
+    return Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
 
 
 def without_grammar() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -65,6 +66,14 @@ def test_a_kernel_that_is_killed_is_said_in_one_line(tiny):
     tiny("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(execute.Failed, match=r"^tiny: its kernel died, killed or out of memory; [^\n]*goes on$"):
         run()
+
+
+def test_kernels_share_no_port_and_leave_no_socket(tiny, capsys):
+    """Of two that start at once on free ports, one may find its port taken."""
+    tiny("from ipykernel.connect import get_connection_info; print(get_connection_info())")
+    run()
+    info = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+    assert info["transport"] == "ipc" and Path(info["ip"]).is_absolute() and not Path(info["ip"]).parent.exists()
 
 
 def test_a_disk_that_cannot_be_written_is_said_in_one_line(tiny, small_disk):
