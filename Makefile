@@ -60,9 +60,9 @@ endif
 .DEFAULT_GOAL := help
 # a notebook trains on JOBS processes, and make runs one after the other, also with -j. At smoke, without JOBS, they run
 # side by side, each on one process: starting is what takes time there. One more than there are cores, since a notebook
-# also waits, for its kernel or for a run that another trains
-ifeq ($(PROFILE)-$(JOBS),smoke-0)
-AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# also waits, for its kernel or for a run that another trains. At desk they train nothing, and one of them takes times
+ifneq ($(filter smoke-0 desk-0,$(PROFILE)-$(JOBS)),)
+AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + $(if $(filter smoke,$(PROFILE)),1,0))))
 EACH    := 1
 notebooks: export OMP_NUM_THREADS ?= 1
 else

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLES = ("curves", "measured", "runs")  # in the order in which a part is written: it is there once its runs are
-POINTS = 125  # of a curve; spectra, logged about a hundred times, fit into it in runs of 400 steps and more
+POINTS = 100  # of a curve
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 SUMMARY, MADE = "summary.", "provenance."  # what names of columns begin with
 NESTED = "/"  # between the names of a measured number

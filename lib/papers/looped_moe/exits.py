@@ -9,7 +9,7 @@ depth. Shapes: E exits in the order of their depth, of which the last is the mod
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -104,6 +104,18 @@ def leave(scores: np.ndarray, threshold: float) -> np.ndarray:
     below = scores < threshold
     below[-1] = True
     return below.argmax(0)
+
+
+def at_thresholds(exits: Exits, thresholds: np.ndarray) -> dict[str, list[Any]]:
+    """What becomes of tokens that leave where their entropy is below each of ``thresholds`` [K]: ``saved``, the mean
+    share of the depth [K]; ``perplexity`` [K]; ``computed``, the share of tokens that each exit still sees [E][K]."""
+    scores, tokens = exits.scores["entropy"], np.arange(exits.loss.shape[1])
+    left = [leave(scores, threshold) for threshold in thresholds]
+    return {
+        "saved": [float((1 - exits.depth[at]).mean()) for at in left],
+        "perplexity": [float(np.exp(exits.loss[at, tokens].mean())) for at in left],
+        "computed": [[float((at >= i).mean()) for at in left] for i in range(len(exits.depth))],
+    }
 
 
 def first_common(exits: Exits) -> int:

@@ -20,7 +20,6 @@ from lib.fit.fits import power_law
 from lib.model.routing import KINDS
 from lib.papers.looped_moe.core_nine import NINE
 from lib.papers.looped_moe.designs import LOOK, TITLES
-from lib.papers.looped_moe.exits import Exits, leave, trade_off
 
 KAPLAN = 0.076  # the exponent of L ~ N^-a that 004 compares with
 #: early-exit criteria: line and marker
@@ -203,20 +202,18 @@ def trade_offs(panels: dict[str, Any]) -> Figure:
     return figure
 
 
-def leaving(models: dict[str, Exits], threshold: float) -> Figure:
-    """Models, name -> ``Exits``, whose tokens leave where their entropy is below a threshold. Left: perplexity against
-    the share of the depth that is saved, over all thresholds, with a star at this one. Right: the share of the tokens
-    that are still computed at each depth."""
+def leaving(models: dict[str, dict[str, Any]], threshold: float) -> Figure:
+    """Models, name -> what ``measured.leaving`` found, whose tokens leave where their entropy is below a threshold.
+    Left: perplexity against the share of the depth that is saved, over all thresholds, with a star at the one nearest
+    to this. Right: the share of the tokens that are still computed at each depth."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
     for name, (colour, marker) in look_of(models).items():
-        exits = models[name]
-        saved = np.linspace(0, 1 - exits.depth[0], 21)
-        left.plot(saved, trade_off(exits, "entropy", saved.tolist()), color=colour, lw=0.9)
-        at = leave(exits.scores["entropy"], threshold)
-        perplexity = np.exp(exits.loss[at, np.arange(len(at))].mean())
-        left.plot((1 - exits.depth[at]).mean(), perplexity, "*", color=colour, ms=10, mec="white", mew=0.5)
-        used = [(at >= i).mean() for i in range(len(exits.depth))]
-        right.step(exits.depth, used, where="pre", marker=marker, ms=3.5, color=colour, label=name)
+        found = models[name]
+        at = int(np.abs(np.array(found["threshold"]) - threshold).argmin())
+        left.plot(found["saved"], found["perplexity"], color=colour, lw=0.9)
+        left.plot(found["saved"][at], found["perplexity"][at], "*", color=colour, ms=10, mec="white", mew=0.5)
+        used = [computed[at] for computed in found["computed"]]
+        right.step(found["depth"], used, where="pre", marker=marker, ms=3.5, color=colour, label=name)
     _perplexities(left)
     left.set_title(f"out below {threshold:.2f} nats of entropy")
     left.set_xlabel("FLOPs saved")

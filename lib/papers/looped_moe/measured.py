@@ -1,14 +1,16 @@
 """What is measured on the runs of 004: where predictions settle, what leaving early costs, which experts loops take."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 
 from lib.config import RunConfig
 from lib.decode.criteria import CRITERIA
 from lib.model.routing import divergence, looped_choices
-from lib.papers.looped_moe import exits
+from lib.papers.looped_moe import exits, pace
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model, validation_flops
 from lib.sweep.measurements import named
@@ -61,6 +63,32 @@ def trade_offs(case: OfExits) -> dict[str, Any]:
         "entropy": exits.trade_off(found, "entropy", list(case.saved)),
         "common": {name: exits.trade_off(found, name, list(case.saved), common) for name in CRITERIA},
     }
+
+
+STEP = 0.05  # nats of entropy, between two thresholds
+
+
+@named("lib.papers.looped_moe.leaving")
+def leaving(case: OfExits) -> dict[str, Any]:
+    """``exits.at_thresholds`` for every ``threshold`` from 0 to the entropy of the uniform prediction; ``depth``, the
+    exits' shares of the depth; ``median``, the median entropy at the first exit."""
+    found = case.exits
+    thresholds = STEP * np.arange(math.ceil(math.log(case.cfg.model.vocab_size) / STEP) + 1)
+    return {
+        "threshold": thresholds.tolist(),
+        "depth": found.depth.tolist(),
+        "median": float(np.median(found.scores["entropy"][0])),
+        **exits.at_thresholds(found, thresholds),
+    }
+
+
+@named("lib.papers.looped_moe.debts")
+def debts(case: OfExits) -> dict[str, Any]:
+    """Columns of ``pace.debts``, a number for each of the shares ``saved``."""
+    model, text = trained_model(case.cfg, case.store)
+    x = torch.as_tensor(text[: case.rows], device=model.embed.weight.device)
+    table = pace.debts(model, x, case.exits, case.saved)
+    return {str(name): table[name].tolist() for name in table}
 
 
 def of_routing(configs: Iterable[RunConfig], store: RunStore) -> list[OfRun]:

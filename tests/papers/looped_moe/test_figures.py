@@ -12,7 +12,7 @@ from lib.fit import isoflop
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe import figures
 from lib.papers.looped_moe.core_nine import nine_scores
-from lib.papers.looped_moe.exits import Exits
+from lib.papers.looped_moe.exits import Exits, at_thresholds
 from lib.tasks.suites import CORE_9
 from tests.fit.test_isoflop import curves
 from tests.runs import small_run
@@ -121,7 +121,9 @@ def test_a_star_stands_where_a_threshold_puts_a_model():
     entropy = np.array([[1.0, 2, 3, 4], [0.5, 1, 4, 4], [0, 0, 0, 0]])
     loss = np.array([[2.0, 2, 2, 2], [1, 1, 1, 1], [0.5, 0.5, 0.5, 0.5]])
     exits = Exits(np.array([0.4, 0.7, 1.0]), loss, np.zeros((3, 4)), {"entropy": entropy})
-    left, right = figures.leaving({"MoE": exits}, 1.5).axes  # two leave, at the first and second exit
+    thresholds = np.array([0.0, 1.5, 9.0])
+    found = {"threshold": thresholds, "depth": exits.depth, **at_thresholds(exits, thresholds)}
+    left, right = figures.leaving({"MoE": found}, 1.4).axes  # two leave, at the first and second exit
     line, star = left.lines
     assert star.get_xdata() == pytest.approx([(0.6 + 0.3) / 4])
     assert star.get_ydata() == pytest.approx([np.exp((2 + 1 + 0.5 + 0.5) / 4)])

@@ -1,5 +1,6 @@
 """What is measured on a run is what its model says on its validation text, found again under its own name."""
 
+import itertools
 import math
 
 import numpy as np
@@ -39,6 +40,27 @@ def test_trade_offs_are_of_the_loops_of_a_looped_model_and_the_layers_of_another
         common = exits.trade_off(read, "kl", saved, exits.first_common(read))
         np.testing.assert_allclose(found["common"]["kl"], common, rtol=1e-4)
     assert math.exp(read.loss[-1].mean()) == pytest.approx(found["entropy"][0], rel=1e-4)
+
+
+def test_leaving_begins_with_all_tokens_at_the_end_and_ends_with_all_at_the_first_exit(runs):
+    store, configs = runs
+    cases = measured.of_exits(configs, store, rows=4)
+    for cfg, found in zip(configs, measure(measured.leaving, cases, store, jobs=1), strict=True):
+        read = exits.exits_of_run(cfg, store, 4, every_layer=not cfg.model.recur)
+        assert found["threshold"][0] == 0 and found["threshold"][-1] >= math.log(cfg.model.vocab_size)
+        ends = [1 - exits_depth for exits_depth in (read.depth[-1], read.depth[0])]
+        assert (found["saved"][0], found["saved"][-1]) == pytest.approx(ends)
+        loss = np.log([found["perplexity"][0], found["perplexity"][-1]])
+        np.testing.assert_allclose(loss, read.loss.mean(1)[[-1, 0]], rtol=1e-4)
+        assert found["median"] == pytest.approx(np.median(read.scores["entropy"][0]), rel=1e-4)
+        assert all(first >= then for first, then in itertools.pairwise(column[60] for column in found["computed"]))
+
+
+def test_debts_are_those_of_each_share(runs):
+    store, (cfg, _) = runs
+    (found,) = measure(measured.debts, measured.of_exits([cfg], store, 4, saved=[0.0, 0.2]), store, jobs=1)
+    assert found["share"] == [0.0, 0.2] and found["saved"][0] == 0
+    assert found["decoded"][0] == pytest.approx(found["counted"][0], rel=1e-4)  # where nobody leaves nobody owes
 
 
 def test_convergence_is_of_every_layer(runs):
