@@ -3,6 +3,7 @@
 A field stands in the notebook's parameters cell with the same name and type; the cell and ``params/`` have the values.
 """
 
+import itertools
 from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
@@ -59,6 +60,19 @@ class Computing(Parameters):
     train: bool  # what is missing; otherwise the seeds are drawn of which all is there
     jobs: int  # processes, 0 for one a core, or one on a GPU
     max_hours: float  # it stops before it begins where it would take longer
+
+    #: lists and tables of which the first values can be drawn alone, while no more has been trained
+    in_part: ClassVar[tuple[str, ...]] = ()
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Changes to the parameters: the first value alone of what can be drawn in part, the first two, ..."""
+        most = max((len(getattr(self, name)) for name in self.in_part), default=0)
+        return [{name: _first(getattr(self, name), k) for name in self.in_part} for k in range(1, most)]
+
+
+def _first(values: Any, k: int) -> Any:
+    """The first k of a list or a table."""
+    return dict(itertools.islice(values.items(), k)) if isinstance(values, dict) else values[:k]
 
 
 class Text(Parameters):

@@ -327,7 +327,11 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     if isinstance(checked, Computing) and not checked.train:
         from lib.workbook import part  # which starts this notebook once more, to see its plan
 
+        whole = checked.model_dump()
         checked, note = part.there(checked)
+        drawn = {name: value for name, value in checked.model_dump().items() if value != whole[name]}
+        if drawn:
+            print(f"{note} is there, drawn with", ", ".join(f"{name} {value}" for name, value in drawn.items()))
     namespace.update(checked.model_dump())
     os.chdir(places.ROOT)
     style.use_style(checked.profile, note)

@@ -1,9 +1,12 @@
-"""How much of a notebook's plan is there, and which of its seeds can be drawn: for notebooks that train nothing."""
+"""How much of a notebook's plan is there, and what of it can be drawn: for notebooks that train nothing."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from lib.base.errors import NotThere
+from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing
+from lib.config import RunConfig
 from lib.store.runs import RunStore
 from lib.sweep.cost import run_flops
 from lib.workbook import places, plans
@@ -13,27 +16,50 @@ P = TypeVar("P", bound=Computing)
 
 def there(p: P) -> tuple[P, str]:
     """The parameters with those training seeds alone of which every planned run is there, and what figures say of it:
-    nothing where all are. Raises NotThere where no seed is whole."""
-    plan = plans.plan(p.notebook, p.profile, **p.model_dump(exclude={"outputs", "profile"}))
+    nothing where all are. Where no seed is whole, the largest part (``Computing.in_part``) of which one is. Raises
+    NotThere where there is none."""
+    plan = _plan(p)
     store = RunStore(places.ROOT / p.outputs / "runs", [places.RECORDS / p.profile])
     missing = {cfg.key for cfg in plan.runs if store.find(cfg) is None}
     if not missing:
         return p, ""
     share = 1 - sum(run_flops(cfg) for cfg in plan.runs if cfg.key in missing) / sum(map(run_flops, plan.runs))
-    trained = {cfg.train.seed for cfg in plan.runs}
-    whole = trained - {cfg.train.seed for cfg in plan.runs if cfg.key in missing}
+    for part, runs in _parts(p, plan.runs):
+        drawn = _whole(part, runs, missing)
+        if drawn is not None:
+            return drawn, f"{100 * share:.0f} % of its plan"
+    raise NotThere(
+        f"train: {100 * share:.0f} % of the plan is there, {len(missing)} runs are missing, and no seed is whole; "
+        "set it to true to train the rest here, or draw when more is there"
+    )
+
+
+def _plan(p: Computing) -> plans.Plan:
+    return plans.plan(p.notebook, p.profile, **p.model_dump(exclude={"outputs", "profile"}))
+
+
+def _parts(p: P, runs: list[RunConfig]) -> Iterator[tuple[P, list[RunConfig]]]:
+    """The parameters and their runs, and then those of ever smaller parts."""
+    yield p, runs
+    for changes in reversed(p.parts()):
+        with contextlib.suppress(InputError):  # there are too few values in it
+            part = p.replace(**changes)
+            yield part, _plan(part).runs
+
+
+def _whole(p: P, runs: list[RunConfig], missing: set[str]) -> P | None:
+    """The parameters with the training seeds of which no run is missing; None where a list of seeds has none."""
+    trained = {cfg.train.seed for cfg in runs}
+    whole = trained - {cfg.train.seed for cfg in runs if cfg.key in missing}
+    if whole == trained:
+        return p
     kept, changes = 0, dict[str, Any]()
     for name, seeds in p.model_dump().items():
         if (name == "seeds" or name.endswith("_seeds")) and {*seeds} <= trained:
             changes[name] = [seed for seed in seeds if seed in whole]
             kept += len(changes[name])
             if not changes[name]:
-                raise NotThere(
-                    f"train: {100 * share:.0f} % of the plan is there, and none of {name} is whole; "
-                    "set it to true to train the rest here, or draw when more is there"
-                )
+                return None
         elif name == "seeds_at":
             changes[name] = {at: some for at, own in seeds.items() if (some := [seed for seed in own if seed in whole])}
-    if not kept:
-        raise NotThere(f"train: {len(missing)} runs of the plan are missing, set it to true to train them here")
-    return p.replace(**changes), f"{100 * share:.0f} % of its plan"
+    return p.replace(**changes) if kept else None

@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 
 from lib.base.errors import InputError
+from lib.base.parameters import Computing
 from lib.config import RunConfig
 from lib.figures import style
 from lib.sweep.measurements import Asked
@@ -23,12 +24,13 @@ from lib.workbook.notebook import Notebook, read_plan
 class Plan:
     """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs, also of what
     was known only when it ran. ``asked``: what it plans to measure from the first, ready to be measured; ``opened``:
-    keys of runs whose weights it opens."""
+    keys of runs whose weights it opens; ``parts``: changes to its parameters with which it can be drawn in part."""
 
     runs: list[RunConfig]
     measurements: dict[str, dict[str, float]]
     asked: list[Asked] = dataclasses.field(default_factory=list, compare=False)
     opened: set[str] = dataclasses.field(default_factory=set, compare=False)
+    parts: list[dict[str, Any]] = dataclasses.field(default_factory=list, compare=False)
 
 
 def names() -> list[str]:
@@ -60,7 +62,8 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         nb = _execute(name, values)
         asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
         asked += [Asked(function, case, of_finished=True) for function, cases in nb.may_ask for case in cases]
-        return dataclasses.replace(read(written), asked=asked, opened=nb.opened)
+        parts = nb.parameters.parts() if isinstance(nb.parameters, Computing) else []
+        return dataclasses.replace(read(written), asked=asked, opened=nb.opened, parts=parts)
 
 
 def read(path: Path) -> Plan:

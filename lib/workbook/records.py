@@ -6,6 +6,8 @@ A run is packed once all that any notebook measures on it has been measured: a r
 
 import collections
 import concurrent.futures
+import contextlib
+import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,11 +29,12 @@ from lib.workbook.places import ROOT
 
 
 def by_value(grids: Sequence[Sequence[RunConfig]]) -> list[RunConfig]:
-    """The distinct runs of several notebooks, the most telling first: every cell of all grids with its first seed
-    before any second seed, so that a half-finished grid is still a grid. Within a seed the cheapest grid comes first:
-    so most notebooks can soon be drawn. Within a grid it is the cheapest run, so that a small budget is complete for
-    all models before the next begins. A run's seed is first, second, ... among the runs that differ in nothing else, as
-    the plans list them."""
+    """The distinct runs of several notebooks and of parts of them, the most telling first: every cell of all grids with
+    its first seed before any second seed, so that a half-finished grid is still a grid. Within a seed the cheapest grid
+    comes first: so most notebooks can soon be drawn. Within a grid it is the cheapest run, so that a small budget is
+    complete for all models before the next begins. A run's seed is first, second, ... among the runs that differ in
+    nothing else, as the plans list them; where a grid tunes on a seed of its own, all runs of this seed are as early as
+    the first of them."""
     unique = list({cfg.key: cfg for grid in grids for cfg in grid}.values())
     seeds_before: collections.Counter[str] = collections.Counter()
     rank = {}
@@ -39,6 +42,11 @@ def by_value(grids: Sequence[Sequence[RunConfig]]) -> list[RunConfig]:
         cell = cfg.replace(train=cfg.train.replace(seed=0)).key
         rank[cfg.key] = seeds_before[cell]
         seeds_before[cell] += 1
+    for grid in grids:
+        earliest: dict[int, int] = {}
+        for cfg in grid:
+            earliest[cfg.train.seed] = min(rank[cfg.key], earliest.get(cfg.train.seed, len(unique)))
+        rank |= {cfg.key: min(rank[cfg.key], earliest[cfg.train.seed]) for cfg in grid}
 
     def first_seeds(grid: Sequence[RunConfig]) -> float:
         return sum(run_flops(cfg) for cfg in grid if rank[cfg.key] == 0)
@@ -76,8 +84,9 @@ def make(
     every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()}
     every |= _of_others(set(plans.names()) - every.keys(), profile, outputs)
     chosen = [every[name] for name in names or every]
-    grids = [[plan.runs] for plan in chosen] if names else [[plan.runs for plan in chosen]]
-    configs = list({cfg.key: cfg for together in grids for cfg in by_value(together)}.values())
+    grids = [[*_in_part(name, every[name], profile), every[name].runs] for name in names or every]
+    together = grids if names else [list(itertools.chain.from_iterable(grids))]
+    configs = list({cfg.key: cfg for some in together for cfg in by_value(some)}.values())
     asked = _asked(every, names, {cfg.key for cfg in configs})
     todo = [job for job in _jobs(configs, asked, store) if _is_ours(job, shard, store)]
     runs = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
@@ -114,6 +123,15 @@ def make(
         print(f"           all of it is there: {records.compact(folder)} parts are one")
     print(_how_far(configs, store) + (f"; {unmeasured} measurements are missing" if unmeasured else ""))
     return bool(failed)
+
+
+def _in_part(name: str, whole: plans.Plan, profile: str) -> list[list[RunConfig]]:
+    """The runs with which a notebook can be drawn in part: the smallest part, a larger one, ..."""
+    found = []
+    for changes in whole.parts:
+        with contextlib.suppress(InputError):  # there are too few values in it
+            found.append(plans.planned(name, profile, **changes))
+    return found
 
 
 def _of_others(names: Iterable[str], profile: str, outputs: Path) -> dict[str, plans.Plan]:

@@ -17,6 +17,8 @@ class Some(Computing):
     widths: dict[float, list[int]]
     widths_at: dict[int, list[int]]
 
+    in_part = ("lrs", "widths")
+
 
 SIZES = {"widths": {1e9: [8]}, "widths_at": {}}
 SOME = Some(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], **SIZES)
@@ -79,3 +81,10 @@ def test_a_notebook_that_trains_computes_and_reads_text():
     assert issubclass(Training, Computing) and issubclass(Training, Text)
     assert {*Parameters.model_fields} == {"profile", "outputs"}
     assert {*Computing.model_fields} == {"profile", "outputs", "train", "jobs", "max_hours"}
+
+
+def test_parts_have_the_first_values_of_lists_and_tables():
+    p = SOME.replace(lrs=[0.1, 0.2, 0.3], widths={1e9: [8], 2e9: [8, 16]})
+    first = {"lrs": [0.1], "widths": {1e9: [8]}}
+    assert p.parts() == [first, {"lrs": [0.1, 0.2], "widths": p.widths}] and SOME.parts() == []
+    assert p.replace(**first).widths == {1e9: [8]}

@@ -7,6 +7,7 @@ import pytest
 
 from lib.base.errors import NotThere
 from lib.figures import style
+from lib.papers.isodepth.parameters import RecurrenceExponent
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.store.runs import RunStore
 from lib.sweep.cost import run_flops
@@ -50,10 +51,30 @@ def test_seeds_that_are_not_whole_are_left_out(planned, outputs):
 
 
 def test_without_a_whole_seed_there_is_nothing_to_draw(outputs):
-    with one_line("none of seeds is whole", "set it to true to train the rest here", starts="train: "):
+    with one_line("no seed is whole", "set it to true to train the rest here", starts="train: "):
         part.there(asked(outputs, seeds=[2]))
     with pytest.raises(NotThere):  # which make does not take for a failure
         part.there(asked(outputs, seeds=[2]))
+
+
+def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, style):
+    """Of two budgets the first has its runs, and the second all but one."""
+    name, own = RecurrenceExponent.notebook, {"resamples": 1, "seeds": [1], "noise_seeds": [1], "recurrences": [1, 2]}
+    own |= {"budgets": [1.5e8, 3e8], "widths": {1.5e8: [4, 8], 3e8: [4, 8]}, "train": False}
+    outputs = tmp_path / "outputs"
+    runs = plans.planned(name, "smoke", **own)
+    dear = max(runs, key=run_flops)
+    p = RecurrenceExponent(**{**of_profile("smoke", name), **own, "outputs": str(outputs)})
+    with pytest.raises(NotThere):
+        part.there(p)
+    for cfg in runs:
+        if cfg.key != dear.key:
+            train(cfg, RunStore(outputs / "runs"))
+    share = f"{100 * (1 - run_flops(dear) / sum(map(run_flops, runs))):.0f} % of its plan"
+    assert part.there(p) == (p.replace(budgets=[1.5e8]), share)
+    monkeypatch.chdir(places.ROOT)
+    notebook.start(RecurrenceExponent, p.model_dump())
+    assert capsys.readouterr().out == f"{share} is there, drawn with budgets [150000000.0]\n"
 
 
 @pytest.mark.usefixtures("style")

@@ -49,6 +49,19 @@ def test_the_cheapest_notebook_has_its_first_seeds_first():
     assert by_value([[small, *dear], [*cheap, small]]) == [small, cheap[0], dear[0], cheap[1], dear[1]]
 
 
+def test_a_seed_that_tunes_has_all_its_runs_early():
+    """The rate that all seeds have is the tuning seed's third there, and its first elsewhere."""
+    usual = [small_run(train={"seed": seed, "steps": 3}) for seed in (1, 2, 7)]
+    tried = small_run(train={"seed": 7, "steps": 4})
+    assert by_value([[*usual, tried]]) == [usual[0], usual[2], tried, usual[1]]
+
+
+def test_what_can_be_drawn_in_part_is_trained_part_by_part():
+    """A dear run of the first part is trained before a cheap one of the second."""
+    dear, cheap, last = [small_run(train={"seed": 1, "steps": steps}) for steps in (5, 3, 9)]
+    assert by_value([[dear], [dear, cheap, last]]) == [dear, cheap, last]
+
+
 @pytest.mark.parametrize("name", ["looping_isoflop", "isodepth_isoflop"])
 def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
     from lib.flops import count

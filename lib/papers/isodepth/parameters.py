@@ -46,6 +46,8 @@ class PaperGrid(IsodepthGrid):
     seeds: list[int]
     noise_seeds: list[int]
 
+    in_part = ("budgets",)
+
     @model_validator(mode="after")
     def _has_widths(self) -> Self:
         for budget in self.budgets:
@@ -86,6 +88,8 @@ class PhiProbes(IsodepthGrid):
     lanes_lr: LaneRates
     shown: int
     seeds: list[int]
+
+    in_part = ("widths",)
 
     @model_validator(mode="after")
     def _has_what_is_compared(self) -> Self:
@@ -136,6 +140,8 @@ class LrTransferHyperp(IsodepthRuns):
     other_batches: list[int]
     seed: int
     resamples: Positive
+
+    in_part = ("other_widths", "other_budgets", "other_batches")
 
     @model_validator(mode="after")
     def _keeps_a_rate_that_is_tried(self) -> Self:

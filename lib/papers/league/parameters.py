@@ -18,6 +18,8 @@ class DeltaPhiLeague(IsodepthGrid):
     dynamics_lr: float
     lanes_lr: float
 
+    in_part = ("widths",)
+
     @model_validator(mode="after")
     def _has_what_is_compared(self) -> Self:
         if 1 not in self.recurrences or self.shown not in self.recurrences or self.shown == 1:

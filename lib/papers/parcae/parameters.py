@@ -136,6 +136,8 @@ class EndToEnd(SizesAndSeeds):
     rdm_steps_at: dict[int, Positive]
     shorter: Annotated[float, pydantic.Field(ge=0, lt=1)]
 
+    in_part = ("sizes", "steps_at", "rdm_sizes", "rdm_steps_at")
+
     @pydantic.model_validator(mode="after")
     def _has_the_rdms_of_exceptions(self) -> Self:
         for name in ("rdm_lr_at", "rdm_loops_at", "rdm_steps_at"):
@@ -239,6 +241,8 @@ class DepthTasks(OneSize):
     mean_loops: Annotated[int, pydantic.Field(ge=2)]
     depths: list[Positive]
     limit: Annotated[int, pydantic.Field(ge=0)]
+
+    in_part = ("families",)
 
     @pydantic.model_validator(mode="after")
     def _asks_what_is_generated(self) -> Self:
