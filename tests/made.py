@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import PIL.Image
 
+from lib.sweep import measurements
 from lib.workbook import claims, parameters, plans
 from tests.workbooks import ROOT
 
@@ -89,3 +90,6 @@ def check_plan(outputs: Path, name: str, plan: plans.Plan) -> None:
         assert cases.items() <= executed.measurements[function].items()
         kept = {path.stem for path in (outputs / "measured" / function).glob("*.json")}
         assert executed.measurements[function].keys() <= kept
+    # what is not asked for before anything is trained is in no record, and cannot be drawn from one
+    asked = {(measurements.name(one.function), one.key) for one in plan.asked}
+    assert {(function, key) for function, cases in executed.measurements.items() for key in cases} <= asked
