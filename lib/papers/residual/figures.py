@@ -119,10 +119,10 @@ def changes(measured: pd.DataFrame, architecture: str, predicted: dict[str, floa
 def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
     """002, Fig. 3, 6 and 8: cosines between the increments of the stream, title -> matrix [n, n], in rows of
     ``columns``."""
-    rows = -(-len(matrices) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(min(PAGE, 0.9 + 1.9 * columns), 0.5 + 2.2 * rows), squeeze=False
-    )
+    rows, side = -(-len(matrices) // columns), min(1.9, (PAGE - 0.9) / columns)
+    lines = 1 + max(title.count("\n") for title in matrices)
+    size = 0.9 + side * columns, 0.5 + (side + 0.15 + 0.15 * lines) * rows
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
     for axis, (title, matrix) in zip(axes.flat, matrices.items(), strict=False):
         n = len(matrix)
         image = axis.imshow(np.asarray(matrix), vmin=-1, vmax=1, cmap="RdBu_r", extent=(0.5, n + 0.5, n + 0.5, 0.5))

@@ -82,6 +82,10 @@ def test_blocks_of_layers_get_a_panel_a_quantity():
 def test_matrices_share_one_scale():
     figure = figures.cosine_matrices({"a": np.eye(12), "b": -np.ones((4, 4))}, 2)
     images = [axis.images[0] for axis in figure.axes[:2]]
+    many = figures.cosine_matrices({f"L = {L}\n{when}": np.eye(4) for when in "ab" for L in range(5)}, 5)
+    many.canvas.draw()
+    boxes = [axis.title.get_window_extent() for axis in many.axes[:5]]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
     assert {image.get_clim() for image in images} == {(-1, 1)} and images[1].get_extent() == [0.5, 4.5, 4.5, 0.5]
 
 
