@@ -38,9 +38,9 @@ class Workbook:
         text = re.sub(r"^steps: .*", "steps: 40", path.read_text(), flags=re.M)
         path.write_text(re.sub(r"^max_hours: .*", "max_hours: 2.0", text, flags=re.M))
 
-    def start(self, **environment: str) -> subprocess.Popen:
+    def start(self, *goal: str, **environment: str) -> subprocess.Popen:
         """make in a session of its own, as in a terminal."""
-        command = ["make", "reproduce-figures", "PROFILE=smoke", "TORCH=cpu", f"ONLY={NOTEBOOK}"]
+        command = ["make", *(goal or ["reproduce-figures"]), "PROFILE=smoke", "TORCH=cpu", f"ONLY={NOTEBOOK}"]
         command += [f"JOBS={self.jobs}"]
         self.log = (self.path.parent / f"{time.monotonic_ns()}.log").open("w+")
         return subprocess.Popen(
@@ -56,8 +56,12 @@ class Workbook:
     def said(self) -> str:
         return Path(self.log.name).read_text().replace("\r", "\n")
 
-    def finish(self) -> None:
-        process = self.start()
+    def draw_only(self) -> None:
+        path = self.path / "params" / "smoke" / f"{NOTEBOOK}.yaml"
+        path.write_text(path.read_text() + "train: false\n")
+
+    def finish(self, *goal: str) -> None:
+        process = self.start(*goal)
         assert process.wait(timeout=900) == 0, self.said()
         assert "failed" not in self.said()
         self.wait_until_alone()
@@ -90,6 +94,7 @@ class Workbook:
         for path in outputs.glob("claims/*/*.json"):
             finding = json.loads(path.read_text())
             del finding["checksum"], finding["provenance"]["parameters"]["jobs"]
+            del finding["provenance"]["parameters"]["train"]
             found[path.name] = json.dumps(finding, sort_keys=True)
         figures = sorted(path.name for path in outputs.glob("figures/*/*.p*"))
         return {**found, "figures": ", ".join(figures)}
@@ -173,3 +178,30 @@ def test_a_make_that_is_stopped_ends_at_once_and_goes_on_later(tmp_path, undistu
     assert len(lines) <= 5, said
     workbook.finish()
     assert workbook.numbers() == undisturbed
+
+
+@pytest.mark.long
+def test_records_of_two_machines_are_whole_though_both_were_killed(tmp_path, undisturbed):
+    """Each trains its half and is killed on the way; a third draws from both, and trains nothing."""
+    third, chance = Workbook(tmp_path / "third"), random.Random(NOTEBOOK)
+    for i in (1, 2):
+        machine, kills = Workbook(tmp_path / str(i)), 0
+        while kills < KILLS:
+            make = machine.start("records", f"SHARD={i}/2")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                make.wait(timeout=chance.uniform(2, 9))
+            kills += make.poll() is None
+            for pid in machine.processes():
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
+            make.wait(timeout=ENDED)
+            machine.wait_until_alone()
+            if make.returncode == 0:  # all of it was done before
+                shutil.rmtree(machine.path / "outputs")
+        machine.finish("records", f"SHARD={i}/2")
+        shutil.copytree(machine.path / "outputs" / "records", third.path / "outputs" / "records", dirs_exist_ok=True)
+    third.draw_only()
+    third.finish()
+    assert not [*(third.path / "outputs" / "runs").glob("*/result.json")]
+    drawn = {name: value for name, value in undisturbed.items() if not re.fullmatch(r"[0-9a-f]{16}", name)}
+    assert third.numbers() == drawn
