@@ -64,6 +64,10 @@ class Computing(Parameters):
     #: lists and tables of which the first values can be drawn alone, while no more has been trained
     in_part: ClassVar[tuple[str, ...]] = ()
 
+    def seed_lists(self) -> dict[str, list[int]]:
+        """By name: ``seeds``, and what ends in _seeds."""
+        return {name: seeds for name, seeds in self.model_dump().items() if name == "seeds" or name.endswith("_seeds")}
+
     def parts(self) -> list[dict[str, Any]]:
         """Changes to the parameters: the first value alone of what can be drawn in part, the first two, ..."""
         most = max((len(getattr(self, name)) for name in self.in_part), default=0)

@@ -53,13 +53,12 @@ def _whole(p: P, runs: list[RunConfig], missing: set[str]) -> P | None:
     whole = trained - {cfg.train.seed for cfg in runs if cfg.key in missing}
     if whole == trained:
         return p
-    kept, changes = 0, dict[str, Any]()
-    for name, seeds in p.model_dump().items():
-        if (name == "seeds" or name.endswith("_seeds")) and {*seeds} <= trained:
-            changes[name] = [seed for seed in seeds if seed in whole]
-            kept += len(changes[name])
-            if not changes[name]:
-                return None
-        elif name == "seeds_at":
-            changes[name] = {at: some for at, own in seeds.items() if (some := [seed for seed in own if seed in whole])}
-    return p.replace(**changes) if kept else None
+    changes: dict[str, Any] = {
+        name: [seed for seed in seeds if seed in whole] for name, seeds in p.seed_lists().items() if {*seeds} <= trained
+    }
+    if not changes or not all(changes.values()):
+        return None
+    for at, seeds in getattr(p, "seeds_at", {}).items():
+        some = [seed for seed in seeds if seed in whole]
+        changes.setdefault("seeds_at", {}).update({at: some} if some else {})
+    return p.replace(**changes)

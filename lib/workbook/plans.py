@@ -24,13 +24,15 @@ from lib.workbook.notebook import Notebook, read_plan
 class Plan:
     """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs, also of what
     was known only when it ran. ``asked``: what it plans to measure from the first, ready to be measured; ``opened``:
-    keys of runs whose weights it opens; ``parts``: changes to its parameters with which it can be drawn in part."""
+    keys of runs whose weights it opens; ``parts``: changes to its parameters with which it can be drawn in part;
+    ``seeds``: its lists of seeds."""
 
     runs: list[RunConfig]
     measurements: dict[str, dict[str, float]]
     asked: list[Asked] = dataclasses.field(default_factory=list, compare=False)
     opened: set[str] = dataclasses.field(default_factory=set, compare=False)
     parts: list[dict[str, Any]] = dataclasses.field(default_factory=list, compare=False)
+    seeds: list[list[int]] = dataclasses.field(default_factory=list, compare=False)
 
 
 def names() -> list[str]:
@@ -62,8 +64,11 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         nb = _execute(name, values)
         asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
         asked += [Asked(function, case, of_finished=True) for function, cases in nb.may_ask for case in cases]
-        parts = nb.parameters.parts() if isinstance(nb.parameters, Computing) else []
-        return dataclasses.replace(read(written), asked=asked, opened=nb.opened, parts=parts)
+        plan = dataclasses.replace(read(written), asked=asked, opened=nb.opened)
+        if isinstance(nb.parameters, Computing):
+            seeds = [*nb.parameters.seed_lists().values()]
+            plan = dataclasses.replace(plan, parts=nb.parameters.parts(), seeds=seeds)
+        return plan
 
 
 def read(path: Path) -> Plan:

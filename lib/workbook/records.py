@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from lib.base import processes
 from lib.base.errors import InputError
@@ -28,14 +29,20 @@ from lib.workbook.places import ROOT
 # ---- the order -------------------------------------------------------------------------------------------------------
 
 
-def by_value(grids: Sequence[Sequence[RunConfig]]) -> list[RunConfig]:
+class Grid(NamedTuple):
+    """The runs that a notebook, or a part of it, is drawn from, and its lists of seeds."""
+
+    runs: Sequence[RunConfig]
+    seeds: Sequence[Sequence[int]] = ()
+
+
+def by_value(grids: Sequence[Grid]) -> list[RunConfig]:
     """The distinct runs of several notebooks and of parts of them, the most telling first: every cell of all grids with
     its first seed before any second seed, so that a half-finished grid is still a grid. Within a seed the cheapest grid
     comes first: so most notebooks can soon be drawn. Within a grid it is the cheapest run, so that a small budget is
     complete for all models before the next begins. A run's seed is first, second, ... among the runs that differ in
-    nothing else, as the plans list them; where a grid tunes on a seed of its own, all runs of this seed are as early as
-    the first of them."""
-    unique = list({cfg.key: cfg for grid in grids for cfg in grid}.values())
+    nothing else, as the plans list them, or where it stands in a list of seeds: tuning or noise may have their own."""
+    unique = list({cfg.key: cfg for grid in grids for cfg in grid.runs}.values())
     seeds_before: collections.Counter[str] = collections.Counter()
     rank = {}
     for cfg in unique:
@@ -43,17 +50,16 @@ def by_value(grids: Sequence[Sequence[RunConfig]]) -> list[RunConfig]:
         rank[cfg.key] = seeds_before[cell]
         seeds_before[cell] += 1
     for grid in grids:
-        earliest: dict[int, int] = {}
-        for cfg in grid:
-            earliest[cfg.train.seed] = min(rank[cfg.key], earliest.get(cfg.train.seed, len(unique)))
-        rank |= {cfg.key: min(rank[cfg.key], earliest[cfg.train.seed]) for cfg in grid}
+        for seeds, cfg in itertools.product(grid.seeds, grid.runs):
+            if cfg.train.seed in seeds:
+                rank[cfg.key] = min(rank[cfg.key], seeds.index(cfg.train.seed))
 
-    def first_seeds(grid: Sequence[RunConfig]) -> float:
-        return sum(run_flops(cfg) for cfg in grid if rank[cfg.key] == 0)
+    def first_seeds(grid: Grid) -> float:
+        return sum(run_flops(cfg) for cfg in grid.runs if rank[cfg.key] == 0)
 
     place: dict[str, int] = {}
     for i, grid in enumerate(sorted(grids, key=first_seeds)):
-        for cfg in grid:
+        for cfg in grid.runs:
             place.setdefault(cfg.key, i)
     return sorted(unique, key=lambda cfg: (rank[cfg.key], place[cfg.key], run_flops(cfg)))
 
@@ -84,7 +90,7 @@ def make(
     every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()}
     every |= _of_others(set(plans.names()) - every.keys(), profile, outputs)
     chosen = [every[name] for name in names or every]
-    grids = [[*_in_part(name, every[name], profile), every[name].runs] for name in names or every]
+    grids = [_grids(name, every[name], profile) for name in names or every]
     together = grids if names else [list(itertools.chain.from_iterable(grids))]
     configs = list({cfg.key: cfg for some in together for cfg in by_value(some)}.values())
     asked = _asked(every, names, {cfg.key for cfg in configs})
@@ -125,13 +131,13 @@ def make(
     return bool(failed)
 
 
-def _in_part(name: str, whole: plans.Plan, profile: str) -> list[list[RunConfig]]:
-    """The runs with which a notebook can be drawn in part: the smallest part, a larger one, ..."""
+def _grids(name: str, whole: plans.Plan, profile: str) -> list[Grid]:
+    """What a notebook is drawn from: the smallest part, a larger one, ..., all of it."""
     found = []
     for changes in whole.parts:
         with contextlib.suppress(InputError):  # there are too few values in it
-            found.append(plans.planned(name, profile, **changes))
-    return found
+            found.append(Grid(plans.planned(name, profile, **changes), whole.seeds))
+    return [*found, Grid(whole.runs, whole.seeds)]
 
 
 def _of_others(names: Iterable[str], profile: str, outputs: Path) -> dict[str, plans.Plan]:

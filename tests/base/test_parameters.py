@@ -88,3 +88,16 @@ def test_parts_have_the_first_values_of_lists_and_tables():
     first = {"lrs": [0.1], "widths": {1e9: [8]}}
     assert p.parts() == [first, {"lrs": [0.1, 0.2], "widths": p.widths}] and SOME.parts() == []
     assert p.replace(**first).widths == {1e9: [8]}
+
+
+def test_lists_of_seeds_are_known_by_their_names():
+    class Tuned(Computing):
+        notebook: ClassVar[str] = "tuned"
+
+        seeds: list[int]
+        tuning_seeds: list[int]
+        seeds_at: dict[int, list[int]]
+
+    own = {"seeds": [1, 2], "tuning_seeds": [7]}
+    p = Tuned(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, seeds_at={8: [1]}, **own)
+    assert p.seed_lists() == own

@@ -18,7 +18,7 @@ from lib.sweep.training import sweep
 from lib.train import loop
 from lib.train.loop import train
 from lib.workbook import plans, records, widgets
-from lib.workbook.records import by_value, pack
+from lib.workbook.records import Grid, by_value, pack
 from tests.cases import Case, squared
 from tests.runs import records_alone, small_run
 
@@ -37,7 +37,7 @@ def test_a_grid_comes_first_seed_first_and_cheapest_first():
         for loops in (4, 2)
         for seed in ((5, 4) if steps == 3 else (7,))
     ]
-    cells = [(cfg.train.steps, cfg.model.mean_loops, cfg.train.seed) for cfg in by_value([grid, grid])]
+    cells = [(cfg.train.steps, cfg.model.mean_loops, cfg.train.seed) for cfg in by_value([Grid(grid), Grid(grid)])]
     assert cells == [(3, 2, 5), (3, 4, 5), (9, 2, 7), (9, 4, 7), (3, 2, 4), (3, 4, 4)]
 
 
@@ -46,20 +46,20 @@ def test_the_cheapest_notebook_has_its_first_seeds_first():
         (small_run(train={"seed": 1, "steps": steps}), small_run(train={"seed": 2, "steps": steps})) for steps in (9, 3)
     ]
     small = small_run(train={"seed": 1, "steps": 2})
-    assert by_value([[small, *dear], [*cheap, small]]) == [small, cheap[0], dear[0], cheap[1], dear[1]]
+    assert by_value([Grid([small, *dear]), Grid([*cheap, small])]) == [small, cheap[0], dear[0], cheap[1], dear[1]]
 
 
 def test_a_seed_that_tunes_has_all_its_runs_early():
-    """The rate that all seeds have is the tuning seed's third there, and its first elsewhere."""
+    """The usual rate is tried on the tuning seed after all others; it is needed with the first of them."""
     usual = [small_run(train={"seed": seed, "steps": 3}) for seed in (1, 2, 7)]
     tried = small_run(train={"seed": 7, "steps": 4})
-    assert by_value([[*usual, tried]]) == [usual[0], usual[2], tried, usual[1]]
+    assert by_value([Grid([*usual, tried], [[1, 2], [7]])]) == [usual[0], usual[2], tried, usual[1]]
 
 
 def test_what_can_be_drawn_in_part_is_trained_part_by_part():
     """A dear run of the first part is trained before a cheap one of the second."""
     dear, cheap, last = [small_run(train={"seed": 1, "steps": steps}) for steps in (5, 3, 9)]
-    assert by_value([[dear], [dear, cheap, last]]) == [dear, cheap, last]
+    assert by_value([Grid([dear]), Grid([dear, cheap, last])]) == [dear, cheap, last]
 
 
 @pytest.mark.parametrize("name", ["looping_isoflop", "isodepth_isoflop"])
@@ -68,7 +68,7 @@ def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
 
     budgets = [
         cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published
-        for cfg in by_value([plans.planned(name, "gpu")])
+        for cfg in by_value([Grid(plans.planned(name, "gpu"))])
     ]
     first = budgets[: 24 if name == "looping_isoflop" else 48]  # after them come further seeds, and what is held out
     assert all(later > 0.97 * earlier for earlier, later in itertools.pairwise(first))
