@@ -102,7 +102,7 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
         ends = [runs["loss"].min(), runs["loss"].max()]
         axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
         rms = np.sqrt(np.mean((predicted - runs["loss"]) ** 2))
-        axis.set_title(f"{title}\n$R^2$ = {fit.r2:.3f}, rms {rms:.3f} nats")
+        axis.set_title(f"{_broken(title)}\n$R^2$ = {fit.r2:.3f}, rms {rms:.3f} nats")
         axis.set_xlabel("measured loss (nats)")
     axes[0, 0].set_ylabel("predicted loss (nats)")
     legend_above(figure, axes[0, 0])
@@ -182,6 +182,11 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     return figure
 
 
+def _broken(title: str) -> str:
+    """A line for each part: beside each other there is no room for "hyper-connections, as printed"."""
+    return title.replace(", ", ",\n")
+
+
 def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
     probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``."""
@@ -202,8 +207,9 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
                         isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
                     elif len(cell):
                         isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
-            axis.set_title(f"{probe}\n{rate(budget)} FLOPs")
+            axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
+            axis.tick_params(axis="x", rotation=45)
         row[0].set_ylabel("validation loss (nats per token)")
     for axis in axes[:-1].ravel():
         axis.set_xlabel("")

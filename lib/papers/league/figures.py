@@ -1,5 +1,6 @@
 """The figure of the league: what every intervention does to the loss, to the price of looping, and to phi."""
 
+import textwrap
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -27,7 +28,7 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
     """Three panels, one row an intervention, the lowest loss on top. Loss and price: a dot a seed, and below them the
     95 % interval of their mean, or the mean's value alone where it lies far from the others. phi's shift: the refit and
     its bootstrap interval, or why there is none."""
-    figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 0.9 + 0.24 * len(standings)), sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 1.05 + 0.24 * len(standings)), sharey=True)
     rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
     for axis, column in zip(axes, ("loss", "price"), strict=False):
         intervals = standings[[column, f"{column}_low", f"{column}_high"]]
@@ -42,8 +43,8 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
     band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
     if np.isfinite(band).all():
         axes[1].axvspan(*band, color="#e6e6e6", zorder=0)
-    axes[0].set_xlabel(f"loss at r = {r} less the\nbaseline's (nats per token)")
-    axes[1].set_xlabel(f"loss at r = {r} less its own\nplain model's (nats per token)")
+    axes[0].set_xlabel(f"loss at r = {r} less\nthe baseline's\n(nats per token)")
+    axes[1].set_xlabel(f"loss at r = {r} less\nits own plain model's\n(nats per token)")
     axes[2].set_xlabel("shift of $\\varphi$")
     _phi(axes[2], shifts, rows)
     axes[0].set_yticks(range(len(rows)), [_label(name, row) for name, row in standings.iterrows()])
@@ -86,8 +87,8 @@ def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:
 
 def _phi(axis: Axes, shifts: pd.DataFrame, rows: dict[Any, int]) -> None:
     if shifts.empty:
-        words = f"not resolved by this grid:\n{shifts.attrs['why']}"
-        axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes, fontsize=7, wrap=True)
+        words = textwrap.fill(f"not resolved by this grid: {shifts.attrs['why']}", 22)
+        axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes, fontsize=7)
         axis.set_xticks([])
         return
     axis.axvline(0, color="#666666", lw=0.8)
