@@ -60,7 +60,8 @@ endif
 .DEFAULT_GOAL := help
 # a notebook trains on JOBS processes, and make runs one after the other, also with -j. At smoke, without JOBS, they run
 # side by side, each on one process: starting is what takes time there. One more than there are cores, since a notebook
-# also waits, for its kernel or for a run that another trains. At desk they train nothing, and one of them takes times
+# also waits, for its kernel or for a run that another trains. At desk they train nothing, and one of them measures
+# times, so that no more run than there are cores
 ifneq ($(filter smoke-0 desk-0,$(PROFILE)-$(JOBS)),)
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + $(if $(filter smoke,$(PROFILE)),1,0))))
 EACH    := 1

@@ -63,15 +63,17 @@ class Computing(Parameters):
 
     #: lists and tables of which the first values can be drawn alone, while no more has been trained
     in_part: ClassVar[tuple[str, ...]] = ()
+    #: how many of these values the smallest part has
+    least_part: ClassVar[int] = 1
 
     def seed_lists(self) -> dict[str, list[int]]:
         """By name: ``seeds``, and what ends in _seeds."""
         return {name: seeds for name, seeds in self.model_dump().items() if name == "seeds" or name.endswith("_seeds")}
 
     def parts(self) -> list[dict[str, Any]]:
-        """Changes to the parameters: the first value alone of what can be drawn in part, the first two, ..."""
+        """Changes to the parameters: the first ``least_part`` values of what can be drawn in part, one more, ..."""
         most = max((len(getattr(self, name)) for name in self.in_part), default=0)
-        return [{name: _first(getattr(self, name), k) for name in self.in_part} for k in range(1, most)]
+        return [{name: _first(getattr(self, name), k) for name in self.in_part} for k in range(self.least_part, most)]
 
 
 def _first(values: Any, k: int) -> Any:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from types import FrameType
 from typing import Any
 
@@ -94,7 +94,9 @@ def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
 
     for logger in ("papermill", "asyncio"):  # what they say of a cell that was stopped, ``Failed`` says in a line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    sockets = TemporaryDirectory(prefix="kernel-")
+    # a socket's path has a hundred characters at most
+    place = "/tmp" if len(gettempdir()) > 60 else None
+    sockets = TemporaryDirectory(prefix="kernel-", dir=place, ignore_cleanup_errors=True)
     try:
         papermill.execute_notebook(
             source,

@@ -48,7 +48,8 @@ def _parts(p: P, runs: list[RunConfig]) -> Iterator[tuple[P, list[RunConfig]]]:
 
 
 def _whole(p: P, runs: list[RunConfig], missing: set[str]) -> P | None:
-    """The parameters with the training seeds of which no run is missing; None where a list of seeds has none."""
+    """The parameters with the training seeds of which no run is missing; None where some list of seeds keeps no
+    whole seed."""
     trained = {cfg.train.seed for cfg in runs}
     whole = trained - {cfg.train.seed for cfg in runs if cfg.key in missing}
     if whole == trained:
@@ -58,7 +59,7 @@ def _whole(p: P, runs: list[RunConfig], missing: set[str]) -> P | None:
     }
     if not changes or not all(changes.values()):
         return None
-    for at, seeds in getattr(p, "seeds_at", {}).items():
-        some = [seed for seed in seeds if seed in whole]
-        changes.setdefault("seeds_at", {}).update({at: some} if some else {})
-    return p.replace(**changes)
+    fewer = {at: [seed for seed in seeds if seed in whole] for at, seeds in getattr(p, "seeds_at", {}).items()}
+    if not all(fewer.values()):
+        return None
+    return p.replace(**changes, **({"seeds_at": fewer} if fewer else {}))

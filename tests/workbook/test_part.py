@@ -58,9 +58,9 @@ def test_without_a_whole_seed_there_is_nothing_to_draw(outputs):
 
 
 def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, style):
-    """Of two budgets the first has its runs, and the second all but one."""
+    """Of three budgets two have their runs, and the third all but one."""
     name, own = RecurrenceExponent.notebook, {"resamples": 1, "seeds": [1], "noise_seeds": [1], "recurrences": [1, 2]}
-    own |= {"budgets": [1.5e8, 3e8], "widths": {1.5e8: [4, 8], 3e8: [4, 8]}, "train": False}
+    own |= {"budgets": [1.5e8, 3e8, 6e8], "widths": {1.5e8: [4, 8], 3e8: [4, 8], 6e8: [4, 8]}, "train": False}
     outputs = tmp_path / "outputs"
     runs = plans.planned(name, "smoke", **own)
     dear = max(runs, key=run_flops)
@@ -71,10 +71,10 @@ def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, 
         if cfg.key != dear.key:
             train(cfg, RunStore(outputs / "runs"))
     share = f"{100 * (1 - run_flops(dear) / sum(map(run_flops, runs))):.0f} % of its plan"
-    assert part.there(p) == (p.replace(budgets=[1.5e8]), share)
+    assert part.there(p) == (p.replace(budgets=[1.5e8, 3e8]), share)
     monkeypatch.chdir(places.ROOT)
     notebook.start(RecurrenceExponent, p.model_dump())
-    assert capsys.readouterr().out == f"{share} is there, drawn with budgets [150000000.0]\n"
+    assert capsys.readouterr().out == f"{share} is there, drawn with budgets [150000000.0, 300000000.0]\n"
 
 
 @pytest.mark.usefixtures("style")

@@ -47,6 +47,7 @@ class PaperGrid(IsodepthGrid):
     noise_seeds: list[int]
 
     in_part = ("budgets",)
+    least_part = 2  # one budget has no law
 
     @model_validator(mode="after")
     def _has_widths(self) -> Self:

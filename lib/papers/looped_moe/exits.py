@@ -110,12 +110,13 @@ def at_thresholds(exits: Exits, thresholds: np.ndarray) -> dict[str, list[Any]]:
     """What becomes of tokens that leave where their entropy is below each of ``thresholds`` [K]: ``saved``, the mean
     share of the depth [K]; ``perplexity`` [K]; ``computed``, the share of tokens that each exit still sees [E][K]."""
     scores, tokens = exits.scores["entropy"], np.arange(exits.loss.shape[1])
-    left = [leave(scores, threshold) for threshold in thresholds]
-    return {
-        "saved": [float((1 - exits.depth[at]).mean()) for at in left],
-        "perplexity": [float(np.exp(exits.loss[at, tokens].mean())) for at in left],
-        "computed": [[float((at >= i).mean()) for at in left] for i in range(len(exits.depth))],
-    }
+    saved, perplexity, computed = [], [], []
+    for threshold in thresholds:
+        at = leave(scores, threshold)
+        saved.append(float((1 - exits.depth[at]).mean()))
+        perplexity.append(float(np.exp(exits.loss[at, tokens].mean())))
+        computed.append([float((at >= i).mean()) for i in range(len(exits.depth))])
+    return {"saved": saved, "perplexity": perplexity, "computed": np.transpose(computed).tolist()}
 
 
 def first_common(exits: Exits) -> int:
