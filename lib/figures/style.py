@@ -136,11 +136,15 @@ class _Counts(LogLocator):
 
 
 def count_axis(axis: Axes, label: str) -> None:
-    """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M."""
+    """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M; aslant where four panels or more stand side by
+    side."""
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(_Counts(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
+    beside = axis.get_subplotspec()
+    if beside and beside.get_gridspec().ncols > 3:
+        axis.tick_params(axis="x", rotation=45)
     axis.set_xlabel(label)
 
 

@@ -225,12 +225,14 @@ def report(
     draws: Numbers = (),
     provenance: dict[str, Any] | None = None,
     read: Mapping[str, Sequence[float]] | None = None,
+    part: str = "",
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it.
 
     ``values``: one number a seed, or one a seed for each of the comparisons that the claim says all of; a single number
     where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. ``read``: the same
-    numbers as the second opinion reads them, where it does. Raises InputError for another notebook's claim, and for
+    numbers as the second opinion reads them, where it does. ``part``: how much of the plan they are from, where that is
+    not all of it; then nothing is judged. Raises InputError for another notebook's claim, and for
     numbers that do not fit its replicates."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
@@ -245,7 +247,7 @@ def report(
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
     found = intervals(claim, measured, resamples)
-    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, read)
+    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, read, part)
 
 
 def report_published(
@@ -284,8 +286,9 @@ def _write(
     note: str,
     provenance: dict[str, Any] | None,
     read: Mapping[str, Sequence[float]] | None = None,
+    part: str = "",
 ) -> Finding:
-    first = verdict(claim, found, profile)
+    first = UNJUDGED if part else verdict(claim, found, profile)
     second = second_opinion(claim, first, measured if read is None else read)
     finding = Finding(
         claim.id,

@@ -52,6 +52,8 @@ class Notebook:
     opened: set[str] = dataclasses.field(default_factory=set)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
+    #: how much of its plan is there, where it draws a part alone
+    part: str = ""
     #: what its sweeps returned
     swept: list[RunResult] = dataclasses.field(default_factory=list)
 
@@ -260,10 +262,11 @@ class Notebook:
         self, id: str, values: claims.Numbers, seeds: list[int], unit: str, note: str = "", draws: claims.Numbers = ()
     ) -> claims.Finding:
         """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
-        says all of; ``draws``: their resamples, where those are its replicates."""
+        says all of; ``draws``: their resamples, where those are its replicates. Of a part of the plan nothing is
+        judged."""
         folder, read = self.outputs / "claims" / self.profile, self._read_again.get(id)
         return claims.report(
-            _entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp, read
+            _entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp, read, self.part
         )
 
     @functools.cached_property
@@ -335,7 +338,7 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     namespace.update(checked.model_dump())
     os.chdir(places.ROOT)
     style.use_style(checked.profile, note)
-    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs)
+    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note)
 
 
 def _check_folder(outputs: str) -> None:

@@ -25,7 +25,7 @@ def there(p: P) -> tuple[P, str]:
         return p, ""
     share = 1 - sum(run_flops(cfg) for cfg in plan.runs if cfg.key in missing) / sum(map(run_flops, plan.runs))
     for part, runs in _parts(p, plan.runs):
-        drawn = _whole(part, runs, missing)
+        drawn = _whole(part, runs, {cfg.key for cfg in runs if store.find(cfg) is None})
         if drawn is not None:
             return drawn, f"{100 * share:.0f} % of its plan"
     raise NotThere(

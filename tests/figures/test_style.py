@@ -111,6 +111,15 @@ def test_counts_are_ticked_in_short_words():
     assert {"5 k", "10 k", "20 k"} <= set(shown)
 
 
+@pytest.mark.parametrize(("panels", "angle"), [(3, 0), (4, 45)])
+def test_counts_of_narrow_panels_are_written_aslant(panels, angle):
+    figure, axes = plt.subplots(1, panels)
+    axes[0].plot([1e4, 3e5], [1, 2])
+    style.count_axis(axes[0], "parameters")
+    figure.canvas.draw()
+    assert {label.get_rotation() for label in axes[0].get_xticklabels()} == {angle}
+
+
 @pytest.mark.parametrize(("low", "high"), [(7420, 8200), (9000, 14000), (1.02e6, 1.9e6)])
 def test_counts_that_hardly_differ_have_few_ticks(low, high):
     figure, axis = plt.subplots(figsize=(2, 2))

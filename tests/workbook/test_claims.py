@@ -253,3 +253,15 @@ def test_a_ledger_that_is_mended_is_read_anew(tmp_path):
     path.write_text(yaml.safe_dump([{**claim().__dict__, "statement": "mended"}]))
     (mended,) = claims.ledger(path).values()
     assert mended.statement == "mended" and [*before.values()] == [claim()]
+
+
+def test_of_a_part_of_a_plan_nothing_is_judged(tmp_path):
+    one_of_them = next(
+        one
+        for one in claims.ledger(ROOT / "params" / "claims.yaml").values()
+        if one.kind == "ordering" and one.notebook
+    )
+    given = (one_of_them, one_of_them.notebook, [0.5, 0.6, 0.7], [1, 2, 3], "cpu", tmp_path, "nats", "")
+    assert claims.report(*given).verdict == REPRODUCED
+    assert claims.report(*given, part="20 % of its plan").verdict == UNJUDGED
+    assert claims.read(tmp_path / f"{one_of_them.id}.json").verdict == UNJUDGED

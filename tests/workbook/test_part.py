@@ -73,7 +73,7 @@ def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, 
     share = f"{100 * (1 - run_flops(dear) / sum(map(run_flops, runs))):.0f} % of its plan"
     assert part.there(p) == (p.replace(budgets=[1.5e8, 3e8]), share)
     monkeypatch.chdir(places.ROOT)
-    notebook.start(RecurrenceExponent, p.model_dump())
+    assert notebook.start(RecurrenceExponent, p.model_dump()).part == share
     assert capsys.readouterr().out == f"{share} is there, drawn with budgets [150000000.0, 300000000.0]\n"
 
 

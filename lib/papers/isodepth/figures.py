@@ -57,8 +57,6 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
             isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
-        if columns > 3:
-            axis.tick_params(axis="x", rotation=45)
     for axis in axes[:-1].ravel():
         axis.set_xlabel("")
     for axis in axes.ravel()[len(budgets) :]:
@@ -211,7 +209,6 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
                         isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
             axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
-            axis.tick_params(axis="x", rotation=45)
         row[0].set_ylabel("validation loss (nats per token)")
     for axis in axes[:-1].ravel():
         axis.set_xlabel("")
