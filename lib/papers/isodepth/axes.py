@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
+from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit.noise import Noise
-from lib.papers.isodepth.parameters import DownstreamAxes
+from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
 from lib.store.runs import RunStore
 from lib.tasks import primitives
 from lib.tasks.evaluations import Evaluation, Subject, evaluations, suite
@@ -52,6 +53,15 @@ KNOWLEDGE, READING, MATH, REASONING, SYMBOLIC = AXES
 #: what r = 4 loses on r = 1 at s = 34 (Table 9)
 PUBLISHED_BEYOND = {KNOWLEDGE: 0.108, READING: 0.050, MATH: 0.028, REASONING: 0.095, SYMBOLIC: -0.004}
 TASKS: tuple[Task, ...] = tuple(task for tasks in AXES.values() for task in tasks)
+
+
+def asked(whole: RecurrenceExponent, budgets: list[float]) -> RecurrenceExponent:
+    """The grid of whose runs tasks are asked. Raises InputError for a budget that 000's grid does not have there."""
+    for budget in budgets:
+        if budget not in whole.budgets:
+            known = ", ".join(f"{one:g}" for one in whole.budgets)
+            raise InputError(f"budgets: {budget:g} is none of recurrence_exponent at {whole.profile}, use {known}")
+    return whole.replace(budgets=budgets)
 
 
 def questions(

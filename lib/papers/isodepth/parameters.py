@@ -156,8 +156,12 @@ class LrTransferHyperp(IsodepthRuns):
 class DownstreamAxes(Computing):
     notebook: ClassVar[str] = "downstream_axes"
 
+    budgets: list[float]
     tasks: str
     limit: Annotated[int, Field(ge=0)]
     seeds: list[int]
     depths: list[Positive]
     resamples: Positive
+
+    in_part = ("budgets",)
+    least_part = 2  # as what is asked of, 000's grid

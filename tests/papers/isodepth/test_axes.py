@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lib.base.errors import InputError
 from lib.base.statistics import all_resampled
 from lib.fit.noise import Noise
-from lib.papers.isodepth import axes
+from lib.papers.isodepth import axes, designs
 from lib.papers.isodepth.axes import by_axis, gaps, labelled, macro, optimal
-from lib.papers.isodepth.parameters import DownstreamAxes
+from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
 from lib.store.runs import RunStore
 from lib.tasks.evaluations import over_seeds
 from lib.workbook.claims import CONTRADICTED, verdict
+from lib.workbook.parameters import at_profile
 from tests.cases import claim
 from tests.given import given
 from tests.runs import small_run
@@ -48,6 +50,16 @@ def test_axes_are_the_papers_table():
     assert shots[axes.READING] == [0, 3, 3, 3, 1]  # one for CoQA
     assert {*shots[axes.SYMBOLIC]} == {10}
     assert [*axes.AXES] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
+
+
+def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
+    grid = at_profile(RecurrenceExponent, "desk")
+    some = axes.asked(grid, grid.budgets[:2])
+    assert some.budgets == grid.budgets[:2] and some.widths == grid.widths
+    runs = {cfg.key for cfg in designs.grid_with_noise(some).values()}
+    assert runs < {cfg.key for cfg in designs.grid_with_noise(grid).values()}
+    with pytest.raises(InputError, match="budgets: 7 is none of recurrence_exponent at desk, use 1e\\+11"):
+        axes.asked(grid, [1e11, 7])
 
 
 def test_the_best_runs_are_asked_with_every_seed(tmp_path, monkeypatch):
