@@ -1,5 +1,6 @@
 """Runs of a few steps, what is compared of them, and ways to stop one."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -84,3 +85,8 @@ def depth_losses(configs, store, depths, state_seed=0):
 def several(n=3, **train_changes) -> list[RunConfig]:
     """Small runs that differ in their seed."""
     return [small_run(train={"seed": seed, **train_changes}) for seed in range(n)]
+
+
+def same(a, b) -> bool:
+    """Whether two values are the same to the last digit; so are two nans, and 1 is not 1.0."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

@@ -29,6 +29,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.store.columns import CURVES, ENDS, MADE_BY, MEASURED, WHO, Column
+from lib.store.numbers import Number, check, flat, nested
 from lib.store.result import STATUSES, RunResult
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ TABLES = ("curves", "measured", "runs")  # in the order in which a part is writt
 POINTS = 100  # of a curve
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 SUMMARY, MADE = "summary.", "provenance."  # what names of columns begin with
-NESTED = "/"  # between the names of a measured number
 
 
 class Measured(NamedTuple):
@@ -102,7 +102,7 @@ class Part:
     def measurement(self, function: str, key: str) -> Measured:
         rows = self._measured.slice(*self.measured[function, key]).to_pylist()
         numbers = [Number(*(row[column] for column in Number._fields)) for row in rows]
-        return Measured(function, key, json.loads(rows[0]["case"]), _nested(numbers), _under(MADE, rows[0]))
+        return Measured(function, key, json.loads(rows[0]["case"]), nested(numbers), _under(MADE, rows[0]))
 
 
 def path_of(folder: Path, table: str, name: str) -> Path:
@@ -387,27 +387,10 @@ def reduced(metrics: dict[str, list[Any]], points: int = POINTS) -> dict[str, li
     return {name: [column[i] for i in sorted(kept)] for name, column in metrics.items()}
 
 
-# ---- measured numbers ------------------------------------------------------------------------------------------------
-
-KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text", types.NoneType: "none"}
-KINDS |= {dict: "no names", list: "no items"}  # which are empty
-
-
-class Number(NamedTuple):
-    """A measured number: the names that lead to it, and its place in a list or a table."""
-
-    quantity: str
-    i: int | None
-    j: int | None
-    value: float | None
-    kind: str
-    text: str | None
-
-
 def _measured_table(measured: Sequence[Measured]) -> "pa.Table":
     import pyarrow as pa
 
-    numbers = [(one, number) for one in measured for number in _flat(one.measured)]
+    numbers = [(one, number) for one in measured for number in flat(one.measured)]
     rows = [
         {
             "measurement": one.function,
@@ -420,70 +403,6 @@ def _measured_table(measured: Sequence[Measured]) -> "pa.Table":
     ]
     who = [column for column in MADE_BY if column.name in WHO]
     return pa.table(_columns("", MEASURED, rows) | _columns(MADE, who, [one.provenance for one, _ in numbers]))
-
-
-def check(measured: Mapping[str, Any]) -> None:
-    """Raises InputError for what no table holds."""
-    list(_flat(measured))
-
-
-def _flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
-    """A row for each number of names within names, and of lists or tables of them."""
-    if not values:
-        yield _number(under, None, None, values)
-    for name, value in values.items():
-        if NESTED in name:
-            raise InputError(f"measured: {name!r} has a {NESTED} in it, which separates names, call it otherwise")
-        path = under + NESTED + name
-        if isinstance(value, dict):
-            yield from _flat(value, path)
-        elif isinstance(value, list) and value:
-            for i, row in enumerate(value):
-                if isinstance(row, list) and row:
-                    yield from (_number(path, i, j, x) for j, x in enumerate(row))
-                else:
-                    yield _number(path, i, None, row)
-        else:
-            yield _number(path, None, None, value)
-
-
-def _number(path: str, i: int | None, j: int | None, x: Any) -> Number:
-    if isinstance(x, dict | list) and x:
-        raise InputError(f"measured: {path!r} is composed too deeply for a table, use lists or tables of numbers")
-    kind = next((kind for of, kind in KINDS.items() if isinstance(x, of)), None)  # numpy's floats are floats, too
-    if kind is None:
-        raise InputError(f"measured: {path!r} is a {type(x).__name__}, use numbers, words, lists and names")
-    value = float(x) if isinstance(x, int | float) else None  # bool among them
-    return Number(path, i, j, value, kind, x if isinstance(x, str) else None)
-
-
-def _nested(numbers: Iterable[Number]) -> dict[str, Any]:
-    """What ``_flat`` was given."""
-    found: dict[str, Any] = {}
-    for number in numbers:
-        x = _read(number)
-        if not number.quantity:
-            return {}
-        *outer, name = number.quantity.removeprefix(NESTED).split(NESTED)
-        place = found
-        for step in outer:
-            place = place.setdefault(step, {})
-        if number.i is None:
-            place[name] = x
-        elif number.j is None:
-            place.setdefault(name, []).append(x)
-        elif number.j == 0:
-            place.setdefault(name, []).append([x])
-        else:
-            place[name][number.i].append(x)
-    return found
-
-
-def _read(number: Number) -> Any:
-    make = {"int": int, "float": float, "bool": bool}
-    if number.kind in make:
-        return make[number.kind](typing.cast(float, number.value))
-    return {"text": number.text, "none": None, "no names": {}, "no items": []}[number.kind]
 
 
 def _stretches(keys: Iterable[Any]) -> dict[Any, tuple[int, int]]:

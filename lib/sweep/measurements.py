@@ -21,6 +21,7 @@ from lib.base.progress import Bar
 from lib.base.provenance import provenance
 from lib.config import ModelConfig
 from lib.store import records
+from lib.store.numbers import check
 from lib.store.records import Measured
 from lib.store.runs import RunStore, set_aside_if_unreadable
 
@@ -179,7 +180,7 @@ def _keep(function: Function[C], case: C, store: RunStore) -> None:
     with files.lock(lock):
         if not path.exists():
             measured = function(case)
-            records.check(measured)
+            check(measured)
             kept = {"case": case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
             files.write_checked(path, kept)
     with contextlib.suppress(FileNotFoundError):

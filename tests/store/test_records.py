@@ -2,15 +2,12 @@
 
 import contextlib
 import itertools
-import json
 import math
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lib.base import files
 from lib.base.errors import InputError
@@ -20,7 +17,7 @@ from lib.store import records
 from lib.store.records import Measured, Part, reduced
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
-from tests.runs import records_alone, small_run
+from tests.runs import records_alone, same, small_run
 
 NAN = math.nan
 
@@ -71,38 +68,12 @@ def test_runs_that_followed_other_quantities_have_them_and_no_others(tmp_path):
     assert found[2].summary == {} and records.find(tmp_path, "0" * 16) is None
 
 
-values = st.one_of(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.none(), st.text(max_size=5))
-names = st.text(max_size=5).filter(lambda name: "/" not in name)
-tables = st.lists(st.lists(values, min_size=1, max_size=3), max_size=3)
-measurements = st.dictionaries(
-    names,
-    st.recursive(
-        st.one_of(values, st.lists(values, max_size=3), tables), lambda x: st.dictionaries(names, x, max_size=3)
-    ),
-    max_size=4,
-)
-
-
-def same(a, b) -> bool:
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)  # nan, and 1 is not 1.0
-
-
-@given(measurements)
-def test_what_was_measured_comes_back_as_it_was(measured):
-    assert same(records._nested(list(records._flat(measured))), measured)
-
-
 def test_measurements_of_a_part_are_found_by_function_and_key(tmp_path):
     measured = [a_measurement("k", loss={"1": 2.5}), a_measurement("l", squares=[1, 2.0], rows=[[1.0], [2.0]])]
     assert records.add(tmp_path, [], [*measured, a_measurement("none")]) == (0, 3)
     found = [records.find_measured(tmp_path, "tests.f", key) for key in ("k", "l", "none")]
     assert found == [*measured, a_measurement("none")]
     assert records.find_measured(tmp_path, "tests.g", "k") is None
-
-
-def test_numpys_floats_are_floats():
-    (number,) = records._flat({"a": np.float64(0.1)})
-    assert records._nested([number]) == {"a": 0.1} and number.kind == "float"
 
 
 @pytest.mark.parametrize("measured", [{"a/b": 1.0}, {"a": [[[1.0]]]}, {"a": [{"b": 1.0}]}, {"a": np.int64(1)}])

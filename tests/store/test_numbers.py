@@ -1,0 +1,45 @@
+"""lib/store/numbers.py: what is measured as rows of a table."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.base.errors import InputError
+from lib.store.numbers import check, flat, nested
+from tests.runs import same
+
+values = st.one_of(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.none(), st.text(max_size=5))
+names = st.text(max_size=5).filter(lambda name: "/" not in name)
+tables = st.lists(st.lists(values, min_size=1, max_size=3), max_size=3)
+measurements = st.dictionaries(
+    names,
+    st.recursive(
+        st.one_of(values, st.lists(values, max_size=3), tables), lambda x: st.dictionaries(names, x, max_size=3)
+    ),
+    max_size=4,
+)
+
+
+@given(measurements)
+def test_what_was_measured_comes_back_as_it_was(measured):
+    assert same(nested(list(flat(measured))), measured)
+
+
+def test_numpys_floats_are_floats():
+    (number,) = flat({"a": np.float64(0.1)})
+    assert nested([number]) == {"a": 0.1} and number.kind == "float"
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        ({"a/b": 1.0}, "'a/b' has a / in it"),
+        ({"a": [[[1.0]]]}, "'/a' is composed too deeply"),
+        ({"a": [{"b": 1.0}]}, "'/a' is composed too deeply"),
+        ({"a": np.int64(1)}, "'/a' is a int64"),
+    ],
+)
+def test_what_no_table_holds_is_refused(measured, words):
+    with pytest.raises(InputError, match=f"^measured: {words}"):
+        check(measured)
