@@ -71,6 +71,7 @@ PARAMETERS = [
     ("residual_scaling_beyond", {"reference_depth": 0}, "reference_depth: 0", "at least 1"),
     ("generate", {"test_loops": -1}, "loops: -1", "at least 1"),
     ("generate", {"top_p": 1.5}, "top_p: 1.5", "at most 1"),
+    ("downstream_core", {"training_seeds": [5]}, "training_seeds: none is of [1]", "add one of them"),
     ("downstream_axes", {"budgets": [3.0]}, "budgets: 3 is none of recurrence_exponent at smoke", "use 1e+09"),
     ("downstream_axes", {"tasks": "no/such/folder"}, "tasks: no/such/folder is not a folder", "give one"),
 ]

@@ -284,3 +284,4 @@ class DownstreamCore(Computing):
     tasks: str
     limit: Annotated[int, pydantic.Field(ge=0)]
     seeds: list[int]
+    training_seeds: list[int]

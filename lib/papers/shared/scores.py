@@ -6,11 +6,13 @@ of what lies between guessing and all right; beside each stands its ``stderr`` o
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from lib.base.errors import InputError
+from lib.base.parameters import Computing
 from lib.config import Label, RunConfig
 from lib.flops import count
 from lib.store.runs import WEIGHTS, RunStore
@@ -18,11 +20,26 @@ from lib.sweep import measurements
 from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, examples_of, suite
 from lib.tasks.suites import LAMBADA, WIKITEXT, Task
 
+P = TypeVar("P", bound=Computing)
+
 TEXTS = {"LAMBADA": LAMBADA, "WikiText": WIKITEXT}
 DRAWS = 20_000  # of a contrast's mean, so that its interval's ends are known within two percent
 
 
 # ---- who is asked ----------------------------------------------------------------------------------------------------
+
+
+def of_seeds(p: P, seeds: Sequence[int]) -> P:
+    """The parameters of runs with those of their training seeds alone that are among ``seeds``. Raises InputError where
+    none is."""
+    own = [seed for seed in p.seed_lists()["seeds"] if seed in seeds]
+    if not own:
+        every = p.seed_lists()["seeds"]
+        raise InputError(
+            f"training_seeds: none is of {every}, the seeds of {p.notebook} at {p.profile}, add one of them"
+        )
+    fewer = {width: [seed for seed in some if seed in seeds] for width, some in getattr(p, "seeds_at", {}).items()}
+    return p.replace(seeds=own, **({"seeds_at": {at: some or own for at, some in fewer.items()}} if fewer else {}))
 
 
 def questions(
