@@ -119,6 +119,9 @@ def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
     return path.with_suffix(".png")
 
 
+LABEL = 0.45  # inches of a label such as 4.64e11
+
+
 def rate(lr: float) -> str:
     """A learning rate, or a budget, for an axis: 3.2e-2, 1e11."""
     mantissa, exponent = f"{lr:.2e}".split("e")
@@ -199,9 +202,14 @@ def isoflop_curve(
 
 
 def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
-    """A log axis of training FLOPs, with a tick at each budget."""
+    """A log axis of training FLOPs, with a tick at each budget; aslant where two of them stand too close for words."""
     axis.set_xscale("log")
     axis.set_xticks(budgets, [rate(budget) for budget in budgets])
+    beside = axis.get_subplotspec()
+    inches = 0.8 * axis.figure.get_figwidth() / (beside.get_gridspec().ncols if beside else 1)
+    at = np.sort(np.log(budgets))
+    if len(at) > 1 and np.diff(at).min() / (at[-1] - at[0]) * inches < LABEL:
+        axis.tick_params(axis="x", rotation=45)
     axis.minorticks_off()
     axis.set_xlabel("budget (FLOPs)")
 

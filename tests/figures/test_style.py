@@ -1,5 +1,6 @@
 """Colours differ for the colour-blind too, figures carry their provenance, and axes say what they show."""
 
+import itertools
 import json
 
 import matplotlib.pyplot as plt
@@ -152,3 +153,17 @@ def test_a_budget_axis_has_a_tick_at_each_budget():
     style.budget_axis(axis, [1e9, 4.64e9])
     assert list(axis.get_xticks()) == [1e9, 4.64e9] and axis.get_xscale() == "log"
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1e9", "4.64e9"]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "aslant"), [([1e11, 2.15e11, 4.64e11, 1e12], False), ([1e11, 2.15e11, 2e13], True)]
+)
+def test_budgets_that_stand_close_are_written_aslant_and_do_not_overlap(budgets, aslant):
+    figure, axis = plt.subplots(figsize=(style.COLUMN, 2.5))
+    axis.plot(budgets, budgets)
+    style.budget_axis(axis, budgets)
+    figure.canvas.draw()
+    labels = axis.get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {45.0 if aslant else 0.0}
+    boxes = [label.get_window_extent() for label in labels]
+    assert aslant or all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
