@@ -21,6 +21,7 @@ from lib.base.statistics import mean_and_interval
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
+BUDGET = 0.45  # and of a label such as 4.64e11
 SCREEN_DPI = 110  # of figures in a notebook
 
 
@@ -119,9 +120,6 @@ def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
     return path.with_suffix(".png")
 
 
-LABEL = 0.45  # inches of a label such as 4.64e11
-
-
 def rate(lr: float) -> str:
     """A learning rate, or a budget, for an axis: 3.2e-2, 1e11."""
     mantissa, exponent = f"{lr:.2e}".split("e")
@@ -145,10 +143,15 @@ def count_axis(axis: Axes, label: str) -> None:
     axis.xaxis.set_major_locator(_Counts(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
-    beside = axis.get_subplotspec()
-    if beside and beside.get_gridspec().ncols > 3:
+    if _panels_beside(axis) > 3:
         axis.tick_params(axis="x", rotation=45)
     axis.set_xlabel(label)
+
+
+def _panels_beside(axis: Axes) -> int:
+    """How many panels stand side by side, this one included."""
+    place = axis.get_subplotspec()
+    return place.get_gridspec().ncols if place else 1
 
 
 def few_decades(axis: Axes) -> None:
@@ -205,10 +208,11 @@ def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
     """A log axis of training FLOPs, with a tick at each budget; aslant where two of them stand too close for words."""
     axis.set_xscale("log")
     axis.set_xticks(budgets, [rate(budget) for budget in budgets])
-    beside = axis.get_subplotspec()
-    inches = 0.8 * axis.figure.get_figwidth() / (beside.get_gridspec().ncols if beside else 1)
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    inches = 0.8 * figure.get_figwidth() / _panels_beside(axis)
     at = np.sort(np.log(budgets))
-    if len(at) > 1 and np.diff(at).min() / (at[-1] - at[0]) * inches < LABEL:
+    if len(at) > 1 and np.diff(at).min() / (at[-1] - at[0]) * inches < BUDGET:
         axis.tick_params(axis="x", rotation=45)
     axis.minorticks_off()
     axis.set_xlabel("budget (FLOPs)")

@@ -31,15 +31,16 @@ DRAWS = 20_000  # of a contrast's mean, so that its interval's ends are known wi
 
 def of_seeds(p: P, seeds: Sequence[int]) -> P:
     """The parameters of runs with those of their training seeds alone that are among ``seeds``. Raises InputError where
-    none is."""
-    own = [seed for seed in p.seed_lists()["seeds"] if seed in seeds]
-    if not own:
-        every = p.seed_lists()["seeds"]
-        raise InputError(
-            f"training_seeds: none is of {every}, the seeds of {p.notebook} at {p.profile}, add one of them"
-        )
-    fewer = {width: [seed for seed in some if seed in seeds] for width, some in getattr(p, "seeds_at", {}).items()}
-    return p.replace(seeds=own, **({"seeds_at": {at: some or own for at, some in fewer.items()}} if fewer else {}))
+    that leaves none, also at a size that has fewer: no run is asked that its own notebook does not train."""
+
+    def kept(own: Sequence[int]) -> list[int]:
+        found = [seed for seed in own if seed in seeds]
+        if not found:
+            raise InputError(f"training_seeds: none is of {own}, seeds of {p.notebook} at {p.profile}, add one of them")
+        return found
+
+    fewer = {at: kept(own) for at, own in getattr(p, "seeds_at", {}).items()}
+    return p.replace(seeds=kept(p.seed_lists()["seeds"]), **({"seeds_at": fewer} if fewer else {}))
 
 
 def questions(

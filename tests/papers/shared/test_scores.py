@@ -10,10 +10,11 @@ import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
+from lib.base.parameters import PROFILES
 from lib.base.statistics import mean_and_interval, percentile_interval
 from lib.papers.looped_moe.parameters import MoeIsoflop
 from lib.papers.parcae import core_benchmark
-from lib.papers.parcae.parameters import EndToEnd
+from lib.papers.parcae.parameters import DownstreamCore, EndToEnd, LoopingIsoflop, StabilityAblation
 from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
@@ -30,10 +31,17 @@ def test_runs_of_some_training_seeds_can_be_asked_alone():
     ends = at_profile(EndToEnd, "paper")
     fewer = scores.of_seeds(ends, [2, 0, 9])
     assert fewer.seeds == [0, 2] and fewer.seeds_at == {1536: [0]} and fewer.sizes == ends.sizes
-    assert scores.of_seeds(ends, [1]).seeds_at == {1536: [1]}  # whose only seed is not asked
     assert scores.of_seeds(at_profile(MoeIsoflop, "desk"), [311, 312]).seeds == [311, 312]
-    with pytest.raises(InputError, match=r"training_seeds: none is of \[0, 1, 2\], the seeds of end_to_end at paper"):
-        scores.of_seeds(ends, [5])
+    for seeds in ([5], [1]):  # the largest size has seed 0 alone
+        with pytest.raises(InputError, match=r"training_seeds: none is of \[0.*\], seeds of end_to_end at paper"):
+            scores.of_seeds(ends, seeds)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_training_seed_of_its_four_notebooks_is_asked(profile):
+    kinds = (EndToEnd, StabilityAblation, LoopingIsoflop, MoeIsoflop)
+    seeds = {seed for kind in kinds for seed in at_profile(kind, profile).seeds}
+    assert {*at_profile(DownstreamCore, profile).training_seeds} == seeds
 
 
 def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
