@@ -54,6 +54,11 @@ class ModelConfig(Config):
     vocab_size: int = Field(256, ge=2)
     width: int = Field(64, ge=1, le=2**20)
     heads: int = Field(2, ge=1)
+    kv_heads: int | None = Field(
+        None,
+        ge=1,
+        description="heads of keys and values, each shared by heads / kv_heads of the queries; all when empty",
+    )
     mlp_width: int = Field(256, ge=1, le=2**24)
     prelude: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers before the loop")
     recur: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers inside the loop")
@@ -75,22 +80,35 @@ class ModelConfig(Config):
     truncation: Literal["no-grad", "detach"] = Field(
         "no-grad", description="how the first loops lose their gradient; detach leaves it to a router's own losses"
     )
-    injection: Literal["none", "add", "concat", "concat-identity", "lti", "hyper-connections"] = "lti"
+    injection: Literal[
+        "none", "add", "concat", "concat-identity", "lti", "orthogonal", "boundary", "hyper-connections"
+    ] = "lti"
+    injection_bias: bool = Field(False, description="a bias on a concatenating injection (LoopedLM-P2)")
+    alpha: float = Field(
+        2**-0.5, ge=0, description="the boundary operator's factor on e (arXiv 2609.19107, tied loops)"
+    )
     lanes: int = Field(2, ge=1, description="K, the parallel states of hyper-connections")
     lanes_receive: Literal["s - u", "s"] = Field(
         "s - u", description="what the blocks add to their input u, or their output s as 000, Eq. 9 is printed"
     )
-    state_init: Literal["prelude", "zero", "like-init", "normal", "unit"] = "like-init"
+    state_init: Literal["prelude", "zero", "like-init", "normal", "narrow", "unit"] = Field(
+        "like-init", description="narrow: normal, of standard deviation d^-1/2 (LoopedLM-P2)"
+    )
     prelude_norm: bool = Field(False, description="RMSNorm on the prelude's output e")
-    loop_norm: Literal["none", "own", "final"] = Field(
-        "none", description="RMSNorm closing each loop: none, one of its own, or the final norm itself"
+    loop_norm: Literal["none", "own", "final", "closing"] = Field(
+        "none",
+        description="RMSNorm closing each loop: none, one of its own, the final norm itself, or that in the place of "
+        "another at the end (Ouro)",
     )
     readout: bool = Field(False, description="C, a d x d map after the last loop")
+    coda_norm: bool = Field(False, description="the final norm also before the coda (Huginn)")
+    exit_gate: bool = Field(False, description="a linear map with a bias of h_t to the chance to leave (Ouro)")
 
     # the block
-    block: Literal["pre-norm", "sandwich", "post-norm"] = "pre-norm"
+    block: Literal["pre-norm", "sandwich", "post-norm", "peri-norm"] = "pre-norm"
     norm_gain: bool = Field(True, description="RMSNorm with learnable gain")
     norm_eps: float = Field(1e-5, gt=0)
+    qk_bias: bool = Field(False, description="a bias on queries and keys, before RoPE")
     qk_norm: bool = True
     qk_norm_eps: float | None = Field(None, gt=0, description="of the QK-norm; the number format's own when empty")
     rope: Literal["interleaved", "half-split"] = "interleaved"
@@ -112,6 +130,7 @@ class ModelConfig(Config):
 
     # the ends
     embed_norm: bool = False
+    embed_scale: float = Field(1.0, gt=0, description="the factor on token embeddings, and on a like-init state")
     tied: bool = Field(True, description="the head shares the token table")
     softcap: float = Field(0.0, ge=0, description="logits become c tanh(z / c); 0 leaves them")
     init: Literal["scaled", "scaled-zero", "parcae", "uniform", "uniform-zero", "normal", "mup"] = Field(
@@ -127,6 +146,10 @@ class ModelConfig(Config):
             raise ValueError(f"width: {self.width} is not divisible by heads {self.heads}, change one of them")
         if self.head_dim % 2:
             raise ValueError(f"heads: head_dim {self.head_dim} is odd, RoPE needs pairs, change width or heads")
+        if self.heads % self.key_heads:
+            raise ValueError(f"kv_heads: {self.kv_heads} does not divide heads {self.heads}, use a divisor")
+        if self.value_embeddings and self.key_heads != self.heads:
+            raise ValueError("kv_heads: value tables have a gate for each head, leave kv_heads or them out")
         if self.prelude + self.recur + self.coda == 0:
             raise ValueError("recur: the model has no layer at all, set prelude, recur or coda")
         if isinstance(self.backprop_loops, int) and self.backprop_loops < 1:
@@ -141,8 +164,22 @@ class ModelConfig(Config):
             raise ValueError("backprop_loops: without an injection only the first loop sees the input, use 'all'")
         if self.recur == 0 and self.loop_norm != "none":
             raise ValueError("loop_norm: there is no loop to close when recur is 0, use 'none'")
+        if self.loop_norm == "closing" and (self.coda or self.readout):
+            raise ValueError("loop_norm: closing is also the norm of the head, use coda=0 and readout=False")
+        if self.coda_norm and not self.coda:
+            raise ValueError("coda_norm: there is no coda to norm for, set coda")
+        if self.exit_gate and not self.recur:
+            raise ValueError("exit_gate: there is no loop to leave when recur is 0, leave it out")
         if self.injection == "add" and self.state_init == "prelude":
             raise ValueError("state_init: additive injection would count the prelude twice, use 'zero'")
+        if self.injection == "boundary" and (self.state_init != "prelude" or self.loop_norm != "none"):
+            raise ValueError(
+                "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'"
+            )
+        if self.alpha != 2**-0.5 and self.injection != "boundary":
+            raise ValueError("alpha: only the boundary operator has it, use injection='boundary'")
+        if self.injection_bias and self.injection not in ("concat", "concat-identity"):
+            raise ValueError("injection_bias: only a concatenating injection has it, use injection='concat'")
         if self.value_embeddings and self.head_dim * self.heads < 32:
             raise ValueError(f"value_embeddings: the gate reads 32 channels, width {self.width} has fewer, widen it")
         if len(self.windows) > self.layers:
@@ -192,6 +229,11 @@ class ModelConfig(Config):
     @property
     def head_dim(self) -> int:
         return self.width // self.heads
+
+    @property
+    def key_heads(self) -> int:
+        """KV, the heads of keys and values."""
+        return self.kv_heads or self.heads
 
     @property
     def layers(self) -> int:
@@ -479,10 +521,12 @@ class RunConfig(Config):
             )
         if (self.model.init == "mup") != (self.optim.scaling == "mup"):
             raise ValueError("optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init")
+        if self.model.exit_gate:
+            raise ValueError("model.exit_gate: no loss here trains a gate, leave it out or load a checkpoint with one")
         concatenates = self.model.injection in ("concat", "concat-identity")
         if self.optim.injection_lr and concatenates and self.optim.name != "adamw" and self.optim.injection == "matrix":
             raise ValueError(f"optim.injection_lr: {self.optim.name} has the injection, set optim.injection='adamw'")
-        if self.optim.injection_lr and self.model.injection in ("none", "add", "hyper-connections"):
+        if self.optim.injection_lr and self.model.injection in ("none", "add", "boundary", "hyper-connections"):
             raise ValueError(
                 f"optim.injection_lr: injection {self.model.injection!r} has no parameters for it, leave it out"
             )

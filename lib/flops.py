@@ -54,11 +54,12 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class _Layer:
-    """One unique layer: matmul weights that a token meets, those that are stored, its norms, and its window."""
+    """One unique layer: matmul weights that a token meets, those that are stored, its norms and biases, and its
+    window."""
 
     matmuls: int
     stored: int
-    norms: int
+    vectors: int
     window: int
 
 
@@ -78,13 +79,14 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     injection = inject_once + inject_loop + inject_other
     readout = d * d if cfg.readout else 0
     loop_norm = norm * (cfg.loop_norm == "own")
+    exit_gate = (d + 1) * cfg.exit_gate
     model_norms = norm * (1 + cfg.embed_norm + cfg.prelude_norm)
     table = cfg.vocab_size * d
     tables = table * (1 if cfg.tied else 2)
     n_embedding = tables + table * sum(map(cfg.has_values, range(cfg.layers)))
 
-    n_once = sum(layer.matmuls + layer.norms for layer in once) + readout + model_norms
-    n_rec = sum(layer.matmuls + layer.norms for layer in recur) + injection + loop_norm
+    n_once = sum(layer.matmuls + layer.vectors for layer in once) + readout + model_norms
+    n_rec = sum(layer.matmuls + layer.vectors for layer in recur) + injection + loop_norm + exit_gate
     n_once_stored = n_once + sum(layer.stored - layer.matmuls for layer in once)
     n_rec_stored = n_rec + sum(layer.stored - layer.matmuls for layer in recur)
     n_params = n_embedding + n_once_stored + n_rec_stored
@@ -124,11 +126,13 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
 
 def _layer(cfg: ModelConfig, i: int, S: int) -> _Layer:
     d, E, k = cfg.width, cfg.experts, cfg.active_experts
-    attention = 4 * d * d + cfg.has_values(i) * GATE_CHANNELS * cfg.heads
+    attention = 2 * d * d + 2 * d * cfg.key_heads * cfg.head_dim + cfg.has_values(i) * GATE_CHANNELS * cfg.heads
     mlp = (3 if cfg.mlp == "swiglu" else 2) * d * cfg.mlp_width  # k experts of mlp_width / k
     router = d * E if E > 1 else 0
-    norms = (4 if cfg.block == "sandwich" else 2) * d * cfg.norm_gain
-    return _Layer(attention + mlp + router, attention + mlp * E // k + router, norms, min(cfg.window(i) or S, S))
+    norms = (4 if cfg.block in ("sandwich", "peri-norm") else 2) * d * cfg.norm_gain
+    biases = cfg.qk_bias * (cfg.heads + cfg.key_heads) * cfg.head_dim
+    matmuls, stored = attention + mlp + router, attention + mlp * E // k + router
+    return _Layer(matmuls, stored, norms + biases, min(cfg.window(i) or S, S))
 
 
 def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
@@ -138,9 +142,11 @@ def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
     return {
         "none": (0, 0, 0),
         "add": (0, 0, 0),
-        "concat": (d * d, d * d, 0),
-        "concat-identity": (d * d, d * d, 0),
+        "concat": (d * d, d * d, d * cfg.injection_bias),
+        "concat-identity": (d * d, d * d, d * cfg.injection_bias),
         "lti": (d * d, 0, 2 * d),  # A_log and dt_bias
+        "orthogonal": (d * d, 0, 2 * d),
+        "boundary": (0, 0, 0),
         "hyper-connections": (0, 0, r * (K * K + 2 * K)),  # alpha, M and beta of every loop
     }[cfg.injection]
 
@@ -157,11 +163,11 @@ def _published_000(
 ) -> float:
     """000 (and 003): 6 (prelude + coda + head) + (2 (r-k) + 6 k)(recur + inject) + 12 h q window per layer use, the
     norms inside blocks counted with the matmuls; hyper-connections cost (K^2 + 2K) d a loop (App. G.1)."""
-    inject = {"concat": 2, "concat-identity": 2, "lti": 1}.get(cfg.injection, 0) * cfg.width**2
+    inject = {"concat": 2, "concat-identity": 2, "lti": 1, "orthogonal": 1}.get(cfg.injection, 0) * cfg.width**2
     if cfg.injection == "hyper-connections":
         inject = (cfg.lanes**2 + 2 * cfg.lanes) * cfg.width
-    flops = passes * (sum(layer.matmuls + layer.norms for layer in once) + table)
-    flops += looped * (sum(layer.matmuls + layer.norms for layer in recur) + inject)
+    flops = passes * (sum(layer.matmuls + layer.vectors for layer in once) + table)
+    flops += looped * (sum(layer.matmuls + layer.vectors for layer in recur) + inject)
     windows = passes * sum(layer.window for layer in once) + looped * sum(layer.window for layer in recur)
     return flops + 2 * cfg.width * windows
 
@@ -179,8 +185,8 @@ def _published_001(
 ) -> float:
     """001, App. "FLOP Estimate of Parcae": 6 P_nc + 2 P_core n + 6 P_core k + attention. P_nc is everything but the
     token table and the core, so that value tables count as matmuls and a tied head does not."""
-    core = sum(layer.matmuls + layer.norms for layer in recur)
-    everything_else = n_params - table - sum(layer.stored + layer.norms for layer in recur)
+    core = sum(layer.matmuls + layer.vectors for layer in recur)
+    everything_else = n_params - table - sum(layer.stored + layer.vectors for layer in recur)
     attention = 2 * cfg.width * S * (passes * len(once) + looped * len(recur))
     return passes * everything_else + looped * core + attention
 

@@ -67,6 +67,33 @@ KINDS = {
         backprop_loops="all",
         mean_loops=6,
     ),
+    "grouped": dict(
+        injection="concat",
+        injection_bias=True,
+        state_init="like-init",
+        kv_heads=1,
+        qk_bias=True,
+        qk_norm=False,
+        embed_scale=3.0,
+        coda_norm=True,
+        block="sandwich",
+    ),
+    "orthogonal": dict(injection="orthogonal", state_init="narrow", kv_heads=1),
+    "boundary": dict(injection="boundary", state_init="prelude", embed_norm=True, norm_gain=False),
+    "gated": dict(
+        injection="none",
+        state_init="prelude",
+        prelude=0,
+        coda=0,
+        recur=2,
+        backprop_loops="all",
+        block="peri-norm",
+        loop_norm="closing",
+        exit_gate=True,
+        kv_heads=1,
+        mlp="swiglu",
+        tied=False,
+    ),
 }
 
 

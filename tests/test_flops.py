@@ -168,9 +168,8 @@ def test_parameters_are_those_of_the_built_model(kind):
         p.numel() for name, p in model.named_parameters() if ("embed" in name and "norm" not in name) or "head" in name
     ]
     assert counts.n_embedding == sum(tables)
-    rec = sum(
-        p.numel() for name, p in model.named_parameters() if name.split(".")[0] in ("recur", "injection", "loop_norm")
-    )
+    looped = ("recur", "injection", "loop_norm", "exit_gate")
+    rec = sum(p.numel() for name, p in model.named_parameters() if name.split(".")[0] in looped)
     assert counts.n_rec_stored == rec
     assert counts.n_once_stored + counts.n_rec_stored + counts.n_embedding == counts.n_params
     if kind != "experts":

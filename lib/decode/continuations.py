@@ -173,7 +173,7 @@ class _Layout:
 
     def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention over the row [1, B S, d]: each token over what it may see."""
-        if kernels.serve(x, attn.q.weight if x.dtype == torch.float32 else None):
+        if attn.plain and kernels.serve(x, attn.q.weight if x.dtype == torch.float32 else None):
             qkv, more = linear(x, attn.q.weight, attn.k.weight, attn.v.weight), attn.gated(x, values)
             heads = (*self.shape, -1, qkv.shape[-1] // (3 * attn.heads))
             out = kernels.attention_to_choices(
@@ -191,7 +191,8 @@ class _Layout:
         projected = attn.project(x, attn.fused(), self.angles, values)
         q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
         seen = self.seen if attn.window is None else self.seen & (self.back < attn.window)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None])
+        grouped = attn.key_heads != attn.heads
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None], enable_gqa=grouped)
         return linear(out.transpose(1, 2).reshape(*x.shape[:2], -1), attn.out.weight)
 
 

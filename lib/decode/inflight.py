@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib.base.errors import InputError
-from lib.decode.criteria import CRITERIA, PREDICTING, Seen
+from lib.decode.criteria import CRITERIA, GATE, PREDICTING, Seen, score
 from lib.model.injection import Prepared, per_token
 from lib.model.layers import Attention, linear
 from lib.model.looped import LoopedLM
@@ -29,8 +29,9 @@ PIECE = 128  # tokens of a row that attend at once
 
 @dataclasses.dataclass(frozen=True)
 class Exit:
-    """When a token leaves the loop: after the first loop in which its score by ``criterion`` (``criteria.CRITERIA``) is
-    below ``threshold``, at the latest after ``loops`` loops (mean_loops when None).
+    """When a token leaves the loop: after the first loop in which its score by ``criterion`` (``criteria.CRITERIA``, or
+    ``criteria.GATE`` of a model with an exit gate) is below ``threshold``, at the latest after ``loops`` loops
+    (mean_loops when None).
 
     kept_loops: of how many loops the keys and values are kept, all when None. Loop t overwrites what loop
     t - kept_loops has left, so that later tokens find the last loops.
@@ -48,8 +49,8 @@ class Exit:
     def __post_init__(self) -> None:
         if not self.threshold >= 0:
             raise InputError(f"threshold: {self.threshold} is no score, use 0 (nobody leaves) or more")
-        if self.criterion not in CRITERIA:
-            raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join(CRITERIA)}")
+        if self.criterion not in (*CRITERIA, GATE):
+            raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join((*CRITERIA, GATE))}")
         if self.loops is not None and self.loops < 1:
             raise InputError(f"loops: {self.loops} is too few, run at least 1")
         if self.kept_loops is not None and self.kept_loops < 1:
@@ -148,6 +149,8 @@ class Decoder:
         self.model, self.leave, self.device, self.rows = model, leave, weight.device, rows
         self.T = int(model.loops_of(1, leave.loops)[0])
         self.tests = leave.threshold > 0 and self.T > 1
+        if leave.criterion == GATE and model.exit_gate is None:
+            raise InputError(f"criterion: this model has no exit gate, use one of {', '.join(CRITERIA)}")
         self.predicts = leave.criterion in PREDICTING
         self.taken = np.zeros((rows, length), dtype=int)  # loops of each token that has left
         self.entering: list[tuple[int, list[int]]] = []
@@ -158,11 +161,11 @@ class Decoder:
         self.noise = None
         if cfg.state_init != "prelude":
             self.noise = model.initial_state(weight.new_zeros(1, length, cfg.width, dtype=model.residual_dtype), None)
-        # keys and values: [kept loops, B, P, 2, H, D] of each unique layer, the looped ones side by side
+        # keys and values: [kept loops, B, P, 2, KV, D] of each unique layer, the looped ones side by side
         slots = min(leave.kept_loops or self.T, self.T)
         # after so many loops, the slots that no later loop of the token will fill
         self.owed = [{t % slots for t in range(made, self.T)} - {(made - 1) % slots} for made in range(self.T + 1)]
-        shape = rows, length, 2, cfg.heads, cfg.head_dim
+        shape = rows, length, 2, cfg.key_heads, cfg.head_dim
         self.looped = weight.new_zeros(cfg.recur, slots, *shape, dtype=model.compute_dtype)
         once = weight.new_zeros(cfg.prelude + cfg.coda, 1, *shape, dtype=model.compute_dtype)
         self.cache = [*once[: cfg.prelude], *self.looped, *once[cfg.prelude :]]
@@ -237,8 +240,10 @@ class Decoder:
         if self.predicts:
             logits = self._predict(now)
             log_p = logits.log_softmax(-1)
-        seen = Seen(h, h, log_p) if now.seen is None else now.seen.then(h, log_p)
-        below = CRITERIA[self.leave.criterion](seen, now.seen or seen) < self.leave.threshold
+        leaving = self.model.leaving(h) if self.leave.criterion == GATE else None
+        before = now.seen or Seen.nothing(len(h), h.shape[1], 0, self.device)
+        seen = before.then(h, log_p, leaving)
+        below = score(self.leave.criterion, seen, now.seen or seen) < self.leave.threshold
         if now.seen is not None:
             now.seen = seen
         which = np.flatnonzero(done | below.cpu().numpy())
@@ -299,7 +304,9 @@ class Decoder:
             first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)
             keys, vals = cache[self.slot_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
             mask = self._mask(positions, first, attn.window) if stop - start > 1 else None
-            parts.append(F.scaled_dot_product_attention(q[:, :, start:stop], keys, vals, attn_mask=mask))
+            grouped = attn.key_heads != attn.heads
+            y = F.scaled_dot_product_attention(q[:, :, start:stop], keys, vals, attn_mask=mask, enable_gqa=grouped)
+            parts.append(y)
         out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
         return linear(out.transpose(1, 2).flatten(2), attn.out.weight)
 

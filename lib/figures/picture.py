@@ -69,10 +69,10 @@ def picture(axis: Axes, cfg: ModelConfig) -> None:
     y = _boxes(axis, y, [("norm", "norm", cfg.prelude_norm)])
     if cfg.recur:
         y = _loop(axis, cfg, y)
-    y = _boxes(axis, y, [("readout C", "readout", cfg.readout)])
+    y = _boxes(axis, y, [("readout C", "readout", cfg.readout), ("the final norm", "norm", cfg.coda_norm)])
     y = _layers(axis, cfg, "coda", range(cfg.prelude + cfg.recur, cfg.layers), y, "once")
     head = "head" + ", the embedding's table" * cfg.tied + f"\nsoftcap {cfg.softcap:g}" * (cfg.softcap > 0)
-    y = _boxes(axis, y, [("norm", "norm", 1), (head, "end", 1)])
+    y = _boxes(axis, y, [("norm", "norm", cfg.loop_norm != "closing"), (head, "end", 1)])
     below = _words(axis, -0.25, _what_a_layer_is(cfg), "top")
     axis.set_ylim(min(below, y - 8.5), y + 0.1)
 
@@ -81,7 +81,13 @@ def _what_a_layer_is(cfg: ModelConfig) -> str:
     """The caption: blocks, heads, MLP, residual multiplier, and what the letters and colours mean."""
     wide = f"{cfg.mlp_width:,} wide"
     mlp = f"{cfg.active_experts} of {cfg.experts} SwiGLU experts, together {wide}" if cfg.experts > 1 else cfg.mlp
-    lines = [f"{cfg.block} blocks, {cfg.heads} heads", mlp if cfg.experts > 1 else f"{mlp} MLP, {wide}"]
+    heads = f"{cfg.heads} heads" + f", {cfg.key_heads} of keys" * (cfg.key_heads != cfg.heads)
+    lines = [
+        f"{cfg.block} blocks, {heads}" + ", q and k with biases" * cfg.qk_bias,
+        mlp if cfg.experts > 1 else f"{mlp} MLP, {wide}",
+    ]
+    if cfg.embed_scale != 1:
+        lines.append(f"embeddings x {cfg.embed_scale:.3g}")
     if cfg.residual_multiplier != 1:
         lines.append(f"{'looped ' * (cfg.recur > 0)}branches x {cfg.residual_multiplier:.2g}")
     letters = [f"L: all {cfg.context:,} positions"]
@@ -94,20 +100,29 @@ def _what_a_layer_is(cfg: ModelConfig) -> str:
 def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     """The loop from ``entry`` upwards; returns where the next box begins."""
     lanes = f", in {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
-    start = {"prelude": "e", "zero": "0", "like-init": "noise, like-init", "unit": "noise, unit"}
+    start = {
+        "prelude": "e",
+        "zero": "0",
+        "like-init": "noise, like-init",
+        "unit": "noise, unit",
+        "narrow": "narrow noise",
+    }
     bottom = entry + 0.35
     state = f"state h, $h_0$ = {start.get(cfg.state_init, 'noise')}{lanes}"
     y = injected = _boxes(axis, bottom + 0.2, [(state, "state", 1)])
     inject = {
         "add": "h + e",
-        "concat": "W [e ; h]",
+        "concat": "W [e ; h]" + " + b" * cfg.injection_bias,
         "concat-identity": "W [e ; h], from W = [I | 0]",
         "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
+        "orthogonal": r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e",
         "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
     }.get(cfg.injection)
     y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
     top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
+    top = _boxes(axis, top, [(f"norm, + {cfg.alpha:.2g} e", "injection", cfg.injection == "boundary")])
+    top = _boxes(axis, top, [("exit gate", "readout", cfg.exit_gate)])
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
     frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
     axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))

@@ -1,10 +1,10 @@
 """How the prelude's output e enters the loop: u = A-bar h + B-bar e, before the recurrent blocks R (001, Eq. 1).
 
 ``prepare(e)`` computes once per forward what does not change from loop to loop, ``inject(h, prepared, t)`` gives the
-blocks' input u in loop t, ``merge(h, u, s, t)`` the next state from their output s; ``transition()`` is A-bar and
-``driving()`` B-bar, as a vector where they are diagonal, for their spectra. Hyper-connections keep K states, which
-``spread`` makes and ``pool`` sums; theirs are the only weights that know their loop. t is an int, or a LongTensor
-[B, S] where tokens are in different loops.
+blocks' input u in loop t, ``merge(h, u, s, prepared, t)`` the next state from their output s; ``transition()`` is A-bar
+and ``driving()`` B-bar, as a vector where they are diagonal, for their spectra. Hyper-connections keep K states, which
+``spread`` makes and ``pool`` sums; theirs are the only weights that know their loop. t is an int, or a LongTensor [B,
+S] where tokens are in different loops.
 """
 
 import math
@@ -36,7 +36,7 @@ class NoInjection(nn.Module):
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         return h
 
-    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         return s
 
     def pool(self, h: Tensor) -> Tensor:
@@ -61,7 +61,8 @@ class Add(NoInjection):
 
 
 class Concat(NoInjection):
-    """u = W [e ; h], W d x 2d, so that A-bar is W's right half: unconstrained (001, Table 1; 000, Eq. 7).
+    """u = W [e ; h] + b, W d x 2d, so that A-bar is W's right half: unconstrained (001, Table 1; 000, Eq. 7; b is
+    LoopedLM-P2's).
 
     W e is the same in every loop and computed once.
     """
@@ -70,9 +71,11 @@ class Concat(NoInjection):
         super().__init__()
         self.width = cfg.width
         self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
+        self.bias = nn.Parameter(torch.zeros(cfg.width)) if cfg.injection_bias else None
 
     def prepare(self, e: Tensor) -> Prepared:
-        return (linear(e, self.weight[:, : self.width]),)
+        W_e = linear(e, self.weight[:, : self.width])
+        return (W_e if self.bias is None else W_e + self.bias.to(W_e.dtype),)
 
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         (W_e,) = prepared
@@ -114,6 +117,38 @@ class LTI(NoInjection):
         return F.softplus(self.dt_bias)[:, None] * self.B
 
 
+class Orthogonal(LTI):
+    """Parcae's, whose decayed state r = exp(dt A) h first loses its component along what is injected, j = dt (B e):
+
+    u = r - j <r, j> / (<j, j> + eps) + j, token by token (LoopedLM-P2, "OrthoInj").
+    A projection lengthens nothing, so that what is left of h shrinks as Parcae's does, whatever is learned.
+    """
+
+    EPS = 1e-6
+
+    def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        decay, j = prepared
+        r, to = (decay * h).float(), j.float()
+        along = (r * to).sum(-1, keepdim=True) / (to.square().sum(-1, keepdim=True) + self.EPS)
+        return (r - along * to).to(h.dtype) + j
+
+
+class Boundary(NoInjection):
+    """h <- N(h) + alpha e where a pass ends, N an RMSNorm without gain and alpha a constant (arXiv 2609.19107). The
+    loop starts at e itself; the operator stands between passes, and between the last one and the coda."""
+
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+        self.alpha, self.eps = cfg.alpha, cfg.norm_eps
+
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
+        (e,) = prepared
+        return F.rms_norm(s, s.shape[-1:], eps=self.eps) + self.alpha * e
+
+    def driving(self) -> Tensor:
+        return torch.full((1,), self.alpha)
+
+
 class HyperConnections(NoInjection):
     """K lanes l [B, S, K, d], all e at first, mixed with scalars of each loop's own (000, Eq. 9):
 
@@ -139,7 +174,7 @@ class HyperConnections(NoInjection):
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         return torch.einsum("...k,...kd->...d", self.alpha[t].to(h.dtype), h)
 
-    def merge(self, h: Tensor, u: Tensor, s: Tensor, t: int | Tensor) -> Tensor:
+    def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         mixed = torch.einsum("...jk,...kd->...jd", self.M[t].to(h.dtype), h)
         received = s if self.receives_output else s - u
         return mixed + self.beta[t].to(h.dtype)[..., None] * received[..., None, :]
@@ -169,4 +204,8 @@ def make_injection(cfg: ModelConfig) -> NoInjection:
         return Add()
     if cfg.injection == "hyper-connections":
         return HyperConnections(cfg)
+    if cfg.injection == "boundary":
+        return Boundary(cfg)
+    if cfg.injection == "orthogonal":
+        return Orthogonal(cfg)
     return LTI(cfg) if cfg.injection == "lti" else Concat(cfg)

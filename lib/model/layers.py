@@ -99,8 +99,9 @@ def attention_kind(device: torch.device, dtype: torch.dtype, length: int) -> str
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
-    """Causal softmax attention on [B, S, H, D]; with a window a position sees itself and the window - 1 before it."""
-    S = q.shape[1]
+    """Causal softmax attention of q [B, S, H, D] over k and v [B, S, KV, D], where H / KV query heads in a row share a
+    key head; with a window a position sees itself and the window - 1 before it."""
+    S, grouped = q.shape[1], q.shape[2] != k.shape[2]
     window = None if window is None or window >= S else window
     kind = attention_kind(q.device, q.dtype, S)
     if kind == "flash":
@@ -108,10 +109,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Ten
 
         return flash_attn_func(q, k, v, causal=True, window_size=(-1 if window is None else window - 1, 0))
     if kind == "bmm":
+        if grouped:
+            k, v = (t.repeat_interleave(q.shape[2] // t.shape[2], 2) for t in (k, v))
         return _bmm_attention(q, k, v, window)
     mask = None if window is None else _mask(S, window, q).isfinite()
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
+    return y.transpose(1, 2)
 
 
 def _mask(S: int, window: int | None, like: Tensor) -> Tensor:
@@ -128,19 +132,22 @@ def _bmm_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tenso
 
 
 class Attention(nn.Module):
-    """Multi-head causal attention with RoPE, optional QK-norm (parameter-free, after RoPE), window, value
-    embeddings."""
+    """Multi-head causal attention with RoPE, optional grouped queries (H heads of queries, KV of keys and values),
+    biases on q and k before RoPE, QK-norm (parameter-free, after RoPE), window, value embeddings."""
 
     def __init__(self, cfg: ModelConfig, value_embeddings: bool = False, window: int | None = None):
         super().__init__()
-        d = cfg.width
-        self.heads, self.rope, self.window = cfg.heads, cfg.rope, window
+        d, kv = cfg.width, cfg.key_heads * cfg.head_dim
+        self.heads, self.key_heads, self.rope, self.window = cfg.heads, cfg.key_heads, cfg.rope, window
         self.qk_norm, self.qk_eps = cfg.qk_norm, cfg.qk_norm_eps or torch.finfo(torch.float32).eps
-        self.q, self.k, self.v, self.out = (nn.Linear(d, d, bias=False) for _ in range(4))
+        self.q, self.k, self.v, self.out = (nn.Linear(d, rows, bias=False) for rows in (d, kv, kv, d))
+        self.qk_bias = nn.Parameter(torch.zeros(cfg.heads + cfg.key_heads, cfg.head_dim)) if cfg.qk_bias else None
+        #: what lib/model/kernels.c knows
+        self.plain = cfg.key_heads == cfg.heads and not cfg.qk_bias
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
     def forward(self, x: Tensor, angles: Tensor, values: Tensor | None = None) -> Tensor:
-        if kernels.serve(x):
+        if self.plain and kernels.serve(x):
             eps, angles = self.qk_eps if self.qk_norm else None, angles[: x.shape[1]]
             qkv = linear(x, self.q.weight, self.k.weight, self.v.weight).unflatten(-1, (3 * self.heads, -1))
             y = kernels.Attention.apply(qkv, self.gated(x, values), angles, self.rope, eps, self.window)  # type: ignore[no-untyped-call]
@@ -149,22 +156,25 @@ class Attention(nn.Module):
         return linear(y.flatten(-2), self.out.weight)
 
     def fused(self) -> Tensor:
-        """The three projections as one matrix [3d, d]."""
+        """The three projections as one matrix [(H + 2 KV) D, d]."""
         return torch.cat((self.q.weight, self.k.weight, self.v.weight))
 
     def project(
         self, x: Tensor, fused: Tensor, angles: Tensor, values: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v [B, S, H, D] of x [B, S, d], whose positions have ``angles`` [S, D/2, 2] or more."""
+        """q [B, S, H, D], k and v [B, S, KV, D] of x [B, S, d], whose positions have ``angles`` [S, D/2, 2] or
+        more."""
         # one matmul, one rotation and one norm for all: small models are bound by the number of operations
-        qkv = linear(x, fused)
-        qk, v = qkv.unflatten(-1, (3 * self.heads, -1)).split((2 * self.heads, self.heads), dim=-2)
+        H, KV = self.heads, self.key_heads
+        qk, v = linear(x, fused).unflatten(-1, (H + 2 * KV, -1)).split((H + KV, KV), dim=-2)
         more = self.gated(x, values)
         v = v if more is None else v + more
+        if self.qk_bias is not None:
+            qk = qk + self.qk_bias.to(qk.dtype)
         qk = rotate(qk, angles, self.rope)
         if self.qk_norm:
             qk = F.rms_norm(qk, qk.shape[-1:], eps=self.qk_eps)
-        return *qk.to(v.dtype).chunk(2, dim=-2), v
+        return *qk.to(v.dtype).split((H, KV), dim=-2), v
 
     def gated(self, x: Tensor, values: Tensor | None) -> Tensor | None:
         """What value embeddings [B, S, d] add to v [B, S, H, D]: 2 sigmoid(W x[:32]) of them, one gate a head (001's
@@ -302,6 +312,7 @@ class Block(nn.Module):
     pre-norm:  x = x + a f(n(x)).
     sandwich:  x = n'(x + a f(n(x))), which normalises the stream itself (001's "residual norm", after Huginn).
     post-norm: x = n'(x + a f(x)), which 002 leaves open.
+    peri-norm: x = x + a n'(f(n(x))), which normalises the branch at both ends (Ouro's sandwich).
     """
 
     def __init__(self, cfg: ModelConfig, layer: int = 0):
@@ -311,9 +322,10 @@ class Block(nn.Module):
         def norm(*kinds: str) -> RMSNorm | NoNorm:
             return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps) if cfg.block in kinds else NoNorm()
 
-        before, after = ("pre-norm", "sandwich"), ("sandwich", "post-norm")
+        before, after = ("pre-norm", "sandwich", "peri-norm"), ("sandwich", "post-norm", "peri-norm")
         looped = cfg.recur == 0 or cfg.prelude <= layer < cfg.prelude + cfg.recur
         self.a = cfg.residual_multiplier if looped else 1.0
+        self.peri = cfg.block == "peri-norm"
         self.attn_norm, self.attn = norm(*before), Attention(cfg, cfg.has_values(layer), cfg.window(layer))
         self.attn_post = norm(*after)
         self.mlp_norm, self.mlp = norm(*before), MLP(cfg) if cfg.experts == 1 else MoE(cfg)
@@ -323,32 +335,37 @@ class Block(nn.Module):
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None, attend: Attend | None = None
     ) -> tuple[Tensor, Routing | None]:
         """``attend``, if given, takes the place of causal attention over x itself: a decoder's, over its cache."""
-        x = self.attn_post(self._attention_branch(x, angles, dtype, values, attend))
-        x, routing = self._mlp_branch(x, dtype)
-        return self.mlp_post(x), routing
+        x = self._attend(x, angles, dtype, values, attend)
+        return self._feed_forward(x, dtype)
 
-    def _attention_branch(
+    def _attend(
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None, attend: Attend | None
     ) -> Tensor:
         at, norm = self.attn, self.attn_norm
         weights = (norm.weight, at.q.weight, at.k.weight, at.v.weight, at.out.weight)
-        if attend is None and at.gate is None and is_one_operation(x, dtype, weights, norm, at):
+        whole = attend is None and at.gate is None and at.plain and not self.peri
+        if whole and is_one_operation(x, dtype, weights, norm, at):
             how = (at.heads, at.rope, at.qk_eps if at.qk_norm else None, at.window)
-            return kernels.AttentionBranch.apply(x, *weights, angles[: x.shape[1]], norm.eps, self.a, how)  # type: ignore[no-untyped-call]
+            added = kernels.AttentionBranch.apply(x, *weights, angles[: x.shape[1]], norm.eps, self.a, how)  # type: ignore[no-untyped-call]
+            return self.attn_post(added)
         normed = norm(x, dtype)
-        return self._add(x, at(normed, angles, values) if attend is None else attend(at, normed, values))
+        branch = at(normed, angles, values) if attend is None else attend(at, normed, values)
+        return self._add(x, branch, self.attn_post)
 
-    def _mlp_branch(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Routing | None]:
+    def _feed_forward(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Routing | None]:
         mlp, norm = self.mlp, self.mlp_norm
         if isinstance(mlp, MoE):
             y, routing = mlp(norm(x, dtype))
-            return self._add(x, y), routing
+            return self._add(x, y, self.mlp_post), routing
         gate = None if mlp.gate is None else mlp.gate.weight
         weights = (norm.weight, mlp.up.weight, gate, mlp.down.weight)
-        if is_one_operation(x, dtype, weights, norm, mlp):
+        if not self.peri and is_one_operation(x, dtype, weights, norm, mlp):
             a = self.a * (0.5 if mlp.kind == "half-relu2" else 1)
-            return kernels.MLPBranch.apply(x, *weights, norm.eps, a), None  # type: ignore[no-untyped-call]
-        return self._add(x, mlp(norm(x, dtype))), None
+            return self.mlp_post(kernels.MLPBranch.apply(x, *weights, norm.eps, a)), None  # type: ignore[no-untyped-call]
+        return self._add(x, mlp(norm(x, dtype)), self.mlp_post), None
 
-    def _add(self, x: Tensor, branch: Tensor) -> Tensor:
-        return x + branch if self.a == 1 else x + self.a * branch
+    def _add(self, x: Tensor, branch: Tensor, post: RMSNorm | NoNorm) -> Tensor:
+        if self.peri:
+            branch = post(branch, x.dtype)
+        x = x + branch if self.a == 1 else x + self.a * branch
+        return x if self.peri else post(x)

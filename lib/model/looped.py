@@ -92,6 +92,7 @@ class LoopedLM(nn.Module):
         self.injection = make_injection(cfg)
         self.recur = nn.ModuleList(blocks[cfg.prelude : cfg.prelude + cfg.recur])
         self.loop_norm = self._norm(cfg.loop_norm == "own")
+        self.exit_gate = _zeros(nn.Linear(cfg.width, 1)) if cfg.exit_gate else None
         self.readout = nn.Linear(cfg.width, cfg.width, bias=False) if cfg.readout else None
         self.coda = nn.ModuleList(blocks[cfg.prelude + cfg.recur :])
         self.final_norm = RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
@@ -181,6 +182,8 @@ class LoopedLM(nn.Module):
         if attend is None and tokens.shape[1] > self.cfg.context:
             raise InputError(f"context: a sequence of {tokens.shape[1]} is longer than the model's {self.cfg.context}")
         x = self.embed(tokens).to(self.residual_dtype)
+        if self.cfg.embed_scale != 1:
+            x = self.cfg.embed_scale * x
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         # looked up once: the loop uses its layers' value tables again and again
@@ -201,19 +204,29 @@ class LoopedLM(nn.Module):
         """h_{t+1} = R(A-bar h_t + B-bar e)."""
         u = self.injection.inject(h, prepared, t)
         s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t, attend)
-        if self.cfg.loop_norm == "final":
+        if self.cfg.loop_norm in ("final", "closing"):
             s = self.final_norm(s)
         elif self.loop_norm is not None:
             s = self.loop_norm(s)
-        return self.injection.merge(h, u, s, t), uses
+        return self.injection.merge(h, u, s, prepared, t), uses
 
     def after(
         self, state: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
     ) -> tuple[Tensor, list[LayerUse]]:
         """From the last state to the head's input [B, S, d]."""
         x = state if self.readout is None else linear(state, self.readout.weight)
+        if self.cfg.coda_norm:
+            x = self.final_norm(x)
         x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values, attend=attend)
+        if self.cfg.loop_norm == "closing":  # the last loop has ended in it
+            return x.to(self.compute_dtype), uses
         return self.final_norm(x, self.compute_dtype), uses
+
+    def leaving(self, state: Tensor) -> Tensor:
+        """The chance [..., 1] that a token leaves at a loop's end, of those that reach it, by the exit gate on its
+        state [..., d]: lambda = sigmoid(w h + b) (Ouro)."""
+        assert self.exit_gate is not None
+        return torch.sigmoid(self.exit_gate(state.float()))
 
     def logits(self, x: Tensor) -> Tensor:
         """fp32 logits [..., V] of the head's input [..., d]."""
@@ -358,7 +371,9 @@ class LoopedLM(nn.Module):
             draws = [seeds.torch_stream("state", draw.seed, draw.step, row, device=e.device) for row in draw.rows]
             h = torch.stack([self._noise(generator, S, d) for generator in draws])
         if kind == "like-init":  # the size of a token embedding at init, cut at three sigma (001's code)
-            h = h * math.sqrt(2 / (5 * d))
+            h = h * (self.cfg.embed_scale * math.sqrt(2 / (5 * d)))
+        if kind == "narrow":
+            h = h / math.sqrt(d)
         if kind == "unit":
             h = (h - h.mean(-1, keepdim=True)) / h.std(-1, keepdim=True)
         return h.to(e.dtype)
@@ -408,6 +423,12 @@ class LoopedLM(nn.Module):
         """safetensors with the config, and the precision that the model computes in, in the metadata."""
         metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision}
         safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
+
+
+def _zeros(map: nn.Linear) -> nn.Linear:
+    for parameter in map.parameters():
+        nn.init.zeros_(parameter)
+    return map
 
 
 def _detached(prepared: Prepared) -> Prepared:

@@ -56,7 +56,14 @@ HYPERP_TOKENS = {
 #: and an untied head are (001; the router ours)
 BLOCK_MATRICES = ("matrix", "branch output")
 #: what some roles are made as, before any init
-MADE = {"norm": "ones", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
+MADE = {
+    "norm": "ones",
+    "bias": "zeros",
+    "exit gate": "zeros",
+    "dynamics": "001's decay",
+    "lanes": "plain loop",
+    "B": "identity as made",
+}
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 
@@ -64,16 +71,21 @@ def role(name: str) -> str:
     """What a parameter of ``LoopedLM`` is."""
     top, leaf = name.split(".")[0], name.removesuffix(".weight").split(".")[-1]
     if top == "injection":
+        if leaf == "bias":
+            return "bias"
         return {"injection": "injection", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"}.get(leaf, "lanes")
     if top in ("prelude", "recur", "coda"):
         if leaf.endswith(("_norm", "_post")):
             return "norm"
+        if leaf == "qk_bias":
+            return "bias"
         if leaf == "router":
             return "router"
         if name.endswith("attn.gate.weight"):
             return "value gate"
         return "branch output" if leaf in ("out", "down") else "matrix"
-    return {"embed": "embedding", "value_embeds": "value table", "head": "head", "readout": "readout"}.get(top, "norm")
+    tops = {"embed": "embedding", "value_embeds": "value table", "head": "head", "readout": "readout"}
+    return {**tops, "exit_gate": "exit gate"}.get(top, "norm")
 
 
 def of_muon(what: str, optim: OptimConfig) -> bool:

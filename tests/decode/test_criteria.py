@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from lib.decode.criteria import CRITERIA, PREDICTING, Seen
+from lib.decode.criteria import CRITERIA, GATE, PREDICTING, Seen, score
 
 
 def log_p(*p: float) -> torch.Tensor:
@@ -37,6 +37,19 @@ def scores(name: str, exits: list[Seen]) -> list[float]:
 )
 def test_a_criterion_is_its_formula(exits, name, expected):
     assert scores(name, exits) == pytest.approx(expected, nan_ok=True, abs=1e-6)
+
+
+def test_a_gate_lets_stay_who_left_at_no_exit():
+    seen, h = [Seen.nothing(2, 3, 0)], torch.zeros(2, 3)
+    for chances in ((0.1, 0.9), (0.5, 0.5), (0.2, 1.0)):
+        seen.append(seen[-1].then(h, h[:, :0], torch.tensor(chances)[:, None]))
+    found = torch.stack([score(GATE, now, before) for before, now in itertools.pairwise(seen)])
+    torch.testing.assert_close(found, torch.tensor([[0.9, 0.1], [0.45, 0.05], [0.36, 0.0]]))
+
+
+def test_a_score_is_that_of_its_criterion(exits):
+    for name, of in CRITERIA.items():
+        torch.testing.assert_close(score(name, exits[2], exits[1]), of(exits[2], exits[1]), equal_nan=True)
 
 
 def test_those_that_predict_need_the_head():

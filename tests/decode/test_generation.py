@@ -10,7 +10,7 @@ import torch
 
 from lib.base.errors import InputError
 from lib.decode import generation
-from lib.decode.criteria import CRITERIA
+from lib.decode.criteria import CRITERIA, GATE
 from lib.decode.generation import Exit, Sampling, generate, score, stream
 from lib.model.looped import token_losses
 from lib.papers.looped_moe.exits import leave, measure_exits
@@ -123,6 +123,16 @@ def test_a_first_token_leaves_where_the_measured_scores_say(kind, criterion):
     np.testing.assert_allclose(found.loss[:, 0], exits.loss[at, np.arange(12)], rtol=1e-4)
 
 
+def test_a_gate_lets_out_where_the_chance_to_have_left_reaches_its_share():
+    model, x = built("gated"), tokens(12, 2)
+    stays = measure_exits(model, x[:, :1], x[:, 1:]).scores[GATE]  # [loops, n], the products of 1 - lambda
+    assert (np.diff(stays, axis=0) < 0).all()
+    q = 1 - float(np.median(stays[1]))
+    at = np.argmax(np.vstack(((1 - stays)[:-1] > q, np.ones(12, dtype=bool))), axis=0)
+    found = score(model, x[:, :1], x[:, 1:], Exit(1 - q, GATE))
+    assert (found.loops[:, 0] == at + 1).all() and len({*at}) > 1
+
+
 # ---- drawing ---------------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +212,10 @@ def test_a_context_can_be_filled_to_its_end():
         (lambda m: generate(m, [[1]], -1), "new_tokens: -1 is too few"),
         (lambda m: generate(m, [[1]], 3, Exit(loops=0)), "loops: 0 is too few"),
         (lambda m: generate(m, [[1]], 3, batch=0), "batch: 0 is too few"),
+        (
+            lambda m: generate(m, [[1]], 3, Exit(0.5, GATE)),
+            "criterion: this model has no exit gate, use one of entropy",
+        ),
         (lambda m: Sampling(temperature=-1), "temperature: -1 is out of range"),
         (lambda m: Sampling(top_k=-1), "top_k: -1 is too few"),
         (lambda m: Sampling(top_p=0), "top_p: 0 is no share"),

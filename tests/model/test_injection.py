@@ -55,6 +55,42 @@ def test_concat_is_w_times_e_and_h(kind):
     assert isinstance(concat, Concat)
 
 
+def test_a_bias_is_added_to_w_times_e_and_h():
+    concat = make_injection(config(injection="concat", injection_bias=True))
+    for parameter in concat.parameters():
+        torch.nn.init.normal_(parameter)
+    h, e = torch.randn(2, 3, 5, 8)
+    expected = torch.cat((e, h), dim=-1) @ concat.weight.T + concat.bias
+    torch.testing.assert_close(concat.inject(h, concat.prepare(e), 0), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_orthogonal_injection_keeps_of_the_state_what_is_orthogonal_to_it():
+    cfg = config(injection="orthogonal")
+    orthogonal, lti = make_injection(cfg).double(), LTI(cfg).double()
+    for parameter in orthogonal.parameters():
+        torch.nn.init.normal_(parameter)
+    lti.load_state_dict(orthogonal.state_dict())
+    h, e = torch.randn(2, 3, 5, 8, dtype=torch.float64)
+    j = F.softplus(lti.dt_bias) * (e @ lti.B.T)
+    u = orthogonal.inject(h, orthogonal.prepare(e), 0)
+    kept = u - j
+    assert (kept * j).sum(-1).abs().max() < 1e-4  # up to eps
+    # with the part along j, it is Parcae's
+    along = ((lti.transition() * h) * j).sum(-1, keepdim=True) / j.square().sum(-1, keepdim=True)
+    torch.testing.assert_close(u + along * j, lti.inject(h, lti.prepare(e), 0), rtol=1e-4, atol=1e-4)
+    assert (kept.norm(dim=-1) <= (lti.transition() * h).norm(dim=-1) + 1e-6).all()
+
+
+def test_the_boundary_operator_norms_the_state_and_adds_the_prelude():
+    boundary = make_injection(config(injection="boundary", state_init="prelude", alpha=0.25))
+    h, s, e = 3 * torch.randn(3, 2, 5, 8)
+    prepared = boundary.prepare(e)
+    assert torch.equal(boundary.inject(h, prepared, 0), h)
+    expected = s * torch.rsqrt(s.square().mean(-1, keepdim=True) + 1e-5) + 0.25 * e
+    torch.testing.assert_close(boundary.merge(h, h, s, prepared, 0), expected)
+    assert not list(boundary.parameters())  # alpha is a constant
+
+
 @pytest.mark.parametrize("receive", ["s - u", "s"])
 def test_hyper_connections_are_their_equations(receive):
     kind = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", lanes_receive=receive)
@@ -74,7 +110,7 @@ def test_hyper_connections_are_their_equations(receive):
         expected = torch.stack(
             [sum(M[j, k] * h[:, :, k] for k in range(3)) + lanes.beta[1, j] * fed for j in range(3)], dim=2
         )
-        torch.testing.assert_close(lanes.merge(h, u, s, 1), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(lanes.merge(h, u, s, None, 1), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(lanes.pool(h), h[:, :, 0] + h[:, :, 1] + h[:, :, 2])
     assert lanes.spread(s).shape == (2, 5, 3, 8)
 

@@ -66,6 +66,30 @@ def test_every_attention_is_causal_softmax_attention():
     torch.testing.assert_close(half, expected, rtol=0.05, atol=0.03)
 
 
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("key_heads", [1, 2, 3])
+def test_grouped_queries_see_the_keys_of_their_group(key_heads, window):
+    q, k, v = torch.randn(2, 24, 6, 16), torch.randn(2, 24, key_heads, 16), torch.randn(2, 24, key_heads, 16)
+    of_each = [head * key_heads // 6 for head in range(6)]  # neighbours share a key head
+    expected = attention(q, k[:, :, of_each], v[:, :, of_each], window)
+    torch.testing.assert_close(attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
+    half = attention(*(t.bfloat16() for t in (q, k, v)), window).float()
+    torch.testing.assert_close(half, expected, rtol=0.05, atol=0.03)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_a_bias_on_queries_and_keys_is_added_before_they_are_rotated(qk_norm):
+    attn, x, angles = Attention(small(qk_bias=True, qk_norm=qk_norm, kv_heads=1)), torch.randn(2, 16, 32), None
+    angles = rope_angles(16, 16, 50_000.0)
+    assert attn.qk_bias.shape == (3, 16)  # two heads of queries, one of keys
+    torch.nn.init.normal_(attn.qk_bias)
+    q, k, v = (F.linear(x, m.weight).unflatten(-1, (-1, 16)) for m in (attn.q, attn.k, attn.v))
+    q, k = (rotate(t + b, angles, "interleaved") for t, b in ((q, attn.qk_bias[:2]), (k, attn.qk_bias[2:])))
+    q, k = (F.rms_norm(t, (16,)) if qk_norm else t for t in (q, k))
+    expected = F.linear(dense_attention(q, k.expand_as(q), v.expand_as(q)).flatten(-2), attn.out.weight)
+    torch.testing.assert_close(attn(x, angles), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_which_attention_runs(monkeypatch):
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     assert attention_kind(cpu, torch.float32, 64) == "sdpa"
@@ -134,6 +158,22 @@ def test_blocks_are_their_equations(kind, before, after, norms):
     torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
     gains = [name for name, p in block.named_parameters() if p.ndim == 1]
     assert len(gains) == norms
+
+
+@pytest.mark.parametrize("a", [1.0, 0.5])
+def test_a_peri_norm_block_normalises_its_branches_at_both_ends(a):
+    block = Block(small(block="peri-norm", residual="1/N", mean_loops=4, residual_c=4 * a), layer=1)
+    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
+    with torch.no_grad():
+        for part in (block.attn_post, block.mlp_post):
+            part.weight.copy_(torch.rand(32))
+    middle = x + a * normed(block.attn(normed(x), angles)) * block.attn_post.weight
+    expected = middle + a * normed(block.mlp(normed(middle))) * block.mlp_post.weight
+    torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
+    assert len([name for name, p in block.named_parameters() if p.ndim == 1]) == 4
+    half = block(x, angles, torch.bfloat16)[0]  # the branch alone is rounded
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half, expected, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("kind", ["pre-norm", "sandwich", "post-norm"])

@@ -29,6 +29,11 @@ def test_per_sequence_depth_equals_each_sequence_alone(kind):
     assert together.dtype == torch.float32 and together.shape == (4, 16, 61)
 
 
+def learnt(model: LoopedLM) -> list[torch.nn.Parameter]:
+    """All parameters but an exit gate's, which no loss here moves."""
+    return [p for name, p in model.named_parameters() if not name.startswith("exit_gate.")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_per_sequence_gradients_equal_each_sequence_alone(kind):
     cfg = config(kind)
@@ -39,7 +44,7 @@ def test_per_sequence_gradients_equal_each_sequence_alone(kind):
         for rows in parts:
             loss, _ = model.loss(x[rows], x[rows].roll(-1, 1), loops[rows], Draw(0, 0, range(rows[0], rows[-1] + 1)))
             (loss * len(rows)).backward()
-        return [p.grad.clone() for p in model.parameters()]
+        return [p.grad.clone() for p in learnt(model)]
 
     for a, b in zip(gradients([[0, 1, 2, 3]]), gradients([[0], [1], [2], [3]]), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
@@ -52,10 +57,10 @@ def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
     model, x = randomized(cfg).train(), tokens()
     draw = Draw(0, 0, range(4))
     model.loss(x, x.roll(-1, 1), loops, draw)[0].backward()
-    ours = [p.grad.clone() for p in model.parameters()]
+    ours = [p.grad.clone() for p in learnt(model)]
 
     model.zero_grad()
-    embedded = model.embed(x)
+    embedded = cfg.embed_scale * model.embed(x)
     if model.embed_norm is not None:
         embedded = model.embed_norm(embedded)
     values = {int(layer): table(x) for layer, table in model.value_embeds.items()}
@@ -69,10 +74,14 @@ def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
         h, _ = model.step(h, model.injection.prepare(e), values, t)
     h = model.injection.pool(h)
     out = h if model.readout is None else F.linear(h, model.readout.weight)
-    out = model.final_norm(model._stack(model.coda, cfg.prelude + cfg.recur, out, values)[0])
+    if cfg.coda_norm:
+        out = model.final_norm(out)
+    out = model._stack(model.coda, cfg.prelude + cfg.recur, out, values)[0]
+    if cfg.loop_norm != "closing":  # which has normed it already
+        out = model.final_norm(out)
     logits = softcap(F.linear(out, model.head_weight), cfg.softcap)
     F.cross_entropy(logits.flatten(0, 1), x.roll(-1, 1).flatten()).backward()
-    for a, p in zip(ours, model.parameters(), strict=True):
+    for a, p in zip(ours, learnt(model), strict=True):
         torch.testing.assert_close(a, p.grad, rtol=1e-3, atol=1e-6)
 
 
@@ -285,18 +294,45 @@ def test_theinitial_state_is_what_its_name_says():
     e = torch.randn(256, 16, 32)
     draw = Draw(0, 0, range(256))
     states = {
-        kind: LoopedLM(config(state_init=kind)).initial_state(e, draw) for kind in ("like-init", "normal", "unit")
+        kind: LoopedLM(config(state_init=kind)).initial_state(e, draw)
+        for kind in ("like-init", "normal", "narrow", "unit")
     }
     sigma = math.sqrt(2 / (5 * 32))
     like = states["like-init"]
     assert like.abs().max() <= 3 * sigma + 1e-6
     assert like.std().item() == pytest.approx(sigma * 0.9867, rel=0.01)  # a normal cut at three sigma
     assert states["normal"].std().item() == pytest.approx(1, rel=0.01)
+    torch.testing.assert_close(states["narrow"], states["normal"] / math.sqrt(32))
     torch.testing.assert_close(states["unit"].std(-1), torch.ones(256, 16))
     assert torch.equal(LoopedLM(config("iso-depth")).initial_state(e, draw), e)
     assert not LoopedLM(config("additive")).initial_state(e, draw).any()
     again = LoopedLM(config(state_init="normal")).initial_state(e[:3], Draw(0, 0, range(5, 8)))
     assert torch.equal(again, states["normal"][5:8])
+
+
+def test_a_scale_on_embeddings_is_on_a_like_init_state_as_well():
+    plain, scaled = LoopedLM(config("base")), LoopedLM(config("base", embed_scale=4.0))
+    x, e = tokens(), torch.zeros(4, 16, 32)
+    torch.testing.assert_close(scaled.initial_state(e, None), 4 * plain.initial_state(e, None))
+    with torch.no_grad():
+        plain.embed.weight.mul_(4)
+    torch.testing.assert_close(scaled.before(x)[0], plain.before(x)[0])
+
+
+def test_a_norm_that_closes_every_loop_is_the_heads_norm_as_well():
+    model, x = randomized(config("gated")).eval(), tokens()
+    hidden, end = model.hidden(x)
+    assert torch.equal(hidden, end.state)
+    rms = end.state.div(model.final_norm.weight).square().mean(-1).sqrt()
+    torch.testing.assert_close(rms, torch.ones(4, 16), rtol=1e-3, atol=1e-3)
+
+
+def test_an_exit_gate_is_the_logistic_function_of_a_linear_map():
+    model = randomized(config("gated"))
+    h = torch.randn(3, 5, 32)
+    z = h @ model.exit_gate.weight[0] + model.exit_gate.bias
+    torch.testing.assert_close(model.leaving(h)[..., 0], 1 / (1 + torch.exp(-z)))
+    assert (LoopedLM(config("gated")).leaving(h) == 0.5).all()  # as it starts
 
 
 def test_token_losses_are_those_of_the_logits():
@@ -359,7 +395,11 @@ ANY = dict(
     coda=[0, 1],
     prelude_norm=[False, True],
     readout=[False, True],
-    block=["pre-norm", "sandwich", "post-norm"],
+    block=["pre-norm", "sandwich", "post-norm", "peri-norm"],
+    kv_heads=[None, 1, 2],
+    qk_bias=[False, True],
+    embed_scale=[1.0, 5.0],
+    coda_norm=[False, True],
     norm_gain=[False, True],
     qk_norm=[False, True],
     rope=["interleaved", "half-split"],
@@ -375,7 +415,8 @@ LOOPED = dict(
     recur=[1, 2],
     mean_loops=[1, 2, 3],
     backprop_loops=["half", "all", 1, 2],
-    loop_norm=["none", "own", "final"],
+    loop_norm=["none", "own", "final", "closing"],
+    exit_gate=[False, True],
     depth=["fixed", "poisson", "lognormal-poisson"],
     depth_per=["batch", "sequence"],
     fill=[False, True],
@@ -383,12 +424,14 @@ LOOPED = dict(
 )
 MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
 MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]
-LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti")]
+LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti", "orthogonal")]
+LOOPS += [dict(injection="concat", injection_bias=True)]
+LOOPS += [dict(injection="boundary", state_init="prelude", loop_norm="none", alpha=alpha) for alpha in (0.0, 1.0)]
 LOOPS += [dict(injection="add", state_init="zero"), dict(injection="add", state_init="normal")]
 LOOPS += [dict(injection="none", state_init="prelude", backprop_loops="all")]
 lanes_ = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", depth="fixed", fill=False)
 LOOPS += [lanes_ | dict(lanes=lanes) for lanes in (1, 2)]
-LOOPS += [dict(state_init=kind) for kind in ("prelude", "zero", "like-init", "normal", "unit")]
+LOOPS += [dict(state_init=kind) for kind in ("prelude", "zero", "like-init", "normal", "narrow", "unit")]
 PLAIN = dict(recur=0, mean_loops=1, injection="none", state_init="prelude", depth="fixed", loop_norm="none", fill=False)
 
 
@@ -422,7 +465,7 @@ def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
         loss, end = model.loss(x[:, :-1], x[:, 1:], draw=Draw(0, 0, range(3)))
         loss.backward()
         assert torch.isfinite(loss) and end.state.shape == (3, 8, 32)
-        assert all(torch.isfinite(p.grad).all() for p in model.parameters())  # none without one: DDP waits for all
+        assert all(torch.isfinite(p.grad).all() for p in learnt(model))  # none without one: DDP waits for all
         assert model.embed.weight.grad.any() and model.head_weight.grad.any()
         assert count(cfg).n_params == sum(p.numel() for p in model.parameters())
         model.eval()
@@ -430,8 +473,8 @@ def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
 
     holds()
     # what ran is not one kind a hundred times
-    injections = {"none", "add", "concat", "concat-identity", "lti", "hyper-connections"}
-    states = {"prelude", "zero", "like-init", "normal", "unit"}
+    injections = {"none", "add", "concat", "concat-identity", "lti", "orthogonal", "boundary", "hyper-connections"}
+    states = {"prelude", "zero", "like-init", "normal", "narrow", "unit"}
     assert len(injections & built) > 1 and len(states & built) > 1
     if examples(300) == 300:
         assert injections | states | {"1 experts", "4 experts", "looped: True", "looped: False"} <= built

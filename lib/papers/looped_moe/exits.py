@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from lib.config import RunConfig
-from lib.decode.criteria import CRITERIA, Seen
+from lib.decode.criteria import CRITERIA, GATE, Seen, score
 from lib.model.looped import LoopedLM
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
@@ -32,7 +32,7 @@ class Exits:
     depth: np.ndarray  # [E], the share of the effective layers that are used up to there
     loss: np.ndarray  # [E, n], in nats
     divergence: np.ndarray  # [E, n], Jensen-Shannon divergence from the last exit's prediction, 0 to 1
-    scores: dict[str, np.ndarray]  # criterion of ``criteria.CRITERIA`` -> [E, n]; below a threshold a token may leave
+    scores: dict[str, np.ndarray]  # criterion -> [E, n], the model's own gate among them; below a threshold it leaves
 
 
 @torch.no_grad()
@@ -45,14 +45,18 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
     found = list(_outputs(model, tokens, every_layer))
     depth, targets = np.array([share for share, _, _ in found]), targets.flatten()
     last = _log_probabilities(model, found[-1][2])
-    columns: dict[str, list[Tensor]] = {name: [] for name in ("loss", "divergence", *CRITERIA)}
+    gated = model.exit_gate is not None and not every_layer
+    criteria = (*CRITERIA, GATE) if gated else tuple(CRITERIA)
+    columns: dict[str, list[Tensor]] = {name: [] for name in ("loss", "divergence", *criteria)}
     seen = Seen.nothing(len(targets), model.cfg.width, model.cfg.vocab_size, last.device)
     for _, h, x in found:
-        now = seen.then(h.flatten(0, 1).float(), last if x is found[-1][2] else _log_probabilities(model, x))
+        h = h.flatten(0, 1).float()
+        log_p = last if x is found[-1][2] else _log_probabilities(model, x)
+        now = seen.then(h, log_p, model.leaving(h) if gated else None)
         columns["loss"].append(-now.log_p.gather(1, targets[:, None])[:, 0])
         columns["divergence"].append(jensen_shannon(now.log_p, last))
-        for name, score in CRITERIA.items():
-            columns[name].append(score(now, seen))
+        for name in criteria:
+            columns[name].append(score(name, now, seen))
         seen = now
     stacked = {name: torch.stack(values).cpu().numpy() for name, values in columns.items()}
     return Exits(depth, stacked.pop("loss"), stacked.pop("divergence"), stacked)
@@ -70,7 +74,7 @@ def exits_of_run(cfg: RunConfig, store: RunStore, rows: int, every_layer: bool =
         for part in x.split(max(1, EXIT_TOKENS // (x.shape[1] - 1)))
     ]
     loss, divergence = (np.concatenate([getattr(part, name) for part in parts], 1) for name in ("loss", "divergence"))
-    scores = {name: np.concatenate([part.scores[name] for part in parts], 1) for name in CRITERIA}
+    scores = {name: np.concatenate([part.scores[name] for part in parts], 1) for name in parts[0].scores}
     return Exits(parts[0].depth, loss, divergence, scores)
 
 
