@@ -17,7 +17,7 @@ DELTA = 1e-3
 #: of L-BFGS-B, with an objective that is scaled so that scipy's absolute tolerance on slopes is a tight one as well
 SCALE, TIGHT = 1e4, dict(maxiter=10_000, maxfun=100_000, ftol=1e-15, gtol=1e-10)
 
-#: log A, log B, log E, alpha, beta that Hoffmann et al. start from (arXiv 2203.15556, App. D.3), and the middle of them
+#: log A, log B, log E, alpha, beta that Hoffmann et al. start from (arXiv 2203.15556, App. D.2), and the middle of them
 STARTS = [*itertools.product(range(0, 30, 5), range(0, 30, 5), (-1, -0.5, 0, 0.5, 1), *2 * [(0, 0.5, 1, 1.5, 2)])]
 MIDDLE = np.mean(STARTS, 0)
 
