@@ -452,11 +452,20 @@ class TrainConfig(Config):
     eval_every: int | None = Field(None, ge=1, description="steps between validations, only at the end when empty")
     trace_every: int | None = Field(None, ge=1, description="steps between traces of the state's norm, none when empty")
     max_state_rms: float = Field(1e4, gt=0, description="a larger rms of h_T ends the run as diverged")
+    grow_from: int | None = Field(
+        None, ge=1, description="loops at first; the model's mean_loops from the share grow_at of the steps on"
+    )
+    grow_at: float = Field(0.75, gt=0, lt=1, description="when a model grows (arXiv 2609.19107)")
 
     @classmethod
     def of(cls, p: Training, **fields: Any) -> "TrainConfig":
         """The batches and the arithmetic that a notebook's parameters name, with the other ``fields``."""
         return cls(**{"batch": p.batch, "micro_batch": p.micro_batch or None, "precision": p.precision, **fields})
+
+    @property
+    def grown(self) -> int:
+        """The step from which a growing model makes all its loops; 0 where none grows."""
+        return int(self.grow_at * self.steps) if self.grow_from else 0
 
     @field_validator("precision")
     @classmethod
@@ -474,6 +483,8 @@ class TrainConfig(Config):
     def _divides(self) -> Self:
         if self.micro_batch and self.batch % self.micro_batch:
             raise ValueError(f"micro_batch: {self.micro_batch} does not divide batch {self.batch}, use a divisor")
+        if self.grow_at != 0.75 and not self.grow_from:
+            raise ValueError("grow_at: nothing grows without grow_from, set it")
         return self
 
 
@@ -521,6 +532,8 @@ class RunConfig(Config):
             )
         if (self.model.init == "mup") != (self.optim.scaling == "mup"):
             raise ValueError("optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init")
+        if self.train.grow_from is not None:
+            self._check_growth(self.train.grow_from)
         if self.model.exit_gate:
             raise ValueError("model.exit_gate: no loss here trains a gate, leave it out or load a checkpoint with one")
         concatenates = self.model.injection in ("concat", "concat-identity")
@@ -535,6 +548,16 @@ class RunConfig(Config):
                 f"optim.name: muonh keeps norms, and {self.model.init} starts at norm 0, use another model.init"
             )
         return self
+
+    def _check_growth(self, loops: int) -> None:
+        cfg = self.model
+        if loops >= cfg.mean_loops:
+            raise ValueError(f"train.grow_from: {loops} loops do not grow to mean_loops {cfg.mean_loops}, use fewer")
+        if cfg.depth != "fixed" or cfg.truncates or cfg.injection == "hyper-connections":
+            raise ValueError(
+                "train.grow_from: only a fixed depth whose loops all have gradient and share their weights grows, use "
+                "depth='fixed', backprop_loops='all' and another injection than hyper-connections"
+            )
 
     @functools.cached_property
     def content(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lib.base.errors import InputError
-from lib.config import ModelConfig
+from lib.config import ModelConfig, RunConfig
 from lib.model import depth
 from lib.model.layers import GATE_CHANNELS
 
@@ -122,6 +122,17 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
         published_forward=forward,
         mean_loops=r,
     )
+
+
+def run_flops(cfg: RunConfig, steps: int | None = None) -> float:
+    """FLOPs of a run's training, or of its first ``steps``, by the honest count."""
+    steps = cfg.train.steps if steps is None else steps
+    before = min(steps, cfg.train.grown)  # while it makes fewer loops
+    flops = (steps - before) * cfg.tokens_per_step * count(cfg.model, cfg.data.context).flops_per_token
+    if before:
+        small = cfg.model.replace(mean_loops=cfg.train.grow_from)
+        flops += before * cfg.tokens_per_step * count(small, cfg.data.context).flops_per_token
+    return flops
 
 
 def _layer(cfg: ModelConfig, i: int, S: int) -> _Layer:

@@ -16,9 +16,9 @@ import pytest
 
 import lib
 from lib.config import RunConfig
+from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep import measurements
-from lib.sweep.cost import run_flops
 from lib.train.loop import train
 from lib.workbook import plans
 

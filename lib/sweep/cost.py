@@ -13,7 +13,7 @@ from lib.base.errors import InputError
 from lib.base.machine import device_name
 from lib.base.processes import one_thread_on_cpu
 from lib.config import Label, ModelConfig, RunConfig
-from lib.flops import count
+from lib.flops import count, run_flops
 from lib.model.looped import Draw, LoopedLM
 from lib.store.runs import RunStore
 from lib.train.optimiser import Optimizer
@@ -72,11 +72,6 @@ def check_size(cfg: ModelConfig) -> None:
             f"model: its {n:.3g} parameters need {STATE * n / 2**30:.3g} GiB to train, {device_name()} has "
             f"{room / 2**30:.3g}, use a smaller width, fewer layers or a smaller vocab_size"
         )
-
-
-def run_flops(cfg: RunConfig) -> float:
-    """FLOPs of a run's training, by the honest count."""
-    return cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token
 
 
 def _shape(cfg: RunConfig) -> tuple[Any, ...]:

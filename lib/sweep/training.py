@@ -11,9 +11,10 @@ from lib.base.distributed import here
 from lib.base.errors import InputError
 from lib.base.progress import Bar
 from lib.config import RunConfig
+from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.cluster import Cluster, connected, gpus_of, slots, train_all
-from lib.sweep.cost import check_size, missing, run_flops, spell
+from lib.sweep.cost import check_size, missing, spell
 from lib.sweep.finished import Runs
 from lib.sweep.texts import prepare_texts
 from lib.train.loop import train

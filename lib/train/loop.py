@@ -31,7 +31,7 @@ from lib.base.provenance import provenance
 from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading
-from lib.flops import count
+from lib.flops import run_flops
 from lib.model import kernels
 from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
@@ -151,7 +151,9 @@ class _Training:
             torch._dynamo.config.suppress_errors = self.device.type == "cuda"
             self.model.compile_blocks()
         self.loss = distribute(self.model, self.ranks, self.sharded)
-        self.optimizer = Optimizer(self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, self.ranks)
+        self.optimizer = Optimizer(
+            self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, self.ranks, cfg.train.grown
+        )
         self.step, self.seconds = 0, 0.0
         self.metrics: dict[str, list[float]] = {}
 
@@ -186,12 +188,13 @@ class _Training:
         """Forward, backward, update. Returns the loss and whether the run has blown up."""
         cfg, begin = self.cfg.train, time.perf_counter()
         size = cfg.micro_batch or cfg.batch
+        loops = cfg.grow_from if self.step < cfg.grown else None
         passes, end_of_step = [], (self.step + 1) * cfg.batch
         for start in range(self.step * cfg.batch, end_of_step, size):
             rows = self.ranks.rows(start, start + size)
             batch = torch.as_tensor(self.rows.batch(rows.start, rows.stop)).to(self.device)
             with accumulating(self.loss, last=start + size == end_of_step):
-                loss, end = self.loss(batch[:, :-1], batch[:, 1:], draw=Draw(cfg.seed, self.step, rows))
+                loss, end = self.loss(batch[:, :-1], batch[:, 1:], loops, Draw(cfg.seed, self.step, rows))
                 (loss * (size / cfg.batch)).backward()
             passes.append({"loss": end.cross_entropy.item(), **state_metrics(end)})
             if end.routing:
@@ -327,7 +330,7 @@ class _Training:
             **last,
             "steps_done": self.step,
             "tokens": tokens,
-            "train_flops": tokens * count(self.cfg.model, self.cfg.data.context).flops_per_token,
+            "train_flops": run_flops(self.cfg, self.step),
             "max_state_rms": float(np.max(self.metrics["state_rms"])),
             "seconds": self.seconds,
         }

@@ -42,6 +42,12 @@ def schedule(cfg: OptimConfig, steps: int, step: int) -> float:
     return min(1.0, up, cfg.final + (1 - cfg.final) * down)
 
 
+def settling(steps: int, step: int, grown: int) -> float:
+    """The factor on every rate after a model has grown at step ``grown`` (0: it does not): from 0 back to 1 over a
+    fortieth of the run (arXiv 2609.19107 takes 40 steps, of 1,600 in its smallest)."""
+    return min(1.0, (step - grown) / max(1, steps // 40)) if 0 < grown <= step else 1.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Placement:
     """Where one parameter goes, how it starts and how fast it learns: a row of the table that a notebook prints."""
@@ -109,10 +115,17 @@ class Optimizer:
     """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
 
     def __init__(
-        self, model: LoopedLM, cfg: OptimConfig, steps: int, tokens_per_step: int | None = None, ranks: Ranks = ALONE
+        self,
+        model: LoopedLM,
+        cfg: OptimConfig,
+        steps: int,
+        tokens_per_step: int | None = None,
+        ranks: Ranks = ALONE,
+        grown: int = 0,
     ):
-        """ranks: the processes that train the same model, among which Muon's matrices are shared out."""
-        self.cfg, self.steps = cfg, steps
+        """ranks: the processes that train the same model, among which Muon's matrices are shared out. grown: the step
+        at which the model makes more loops than before."""
+        self.cfg, self.steps, self.grown = cfg, steps, grown
         parameters = dict(model.named_parameters())
         self.parameters = list(parameters.values())  # to walk through a model's parts takes longer than its norm
         self.placements = placements(model, cfg, steps, tokens_per_step)
@@ -123,7 +136,7 @@ class Optimizer:
 
     def step(self, step: int) -> None:
         """One update with the gradients that are there; step counts from 0."""
-        rate = schedule(self.cfg, self.steps, step)
+        rate = schedule(self.cfg, self.steps, step) * settling(self.steps, step, self.grown)
         self.adamw.step(rate)
         self.muon.step(rate, step, decay=1 - step / self.steps)
 

@@ -9,8 +9,7 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from lib.config import RunConfig
-from lib.flops import count
-from lib.sweep.cost import run_flops
+from lib.flops import count, run_flops
 from lib.text import generated
 from lib.workbook import plans
 

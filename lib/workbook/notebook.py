@@ -17,7 +17,7 @@ from lib.base.parameters import Computing, Parameters
 from lib.base.provenance import provenance
 from lib.config import Label, RunConfig
 from lib.figures import style
-from lib.flops import count
+from lib.flops import count, run_flops
 from lib.second.readings import READINGS
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
@@ -94,7 +94,7 @@ class Notebook:
                     "parameters": _range([c.n_params for c in counts]),
                     "FLOPs per token": _range([c.flops_per_token for c in counts]),
                     "tokens per run": _range([cfg.tokens for cfg in runs]),
-                    "FLOPs": sum(c.flops_per_token * cfg.tokens for c, cfg in zip(counts, runs, strict=True)),
+                    "FLOPs": sum(map(run_flops, runs)),
                 }
             )
         return pd.DataFrame(rows, columns=PLAN).set_index("runs of")

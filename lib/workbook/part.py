@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing
 from lib.config import RunConfig
+from lib.flops import run_flops
 from lib.store.runs import RunStore
-from lib.sweep.cost import run_flops
 from lib.workbook import places, plans
 
 P = TypeVar("P", bound=Computing)

@@ -11,7 +11,7 @@ import numpy as np
 from lib.base.errors import in_one_line
 from lib.base.statistics import replicates, resampled_replicates
 from lib.config import RunConfig
-from lib.flops import count
+from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.workbook import claims, markdown, places, reference
 from lib.workbook.claims import Claim, Finding
@@ -91,8 +91,8 @@ def seconds_by_seed(outputs: Path, profile: str, notebook: str) -> dict[int | No
     measured = sum(sum(asked.values()) for asked in plan.get("measurements", {}).values())
     seconds: dict[int | None, float] = {None: measured / rate}
     for cfg in [RunConfig(**fields) for fields in plan.get("runs", {}).values()]:
-        run, flops = store.find(cfg), count(cfg.model, cfg.data.context).flops_per_token * cfg.tokens
-        took = run.summary["seconds"] if run else flops / rate
+        run = store.find(cfg)
+        took = run.summary["seconds"] if run else run_flops(cfg) / rate
         seconds[cfg.train.seed] = seconds.get(cfg.train.seed, 0.0) + took
     return seconds
 

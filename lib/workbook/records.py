@@ -17,10 +17,10 @@ from typing import NamedTuple
 from lib.base import processes
 from lib.base.errors import InputError
 from lib.config import RunConfig
+from lib.flops import run_flops
 from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep import measurements
-from lib.sweep.cost import run_flops
 from lib.sweep.measurements import Asked
 from lib.sweep.time_limit import STOPPED, Job, train_until
 from lib.workbook import data_card, plans

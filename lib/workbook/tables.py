@@ -12,8 +12,8 @@ from pathlib import Path
 
 import nbformat
 
+from lib.flops import run_flops
 from lib.sweep.cluster import memory_of
-from lib.sweep.cost import run_flops
 from lib.workbook import claims, collect, parameters, places, reference
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
 from lib.workbook.markdown import filled, table

@@ -12,8 +12,10 @@ import torch
 import lib.train.loop
 from lib.base import processes as workers
 from lib.base.errors import DiskFull, InputError
+from lib.flops import count
 from lib.store.runs import RunStore
 from lib.train.loop import train
+from tests.lines import one_line
 from tests.processes import python, until
 from tests.runs import numbers, same_weights, small_run, stopped
 
@@ -273,3 +275,22 @@ def test_a_run_does_without_torchs_compiler(store):
     output, _ = python(f"{code}\nimport sys; print('torch._dynamo' in sys.modules)").communicate(timeout=120)
     assert output.strip().splitlines()[-1] == "False", output
     assert store.find(small_run()).status == "finished"
+
+
+def test_a_growing_model_is_the_small_one_until_it_grows(tmp_path):
+    """Its first steps are those of a model with fewer loops, to the bit; later ones cost as much as the whole."""
+    fields = dict(injection="concat", state_init="prelude", depth="fixed", backprop_loops="all", init="normal")
+    schedule = {"precision": "fp32", "steps": 8}
+    small = train(small_run(model={**fields, "mean_loops": 1}, train=schedule))
+    grown = train(small_run(model={**fields, "mean_loops": 3}, train={**schedule, "grow_from": 1}))
+    losses, of_small = grown.metrics["loss"], small.metrics["loss"]
+    assert losses[:6] == of_small[:6] and losses[6] != of_small[6]
+    per_token = [count(run.config.model, 32).flops_per_token for run in (small, grown)]
+    tokens = grown.config.tokens_per_step
+    assert grown.summary["train_flops"] == tokens * (6 * per_token[0] + 2 * per_token[1])
+
+
+def test_what_cannot_grow_is_refused():
+    for model, remedy in [({"mean_loops": 2}, "use fewer"), ({"depth": "poisson"}, "depth='fixed'")]:
+        with one_line("train.grow_from", remedy):
+            small_run(model={"backprop_loops": "all", **model}, train={"grow_from": 2})

@@ -12,7 +12,7 @@ from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
 from lib.model.looped import Draw, LoopedLM
 from lib.presets import preset
-from lib.train.optimiser import AdamW, Muon, Optimizer, Placement, orthogonalize, placements, schedule
+from lib.train.optimiser import AdamW, Muon, Optimizer, Placement, orthogonalize, placements, schedule, settling
 
 
 def placement(optimizer: str, lr: float, weight_decay: float, name: str = "p") -> Placement:
@@ -409,3 +409,10 @@ def test_clipping_scales_the_gradients_to_the_norm(threads):
         assert optimizer.clip_gradients() != optimizer.clip_gradients()
     finally:
         torch.set_num_threads(before)
+
+
+def test_rates_begin_again_where_a_model_has_grown():
+    factors = [settling(400, step, 300) for step in range(400)]
+    assert set(factors[:300]) == {1.0} and set(factors[310:]) == {1.0}
+    assert factors[300:310] == pytest.approx(np.arange(10) / 10)  # a fortieth of 400 steps
+    assert {settling(400, step, 0) for step in range(400)} == {1.0}

@@ -12,7 +12,7 @@ from lib.base.errors import InputError
 from lib.base.parameters import Computing
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.figures import style
-from lib.sweep.cost import run_flops
+from lib.flops import run_flops
 from lib.workbook import claims, notebook
 from tests.lines import one_line
 from tests.workbooks import ROOT, a_notebook

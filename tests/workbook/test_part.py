@@ -7,10 +7,10 @@ import pytest
 
 from lib.base.errors import NotThere
 from lib.figures import style
+from lib.flops import run_flops
 from lib.papers.isodepth.parameters import RecurrenceExponent
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.store.runs import RunStore
-from lib.sweep.cost import run_flops
 from lib.train.loop import train
 from lib.workbook import notebook, part, places, plans
 from lib.workbook.parameters import of_profile

@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from lib.base.errors import InputError
+from lib.flops import run_flops
 from lib.store import records as stored
 from lib.store.runs import RunStore
 from lib.sweep import measurements, time_limit
 from lib.sweep import training as sweeping
-from lib.sweep.cost import run_flops
 from lib.sweep.finished import at_depths, losses_by_depth, run_model
 from lib.sweep.measurements import Asked
 from lib.sweep.training import sweep

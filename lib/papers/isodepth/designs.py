@@ -107,11 +107,18 @@ def alone(p: IsodepthGrid, r: int) -> dict[str, float]:
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
-def run(p: IsodepthRuns, cfg: ModelConfig, budget: float, seed: int, lanes_lr: float | None = None) -> RunConfig:
+def run(
+    p: IsodepthRuns,
+    cfg: ModelConfig,
+    budget: float,
+    seed: int,
+    lanes_lr: float | None = None,
+    grow_from: int | None = None,
+) -> RunConfig:
     """A model trained for ``budget`` FLOPs as 000 trains it; ``lanes_lr`` is the base rate of hyper-connections, 000's
-    own when empty, and of no account to a model without."""
+    own when empty, and of no account to a model without; ``grow_from`` the loops of a model that grows."""
     lanes = {"lanes_lr": lanes_lr} if lanes_lr and cfg.injection == "hyper-connections" else None
-    return budgets.run(p, cfg, budget, seed, rates=lanes)
+    return budgets.run(p, cfg, budget, seed, rates=lanes, grow_from=grow_from)
 
 
 def grid(

@@ -1,4 +1,5 @@
-"""Every intervention of the five papers on one grid: what it does to the loss at matched compute, and to phi.
+"""Every intervention of the five papers, and two newer ones, on one grid: what it does to the loss at matched compute,
+and to phi.
 
 All are changes to one model, 000's at its effective depth. Most touch the loop alone, so that the plain model (r = 1)
 stays what it was. Those of the block or of the optimiser change it too, and have a plain model of their own.
@@ -27,13 +28,15 @@ BASELINE = "linear"
 class Intervention:
     """One change. loop: fields of the model that change where it loops. block: fields that change at every r. matrices:
     the optimiser of the matrices, MuonH where empty. dynamics: whether it brings parameters that are neither matrix,
-    table nor norm, which need a rate of their own."""
+    table nor norm, which need a rate of their own. grows: whether it trains with half of its loops until three quarters
+    of the steps are made."""
 
     paper: str
     loop: dict[str, Any] = dataclasses.field(default_factory=dict)
     block: dict[str, Any] = dataclasses.field(default_factory=dict)
     matrices: str = ""
     dynamics: bool = False
+    grows: bool = False
 
 
 POISSON = {"depth": "poisson", "depth_per": "sequence"}
@@ -58,6 +61,10 @@ INTERVENTIONS = {
     "MoE": Intervention("004", block={**SWIGLU, "experts": 8, "active_experts": 2}, dynamics=True),
     "Muon": Intervention("001", matrices="muon"),
     "AdamW": Intervention("002", matrices="adamw"),
+    # the boundary of a tied loop, and a tied model that grows from r / 2 loops to r (from 2 to 4 there; from the plain
+    # model where r is 2). What of these is theirs, and what is left out, is in LOG.md
+    "boundary operator": Intervention("2609.19107", loop={"injection": "boundary", "loop_norm": "none"}),
+    "growth": Intervention("2609.19107", grows=True),
 }
 
 
@@ -75,7 +82,8 @@ def changes(name: str, r: int, width: int) -> dict[str, Any]:
 def run(p: DeltaPhiLeague, name: str, r: int, width: int, budget: float, seed: int) -> RunConfig:
     """The run of one cell: ``budget`` FLOPs as 000 counts them."""
     intervention, fields = INTERVENTIONS[name], changes(name, r, width)
-    made = designs.run(p, designs.model(p, r, width, **fields), budget, seed, p.lanes_lr)
+    grow_from = r // 2 if intervention.grows and r > 1 else None
+    made = designs.run(p, designs.model(p, r, width, **fields), budget, seed, p.lanes_lr, grow_from)
     if fields and intervention.dynamics:
         return made.replace(optim=made.optim.replace(lr=p.dynamics_lr))
     if intervention.matrices == "muon":

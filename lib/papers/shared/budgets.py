@@ -8,6 +8,8 @@ from lib.flops import count
 from lib.papers.shared.parameters import MuonRates
 from lib.presets import optimizer
 
+GROW_AT: float = TrainConfig.model_fields["grow_at"].default
+
 
 def steps_for(p: MuonRates, budget: float, flops_per_token: float, width: int) -> int:
     """Steps that a budget of FLOPs buys. Raises InputError for fewer than ten."""
@@ -25,16 +27,22 @@ def run(
     paper: str = "000",
     like: str = "isodepth-s10-r4",
     rates: dict[str, float] | None = None,
+    grow_from: int | None = None,
 ) -> RunConfig:
     """A model trained for ``budget`` FLOPs as ``paper`` counts them, by the optimiser of the preset ``like`` at the
-    rates of ``p`` and ``rates``, by the names of the optimiser's fields.
+    rates of ``p`` and ``rates``, by the names of the optimiser's fields. ``grow_from``: the loops that it begins with,
+    where it grows; what it then saves buys steps.
 
     Raises InputError where the budget buys fewer than ten steps.
     """
-    steps = steps_for(p, budget, count(cfg, p.context).published[paper], cfg.width)
+    flops_per_token = count(cfg, p.context).published[paper]
+    if grow_from:
+        before = count(cfg.replace(mean_loops=grow_from), p.context).published[paper]
+        flops_per_token += GROW_AT * (before - flops_per_token)
+    steps = steps_for(p, budget, flops_per_token, cfg.width)
     return RunConfig(
         model=cfg,
         data=DataConfig.of(p),
         optim=optimizer(like, steps, **p.rates, **(rates or {})),
-        train=TrainConfig.of(p, steps=steps, seed=seed),
+        train=TrainConfig.of(p, steps=steps, seed=seed, grow_from=grow_from),
     )

@@ -30,6 +30,9 @@ def test_every_intervention_gets_the_same_compute(name):
     for r in (1, 2, 4, 8):
         cfg = run(name, r)
         flops = count(cfg.model, cfg.data.context).published["000"] * cfg.tokens
+        if cfg.train.grow_from:
+            before = count(cfg.model.replace(mean_loops=cfg.train.grow_from), cfg.data.context).published["000"]
+            flops = flops / 4 + 0.75 * before * cfg.tokens
         assert flops == pytest.approx(4.64e10, rel=0.5 / cfg.train.steps)  # to the step
 
 
@@ -55,6 +58,17 @@ def test_each_is_one_change_of_the_baseline():
         changed = {key for key, value in cfg.model if value != getattr(base.model, key)}
         assert changed == {field}, name
     assert run("1/N residuals").model.residual_multiplier == 1 / 4
+
+
+def test_growth_trades_loops_for_steps():
+    base, grown = run(BASELINE), run("growth")
+    assert grown.model == base.model and grown.train.steps > base.train.steps
+    assert (grown.train.grow_from, run("growth", 2).train.grow_from, run("growth", 1)) == (2, 1, run(BASELINE, 1))
+
+
+def test_the_boundary_operator_takes_the_place_of_injection_and_loop_norm():
+    base, own = run(BASELINE).model, run("boundary operator").model
+    assert {key for key, value in own if value != getattr(base, key)} == {"injection", "loop_norm"}
 
 
 def test_runs_are_shared_with_the_notebooks_that_have_them():
@@ -168,6 +182,6 @@ def test_the_shift_of_phi_is_that_of_the_law_behind_the_runs():
 
 
 def test_every_paper_takes_part():
-    assert {x.paper for x in INTERVENTIONS.values()} == {"000", "001", "002", "003", "004"}
+    assert {x.paper for x in INTERVENTIONS.values()} == {"000", "001", "002", "003", "004", "2609.19107"}
     nothing = dataclasses.astuple(INTERVENTIONS[BASELINE])[1:]
     assert all(dataclasses.astuple(x)[1:] != nothing for name, x in INTERVENTIONS.items() if name != BASELINE)
