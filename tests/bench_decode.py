@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from lib.config import DataConfig, OptimConfig, RunConfig, TrainConfig
+from lib.decode import pace
 from lib.decode.generation import Exit
-from lib.papers.looped_moe import pace
 from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model

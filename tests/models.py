@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from lib.config import ModelConfig
+from lib.decode.exits import measure_exits
 from lib.model.looped import LoopedLM
-from lib.papers.looped_moe.exits import measure_exits
 from lib.presets import preset
 
 # ---- every kind that a config can say

@@ -55,8 +55,9 @@ class BPETokenizer:
         except Exception as error:  # the library raises bare Exceptions
             raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error}), give one") from None
         self.vocab_size = self._model.get_vocab_size()
-        self.bos = self._special(path, "<|bos|>", "<|begin_of_text|>", "<|endoftext|>", "<s>")
-        ends = (self._model.token_to_id(name) for name in ("<|eos|>", "<|end_of_text|>", "<|endoftext|>", "</s>"))
+        self.bos = self._special(path, "<|bos|>", "<|begin_of_text|>", "<|begin_text|>", "<|endoftext|>", "<s>")
+        named = ("<|eos|>", "<|end_of_text|>", "<|end_text|>", "<|endoftext|>", "</s>")
+        ends = (self._model.token_to_id(name) for name in named)
         self.eos = next((token for token in ends if token is not None), None)
         self.token_bytes = self._token_bytes(path)
         self.path = Path(path)

@@ -11,9 +11,9 @@ import torch
 from lib.base.errors import InputError
 from lib.decode import generation
 from lib.decode.criteria import CRITERIA, GATE
+from lib.decode.exits import leave, measure_exits
 from lib.decode.generation import Exit, Sampling, generate, score, stream
 from lib.model.looped import token_losses
-from lib.papers.looped_moe.exits import leave, measure_exits
 from tests.lines import one_line
 from tests.models import FAMILIES, LOOPED, built, middling, prompts_of, tokens
 

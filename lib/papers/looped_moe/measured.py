@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from lib.config import RunConfig
+from lib.decode import exits, pace
 from lib.decode.criteria import CRITERIA
 from lib.model.routing import divergence, looped_choices
-from lib.papers.looped_moe import exits, pace
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model, validation_flops
 from lib.sweep.measurements import named

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
+from lib.decode.exits import Exits, at_thresholds
 from lib.figures import style
 from lib.fit import isoflop
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe import figures
 from lib.papers.looped_moe.core_nine import nine_scores
-from lib.papers.looped_moe.exits import Exits, at_thresholds
 from lib.tasks.suites import CORE_9
 from tests.fit.test_isoflop import curves
 from tests.runs import small_run

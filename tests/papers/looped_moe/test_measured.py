@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
+from lib.decode import exits
 from lib.decode.criteria import CRITERIA
 from lib.model.routing import KINDS
-from lib.papers.looped_moe import exits, measured
+from lib.papers.looped_moe import measured
 from lib.store.runs import RunStore
 from lib.sweep.measurements import key, measure
 from lib.train.loop import train

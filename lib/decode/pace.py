@@ -11,10 +11,10 @@ from torch import Tensor
 
 from lib.base.processes import one_thread_on_cpu
 from lib.base.progress import passing
+from lib.decode.exits import Exits, trade_off
 from lib.decode.generation import Sampling, generate, score
 from lib.decode.inflight import Exit
 from lib.model.looped import LoopedLM
-from lib.papers.looped_moe.exits import Exits, trade_off
 
 #: what is timed: it lets tokens leave, and returns the loops that each of them made
 Workload = Callable[[Exit], Sequence[int]]

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from lib.decode import pace
+from lib.decode.exits import measure_exits
 from lib.decode.generation import Exit, score
 from lib.model.looped import token_losses
-from lib.papers.looped_moe import pace
-from lib.papers.looped_moe.exits import measure_exits
 from tests.models import built, tokens
 
 

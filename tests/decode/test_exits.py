@@ -8,9 +8,8 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from lib.model.looped import token_losses
-from lib.papers.looped_moe import exits as exiting
-from lib.papers.looped_moe.exits import (
+from lib.decode import exits as exiting
+from lib.decode.exits import (
     Exits,
     convergence,
     exits_of_run,
@@ -20,6 +19,7 @@ from lib.papers.looped_moe.exits import (
     measure_exits,
     trade_off,
 )
+from lib.model.looped import token_losses
 from lib.sweep.finished import trained_model
 from lib.train.loop import train
 from tests.models import KINDS, config, randomized, tokens
