@@ -108,6 +108,11 @@ def fit_joint(
     return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
 
 
+def fit_joint_at_one_D(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
+    """L = E + A (N_once + r^phi N_rec)^-alpha, the joint law of runs that all have as many tokens."""
+    return fit(laws.JOINT_AT_ONE_D, (n_once, n_rec, r), loss, **options)
+
+
 def fit_parcae(n_eff: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
     """L = E + A N^-a + B D^-b on effective parameters with all loops unrolled, the training law of 001."""
     return fit(laws.PARCAE, (n_eff, D), loss, **options)
@@ -129,6 +134,31 @@ def fit_unified(
 ) -> Fit:
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
     return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
+
+
+def fit_sharing(
+    law: Law, name: str, inputs: Mapping[K, Sequence[ArrayLike]], losses: Mapping[K, ArrayLike]
+) -> dict[K, Fit]:
+    """One law for several groups of points, each with its own parameters but ``name``, which all share: at the least
+    sum of their objectives. That lies between the least and the greatest of what the groups by themselves come to."""
+    import scipy.optimize  # a third of a second, which not every fit has to wait for
+
+    own = [fit(law, inputs[group], losses[group]).params[name] for group in inputs]
+
+    def held(value: float) -> dict[K, Fit]:
+        return {group: fit(laws.hold(law, **{name: value}), inputs[group], losses[group]) for group in inputs}
+
+    def misfit(value: float) -> float:
+        return sum(one.objective for one in held(value).values())
+
+    best = scipy.optimize.minimize_scalar(misfit, bounds=(min(own), max(own)), method="bounded")
+    return held(float(best.x))
+
+
+def objective_at(law: Law, params: Mapping[str, float], inputs: Sequence[ArrayLike], loss: ArrayLike) -> float:
+    """The sum of Huber(1e-3) of the log residuals, as of a ``Fit``, of a law with parameters from elsewhere."""
+    arrays, loss = law.checked(inputs, loss)
+    return float(huber(np.log(law.loss(params, *arrays) / loss), DELTA).sum())
 
 
 def _as_fit(problem: Problem, theta: ndarray) -> Fit:

@@ -117,6 +117,18 @@ def joint(phi: float | None = None) -> Law:
 
 JOINT = joint()
 
+#: the joint law at one D, whose term E holds there: L = E + A (N_once + r^phi N_rec)^-alpha
+JOINT_AT_ONE_D = Law(
+    "joint at one D",
+    ("n_once", "n_rec", "r"),
+    {"A": AMPLITUDE, "E": FLOOR},
+    {"alpha": EXPONENT, "phi": PHI},
+    lambda p, n_once, n_rec, r: [-p["alpha"] * np.log(n_once + np.exp(p["phi"] * np.log(r)) * n_rec), 0],
+    {"alpha": GRID["alpha"], "phi": np.linspace(-1, 2, 10)},
+    ("n_once",),
+    ("n_once",),
+)
+
 
 def hold(law: Law, **values: float) -> Law:
     """The law with some of its parameters held at these values, so that a fit moves the others alone."""

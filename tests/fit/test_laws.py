@@ -28,6 +28,14 @@ def test_joint_is_chinchilla_on_effective_parameters():
     np.testing.assert_allclose(at_one, laws.CHINCHILLA.loss(p, N, D))  # phi says nothing about a single loop
 
 
+def test_at_one_D_the_joint_law_is_itself_with_its_data_term_in_the_floor():
+    p = dict(A=28.027, alpha=0.19924, B=915.82, beta=0.36863, E=1.56773, phi=0.459)
+    once, rec, r = 0.3 * N, 0.7 * N, np.array([1, 4, 8])
+    floor = p["E"] + p["B"] * 1e9 ** -p["beta"]
+    whole = laws.JOINT.loss(p, once, rec, r, np.full(3, 1e9))
+    np.testing.assert_allclose(laws.JOINT_AT_ONE_D.loss(p | {"E": floor}, once, rec, r), whole)
+
+
 def test_saturation_and_its_rivals():
     T, p = np.array([1.0, 2.0, 8.0]), dict(L_inf=2.5, Z=0.8, z=0.6)
     np.testing.assert_allclose(laws.SATURATION.loss(p, T), 2.5 + 0.8 * np.exp(-0.6 * T))

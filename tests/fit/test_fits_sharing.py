@@ -1,0 +1,53 @@
+"""Groups that share one parameter are fitted at the least sum of their objectives, and know a law from elsewhere."""
+
+import numpy as np
+import pytest
+
+from lib.fit import laws
+from lib.fit.fits import fit, fit_joint, fit_joint_at_one_D, fit_sharing, objective_at
+from tests.fit.known import iso_depth_grid, joint_arrays
+
+LADDER = laws.POWER_WITH_FLOOR
+TRUTH = {"a": dict(L_inf=1.7, Z=1.65, z=0.11), "b": dict(L_inf=1.7, Z=1.6, z=0.12), "c": dict(L_inf=1.7, Z=1.5, z=0.1)}
+INPUTS = {name: (np.geomspace(0.3, 100, 8 - i),) for i, name in enumerate(TRUTH)}
+
+
+def noisy(sd):
+    random = np.random.default_rng(0)
+    return {
+        name: LADDER.loss(p, *INPUTS[name]) * np.exp(random.normal(0, sd, len(INPUTS[name][0])))
+        for name, p in TRUTH.items()
+    }
+
+
+def test_what_is_shared_is_found_and_the_rest_is_each_groups_own():
+    found = fit_sharing(LADDER, "L_inf", INPUTS, noisy(0))
+    for name, p in TRUTH.items():
+        assert found[name].params == pytest.approx(p, rel=1e-3)
+    assert len({one.params["L_inf"] for one in found.values()}) == 1
+
+
+@pytest.mark.parametrize("name", ["L_inf", "z"])
+def test_no_other_value_fits_all_groups_better(name):
+    losses = noisy(1e-3)
+    found = fit_sharing(LADDER, name, INPUTS, losses)
+    best = sum(one.objective for one in found.values())
+    value = found["a"].params[name]
+    for other in (*np.geomspace(value / 3, value, 12)[:-1], *np.geomspace(value, value * 1.2, 12)[1:]):
+        held = laws.hold(LADDER, **{name: float(other)})
+        assert sum(fit(held, INPUTS[group], losses[group]).objective for group in TRUTH) >= best * (1 - 1e-6)
+    alone = sum(fit(LADDER, INPUTS[group], losses[group]).objective for group in TRUTH)
+    assert best >= alone * (1 - 1e-9)
+
+
+def test_at_one_D_the_truth_of_the_joint_law_is_found():
+    frame, truth = iso_depth_grid(), dict(A=28.0, alpha=0.2, E=2.0, phi=0.46)
+    loss = laws.JOINT_AT_ONE_D.loss(truth, frame.n_once, frame.n_rec, frame.r)
+    assert fit_joint_at_one_D(frame.n_once, frame.n_rec, frame.r, loss).params == pytest.approx(truth, rel=1e-6)
+
+
+def test_the_objective_of_a_law_from_elsewhere_is_that_of_a_fit():
+    *inputs, loss = joint_arrays(iso_depth_grid(0.005))
+    own = fit_joint(*inputs, loss)
+    assert objective_at(laws.JOINT, own.params, inputs, loss) == pytest.approx(own.objective, rel=1e-12)
+    assert objective_at(laws.JOINT, own.params | {"phi": own.params["phi"] + 0.05}, inputs, loss) > own.objective
