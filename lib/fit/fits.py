@@ -143,16 +143,21 @@ def fit_sharing(
     sum of their objectives. That lies between the least and the greatest of what the groups by themselves come to."""
     import scipy.optimize  # a third of a second, which not every fit has to wait for
 
-    own = [fit(law, inputs[group], losses[group]).params[name] for group in inputs]
+    own = {group: fit(law, inputs[group], losses[group]) for group in inputs}
+    arrays = {group: [np.asarray(x, dtype=float) for x in inputs[group]] for group in own}
+    low, high = (pick(one.params[name] for one in own.values()) for pick in (min, max))
 
     def held(value: float) -> dict[K, Fit]:
-        return {group: fit(laws.hold(law, **{name: value}), inputs[group], losses[group]) for group in inputs}
+        at = laws.hold(law, **{name: value})
+        return {group: _sought(dataclasses.replace(one, law=at), arrays[group], one.loss) for group, one in own.items()}
 
     def misfit(value: float) -> float:
-        return sum(one.objective for one in held(value).values())
+        return float(sum(one.objective for one in held(value).values()))
 
-    best = scipy.optimize.minimize_scalar(misfit, bounds=(min(own), max(own)), method="bounded")
-    return held(float(best.x))
+    found = scipy.optimize.minimize_scalar(
+        misfit, bounds=(low, high), method="bounded", options={"xatol": 1e-4 * (high - low)}
+    )
+    return held(float(found.x))
 
 
 def objective_at(law: Law, params: Mapping[str, float], inputs: Sequence[ArrayLike], loss: ArrayLike) -> float:

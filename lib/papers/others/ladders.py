@@ -1,0 +1,142 @@
+"""Compute-optimal ladders of arXiv 2609.19107, L = E + A C^-gamma: what an arm saves, and whether its exponent or its
+floor is another. An arm is ``vanilla``, ``operator_1`` and so on (data/README.md)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy import ndarray
+
+from lib.base.statistics import percentile_interval
+from lib.fit.fits import Fit, fit, fit_sharing, fresh_fits
+from lib.fit.laws import POWER_WITH_FLOOR, hold
+
+#: E + A C^-gamma, C in units of 1e18 FLOPs; its names for E, A and gamma are those of a law in T: L_inf, Z and z
+LADDER, UNIT = POWER_WITH_FLOOR, 1e18
+PLAIN, TIED, UNTIED = "vanilla", "loop_2", "untied_2"
+GROWN = "untied_grow"
+#: (arm, compute) -> how many times the compute vanilla needs for the arm's loss, as the paper prints it; the computes
+#: are those of vanilla at depths 8 and 20
+PRINTED = {
+    ("operator_1", 1e18): 1.12,
+    ("operator_1", 1e20): 1.25,
+    ("untied_2", 1e18): 1.19,
+    ("untied_2", 1e20): 1.34,
+    ("untied_grow", 1e18): 1.30,
+    ("untied_grow", 1e20): 1.55,
+    ("loop_grow", 1e20): 1.36,
+    ("deep_vanilla", 1e20): 1.08,
+}
+#: and how many times the compute tied passes need for the loss of those with own weights
+PRINTED_FACTOR = {1e18: 1.08, 1e20: 1.06}
+DEPTHS = {1e18: 8, 1e20: 20}
+
+Curves = dict[str, pd.DataFrame]
+
+
+def curves(ladders: pd.DataFrame, corpus: str = "fineweb") -> Curves:
+    """Arm -> its runs by compute."""
+    rows = ladders[ladders["corpus"] == corpus].sort_values("compute")
+    return {str(arm): own for arm, own in rows.groupby("arm", sort=False)}
+
+
+def inputs(curves: Curves) -> dict[str, tuple[ndarray]]:
+    """The argument of LADDER for each arm."""
+    return {arm: (runs["compute"].to_numpy() / UNIT,) for arm, runs in curves.items()}
+
+
+def own_floors(curves: Curves) -> dict[str, Fit]:
+    """Each arm's own E, A and gamma."""
+    return {arm: fit(LADDER, at, curves[arm]["loss"]) for arm, at in inputs(curves).items()}
+
+
+def vanillas_floor(curves: Curves, floor: float) -> dict[str, Fit]:
+    """Each arm's own A and gamma at vanilla's E, as the authors fit them."""
+    law = hold(LADDER, L_inf=floor)
+    return {arm: fit(law, at, curves[arm]["loss"]) for arm, at in inputs(curves).items()}
+
+
+def exponents(curves: Curves) -> pd.DataFrame:
+    """One row an arm: gamma, E and the rms residual in nats by four ways of fitting: E and gamma own; E of vanilla, as
+    the authors; one E for all; one gamma for all."""
+    own, losses = own_floors(curves), {arm: runs["loss"] for arm, runs in curves.items()}
+    ways = {
+        "own E, own gamma": own,
+        "vanilla's E": vanillas_floor(curves, own[PLAIN].params["L_inf"]),
+        "one E": fit_sharing(LADDER, "L_inf", inputs(curves), losses),
+        "one gamma": fit_sharing(LADDER, "z", inputs(curves), losses),
+    }
+    columns = {}
+    for way, fits in ways.items():
+        columns[way, "gamma"] = {arm: gamma(one) for arm, one in fits.items()}
+        columns[way, "E"] = {arm: floor(one) for arm, one in fits.items()}
+        columns[way, "rms"] = {arm: one.rms_residual for arm, one in fits.items()}
+    return pd.DataFrame(columns).rename_axis("arm")
+
+
+def gamma(fit: Fit) -> float:
+    return fit.params["z"]
+
+
+def floor(fit: Fit) -> float:
+    return fit.params["L_inf"]
+
+
+# ---- what an arm saves -----------------------------------------------------------------------------------------------
+
+
+def compute_for(fit: Fit, loss: float) -> float:
+    """FLOPs at which the law of an arm has this loss, inf below its floor: C = (A / (L - E))^(1/gamma)."""
+    p = fit.params
+    return float(UNIT * (p["Z"] / (loss - p["L_inf"])) ** (1 / p["z"])) if loss > p["L_inf"] else np.inf
+
+
+def saved(fits: Mapping[str, Fit], arm: str, compute: float, than: str = PLAIN) -> float:
+    """How many times the compute of ``arm`` another needs for the loss that vanilla has at ``compute`` FLOPs, by their
+    laws."""
+    loss = float(fits[PLAIN].predict(compute / UNIT))
+    return compute_for(fits[than], loss) / compute_for(fits[arm], loss)
+
+
+def saved_as_measured(curves: Curves, arm: str, compute: float, than: str = PLAIN) -> float:
+    """The same for the loss of a run of vanilla, linear in log compute between two runs, as the authors read it; nan
+    where the loss is not between two."""
+    plain = curves[PLAIN]
+    loss = float(plain["loss"][plain["depth"] == DEPTHS[compute]].item())
+    logs = []
+    for runs in (curves[name].sort_values("loss") for name in (than, arm)):
+        logs.append(np.interp(loss, runs["loss"], np.log(runs["compute"]), left=np.nan, right=np.nan))
+    return float(np.exp(logs[0] - logs[1]))
+
+
+def multipliers(curves: Curves, fresh: list[dict[str, Fit]]) -> pd.DataFrame:
+    """What is PRINTED, and the factor between tied and own weights, beside ours: printed; between, as the authors read
+    it; law, by each arm's own law, and its 95 % interval over ``fresh`` ladders, low and high; at vanilla's E."""
+    fits = own_floors(curves)
+    held = vanillas_floor(curves, floor(fits[PLAIN]))
+    rows = {}
+    asked = [(arm, PLAIN, compute, printed) for (arm, compute), printed in PRINTED.items()]
+    for arm, than, compute, printed in [*asked, *((UNTIED, TIED, at, x) for at, x in PRINTED_FACTOR.items())]:
+        low, high = percentile_interval([saved(one, arm, compute, than) for one in fresh])
+        rows[arm, than, compute] = {
+            "printed": printed,
+            "between": saved_as_measured(curves, arm, compute, than),
+            "law": saved(fits, arm, compute, than),
+            "low": low,
+            "high": high,
+            "vanilla's E": saved(held, arm, compute, than),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["arm", "than", "compute"])
+
+
+def fresh_ladders(curves: Curves, resamples: int, seed: int) -> list[dict[str, Fit]]:
+    """The arms' own laws on so many ladders that might have been trained instead."""
+    return fresh_fits(own_floors(curves), inputs(curves), resamples, seed)
+
+
+def steeper(curves: Curves, fits: Mapping[str, Fit]) -> dict[str, float]:
+    """gamma of the grown ladder with own weights less vanilla's, by two readings: both at vanilla's E, as the authors
+    fit, and each with an E of its own. ``fits``: the arms' own laws, on these losses or on fresh ones."""
+    plain, grown = fits[PLAIN], fits[GROWN]
+    held = fit(hold(LADDER, L_inf=floor(plain)), inputs(curves)[GROWN], grown.loss)
+    return {"vanilla's E": gamma(held) - gamma(plain), "own E": gamma(grown) - gamma(plain)}

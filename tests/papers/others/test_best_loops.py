@@ -1,0 +1,47 @@
+"""The best number of loops at a budget: of losses with a known optimum, and of the published runs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.others import best_loops, runs
+
+
+def made(best):
+    """Models on several ladders whose loss at a compute has its least at ``best`` loops."""
+    rows = []
+    for recipe, arm in best_loops.SETS.values():
+        for k in (1, 2, 3, 4, 6):
+            compute = np.geomspace(4e17, 9e18, 60)
+            loss = 4 - 1e-20 * compute + 0.1 * np.log(k / best) ** 2
+            rows.append(pd.DataFrame({"recipe": recipe, "arm": arm, "loops": k, "compute": compute, "loss": loss}))
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_the_optimum_is_found_on_every_set():
+    found = best_loops.optima(made(2.5).query("recipe != 'tuned'"))
+    assert len(found) == 15 or found["K"].isna().sum() == 10
+    there = found.dropna()
+    assert there["K"].tolist() == pytest.approx([2.5] * 15, rel=1e-6) and (there["tried"] == 5).all()
+
+
+def test_loops_that_no_model_brackets_are_not_counted():
+    table = made(2.5)
+    cut = table[~((table["loops"] == 6) & (table["compute"] > 2e18))]
+    found = best_loops.optima(cut)
+    assert found["tried"].xs(best_loops.BUDGETS[0], level="budget").eq(5).all()
+    assert found["tried"].xs(best_loops.BUDGETS[-1], level="budget").eq(4).all()
+
+
+def test_fresh_text_wants_one_or_two_loops_and_repeated_text_more():
+    found = best_loops.optima(runs.loops())["K"].unstack("budget")
+    assert found.loc["one epoch, tied"].between(1, 2).all() and found.loc["one epoch, own weights"].between(1, 2).all()
+    again = found.loc["one recipe, 10 epochs"]
+    assert again.is_monotonic_increasing and [round(again.iloc[0], 1), round(again.iloc[-1], 1)] == [1.4, 6.7]
+
+
+def test_other_noise_moves_the_optima():
+    table = runs.loops()
+    draws = best_loops.fresh_optima(table, 0.002, 5, 0)
+    K = np.array([one["K"].to_numpy() for one in draws])
+    assert K.shape == (5, 25) and (K.std(0) > 0).all() and (K.std(0) < 0.5).all()

@@ -1,0 +1,88 @@
+"""Curves over test-time loops: their best T, their rise, the law that made them, and one decay for several sizes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.others import runs
+from lib.papers.others.test_time_loops import RANDOM, curves, laws, one_decay, shapes
+
+T = np.arange(1.0, 13.0)
+
+
+def made(loss, model="loop_grow_random", size="d6", at=T):
+    return pd.DataFrame(
+        {
+            "group": "g",
+            "model": model,
+            "size": size,
+            "trained_loops": 4.0,
+            "loop_sampling": "random",
+            "T": at,
+            "loss": loss,
+        }
+    )
+
+
+FORMS = {
+    "exponential": 3 + 1.1 * np.exp(-0.9 * T),
+    "shifted power": 3 + 2.0 * (1 + T) ** -2.5,
+    "power with floor": 3 + 0.5 * T**-1.5,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_law_that_made_a_curve_fits_it_best(name):
+    found = laws(curves(made(FORMS[name])), to_best=False).iloc[0]
+    assert found["least"] == name and found[name] < 1e-6 and found["points"] == 12
+    if name == "exponential":
+        assert (found["z"], found["floor"]) == pytest.approx((0.9, 3.0), rel=1e-5)
+
+
+def test_beyond_the_best_T_a_rise_does_not_count():
+    loss = np.where(T <= 5, FORMS["exponential"], FORMS["exponential"][4] + 0.02 * (T - 5))
+    shuffled = made(loss).sample(frac=1, random_state=0)
+    shape = shapes(curves(shuffled)).iloc[0]
+    assert (shape["best T"], shape["share"], shape["last T"]) == (5, 1.25, 12) and shape["rise"] == pytest.approx(0.14)
+    found = laws(curves(shuffled), to_best=True).iloc[0]
+    assert found["points"] == 5 and found["least"] == "exponential" and found["exponential"] < 1e-6
+
+
+def test_what_has_no_curve_is_left_out():
+    zero = made([9.0, *FORMS["exponential"]], at=[0.0, *T])
+    assert len(next(iter(curves(zero).values()))) == 12
+    assert not curves(made([3.0, 2.9, 2.8], at=[1.0, 2.0, 3.0])) and not curves(
+        made(FORMS["exponential"], model="untied_2")
+    )
+    assert laws(curves(made(FORMS["exponential"][::-1].copy())), to_best=True).empty
+
+
+def test_sizes_with_one_decay_have_it_found():
+    table = pd.concat(
+        [made(floor + A * np.exp(-2.0 * T), size=f"d{k}") for k, (floor, A) in enumerate([(3, 1.0), (2.8, 1.2)])]
+    )
+    found = one_decay(curves(table))
+    assert found["one z", "z"].tolist() == pytest.approx([2.0, 2.0], rel=1e-3)
+    assert found["own z", "Z"].tolist() == pytest.approx([1.0, 1.2], rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def published():
+    return curves(runs.test_time({}))
+
+
+def test_drawn_depths_saturate_exponentially_and_fixed_ones_rise(published):
+    shape = shapes(published)
+    random, fixed = (shape.xs(how, level="loop_sampling") for how in ("random", "fixed"))
+    assert len(random) == 7 and random["rise"].between(0.0008, 0.0041).all() and random["share"].between(1, 1.25).all()
+    assert len(fixed) == 15 and (fixed["share"] == 1).all() and fixed["rise"].min() >= 0.0079
+    drawn = {key: curve for key, curve in published.items() if key[1] == RANDOM}
+    for to_best in (False, True):
+        assert (laws(drawn, to_best)["least"] == "exponential").all()
+    assert laws(drawn, False)["z"].between(1.8, 2.3).all()
+
+
+def test_one_rate_for_all_sizes_leaves_little_more(published):
+    found = one_decay(published)
+    assert found["one z", "z"].iloc[0] == pytest.approx(2.04, abs=0.01) and len(found) == 7
+    assert found["own z", "rms"].max() < 0.0014 and found["one z", "rms"].max() < 0.0019
