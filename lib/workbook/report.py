@@ -29,6 +29,7 @@ PAPERS = {
     "002": "Residual scaling of looped Transformers",
     "003": "Looped nanochat",
     "004": "Looped mixture of experts with early exit",
+    "005": "Other groups, on the runs that they published",
 }
 BEYOND = "Beyond the papers"
 

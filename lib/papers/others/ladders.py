@@ -32,6 +32,7 @@ PRINTED_FACTOR = {1e18: 1.08, 1e20: 1.06}
 DEPTHS = {1e18: 8, 1e20: 20}
 
 Curves = dict[str, pd.DataFrame]
+Fits = Mapping[str, Fit]
 
 
 def curves(ladders: pd.DataFrame, corpus: str = "fineweb") -> Curves:
@@ -91,25 +92,25 @@ def compute_for(fit: Fit, loss: float) -> float:
     return float(UNIT * (p["Z"] / (loss - p["L_inf"])) ** (1 / p["z"])) if loss > p["L_inf"] else np.inf
 
 
-def saved(fits: Mapping[str, Fit], arm: str, compute: float, than: str = PLAIN) -> float:
+def saved(fits: Fits, arm: str, compute: float, than: str = PLAIN) -> float:
     """How many times the compute of ``arm`` another needs for the loss that vanilla has at ``compute`` FLOPs, by their
     laws."""
     loss = float(fits[PLAIN].predict(compute / UNIT))
     return compute_for(fits[than], loss) / compute_for(fits[arm], loss)
 
 
-def saved_as_measured(curves: Curves, arm: str, compute: float, than: str = PLAIN) -> float:
-    """The same for the loss of a run of vanilla, linear in log compute between two runs, as the authors read it; nan
-    where the loss is not between two."""
+def saved_as_measured(curves: Curves, arm: str, depth: int, than: str = PLAIN) -> float:
+    """The same for the loss of vanilla's run of a depth, linear in log compute between two runs, as the authors read
+    it; nan where the loss is not between two."""
     plain = curves[PLAIN]
-    loss = float(plain["loss"][plain["depth"] == DEPTHS[compute]].item())
+    loss = float(plain["loss"][plain["depth"] == depth].item())
     logs = []
     for runs in (curves[name].sort_values("loss") for name in (than, arm)):
         logs.append(np.interp(loss, runs["loss"], np.log(runs["compute"]), left=np.nan, right=np.nan))
     return float(np.exp(logs[0] - logs[1]))
 
 
-def multipliers(curves: Curves, fresh: list[dict[str, Fit]]) -> pd.DataFrame:
+def multipliers(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:
     """What is PRINTED, and the factor between tied and own weights, beside ours: printed; between, as the authors read
     it; law, by each arm's own law, and its 95 % interval over ``fresh`` ladders, low and high; at vanilla's E."""
     fits = own_floors(curves)
@@ -120,7 +121,7 @@ def multipliers(curves: Curves, fresh: list[dict[str, Fit]]) -> pd.DataFrame:
         low, high = percentile_interval([saved(one, arm, compute, than) for one in fresh])
         rows[arm, than, compute] = {
             "printed": printed,
-            "between": saved_as_measured(curves, arm, compute, than),
+            "between": saved_as_measured(curves, arm, DEPTHS[compute], than),
             "law": saved(fits, arm, compute, than),
             "low": low,
             "high": high,
@@ -129,12 +130,12 @@ def multipliers(curves: Curves, fresh: list[dict[str, Fit]]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["arm", "than", "compute"])
 
 
-def fresh_ladders(curves: Curves, resamples: int, seed: int) -> list[dict[str, Fit]]:
+def fresh_ladders(curves: Curves, resamples: int, seed: int) -> list[Fits]:
     """The arms' own laws on so many ladders that might have been trained instead."""
-    return fresh_fits(own_floors(curves), inputs(curves), resamples, seed)
+    return [*fresh_fits(own_floors(curves), inputs(curves), resamples, seed)]
 
 
-def steeper(curves: Curves, fits: Mapping[str, Fit]) -> dict[str, float]:
+def steeper(curves: Curves, fits: Fits) -> dict[str, float]:
     """gamma of the grown ladder with own weights less vanilla's, by two readings: both at vanilla's E, as the authors
     fit, and each with an E of its own. ``fits``: the arms' own laws, on these losses or on fresh ones."""
     plain, grown = fits[PLAIN], fits[GROWN]

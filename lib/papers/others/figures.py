@@ -1,0 +1,202 @@
+"""The figures of other groups' runs: phi by what could explain it, the worth of loops, ladders, test-time curves."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from lib.figures.style import COLOURS, LOOKS, PAGE, budget_axis, few_decades, legend_above, shades
+from lib.fit.fits import fit_saturation
+from lib.papers.others import ladders, phi
+from lib.papers.others.test_time_loops import Curves
+
+#: who trained the runs -> colour and marker
+GROUPS = {
+    phi.OURS: (COLOURS["isodepth"], LOOKS["isodepth"].marker),
+    phi.THEIRS: (COLOURS["looped"], LOOKS["looped"].marker),
+    "CART": ("#8C6D1F", "v"),
+}
+#: arms of arXiv 2609.19107 -> colour, marker, and how the line is drawn: dashed where the loops grow in training
+ARMS = {
+    "vanilla": (COLOURS["transformer"], LOOKS["transformer"].marker, "-"),
+    "deep_vanilla": ("#8A8A8A", "s", "-"),
+    "deep_vanilla_grow": ("#8A8A8A", "s", "--"),
+    "operator_1": ("#E69F00", "o", "-"),
+    "loop_2": (COLOURS["looped"], LOOKS["looped"].marker, "-"),
+    "loop_grow": (COLOURS["looped"], LOOKS["looped"].marker, "--"),
+    "untied_2": ("#117733", "^", "-"),
+    "untied_grow": ("#117733", "^", "--"),
+}
+RANGE = (-0.6, 1.9)  # of phi in the figures
+
+
+def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float]) -> Figure:
+    """phi with its 95 % interval, a row each and one panel a question (``phi.by_base`` and so on). printed: 000's phi
+    and interval, a line and a band. An interval that leaves the figure ends at its edge."""
+    heights = [max(len(panels[a]) for a in row) for row in (list(panels)[:2], list(panels)[2:])]
+    figure, axes = plt.subplots(
+        2, 2, figsize=(PAGE, 1.3 + 0.17 * sum(heights)), sharex=True, gridspec_kw={"height_ratios": heights}
+    )
+    for axis, (title, table) in zip(axes.flat, panels.items(), strict=True):
+        at, low, high = printed
+        axis.axvspan(low, high, color=COLOURS["isodepth"], alpha=0.15, lw=0)
+        axis.axvline(at, color=COLOURS["isodepth"], lw=0.9)
+        axis.axvline(1, color="#666666", lw=0.8, ls=":")
+        for y, (_, row) in enumerate(table.iterrows()):
+            colour, marker = GROUPS[row["group"]]
+            axis.plot(np.clip([row["low"], row["high"]], *RANGE), [y, y], color=colour, lw=1.4)
+            axis.plot(row["phi"], y, marker, color=colour, ms=4.5)
+        names = [str(name).removeprefix(f"{group}: ") for name, group in table["group"].items()]
+        axis.set_yticks(range(len(table)), names)
+        axis.set_ylim(len(table) - 0.4, -0.6)
+        axis.set_xlim(*RANGE)
+        axis.grid(axis="y", visible=False)
+        axis.set_title(title)
+    for axis in axes[1]:
+        axis.set_xlabel(r"$\varphi$")
+    for group, (colour, marker) in GROUPS.items():
+        axes[0, 0].plot([], [], marker, color=colour, ms=4.5, label=group)
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: float) -> Figure:
+    """What r passes are worth in passes of own layers (``phi.by_loops``) beside r^phi at 000's ``exponent``; and the
+    gain of tied passes as a share of that of passes with own weights (``phi.tied_share``). Bars: 95 %."""
+    figure, (worth, share) = plt.subplots(1, 2, figsize=(PAGE, 2.7))
+    r = np.geomspace(1, 8, 50)
+    worth.plot(r, r, color="#666666", lw=0.8, ls=":", label="own layers")
+    worth.plot(r, r**exponent, color=COLOURS["isodepth"], lw=0.9, label=rf"$r^{{{exponent:.2f}}}$")
+    for group, own in by_loops.groupby("group", sort=False):
+        colour, marker = GROUPS[str(group)]
+        at = own.index.get_level_values("r")
+        bars = [own["worth"] - own["worth low"], own["worth high"] - own["worth"]]
+        worth.errorbar(at, own["worth"], bars, color=colour, marker=marker, ms=4.5, lw=1.1, label=str(group))
+    for axis, ticks in ((worth.xaxis, (1, 2, 3, 4, 6, 8)), (worth.yaxis, (1, 1.5, 2, 3, 4, 6, 8))):
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_minor_locator(NullLocator())
+    worth.set_ylim(0.95, 5)
+    worth.set_xlabel("passes r")
+    worth.set_ylabel(r"worth, $r^\varphi$ passes of own layers")
+    worth.legend()
+    several = tied_share.groupby("loops")
+    ramp = shades("looped", len(several))
+    for k, (loops, own) in enumerate(several):
+        x = own["tokens a parameter"] * 1.04 ** (k - 1.5)  # side by side
+        bars = [own["share"] - own["low"], own["high"] - own["share"]]
+        share.errorbar(x, own["share"], bars, color=ramp[k], marker="osD^"[k % 4], ms=4, lw=1, label=f"{loops} passes")
+    share.axhline(1, color="#666666", lw=0.8, ls=":")
+    share.set_xscale("log")
+    share.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+    share.minorticks_off()
+    share.set_xlabel("tokens a parameter of one pass")
+    share.set_ylabel("gain tied / gain with own weights")
+    share.legend()
+    return figure
+
+
+def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
+    """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
+    lines by the arms' own laws, dashes as printed. Right: gamma by how E is fitted (``ladders.exponents``)."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
+    fits, plain = ladders.own_floors(curves), curves[ladders.PLAIN]
+    computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
+    for arm, (colour, marker, style) in ARMS.items():
+        if arm != ladders.PLAIN:
+            measured = [ladders.saved_as_measured(curves, arm, depth) for depth in plain["depth"]]
+            left.plot(plain["compute"], measured, marker, color=colour, ms=4, mfc="white" if style == "--" else colour)
+            left.plot(computes, [ladders.saved(fits, arm, at) for at in computes], style, color=colour, lw=1.1)
+        name = arm.replace("_", " ")
+        left.plot([], [], style, marker=marker, color=colour, mfc="white" if style == "--" else colour, label=name)
+    for (arm, compute), printed in ladders.PRINTED.items():
+        left.plot(compute, printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
+    left.set_xscale("log")
+    left.set_xlabel("FLOPs of vanilla")
+    left.set_ylabel("compute saved (times)")
+    ways = exponents.columns.get_level_values(0).unique()
+    for arm, (colour, marker, style) in ARMS.items():
+        values = [exponents.loc[arm, (way, "gamma")] for way in ways]
+        right.plot(
+            range(len(ways)),
+            values,
+            style,
+            marker=marker,
+            color=colour,
+            mfc="white" if style == "--" else colour,
+            lw=0.8,
+        )
+    right.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
+    right.set_ylabel(r"exponent $\gamma$")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def gaps_and_loops(gaps: pd.DataFrame, best: pd.DataFrame) -> Figure:
+    """Left: loss of each arm at a budget's optimum above that with own weights (``isoflop.gaps``). Right: the best
+    number of loops (``best_loops.optima``), where it lies between those tried."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.6))
+    for arm in gaps:
+        colour, marker, style = ARMS[str(arm)]
+        left.plot(gaps.index, gaps[arm], style, marker=marker, color=colour, label=str(arm).replace("_", " "))
+    left.axhline(0, color="#666666", lw=0.8, ls=":")
+    budget_axis(left, [*gaps.index])
+    left.set_ylabel("loss above untied 2 (nats)")
+    left.set_ylim(top=1.4 * gaps.max().max())
+    left.legend(ncols=2, loc="upper center")
+    names = best.index.get_level_values("set").unique()
+    for name, colour, marker in zip(
+        names, ("#2B50FF", "#117733", "#9ECAE1", "#4292C6", "#08306B"), "p^osD", strict=True
+    ):
+        own = best.loc[name]
+        right.plot(own.index, own["K"].where(own["inside"]), color=colour, marker=marker, label=name)
+    right.set_xscale("log")
+    few_decades(right)
+    right.set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
+    budget_axis(right, [*best.index.get_level_values("budget").unique()])
+    right.set_ylabel("best number of loops")
+    right.set_ylim(0.95, 16)
+    right.legend(loc="upper left")
+    return figure
+
+
+def test_time(curves: Curves) -> Figure:
+    """Loss above its least against T, one panel a model, one line a size, dark for the largest; thin: the exponential
+    fitted up to the best T; dotted: the loops in training."""
+    models = [*dict.fromkeys(key[:2] for key in curves)]
+    columns = 4
+    rows = -(-len(models) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(PAGE, 0.4 + 1.8 * rows), squeeze=False)
+    for axis, (group, model) in zip(axes.flat, models, strict=False):
+        own = {key: curve for key, curve in curves.items() if key[:2] == (group, model)}
+        for (key, curve), colour in zip(own.items(), shades("looped", len(own)), strict=True):
+            _curve(axis, key, curve, colour)
+        rise = max(curve["loss"].iloc[-1] - curve["loss"].min() for curve in own.values())
+        axis.set_ylim(-0.05 * max(rise, 0.01), 2.5 * max(rise, 0.01))
+        axis.set_title(f"{group}\n{model.replace('_', ' ')}", fontsize=7)
+    for axis in axes.flat[len(models) :]:
+        axis.set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("above its least (nats)")
+    for axis in axes[-1]:
+        axis.set_xlabel("loops at test time T")
+    return figure
+
+
+def _curve(axis: Axes, key: tuple[Any, ...], curve: pd.DataFrame, colour: Any) -> None:
+    T, loss = curve["T"].to_numpy(float), curve["loss"].to_numpy()
+    axis.plot(T, loss - loss.min(), "o", color=colour, ms=3)
+    axis.axvline(key[3], color="#666666", lw=0.8, ls=":")
+    until = int(loss.argmin()) + 1
+    if until > 3:
+        fit = fit_saturation(T[:until], loss[:until])
+        at = np.linspace(T.min(), T.max(), 200)
+        axis.plot(at, fit.predict(at) - loss.min(), color=colour, lw=0.8)
+    if T.max() > 20:
+        axis.set_xscale("log", base=2)
+        ticks = [tick for tick in (1, 4, 16, 64) if T.min() <= tick <= T.max()]
+        axis.set_xticks(ticks, [str(tick) for tick in ticks])

@@ -1,0 +1,65 @@
+"""The claims of other groups are those of the ledger, each once, with draws for every number, and fall as they fell."""
+
+import pytest
+
+from lib.papers.others import best_loops, cart, isoflop, ladders, runs, test_time_loops
+from lib.papers.others import claims as reported_claims
+from lib.workbook import claims, places
+
+N = 20
+
+
+@pytest.fixture(scope="module")
+def reported():
+    curves, theirs, loops, small = ladders.curves(runs.ladders()), runs.isoflop(), runs.loops(), runs.cart()
+    return {
+        one.id: one
+        for one in [
+            *reported_claims.of_ladders(curves, ladders.fresh_ladders(curves, N, 0)),
+            *reported_claims.of_isoflop(isoflop.optima(theirs), isoflop.fresh_optima(theirs, N, 0)),
+            *reported_claims.of_loops(best_loops.optima(loops), best_loops.fresh_optima(loops, 0.002, N, 0)),
+            *reported_claims.of_cart(
+                cart.by_loops(small),
+                [cart.by_loops(one) for one in cart.fresh_losses(small, N, 0)],
+                test_time_loops.curves(runs.test_time({})),
+            ),
+        ]
+    }
+
+
+def test_they_are_the_ledgers_and_nobody_reports_them_from_runs_of_ours(reported):
+    of_others = {id: one for id, one in claims.ledger(places.LEDGER).items() if one.paper == "005"}
+    assert reported.keys() == of_others.keys() and len(reported) == 18
+    assert all(one.published and one.notebook is None for one in of_others.values())
+
+
+def test_every_number_has_its_draws(reported):
+    for one in reported.values():
+        assert one.draws.keys() == one.values.keys() and one.note
+        wanted = 1 if one.id == "005-cart-degrades-beyond-its-loops" else N
+        assert all(len(draws) == wanted for draws in one.draws.values()), one.id
+
+
+def verdict(one, tmp_path):
+    entry = claims.ledger(places.LEDGER)[one.id]
+    return claims.report_published(entry, one.values, one.draws, "published", tmp_path, one.unit, one.note).verdict
+
+
+def test_what_an_arm_saves_is_reproduced_and_whether_its_exponent_rises_is_not(reported, tmp_path):
+    for id in reported_claims.SAVINGS:
+        assert verdict(reported[id], tmp_path) == claims.REPRODUCED, id
+    values = reported["005-growth-raises-the-exponent"].values
+    assert values["vanilla's E"][0] > 0 > values["own E"][0]
+    assert verdict(reported["005-growth-raises-the-exponent"], tmp_path) != claims.REPRODUCED
+
+
+def test_carts_own_seeds_do_not_tell_six_loops_from_eight(reported, tmp_path):
+    assert verdict(reported["005-cart-wants-six-loops-when-wide"], tmp_path) != claims.REPRODUCED
+    assert verdict(reported["005-cart-loops-help-the-wide-at-first"], tmp_path) == claims.REPRODUCED
+    assert verdict(reported["005-cart-degrades-beyond-its-loops"], tmp_path) == claims.REPRODUCED
+
+
+def test_loops_on_fresh_and_on_repeated_text(reported, tmp_path):
+    left = reported["005-fresh-text-wants-two-loops-at-most"].values
+    assert len(left) == 5 and min(x for (x,) in left.values()) > 0
+    assert verdict(reported["005-repeated-text-wants-more-loops"], tmp_path) == claims.REPRODUCED

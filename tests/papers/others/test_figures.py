@@ -1,0 +1,99 @@
+"""The figures of other groups' runs draw each phi, worth, saving, gap and curve where it is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.isodepth import published
+from lib.papers.others import best_loops, figures, isoflop, ladders, phi, runs, test_time_loops
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return runs.isoflop()
+
+
+def table(rows):
+    index = [f"{group}: x{k}" for k, (group, *_) in enumerate(rows)]
+    return pd.DataFrame(rows, columns=["group", "phi", "low", "high"], index=index)
+
+
+def test_every_phi_has_its_row_and_interval():
+    own = table([("000", 0.46, 0.41, 0.53), ("2609.19107", 0.79, 0.66, 0.93), ("CART", 0.2, -3.0, 0.5)])
+    panels = {"a": own, "b": own.iloc[:2], "c": own.iloc[1:], "d": own}
+    figure = figures.forest(panels, (0.459, 0.41, 0.53))
+    assert [axis.get_title() for axis in figure.axes] == [*panels]
+    for axis, rows in zip(figure.axes, panels.values(), strict=True):
+        assert [label.get_text() for label in axis.get_yticklabels()] == [name.split(": ")[1] for name in rows.index]
+        points = [line for line in axis.lines if line.get_marker() != "None" and len(line.get_xdata())]
+        bars = [line for line in axis.lines if len(line.get_xdata()) == 2 and np.ptp(line.get_ydata()) == 0]
+        assert [line.get_xdata()[0] for line in points] == rows["phi"].tolist()
+        assert [tuple(line.get_xdata()) for line in bars] == [
+            (max(low, figures.RANGE[0]), high) for low, high in zip(rows["low"], rows["high"], strict=True)
+        ]
+        assert [line.get_color() for line in points] == [figures.GROUPS[group][0] for group in rows["group"]]
+
+
+def test_worth_and_shares_stand_with_their_bars(theirs):
+    index = pd.MultiIndex.from_tuples([("2609.19107", 2), ("2609.19107", 3), ("000", 2)], names=["group", "r"])
+    worth = pd.DataFrame({"worth": [2.0, 2.5, 1.3], "worth low": [1.8, 2.2, 1.2], "worth high": [2.1, 2.7, 1.5]}, index)
+    share = phi.tied_share(runs.loops(), 0.002, 50, 0)
+    left, right = figures.worth_and_share(worth, share, 0.459).axes
+    bars = {container.get_label(): container for container in left.containers}
+    assert bars["2609.19107"].lines[0].get_ydata().tolist() == [2.0, 2.5] and bars["000"].lines[0].get_xdata() == [2]
+    ends = bars["2609.19107"].lines[2][0].get_segments()[1][:, 1]
+    assert ends.tolist() == pytest.approx([2.2, 2.7])
+    law = next(line for line in left.lines if line.get_label() == "$r^{0.46}$")
+    assert law.get_ydata()[-1] == pytest.approx(8**0.459)
+    drawn = {container.get_label(): container.lines[0].get_ydata() for container in right.containers}
+    assert [*drawn] == ["2 passes", "3 passes", "4 passes", "6 passes"]
+    assert drawn["6 passes"].tolist() == share.xs(6, level="loops")["share"].tolist()
+
+
+def test_savings_have_marks_laws_and_what_is_printed():
+    curves = ladders.curves(runs.ladders())
+    names = ["vanilla's E", "own E"]
+    exponents = pd.DataFrame(
+        {(way, "gamma"): dict.fromkeys(figures.ARMS, 0.1 + k / 100) for k, way in enumerate(names)}
+    )
+    left, right = figures.savings(curves, exponents).axes
+    dashes = [(line.get_xdata()[0], line.get_ydata()[0]) for line in left.lines if line.get_marker() == "_"]
+    assert sorted(dashes) == sorted((compute, printed) for (_, compute), printed in ladders.PRINTED.items())
+    marks = [line for line in left.lines if line.get_linestyle() == "None" and line.get_marker() != "_"]
+    assert len(marks) == 7 and all(len(line.get_ydata()) == 8 for line in marks)
+    tied = next(line for line in marks if line.get_color() == figures.ARMS["loop_2"][0] and line.get_mfc() != "white")
+    assert tied.get_ydata()[1] == pytest.approx(ladders.saved_as_measured(curves, "loop_2", 8))
+    assert len(right.lines) == 8 and right.lines[0].get_ydata().tolist() == pytest.approx([0.1, 0.11])
+
+
+def test_gaps_and_best_loops_are_drawn_by_budget(theirs):
+    gaps, best = isoflop.gaps(isoflop.optima(theirs), "untied_2"), best_loops.optima(runs.loops())
+    left, right = figures.gaps_and_loops(gaps, best).axes
+    lines = {line.get_label(): line.get_ydata() for line in left.lines}
+    assert lines["loop 2"].tolist() == gaps["loop_2"].tolist() and "untied 2" not in lines
+    drawn = {line.get_label(): line.get_ydata() for line in right.lines}
+    assert {*drawn} == {*best_loops.SETS}
+    assert drawn["one recipe, 10 epochs"].tolist() == best.loc["one recipe, 10 epochs", "K"].tolist()
+
+
+def test_a_panel_a_model_with_every_loss_and_the_trained_loops():
+    curves = test_time_loops.curves(runs.test_time({}))
+    figure = figures.test_time(curves)
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    assert [axis.get_title().split("\n")[1] for axis in shown] == [
+        "loop 2",
+        "loop grow",
+        "loop grow random",
+        "d1024 R6 lambada",
+    ]
+    points = [line for axis in shown for line in axis.lines if line.get_marker() == "o"]
+    assert sum(len(line.get_xdata()) for line in points) == sum(map(len, curves.values()))
+    assert all(line.get_ydata().min() == 0 for line in points)
+    for axis, trained in zip(shown, (2, 4, 4, 6), strict=True):
+        assert {line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"} == {trained}
+
+
+def test_000s_colour_is_its_own():
+    assert figures.GROUPS[phi.OURS][0] != figures.GROUPS[phi.THEIRS][0] and published.PRINTED["all", "phi"][1] == 0.459
