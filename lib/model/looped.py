@@ -461,7 +461,8 @@ def target_losses(model: LoopedLM, hidden: Tensor, targets: Tensor) -> Tensor:
 
 
 def load_weights(path: Path | str) -> LoopedLM:
-    """A model, in eval mode, from one of our checkpoints, an official Parcae one (001) or a Hugging Face Llama.
+    """A model, in eval mode, from one of our checkpoints, or from one in the layout of Parcae (001), Huginn-0125, Ouro,
+    LoopedLM-P2 or a Hugging Face Llama.
 
     path: a safetensors file, the folder of one or of its shards, or hf:NAME of a model on the hub. Ours carry their
     config in the file's metadata, and the precision they were trained in, in which they are asked again; of the others
@@ -473,14 +474,8 @@ def load_weights(path: Path | str) -> LoopedLM:
     if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**json.loads(metadata["config"]))
         precision = TrainConfig(precision=metadata.get("precision", precision)).precision
-    elif layouts.is_parcae(tensors):
-        cfg, tensors = layouts.from_parcae(tensors, about)
-    elif layouts.is_llama(tensors):
-        cfg, tensors = layouts.from_llama(tensors, about)
     else:
-        raise InputError(
-            f"path: {path} carries no config and is neither a Parcae nor a Llama checkpoint, give one of them"
-        )
+        cfg, tensors = layouts.read(path, tensors, about)
     model = LoopedLM(cfg, seed=None).set_precision(precision)
     weights.load_strictly(model, tensors)
     return model.eval()

@@ -1,218 +1,106 @@
-"""Parcae and Llama checkpoints give the logits of their own equations or code, or are refused in one line."""
+"""Every published layout is known by its names or its config, and read whole: nothing missing, nothing left over."""
 
 import json
-import math
 
 import pytest
 import safetensors.torch
 import torch
-import torch.nn.functional as F
 
 from lib.base.errors import InputError
-from lib.model.looped import Draw, load_weights
+from lib.model import layouts
+from lib.model.looped import LoopedLM, load_weights
+from tests.checkpoints import OFFICIAL, saved
 from tests.lines import one_line
-from tests.models import CONTEXT, HEADS, HIDDEN, D, V, llama, official_parcae
+from tests.models import V, config, official_parcae
 
-# ---- official Parcae checkpoints (001)
-
-
-def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.Tensor, backprop: int, stacks):
-    """Logits of 001's model, straight from facts of its paper and code, with its own tensor names."""
-    S, head_dim = tokens.shape[1], D // HEADS
-    theta = 50_000.0 ** (-torch.arange(0, head_dim, 2) / head_dim)
-    cos, sin = (f(torch.outer(torch.arange(S), theta))[None, :, None] for f in (torch.cos, torch.sin))
-
-    def norm(x, name):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w[f"{name}.weight"]
-
-    def qk(x):
-        a, b = x[..., 0::2], x[..., 1::2]  # interleaved pairs
-        x = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True))
-
-    def block(x, name, unique):
-        y = norm(x, f"{name}.norm_1")
-        q, k, v = (F.linear(y, w[f"{name}.attn.c_{n}.weight"]).unflatten(-1, (HEADS, -1)) for n in "qkv")
-        if f"value_embeds.{unique}.weight" in w:
-            gate = 2 * torch.sigmoid(F.linear(y[..., :32], w[f"{name}.attn.ve_gate.weight"]))
-            v = v + gate[..., None] * w[f"value_embeds.{unique}.weight"][tokens].unflatten(-1, (HEADS, -1))
-        scores = torch.einsum("bihd,bjhd->bhij", qk(q), qk(k)) / math.sqrt(head_dim)
-        scores = scores.masked_fill(torch.ones(S, S).triu(1).bool(), -math.inf)
-        attended = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(-2)
-        x = x + F.linear(attended, w[f"{name}.attn.c_proj.weight"])
-        y = 0.5 * F.linear(norm(x, f"{name}.norm_2"), w[f"{name}.mlp.fc.weight"]).relu().square()
-        return x + F.linear(y, w[f"{name}.mlp.proj.weight"])
-
-    e = w["transformer.wte.weight"][tokens]
-    for i in range(stacks[0]):
-        e = block(e, f"transformer.prelude.{i}", i)
-    e = norm(e, "transformer.ln_prelude")
-    dt = F.softplus(w["transformer.adapter.dt_bias"])
-    decay = torch.exp(-dt * w["transformer.adapter.A_log"].exp())
-    for t in range(loops):
-        if t == max(loops - backprop, 0) > 0:
-            h = h.detach()
-        h = decay * h + dt * (e @ w["transformer.adapter.B"].T)
-        for i in range(stacks[1]):
-            h = block(h, f"transformer.core_block.{i}", stacks[0] + i)
-    x = F.linear(h, w["transformer.C.weight"])
-    for i in range(stacks[2]):
-        x = block(x, f"transformer.coda.{i}", stacks[0] + stacks[1] + i)
-    return F.linear(norm(x, "transformer.ln_f"), w["transformer.wte.weight"])
+CHECKPOINTS = {kind: make() for kind, make in OFFICIAL.items()}
+#: what need not be there: rotary angles
+SPARE = (("Parcae", "freqs_cis"),)
+TENSORS = [(kind, name) for kind, (_, tensors) in CHECKPOINTS.items() for name in tensors if (kind, name) not in SPARE]
 
 
-@pytest.mark.parametrize("loops", [1, 2, 4])
-@pytest.mark.parametrize("stacks", [(2, 3, 1), (1, 1, 1), (1, 2, 1)])
-def test_official_parcae_checkpoints_give_their_logits_and_truncated_gradients(tmp_path, loops, stacks):
-    tensors = official_parcae(stacks)
-    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({"mean_recurrence": 4, "mean_backprop_depth": 2}))
-    model = load_weights(tmp_path)
-    assert (model.cfg.heads, model.cfg.context, model.cfg.mlp_width, model.cfg.vocab_size) == (
-        HEADS,
-        CONTEXT,
-        HIDDEN,
-        V,
-    )
-    assert (model.cfg.prelude, model.cfg.recur, model.cfg.coda) == stacks
-    x = torch.randint(V, (3, 16), generator=torch.Generator().manual_seed(1))
-    w = {name: t.clone().requires_grad_() for name, t in tensors.items() if name != "freqs_cis"}
-    model.train()
-    draw = Draw(0, 0, range(3))
-    h_0 = model.initial_state(torch.zeros(3, 16, D), draw)
-    theirs = parcae_by_its_equations(w, x, loops, h_0, backprop=2, stacks=stacks)
-    ours = model(x, loops, draw)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    upstream = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(2)) / theirs.numel()
-    ours.backward(upstream)
-    theirs.backward(upstream)
-    # the names are told apart by their values: the n-th tensor in the file is the one loaded from it
-    ours_by_value = {p.detach().sum().item(): p.grad for p in model.parameters()}
-    assert len(ours_by_value) == len(w)
-    for tensor in w.values():
-        grad = ours_by_value[tensor.detach().sum().item()]
-        torch.testing.assert_close(grad, tensor.grad, rtol=1e-3, atol=1e-6)
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_each_is_known_by_one_layout_alone(kind):
+    about, tensors = CHECKPOINTS[kind]
+    first = next(name for name, layout in layouts.LAYOUTS.items() if layout.knows(tensors, about))
+    assert first == kind.split()[0]
+    if about:  # by its config alone as well, whatever is missing
+        assert layouts.LAYOUTS[first].knows({}, about)
 
 
-def test_without_a_config_a_parcae_checkpoint_has_the_papers_loops(tmp_path):
-    safetensors.torch.save_file(official_parcae(), tmp_path / "given.safetensors")
-    cfg = load_weights(tmp_path / "given.safetensors").cfg
-    assert (cfg.mean_loops, cfg.max_backprop_loops, cfg.rope_base, cfg.mlp) == (8, 4, 50_000, "half-relu2")
-    assert cfg.rope == "interleaved" and cfg.tied and cfg.prelude_norm and cfg.readout and cfg.value_embeddings
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_what_is_read_survives_saving_as_ours(tmp_path, kind):
+    model = load_weights(saved(tmp_path, *CHECKPOINTS[kind]))
+    assert not model.training and model.precision == "fp32"
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    x = torch.randint(V, (2, 8), generator=torch.Generator().manual_seed(1))
+    model.save(tmp_path / "ours.safetensors")
+    again = load_weights(tmp_path / "ours.safetensors")
+    assert again.cfg == model.cfg and torch.equal(again(x), model(x))
 
 
-@pytest.mark.parametrize("name", official_parcae())
-def test_a_parcae_checkpoint_without_one_of_its_tensors_is_refused(tmp_path, name):
-    tensors = official_parcae()
-    del tensors[name]
-    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
-    if name == "freqs_cis":
-        assert load_weights(tmp_path).cfg.heads == HEADS  # which the gates tell as well
-        return
-    with pytest.raises(InputError, match=r"is missing|is unknown|no config and is neither"):
-        load_weights(tmp_path)
-
-
-@pytest.mark.parametrize("gated", [True, False])
-@pytest.mark.parametrize(
-    "freqs",
-    [
-        torch.zeros(CONTEXT, D // HEADS // 2, dtype=torch.complex64),
-        torch.zeros(1, CONTEXT, 1, D // HEADS // 2, dtype=torch.complex64),
-        torch.zeros(CONTEXT, D // HEADS // 2, 2),
-        torch.zeros(1, CONTEXT, 1, D // HEADS // 2, 2, dtype=torch.bfloat16),
-    ],
-)
-def test_heads_and_context_come_from_rotary_angles_of_any_shape(tmp_path, freqs, gated):
-    tensors = official_parcae() | {"freqs_cis": freqs}
-    if not gated:
-        tensors = {name: t for name, t in tensors.items() if "ve_gate" not in name and "value_embeds" not in name}
-    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
-    cfg = load_weights(tmp_path).cfg
-    assert (cfg.heads, cfg.context, cfg.value_embeddings) == (HEADS, CONTEXT, gated)
-
-
-def test_what_a_parcae_config_says_is_read_or_refused(tmp_path):
-    safetensors.torch.save_file(official_parcae(), tmp_path / "model.safetensors")
-    about = {"rope_settings": {"rope_base": 10_000}, "logit_softcap": 30.0, "state_init": "embed"}
-    about |= {"recurrent_iteration_method": "per-batch", "num_attention_heads": 4, "norm_eps": 1e-6}
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_shards_are_read_as_the_whole(tmp_path, kind):
+    about, tensors = CHECKPOINTS[kind]
+    (tmp_path / "whole").mkdir()
+    whole = load_weights(saved(tmp_path / "whole", about, tensors))
+    names = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(tensors)}
+    for file in {*names.values()}:
+        part = {name: tensor for name, tensor in tensors.items() if names[name] == file}
+        safetensors.torch.save_file(part, tmp_path / file)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
     (tmp_path / "config.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match=r"attn\.gate\.weight has shape \(2, 32\) instead of \(4, 32\)"):
-        load_weights(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(about | {"num_attention_heads": 2}))
-    cfg = load_weights(tmp_path).cfg
-    assert (cfg.rope_base, cfg.softcap, cfg.state_init, cfg.depth_per) == (10_000, 30.0, "prelude", "batch")
-    (tmp_path / "config.json").write_text(json.dumps({"injection_type": "linear"}))
-    with pytest.raises(InputError, match="injection_type: 'linear' is not read here"):
-        load_weights(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"config\.json is not JSON"):
-        load_weights(tmp_path)
-
-
-def test_a_parcae_checkpoint_with_value_tables_elsewhere_is_refused(tmp_path):
-    # the released code drops them in silence when the parities of layer indices disagree
-    tensors = official_parcae()
-    tensors["value_embeds.0.weight"] = tensors.pop("value_embeds.1.weight")
-    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=r"value_embeds\.1\.weight is missing; value_embeds\.0\.weight is unknown"):
-        load_weights(tmp_path)
-
-
-# ---- Hugging Face's Llama
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"tie_word_embeddings": True}, {"rope_theta": 500_000.0, "rms_norm_eps": 1e-5}]
-)
-def test_llamas_logits_are_ours(tmp_path, changes):
-    theirs = llama(tmp_path, **changes)
-    ours = load_weights(tmp_path)
-    assert ours.cfg.tied == changes.get("tie_word_embeddings", False) and ours.cfg.rope == "half-split"
-    x = torch.randint(V, (2, CONTEXT), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        torch.testing.assert_close(ours(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
-
-
-def test_a_sharded_llama_loads(tmp_path):
-    theirs = llama(tmp_path / "whole")
-    theirs.save_pretrained(tmp_path / "shards", max_shard_size="100KB")
-    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
-    whole, shards = load_weights(tmp_path / "whole"), load_weights(tmp_path / "shards")
+    shards = load_weights(tmp_path)
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), shards.parameters(), strict=True))
 
 
-UNSUPPORTED = [
-    {"model_type": "mistral"},
-    {"model_type": "gemma"},
-    {"num_key_value_heads": 2},
-    {"attention_bias": True},
-    {"hidden_act": "gelu"},
-    {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": None},
-    {"rope_scaling": {"rope_type": "llama3"}, "rope_parameters": None},
-    {"partial_rotary_factor": 0.5},
-]
+@pytest.mark.parametrize(("kind", "name"), TENSORS)
+def test_without_one_of_its_tensors_it_is_refused(tmp_path, kind, name):
+    about, tensors = CHECKPOINTS[kind]
+    less = {other: tensor for other, tensor in tensors.items() if other != name}
+    parcae = (kind, name) == ("Parcae", "transformer.wte.weight")  # which has no config, and is known by this name
+    with one_line("carries no config" if parcae else f"{name} is missing"):
+        load_weights(saved(tmp_path, about, less))
 
 
-@pytest.mark.parametrize("change", UNSUPPORTED)
-def test_llamas_with_what_is_not_here_are_refused(tmp_path, change):
-    llama(tmp_path)
-    about = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(about | change))
-    with pytest.raises(InputError, match=f"{next(iter(change))}: .* has no counterpart"):
-        load_weights(tmp_path)
+@pytest.mark.parametrize(("kind", "name"), SPARE)
+def test_without_what_it_can_spare_it_is_the_same(tmp_path, kind, name):
+    about, tensors = CHECKPOINTS[kind]
+    x = torch.randint(V, (2, 8), generator=torch.Generator().manual_seed(1))
+    expected = load_weights(saved(tmp_path, about, tensors))(x)
+    less = {other: tensor for other, tensor in tensors.items() if other != name}
+    assert torch.equal(load_weights(saved(tmp_path, about, less))(x), expected)
 
 
-def test_a_llama_needs_its_config(tmp_path):
-    llama(tmp_path)
-    about = json.loads((tmp_path / "config.json").read_text())
-    del about["max_position_embeddings"]
-    (tmp_path / "config.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match="max_position_embeddings: a Llama needs"):
-        load_weights(tmp_path)
-    (tmp_path / "config.json").unlink()
-    with pytest.raises(InputError, match=r"a Llama needs a config\.json"):
-        load_weights(tmp_path)
+@pytest.mark.parametrize(("kind", "name"), TENSORS)
+def test_with_one_of_another_shape_it_is_refused(tmp_path, kind, name):
+    about, tensors = CHECKPOINTS[kind]
+    for other in (tensors[name][:-1], tensors[name].flatten()[:3], tensors[name].flatten()[0]):
+        if other.shape != tensors[name].shape:
+            with one_line(starts=""):
+                load_weights(saved(tmp_path, about, tensors | {name: other.contiguous()}))
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+@pytest.mark.parametrize("extra", ["transformer.extra.weight", "model.layers.0.self_attn.q_proj.bias", "prelude.9.x"])
+def test_a_tensor_that_is_unknown_is_named(tmp_path, kind, extra):
+    about, tensors = CHECKPOINTS[kind]
+    with one_line(f"{extra} is unknown", starts="weights: "):
+        load_weights(saved(tmp_path, about, tensors | {extra: torch.zeros(3)}))
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_a_tensor_named_as_ours_does_not_take_the_place_of_theirs(tmp_path, kind):
+    about, tensors = CHECKPOINTS[kind]
+    ours = "final_norm.weight"
+    with one_line(f"{ours} is unknown", starts="weights: "):
+        load_weights(saved(tmp_path, about, tensors | {ours: torch.zeros(64)}))
+
+
+def test_ours_are_no_layout_of_others(tmp_path):
+    tensors = {f"any.{name}": tensor for name, tensor in LoopedLM(config()).state_dict().items()}
+    with one_line("carries no config", "Parcae or Llama", "give one of them", starts="path: "):
+        load_weights(saved(tmp_path, {}, tensors))
 
 
 def test_a_checkpoint_of_the_hub_is_fetched_or_refused_in_one_line(tmp_path, monkeypatch):

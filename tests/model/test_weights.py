@@ -31,7 +31,7 @@ def test_unreadable_weights_are_one_line(tmp_path):
     with pytest.raises(InputError, match="cannot be read as safetensors"):
         load_weights(tmp_path)
     safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match="carries no config and is neither"):
+    with pytest.raises(InputError, match="carries no config of ours and is not in the layout of"):
         load_weights(tmp_path)
 
 

@@ -1,0 +1,85 @@
+"""Small checkpoints with the tensor names, shapes and config.json of those that others have published, and their
+published sizes."""
+
+import json
+
+import safetensors.torch
+import torch
+
+from tests.models import CONTEXT, HIDDEN, D, V, official_parcae
+
+HEADS = 4
+
+
+def drawn(shapes, gain=1.0):
+    """Random tensors of these shapes. Norms' weights lie around ``gain``."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(name, shape):
+        around = gain if "norm" in name or "ln_f" in name else 0.0
+        std = 1.0 if "embed" in name or "wte" in name else 0.1
+        return around + std * torch.randn(shape, generator=generator)
+
+    return {name: draw(name, shape) for name, shape in shapes.items()}
+
+
+def saved(folder, about, tensors):
+    """Them as files in the folder."""
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(about))
+    return folder
+
+
+# ---- Llama -----------------------------------------------------------------------------------------------------------
+
+
+def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_size=HIDDEN, vocab_size=V):
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_heads,
+        "head_dim": hidden_size // heads,
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "rope_scaling": None,
+        "attention_dropout": 0.0,
+        "initializer_range": 0.02,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "vocab_size": vocab_size,
+    }
+
+
+def llama_shapes(about, norms=("input_layernorm", "post_attention_layernorm")):
+    d, F, vocab = (about[field] for field in ("hidden_size", "intermediate_size", "vocab_size"))
+    kv = about["head_dim"] * about["num_key_value_heads"]
+    shapes = {"model.embed_tokens.weight": (vocab, d), "model.norm.weight": (d,), "lm_head.weight": (vocab, d)}
+    for i in range(about["num_hidden_layers"]):
+        layer = f"model.layers.{i}"
+        shapes |= {f"{layer}.{norm}.weight": (d,) for norm in norms}
+        rows = {"q": d, "k": kv, "v": kv, "o": d}
+        shapes |= {f"{layer}.self_attn.{part}_proj.weight": (n, d) for part, n in rows.items()}
+        shapes |= {f"{layer}.mlp.{part}_proj.weight": (F, d) for part in ("gate", "up")}
+        shapes[f"{layer}.mlp.down_proj.weight"] = (d, F)
+    return shapes
+
+
+def llama():
+    """(config.json, tensors)."""
+    about = llama_about()
+    return about, drawn(llama_shapes(about))
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+#: layout, and recipe where their tensors differ -> makes (config.json, tensors)
+OFFICIAL = {
+    "Parcae": lambda: ({}, official_parcae()),
+    "Llama": llama,
+}

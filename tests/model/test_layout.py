@@ -1,0 +1,91 @@
+"""What layouts share refuses in one line, by their own names, and puts tensors in the place of ours."""
+
+import pytest
+import torch
+
+from lib.model import layout
+from tests.lines import one_line
+
+
+def test_a_field_is_a_size_or_named():
+    layout.need({"d": 4, "eps": 1e-6}, "a Model", ("d", "eps"))
+    layout.need({"layers": 0}, "a Model", ("layers",), least=0)
+    for about in ({}, {"d": None}):
+        with one_line("d: a Model needs a config.json beside it that states it, restore that"):
+            layout.need(about, "a Model", ("d",))
+    for value in (0, -1, "4", True, [4]):
+        with one_line("is no size, restore the config.json of a Model", starts="d: "):
+            layout.need({"d": value}, "a Model", ("d",))
+
+
+def test_a_field_says_what_is_here_or_is_named():
+    here = {"act": "silu", "norm": ("rms", "none"), "clip": None}
+    for about in ({}, {"act": None, "clip": None}, {"act": "silu", "norm": "none", "other": 3}):
+        layout.read_only(about, "a Model", here)
+    with one_line('norm: "layer" has no counterpart here, load a Model with "rms" or "none"'):
+        layout.read_only({"norm": "layer"}, "a Model", here)
+    with one_line("clip: 8.0 has no counterpart here, load a Model with null"):
+        layout.read_only({"clip": 8.0}, "a Model", here)
+
+
+def test_a_section_is_an_object_or_named():
+    assert layout.section({"rope": {"base": 1}}, "rope") == {"base": 1}
+    assert layout.section({"rope": None}, "rope") == layout.section({}, "rope") == {}
+    with one_line("rope: [1] is no JSON object, restore the config.json"):
+        layout.section({"rope": [1]}, "rope")
+
+
+def test_names_of_blocks_are_those_of_their_places():
+    at = layout.places("layers", "recur", 2) | layout.places("tail", "coda", 1)
+    assert layout.names({"wte": "embed"}, {"q": "attn.q"}, at) == {
+        "wte": "embed",
+        "layers.0.q": "recur.0.attn.q",
+        "layers.1.q": "recur.1.attn.q",
+        "tail.0.q": "coda.0.attn.q",
+    }
+
+
+def test_renaming_is_whole():
+    a, b = torch.zeros(1), torch.ones(1)
+    assert layout.rename({"x": a, "y": b}, {"x": "p", "y": "q"}) == {"p": a, "q": b}
+    with one_line("weights: y is missing; z is unknown; give the whole checkpoint of its config.json"):
+        layout.rename({"x": a, "z": b}, {"x": "p", "y": "q"})
+    with one_line("6 is missing; and 3 more; give"):
+        layout.rename({}, {str(i): str(i) for i in range(11)} | {"8": "8"})
+
+
+def test_a_tied_head_is_the_table_or_named():
+    table = torch.arange(6.0).view(3, 2)
+    for tensors in ({"wte": table}, {"wte": table, "head": table.clone()}):
+        assert layout.is_tied(tensors, "head", "wte")
+        assert layout.without_tied_head(tensors, "head", "wte").keys() == {"wte"}
+    differs = {"wte": table, "head": table + 1}
+    assert not layout.is_tied(differs, "head", "wte")
+    with one_line("head: it is not wte, though config.json says that they are one, restore either"):
+        layout.without_tied_head(differs, "head", "wte")
+
+
+def test_what_we_compute_ourselves_is_left_out():
+    tensors = {"freqs_cis": torch.zeros(1), "a.freqs_cis": torch.zeros(1), "b": torch.zeros(1)}
+    assert layout.without(tensors, "freqs_cis").keys() == {"b"}
+
+
+def test_parts_take_the_place_of_what_held_them_side_by_side():
+    whole = torch.randn(5, 3)
+    tensors = {"0.qk": whole, "other": whole}
+    layout.split(tensors, "qk", {"q": 2, "k": 3})
+    assert tensors.keys() == {"0.q", "0.k", "other"}
+    assert torch.equal(tensors["0.q"], whole[:2]) and torch.equal(tensors["0.k"], whole[2:])
+    for wrong in (torch.zeros(4, 3), torch.zeros(5)):
+        with one_line("weights: 0.qk has shape", "instead of 5 rows, restore it"):
+            layout.split({"0.qk": wrong}, "qk", {"q": 2, "k": 3})
+
+
+def test_an_injection_of_the_state_first_becomes_one_of_e_first():
+    W, h, e = torch.randn(4, 8), torch.randn(4), torch.randn(4)
+    torch.testing.assert_close(layout.state_last(W) @ torch.cat((e, h)), W @ torch.cat((h, e)))
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_one_of_another_shape_is_left_to_be_refused(shape):
+    assert layout.state_last(torch.zeros(shape)).shape == shape

@@ -1,0 +1,87 @@
+"""Llamas of Hugging Face's own code give their logits, or are refused in one line."""
+
+import json
+
+import pytest
+import torch
+
+from lib.base.errors import InputError
+from lib.model.layout_llama import config
+from lib.model.looped import load_weights
+from tests.checkpoints import llama_about
+from tests.lines import one_line
+from tests.models import CONTEXT, V, llama
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tie_word_embeddings": True},
+        {"rope_theta": 500_000.0, "rms_norm_eps": 1e-5},
+        {"num_key_value_heads": 2},
+        {"num_key_value_heads": 1},
+    ],
+)
+def test_llamas_logits_are_ours(tmp_path, changes):
+    theirs = llama(tmp_path, **changes)
+    ours = load_weights(tmp_path)
+    assert ours.cfg.tied == changes.get("tie_word_embeddings", False) and ours.cfg.rope == "half-split"
+    assert ours.cfg.key_heads == changes.get("num_key_value_heads", 4)
+    x = torch.randint(V, (2, CONTEXT), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_sharded_llama_loads(tmp_path):
+    theirs = llama(tmp_path / "whole")
+    theirs.save_pretrained(tmp_path / "shards", max_shard_size="100KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
+    whole, shards = load_weights(tmp_path / "whole"), load_weights(tmp_path / "shards")
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), shards.parameters(), strict=True))
+
+
+UNSUPPORTED = [
+    {"model_type": "mistral"},
+    {"model_type": "gemma"},
+    {"attention_bias": True},
+    {"mlp_bias": True},
+    {"hidden_act": "gelu"},
+    {"head_dim": 8},
+    {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": None},
+    {"rope_scaling": {"rope_type": "llama3"}, "rope_parameters": None},
+    {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}},
+    {"partial_rotary_factor": 0.5},
+]
+
+
+@pytest.mark.parametrize("change", UNSUPPORTED)
+def test_llamas_with_what_is_not_here_are_refused(tmp_path, change):
+    llama(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | change))
+    with pytest.raises(InputError, match=f"{next(iter(change))}: .* has no counterpart"):
+        load_weights(tmp_path)
+
+
+def test_a_llama_needs_its_config(tmp_path):
+    llama(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    del about["max_position_embeddings"]
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="max_position_embeddings: a Llama needs"):
+        load_weights(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(InputError, match=r"a Llama needs a config\.json"):
+        load_weights(tmp_path)
+
+
+def test_its_base_of_rope_is_where_either_transformers_puts_it():
+    about = llama_about() | {"rope_theta": None}
+    assert config(about).rope_base == 10_000  # as it was before it could be stated
+    assert config(about | {"rope_theta": 5e5}).rope_base == 5e5
+    assert config(about | {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}).rope_base == 5e5
+    with one_line("is no size", "restore", starts="rope_theta: "):
+        config(about | {"rope_theta": "many"})
+    with one_line("is no JSON object", "restore", starts="rope_parameters: "):
+        config(about | {"rope_parameters": "default"})
