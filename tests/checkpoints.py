@@ -30,7 +30,7 @@ def saved(folder, about, tensors):
     return folder
 
 
-# ---- Llama -----------------------------------------------------------------------------------------------------------
+# ---- Ouro, and Llama, of whose parts it is made ----------------------------------------------------------------------
 
 
 def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_size=HIDDEN, vocab_size=V):
@@ -56,6 +56,23 @@ def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_
     }
 
 
+def ouro_about(**sizes):
+    about = llama_about(**sizes)
+    return about | {
+        "architectures": ["OuroForCausalLM"],
+        "auto_map": {"AutoModelForCausalLM": "modeling_ouro.OuroForCausalLM"},
+        "model_type": "ouro",
+        "layer_types": ["full_attention"] * about["num_hidden_layers"],
+        "max_window_layers": about["num_hidden_layers"],
+        "sliding_window": None,
+        "use_sliding_window": False,
+        "total_ut_steps": 4,
+        "early_exit_threshold": 1.0,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+
+
 def llama_shapes(about, norms=("input_layernorm", "post_attention_layernorm")):
     d, F, vocab = (about[field] for field in ("hidden_size", "intermediate_size", "vocab_size"))
     kv = about["head_dim"] * about["num_key_value_heads"]
@@ -70,16 +87,29 @@ def llama_shapes(about, norms=("input_layernorm", "post_attention_layernorm")):
     return shapes
 
 
+def ouro_shapes(about):
+    norms = [f"{norm}_layernorm{n}" for norm in ("input", "post_attention") for n in ("", "_2")]
+    gate = {"model.early_exit_gate.weight": (1, about["hidden_size"]), "model.early_exit_gate.bias": (1,)}
+    return llama_shapes(about, norms) | gate
+
+
 def llama():
     """(config.json, tensors)."""
     about = llama_about()
     return about, drawn(llama_shapes(about))
 
 
+def ouro(**sizes):
+    """(config.json, tensors), with a gate that is open by about a third."""
+    about = ouro_about(**sizes)
+    tensors = drawn(ouro_shapes(about))
+    return about, tensors | {"model.early_exit_gate.bias": torch.tensor([-0.7])}
+
+
+OURO_1_4B = ouro_about(hidden_size=2048, layers=24, heads=16, key_heads=16, intermediate_size=5632, vocab_size=49152)
+
+
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 #: layout, and recipe where their tensors differ -> makes (config.json, tensors)
-OFFICIAL = {
-    "Parcae": lambda: ({}, official_parcae()),
-    "Llama": llama,
-}
+OFFICIAL = {"Parcae": lambda: ({}, official_parcae()), "Llama": llama, "Ouro": ouro}

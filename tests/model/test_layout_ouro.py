@@ -1,0 +1,137 @@
+"""Ouro's checkpoints give the logits and the exits of its equations, its published size, or are refused in one line."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.base.errors import InputError
+from lib.decode.criteria import GATE
+from lib.decode.generation import Exit, score
+from lib.flops import count
+from lib.model.layout_ouro import config
+from lib.model.looped import load_weights
+from lib.papers.looped_moe.exits import measure_exits
+from tests import equations as eq
+from tests.checkpoints import OURO_1_4B, ouro, ouro_about, ouro_shapes, saved
+from tests.lines import one_line
+from tests.models import CONTEXT, V
+
+
+def by_its_equations(w, about, tokens, loops):
+    """(logits, the gate's lambda) after each loop, of the published code, with its own tensor names."""
+    D, eps = about["head_dim"], about["rms_norm_eps"]
+
+    def norm(x, name):
+        return eq.rms(x, w[f"{name}.weight"], eps)
+
+    def layer(x, name):
+        y = norm(x, f"{name}.input_layernorm")
+        q, k, v = (F.linear(y, w[f"{name}.self_attn.{part}_proj.weight"]).unflatten(-1, (-1, D)) for part in "qkv")
+        q, k = (eq.rope(part, about["rope_theta"], interleaved=False) for part in (q, k))
+        y = F.linear(eq.attention(q, k, v), w[f"{name}.self_attn.o_proj.weight"])
+        x = x + norm(y, f"{name}.input_layernorm_2")
+        mlp = (w[f"{name}.mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
+        y = eq.swiglu(norm(x, f"{name}.post_attention_layernorm"), *mlp)
+        return x + norm(y, f"{name}.post_attention_layernorm_2")
+
+    h, found = w["model.embed_tokens.weight"][tokens], []
+    for _ in range(loops):
+        for i in range(about["num_hidden_layers"]):
+            h = layer(h, f"model.layers.{i}")
+        h = norm(h, "model.norm")
+        gate = F.linear(h, w["model.early_exit_gate.weight"], w["model.early_exit_gate.bias"])
+        found.append((F.linear(h, w["lm_head.weight"]), torch.sigmoid(gate[..., 0])))
+    return found
+
+
+def exits(chances, q):
+    """The loop that each token leaves after: the first whose sum of p reaches q. chances: lambda of every loop."""
+    stays, p = torch.ones_like(chances[0]), []
+    for chance in chances[:-1]:
+        p.append(chance * stays)
+        stays = stays * (1 - chance)
+    reached = torch.stack([*p, stays]).cumsum(0) >= q  # the last loop takes what is left
+    reached[-1] = True
+    return reached.int().argmax(0) + 1
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    about, tensors = ouro()
+    model = load_weights(saved(tmp_path_factory.mktemp("ouro"), about, tensors))
+    x = torch.randint(V, (3, CONTEXT), generator=torch.Generator().manual_seed(1))
+    return model, x, by_its_equations(tensors, about, x, 5)
+
+
+def test_its_logits_are_those_of_its_equations(given):
+    model, x, theirs = given
+    assert (model.cfg.mean_loops, model.cfg.key_heads, model.cfg.heads) == (4, 2, 4)
+    with torch.no_grad():
+        for loops, (logits, _) in enumerate(theirs, start=1):
+            torch.testing.assert_close(model(x, loops), logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model(x), theirs[3][0], rtol=1e-4, atol=1e-4)  # trained at four
+
+
+@pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
+def test_its_exit_step_is_the_gates_at_one_minus_q(given, q):
+    model, x, theirs = given
+    expected = exits([chance for _, chance in theirs[:4]], q)
+    stays = torch.from_numpy(measure_exits(model, x, x).scores[GATE])
+    stays[-1] = 0  # nobody stays beyond the last loop
+    found = (stays < 1 - q).int().argmax(0) + 1
+    assert torch.equal(found, expected.flatten()) and len({*found.tolist()}) > 1
+    # first tokens, which see no keys but their own, leave there in decoding as well
+    decoded = score(model, x[:, :1], x[:, 1:2], Exit(1 - q, GATE))
+    assert decoded.loops[:, 0].tolist() == expected[:, 0].tolist()
+
+
+def test_the_published_model_has_its_published_size():
+    """Ouro-1.4B by the shapes of its 269 tensors; heads are not grouped."""
+    shapes = ouro_shapes(OURO_1_4B)
+    assert len(shapes) == 269
+    assert count(config(OURO_1_4B)).n_params == sum(map(math.prod, shapes.values()))
+    assert count(config(OURO_1_4B)).n_params == pytest.approx(1.4e9, rel=0.05)
+
+
+def test_rope_may_be_stated_as_newer_transformers_do(given, tmp_path):
+    model, x, _ = given
+    about, tensors = ouro()
+    del about["rope_theta"], about["rope_scaling"]
+    about["rope_parameters"] = {"rope_type": "default", "rope_theta": 1000000.0}
+    assert torch.equal(load_weights(saved(tmp_path, about, tensors))(x, 2), model(x, 2))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_type", "llama"),
+        ("hidden_act", "gelu"),
+        ("attention_bias", True),
+        ("head_dim", 8),
+        ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "linear", "rope_theta": 1e6}),
+        ("partial_rotary_factor", 0.5),
+        ("use_sliding_window", True),
+        ("sliding_window", 4096),
+        ("layer_types", ["full_attention", "sliding_attention", "full_attention"]),
+        ("early_exit_step", 2),
+    ],
+)
+def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
+    with one_line("has no counterpart here, load an Ouro with", starts=f"{field}: "):
+        config(ouro_about() | {field: value})
+
+
+def test_a_field_that_is_missing_is_named():
+    for field in ("total_ut_steps", "num_hidden_layers", "rms_norm_eps"):
+        about = ouro_about()
+        del about[field]
+        with one_line("an Ouro needs a config.json beside it", "restore that", starts=f"{field}: "):
+            config(about)
+
+
+def test_what_does_not_fit_together_is_our_configs_line():
+    with pytest.raises(InputError, match="kv_heads: 3 does not divide heads 4"):
+        config(ouro_about(key_heads=3))
