@@ -2,6 +2,7 @@
 published sizes."""
 
 import json
+import math
 
 import safetensors.torch
 import torch
@@ -28,6 +29,95 @@ def saved(folder, about, tensors):
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(about))
     return folder
+
+
+# ---- Huginn ----------------------------------------------------------------------------------------------------------
+
+
+def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V, block_size=CONTEXT, stacks=(2, 3, 1)):
+    prelude, recur, coda = stacks
+    std, depth = math.sqrt(2 / (5 * n_embd)), prelude + coda + 32 * recur
+    return {
+        "architectures": ["RavenForCausalLM"],
+        "model_type": "huginn_raven",
+        "architecture_class_name": "RecurrentGPT",
+        "block_class_name": "SandwichBlock",
+        "norm_class_name": "RMSNorm_llama",
+        "mlp_class_name": "GatedMLP",
+        "nonlin_name": "SiLU",
+        "injection_type": "linear",
+        "state_init": "like-init",
+        "init_strategy": "takase",
+        "init_orthogonal": False,
+        "init_values": {
+            "std": std,
+            "embedding": std,
+            "out_proj": std / math.sqrt(2 * depth),
+            "embed_scale": math.sqrt(n_embd),
+        },
+        "effective_expected_depth": depth,
+        "sampling_scheme": "poisson-lognormal-filling",
+        "mean_recurrence": 32,
+        "mean_backprop_depth": 8,
+        "n_embd": n_embd,
+        "n_heads": n_heads,
+        "num_key_value_heads": n_heads,
+        "head_dim": n_embd // n_heads,
+        "intermediate_size": intermediate_size,
+        "n_layers": prelude + recur + coda,
+        "n_layers_in_prelude": prelude,
+        "n_layers_in_recurrent_block": recur,
+        "n_layers_in_coda": coda,
+        "block_size": block_size,
+        "vocab_size": vocab_size,
+        "padded_vocab_size": vocab_size,
+        "padding_multiple": 4096,
+        "tie_embeddings": True,
+        "tie_word_embeddings": True,
+        "bias": False,
+        "qk_bias": True,
+        "norm_eps": 1e-6,
+        "rope_base": 50000,
+        "activation_checkpoint_impl": "per-iteration",
+        "test_time_noise": 0,
+        "test_time_noise_type": "fixed",
+        "torch_dtype": "bfloat16",
+    }
+
+
+def huginn_shapes(about):
+    d, H, F, vocab = (about[field] for field in ("n_embd", "n_heads", "intermediate_size", "vocab_size"))
+    shapes = {
+        "transformer.wte.weight": (vocab, d),
+        "transformer.adapter.weight": (d, 2 * d),
+        "transformer.ln_f.weight": (d,),
+        "freqs_cis": (1, about["block_size"], 1, d // H // 2, 2),
+    }
+    stacks = {"prelude": "prelude", "recurrent_block": "core_block", "coda": "coda"}
+    for field, stack in stacks.items():
+        for i in range(about[f"n_layers_in_{field}"]):
+            block = f"transformer.{stack}.{i}"
+            shapes |= {f"{block}.norm_{j}.weight": (d,) for j in (1, 2, 3, 4)}
+            shapes |= {
+                f"{block}.attn.Wqkv.weight": (3 * d, d),
+                f"{block}.attn.qk_bias": (2, 1, H, d // H),
+                f"{block}.attn.proj.weight": (d, d),
+                f"{block}.mlp.fc.weight": (2 * F, d),
+                f"{block}.mlp.proj.weight": (d, F),
+            }
+    return shapes
+
+
+def huginn(**changes):
+    """(config.json, tensors), with both copies of the tied table as published."""
+    about = huginn_about(**changes)
+    tensors = drawn(huginn_shapes(about))
+    # tables are scaled by sqrt(d) as they are looked up
+    tensors["transformer.wte.weight"] /= math.sqrt(about["n_embd"])
+    return about, tensors | {"lm_head.weight": tensors["transformer.wte.weight"].clone()}
+
+
+HUGINN_0125 = huginn_about(5280, 55, 17920, 65536, 4096, (2, 4, 2))
 
 
 # ---- Ouro, and Llama, of whose parts it is made ----------------------------------------------------------------------
@@ -112,4 +202,4 @@ OURO_1_4B = ouro_about(hidden_size=2048, layers=24, heads=16, key_heads=16, inte
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 #: layout, and recipe where their tensors differ -> makes (config.json, tensors)
-OFFICIAL = {"Parcae": lambda: ({}, official_parcae()), "Llama": llama, "Ouro": ouro}
+OFFICIAL = {"Parcae": lambda: ({}, official_parcae()), "Llama": llama, "Ouro": ouro, "Huginn": huginn}

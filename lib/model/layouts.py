@@ -4,7 +4,7 @@ from typing import Protocol
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.model import layout_llama, layout_ouro, layout_parcae
+from lib.model import layout_huginn, layout_llama, layout_ouro, layout_parcae
 from lib.model.layout import About, Tensors
 
 
@@ -19,7 +19,12 @@ class Layout(Protocol):
 
 
 #: the first that knows a checkpoint reads it: what is named like another, and has more, stands before it
-LAYOUTS: dict[str, Layout] = {"Parcae": layout_parcae, "Ouro": layout_ouro, "Llama": layout_llama}
+LAYOUTS: dict[str, Layout] = {
+    "Huginn": layout_huginn,
+    "Parcae": layout_parcae,
+    "Ouro": layout_ouro,
+    "Llama": layout_llama,
+}
 
 
 def read(path: object, tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:

@@ -1,0 +1,145 @@
+"""Huginn's checkpoints give the logits of its equations, its published size, or are refused in one line."""
+
+import json
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.flops import count
+from lib.model.layout_huginn import config
+from lib.model.looped import Draw, load_weights
+from tests import equations as eq
+from tests.checkpoints import HEADS, HUGINN_0125, huginn, huginn_about, huginn_shapes, saved
+from tests.lines import one_line
+from tests.models import CONTEXT, D, V
+
+
+def by_its_equations(w, about, tokens, loops, h):
+    """Logits of the published code, with its own tensor names, from the initial state h."""
+    d, eps = about["n_embd"], about["norm_eps"]
+
+    def norm(x, name):
+        return eq.rms(x, w[f"{name}.weight"], eps)
+
+    def block(x, name):
+        q, k, v = F.linear(norm(x, f"{name}.norm_1"), w[f"{name}.attn.Wqkv.weight"]).split(d, -1)
+        q, k, v = (part.unflatten(-1, (about["n_heads"], -1)) for part in (q, k, v))
+        q, k = q + w[f"{name}.attn.qk_bias"][0], k + w[f"{name}.attn.qk_bias"][1]
+        q, k = (eq.rope(part, about["rope_base"], interleaved=True) for part in (q, k))
+        x = norm(x + F.linear(eq.attention(q, k, v), w[f"{name}.attn.proj.weight"]), f"{name}.norm_2")
+        gate, up = w[f"{name}.mlp.fc.weight"].chunk(2)
+        y = eq.swiglu(norm(x, f"{name}.norm_3"), gate, up, w[f"{name}.mlp.proj.weight"])
+        return norm(x + y, f"{name}.norm_4")
+
+    e = math.sqrt(d) * w["transformer.wte.weight"][tokens]
+    for i in range(about["n_layers_in_prelude"]):
+        e = block(e, f"transformer.prelude.{i}")
+    for _ in range(loops):
+        h = F.linear(torch.cat((h, e), -1), w["transformer.adapter.weight"])
+        for i in range(about["n_layers_in_recurrent_block"]):
+            h = block(h, f"transformer.core_block.{i}")
+    x = norm(h, "transformer.ln_f")
+    for i in range(about["n_layers_in_coda"]):
+        x = block(x, f"transformer.coda.{i}")
+    return F.linear(norm(x, "transformer.ln_f"), w["lm_head.weight"])
+
+
+@pytest.mark.parametrize("loops", [1, 2, 5])
+@pytest.mark.parametrize("stacks", [(2, 3, 1), (1, 1, 2)])
+def test_its_logits_are_those_of_its_equations(tmp_path, loops, stacks):
+    about, tensors = huginn(stacks=stacks)
+    model = load_weights(saved(tmp_path, about, tensors)).train()
+    x = torch.randint(V, (3, CONTEXT), generator=torch.Generator().manual_seed(1))
+    draw = Draw(0, 0, range(3))
+    h = model.initial_state(torch.zeros(3, CONTEXT, D), draw)
+    with torch.no_grad():
+        theirs = by_its_equations(tensors, about, x, loops, h)
+        torch.testing.assert_close(model(x, loops, draw), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_its_state_starts_as_a_scaled_normal_cut_at_three_sigma(tmp_path):
+    model = load_weights(saved(tmp_path, *huginn()))
+    h = model.initial_state(torch.zeros(1, 4096, D), None)
+    sigma = math.sqrt(2 / 5)  # sqrt(d) times sqrt(2 / (5 d))
+    assert h.abs().max() <= 3 * sigma < 1.01 * h.abs().max()
+    cut = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))  # the variance that is left
+    assert h.std().item() == pytest.approx(sigma * math.sqrt(cut), rel=5e-3)
+
+
+def test_what_its_config_says_is_in_ours():
+    cfg = config(huginn_about())
+    assert (cfg.mean_loops, cfg.max_backprop_loops, cfg.depth, cfg.depth_per) == (32, 8, "lognormal-poisson", "batch")
+    assert (cfg.heads, cfg.context, cfg.vocab_size, cfg.norm_eps, cfg.rope_base) == (HEADS, CONTEXT, V, 1e-6, 50_000)
+    assert (cfg.prelude, cfg.recur, cfg.coda, cfg.tied) == (2, 3, 1, True)
+
+
+def test_the_published_model_has_its_published_size():
+    """Of what is stored, the table counts once and rotary angles do not."""
+    shapes = huginn_shapes(HUGINN_0125)
+    stored = sum(math.prod(shape) for name, shape in shapes.items() if name != "freqs_cis")
+    assert count(config(HUGINN_0125)).n_params == stored == 3_564_976_800
+
+
+def test_the_head_may_be_left_out_but_not_differ(tmp_path):
+    about, tensors = huginn()
+    whole = load_weights(saved(tmp_path, about, tensors))
+    head = tensors.pop("lm_head.weight")
+    assert torch.equal(load_weights(saved(tmp_path, about, tensors)).head_weight, whole.head_weight)
+    with one_line("lm_head.weight: it is not transformer.wte.weight", "restore either"):
+        load_weights(saved(tmp_path, about, tensors | {"lm_head.weight": head + 1}))
+    untied = load_weights(saved(tmp_path, about | {"tie_embeddings": False}, tensors | {"lm_head.weight": head + 1}))
+    assert torch.equal(untied.head_weight, head + 1) and not untied.cfg.tied
+
+
+def test_it_may_have_no_bias_on_queries_and_keys(tmp_path):
+    about, tensors = huginn()
+    without = {name: tensor for name, tensor in tensors.items() if not name.endswith("qk_bias")}
+    plain = load_weights(saved(tmp_path, about | {"qk_bias": False}, without))
+    for name in tensors.keys() - without.keys():
+        tensors[name] = torch.zeros_like(tensors[name])
+    x = torch.randint(V, (2, 8), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(plain(x, 2), load_weights(saved(tmp_path, about, tensors))(x, 2))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_type", "raven"),
+        ("architecture_class_name", "GPT"),
+        ("block_class_name", "TransformerPreNormBlock"),
+        ("norm_class_name", "LayerNorm"),
+        ("mlp_class_name", "BaseMLP"),
+        ("nonlin_name", "GELU"),
+        ("injection_type", "add"),
+        ("state_init", "zero"),
+        ("sampling_scheme", "fixed"),
+        ("bias", True),
+        ("test_time_noise", 0.1),
+        ("num_key_value_heads", 2),
+        ("head_dim", 8),
+        ("init_values", {"std": 0.02}),
+    ],
+)
+def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
+    with one_line("has no counterpart here, load", starts=f"{field}: "):
+        config(huginn_about() | {field: value})
+
+
+@pytest.mark.parametrize("field", ["n_embd", "n_heads", "mean_recurrence", "rope_base", "block_size", "norm_eps"])
+def test_a_field_that_is_missing_or_no_size_is_named(tmp_path, field):
+    about, tensors = huginn()
+    stated = about.pop(field)
+    with one_line("needs a config.json beside it that states it", "restore that", starts=f"{field}: a Huginn"):
+        load_weights(saved(tmp_path, about, tensors))
+    for value in (str(stated), -1, True):
+        with one_line(f"{json.dumps(value)} is no size", "restore", starts=f"{field}: "):
+            load_weights(saved(tmp_path, about | {field: value}, tensors))
+
+
+def test_without_its_config_it_is_refused(tmp_path):
+    saved(tmp_path, *huginn())
+    (tmp_path / "config.json").unlink()
+    with one_line("n_embd: a Huginn needs a config.json"):
+        load_weights(tmp_path)
