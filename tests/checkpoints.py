@@ -199,7 +199,134 @@ def ouro(**sizes):
 OURO_1_4B = ouro_about(hidden_size=2048, layers=24, heads=16, key_heads=16, intermediate_size=5632, vocab_size=49152)
 
 
+# ---- xLLM's looped models --------------------------------------------------------------------------------------------
+
+HALF_LOG_5 = 0.5 * math.log(5)
+PLN5 = {
+    "huginn_sampling_scheme": "poisson-lognormal-capped",
+    "huginn_poisson_lognormal_target_mean": 5.0,
+    "huginn_poisson_lognormal_sigma": 0.5,
+    "huginn_poisson_lognormal_max": 64,
+    "huginn_backprop_depth": 10,
+}
+#: the recipes of LoopedLM-P2
+XLLM = {
+    "diagonal": {},
+    "diagonal pln": PLN5,
+    "learned": PLN5 | {"huginn_depth_prior": "learned", "huginn_depth_prior_entropy": 0.01},
+    "linear": PLN5 | {"huginn_input_injection": "linear", "huginn_recurrent_exit_norm": "parameterless_rms"},
+    "parcae": PLN5 | {"huginn_diagonal_dt_init": HALF_LOG_5, "huginn_prelude_norm": "rms"},
+    "orthoinj": PLN5 | {"huginn_diagonal_dt_init": HALF_LOG_5, "huginn_prelude_orthogonal": True},
+    "d4": {"arch": "transformer", "huginn_depth_control": False, "loop_times": 1, "huginn_backprop_depth": None},
+}
+
+
+def xllm_about(recipe, model_dim=D, num_heads=HEADS, num_kv_heads=2, ffn_hidden_dim=HIDDEN, vocab_size=V, **changes):
+    model = {
+        "arch": "huginn",
+        "num_layers": 4,
+        "model_dim": model_dim,
+        "num_heads": num_heads,
+        "num_kv_heads": num_kv_heads,
+        "head_dim": model_dim // num_heads,
+        "v_head_dim": None,
+        "rope_head_dim": model_dim // num_heads,
+        "ffn_hidden_dim": ffn_hidden_dim,
+        "vocab_size": vocab_size,
+        "output_size": -1,
+        "swiglu": True,
+        "apply_bias_term": True,
+        "apply_rmsnorm": True,
+        "rmsnorm_eps": 1e-6,
+        "layernorm_num_groups": 1,
+        "norm_affine": True,
+        "qknorm": False,
+        "attn_act_func": "softmax",
+        "apply_attn_gate": False,
+        "attn_gate_func": "silu",
+        "residual_func": "base",
+        "scale_emb": False,
+        "num_experts": 0,
+        "num_values": 0,
+        "rope_base": 1000000.0,
+        "chunk_size": 2,
+        "causal_attn_backend": "flash",
+        "fused_block": False,
+        "fused_output_layer": True,
+        "init_mode": "gaussian",
+        "init_std": 0.02,
+        "dropout": 0.0,
+        "loop_times": 5,
+        "loop_start_layer": 1,
+        "loop_end_layers": 3,
+        "loop_input_injection": "none",
+        "dense_prelude_input_injection": "none",
+        "huginn_depth_control": True,
+        "huginn_prelude_layers": 1,
+        "huginn_recurrent_layers": 2,
+        "huginn_coda_layers": 1,
+        "huginn_state_init": "normal",
+        "huginn_input_injection": "diagonal",
+        "huginn_diagonal_dt_init": 1.0,
+        "huginn_diagonal_a_init": 1.0,
+        "huginn_prelude_norm": "none",
+        "huginn_recurrent_exit_norm": "none",
+        "huginn_prelude_orthogonal": False,
+        "huginn_ortho_projection_eps": 1e-6,
+        "huginn_hierarchical_state": "none",
+        "huginn_split_module_repeats": 1,
+        "huginn_sampling_scheme": "fixed",
+        "huginn_backprop_depth": 5,
+        "huginn_poisson_lognormal_target_mean": 5.0,
+        "huginn_poisson_lognormal_sigma": 0.5,
+        "huginn_poisson_lognormal_max": 64,
+        "huginn_depth_prior": "none",
+        "huginn_depth_prior_entropy": 0.0,
+        "huginn_antithetic_sampling": False,
+    }
+    model |= XLLM[recipe] | changes
+    return {"model": model, "tokenizer": {"type": "huggingface", "path": "tokenizer"}}
+
+
+def xllm_shapes(about):
+    model = about["model"]
+    d, F, vocab = (model[field] for field in ("model_dim", "ffn_hidden_dim", "vocab_size"))
+    kv = model["head_dim"] * model["num_kv_heads"]
+    shapes = {"embed.weight": (vocab, d), "output.final_norm.weight": (d,), "output.output.weight": (vocab, d)}
+    for i in range(model["num_layers"]):
+        shapes |= {f"layers.{i}.{part}.norm.weight": (d,) for part in ("attention", "nffn")}
+        rows = {"wq": d, "wk": kv, "wv": kv, "wo": d}
+        shapes |= {f"layers.{i}.attention.{part}.weight": (n, d) for part, n in rows.items()}
+        shapes |= {f"layers.{i}.nffn.{part}.weight": (F, d) for part in ("fc1", "fc3")}
+        shapes[f"layers.{i}.nffn.fc2.weight"] = (d, F)
+    if model["arch"] == "transformer":
+        return shapes
+    if model["huginn_input_injection"] == "linear":
+        return shapes | {"input_injection.adapter.weight": (d, 2 * d), "input_injection.adapter.bias": (d,)}
+    shapes |= {f"input_injection.{name}": (d,) for name in ("A_log", "dt_bias")}
+    shapes["input_injection.input_adapter.weight"] = (d, d)
+    if model["huginn_prelude_norm"] == "rms":
+        shapes["huginn_prelude_norm_module.weight"] = (d,)
+    return shapes
+
+
+def xllm(recipe, **changes):
+    """(config.json, tensors) in bf16, with gains minus one."""
+    about = xllm_about(recipe, **changes)
+    return about, {name: t.to(torch.bfloat16) for name, t in drawn(xllm_shapes(about), gain=0.0).items()}
+
+
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 #: layout, and recipe where their tensors differ -> makes (config.json, tensors)
-OFFICIAL = {"Parcae": lambda: ({}, official_parcae()), "Llama": llama, "Ouro": ouro, "Huginn": huginn}
+OFFICIAL = {
+    "Parcae": lambda: ({}, official_parcae()),
+    "Llama": llama,
+    "Ouro": ouro,
+    "Huginn": huginn,
+    "LoopedLM diagonal": lambda: xllm("diagonal"),
+    "LoopedLM linear": lambda: xllm("linear"),
+    "LoopedLM parcae": lambda: xllm("parcae"),
+    "LoopedLM orthoinj": lambda: xllm("orthoinj"),
+    "LoopedLM d4": lambda: xllm("d4"),
+}

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.model import layout_huginn, layout_llama, layout_ouro, layout_parcae
+from lib.model import layout_huginn, layout_llama, layout_ouro, layout_parcae, layout_xllm
 from lib.model.layout import About, Tensors
 
 
@@ -24,6 +24,7 @@ LAYOUTS: dict[str, Layout] = {
     "Parcae": layout_parcae,
     "Ouro": layout_ouro,
     "Llama": layout_llama,
+    "LoopedLM": layout_xllm,
 }
 
 

@@ -99,7 +99,7 @@ def test_a_tensor_named_as_ours_does_not_take_the_place_of_theirs(tmp_path, kind
 
 def test_ours_are_no_layout_of_others(tmp_path):
     tensors = {f"any.{name}": tensor for name, tensor in LoopedLM(config()).state_dict().items()}
-    with one_line("carries no config", "Huginn, Parcae, Ouro or Llama", "give one of them", starts="path: "):
+    with one_line("carries no config", "Huginn, Parcae, Ouro, Llama or LoopedLM", "give one of them", starts="path: "):
         load_weights(saved(tmp_path, {}, tensors))
 
 
