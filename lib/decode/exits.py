@@ -68,7 +68,11 @@ EXIT_TOKENS = 1 << 11  # tokens that are measured at once
 def exits_of_run(cfg: RunConfig, store: RunStore, rows: int, every_layer: bool = False) -> Exits:
     """``measure_exits`` of a run in the store, on the first ``rows`` of its validation text: n = rows x S tokens."""
     model, validation = trained_model(cfg, store)
-    x = torch.as_tensor(validation[:rows], device=model.embed.weight.device)
+    return exits_of_rows(model, torch.as_tensor(validation[:rows], device=model.embed.weight.device), every_layer)
+
+
+def exits_of_rows(model: LoopedLM, x: Tensor, every_layer: bool = False) -> Exits:
+    """``measure_exits`` on rows x [B, S + 1], some at a time."""
     parts = [
         measure_exits(model, part[:, :-1], part[:, 1:], every_layer)
         for part in x.split(max(1, EXIT_TOKENS // (x.shape[1] - 1)))
@@ -145,6 +149,18 @@ def trade_off(exits: Exits, criterion: str, saved: list[float], first: int = 0) 
         points.append((float((1 - exits.depth[at]).mean()), float(exits.loss[at, tokens].mean())))
     share, loss = np.array(sorted(points)).T
     return [float(np.exp(np.interp(x, share, loss))) if x <= share[-1] else math.nan for x in saved]
+
+
+def threshold_saving(exits: Exits, criterion: str, saved: float) -> float:
+    """The threshold of a criterion at which these tokens save the share ``saved`` of the depth, or the next that can be
+    told from it; 0, where nobody leaves, at no share."""
+    if saved == 0:
+        return 0.0
+    scores = exits.scores[criterion]
+    for threshold in np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201))):
+        if (1 - exits.depth[leave(scores, threshold)]).mean() >= saved:
+            return float(threshold)
+    return math.inf
 
 
 def _outputs(model: LoopedLM, tokens: Tensor, every_layer: bool) -> Iterator[tuple[float, Tensor, Tensor]]:

@@ -90,6 +90,31 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
 
 
 @torch.no_grad()
+def hidden_states(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
+    """(unique layer, loop) -> what the layer makes of the stream there [B, S, d], in the order in which they are
+    computed; layers outside the loop have loop 0, those in it 1 to ``loops``, mean_loops when None. In eval mode."""
+    states: dict[tuple[int, int], Tensor] = {}
+    looped = range(model.cfg.prelude, model.cfg.prelude + model.cfg.recur)
+
+    def note(layer: int, x: Tensor) -> None:
+        passes = sum(of == layer for of, _ in states)
+        states[layer, passes + 1 if layer in looped else 0] = x
+
+    blocks = [*model.prelude, *model.recur, *model.coda]
+    hooks = [
+        block.register_forward_hook(lambda _, __, out, layer=layer: note(layer, out[0]))
+        for layer, block in enumerate(blocks)
+    ]
+    try:
+        with model.evaluating():
+            model.hidden(tokens, loops)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return states
+
+
+@torch.no_grad()
 def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
     """The residual stream [n + 1, B, S, d] of a model without injection: at the entry of the looped stack and after
     every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2); before a ``loop_norm``,

@@ -6,19 +6,23 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor, nn
 
 from lib.base.errors import InputError
 
+WANTED = ["*.safetensors", "*.json", "pytorch_model.bin"]  # of what the hub has
 
-def _local(path: str) -> Path:
-    """Where a checkpoint lies on this machine; one of the hub is fetched."""
-    if not path.startswith("hf:"):
+
+def local(path: Path | str) -> Path:
+    """Where a checkpoint lies on this machine; one of the hub, hf:NAME, is fetched. Raises InputError where it cannot
+    be."""
+    if not (path := str(path)).startswith("hf:"):
         return Path(path)
     import huggingface_hub  # only here: nothing else needs the network
 
     try:
-        return Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=["*.safetensors", "*.json"]))
+        return Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=WANTED))
     except Exception as error:  # the hub's own errors, and those of every layer below it
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None
@@ -26,17 +30,23 @@ def _local(path: str) -> Path:
 
 def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
     """The tensors of a safetensors file, of the folder of one or of its shards, or of hf:NAME on the hub; the metadata
-    in the file, and the config.json beside it (both empty where there is none). Raises InputError, in one line."""
-    path = _local(str(source))
+    in the file, and the config.json beside it (both empty where there is none). Where a folder has none but a
+    pytorch_model.bin, that is read, tensors alone. Raises InputError, in one line."""
+    path = local(source)
     files = [path]
     if path.is_dir():
         files = [path / "model.safetensors"]
         if (index := path / "model.safetensors.index.json").exists():
             files = [path / name for name in _shards(index)]
+        elif not files[0].exists() and (path / "pytorch_model.bin").exists():
+            files = [path / "pytorch_model.bin"]
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     try:
         for file in files:
+            if file.suffix == ".bin":
+                tensors |= _unpickled(file)
+                continue
             with safetensors.safe_open(file, framework="pt") as opened:
                 metadata |= opened.metadata() or {}
             tensors |= safetensors.torch.load_file(file)
@@ -44,6 +54,18 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[st
         raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
     beside = (path if path.is_dir() else path.parent) / "config.json"
     return tensors, metadata, _read_json(beside) if beside.exists() else {}
+
+
+def _unpickled(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file of torch.save, which runs no code of it."""
+    try:
+        held = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # of pickle, zipfile and torch
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"path: {file} cannot be read as tensors ({reason:.120}), give a model.safetensors") from None
+    if not isinstance(held, dict) or not all(isinstance(value, Tensor) for value in held.values()):
+        raise InputError(f"path: {file} holds other things than tensors, give a model.safetensors")
+    return held
 
 
 def _shards(index: Path) -> list[str]:

@@ -145,6 +145,20 @@ class RunStore:
                         results.setdefault(key, part.run(key))
         return list(results.values())
 
+    def playable(self) -> list[RunResult]:
+        """Every finished run whose weights are there."""
+        return [run for run in self.runs() if run.status == "finished" and self.has_weights(run)]
+
+    def named(self, key: str) -> RunResult:
+        """The playable run whose key begins so. Raises InputError where that is none or several."""
+        found = [run for run in self.playable() if run.key.startswith(key)]
+        if not key or len(found) != 1:
+            raise InputError(
+                f"run: {key!r} names {len(found)} finished runs with weights in {self.path}, use a whole key, from "
+                "lib.workbook.widgets.choices(store)"
+            )
+        return found[0]
+
     def frame(self) -> "pd.DataFrame":
         """A pandas frame with one row a run: every field of its config, its status and its summary."""
         return frame(self.runs())

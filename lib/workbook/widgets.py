@@ -79,11 +79,7 @@ def _above(parts: dict[str, Any], answer: Callable[..., object]) -> "ipywidgets.
 
 def choices(store: RunStore) -> dict[str, str]:
     """What a menu shows -> key, for every finished run with weights, the lowest loss first."""
-    return {_title(run): run.key for run in sorted(_playable(store), key=lambda run: run.summary["val_loss"])}
-
-
-def _playable(store: RunStore) -> list[RunResult]:
-    return [run for run in store.runs() if run.status == "finished" and store.has_weights(run)]
+    return {_title(run): run.key for run in sorted(store.playable(), key=lambda run: run.summary["val_loss"])}
 
 
 def _title(run: RunResult) -> str:
@@ -98,13 +94,7 @@ class Player:
     """A run of the store, ready to answer. Raises InputError for a key that the store has no weights of."""
 
     def __init__(self, store: RunStore, key: str):
-        found = [run for run in _playable(store) if run.key.startswith(key)]
-        if not key or len(found) != 1:
-            raise InputError(
-                f"run: {key!r} names {len(found)} finished runs with weights in {store.path}, use a whole key, from "
-                "lib.workbook.widgets.choices(store)"
-            )
-        run = found[0]
+        run = store.named(key)
         self.model = run_model(run.config, store)
         self.tokenizer = token_store(run.config.data, store.tokens).tokenizer
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from lib.papers.looped_moe.exits import measure_exits
 
 from lib.base.errors import InputError
 from lib.decode.criteria import GATE
@@ -12,7 +13,6 @@ from lib.decode.generation import Exit, score
 from lib.flops import count
 from lib.model.layout_ouro import config
 from lib.model.looped import load_weights
-from lib.papers.looped_moe.exits import measure_exits
 from tests import equations as eq
 from tests.checkpoints import OURO_1_4B, ouro, ouro_about, ouro_shapes, saved
 from tests.lines import one_line
