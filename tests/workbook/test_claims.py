@@ -2,6 +2,7 @@
 
 import math
 
+import nbformat
 import numpy as np
 import pytest
 import yaml

@@ -104,11 +104,12 @@ class PhiProbes(IsodepthGrid):
 
 
 class PublishedRuns(Parameters):
-    """000 judged on the runs that its authors published: nothing is trained."""
+    """000 judged on the runs that its authors published, and its law on those of other groups: nothing is trained."""
 
     notebook: ClassVar[str] = "published_runs"
 
     accounting: str
+    others: str
     resamples: Positive
     seed: int
 

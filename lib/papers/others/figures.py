@@ -74,8 +74,8 @@ def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: 
     for group, own in by_loops.groupby("group", sort=False):
         colour, marker = GROUPS[str(group)]
         at = own.index.get_level_values("r")
-        bars = [own["worth"] - own["worth low"], own["worth high"] - own["worth"]]
-        worth.errorbar(at, own["worth"], bars, color=colour, marker=marker, ms=4.5, lw=1.1, label=str(group))
+        worth.vlines(at, own["worth low"], own["worth high"], color=colour, lw=1.1)
+        worth.plot(at, own["worth"], color=colour, marker=marker, ms=4.5, label=str(group))
     for axis, ticks in ((worth.xaxis, (1, 2, 3, 4, 6, 8)), (worth.yaxis, (1, 1.5, 2, 3, 4, 6, 8))):
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -88,8 +88,8 @@ def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: 
     ramp = shades("looped", len(several))
     for k, (loops, own) in enumerate(several):
         x = own["tokens a parameter"] * 1.04 ** (k - 1.5)  # side by side
-        bars = [own["share"] - own["low"], own["high"] - own["share"]]
-        share.errorbar(x, own["share"], bars, color=ramp[k], marker="osD^"[k % 4], ms=4, lw=1, label=f"{loops} passes")
+        share.vlines(x, own["low"], own["high"], color=ramp[k], lw=1)
+        share.plot(x, own["share"], color=ramp[k], marker="osD^"[k % 4], lw=1, label=f"{loops} passes")
     share.axhline(1, color="#666666", lw=0.8, ls=":")
     share.set_xscale("log")
     share.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])

@@ -41,13 +41,12 @@ def test_worth_and_shares_stand_with_their_bars(theirs):
     worth = pd.DataFrame({"worth": [2.0, 2.5, 1.3], "worth low": [1.8, 2.2, 1.2], "worth high": [2.1, 2.7, 1.5]}, index)
     share = phi.tied_share(runs.loops(), 0.002, 50, 0)
     left, right = figures.worth_and_share(worth, share, 0.459).axes
-    bars = {container.get_label(): container for container in left.containers}
-    assert bars["2609.19107"].lines[0].get_ydata().tolist() == [2.0, 2.5] and bars["000"].lines[0].get_xdata() == [2]
-    ends = bars["2609.19107"].lines[2][0].get_segments()[1][:, 1]
-    assert ends.tolist() == pytest.approx([2.2, 2.7])
-    law = next(line for line in left.lines if line.get_label() == "$r^{0.46}$")
-    assert law.get_ydata()[-1] == pytest.approx(8**0.459)
-    drawn = {container.get_label(): container.lines[0].get_ydata() for container in right.containers}
+    lines = {line.get_label(): line for line in left.lines}
+    assert lines["2609.19107"].get_ydata().tolist() == [2.0, 2.5] and lines["000"].get_xdata() == [2]
+    ends = [segment[:, 1].tolist() for segment in left.collections[0].get_segments()]
+    assert ends == [[1.8, 2.1], [2.2, 2.7]]
+    assert lines["$r^{0.46}$"].get_ydata()[-1] == pytest.approx(8**0.459)
+    drawn = {line.get_label(): line.get_ydata() for line in right.lines if line.get_label().endswith("passes")}
     assert [*drawn] == ["2 passes", "3 passes", "4 passes", "6 passes"]
     assert drawn["6 passes"].tolist() == share.xs(6, level="loops")["share"].tolist()
 
