@@ -153,7 +153,7 @@ def trade_off(exits: Exits, criterion: str, saved: list[float], first: int = 0) 
 
 def threshold_saving(exits: Exits, criterion: str, saved: float) -> float:
     """The threshold of a criterion at which these tokens save the share ``saved`` of the depth, or the next that can be
-    told from it; 0, where nobody leaves, at no share."""
+    told from it; 0, where nobody leaves, at no share, and infinity where so much cannot be saved."""
     if saved == 0:
         return 0.0
     scores = exits.scores[criterion]

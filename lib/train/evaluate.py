@@ -56,6 +56,16 @@ def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state
     return {T: total / batch[:, 1:].size for T, total in sums.items()}
 
 
+def check_tokenizer(tokenizer: str, size: int, vocab_size: int) -> None:
+    """Raises InputError where a checkpoint of ``vocab_size`` was not trained on the tokens of a tokenizer with ``size``
+    entries: it has fewer, or other than the bytes."""
+    if size > vocab_size or (tokenizer == "bytes" and size != vocab_size):
+        raise InputError(
+            f"tokenizer: {tokenizer} has {size} entries, the checkpoint {vocab_size}, give the tokenizer.json it was "
+            "trained with"
+        )
+
+
 def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence[int]) -> "pd.DataFrame":
     """Validation loss of a checkpoint (``model.load_weights``) after each of ``depths`` loops, on the held-out rows of
     a text: a frame with columns key and size (both its name), mean_loops, T and loss in nats per token.
@@ -67,12 +77,7 @@ def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence
 
     model = load_weights(path)
     tokens = token_store(data, cache)
-    size, own = tokens.tokenizer.vocab_size, model.cfg.vocab_size
-    if size > own or (data.tokenizer == "bytes" and size != own):
-        raise InputError(
-            f"tokenizer: {data.tokenizer} has {size} entries, the checkpoint {own}, give the tokenizer.json it was "
-            "trained with"
-        )
+    check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     losses = depth_sweep(model, validation_batch(data, tokens), depths)
     name = Path(path).name

@@ -171,3 +171,22 @@ def test_criteria_meet_at_the_first_exit_where_all_have_a_score():
         scores = exits.scores["entropy"].copy()
         scores[:2] = math.nan
         assert leave(scores, threshold).min() >= 2
+
+
+def test_a_threshold_saves_what_is_asked_or_the_next_more():
+    _, _, found = measured("parcae")
+    for criterion in found.scores:
+        assert exiting.threshold_saving(found, criterion, 0.0) == 0
+        for saved in (0.05, 0.2):
+            threshold = exiting.threshold_saving(found, criterion, saved)
+            at = leave(found.scores[criterion], threshold)
+            assert (1 - found.depth[at]).mean() >= saved or threshold == math.inf  # two exits without a score
+    assert exiting.threshold_saving(found, "entropy", 0.99) == math.inf  # more than leaving at once
+
+
+def test_rows_in_parts_have_the_exits_of_all(monkeypatch):
+    model, x, whole = measured("parcae")
+    monkeypatch.setattr(exiting, "EXIT_TOKENS", 17)
+    parts = exiting.exits_of_rows(model, x)
+    np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-5)
+    assert parts.scores.keys() == whole.scores.keys()

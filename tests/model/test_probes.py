@@ -159,3 +159,20 @@ def test_cosines_are_between_increments_of_each_token():
     early, last = probes.mean_cosines(alone)
     assert early == pytest.approx(-1 / 3) and last == pytest.approx(half / 3)
     assert all(map(math.isnan, probes.mean_cosines(torch.ones(1, 1))))
+
+
+@pytest.mark.parametrize("kind", ["parcae", "iso-depth", "passthrough"])
+def test_hidden_states_are_those_that_the_model_passes_through(kind):
+    model, x = randomized(config(kind)).eval(), tokens()
+    cfg, states = model.cfg, probes.hidden_states(model, x, 3)
+    looped = range(cfg.prelude, cfg.prelude + cfg.recur)
+    expected = [(layer, 0) for layer in range(cfg.prelude)] + [(layer, t) for t in (1, 2, 3) for layer in looped]
+    assert [*states] == expected + [(layer, 0) for layer in range(cfg.prelude + cfg.recur, cfg.layers)]
+    hidden, _ = model.hidden(x, 3)
+    last = states[cfg.layers - 1, 0 if cfg.coda else 3]
+    if cfg.coda:
+        torch.testing.assert_close(model.final_norm(last), hidden)
+    for (layer, t), state in states.items():  # the next layer of the same stack begins from it
+        block = [*model.prelude, *model.recur, *model.coda][layer]
+        if (layer - 1, t) in states and (layer - 1 in looped) == (layer in looped):
+            torch.testing.assert_close(block(states[layer - 1, t], model.angles, torch.float32)[0], state)

