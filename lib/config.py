@@ -21,6 +21,7 @@ from lib.text import sources as text
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
 WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
+GROW_AT = 0.75  # share of the steps after which a growing model makes all its loops
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
 #: the inits whose branches add nothing at first
 ZERO_BRANCHES = ("scaled-zero", "parcae", "uniform-zero")
@@ -84,9 +85,6 @@ class ModelConfig(Config):
         "none", "add", "concat", "concat-identity", "lti", "orthogonal", "boundary", "hyper-connections"
     ] = "lti"
     injection_bias: bool = Field(False, description="a bias on a concatenating injection (LoopedLM-P2)")
-    alpha: float = Field(
-        2**-0.5, ge=0, description="the boundary operator's factor on e (arXiv 2609.19107, tied loops)"
-    )
     lanes: int = Field(2, ge=1, description="K, the parallel states of hyper-connections")
     lanes_receive: Literal["s - u", "s"] = Field(
         "s - u", description="what the blocks add to their input u, or their output s as 000, Eq. 9 is printed"
@@ -176,8 +174,6 @@ class ModelConfig(Config):
             raise ValueError(
                 "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'"
             )
-        if self.alpha != 2**-0.5 and self.injection != "boundary":
-            raise ValueError("alpha: only the boundary operator has it, use injection='boundary'")
         if self.injection_bias and self.injection not in ("concat", "concat-identity"):
             raise ValueError("injection_bias: only a concatenating injection has it, use injection='concat'")
         if self.value_embeddings and self.head_dim * self.heads < 32:
@@ -453,9 +449,11 @@ class TrainConfig(Config):
     trace_every: int | None = Field(None, ge=1, description="steps between traces of the state's norm, none when empty")
     max_state_rms: float = Field(1e4, gt=0, description="a larger rms of h_T ends the run as diverged")
     grow_from: int | None = Field(
-        None, ge=1, description="loops at first; the model's mean_loops from the share grow_at of the steps on"
+        None,
+        ge=1,
+        description="loops until three quarters of the steps are made, the model's mean_loops then (arXiv 2609.19107); "
+        "validations and traces make mean_loops from the first",
     )
-    grow_at: float = Field(0.75, gt=0, lt=1, description="when a model grows (arXiv 2609.19107)")
 
     @classmethod
     def of(cls, p: Training, **fields: Any) -> "TrainConfig":
@@ -465,7 +463,7 @@ class TrainConfig(Config):
     @property
     def grown(self) -> int:
         """The step from which a growing model makes all its loops; 0 where none grows."""
-        return int(self.grow_at * self.steps) if self.grow_from else 0
+        return int(GROW_AT * self.steps) if self.grow_from else 0
 
     @field_validator("precision")
     @classmethod
@@ -483,8 +481,6 @@ class TrainConfig(Config):
     def _divides(self) -> Self:
         if self.micro_batch and self.batch % self.micro_batch:
             raise ValueError(f"micro_batch: {self.micro_batch} does not divide batch {self.batch}, use a divisor")
-        if self.grow_at != 0.75 and not self.grow_from:
-            raise ValueError("grow_at: nothing grows without grow_from, set it")
         return self
 
 

@@ -66,7 +66,6 @@ def hyper(**changes) -> ModelConfig:
         (lambda: hyper(state_init="zero"), "state_init", "'prelude'"),
         (lambda: ModelConfig(experts=4), "experts", "swiglu"),
         (lambda: ModelConfig(injection="boundary"), "injection", "use 'prelude'"),
-        (lambda: ModelConfig(alpha=1.0), "alpha", "injection='boundary'"),
         (lambda: ModelConfig(injection_bias=True), "injection_bias", "injection='concat'"),
         (lambda: ModelConfig(heads=4, kv_heads=3), "kv_heads", "a divisor"),
         (lambda: ModelConfig(heads=2, kv_heads=1, value_embeddings=True), "kv_heads", "leave"),

@@ -92,12 +92,12 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
     for share in saved:
         found = score(model, x[:, :-1], x[:, 1:], exit_saving(model, x, share))
         really = 1 - found.loops.mean() / model.cfg.mean_loops
-        counted = trade_off(exits, "entropy", [really * _looped_share(model)])[0]
+        counted = trade_off(exits, "entropy", [really * looped_share(model)])[0]
         rows.append({"share": share, "saved": really, "decoded": np.exp(found.loss.mean()), "counted": counted})
     return pd.DataFrame(rows)
 
 
-def _looped_share(model: LoopedLM) -> float:
-    """The loops' share of the depth."""
+def looped_share(model: LoopedLM) -> float:
+    """The loops' share of the depth, in layers."""
     looped = model.cfg.mean_loops * model.cfg.recur
     return looped / (model.cfg.prelude + looped + model.cfg.coda)

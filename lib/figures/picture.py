@@ -121,7 +121,7 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
     top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
-    top = _boxes(axis, top, [(f"norm, + {cfg.alpha:.2g} e", "injection", cfg.injection == "boundary")])
+    top = _boxes(axis, top, [(r"norm, + $\alpha$ e", "injection", cfg.injection == "boundary")])
     top = _boxes(axis, top, [("exit gate", "readout", cfg.exit_gate)])
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
     frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)

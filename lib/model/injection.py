@@ -121,7 +121,8 @@ class Orthogonal(LTI):
     """Parcae's, whose decayed state r = exp(dt A) h first loses its component along what is injected, j = dt (B e):
 
     u = r - j <r, j> / (<j, j> + eps) + j, token by token (LoopedLM-P2, "OrthoInj").
-    A projection lengthens nothing, so that what is left of h shrinks as Parcae's does, whatever is learned.
+    A projection lengthens nothing, so that what is left of h shrinks as Parcae's does, whatever is learned: its A-bar,
+    which ``transition`` gives here too, is a bound.
     """
 
     EPS = 1e-6
@@ -135,18 +136,21 @@ class Orthogonal(LTI):
 
 class Boundary(NoInjection):
     """h <- N(h) + alpha e where a pass ends, N an RMSNorm without gain and alpha a constant (arXiv 2609.19107). The
-    loop starts at e itself; the operator stands between passes, and between the last one and the coda."""
+    loop starts at e itself; the operator stands between passes, and between the last one and the coda. alpha is that of
+    its tied loops."""
+
+    ALPHA = 2**-0.5
 
     def __init__(self, cfg: ModelConfig):
         super().__init__()
-        self.alpha, self.eps = cfg.alpha, cfg.norm_eps
+        self.eps = cfg.norm_eps
 
     def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         (e,) = prepared
-        return F.rms_norm(s, s.shape[-1:], eps=self.eps) + self.alpha * e
+        return F.rms_norm(s, s.shape[-1:], eps=self.eps) + self.ALPHA * e
 
     def driving(self) -> Tensor:
-        return torch.full((1,), self.alpha)
+        return torch.full((1,), self.ALPHA)
 
 
 class HyperConnections(NoInjection):

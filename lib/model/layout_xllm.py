@@ -98,6 +98,16 @@ HERE = dict(
 )
 
 
+#: what has an effect there only beside huginn_depth_control
+WITH_DEPTH_CONTROL = (
+    "huginn_prelude_norm",
+    "huginn_recurrent_exit_norm",
+    "huginn_prelude_orthogonal",
+    "huginn_sampling_scheme",
+    "huginn_backprop_depth",
+)
+
+
 def knows(tensors: Tensors, about: About) -> bool:
     model = about.get("model")
     return (isinstance(model, dict) and "arch" in model) or "output.final_norm.weight" in tensors
@@ -115,6 +125,9 @@ def config(about: About) -> ModelConfig:
     width, heads = fields["model_dim"], fields["num_heads"]
     read_only(fields, WHOSE, dict.fromkeys(("head_dim", "v_head_dim", "rope_head_dim"), width / heads))
     huginn, loops = fields["arch"] == "huginn", fields["loop_times"]
+    if huginn and not fields.get("huginn_depth_control"):  # which these need there
+        fields = {name: value for name, value in fields.items() if name not in WITH_DEPTH_CONTROL}
+        fields |= {"huginn_sampling_scheme": "fixed"}
     return ModelConfig(
         vocab_size=fields["vocab_size"],
         width=width,

@@ -464,10 +464,10 @@ def load_weights(path: Path | str) -> LoopedLM:
     """A model, in eval mode, from one of our checkpoints, or from one in the layout of Parcae (001), Huginn-0125, Ouro,
     LoopedLM-P2 or a Hugging Face Llama.
 
-    path: a safetensors file, the folder of one or of its shards, or hf:NAME of a model on the hub. Ours carry their
-    config in the file's metadata, and the precision they were trained in, in which they are asked again; of the others
-    a config.json beside the file is read, and they compute in fp32. Raises InputError when the file cannot be read or
-    its layout is not known, or naming the tensors that are missing, unknown or misshapen.
+    path: a safetensors file, the folder of one, of its shards or of a pytorch_model.bin, or hf:NAME of a model on the
+    hub. Ours carry their config in the file's metadata, and the precision they were trained in, in which they are asked
+    again; of the others a config.json beside the file is read, and they compute in fp32. Raises InputError when the
+    file cannot be read or its layout is not known, or naming the tensors that are missing, unknown or misshapen.
     """
     tensors, metadata, about = weights.read(path)
     precision: Any = "fp32"

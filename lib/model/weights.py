@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from lib.base.errors import InputError
 
-WANTED = ["*.safetensors", "*.json", "pytorch_model.bin"]  # of what the hub has
-
 
 def local(path: Path | str) -> Path:
     """Where a checkpoint lies on this machine; one of the hub, hf:NAME, is fetched. Raises InputError where it cannot
@@ -22,7 +20,10 @@ def local(path: Path | str) -> Path:
     import huggingface_hub  # only here: nothing else needs the network
 
     try:
-        return Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=WANTED))
+        place = Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=["*.safetensors", "*.json"]))
+        if not any(place.glob("*.safetensors")):
+            huggingface_hub.snapshot_download(path[3:], allow_patterns=["pytorch_model.bin"])
+        return place
     except Exception as error:  # the hub's own errors, and those of every layer below it
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None

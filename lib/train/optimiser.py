@@ -43,8 +43,8 @@ def schedule(cfg: OptimConfig, steps: int, step: int) -> float:
 
 
 def settling(steps: int, step: int, grown: int) -> float:
-    """The factor on every rate after a model has grown at step ``grown`` (0: it does not): from 0 back to 1 over a
-    fortieth of the run (arXiv 2609.19107 takes 40 steps, of 1,600 in its smallest)."""
+    """The factor on every rate after a model has grown at step ``grown`` (0: it does not): from 0 in that step back to
+    1 over a fortieth of the run (arXiv 2609.19107 takes 40 steps, of 1,488 in its smallest that grows)."""
     return min(1.0, (step - grown) / max(1, steps // 40)) if 0 < grown <= step else 1.0
 
 

@@ -82,11 +82,11 @@ def test_an_orthogonal_injection_keeps_of_the_state_what_is_orthogonal_to_it():
 
 
 def test_the_boundary_operator_norms_the_state_and_adds_the_prelude():
-    boundary = make_injection(config(injection="boundary", state_init="prelude", alpha=0.25))
+    boundary = make_injection(config(injection="boundary", state_init="prelude"))
     h, s, e = 3 * torch.randn(3, 2, 5, 8)
     prepared = boundary.prepare(e)
     assert torch.equal(boundary.inject(h, prepared, 0), h)
-    expected = s * torch.rsqrt(s.square().mean(-1, keepdim=True) + 1e-5) + 0.25 * e
+    expected = s * torch.rsqrt(s.square().mean(-1, keepdim=True) + 1e-5) + e / math.sqrt(2)
     torch.testing.assert_close(boundary.merge(h, h, s, prepared, 0), expected)
     assert not list(boundary.parameters())  # alpha is a constant
 

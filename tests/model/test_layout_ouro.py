@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from lib.papers.looped_moe.exits import measure_exits
 
 from lib.base.errors import InputError
 from lib.decode.criteria import GATE
+from lib.decode.exits import measure_exits
 from lib.decode.generation import Exit, score
 from lib.flops import count
 from lib.model.layout_ouro import config

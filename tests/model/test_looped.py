@@ -426,7 +426,7 @@ MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
 MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]
 LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti", "orthogonal")]
 LOOPS += [dict(injection="concat", injection_bias=True)]
-LOOPS += [dict(injection="boundary", state_init="prelude", loop_norm="none", alpha=alpha) for alpha in (0.0, 1.0)]
+LOOPS += [dict(injection="boundary", state_init="prelude", loop_norm="none")]
 LOOPS += [dict(injection="add", state_init="zero"), dict(injection="add", state_init="normal")]
 LOOPS += [dict(injection="none", state_init="prelude", backprop_loops="all")]
 lanes_ = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", depth="fixed", fill=False)

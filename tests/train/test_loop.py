@@ -290,6 +290,15 @@ def test_a_growing_model_is_the_small_one_until_it_grows(tmp_path):
     assert grown.summary["train_flops"] == tokens * (6 * per_token[0] + 2 * per_token[1])
 
 
+@pytest.mark.parametrize("step", [5, 6, 7])
+def test_a_growing_run_that_is_stopped_grows_in_the_same_step(tmp_path, step):
+    model = dict(injection="concat", state_init="prelude", depth="fixed", backprop_loops="all", mean_loops=3)
+    cfg = small_run(model=model, train={"precision": "fp32", "steps": 8, "grow_from": 1})
+    whole, parts = train(cfg, RunStore(tmp_path / "whole")), RunStore(tmp_path / "parts")
+    stopped(cfg, parts, step)
+    assert numbers(train(cfg, parts)) == numbers(whole)
+
+
 def test_what_cannot_grow_is_refused():
     for model, remedy in [({"mean_loops": 2}, "use fewer"), ({"depth": "poisson"}, "depth='fixed'")]:
         with one_line("train.grow_from", remedy):

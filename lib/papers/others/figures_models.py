@@ -53,13 +53,17 @@ def layers(table: pd.DataFrame) -> Figure:
     looped = table["loop"] > 0
     left.plot(range(1, len(table) + 1), table["norm"], "-", color="#999999", lw=0.8)
     left.plot(table.index[~looped] + 1, table["norm"][~looped], "s", color="#6B6B6B", ms=3.5, label="runs once")
-    left.plot(table.index[looped] + 1, table["norm"][looped], "o", color=COLOUR, ms=3, label="in the loop")
-    for first in table.index[looped & (table["layer"] == table["layer"][looped].min())] if looped.any() else ():
+    if looped.any():
+        left.plot(table.index[looped] + 1, table["norm"][looped], "o", color=COLOUR, ms=3, label="in the loop")
+    for first in table.index[looped & (table["layer"] == table["layer"][looped].min())]:
         left.axvline(first + 0.5, color="#cccccc", lw=0.6)
     left.set_xlabel("layers computed")
     left.set_ylabel("norm of the stream")
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.legend()
+    if not looped.any():  # nothing settles
+        right.axis("off")
+        return figure
     of_loop = table[looped].pivot(index="loop", columns="layer", values="settled")
     for colour, layer in zip(shades("looped", of_loop.shape[1]), of_loop, strict=True):
         right.plot(of_loop.index, of_loop[layer], "o-", color=colour, ms=3, label=f"layer {int(str(layer)) + 1}")

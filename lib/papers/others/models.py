@@ -51,9 +51,11 @@ class Opened:
 def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
     """A checkpoint in any layout that ``load_weights`` reads, on a text. Its own tokenizer.json is taken where one lies
     beside it and ``data`` names no other; rows are no longer than its context. Raises InputError, naming the field."""
-    found = sorted(weights.local(path).rglob("tokenizer.json")) if data.tokenizer == "bytes" else []
-    model = load_weights(path)
-    own = {"tokenizer": str(found[0])} if found else {}
+    model, place = load_weights(path), weights.local(path)
+    folder = place if place.is_dir() else place.parent
+    # xLLM has it in a folder of its own
+    beside = [name for name in ("tokenizer.json", "tokenizer/tokenizer.json") if (folder / name).exists()]
+    own = {"tokenizer": str(folder / beside[0])} if beside and data.tokenizer == "bytes" else {}
     data = data.replace(**own, context=min(data.context, model.cfg.context))
     tokens = token_store(data.known(), cache)
     check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
@@ -126,35 +128,37 @@ def leaving(opened: Opened, saved: Sequence[float]) -> pd.DataFrame:
 
 
 def where_flops_go(model: LoopedLM) -> pd.Series:
-    """The shares of a forward pass at mean_loops: ``loops``, ``head``, and what ``runs once`` besides."""
-    cfg = model.cfg
-    whole, head = count(cfg).flops_per_token_forward, 2 * cfg.vocab_size * cfg.width
-    loops = 0.0
+    """The shares of a forward pass at mean_loops: ``before`` the loop, ``loops``, and ``after`` it, coda and head."""
+    cfg = model.cfg.replace(backprop_loops="all", fill=False, on_top=False)  # which costs a forward pass nothing
+    whole = count(cfg).flops_per_token_forward
+    loops = after = 0.0
     if cfg.recur:
-        one, two = (
-            count(cfg.replace(mean_loops=T, backprop_loops="all", fill=False, on_top=False)).flops_per_token_forward
-            for T in (1, 2)
-        )
+        one, two = (count(cfg.replace(mean_loops=T)).flops_per_token_forward for T in (1, 2))
         loops = cfg.mean_loops * (two - one)
-    return pd.Series({"loops": loops / whole, "head": head / whole, "runs once": 1 - (loops + head) / whole})
+    if cfg.coda:
+        after = whole - count(cfg.replace(coda=0, coda_norm=False, windows="L")).flops_per_token_forward
+    after += 2 * cfg.vocab_size * cfg.width
+    return pd.Series({"before": 1 - (loops + after) / whole, "loops": loops / whole, "after": after / whole})
 
 
 def speed_up(opened: Opened, saved: Sequence[float], prompt: int, new_tokens: int, rounds: int) -> pd.DataFrame:
-    """One row a criterion and share of the loops to be saved, timed while decoding, in turn with full loops: ``saved``,
-    the share of the loops really saved; ``FLOPs``, the share of the FLOPs that is, the head at every exit of a
-    criterion that predicts counted against it; ``time``, the share of the time. Medians of the rounds."""
+    """One row a criterion and share of the depth to be saved, timed while decoding, in turn with full loops: ``loops``,
+    the share of them really saved; ``FLOPs``, the share of the FLOPs, less what looks at the exits cost, coda and head
+    at every exit of a criterion that predicts; ``time``, the share of the time. Medians of the rounds.
+
+    With a coda all who are in the loop run it whenever anybody leaves, since those who leave see them there; that is
+    not in ``FLOPs``, as it depends on who is decoded together."""
     model, found = opened.model, exits.exits_of_rows(opened.model, opened.rows)
     shares, T = where_flops_go(model), model.cfg.mean_loops
     work = pace.decoding(model, opened.rows, 4, prompt, new_tokens)
     rows = []
     for criterion in found.scores:
         for share in saved:
-            depth = share * shares["loops"]
-            leave = Exit(exits.threshold_saving(found, criterion, depth), criterion)
+            leave = Exit(exits.threshold_saving(found, criterion, share), criterion)
             slow, fast, really = np.median(pace.in_turn(work, leave, T, rounds), axis=0)
-            heads = ((1 - really) * T - 1) * shares["head"] if criterion in PREDICTING and share else 0.0
-            row = {"criterion": criterion, "asked": share, "saved": really}
-            rows.append(row | {"FLOPs": really * shares["loops"] - heads, "time": 1 - slow / fast})
+            looks = ((1 - really) * T - 1) * shares["after"] if criterion in PREDICTING and share else 0.0
+            row = {"criterion": criterion, "asked": share, "loops": really}
+            rows.append(row | {"FLOPs": really * shares["loops"] - looks, "time": 1 - slow / fast})
     return pd.DataFrame(rows)
 
 

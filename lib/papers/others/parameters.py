@@ -28,9 +28,7 @@ class PublishedModels(Training):
     seeds: list[int]
 
     @model_validator(mode="after")
-    def _names_one_model(self) -> Self:
-        if self.checkpoint and self.run:
-            raise ValueError("run: there is a checkpoint as well, give one of them")
+    def _saves_shares(self) -> Self:
         if not all(0 <= share < 1 for share in self.saved):
-            raise ValueError(f"saved: {self.saved} are no shares of the loops, list numbers from 0 to below 1")
+            raise ValueError(f"saved: {self.saved} are no shares of the depth, list numbers from 0 to below 1")
         return self

@@ -3,12 +3,10 @@
 import numpy as np
 
 from lib.base.errors import InputError
-from lib.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from lib.config import GROW_AT, DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.flops import count
 from lib.papers.shared.parameters import MuonRates
 from lib.presets import optimizer
-
-GROW_AT: float = TrainConfig.model_fields["grow_at"].default
 
 
 def steps_for(p: MuonRates, budget: float, flops_per_token: float, width: int) -> int:

@@ -39,6 +39,12 @@ def test_layers_stand_in_the_order_in_which_they_are_computed():
     assert begins == [1.5, 3.5]
 
 
+def test_a_model_without_a_loop_has_layers_alone():
+    table = pd.DataFrame([(0, 0, 3.0, 1.0), (1, 0, 4.0, 1.0)], columns=["layer", "loop", "norm", "settled"])
+    left, right = figures_models.layers(table).axes
+    assert drawn(left) == [([1, 2], [3.0, 4.0])] and not right.axison
+
+
 @pytest.mark.parametrize("criteria", [[*CRITERIA], [*CRITERIA, GATE]])
 def test_every_criterion_has_its_line(criteria):
     left = pd.DataFrame({name: [10.0, 11.0] for name in criteria}, index=pd.Index([0.0, 0.2], name="saved"))
