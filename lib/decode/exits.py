@@ -157,7 +157,8 @@ def threshold_saving(exits: Exits, criterion: str, saved: float) -> float:
     if saved == 0:
         return 0.0
     scores = exits.scores[criterion]
-    for threshold in np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201))):
+    # a divergence of nothing may be rounded to below 0, which is no threshold
+    for threshold in np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201)).clip(1e-12)):
         if (1 - exits.depth[leave(scores, threshold)]).mean() >= saved:
             return float(threshold)
     return math.inf

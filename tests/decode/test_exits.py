@@ -182,6 +182,9 @@ def test_a_threshold_saves_what_is_asked_or_the_next_more():
             at = leave(found.scores[criterion], threshold)
             assert (1 - found.depth[at]).mean() >= saved or threshold == math.inf  # two exits without a score
     assert exiting.threshold_saving(found, "entropy", 0.99) == math.inf  # more than leaving at once
+    below = {"kl": np.array([[math.nan, math.nan], [-1e-7, -1e-7], [0.0, 0.0]])}  # rounded
+    settled = Exits(np.array([0.5, 0.75, 1.0]), found.loss[:3, :2], found.divergence[:3, :2], below)
+    assert exiting.threshold_saving(settled, "kl", 0.2) > 0
 
 
 def test_rows_in_parts_have_the_exits_of_all(monkeypatch):
