@@ -89,6 +89,8 @@ def _text_bytes(cfg: RunConfig) -> float:
         some = [len(document) for document in generated.documents(cfg.data.source, 1000)]
         return 2 * generated.DOCUMENTS * sum(some) / len(some)
     characters = min(cfg.data.max_bytes or SAMPLE * BYTES_PER_TOKEN, SAMPLE * BYTES_PER_TOKEN)
+    if cfg.data.tokenizer == "bytes":
+        return 2 * characters
     entries = int(cfg.data.tokenizer.removeprefix("bpe-"))
     return characters / BYTES_PER_TOKEN * (2 if entries <= 2**16 else 4)
 

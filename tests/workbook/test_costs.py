@@ -45,6 +45,7 @@ def test_a_text_is_counted_once_and_a_large_vocabulary_takes_four_bytes():
     small, large = run("bpe-32768", max_bytes=465), run("bpe-128256", max_bytes=465)
     assert text_bytes([small, small]) == pytest.approx(200) and text_bytes([small, large]) == pytest.approx(600)
     assert text_bytes([run("bpe-32768", max_bytes=None)]) == pytest.approx(20e9)
+    assert text_bytes([run("bytes", max_bytes=1000)]) == 2000  # a token is a byte
 
 
 def test_a_cell_is_its_runs_whatever_their_seed():
