@@ -77,6 +77,12 @@ def percentile_interval(draws: ArrayLike, level: float = LEVEL) -> tuple[float, 
     return float(low), float(high)
 
 
+def with_interval(name: str, x: float, draws: ArrayLike) -> dict[str, float]:
+    """A number and its percentiles as three columns of a table: name, name low, name high."""
+    low, high = percentile_interval(draws)
+    return {name: x, f"{name} low": low, f"{name} high": high}
+
+
 # ---- how many replicates ---------------------------------------------------------------------------------------------
 
 

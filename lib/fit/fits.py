@@ -141,23 +141,30 @@ def fit_sharing(
 ) -> dict[K, Fit]:
     """One law for several groups of points, each with its own parameters but ``name``, which all share: at the least
     sum of their objectives. That lies between the least and the greatest of what the groups by themselves come to."""
-    import scipy.optimize  # a third of a second, which not every fit has to wait for
+    return sharing({group: fit(law, inputs[group], losses[group]) for group in inputs}, name, inputs)
 
-    own = {group: fit(law, inputs[group], losses[group]) for group in inputs}
+
+def sharing(own: Mapping[K, Fit], name: str, inputs: Mapping[K, Sequence[ArrayLike]]) -> dict[K, Fit]:
+    """``fit_sharing`` of the losses that one law has been fitted to group by group, sought from these fits."""
+    first = next(iter(own.values()))
     arrays = {group: [np.asarray(x, dtype=float) for x in inputs[group]] for group in own}
-    low, high = (pick(one.params[name] for one in own.values()) for pick in (min, max))
-
-    def held(value: float) -> dict[K, Fit]:
-        at = laws.hold(law, **{name: value})
-        return {group: _sought(dataclasses.replace(one, law=at), arrays[group], one.loss) for group, one in own.items()}
-
-    def misfit(value: float) -> float:
-        return float(sum(one.objective for one in held(value).values()))
-
-    found = scipy.optimize.minimize_scalar(
-        misfit, bounds=(low, high), method="bounded", options={"xatol": 1e-4 * (high - low)}
-    )
-    return held(float(found.x))
+    number = np.repeat(np.arange(len(own)), [len(one.loss) for one in own.values()])
+    every = [np.concatenate(some) for some in zip(*arrays.values(), strict=True)]
+    loss = np.concatenate([one.loss for one in own.values()])
+    problem = Problem(laws.sharing(first.law, name, len(own)), [*every, number], loss, np.ones(len(loss)), first.delta)
+    index = {parameter: i for i, parameter in enumerate((*problem.law.amplitudes, *problem.law.shapes))}
+    # where each group's parameters stand in those of all [groups, p]
+    at = np.array([[index[p if p == name else f"{p} {g}"] for p in first.names] for g in range(len(own))])
+    begin = np.empty(len(index))
+    begin[at] = [one.theta for one in own.values()]
+    begin[index[name]] = np.mean([one.theta[first.names.index(name)] for one in own.values()])
+    theta = minimum(problem, [begin])
+    shared = float(np.exp(theta[index[name]]) if name in first.law.amplitudes else theta[index[name]])
+    held = laws.hold(first.law, **{name: shared})
+    return {
+        group: _as_fit(Problem(held, arrays[group], one.loss, np.ones(len(one.loss)), one.delta), theta[at[g]])
+        for g, (group, one) in enumerate(own.items())
+    }
 
 
 def objective_at(law: Law, params: Mapping[str, float], inputs: Sequence[ArrayLike], loss: ArrayLike) -> float:

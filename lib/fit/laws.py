@@ -23,6 +23,7 @@ AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
 EXPONENT = (0.0, 2.5)
 PHI = (-3.0, 3.0)
+ABSENT = -1e3  # g_j of a term that a point does not have
 
 #: g_j of each amplitude, an array or a constant
 Terms = list[ndarray | float]
@@ -140,6 +141,33 @@ def hold(law: Law, **values: float) -> Law:
     grids = {**law.grids, **{name: np.array([values[name]]) for name in values if name in law.shapes}}
     name = f"{law.name}, {', '.join(values)} held"
     return dataclasses.replace(law, name=name, amplitudes=amplitudes, shapes=shapes, grids=grids)
+
+
+def sharing(law: Law, name: str, groups: int) -> Law:
+    """The law of so many groups of points as one law: each group has its own parameters, called by their names and its
+    number, but ``name``, which all share. The last input, ``group``, says which group a point belongs to."""
+
+    def called(parameter: str, group: int) -> str:
+        return parameter if parameter == name else f"{parameter} {group}"
+
+    def log_terms(p: dict[str, ndarray], *inputs: ndarray) -> Terms:
+        *of_law, group = inputs
+        found: dict[str, ndarray | float] = {}
+        for g in range(groups):
+            terms = law.log_terms({shape: p[called(shape, g)] for shape in law.shapes}, *of_law)
+            for amplitude, term in zip(law.amplitudes, terms, strict=True):
+                key = called(amplitude, g)
+                found[key] = np.where(group == g, term, found.get(key, ABSENT))
+        return [*found.values()]
+
+    return Law(
+        f"{law.name}, one {name}",
+        (*law.inputs, "group"),
+        {called(amplitude, g): box for g in range(groups) for amplitude, box in law.amplitudes.items()},
+        {called(shape, g): box for g in range(groups) for shape, box in law.shapes.items()},
+        log_terms,
+        may_be_zero=(*law.may_be_zero, "group"),
+    )
 
 
 #: L = E + A N(mu_rec)^-a + B D^-b, N the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")

@@ -16,6 +16,7 @@ from lib.base.statistics import (
     percentile_interval,
     power,
     replicates,
+    with_interval,
 )
 
 
@@ -41,6 +42,7 @@ def test_percentiles_leave_out_as_much_on_either_side():
     draws = np.random.default_rng(0).permutation(1001) / 1000
     assert percentile_interval(draws) == pytest.approx((0.025, 0.975))
     assert percentile_interval(draws, 0.5) == pytest.approx((0.25, 0.75))
+    assert with_interval("z", 0.4, draws) == pytest.approx({"z": 0.4, "z low": 0.025, "z high": 0.975})
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib.fit import laws
-from lib.fit.fits import fit, fit_joint, fit_joint_at_one_D, fit_sharing, objective_at
+from lib.fit.fits import fit, fit_joint, fit_joint_at_one_D, fit_sharing, objective_at, sharing
 from tests.fit.known import iso_depth_grid, joint_arrays
 
 LADDER = laws.POWER_WITH_FLOOR
@@ -38,6 +38,28 @@ def test_no_other_value_fits_all_groups_better(name):
         assert sum(fit(held, INPUTS[group], losses[group]).objective for group in TRUTH) >= best * (1 - 1e-6)
     alone = sum(fit(LADDER, INPUTS[group], losses[group]).objective for group in TRUTH)
     assert best >= alone * (1 - 1e-9)
+
+
+def test_what_is_shared_needs_no_fit_but_the_groups_own():
+    losses = noisy(1e-3)
+    found = sharing({name: fit(LADDER, INPUTS[name], losses[name]) for name in TRUTH}, "z", INPUTS)
+    for name, one in fit_sharing(LADDER, "z", INPUTS, losses).items():
+        assert found[name].params == one.params
+        held = fit(one.law, INPUTS[name], losses[name])  # at this z each group is at its own optimum
+        assert one.objective == pytest.approx(held.objective, rel=1e-6) and one.free == 2
+        assert one.loss == pytest.approx(losses[name], rel=1e-12)
+        assert one.predict(*INPUTS[name]) == pytest.approx(losses[name] * np.exp(one.residuals), rel=1e-9)
+
+
+def test_the_law_of_several_groups_is_each_groups_law():
+    both = laws.sharing(LADDER, "L_inf", 2)
+    assert [*both.amplitudes] == ["L_inf", "Z 0", "Z 1"] and [*both.shapes] == ["z 0", "z 1"]
+    T, group = np.array([1.0, 2.0, 3.0, 2.0, 4.0]), np.array([0, 0, 0, 1, 1])
+    loss = both.loss({"L_inf": 1.7, "Z 0": 1.65, "Z 1": 1.5, "z 0": 0.1, "z 1": 0.2}, T, group)
+    of_each = [
+        LADDER.loss(dict(L_inf=1.7, Z=Z, z=z), T[group == g]) for g, (Z, z) in enumerate([(1.65, 0.1), (1.5, 0.2)])
+    ]
+    assert loss.tolist() == pytest.approx(np.concatenate(of_each).tolist(), rel=1e-12)
 
 
 def test_at_one_D_the_truth_of_the_joint_law_is_found():
