@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from lib.base.statistics import percentile_interval
 from lib.fit import isoflop
 
 #: FLOPs at which the authors compare numbers of loops
@@ -38,3 +39,11 @@ def fresh_optima(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -
     """``optima`` of so many sets of runs whose losses have another noise, of standard deviation ``noise`` nats."""
     shifts = np.random.default_rng(seed).normal(0.0, noise, (resamples, len(loops)))
     return [optima(loops.assign(loss=loops["loss"] + shift)) for shift in shifts]
+
+
+def with_intervals(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> pd.DataFrame:
+    """``optima`` with the 95 % interval of K over ``fresh_optima`` (low, high)."""
+    draws = np.array([one["K"] for one in fresh])
+    low, high = np.array([percentile_interval(K) for K in draws.T]).T
+    found = optima.assign(low=low, high=high)
+    return found[["K", "low", "high", "loss", "inside", "tried"]]
