@@ -16,7 +16,7 @@ PRINTED = {1: (8, 0.458), 2: (6, 0.51)}
 def by_loops(cart: pd.DataFrame) -> pd.DataFrame:
     """One row a (stage, width), one column a number of loops: loss of the models with six blocks before the loop."""
     same = cart[(cart["arm"] == "cart") & (cart["prelude"] == 6) & (cart["r"] > 1)]
-    return same.pivot(index=["stage", "width"], columns="r", values="loss")
+    return same.set_index(["stage", "width", "r"])["loss"].unstack("r")
 
 
 def fresh_losses(cart: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataFrame]:
@@ -28,7 +28,7 @@ def fresh_losses(cart: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataF
 
 def gain(losses: pd.DataFrame, stage: int, width: int, few: int, many: int) -> float:
     """How much lower the loss is with many loops than with few, in nats."""
-    return float((losses[few] - losses[many]).loc[[(stage, width)]].item())
+    return float(losses[few][stage, width] - losses[many][stage, width])
 
 
 def gains(losses: pd.DataFrame) -> pd.DataFrame:

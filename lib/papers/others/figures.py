@@ -102,7 +102,7 @@ def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: 
 
 def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
     """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
-    lines by the arms' own laws, dashes as printed. Right: gamma by how E is fitted (``ladders.exponents``)."""
+    lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted (``ladders.exponents``). Bars: 95 %."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
     fits, plain = ladders.own_floors(curves), curves[ladders.PLAIN]
     computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
@@ -118,18 +118,12 @@ def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
     left.set_xscale("log")
     left.set_xlabel("FLOPs of vanilla")
     left.set_ylabel("compute saved (times)")
-    ways = exponents.columns.get_level_values(0).unique()
-    for arm, (colour, marker, style) in ARMS.items():
-        values = [exponents.loc[arm, (way, "gamma")] for way in ways]
-        right.plot(
-            range(len(ways)),
-            values,
-            style,
-            marker=marker,
-            color=colour,
-            mfc="white" if style == "--" else colour,
-            lw=0.8,
-        )
+    ways = exponents.index.get_level_values("way").unique()
+    for k, (arm, (colour, marker, style)) in enumerate(ARMS.items()):
+        own = exponents.xs(arm, level="arm")
+        at = np.arange(len(ways)) + 0.08 * (k - len(ARMS) / 2 + 0.5)  # side by side
+        right.vlines(at, own["gamma low"], own["gamma high"], color=colour, lw=0.8)
+        right.plot(at, own["gamma"], marker=marker, color=colour, mfc="white" if style == "--" else colour, ms=4, ls="")
     right.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
     right.set_ylabel(r"exponent $\gamma$")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4)
@@ -137,29 +131,33 @@ def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
 
 
 def gaps_and_loops(gaps: pd.DataFrame, best: pd.DataFrame) -> Figure:
-    """Left: loss of each arm at a budget's optimum above that with own weights (``isoflop.gaps``). Right: the best
-    number of loops (``best_loops.optima``), where it lies between those tried."""
+    """Left: loss of each arm at a budget's optimum above that with own weights (``isoflop.gaps_with_intervals``).
+    Right: the best number of loops (``best_loops.with_intervals``), where it lies between those tried. Bars: 95 %."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.6))
-    for arm in gaps:
+    for arm, own in gaps.dropna().groupby("arm", sort=False):
         colour, marker, style = ARMS[str(arm)]
-        left.plot(gaps.index, gaps[arm], style, marker=marker, color=colour, label=str(arm).replace("_", " "))
+        at = own.index.get_level_values("budget")
+        left.vlines(at, own["gap low"], own["gap high"], color=colour, lw=0.9)
+        left.plot(at, own["gap"], style, marker=marker, color=colour, label=str(arm).replace("_", " "))
     left.axhline(0, color="#666666", lw=0.8, ls=":")
-    budget_axis(left, [*gaps.index])
+    budget_axis(left, [*gaps.index.get_level_values("budget").unique()])
     left.set_ylabel("loss above untied 2 (nats)")
-    left.set_ylim(top=1.4 * gaps.max().max())
+    left.set_ylim(top=1.4 * gaps["gap"].max())
     left.legend(ncols=2, loc="upper center")
     names = best.index.get_level_values("set").unique()
     for name, colour, marker in zip(
         names, ("#2B50FF", "#117733", "#9ECAE1", "#4292C6", "#08306B"), "p^osD", strict=True
     ):
         own = best.loc[name]
-        right.plot(own.index, own["K"].where(own["inside"]), color=colour, marker=marker, label=name)
+        own = own.where(own["inside"])
+        right.vlines(own.index, own["low"], own["high"], color=colour, lw=0.9)
+        right.plot(own.index, own["K"], color=colour, marker=marker, label=name)
     right.set_xscale("log")
     few_decades(right)
     right.set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
     budget_axis(right, [*best.index.get_level_values("budget").unique()])
     right.set_ylabel("best number of loops")
-    right.set_ylim(0.95, 16)
+    right.set_ylim(0.85, 16)
     right.legend(loc="upper left")
     return figure
 

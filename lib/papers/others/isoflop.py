@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import percentile_interval
+from lib.base.statistics import percentile_interval, with_interval
 from lib.fit import isoflop
-from lib.fit.fits import Fit, fit_chinchilla, fit_joint, fresh_fits, objective_at
+from lib.fit.fits import Fit, bootstrap, fit_chinchilla, fit_joint, fresh_fits, objective_at
 from lib.fit.laws import CHINCHILLA, JOINT
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import PUBLISHED
 from lib.papers.isodepth.readings import a_D, joint_arrays
 
-#: tokens a stored parameter at the optimum of a budget, as arXiv 2609.19107 prints it
-PRINTED_RATIO = {"vanilla": 5.0, "operator_1": 6.0}
+#: tokens a stored parameter that arXiv 2609.19107 trains its ladders with as compute-optimal (ladder recipes)
+PRINTED_RATIO = {"vanilla": 5.0, "operator_1": 6.0, "loop_2": 6.0, "untied_2": 6.0, "deep_vanilla": 6.0}
 #: Chinchilla's law on the points of its figure, fitted by Besiroglu et al. (arXiv 2404.10102) to all but five
 BESIROGLU = dict(A=482.01, B=2085.43, E=1.8172, alpha=0.3478, beta=0.3658)
 LEFT_OUT = 5
@@ -57,6 +57,32 @@ def ratios(optima: pd.DataFrame) -> dict[str, float]:
     return np.exp(np.log(optima["ratio"]).groupby(optima["arm"]).mean()).to_dict()
 
 
+def ratios_beside_printed(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> pd.DataFrame:
+    """One row an arm: tokens a stored parameter at the optimum as printed and ours (``ratios``), with its 95 % interval
+    over ``fresh_optima``, low and high."""
+    found, draws = ratios(optima), [*map(ratios, fresh)]
+    rows = {
+        arm: {"printed": printed, **with_interval("ours", found[arm], [one[arm] for one in draws])}
+        for arm, printed in PRINTED_RATIO.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("arm")
+
+
+def gaps_with_intervals(optima: pd.DataFrame, fresh: list[pd.DataFrame], than: str) -> pd.DataFrame:
+    """``gaps`` as one row an arm and budget, with ``ratio`` there, each with its 95 % interval over ``fresh_optima``;
+    ``than`` itself has no gap."""
+    by = ["arm", "budget"]
+    found, draws = optima.set_index(by), [one.set_index(by) for one in fresh]
+    off, offs = gaps(optima, than), [gaps(one, than) for one in fresh]
+    rows = {}
+    for arm, budget in found.index:
+        row = with_interval("ratio", found["ratio"][arm, budget], [one["ratio"][arm, budget] for one in draws])
+        if arm != than:
+            row |= with_interval("gap", off[arm][budget], [one[arm][budget] for one in offs])
+        rows[arm, budget] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(by)
+
+
 def own_laws(runs: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """Chinchilla's law of each arm in its stored parameters: its constants and R2; a_D = beta / (alpha + beta), the
     exponent of D* by it, and its 95 % interval over fresh runs, low and high."""
@@ -73,15 +99,19 @@ def own_laws(runs: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
 # ---- do authors' fits reach their own optimum? -----------------------------------------------------------------------
 
 
-def authors_fits(grid: pd.DataFrame, outside: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def authors_fits(grid: pd.DataFrame, outside: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
     """The objective of the fits that authors print and of ours on the same points: one row a fit; points, printed,
-    ours, and how much lower ours is; then each constant, printed and ours.
+    ours, and how much lower ours is; then each constant, printed and ours with its 95 % interval (low, high).
 
-    000's joint law on its ``grid``; Chinchilla's by Besiroglu et al. where ``chinchilla_figure`` is in ``outside``."""
-    rows = {"000, joint": _beside(JOINT, PUBLISHED, joint_arrays(grid), fit_joint(*joint_arrays(grid)))}
+    000's joint law on its ``grid``, by a bootstrap of (budget, r) cells as in the paper; Chinchilla's by Besiroglu et
+    al. where ``chinchilla_figure`` is in ``outside``, by one of points as in theirs."""
+    arrays = joint_arrays(grid)
+    draws = bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
+    rows = {"000, joint": _beside(JOINT, PUBLISHED, arrays, fit_joint(*arrays), draws)}
     if "chinchilla_figure" in outside:
         points = chinchilla_points(outside["chinchilla_figure"])
-        rows["Besiroglu et al., Chinchilla"] = _beside(CHINCHILLA, BESIROGLU, points, fit_chinchilla(*points))
+        draws = bootstrap(fit_chinchilla, points, range(len(points[0])), resamples, seed)
+        rows["Besiroglu et al., Chinchilla"] = _beside(CHINCHILLA, BESIROGLU, points, fit_chinchilla(*points), draws)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit")
 
 
@@ -91,42 +121,39 @@ def chinchilla_points(figure: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Se
     return kept["N"], kept["D"], kept["loss"]
 
 
-def _beside(law: Any, printed: dict[str, float], arrays: tuple[pd.Series, ...], own: Fit) -> dict[str, float]:
+def _beside(
+    law: Any, printed: dict[str, float], arrays: tuple[pd.Series, ...], own: Fit, draws: pd.DataFrame
+) -> dict[str, float]:
     theirs = objective_at(law, printed, arrays[:-1], arrays[-1])
-    constants = {
-        f"{name}, {whose}": p[name] for name in printed for whose, p in (("printed", printed), ("ours", own.params))
-    }
-    return {
-        "points": len(own.loss),
-        "printed": theirs,
-        "ours": own.objective,
-        "lower": 1 - own.objective / theirs,
-        **constants,
-    }
+    row = {"points": len(own.loss), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
+    for name, value in printed.items():
+        row |= {f"{name}, printed": value, **with_interval(f"{name}, ours", own.params[name], draws[name])}
+    return row
 
 
 # ---- open sets -------------------------------------------------------------------------------------------------------
 
 
-def open_sets(table: pd.DataFrame) -> pd.DataFrame:
-    """The exponent of N* in C of each experiment of ``isoflops_open`` without what its collectors flag: by Chinchilla's
-    law, a = beta / (alpha + beta), with alpha and beta; and by parabolas in log N, with its 95 % interval, low and high
-    (Student's t over the budgets)."""
+def open_sets(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """The exponent of N* in C of each experiment of ``isoflops_open`` without what its collectors flag, with 95 %
+    intervals (low, high): by Chinchilla's law, a = beta / (alpha + beta), by a bootstrap of budgets, with alpha and
+    beta; and by parabolas in log N, by Student's t over the budgets."""
     rows = {}
     kept = table[~table["outlier"].astype(bool) & ~table["experiment"].isin(NOT_NATS)]
     for name, runs in kept.groupby("experiment"):
-        law = fit_chinchilla(runs["N"], runs["D"], runs["loss"])
+        arrays = runs["N"], runs["D"], runs["loss"]
+        law = fit_chinchilla(*arrays)
+        draws = bootstrap(fit_chinchilla, arrays, runs[["budget_flops"]], resamples, seed)
         cells = runs.rename(columns={"budget_flops": "budget"}).assign(F=lambda cell: cell["budget"] / cell["D"])
         best = isoflop.optima(cells.assign(width=np.nan), ["budget"])
         by_parabolas, (low, high) = isoflop.exponent(best, "N")
-        p = law.params
         rows[str(name)] = {
             "runs": len(runs),
-            "alpha": p["alpha"],
-            "beta": p["beta"],
-            "by the law": a_D(law),
+            **with_interval("alpha", law.params["alpha"], draws["alpha"]),
+            **with_interval("beta", law.params["beta"], draws["beta"]),
+            **with_interval("by the law", a_D(law), draws["beta"] / (draws["alpha"] + draws["beta"])),
             "by parabolas": by_parabolas,
-            "low": low,
-            "high": high,
+            "by parabolas low": low,
+            "by parabolas high": high,
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("experiment")

@@ -1,14 +1,15 @@
 """Compute-optimal ladders of arXiv 2609.19107, L = E + A C^-gamma: what an arm saves, and whether its exponent or its
 floor is another. An arm is ``vanilla``, ``operator_1`` and so on (data/README.md)."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from lib.base.statistics import percentile_interval
-from lib.fit.fits import Fit, fit, fit_sharing, fresh_fits
+from lib.base.statistics import percentile_interval, with_interval
+from lib.fit.fits import Fit, fit, fresh_fits, refits, sharing
 from lib.fit.laws import POWER_WITH_FLOOR, hold
 
 #: E + A C^-gamma, C in units of 1e18 FLOPs; its names for E, A and gamma are those of a law in T: L_inf, Z and z
@@ -51,28 +52,50 @@ def own_floors(curves: Curves) -> dict[str, Fit]:
     return {arm: fit(LADDER, at, curves[arm]["loss"]) for arm, at in inputs(curves).items()}
 
 
-def vanillas_floor(curves: Curves, floor: float) -> dict[str, Fit]:
-    """Each arm's own A and gamma at vanilla's E, as the authors fit them."""
-    law = hold(LADDER, L_inf=floor)
-    return {arm: fit(law, at, curves[arm]["loss"]) for arm, at in inputs(curves).items()}
+def vanillas_floor(curves: Curves, own: Fits) -> dict[str, Fit]:
+    """Each arm's own A and gamma at vanilla's E, as the authors fit them. ``own``: the arms' own laws, on these losses
+    or on fresh ones."""
+    at = inputs(curves)
+    return {arm: _held(one, at[arm], floor(own[PLAIN])) for arm, one in own.items()}
 
 
-def exponents(curves: Curves) -> pd.DataFrame:
-    """One row an arm: gamma, E and the rms residual in nats by four ways of fitting: E and gamma own; E of vanilla, as
-    the authors; one E for all; one gamma for all."""
-    own, losses = own_floors(curves), {arm: runs["loss"] for arm, runs in curves.items()}
-    ways = {
+def _held(own: Fit, at: tuple[ndarray], floor: float) -> Fit:
+    return refits(dataclasses.replace(own, law=hold(LADDER, L_inf=floor)), at, [own.loss])[0]
+
+
+def ways(curves: Curves, own: Fits) -> dict[str, Fits]:
+    """The laws by four ways of fitting, from ``own``: E and gamma own; E of vanilla, as the authors; one E for all; one
+    gamma for all."""
+    return {
         "own E, own gamma": own,
-        "vanilla's E": vanillas_floor(curves, own[PLAIN].params["L_inf"]),
-        "one E": fit_sharing(LADDER, "L_inf", inputs(curves), losses),
-        "one gamma": fit_sharing(LADDER, "z", inputs(curves), losses),
+        "vanilla's E": vanillas_floor(curves, own),
+        "one E": sharing(own, "L_inf", inputs(curves)),
+        "one gamma": sharing(own, "z", inputs(curves)),
     }
-    columns = {}
-    for way, fits in ways.items():
-        columns[way, "gamma"] = {arm: gamma(one) for arm, one in fits.items()}
-        columns[way, "E"] = {arm: floor(one) for arm, one in fits.items()}
-        columns[way, "rms"] = {arm: one.rms_residual for arm, one in fits.items()}
-    return pd.DataFrame(columns).rename_axis("arm")
+
+
+def exponents(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:
+    """One row a way of fitting and arm: gamma and E, each with its 95 % interval over ``fresh`` ladders (low, high),
+    and the rms residual in nats. A last row of each way has how far GROWN is above vanilla."""
+    draws, rows = [ways(curves, one) for one in fresh], {}
+    for way, fits in ways(curves, own_floors(curves)).items():
+        drawn = [one[way] for one in draws]
+        for arm, one in fits.items():
+            rows[way, arm] = {
+                **with_interval("gamma", gamma(one), [gamma(fit[arm]) for fit in drawn]),
+                **with_interval("E", floor(one), [floor(fit[arm]) for fit in drawn]),
+                "rms": one.rms_residual,
+            }
+        rows[way, f"{GROWN} less {PLAIN}"] = {
+            **with_interval("gamma", above(gamma, fits), [above(gamma, fit) for fit in drawn]),
+            **with_interval("E", above(floor, fits), [above(floor, fit) for fit in drawn]),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["way", "arm"])
+
+
+def above(number: Callable[[Fit], float], fits: Fits) -> float:
+    """How far gamma, or the floor, of the grown ladder with own weights is above vanilla's."""
+    return number(fits[GROWN]) - number(fits[PLAIN])
 
 
 def gamma(fit: Fit) -> float:
@@ -114,7 +137,7 @@ def multipliers(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:
     """What is PRINTED, and the factor between tied and own weights, beside ours: printed; between, as the authors read
     it; law, by each arm's own law, and its 95 % interval over ``fresh`` ladders, low and high; at vanilla's E."""
     fits = own_floors(curves)
-    held = vanillas_floor(curves, floor(fits[PLAIN]))
+    held = vanillas_floor(curves, fits)
     rows = {}
     asked = [(arm, PLAIN, compute, printed) for (arm, compute), printed in PRINTED.items()]
     for arm, than, compute, printed in [*asked, *((UNTIED, TIED, at, x) for at, x in PRINTED_FACTOR.items())]:
@@ -138,6 +161,5 @@ def fresh_ladders(curves: Curves, resamples: int, seed: int) -> list[Fits]:
 def steeper(curves: Curves, fits: Fits) -> dict[str, float]:
     """gamma of the grown ladder with own weights less vanilla's, by two readings: both at vanilla's E, as the authors
     fit, and each with an E of its own. ``fits``: the arms' own laws, on these losses or on fresh ones."""
-    plain, grown = fits[PLAIN], fits[GROWN]
-    held = fit(hold(LADDER, L_inf=floor(plain)), inputs(curves)[GROWN], grown.loss)
-    return {"vanilla's E": gamma(held) - gamma(plain), "own E": gamma(grown) - gamma(plain)}
+    held = _held(fits[GROWN], inputs(curves)[GROWN], floor(fits[PLAIN]))
+    return {"vanilla's E": gamma(held) - gamma(fits[PLAIN]), "own E": above(gamma, fits)}

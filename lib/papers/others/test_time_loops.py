@@ -3,16 +3,21 @@ that was trained, and for whom?"""
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy import ndarray
 
-from lib.fit.fits import fit_saturation, fit_sharing
+from lib.base.statistics import with_interval
+from lib.fit.fits import Fit, cell_signs, fit_saturation, fresh_fits, refits, sharing
 from lib.fit.laws import POWER_WITH_FLOOR, SATURATION, SHIFTED_POWER, Law
 
 LAWS: dict[str, Law] = {"exponential": SATURATION, "shifted power": SHIFTED_POWER, "power with floor": POWER_WITH_FLOOR}
 KEYS = ["group", "model", "size", "trained_loops", "loop_sampling"]
 LEAST = 4  # points of a curve: one more than a law has constants
 RANDOM = "loop_grow_random"  # of arXiv 2609.19107, whose depth is drawn in training
+CONSTANTS = {"z": "z", "Z": "Z", "floor": "L_inf"}  # of the exponential -> their names in the law
 
+Fits = dict[str, Fit]
 Key = tuple[Any, ...]
 Curves = dict[Key, pd.DataFrame]
 
@@ -37,36 +42,65 @@ def shapes(curves: Curves) -> pd.DataFrame:
     return _frame(rows)
 
 
-def laws(curves: Curves, to_best: bool) -> pd.DataFrame:
+def laws(curves: Curves, to_best: bool, resamples: int, seed: int) -> pd.DataFrame:
     """One row a curve: how many points there are, on all T or on those up to the best; the rms residual of each law in
-    nats; the law that has the least; and of the exponential, its rate z and floor. Curves with fewer than four of these
-    T are left out."""
-    rows = {}
+    nats; the law that has the least; and of the exponential its rate z and floor, each with its 95 % interval (low,
+    high): other curves of the law, with noise as large as the exponentials leave over on all curves of a model. Curves
+    with fewer than four of these T are left out."""
+    rows, own, points = {}, {}, {}
     for key, curve in curves.items():
         best = curve["T"].to_numpy()[curve["loss"].to_numpy().argmin()]
-        points = curve[curve["T"] <= best] if to_best else curve
-        if len(points) >= LEAST:
-            fits = {name: fit_saturation(points["T"], points["loss"], law) for name, law in LAWS.items()}
+        kept = curve[curve["T"] <= best] if to_best else curve
+        if len(kept) >= LEAST:
+            fits = {name: fit_saturation(kept["T"], kept["loss"], law) for name, law in LAWS.items()}
             rms = {name: fit.rms_residual for name, fit in fits.items()}
-            p = fits["exponential"].params
-            least = min(LAWS, key=rms.__getitem__)
-            rows[key] = {"points": len(points), **rms, "least": least, "z": p["z"], "floor": p["L_inf"]}
+            rows[key] = {"points": len(kept), **rms, "least": min(LAWS, key=rms.__getitem__)}
+            own[key], points[key] = fits["exponential"], (kept["T"],)
+    for model in dict.fromkeys(key[:2] for key in own):
+        alike = {key: fit for key, fit in own.items() if key[:2] == model}
+        draws = fresh_fits(alike, {key: points[key] for key in alike}, resamples, seed)
+        for key, fit in alike.items():
+            rows[key] |= with_interval("z", fit.params["z"], [one[key].params["z"] for one in draws])
+            rows[key] |= with_interval("floor", fit.params["L_inf"], [one[key].params["L_inf"] for one in draws])
     return _frame(rows)
 
 
-def one_decay(curves: Curves) -> pd.DataFrame:
-    """What the unified law of 001 adds to a training law is one decay, Z exp(-z T), for all sizes trained alike. Rows:
-    the sizes of the random-depth ladder; columns: Z, z and rms residual in nats with an own decay, and with one z."""
+def one_decay(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
+    """What the unified law of 001 adds to a training law is one decay, Z exp(-z T), for all sizes trained alike. One
+    row a way, with an own z or with one z, and size of the random-depth ladder: z, Z and the floor in nats, each with
+    its 95 % interval (low, high), and the rms residual in nats.
+
+    Of an own z the intervals are those of other noise, as large as all sizes leave over. What one z leaves over errs
+    together along a size's curve, so that it is turned size by size (``fits.cell_signs``)."""
     own = {str(key[2]): curve for key, curve in curves.items() if key[1] == RANDOM}
-    losses = {size: curve["loss"] for size, curve in own.items()}
+    at = {size: (curve["T"].to_numpy(),) for size, curve in own.items()}
     alone = {size: fit_saturation(curve["T"], curve["loss"]) for size, curve in own.items()}
-    one = fit_sharing(SATURATION, "z", {size: (curve["T"],) for size, curve in own.items()}, losses)
-    columns = {}
-    for way, fits in {"own z": alone, "one z": one}.items():
-        columns[way, "Z"] = {size: fit.params["Z"] for size, fit in fits.items()}
-        columns[way, "z"] = {size: fit.params["z"] for size, fit in fits.items()}
-        columns[way, "rms"] = {size: fit.rms_residual for size, fit in fits.items()}
-    return pd.DataFrame(columns).rename_axis("size")
+    one = sharing(alone, "z", at)
+    ways = {
+        "own z": (alone, fresh_fits(alone, at, resamples, seed)),
+        "one z": (one, [sharing(fresh, "z", at) for fresh in _turned(one, alone, at, resamples, seed)]),
+    }
+    rows = {}
+    for way, (fits, draws) in ways.items():
+        for size, fit in fits.items():
+            numbers = {name: [fresh[size].params[key] for fresh in draws] for name, key in CONSTANTS.items()}
+            rows[way, size] = {"rms": fit.rms_residual}
+            for name, key in CONSTANTS.items():
+                rows[way, size] |= with_interval(name, fit.params[key], numbers[name])
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["way", "size"])
+
+
+def _turned(one: Fits, alone: Fits, at: dict[str, tuple[ndarray]], resamples: int, seed: int) -> list[Fits]:
+    """Each size's own law where the residuals of ``one`` decay have other signs, the same along a size's curve."""
+    signs = cell_signs([*one], resamples, seed)
+    left = sum(len(fit.loss) for fit in one.values())
+    scale = np.sqrt(left / (left - 2 * len(one) - 1))  # each its Z and floor, and one z
+    losses = {
+        size: fit.predict(*at[size]) * np.exp(-scale * np.outer(signs[:, k], fit.residuals))
+        for k, (size, fit) in enumerate(one.items())
+    }
+    drawn = {size: refits(alone[size], at[size], losses[size]) for size in one}
+    return [dict(zip(drawn, fits, strict=True)) for fits in zip(*drawn.values(), strict=True)]
 
 
 def _frame(rows: dict[Key, dict[str, Any]]) -> pd.DataFrame:

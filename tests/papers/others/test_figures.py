@@ -20,6 +20,10 @@ def table(rows):
     return pd.DataFrame(rows, columns=["group", "phi", "low", "high"], index=index)
 
 
+def ends(bars):
+    return [segment[:, 1].tolist() for segment in bars.get_segments()]
+
+
 def test_every_phi_has_its_row_and_interval():
     own = table([("000", 0.46, 0.41, 0.53), ("2609.19107", 0.79, 0.66, 0.93), ("CART", 0.2, -3.0, 0.5)])
     panels = {"a": own, "b": own.iloc[:2], "c": own.iloc[1:], "d": own}
@@ -43,8 +47,7 @@ def test_worth_and_shares_stand_with_their_bars(theirs):
     left, right = figures.worth_and_share(worth, share, 0.459).axes
     lines = {line.get_label(): line for line in left.lines}
     assert lines["2609.19107"].get_ydata().tolist() == [2.0, 2.5] and lines["000"].get_xdata() == [2]
-    ends = [segment[:, 1].tolist() for segment in left.collections[0].get_segments()]
-    assert ends == [[1.8, 2.1], [2.2, 2.7]]
+    assert ends(left.collections[0]) == [[1.8, 2.1], [2.2, 2.7]]
     assert lines["$r^{0.46}$"].get_ydata()[-1] == pytest.approx(8**0.459)
     drawn = {line.get_label(): line.get_ydata() for line in right.lines if line.get_label().endswith("passes")}
     assert [*drawn] == ["2 passes", "3 passes", "4 passes", "6 passes"]
@@ -55,8 +58,12 @@ def test_savings_have_marks_laws_and_what_is_printed():
     curves = ladders.curves(runs.ladders())
     names = ["vanilla's E", "own E"]
     exponents = pd.DataFrame(
-        {(way, "gamma"): dict.fromkeys(figures.ARMS, 0.1 + k / 100) for k, way in enumerate(names)}
-    )
+        {
+            (way, arm): {"gamma": 0.1 + k / 100, "gamma low": 0.09, "gamma high": 0.13}
+            for k, way in enumerate(names)
+            for arm in figures.ARMS
+        }
+    ).T.rename_axis(["way", "arm"])
     left, right = figures.savings(curves, exponents).axes
     dashes = [(line.get_xdata()[0], line.get_ydata()[0]) for line in left.lines if line.get_marker() == "_"]
     assert sorted(dashes) == sorted((compute, printed) for (_, compute), printed in ladders.PRINTED.items())
@@ -65,13 +72,20 @@ def test_savings_have_marks_laws_and_what_is_printed():
     tied = next(line for line in marks if line.get_color() == figures.ARMS["loop_2"][0] and line.get_mfc() != "white")
     assert tied.get_ydata()[1] == pytest.approx(ladders.saved_as_measured(curves, "loop_2", 8))
     assert len(right.lines) == 8 and right.lines[0].get_ydata().tolist() == pytest.approx([0.1, 0.11])
+    assert ends(right.collections[0]) == [[0.09, 0.13]] * 2 and len(right.collections) == 8
 
 
 def test_gaps_and_best_loops_are_drawn_by_budget(theirs):
-    gaps, best = isoflop.gaps(isoflop.optima(theirs), "untied_2"), best_loops.optima(runs.loops())
+    optima, loops = isoflop.optima(theirs), runs.loops()
+    gaps = isoflop.gaps_with_intervals(optima, isoflop.fresh_optima(theirs, 4, 0), "untied_2")
+    best = best_loops.with_intervals(best_loops.optima(loops), best_loops.fresh_optima(loops, 0.002, 4, 0))
     left, right = figures.gaps_and_loops(gaps, best).axes
     lines = {line.get_label(): line.get_ydata() for line in left.lines}
-    assert lines["loop 2"].tolist() == gaps["loop_2"].tolist() and "untied 2" not in lines
+    assert lines["loop 2"].tolist() == gaps.loc["loop_2", "gap"].tolist() and "untied 2" not in lines
+    assert [ends(bars) for bars in left.collections] == [
+        own[["gap low", "gap high"]].to_numpy().tolist() for _, own in gaps.dropna().groupby("arm", sort=False)
+    ]
+    assert ends(right.collections[-1]) == best.loc["one recipe, 10 epochs", ["low", "high"]].to_numpy().tolist()
     drawn = {line.get_label(): line.get_ydata() for line in right.lines}
     assert {*drawn} == {*best_loops.SETS}
     assert drawn["one recipe, 10 epochs"].tolist() == best.loc["one recipe, 10 epochs", "K"].tolist()

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from lib.fit import laws
+from lib.fit.fits import fit
 from lib.papers.others import ladders, runs
 
 
@@ -61,17 +63,30 @@ def test_between_two_runs_a_multiplier_is_linear_in_log_compute(curves):
 def test_whether_the_exponent_or_the_floor_changes_is_not_in_these_data(curves):
     """The grown ladder is steeper than vanilla at vanilla's floor, flatter with its own; and one exponent for all, each
     with its floor, fits as well as one floor for all."""
-    found = ladders.exponents(curves)
-    steeper = {
-        way: found[way, "gamma"]["untied_grow"] - found[way, "gamma"]["vanilla"]
-        for way in ("vanilla's E", "own E, own gamma")
-    }
-    assert steeper == pytest.approx({"vanilla's E": 0.0048, "own E, own gamma": -0.0127}, abs=2e-4)
+    found = ladders.exponents(curves, ladders.fresh_ladders(curves, 40, 0))
+    steeper = found["gamma"].xs("untied_grow less vanilla", level="arm")
+    assert steeper["vanilla's E"] == pytest.approx(0.0048, abs=2e-4)
+    assert steeper["own E, own gamma"] == pytest.approx(-0.0127, abs=2e-4)
     fits = ladders.own_floors(curves)
     assert ladders.steeper(curves, fits) == pytest.approx(
         {"vanilla's E": steeper["vanilla's E"], "own E": steeper["own E, own gamma"]}, abs=1e-5
     )
-    assert found["one E", "E"].nunique() == found["one gamma", "gamma"].nunique() == 1
-    rms = found.xs("rms", axis=1, level=1)
+    arms = found[found.index.get_level_values("arm") != "untied_grow less vanilla"]
+    assert arms.loc["one E", "E"].nunique() == arms.loc["one gamma", "gamma"].nunique() == 1
+    rms = arms["rms"].unstack("way")
     assert (rms["one gamma"] ** 2).mean() < (rms["one E"] ** 2).mean()
     assert (rms["own E, own gamma"] <= rms["vanilla's E"] + 1e-4).all()
+    for number in ("gamma", "E"):
+        assert ((arms[f"{number} low"] < arms[number]) & (arms[number] < arms[f"{number} high"])).all()
+    width = found["gamma high"] - found["gamma low"]  # what is shared is known better, and so is what is alike
+    assert width["one gamma", "vanilla"] < width["own E, own gamma", "vanilla"]
+    assert width["vanilla's E", "untied_grow less vanilla"] < width["own E, own gamma", "untied_grow less vanilla"]
+
+
+def test_at_vanillas_floor_each_fit_is_at_its_optimum(curves):
+    own = ladders.own_floors(curves)
+    held = laws.hold(ladders.LADDER, L_inf=ladders.floor(own["vanilla"]))
+    for arm, one in ladders.vanillas_floor(curves, own).items():
+        again = fit(held, ladders.inputs(curves)[arm], curves[arm]["loss"])
+        assert one.objective == pytest.approx(again.objective, rel=1e-9)
+        assert one.params == pytest.approx(again.params, rel=1e-6)
