@@ -49,7 +49,8 @@ def test_own_weights_are_ahead_of_tied_ones_and_less_so_at_the_top(theirs):
     table = isoflop.gaps_with_intervals(optima, isoflop.fresh_optima(theirs, 60, 0), "untied_2")
     tied = table.loc["loop_2"]
     assert tied["gap"].tolist() == gaps["loop_2"].tolist() and table.loc["untied_2", "gap"].isna().all()
-    assert (tied["gap low"] > 0).all() and tied["gap high"].iloc[-1] < tied["gap low"].iloc[0]
+    assert (tied["gap low"][:3] > 0.005).all() and tied["gap high"].iloc[-1] < tied["gap low"].iloc[0]
+    assert tied["gap low"].iloc[-1] < 0.002  # hardly off 0
     assert table["ratio"].tolist() == optima["ratio"].tolist()
     assert ((table["ratio low"] < table["ratio"]) & (table["ratio"] < table["ratio high"])).all()
 
