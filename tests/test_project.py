@@ -58,6 +58,7 @@ def test_nothing_in_lib_parses_arguments_or_unpickles():
             text = text.replace("Cluster.of(os.environ)", "")
         if path.name == "make_variables.py":  # make's variables are checked where no shell has read them
             text = text.replace("answer(os.environ)", "")
+        text = re.sub(r"torch\.load\(.*weights_only=True\)", "", text)  # which runs no code of the file
         assert not re.search(r"argparse|sys\.argv|os\.environ|torch\.load\(|pickle\.load", text), path
 
 
