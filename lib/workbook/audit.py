@@ -155,19 +155,35 @@ def _beyond(record: RunResult, again: RunResult, spread: float) -> str:
 
 def last(outputs: Path, profile: str) -> str:
     """A line on the last audit of a profile; empty where there was none."""
-    path = outputs / "audits" / f"{profile}.json"
-    if not path.exists():
+    said = summary(outputs, profile)
+    if said is None:
         return ""
-    said = files.read_checked(path)
-    compared = [Outcome(**one) for one in said["compared"]]
-    wrong = [one for one in compared if one.complaint]
-    exact = sum(one.same_class for one in compared)
     line = (
         f"Last audit: of {said['runs']} recorded runs {said['drawn']} were drawn (seed {said['seed']}), and "
-        f"{len(compared)} trained anew in time on {said['provenance']['device']}, {said['provenance']['cpu']}, "
-        f"{exact} of them on a machine of the recording's class; {len(compared) - len(wrong)} agree."
+        f"{said['compared']} trained anew in time on {said['device']}, {said['cpu']}, "
+        f"{said['same_class']} of them on a machine of the recording's class; {said['agree']} agree."
     )
-    return line + "".join(f" Run {one.key} does not: {one.complaint}." for one in wrong)
+    return line + "".join(f" Run {key} does not: {complaint}." for key, complaint in said["complaints"].items())
+
+
+def summary(outputs: Path, profile: str) -> dict[str, Any] | None:
+    """What the last audit of a profile came to, in numbers: ``compared`` runs were trained anew in time, ``keys`` are
+    theirs, ``complaints`` says by key what differs. None where there was none."""
+    path = outputs / "audits" / f"{profile}.json"
+    if not path.exists():
+        return None
+    said = files.read_checked(path)
+    compared = [Outcome(**one) for one in said["compared"]]
+    wrong = {one.key: one.complaint for one in compared if one.complaint}
+    return {
+        **{name: said[name] for name in ("runs", "drawn", "seed")},
+        "compared": len(compared),
+        "same_class": sum(one.same_class for one in compared),
+        "agree": len(compared) - len(wrong),
+        "complaints": wrong,
+        "keys": [one.key for one in compared],
+        **{name: said["provenance"][name] for name in ("commit", "device", "cpu")},
+    }
 
 
 def main(profile: str, minutes: str, seed: str, jobs: int) -> None:

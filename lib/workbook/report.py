@@ -20,7 +20,7 @@ from lib.base import files
 from lib.base.errors import InputError, in_one_line
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import audit, claims, pages, places, power
+from lib.workbook import audit, claims, pages, places, power, verdicts
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
 
 PAPERS = {
@@ -172,6 +172,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
     figures, tables = found.figures(profile, [*papers]), found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
+    print(verdicts.write(outputs, profile))
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in made_by:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]

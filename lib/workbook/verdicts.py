@@ -1,0 +1,154 @@
+"""Verdicts as data: a row a finding of a judged profile and of the papers' own runs, as Parquet and as JSON.
+
+Both say of which version they are, what the last audit of the profile's records came to, and what each column means.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lib
+from lib.base import files
+from lib.base.errors import InputError
+from lib.store.columns import Column
+from lib.workbook import audit, claims, markdown, places
+from lib.workbook.claims import Claim, Finding
+
+NAMES = ("verdicts.parquet", "verdicts.json")
+FORM = 1  # of the columns below, raised when one changes its meaning or goes
+#: what is nested in JSON, and JSON in a cell of Parquet
+NESTED = ("measured", "bounds", "parameters")
+
+COLUMNS = [
+    Column("claim", "text", "the claim's id in params/claims.yaml"),
+    Column("paper", "text", "whose claim it is: 000 to 004, or 005 for other groups"),
+    Column("where", "text", "its place in the paper"),
+    Column("statement", "text", "what the paper claims"),
+    Column("kind", "text", "ordering, bound, tie or value"),
+    Column("estimand", "text", "what is measured, averaged over what"),
+    Column("replicates", "text", "what the interval counts: seeds, resamples or exact"),
+    Column("effect", "float", "the smallest effect that matters, in the unit; 0 where it is counted"),
+    Column("value", "float", "the paper's number; empty but for values"),
+    Column("uncertainty", "float", "of the paper's number, as printed; empty but for values"),
+    Column("profile", "text", "whose runs were measured: a profile's, or published, the paper's own"),
+    Column("verdict", "text", "the outcome: the first opinion, or opinions differ"),
+    Column("first", "text", "what the interval says"),
+    Column("second", "text", "what a permutation of the seeds says; empty where nothing is judged, or it is counted"),
+    Column("read_again", "bool", "whether the second opinion read its numbers off the records by itself"),
+    Column("mean", "float", "of the comparison that decides; empty where there is no number"),
+    Column("low", "float", "lower end of its 95 % interval; empty where there is none"),
+    Column("high", "float", "upper end"),
+    Column("unit", "text", "of mean, low, high, measured and bounds"),
+    Column("again", "float", "share of fresh draws of as many replicates that give the first opinion again"),
+    Column("seeds", "ints", "of the replicates; none where they are no seeds"),
+    Column("measured", "text", "comparison -> one number a replicate, in the order of seeds; JSON in Parquet"),
+    Column("bounds", "text", "comparison -> the ends of its own 95 % interval; JSON in Parquet"),
+    Column("note", "text", "what the notebook says of it"),
+    Column("notebook", "text", "which measured it"),
+    Column("parameters", "text", "that it was run with; JSON in Parquet"),
+    Column("commit", "text", "of this repository, when it was judged"),
+    Column("device", "text", "accelerator, or kind of processor, that it was judged on"),
+]
+
+
+class Judged(NamedTuple):
+    """A finding beside its claim."""
+
+    claim: Claim
+    finding: Finding
+
+
+def judged(outputs: Path, profile: str) -> list[Judged]:
+    """The findings of a profile, then those on the papers' own runs, by paper. Those that are damaged or of no claim
+    are left out: the report names them."""
+    ledger = claims.ledger(places.LEDGER)
+    found = []
+    for claim in sorted(ledger.values(), key=lambda one: one.paper):
+        for whose in (profile, claims.PUBLISHED):
+            path = outputs / "claims" / whose / f"{claim.id}.json"
+            if path.exists():
+                try:
+                    found.append(Judged(claim, claims.read(path)))
+                except InputError:
+                    continue
+    return found
+
+
+def rows(found: list[Judged]) -> list[dict[str, Any]]:
+    """Of each finding what ``COLUMNS`` names. What is no finite number is None."""
+    return [{one.name: _finite(_cell(one.name, *both)) for one in COLUMNS} for both in found]
+
+
+def _cell(name: str, claim: Claim, finding: Finding) -> Any:
+    if name == "claim":
+        return claim.id
+    if name in ("value", "uncertainty") and claim.kind != "value":
+        return None
+    if name in ("notebook", "parameters", "commit", "device"):
+        return finding.provenance.get(name)
+    return getattr(finding if hasattr(finding, name) else claim, name)
+
+
+def _finite(x: Any) -> Any:
+    if isinstance(x, float):
+        return x if math.isfinite(x) else None
+    if isinstance(x, Mapping):
+        return {key: _finite(value) for key, value in x.items()}
+    return [_finite(value) for value in x] if isinstance(x, list | tuple) else x
+
+
+def version() -> str:
+    """The workbook's, as in pyproject.toml, and that of its recipe, which is raised when runs' numbers change."""
+    project = tomllib.loads((places.ROOT / "pyproject.toml").read_text())["project"]
+    return f"{project['version']}, recipe {lib.RECIPE}"
+
+
+def write(outputs: Path, profile: str) -> str:
+    """Writes both files beside the report and, where the profile has records, beside these; returns a line on it.
+
+    Of a profile that is not judged nothing is written, and what an earlier report left beside it goes."""
+    report, records = outputs / "report", outputs / "records" / profile
+    found = [] if profile in claims.NOT_JUDGED else judged(outputs, profile)
+    if not found:
+        for name in NAMES:
+            files.remove(report / name)
+        why = f"the {profile} profile is not judged" if profile in claims.NOT_JUDGED else "there are no findings"
+        return f"verdicts   none are written: {why}"
+    table, said = rows(found), about(outputs, profile)
+    text = json.dumps({**said, "columns": {one.name: one.says for one in COLUMNS}, "verdicts": table}, indent=1)
+    for folder in (report, *([records] if records.is_dir() else [])):
+        parquet, plain = (folder / name for name in NAMES)
+        with files.replacing(plain) as draft:
+            draft.write_text(text + "\n")
+        with files.replacing(parquet) as draft:
+            _write_parquet(draft, table, said)
+    beside = f" and outputs/records/{profile}/" if records.is_dir() else ""
+    return f"verdicts   {len(table)} as data in outputs/report/{beside}"
+
+
+def about(outputs: Path, profile: str) -> dict[str, Any]:
+    """What both files say of themselves."""
+    try:
+        audited = audit.summary(outputs, profile)
+    except (OSError, ValueError, KeyError, TypeError):  # the report names it
+        audited = None
+    return {"form": FORM, "version": version(), "profile": profile, "audit": audited}
+
+
+def _write_parquet(path: Path, table: list[dict[str, Any]], said: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    kinds = {"text": pa.string(), "float": pa.float64(), "bool": pa.bool_(), "ints": pa.list_(pa.int64())}
+    fields = [pa.field(one.name, kinds[one.kind], metadata={"says": one.says}) for one in COLUMNS]
+    flat = [{name: json.dumps(x) if name in NESTED else x for name, x in row.items()} for row in table]
+    schema = pa.schema(fields, metadata={name: json.dumps(value) for name, value in said.items()})
+    pyarrow.parquet.write_table(pa.Table.from_pylist(flat, schema), path, compression="zstd")
+
+
+def schema() -> str:
+    """The columns as a table in Markdown, which docs/verdicts.md has."""
+    return markdown.table([{"column": f"`{one.name}`", "type": one.kind, "says": one.says} for one in COLUMNS])
