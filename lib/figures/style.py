@@ -18,6 +18,7 @@ from matplotlib.typing import ColorType
 
 from lib.base import files
 from lib.base.statistics import mean_and_interval
+from lib.figures import words
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
@@ -109,7 +110,8 @@ def shades(architecture: str, n: int) -> list[ColorType]:
 
 def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
     """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; the profile is printed
-    on the figure."""
+    on the figure. The stamp gets ``alt``, what the figure shows in words."""
+    stamp = {**stamp, "alt": words.described(figure)}
     figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
     text = json.dumps(stamp, sort_keys=True, default=str)
     with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):

@@ -16,7 +16,7 @@ from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing, Parameters
 from lib.base.provenance import provenance
 from lib.config import Label, RunConfig
-from lib.figures import style
+from lib.figures import style, words
 from lib.flops import count, run_flops
 from lib.second.readings import READINGS
 from lib.store.result import RunResult
@@ -198,7 +198,7 @@ class Notebook:
         png = style.save(figure, self.outputs / "figures" / self.profile / name, self._stamp)
         pyplot.close(figure)  # or the end of the cell would show it once more
         width = round(figure.get_figwidth() * style.SCREEN_DPI)
-        return Image(filename=png, width=width, alt=f"Figure {name}")
+        return Image(filename=png, width=width, alt=words.described(figure))
 
     def verdicts(self, findings: list[claims.Finding]) -> "pd.DataFrame":
         """A table of what was measured and the verdicts."""

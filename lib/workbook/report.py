@@ -64,7 +64,13 @@ class Item:
 
     @property
     def provenance(self) -> str:
-        return yaml.safe_dump(self.stamp, default_flow_style=None, width=100, allow_unicode=True)
+        stamp = {name: value for name, value in self.stamp.items() if name != "alt"}
+        return yaml.safe_dump(stamp, default_flow_style=None, width=100, allow_unicode=True)
+
+    @property
+    def alt(self) -> str:
+        """What a figure shows; its name where it was made by an earlier version, or has no words."""
+        return self.stamp.get("alt") or f"figure {self.name.replace('_', ' ')}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -145,11 +145,13 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
 
     nb = a_notebook("instability", tmp_path, lrs=[3.0])
     given = {"profile": "cpu", "outputs": "outputs", "lrs": [3.0]}
-    figure, _ = plt.subplots()
-    nb.save(figure, "a_figure")
+    figure, axis = plt.subplots()
+    axis.plot([1, 2])
+    axis.set(xlabel="step", ylabel="loss")
+    assert nb._saved(figure, "a_figure").alt == "Loss against step."
     stamp = json.loads((tmp_path / "figures" / "cpu" / "a_figure.json").read_text())
     assert not plt.fignum_exists(figure.number)  # it has been shown, and would be again at the end of the cell
-    assert stamp["parameters"] == given and stamp["notebook"] == "instability"
+    assert stamp["parameters"] == given and stamp["notebook"] == "instability" and stamp["alt"] == "Loss against step."
     assert {"commit", "torch", "device", "python"} <= set(stamp)
     finding = nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
     assert finding.provenance["parameters"] == given and "commit" in finding.provenance

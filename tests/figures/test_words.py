@@ -1,0 +1,93 @@
+"""A figure in words says what stands on its axes, panels and legends, whatever file it goes to."""
+
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from lib.figures import picture, style, words
+from lib.presets import preset
+
+pytestmark = pytest.mark.usefixtures("style")
+
+
+def test_a_panel_is_its_title_its_axes_and_its_lines():
+    figure, axis = plt.subplots()
+    axis.plot([1, 2], [1, 2], label="Parcae")
+    axis.plot([1, 2], [2, 1], label="Base")
+    axis.set(xlabel="budget (FLOPs)", ylabel=r"norm $\|h_T\|$", title="At cpu", xscale="log")
+    axis.legend()
+    assert words.described(figure) == "At cpu: norm ‖h_T‖ against budget (FLOPs) (log scale). Drawn: Parcae, Base."
+
+
+def test_panels_that_share_their_axes_are_said_once():
+    """Also where only the outer panels have a label, and the legend stands above all of them."""
+    figure, axes = plt.subplots(2, 2, sharex=True, sharey=True)
+    for n, axis in enumerate(axes.flat):
+        axis.plot([1, 2], [1, 2], label="a seed")
+        axis.set_title(f"r = {n}")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("loss (nats)")
+    for axis in axes[-1]:
+        axis.set_xlabel("step")
+    style.legend_above(figure, axes[0, 0])
+    assert words.described(figure) == (
+        "4 panels of loss (nats) against step: r = 0, r = 1, r = 2, r = 3. Drawn: a seed."
+    )
+
+
+def test_panels_of_different_axes_are_said_apart_and_empty_ones_not_at_all():
+    figure, (left, right, empty) = plt.subplots(1, 3)
+    left.plot([1, 2])
+    left.set(ylabel="loss", xlabel="step")
+    right.plot([1, 2])
+    right.set(ylabel="rate", xlabel="step")
+    empty.set(ylabel="nothing", xlabel="nowhere")
+    assert words.described(figure) == "Loss against step. Rate against step."
+
+
+def test_what_the_ticks_name_is_read_out():
+    figure = style.dots({"parcae": [1.0, 1.1], "base": [2.0, 2.1]}, "loss (nats)")
+    assert words.described(figure) == "Parcae, base against loss (nats)."
+
+
+def test_a_colour_bar_says_what_a_colour_means():
+    figure, axis = plt.subplots()
+    image = axis.imshow(np.eye(3))
+    axis.set(xlabel="loop", ylabel="loop")
+    figure.colorbar(image, label="cosine")
+    assert words.described(figure) == "Loop against loop. Colour: cosine."
+
+
+def test_a_picture_of_a_model_is_the_words_in_it():
+    said = words.described(picture.show(preset("isodepth-s10-r4")))
+    assert "prelude: 2 layers" in said and "recur" in said and "$" not in said
+
+
+def test_a_list_with_commas_in_its_names_is_parted_otherwise_and_a_long_one_is_cut():
+    assert words.listed(["a", "b"]) == "a, b" and words.listed(["a, b", "c"]) == "a, b; c"
+    assert words.listed(map(str, range(10))) == "0, 1, 2, 3, 4, 5, 6, and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"$\varphi$ = 0.46", "φ = 0.46"),
+        (r"$\mu_\mathrm{rec}$", "μ_rec"),
+        (r"$\|x_N\| / \sqrt{d}$", "‖x_N‖ / √d"),
+        (r"$\Delta \bar{A}$", "ΔA"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_mathematics_has_no_commands(text, said):
+    assert words.plain(text) == said
+
+
+def test_a_saved_figure_keeps_its_words_beside_it(tmp_path):
+    figure, axis = plt.subplots()
+    axis.plot([1, 2])
+    axis.set(xlabel="step", ylabel="loss")
+    path = style.save(figure, tmp_path / "a", {"commit": "abc"})
+    assert json.loads(path.with_suffix(".json").read_text()) == {"commit": "abc", "alt": "Loss against step."}
+    assert words.described(figure) == "Loss against step."  # not the profile, which is printed by now
