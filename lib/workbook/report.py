@@ -1,4 +1,5 @@
 """Writes the report: one HTML page of figures, tables, claims with their verdicts, and provenance; it opens from disk.
+Beside it lie a page for every claim, the executed notebooks, and verdicts and runs as data.
 
 A file that cannot be read does not hide the others: the page is written without it, and names it at the top.
 """
@@ -20,8 +21,9 @@ from lib.base import files
 from lib.base.errors import InputError, in_one_line
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import audit, claims, pages, places, power, verdicts
+from lib.workbook import audit, claim_pages, claims, pages, places, power, ran, verdicts
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
+from lib.workbook.ran import Ran
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -82,6 +84,19 @@ class Section:
     failure: str
     figures: list[Item]
     tables: list[Item]
+
+
+@dataclasses.dataclass(frozen=True)
+class Glance:
+    """A paper at a profile, or on its own runs: its claims by verdict, and the runs of its notebooks."""
+
+    paper: str
+    profile: str
+    verdicts: collections.Counter[str]
+    scale: str = ""
+    hardware: str = ""
+    hours: str = ""
+    audited: str = ""
 
 
 @dataclasses.dataclass
@@ -157,6 +172,15 @@ class Outputs:
             self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
             return ""
 
+    def audit(self, profile: str) -> dict[str, str]:
+        """Key of a run that was trained anew -> what differs, empty where nothing does; ``audited`` says what is wrong
+        with the file."""
+        try:
+            said = audit.summary(self.folder, profile)
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {key: said["complaints"].get(key, "") for key in said["keys"]} if said else {}
+
     def _complain(self, error: InputError, profile: str, notebook: str | None) -> None:
         if notebook:
             again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
@@ -167,7 +191,8 @@ class Outputs:
 
 
 def build(outputs: Path, profile: str) -> list[str]:
-    """Writes outputs/report/index.html from what a profile made, and the executed notebooks as pages beside it.
+    """Writes outputs/report/index.html from what a profile made, and beside it the pages of claims and of executed
+    notebooks, and verdicts and runs as data.
 
     Returns a line for each file that could not be read; the page begins with these lines too. Raises InputError for a
     damaged ledger, and leaves the page that is there."""
@@ -176,7 +201,8 @@ def build(outputs: Path, profile: str) -> list[str]:
     found = Outputs(outputs)
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
-    figures, tables = found.figures(profile, [*papers]), found.tables(profile, [*papers])
+    figures_at = {other: found.figures(other, [*papers]) for other in failures}
+    figures, tables = figures_at[profile], found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
     print(verdicts.write(outputs, profile))
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
@@ -184,31 +210,102 @@ def build(outputs: Path, profile: str) -> list[str]:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
         section = Section(name, _title(name), failures[profile].get(name, ""), *ours)
         groups[papers.get(name, BEYOND)].append(section)
+    runs = {(at, name): ran.ran(outputs, at, name) for at in failures if at != PUBLISHED for name in papers}
+    executed = {(other, name) for other, names in failures.items() for name in names}
+    said = {
+        "published": PUBLISHED,
+        "papers": PAPERS,
+        "number": _number,
+        "finite": math.isfinite,
+        "fragile": claims.FRAGILE,
+        "data": (outputs / "report" / verdicts.NAMES[0]).exists(),
+    }
+    shown = _shown(outputs / "report", rows, profile, figures_at, runs, executed)
+    claim_pages.write(outputs / "report", shown, ledger, **said)
     page = pages.template("report.html.j2").render(
+        **said,
         profile=profile,
-        published=PUBLISHED,
-        papers=PAPERS,
         verdicts=claims.VERDICTS,
         rows=rows,
         side_by_side=(beside := _side_by_side(rows)),
         judged_at=[name for name in (*PROFILES, PUBLISHED) if any(name in found for found in beside.values())],
         counts=collections.Counter(row.verdict for row in rows),
-        summary=collections.Counter((row.claim.paper, row.verdict) for row in rows if row.profile == profile),
+        glances=_glances(rows, profile, papers, runs, found.audit(profile)),
         groups=groups,
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
-        executed={(other, name) for other, names in failures.items() for name in names},
+        executed=executed,
         problems=found.problems,
         audited=found.audited(profile),
         mixed=_mixed([*(item.stamp for item in figures + tables), *_provenances(rows, profile)]),
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
-        number=_number,
-        finite=math.isfinite,
-        fragile=claims.FRAGILE,
         disputed=claims.DISPUTED,
     )
     with files.replacing(outputs / "report" / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")
     return found.problems
+
+
+def _shown(
+    report: Path,
+    rows: list[Row],
+    profile: str,
+    figures_at: dict[str, list[Item]],
+    runs: dict[tuple[str, str], Ran],
+    executed: set[tuple[str, str]],
+) -> dict[str, list[claim_pages.Shown]]:
+    """Claim -> what its page shows, with pictures and tables of runs that are written on the way."""
+    shown: dict[str, list[claim_pages.Shown]] = {}
+    for row in rows:
+        made = row.finding.provenance if row.finding else {}
+        at, name = made.get("profile", profile if row.profile == PUBLISHED else row.profile), row.notebook or ""
+        figures = [_picture(report, at, item) for item in figures_at.get(at, []) if item.notebook == name]
+        own = runs.get((at, name))
+        shown.setdefault(row.claim.id, []).append(
+            claim_pages.Shown(
+                row,
+                claim_pages.nearest(row.claim, figures),
+                f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
+                _table_of_runs(report, at, name, own) if own and own.runs else "",
+                own,
+                claim_pages.command(name, at, made.get("parameters", {})) if name else "",
+            )
+        )
+    return shown
+
+
+def _picture(report: Path, profile: str, item: Item) -> claim_pages.Figure:
+    path = f"figures/{profile}/{item.name}.png"
+    claim_pages.put(report / path, base64.b64decode(str(item.content)))
+    return claim_pages.Figure(item.name, path, item.alt)
+
+
+def _table_of_runs(report: Path, profile: str, notebook: str, own: Ran) -> str:
+    path = f"runs/{profile}/{notebook}.csv"
+    claim_pages.put(report / path, ran.table(own.runs.values()).encode())
+    return path
+
+
+def _glances(
+    rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran], audited: dict[str, str]
+) -> list[Glance]:
+    """By paper: the asked profile, then others that have findings; without a profile at which none can be measured."""
+    glances = []
+    for paper in PAPERS:
+        for at in (profile, *(name for name in (*PROFILES, PUBLISHED) if name != profile)):
+            ours = [row for row in rows if row.claim.paper == paper and row.profile == at]
+            if not any(row.notebook for row in ours):
+                continue
+            counts = collections.Counter(row.verdict for row in ours)
+            if at == PUBLISHED:
+                glances.append(Glance(paper, at, counts, "as published"))
+                continue
+            some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
+            own = {key: run for found in some for key, run in found.items()}
+            again = [complaint for key, complaint in audited.items() if key in own and at == profile]
+            agree = f"{again.count('')} of {len(again)} runs agree" if again else ""
+            every = own.values()
+            glances.append(Glance(paper, at, counts, ran.scale(every), ran.hardware(every), ran.hours(every), agree))
+    return glances
 
 
 def main(profile: str) -> None:

@@ -15,13 +15,17 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from lib.base import files
 from lib.base.errors import InputError
-from lib.workbook import claims, places, report
+from lib.sweep.training import sweep
+from lib.workbook import claims, places, ran, report, verdicts
 from tests.lines import in_one_line
 from tests.pages import loaded
+from tests.runs import several
 from tests.workbooks import ROOT, a_notebook
 
 FIGURES = ["phi", "instability_radius", "instability_rates", "generate"]  # by paper
+OFF = {"same_class": True, "complaint": "val_loss is 1, and was 2"}
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
 
 
@@ -68,6 +72,10 @@ def outputs(made, tmp_path):
 def built(outputs, profile="cpu") -> str:
     report.build(outputs, profile)
     return (outputs / "report" / "index.html").read_text()
+
+
+def page_of(outputs, id: str) -> str:
+    return (outputs / "report" / "claims" / f"{id}.html").read_text()
 
 
 def rows(page: str) -> list[dict]:
@@ -120,7 +128,8 @@ def test_verdicts_stand_side_by_side(outputs):
     table = page[page.index("verdicts side by side") :].partition("</table>")[0]
     assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["claim", "cpu", "gpu", "the paper's runs"]
     cells = {
-        id: re.findall(r"<td>(.*?)</td>", row) for id, row in re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', table)
+        re.sub("<.*?>", "", id): re.findall(r"<td>(.*?)</td>", row)
+        for id, row in re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', table)
     }
     assert cells["001-base-state-explodes"] == ["reproduced", "contradicted", ""]
     assert cells["000-phi"][0] == "" and cells["000-phi"][2] == "reproduced" and "000-r4-effective-share" not in cells
@@ -160,8 +169,29 @@ def test_counts_are_those_of_the_rows(outputs):
     for verdict in {row["verdict"] for row in found}:
         assert f"{sum(row['verdict'] == verdict for row in found)} {verdict}" in said
     summary = re.search(r'class="summary".*?</table>', page, re.S).group()
-    parcae = re.search(r'<th scope="row">001.*?</tr>', summary).group()
+    parcae, gpu = re.findall(r'<th scope="row">001.*?</tr>', summary, re.S)
     assert re.findall(r'data-verdict="(.*?)".*?>(\d+)<', parcae)[:2] == [("reproduced", "1"), ("contradicted", "1")]
+    assert re.findall(r'data-verdict="(.*?)".*?>(\d+)<', gpu) == [("contradicted", "1")] and "<td>gpu</td>" in gpu
+    assert '<th scope="row">005' not in summary  # nobody measures them on runs of ours
+
+
+def test_a_glance_has_the_scale_the_hardware_the_time_and_the_audit_of_a_papers_runs(outputs, store):
+    """What two notebooks of a paper share counts once; what another paper's notebooks planned is theirs."""
+    results = sweep(several(2), store, jobs=1).results
+    shutil.copytree(store.path, outputs / "runs")
+    for name in ("instability", "end_to_end"):
+        dumped = {run.key: run.config.model_dump(mode="json") for run in results}
+        files.write_checked(outputs / "plans" / "cpu" / f"{name}.json", {"runs": dumped})
+    who = {"commit": "c", "device": "d", "cpu": "e"}
+    compared = [{"key": results[0].key, "same_class": True, "complaint": ""}, {**OFF, "key": results[1].key}]
+    audited = {"seed": 0, "minutes": 5.0, "runs": 2, "drawn": 2, "provenance": who, "compared": compared}
+    files.write_checked(outputs / "audits" / "cpu.json", audited)
+    page = built(outputs)
+    found = {paper: re.search(rf'<th scope="row">{paper}.*?</tr>', page, re.S).group() for paper in ("000", "001")}
+    assert f"<td>{ran.scale(results)}</td><td>{ran.hardware(results)}</td><td>{ran.hours(results)}</td>" in found["001"]
+    assert "<td>1 of 2 runs agree</td>" in found["001"] and found["000"].count("<td></td>") == 3
+    rows_of_runs = (outputs / "report" / "runs" / "cpu" / "instability.csv").read_text().splitlines()
+    assert len(rows_of_runs) == 3 and "runs/cpu/instability.csv" in page_of(outputs, "001-base-state-explodes")
 
 
 def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(outputs):
@@ -194,7 +224,8 @@ def test_provenance_is_folded_below_figures_and_tables(outputs):
 
 def test_the_report_needs_no_network(outputs):
     page = built(outputs)
-    assert loaded(page) == {"notebooks/cpu/instability.html", "notebooks/cpu/phi_probes.html"}
+    copies, data = {"notebooks/cpu/instability.html", "notebooks/cpu/phi_probes.html"}, {*verdicts.NAMES}
+    assert loaded(page) == copies | data | {f"claims/{id}.html" for id in LEDGER}
     assert all((outputs / "report" / address).exists() for address in loaded(page))
     assert "Content-Security-Policy\" content=\"default-src 'none'; img-src data:;" in page
     page = page.replace('xmlns="http://www.w3.org/1998/Math/MathML"', "")  # a name, which nothing looks up

@@ -1,0 +1,132 @@
+"""A page for every claim: what the paper states, by which rule it is judged, what was measured, and how to do it again.
+
+They lie in report/claims/, with one stylesheet, pictures and tables of runs beside them in report/; nothing else is
+loaded.
+"""
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lib.base import files
+from lib.workbook import pages, parameters, places
+from lib.workbook.claims import Claim
+from lib.workbook.ran import Ran
+
+#: words that say nothing of what a claim or a figure is about
+COMMON = {"against", "and", "colour", "drawn", "log", "more", "panels", "scale", "that", "the", "with"}
+PER_MACHINE = ("jobs", "max_hours", "outputs")  # parameters that change no number
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A picture that stands in report/, and what it shows."""
+
+    name: str
+    path: str
+    alt: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """What a page shows of a claim at one profile, or on the paper's own runs. ``row`` is one of the report's."""
+
+    row: Any
+    #: of the notebook that measured it, the nearest by its words first
+    figures: Sequence[Figure]
+    #: of the notebook's executed copy, and of the table of its runs; empty where there is none
+    notebook: str
+    table: str
+    ran: Ran | None
+    command: str
+
+    @property
+    def provenance(self) -> str:
+        return yaml.safe_dump(self.row.finding.provenance, default_flow_style=None, width=100, allow_unicode=True)
+
+
+def write(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[str, Claim], **said: Any) -> None:
+    """A page for each claim of ``shown``, in that order, and the stylesheet. ``said``: what else the template names."""
+    style = pages.template("style.css").render() + pages.template("claim.css").render()
+    put(report / "style.css", style.encode())
+    order, template, papers = [*shown], pages.template("claim.html.j2"), cited()
+    for at, id in enumerate(order):
+        text = template.render(
+            claim=ledger[id],
+            rule=rule(ledger[id]),
+            paper=papers.get(ledger[id].paper, []),
+            every=shown[id],
+            previous=order[at - 1] if at else "",
+            next=order[at + 1] if at + 1 < len(order) else "",
+            **said,
+        )
+        put(report / "claims" / f"{id}.html", text.encode())
+    for path in (report / "claims").glob("*.html"):
+        if path.stem not in shown:
+            files.remove(path)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes a file unless it is there."""
+    if not path.exists() or path.read_bytes() != content:
+        with files.replacing(path) as draft:
+            draft.write_bytes(content)
+
+
+def rule(claim: Claim) -> str:
+    """What decides, in a sentence (docs/verdicts.md)."""
+    if claim.kind == "value":
+        where = "whatever the size" if claim.scale_free else "at the paper's scale alone"
+        of = f"within {claim.margin:.3g} of {claim.value:.4g}"
+        return f"reproduced where the interval lies {of}, contradicted where it is disjoint from that; judged {where}"
+    if claim.kind == "tie":
+        return f"reproduced where the interval lies within {claim.margin:.3g} of 0, contradicted where it is disjoint"
+    absent = f", absent here where it lies within {claim.effect:.3g} of 0" if claim.kind == "ordering" else ""
+    return f"reproduced where the interval lies above 0, contradicted where it lies below{absent}"
+
+
+def cited() -> dict[str, list[str]]:
+    """Paper -> authors, title and address of each document, from CITATION.cff."""
+    path = places.ROOT / "CITATION.cff"
+    references = yaml.safe_load(path.read_text())["references"] if path.exists() else []
+    found: dict[str, list[str]] = {}
+    for entry in references:
+        names = [one.get("family-names") or one["name"] for one in entry["authors"]]
+        who = names[0] + " et al." if len(names) > 2 else " and ".join(names)
+        where = entry.get("url", "").replace("https://arxiv.org/abs/", "arXiv ")
+        found.setdefault(entry["notes"][:3], []).append(", ".join(filter(None, [who, entry["title"], where])))
+    return found
+
+
+def nearest(claim: Claim, figures: Sequence[Figure]) -> list[Figure]:
+    """Figures of the notebook that measured a claim: first the one whose words are most of all the claim's."""
+    said = _words(f"{claim.id} {claim.statement} {claim.estimand} {claim.where}")
+
+    def likeness(figure: Figure) -> float:
+        own = _words(f"{figure.name} {figure.alt}")
+        return len(said & own) / max(1, len(own)) ** 0.5
+
+    return sorted(figures, key=lambda one: -likeness(one))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-zφ]{3,}|φ", text.lower().replace("phi", "φ"))) - COMMON
+
+
+def command(notebook: str, profile: str, given: Mapping[str, Any]) -> str:
+    """What makes a finding again: make, or papermill where it was made with other parameters than the profile's."""
+    known = parameters.of_profile(profile, notebook)
+    changed = {
+        name: value
+        for name, value in given.items()
+        if name in known and known[name] != value and name not in PER_MACHINE
+    }
+    if not changed:
+        return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
+    other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())
+    return f"papermill notebooks/{notebook}.ipynb out.ipynb -f params/{profile}/{notebook}.yaml -y {other}"

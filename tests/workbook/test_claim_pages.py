@@ -1,0 +1,122 @@
+"""A claim's page says what is stated, what was measured and how to do it again, and loads what lies beside it."""
+
+import html
+import re
+
+import matplotlib.pyplot as plt
+import pytest
+
+from lib.workbook import claim_pages, claims, parameters, report
+from lib.workbook.claim_pages import Figure
+from tests.pages import loaded
+from tests.workbooks import ROOT, a_notebook
+
+LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
+ORDER = sorted(LEDGER, key=lambda id: LEDGER[id].paper)
+JUDGED = "001-base-state-explodes"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A report on one claim at cpu and gpu, one on a paper's own runs, and two figures of a notebook."""
+    outputs = tmp_path_factory.mktemp("made") / "outputs"
+    given = parameters.of_profile("cpu", "instability")
+    nb = a_notebook("instability", outputs, lrs=given["lrs"])
+    nb.claim(JUDGED, [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
+    a_notebook("instability", outputs, "gpu", lrs=[0.25]).claim(JUDGED, [0.1, -0.1], [1, 2], "decades")
+    a_notebook("published_runs", outputs).claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi")
+    for name, label in {"instability_rates": "learning rate", "instability_state": "state of Base explodes"}.items():
+        figure, axis = plt.subplots()
+        axis.plot([1, 2])
+        axis.set(xlabel="step", ylabel=label)
+        nb.save(figure, name)
+    report.build(outputs, "cpu")
+    return outputs / "report"
+
+
+def page(folder, id: str) -> str:
+    return (folder / "claims" / f"{id}.html").read_text()
+
+
+def text(page: str) -> str:
+    return html.unescape(" ".join(re.sub("<[^>]*>", " ", page.partition("<body>")[2]).split()))
+
+
+def test_every_claim_has_a_page_between_those_beside_it(folder):
+    assert {path.stem for path in (folder / "claims").iterdir()} == {*LEDGER}
+    for at, id in enumerate(ORDER):
+        links = dict(re.findall(r'<a rel="(prev|next)" href="(.*?)\.html"', page(folder, id)))
+        beside = {"prev": ORDER[at - 1] if at else None, "next": ORDER[at + 1] if at + 1 < len(ORDER) else None}
+        assert links == {name: other for name, other in beside.items() if other}
+
+
+def test_a_page_says_what_was_stated_measured_and_judged(folder):
+    said, claim = text(page(folder, JUDGED)), LEDGER[JUDGED]
+    finding = claims.read(folder.parent / "claims" / "cpu" / f"{JUDGED}.json")
+    for part in (claim.where, claim.effect_from.split(":")[0], "a <note>", "seeds 1, 2, 3", "1, 1.1, 1.2"):
+        assert part in said
+    assert f"{finding.mean:.3g} decades, 95 % interval {finding.low:.3g} to {finding.high:.3g}" in said
+    assert "At the cpu profile: reproduced" in said and "At the gpu profile: not resolved" in said
+    assert "too few seeds, by permutation" in said and "What would settle it" in said
+    assert "Prairie et al., Parcae: Scaling Laws For Stable Looped Language Models" in said
+    assert "On the paper's runs: reproduced" in text(page(folder, "000-phi"))
+
+
+def test_what_nobody_measured_says_so_and_how_to(folder):
+    other = next(one for one in LEDGER.values() if one.notebook == "early_exit")
+    assert "Nothing measured yet." in page(folder, other.id)
+    assert "make reproduce-figures PROFILE=cpu ONLY=early_exit" in page(folder, other.id)
+    of_others = next(one for one in LEDGER.values() if one.paper == "005")
+    assert "the paper's own runs decide" in text(page(folder, of_others.id))
+
+
+def test_the_command_is_makes_unless_parameters_were_others():
+    given = parameters.of_profile("cpu", "instability")
+    again = claim_pages.command("instability", "cpu", given)
+    assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
+    assert claim_pages.command("instability", "cpu", {**given, "jobs": 7, "outputs": "x"}) == again
+    changed = claim_pages.command("instability", "cpu", {**given, "lrs": [0.5, 0.25]})
+    assert (
+        changed
+        == "papermill notebooks/instability.ipynb out.ipynb -f params/cpu/instability.yaml -y '{lrs: [0.5, 0.25]}'"
+    )
+
+
+def test_the_figure_whose_words_are_the_claims_is_the_one_that_is_shown(folder):
+    shown = page(folder, JUDGED)
+    assert re.findall(r'<img src="(.*?)" alt="(.*?)"', shown)[0] == (
+        "../figures/cpu/instability_state.png",
+        "State of Base explodes against step.",
+    )
+    assert '<a href="../figures/cpu/instability_rates.png">instability_rates</a>' in shown
+    some = [Figure("a", "", "rates against steps"), Figure("phi", "", "φ of every probe")]
+    assert claim_pages.nearest(LEDGER["000-phi"], some)[0].name == "phi"
+
+
+def test_a_page_loads_only_what_lies_beside_it(folder):
+    for id in ORDER:
+        assert "default-src 'none'" in page(folder, id) and "<script" not in page(folder, id)
+        for address in loaded(page(folder, id)):
+            assert (folder / "claims" / address.partition("#")[0]).is_file(), address
+
+
+def test_headers_have_a_scope_and_pictures_have_words(folder):
+    for id in (JUDGED, "000-phi"):
+        assert all("scope=" in header for header in re.findall(r"<th\b[^>]*>", page(folder, id)))
+        assert all(alt for alt in re.findall(r'<img [^>]*alt="(.*?)"', page(folder, id)))
+        assert page(folder, id).count("<h1>") == 1 and '<html lang="en">' in page(folder, id)
+
+
+@pytest.mark.parametrize("kind", ["ordering", "bound", "tie", "value"])
+def test_a_rule_names_the_outcomes_of_its_kind(kind):
+    claim = next(one for one in LEDGER.values() if one.kind == kind)
+    said = claim_pages.rule(claim)
+    assert "reproduced" in said and "contradicted" in said and ("absent here" in said) == (kind == "ordering")
+    if kind == "value":
+        assert f"within {claim.margin:.3g} of {claim.value:.4g}" in said
+
+
+def test_a_page_of_a_claim_that_is_gone_goes(folder):
+    (folder / "claims" / "of-no-claim.html").write_text("old")
+    report.build(folder.parent, "cpu")
+    assert not (folder / "claims" / "of-no-claim.html").exists()
