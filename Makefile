@@ -74,14 +74,15 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks records audit report power migrate lint test test-smoke test-long test-browser mutants
+.PHONY: help env reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long test-browser mutants
 .PHONY: bench lab flash clean distclean
 
 help:
 	@echo 'make reproduce-figures   trains what is missing, runs the notebooks, writes the report'
 	@echo 'make records             trains what is missing, the most telling runs first, and packs results for outputs/records/'
 	@echo 'make audit               trains records drawn at random anew, and compares: to the last digit on a machine of their class'
-	@echo 'make report              writes outputs/report/index.html from what is there, and the notebooks as pages beside it'
+	@echo 'make report              writes outputs/report/index.html from what is there; beside it a page a claim, the notebooks, data'
+	@echo 'make site                the report and all that it leads to as outputs/site/, for GitHub Pages or any server'
 	@echo 'make power               says how many more seeds would settle what is not resolved, and in how many core-hours'
 	@echo 'make lab                 starts JupyterLab, for this machine alone, with a token'
 	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
@@ -179,6 +180,9 @@ records: $(READY) outputs/.form-2
 report: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.report import main; main("$(PROFILE)")'
 
+site: $(READY) outputs/.form-2
+	@exec $(BIN)/python -c 'from lib.workbook.site import main; main("$(PROFILE)")'
+
 audit: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.audit import main; main("$(PROFILE)", "$(MINUTES)", "$(SEED)", $(JOBS))'
 
@@ -238,7 +242,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench_gpu
 
 clean:
-	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report
+	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report outputs/site
 
 distclean: clean
 	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.form-* outputs/audits .venv *.egg-info

@@ -37,8 +37,9 @@ class Shown:
     """What a page shows of a claim at one profile, or on the paper's own runs. ``row`` is one of the report's."""
 
     row: Any
-    #: of the notebook that measured it, the nearest by its words first
-    figures: Sequence[Figure]
+    #: of the notebook that measured it, the nearest to the claim by its words, and the others
+    figure: Figure | None
+    others: Sequence[Figure]
     #: of the notebook's executed copy, and of the table of its runs; empty where there is none
     notebook: str
     table: str
@@ -103,15 +104,19 @@ def cited() -> dict[str, list[str]]:
     return found
 
 
-def nearest(claim: Claim, figures: Sequence[Figure]) -> list[Figure]:
-    """Figures of the notebook that measured a claim: first the one whose words are most of all the claim's."""
+def nearest(claim: Claim, figures: Sequence[Figure]) -> tuple[Figure | None, list[Figure]]:
+    """Of the figures of the notebook that measured a claim the one whose words are most of all the claim's, and the
+    others. None of several where no word is shared."""
     said = _words(f"{claim.id} {claim.statement} {claim.estimand} {claim.where}")
 
     def likeness(figure: Figure) -> float:
         own = _words(f"{figure.name} {figure.alt}")
         return len(said & own) / max(1, len(own)) ** 0.5
 
-    return sorted(figures, key=lambda one: -likeness(one))
+    order = sorted(figures, key=lambda one: -likeness(one))
+    if len(order) == 1 or (order and likeness(order[0]) > 0):
+        return order[0], order[1:]
+    return None, order
 
 
 def _words(text: str) -> set[str]:

@@ -165,6 +165,14 @@ class Outputs:
                 self._complain(error, profile, notebook)
         return items
 
+    def runs(self, profile: str, notebook: str) -> Ran:
+        try:
+            return ran.ran(self.folder, profile, notebook)
+        except InputError as error:  # the plan of another version
+            path = self.folder / "plans" / profile / f"{notebook}.json"
+            self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
+            return Ran(0, 0, {})
+
     def audited(self, profile: str) -> str:
         try:
             return audit.last(self.folder, profile)
@@ -210,7 +218,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
         section = Section(name, _title(name), failures[profile].get(name, ""), *ours)
         groups[papers.get(name, BEYOND)].append(section)
-    runs = {(at, name): ran.ran(outputs, at, name) for at in failures if at != PUBLISHED for name in papers}
+    runs = {(at, name): found.runs(at, name) for at in failures if at != PUBLISHED for name in papers}
     executed = {(other, name) for other, names in failures.items() for name in names}
     said = {
         "published": PUBLISHED,
@@ -263,7 +271,7 @@ def _shown(
         shown.setdefault(row.claim.id, []).append(
             claim_pages.Shown(
                 row,
-                claim_pages.nearest(row.claim, figures),
+                *claim_pages.nearest(row.claim, figures),
                 f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
                 _table_of_runs(report, at, name, own) if own and own.runs else "",
                 own,

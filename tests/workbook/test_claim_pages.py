@@ -90,7 +90,10 @@ def test_the_figure_whose_words_are_the_claims_is_the_one_that_is_shown(folder):
     )
     assert '<a href="../figures/cpu/instability_rates.png">instability_rates</a>' in shown
     some = [Figure("a", "", "rates against steps"), Figure("phi", "", "φ of every probe")]
-    assert claim_pages.nearest(LEDGER["000-phi"], some)[0].name == "phi"
+    assert claim_pages.nearest(LEDGER["000-phi"], some) == (some[1], some[:1])
+    assert claim_pages.nearest(LEDGER["000-phi"], some[:1]) == (some[0], [])  # the only one
+    unlike = [Figure("a", "", "rates"), Figure("b", "", "steps")]
+    assert claim_pages.nearest(LEDGER["000-phi"], unlike) == (None, unlike)
 
 
 def test_a_page_loads_only_what_lies_beside_it(folder):

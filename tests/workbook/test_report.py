@@ -285,6 +285,12 @@ def test_a_missing_file_is_one_line(outputs, kind):
     assert kind in problem
 
 
+def test_a_plan_of_another_version_is_one_line(outputs):
+    files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": {"a": {"model": {"heigth": 1}}}})
+    (problem,) = report.build(outputs, "cpu")
+    in_one_line(problem, "plans/cpu/instability.json", "ONLY=instability")
+
+
 def test_make_fails_with_a_line_a_file_once_the_page_is_there(outputs, monkeypatch):
     monkeypatch.chdir(outputs.parent)
     report.main("cpu")
