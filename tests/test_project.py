@@ -143,6 +143,8 @@ def test_one_may_use_and_cite_it():
     assert citation["license"] == "MIT" and (ROOT / "LICENSE").read_text().startswith("MIT License")
     assert [entry["notes"][:3] for entry in citation["references"]] == ["000", "001", "002", "003", "004", "005", "005"]
     assert all(entry["title"] and entry["authors"] for entry in citation["references"])
+    on_arxiv = [re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", entry.get("url", "")) for entry in citation["references"]]
+    assert [entry["notes"][:3] for entry, on in zip(citation["references"], on_arxiv, strict=True) if not on] == ["003"]
 
 
 def test_the_docs_name_the_family_of_every_preset():
