@@ -57,6 +57,7 @@ class Claim:
     uncertainty: float = 0.0
     scale_free: bool = False
     published: bool = False
+    short: str = ""
 
     @property
     def margin(self) -> float:

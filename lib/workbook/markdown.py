@@ -1,5 +1,6 @@
 """Tables in Markdown, and documents whose generated parts stand between marks."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 
@@ -8,6 +9,11 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
     headings = [*rows[0]]
     lines = [headings, ["---"] * len(headings), *(row.values() for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def escaped(text: str) -> str:
+    """Plain text for a cell or a link, whose asterisks, bars and angles are no marks."""
+    return re.sub(r"([*|<>])", r"\\\1", text)
 
 
 def filled(text: str, parts: Mapping[str, str]) -> str:

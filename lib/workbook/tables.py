@@ -1,26 +1,26 @@
-"""The tables of README.md and docs/scale.md: what the notebooks ask, what they cost, what they took and found.
+"""The tables of README.md and docs/: what the notebooks ask, what they cost, what they took and found.
 
 The prose around them is written by hand. ``.venv/bin/python -c 'from lib.workbook.tables import write; write()'`` puts
 the tables between their marks (lib/workbook/markdown.py), and a test sees that they are up to date.
 """
 
-import collections
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import nbformat
 
 from lib.flops import run_flops
 from lib.sweep.cluster import memory_of
-from lib.workbook import claims, collect, parameters, places, reference
+from lib.workbook import claims, collect, findings, parameters, places, reference
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
+from lib.workbook.findings import STALE, counted
 from lib.workbook.markdown import filled, table
 from lib.workbook.reference import Entry, Reference, spell
 
-README, SCALE = places.ROOT / "README.md", places.ROOT / "docs" / "scale.md"
-STALE = "being made anew"  # stands where the reference is of other parameters, runs or claim rules
+README = places.ROOT / "README.md"
+SCALE, CLAIMS = places.ROOT / "docs" / "scale.md", places.ROOT / "docs" / "claims.md"
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 #: GPU hours that the papers state
 STATED = {"000": "about 5,000", "004": "about 2,000"}
@@ -35,17 +35,26 @@ GRIDS = {
 
 
 def write() -> None:
-    """Puts the tables into both documents."""
+    """Puts the parts into their documents."""
     for path, parts in documents().items():
         path.write_text(filled(path.read_text(), parts))
 
 
 def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
+    every = findings.judged(reference.read())
     return {
-        README: {"times": times(), "notebooks": overview()},
+        README: {
+            "found": findings.found(every),
+            "numbers": findings.in_numbers(every),
+            "papers": findings.papers(),
+            "times": times(),
+            "notebooks": overview(),
+        },
+        CLAIMS: {"claims": findings.entries(every)},
         SCALE: {
             "cpu": on_two_cores(),
+            "times": each_took(),
             "sum": in_short(),
             "papers": papers(),
             "notebooks": notebooks(),
@@ -58,29 +67,29 @@ def documents() -> dict[Path, dict[str, str]]:
 
 
 def overview() -> str:
-    """One row a notebook: its file, its paper and where the claim stands there, what it asks, the verdicts of its
-    claims on two cores and on the paper's own runs, the minutes that it took there, and the H200 hours that its plans
-    for one come to."""
+    """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
+    claims on two cores and on the paper's own runs."""
     known = reference.read()
     rows = []
     for paper, names in NOTEBOOKS.items():
         for name in names:
             title, where = heading(name)
             asked = sorted({claim.paper for claim in claims.of_notebook(name)}) or [paper]
+            place = ", ".join(filter(None, [*map(findings.authors, asked), where]))
             rows.append(
                 {
                     "notebook": f"[{name}](notebooks/{name}.ipynb)",
-                    "document, where": ", ".join(filter(None, [*asked, where])),
-                    "what it asks": title,
-                    "verdicts at cpu": noted(known, name, "cpu", verdicts),
-                    "on the paper's runs": on_published(known, name),
-                    "smoke": noted(known, name, "smoke", _took),
-                    "cpu": noted(known, name, "cpu", _took),
-                    "gpu, h": _whole(hours(costs("gpu")[name].flops)),
-                    "paper, h": _whole(hours(costs("paper")[name].flops)),
+                    "question": f"{title} ({place})" if place else title,
+                    "verdicts": _both(noted(known, name, "cpu", verdicts), on_published(known, name)),
                 }
             )
     return table(rows)
+
+
+def _both(at_cpu: str, on_runs: str) -> str:
+    """The verdicts at cpu and on the paper's own runs, in one cell."""
+    said = {"at cpu": at_cpu, "on the paper's own runs": on_runs}
+    return "; ".join(f"{where}: {what}" for where, what in said.items() if what)
 
 
 def heading(name: str) -> tuple[str, str]:
@@ -106,17 +115,12 @@ def on_published(known: Reference, name: str) -> str:
     judge = known.entries.get("cpu", {}).get(claims.OF_PUBLISHED)
     own = {claim.id for claim in claims.of_notebook(name)}
     every = name == claims.OF_PUBLISHED
-    return _counted([one for id, one in judge.published.items() if every or id in own]) if judge else ""
+    return counted([one for id, one in judge.published.items() if every or id in own]) if judge else ""
 
 
 def verdicts(entry: Entry) -> str:
     """How many claims of a notebook got which verdict."""
-    return _counted(entry.verdicts.values())
-
-
-def _counted(found: Iterable[str]) -> str:
-    counted = collections.Counter(found)
-    return ", ".join(f"{counted[verdict]} {verdict}" for verdict in claims.VERDICTS if counted[verdict])
+    return counted(entry.verdicts.values())
 
 
 def _took(entry: Entry) -> str:
@@ -142,6 +146,23 @@ def on_two_cores() -> str:
     return f"""\
 - {len(own):,} distinct runs, {sum(map(run_flops, own)):.2g} FLOPs; {spell(known.whole.get("cpu", 0))} on two cores.
 - The longest notebooks: {", ".join(longest)}."""
+
+
+def each_took() -> str:
+    """One row a notebook: the time that it took on two cores, and the H200 hours that its plans for one come to."""
+    known = reference.read()
+    rows = [
+        {
+            "notebook": f"`{name}`",
+            "smoke": noted(known, name, "smoke", _took),
+            "cpu": noted(known, name, "cpu", _took),
+            "gpu, hours": _whole(hours(costs("gpu")[name].flops)),
+            "paper, hours": _whole(hours(costs("paper")[name].flops)),
+        }
+        for names in NOTEBOOKS.values()
+        for name in names
+    ]
+    return table(rows)
 
 
 def in_short() -> str:

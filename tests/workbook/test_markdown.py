@@ -1,8 +1,9 @@
 """Tables in Markdown have their headings once, and parts of a document are put between their marks."""
 
+import mistune
 import pytest
 
-from lib.workbook.markdown import filled, table
+from lib.workbook.markdown import escaped, filled, table
 
 
 def test_a_table_has_its_headings_and_a_line_for_each_row():
@@ -20,3 +21,9 @@ def test_parts_are_put_where_their_names_are():
 def test_a_document_without_the_marks_is_refused(text):
     with pytest.raises(ValueError, match="x: the document has no marks of this name"):
         filled(text, {"x": "new"})
+
+
+def test_plain_text_keeps_its_bars_asterisks_and_angles():
+    text = "|x| <= D*/N* for all *, x > 0"
+    rendered = mistune.html(table([{"a": escaped(text)}]))
+    assert "<td>|x| &lt;= D*/N* for all *, x &gt; 0</td>" in rendered

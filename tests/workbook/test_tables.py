@@ -1,4 +1,4 @@
-"""README.md and docs/scale.md have the tables that the notebooks, their plans and the reference give."""
+"""README.md and docs/ have the tables that the notebooks, their plans, the ledger and the reference give."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def documents(kept, plans_once):
     return kept
 
 
-@pytest.mark.parametrize("path", [tables.README, tables.SCALE])
+@pytest.mark.parametrize("path", [tables.README, tables.SCALE, tables.CLAIMS])
 def test_a_document_has_the_tables_of_today(documents, path):
     text = path.read_text()
     assert filled(text, documents[path]) == text, f"{path.name} is out of date, run {MEND}"
@@ -46,8 +46,15 @@ def test_the_documents_say_how_their_tables_are_made():
 
 
 def test_the_readme_has_a_row_for_every_notebook(documents):
-    rows = [line for line in documents[tables.README]["notebooks"].splitlines() if line.startswith("| [")]
+    table = documents[tables.README]["notebooks"].splitlines()
+    rows = [line for line in table if line.startswith("| [")]
     assert sorted(row.partition("[")[2].partition("]")[0] for row in rows) == names()
+    assert table[0] == "| notebook | question | verdicts |"
+
+
+def test_the_times_of_every_notebook_stand_in_the_docs(documents):
+    rows = documents[tables.SCALE]["times"].splitlines()[2:]
+    assert sorted(row.split("`")[1] for row in rows) == names()
 
 
 def test_writing_fills_both(tmp_path, monkeypatch):
@@ -125,3 +132,10 @@ def test_the_papers_own_runs_have_a_column():
     assert len(ids) == 2 and tables.on_published(known, "phi_probes") == "2 reproduced"
     assert tables.on_published(known, "published_runs") == "2 reproduced, 1 contradicted"
     assert tables.on_published(known, "instability") == ""
+
+
+def test_both_kinds_of_verdicts_stand_in_one_cell():
+    assert tables._both("1 reproduced", "2 contradicted") == (
+        "at cpu: 1 reproduced; on the paper's own runs: 2 contradicted"
+    )
+    assert tables._both("", "2 reproduced") == "on the paper's own runs: 2 reproduced" and not tables._both("", "")

@@ -1,0 +1,188 @@
+"""What was found, in Markdown: the papers and the most telling findings for README.md, every claim for docs/claims.md.
+
+Verdicts are those of docs/reference.json, so that nothing has to be run to write them. ``lib/workbook/tables.py`` puts
+the parts into the documents.
+"""
+
+import collections
+import dataclasses
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from lib.workbook import claims, collect, places
+from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
+from lib.workbook.markdown import escaped, table
+from lib.workbook.reference import Reference
+
+CITATION = places.ROOT / "CITATION.cff"
+STALE = "being made anew"  # stands where the reference is of other parameters, runs or claim rules
+LINES = 12  # of README's findings, at most
+WIDTH = 120  # of a line of prose
+RULES = {"ordering": "an ordering", "bound": "a bound", "tie": "a tie"}
+OVER = {"seeds": "over seeds", "resamples": "over resamples of one grid of runs", "exact": "counted"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A claim and its verdicts: at the cpu profile, on the runs that its paper published; empty where it has none."""
+
+    claim: Claim
+    cpu: str
+    published: str
+
+
+def judged(known: Reference) -> list[Judged]:
+    """All claims, paper by paper, in the ledger's order."""
+    at_cpu = known.entries.get("cpu", {})
+    own = {name: entry.made_from == collect.made_from(name, "cpu") for name, entry in at_cpu.items()}
+    on_runs = at_cpu[claims.OF_PUBLISHED].published if claims.OF_PUBLISHED in at_cpu else {}
+    return [
+        Judged(claim, _at_cpu(known, claim, own), on_runs.get(claim.id, ""))
+        for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
+    ]
+
+
+def _at_cpu(known: Reference, claim: Claim, is_of_today: dict[str, bool]) -> str:
+    if claim.notebook not in is_of_today:
+        return ""
+    return known.entries["cpu"][claim.notebook].verdicts.get(claim.id, "") if is_of_today[claim.notebook] else STALE
+
+
+def counted(verdicts: Iterable[str]) -> str:
+    """How many there are of which verdict, in the order of ``claims.VERDICTS``."""
+    of = collections.Counter(verdicts)
+    return ", ".join(f"{of[verdict]} {verdict}" for verdict in claims.VERDICTS if of[verdict])
+
+
+# ---- the papers ------------------------------------------------------------------------------------------------------
+
+
+def cited() -> dict[str, list[dict[str, Any]]]:
+    """A paper's number here -> its entries in CITATION.cff; other groups' papers share one."""
+    papers: dict[str, list[dict[str, Any]]] = {}
+    for entry in yaml.safe_load(CITATION.read_text())["references"]:
+        papers.setdefault(entry["notes"][:3], []).append(entry)
+    return papers
+
+
+def papers() -> str:
+    """One row a paper: its number here, its authors, title and number on arXiv."""
+    rows = []
+    for number, entries in cited().items():
+        for entry in entries:
+            names = [author.get("family-names") or author["name"] for author in entry["authors"]]
+            url = entry.get("url")
+            on_arxiv = f"[arXiv {url.rpartition('/')[2]}]({url})" if url else "not on arXiv"
+            rows.append({"here": number, "paper": f"{_listed(names)}: *{entry['title']}*, {on_arxiv}"})
+    return table(rows)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def authors(number: str) -> str:
+    """Who wrote a paper, in short: "Chen et al.", "Capps"; those of several papers in a row; the title where the paper
+    names nobody."""
+    return ", ".join(map(_short, cited().get(number, [])))
+
+
+def _short(entry: dict[str, Any]) -> str:
+    first, *others = entry["authors"]
+    if "family-names" not in first:
+        return str(entry["title"])
+    return f"{first['family-names']} et al." if others else str(first["family-names"])
+
+
+def place(claim: Claim) -> str:
+    """Where a claim stands: authors, and the place in their paper. Of several papers that share a number, ``where``
+    begins with the one on arXiv."""
+    entries = cited()[claim.paper]
+    if len(entries) == 1:
+        return f"{_short(entries[0])}, {claim.where}"
+    (entry,) = (entry for entry in entries if entry["url"].rpartition("/")[2] in claim.where)
+    return f"{_short(entry)}, {claim.where}"
+
+
+# ---- README's findings -----------------------------------------------------------------------------------------------
+
+
+def found(every: Sequence[Judged]) -> str:
+    """The most telling verdicts, contradictions first: all that the papers' own runs contradict, then what claims
+    marked with a ``short`` statement came to."""
+    lines: dict[str, dict[str, str]] = {}
+    for verdict in (CONTRADICTED, REPRODUCED):
+        for one in every:
+            if one.published == verdict and (one.claim.short or verdict == CONTRADICTED):
+                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict} by the paper's own runs"))
+        for one in every:
+            if one.cpu == verdict and one.claim.short:
+                at = "counted" if one.claim.replicates == "exact" else "at cpu"
+                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {at}"))
+    return table(list(lines.values())[:LINES])
+
+
+def _line(claim: Claim, verdict: str) -> dict[str, str]:
+    text = escaped(claim.short or claim.statement.removesuffix("."))
+    return {"verdict": verdict, "what the paper says": f"[{text}]({link(claim.id)})", "where": escaped(place(claim))}
+
+
+def link(id: str) -> str:
+    """To a claim's entry in docs/claims.md, from README.md."""
+    return f"docs/claims.md#{id.replace('.', '')}"  # as GitHub makes an anchor of a heading
+
+
+def in_numbers(every: Sequence[Judged]) -> str:
+    """How many claims have which verdict, in sentences."""
+    at_cpu, on_runs = counted(one.cpu for one in every), counted(one.published for one in every)
+    said = f"The ledger has {len(every)} claims. At cpu: {at_cpu}. By the papers' own runs: {on_runs}."
+    return textwrap.fill(said, WIDTH)
+
+
+# ---- docs/claims.md --------------------------------------------------------------------------------------------------
+
+
+def entries(every: Sequence[Judged]) -> str:
+    """A heading for every paper and every claim; below a claim what it says, where, how it is judged, its verdicts, and
+    the command that makes it again."""
+    parts, paper = [], ""
+    for one in every:
+        if one.claim.paper != paper:
+            paper = one.claim.paper
+            parts.append(f"## {paper}: {authors(paper)}")
+        parts.append(f"### {one.claim.id}\n\n{_entry(one)}")
+    return "\n\n".join(parts)
+
+
+def _entry(one: Judged) -> str:
+    claim = one.claim
+    rows = {
+        "where": place(claim),
+        "measured": claim.estimand,
+        "rule": rule(claim),
+        "verdict": verdict(one),
+        "again": commands(claim),
+    }
+    return table([{"claim": name, escaped(claim.statement): escaped(text)} for name, text in rows.items()])
+
+
+def rule(claim: Claim) -> str:
+    """How a claim is judged, in a sentence; docs/verdicts.md says what the words mean."""
+    kind = RULES.get(claim.kind) or f"the value {claim.value:g}, within {claim.margin:.3g}"
+    effect = f"; the smallest effect that matters is {claim.effect:g} ({claim.effect_from})" if claim.effect else ""
+    return f"{kind}, {OVER[claim.replicates]}{effect}"
+
+
+def verdict(one: Judged) -> str:
+    """Both verdicts of a claim; "open" where nothing has judged it."""
+    at_cpu, on_runs = f"{one.cpu} at cpu", f"{one.published} by the paper's own runs"
+    return "; ".join([*([at_cpu] if one.cpu else []), *([on_runs] if one.published else [])]) or OPEN
+
+
+def commands(claim: Claim) -> str:
+    """What judges a claim again: on runs of ours, on the paper's own, or nothing yet."""
+    asked = [*([claim.notebook] if claim.notebook else []), *([claims.OF_PUBLISHED] if claim.published else [])]
+    return ", ".join(f"`make reproduce-figures ONLY={name}`" for name in asked) or "no notebook asks it yet"
