@@ -1,5 +1,8 @@
-"""The library finds its workbook from wherever it is imported."""
+"""The library finds its workbook from wherever it is imported, and says where it is published."""
 
+import pytest
+
+from lib.base.errors import InputError
 from lib.workbook import places
 from tests.processes import python
 from tests.workbooks import ROOT
@@ -15,3 +18,29 @@ def test_they_are_the_same_in_another_folder(tmp_path):
     begin = f"import os, sys; sys.path[0] = {str(ROOT)!r}; os.chdir({str(tmp_path)!r})"
     code = f"{begin}; from lib.workbook import places; print(places.ROOT)"
     assert python(code).communicate(timeout=240)[0].strip() == str(ROOT)
+
+
+def set_to(place, monkeypatch, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f'[tool.looped-lm]\nrepository = "{place}"\n')
+    monkeypatch.setattr(places, "PYPROJECT", tmp_path / "pyproject.toml")
+
+
+@pytest.mark.parametrize("place", ["", "https://github.com/some-one/looped.lm"])
+def test_where_it_is_published_is_one_field(place, monkeypatch, tmp_path):
+    set_to(place, monkeypatch, tmp_path)
+    assert places.published() == place
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["github.com/a/b", "http://github.com/a/b", "https://github.com/a", "https://github.com/a/b/", "https://x.org/a/b"]
+    + [f"https://github.com/a/b{end}" for end in (".", "/tree/main", "?x", " ")],
+)
+def test_another_form_is_refused_in_one_line(place, monkeypatch, tmp_path):
+    set_to(place, monkeypatch, tmp_path)
+    with pytest.raises(InputError, match=r"^repository: .*, mend it in pyproject.toml or empty it$"):
+        places.published()
+
+
+def test_the_field_of_this_workbook_can_be_read():
+    assert f'repository = "{places.published()}"' in (ROOT / "pyproject.toml").read_text()
