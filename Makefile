@@ -74,7 +74,8 @@ ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
 endif
 .DELETE_ON_ERROR:
-.PHONY: help env reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long test-browser mutants
+.PHONY: help env lock reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long
+.PHONY: test-browser mutants
 .PHONY: bench lab flash clean distclean
 
 help:
@@ -88,7 +89,8 @@ help:
 	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
 	@echo 'make distclean           removes .venv and all outputs but the committed records'
 	@echo
-	@echo 'make env                 installs the pins of environment.yml into .venv (the other commands do it first)'
+	@echo 'make env                 installs what locks/ names into .venv (the other commands do it first)'
+	@echo 'make lock                writes locks/ anew, after a pin in environment.yml has changed (.venv/bin/pip install -e .[lock])'
 	@echo 'make flash               installs flash-attn into .venv (needs CUDA and its compiler)'
 	@echo 'make migrate             brings outputs of an earlier version up to date (the commands above do it once)'
 	@echo
@@ -116,26 +118,41 @@ help:
 # ---- environment -----------------------------------------------------------------------------------------------------
 env: $(READY)
 
-$(READY): environment.yml pyproject.toml
+# what the locks name, whatever else a package says that it needs, and no file whose hash they do not have
+LOCKED := $(BIN)/pip install --quiet --no-deps --require-hashes
+
+$(READY): pyproject.toml $(wildcard locks/*.txt)
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "PYTHON: '$(PYTHON)' is not Python 3.11, pass PYTHON=/path/to/python3.11"; exit 1; }
 	"$(PYTHON)" -m venv .venv
 # another build of torch has the same version to pip, so that it has to go first
 	@if ls .venv/.ready-* >/dev/null 2>&1 && [ ! -e $@ ]; then $(BIN)/pip uninstall --yes --quiet torch; fi; \
 	rm -f .venv/.ready-*
-	@sed -n '/- pip:/,$$ s/^ *- //p' environment.yml | sed '/^pip:/d' > .venv/pins.txt
-	@echo "installing $$(wc -l < .venv/pins.txt) packages and what they need, which takes minutes"
-ifeq ($(TORCH)-$(shell uname -s),cpu-Linux)
+	@echo "installing torch and $$(grep -c == locks/packages.txt) packages, which takes minutes"
+ifeq ($(TORCH),cpu)
 # on Linux the package index has CUDA builds only; a CPU wheel at hand is taken first
-	$(BIN)/pip install --quiet --no-deps --no-index "$$(grep ^torch== .venv/pins.txt)" 2>/dev/null || \
-	  $(BIN)/pip install --quiet --no-deps --index-url $(CPU_WHEELS) "$$(grep ^torch== .venv/pins.txt)"
+	$(LOCKED) --no-index -r locks/torch-cpu.txt 2>/dev/null || \
+	  $(LOCKED) --index-url $(CPU_WHEELS) -r locks/torch-cpu.txt
+else
+	$(LOCKED) -r locks/torch-cuda.txt
 endif
-	$(BIN)/pip install --quiet -r .venv/pins.txt
-	$(BIN)/pip install --quiet $$(sed -n "s/^# pip install //p" environment.yml)
+	$(LOCKED) -r locks/packages.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 # without this every kernel warns at length that the loopback is not encrypted, and one that is stopped while it
 # computes complains of sockets that are gone
 	@mkdir -p .venv/etc/ipython && echo 'c.IPKernelApp.log_level = "CRITICAL"' > .venv/etc/ipython/ipython_kernel_config.py
 	@touch $@
+
+# the locks, anew from the pins: versions that still fit stay
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock: $(READY)
+	@test -x $(BIN)/uv || { echo 'uv: is not installed, run .venv/bin/pip install -e .[lock]'; exit 1; }
+	@sed -n '/- pip:/,$$ s/^ *- //p' environment.yml | grep == > .venv/pins.txt
+	@cat locks/packages.txt locks/torch-cuda.txt > .venv/locked.txt
+	$(COMPILE) --output-file .venv/locked.txt .venv/pins.txt
+	sed -n 's/^# pip install --no-deps //p' environment.yml | $(COMPILE) --no-deps - >> .venv/locked.txt
+	@awk '/^[^ ]/ {file = /^(torch=|triton=|nvidia-|cuda-)/ ? "locks/torch-cuda.txt" : "locks/packages.txt"} \
+	  !begun[file]++ {print "# written by make lock, from environment.yml" > file} {print > file}' .venv/locked.txt
 
 flash: $(READY)
 	$(BIN)/pip install --no-build-isolation flash-attn

