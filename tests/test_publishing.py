@@ -1,0 +1,66 @@
+"""The container ends in the commands of the README, with the files, the Python and the user that these need."""
+
+import json
+import re
+import subprocess
+
+from tests.workbooks import ROOT
+
+README = (ROOT / "README.md").read_text()
+MACHINES = (ROOT / "docs" / "machines.md").read_text()
+TWO = re.findall(r"^    (make \S.*?) *#", README[README.index("## Two commands") :], re.M)[:2]
+(PYTHON,) = re.findall(r"- python=(\S+)", (ROOT / "environment.yml").read_text())
+TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
+PHONY = " ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)).split()
+
+
+def dockerfile():
+    """{stage: [(instruction, what it is told)]}, the last one by the name ""."""
+    text = re.sub(r"\\\n|^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.M)
+    stages, name = {}, None
+    for line in filter(None, text.split("\n")):
+        instruction, told = line.split(maxsplit=1)
+        if instruction == "FROM":
+            name = told.partition(" AS ")[2]
+            stages[name] = []
+        stages[name].append((instruction, told))
+    return stages
+
+
+def told(instruction, stage):
+    return [each for name, each in dockerfile()[stage] if name == instruction]
+
+
+def test_the_readmes_two_commands_are_those_that_the_container_ends_in():
+    smoke, cpu = TWO
+    assert (smoke, cpu) == ("make reproduce-figures PROFILE=smoke", "make reproduce-figures")
+    assert json.loads(told("CMD", "")[0]) == cpu.split() and told("RUN", "") == ["make env"]
+    runs = re.findall(r"^    docker run --name \w+ looped-lm ?(.*?) *(?:# (.*))?$", MACHINES, re.M)
+    assert runs == [(smoke, ""), ("", cpu)]
+
+
+def test_the_image_has_the_pinned_python_a_compiler_and_git_and_runs_nothing_as_root():
+    assert told("FROM", "machine") == [f"python:{PYTHON}-slim AS machine"] and told("FROM", "") == ["machine"]
+    (apt,), (user,), (folder,) = (told(each, "machine") for each in ("RUN", "USER", "WORKDIR"))
+    assert {"build-essential", "git"} <= {*apt.split()} and f"/bin/bash {user} " in apt
+    assert re.search(rf"--owner={user} --group={user} {folder}$", apt) and not told("USER", "")
+    assert f"docker cp cpu:{folder}/outputs/report report" in MACHINES
+
+
+def test_the_image_gets_all_that_is_tracked_and_nothing_that_is_made():
+    assert told("COPY", "") == ["--chown=reader:reader . ."]
+    ignored = [line for line in (ROOT / ".dockerignore").read_text().split("\n") if line and not line.startswith("#")]
+    assert ignored == [".venv", "**/__pycache__", "*.egg-info", "outputs/*", "!outputs/records"]
+    lost = re.compile(r"\.venv/|(.*/)?__pycache__/|[^/]*\.egg-info/|outputs/(?!records/)")
+    assert len(TRACKED) > 600 and not [name for name in TRACKED if lost.match(name)]
+
+
+def test_the_devcontainer_starts_from_the_same_file():
+    place = ROOT / ".devcontainer"
+    given = json.loads((place / "devcontainer.json").read_text())
+    build = given["build"]
+    assert (place / build["dockerfile"]).resolve() == ROOT / "Dockerfile" and (
+        place / build["context"]
+    ).resolve() == ROOT
+    assert told("USER", build["target"]) == [given["remoteUser"]]
+    assert given["postCreateCommand"] == "make env" and "env" in PHONY
