@@ -1,8 +1,10 @@
-"""The container ends in the commands of the README, with the files, the Python and the user that these need."""
+"""The container and the Actions run the commands of the README and the gate, with what these need."""
 
 import json
 import re
 import subprocess
+
+import yaml
 
 from tests.workbooks import ROOT
 
@@ -64,3 +66,17 @@ def test_the_devcontainer_starts_from_the_same_file():
     ).resolve() == ROOT
     assert told("USER", build["target"]) == [given["remoteUser"]]
     assert given["postCreateCommand"] == "make env" and "env" in PHONY
+
+
+def test_github_runs_the_gate_and_nothing_else():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "gate.yml").read_text())
+    assert {*workflow["on"]} == {"push", "pull_request"} and workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert ".ci/run" in TRACKED and (ROOT / ".ci" / "run").stat().st_mode & 0o111
+    (python,) = [step["with"] for step in job["steps"] if "with" in step]
+    assert python["python-version"] == PYTHON and [*ROOT.glob(python["cache-dependency-path"])]
+    assert [step["uses"].split("@")[0] for step in job["steps"] if "uses" in step] == [
+        "actions/checkout",
+        "actions/setup-python",
+    ]
