@@ -128,7 +128,7 @@ $(READY): pyproject.toml $(wildcard locks/*.txt)
 # another build of torch has the same version to pip, so that it has to go first
 	@if ls .venv/.ready-* >/dev/null 2>&1 && [ ! -e $@ ]; then $(BIN)/pip uninstall --yes --quiet torch; fi; \
 	rm -f .venv/.ready-*
-	@echo "installing torch and $$(grep -c == locks/packages.txt) packages, which takes minutes"
+	@echo 'installing what locks/ names, which takes minutes'
 ifeq ($(TORCH),cpu)
 # on Linux the package index has CUDA builds only; a CPU wheel at hand is taken first
 	$(LOCKED) --no-index -r locks/torch-cpu.txt 2>/dev/null || \
