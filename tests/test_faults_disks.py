@@ -77,7 +77,7 @@ WRITERS = {
     "a.pdf": (a_figure, None, 300_000),
     "tables/smoke/a.*": (a_table, None, 4096),
     "plans/cpu/a.json": (a_plan, None, 0),
-    "report/index.html": (a_report, None, 0),
+    "report/style.css": (a_report, None, 0),
 }
 
 
