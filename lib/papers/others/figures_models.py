@@ -52,7 +52,8 @@ def layers(table: pd.DataFrame) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.3), width_ratios=(1.5, 1))
     looped = table["loop"] > 0
     left.plot(range(1, len(table) + 1), table["norm"], "-", color="#999999", lw=0.8)
-    left.plot(table.index[~looped] + 1, table["norm"][~looped], "s", color="#6B6B6B", ms=3.5, label="runs once")
+    if not looped.all():
+        left.plot(table.index[~looped] + 1, table["norm"][~looped], "s", color="#6B6B6B", ms=3.5, label="runs once")
     if looped.any():
         left.plot(table.index[looped] + 1, table["norm"][looped], "o", color=COLOUR, ms=3, label="in the loop")
     for first in table.index[looped & (table["layer"] == table["layer"][looped].min())]:
