@@ -201,7 +201,7 @@ def compact(folder: Path) -> int:
         whole = _write(
             folder, {table: pa.concat_tables(some, promote_options="default") for table, some in tables.items()}
         )
-        for name in names:
+        for name in reversed(names):  # the last first: what several have is read from the first of those there are
             for table in reversed(TABLES) if name != whole else ():  # its runs first: without them it is no part
                 files.remove(path_of(folder, table, name))
         return len(every)

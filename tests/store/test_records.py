@@ -159,14 +159,17 @@ def test_a_measurement_is_read_from_the_part_of_its_run(tmp_path):
     )
 
 
-def parts_of_many(folder):
-    """Three parts, of which two have a run in common, with what was measured on it by both and more."""
+def parts_of_many(folder, salt=0):
+    """Three parts, of which two have a run in common, with what was measured on it by both and more. Another salt gives
+    them other names, so that they are read in another order."""
     first, second, third = (small_run(train={"seed": seed}) for seed in range(3))
-    on_second = [Measured("tests.f", "k", {"run": second.key}, {"x": x}, {}) for x in (1.0, 2.0)]
+    on_second = [Measured("tests.f", "k", {"run": second.key}, {"x": x}, {"device": f"{salt}"}) for x in (1.0, 2.0)]
     records.add(folder, [a_run(first)], [a_measurement("l", x=3.0), a_measurement("m", rows=[[1.0, 2.0], [3.0]])])
-    records.write(folder, [a_run(second, val_loss=1.0)], on_second[:1])
-    records.write(folder, [a_run(second, val_loss=2.0), a_run(third)], on_second[1:])
-    return [first, second, third], ["k", "l", "m"]
+    in_common = [
+        records.write(folder, [a_run(second, val_loss=1.0)], on_second[:1]),
+        records.write(folder, [a_run(second, val_loss=2.0), a_run(third)], on_second[1:]),
+    ]
+    return [first, second, third], ["k", "l", "m"], in_common
 
 
 def read_all(folder, configs, keys):
@@ -176,7 +179,7 @@ def read_all(folder, configs, keys):
 
 
 def test_compacted_records_are_one_part_that_says_what_all_said(tmp_path):
-    configs, keys = parts_of_many(tmp_path)
+    configs, keys, _ = parts_of_many(tmp_path)
     before = read_all(tmp_path, configs, keys)
     assert records.compact(tmp_path) == 3 and len(records.parts(tmp_path)) == 1
     assert read_all(tmp_path, configs, keys) == before
@@ -187,26 +190,53 @@ def test_compacted_records_are_one_part_that_says_what_all_said(tmp_path):
     assert records.add(tmp_path, [a_run(configs[0])], []) == (0, 0)
 
 
+def whole_of(folder, copy):
+    """The name that all parts get as one."""
+    shutil.copytree(folder, copy)
+    records.compact(copy)
+    (path,) = (copy / "runs.parquet").iterdir()
+    return path.stem
+
+
 def test_compacting_loses_nothing_wherever_it_is_killed(tmp_path, monkeypatch):
-    configs, keys = parts_of_many(tmp_path / "0")
-    before, remove = read_all(tmp_path / "0", configs, keys), files.remove
-    for allowed in range(10):
-        folder = tmp_path / f"{allowed + 1}"
-        shutil.copytree(tmp_path / "0", folder)
-        left = itertools.count()
+    """Wherever the name of the whole falls among those of the two parts that have a run in common."""
+    orders = set()
+    for salt in itertools.count():
+        folder = tmp_path / f"{salt}"
+        configs, keys, names = parts_of_many(folder / "0", salt)
+        order = sorted([*names, whole := whole_of(folder / "0", folder / "whole")]).index(whole)
+        if order in orders:
+            continue
+        orders.add(order)
+        for allowed in itertools.count():
+            copy = folder / f"{allowed + 1}"
+            shutil.copytree(folder / "0", copy)
+            if not was_killed(copy, allowed, configs, keys, monkeypatch):
+                break
+        assert allowed > 9  # three files of each of the three parts, and drafts
+        if len(orders) == 3:
+            break
 
-        def removing(path, left=left, allowed=allowed):
-            if next(left) == allowed:
-                raise KeyboardInterrupt
-            remove(path)
 
-        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-            patch.setattr(files, "remove", removing)
-            records.compact(folder)
-        assert read_all(folder, configs, keys) == before
+def was_killed(folder, allowed, configs, keys, monkeypatch):
+    """Whether a compaction that is killed once it has removed so many files was not done by then."""
+    before, remove, left = read_all(folder, configs, keys), files.remove, itertools.count()
+
+    def removing(path):
+        if next(left) == allowed:
+            raise KeyboardInterrupt
+        remove(path)
+
+    killed = True
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(files, "remove", removing)
         records.compact(folder)
-        records.add(folder, [a_run(small_run(train={"seed": 9}))], [])
-        assert read_all(folder, configs, keys) == before
+        killed = False
+    assert read_all(folder, configs, keys) == before
+    records.compact(folder)
+    records.add(folder, [a_run(small_run(train={"seed": 9}))], [])
+    assert read_all(folder, configs, keys) == before
+    return killed
 
 
 @pytest.mark.parametrize("left", ["0123456789abcdef/checksums.json", "measured/f/k.json"])
