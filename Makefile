@@ -75,7 +75,7 @@ ifneq ($(MAKECMDGOALS),notebooks)
 endif
 .DELETE_ON_ERROR:
 .PHONY: help env lock reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long
-.PHONY: test-browser mutants
+.PHONY: browser mutants
 .PHONY: bench lab flash clean distclean
 
 help:
@@ -98,12 +98,12 @@ help:
 	@echo 'make test                the tests (four to five minutes on two cores)'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
 	@echo 'make test-long           the slow tests: studies over many fits, kills in series, Ray'
-	@echo 'make test-browser        every notebook in JupyterLab (needs chromium, and .venv/bin/pip install -e .[browser])'
+	@echo 'make browser             runs every notebook in JupyterLab in a real browser, and once more after a change (needs chromium)'
 	@echo 'make mutants             how many small faults in lib the tests notice (.venv/bin/pip install -e .[mutation])'
 	@echo 'make bench               speed of models, a sweep, fits, decoding, scoring and reading text, as ratios'
 	@echo
 	@echo 'Variables, with their values now:'
-	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), gpu, paper (the published sizes)'
+	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), desk (drawn from records), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         the notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes of a notebook, 0 for one a core (smoke: 0 for a notebook on each core)'
 	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty.'
@@ -243,8 +243,11 @@ test-smoke: $(READY)
 	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
 	@exec $(PYTEST) -n $(CORES) tests -m smoke --made=outputs
 
-test-browser: $(READY)
-	@exec $(BIN)/python -m pytest -m browser
+# the browser is the machine's own
+READS := tests/test_browser.py
+browser: $(READY)
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[browser]'
+	@exec $(BIN)/python -m pytest -m browser $(if $(ONLY),$(ONLY:%='$(READS)::test_a_notebook[%]'),$(READS))
 
 mutants: $(READY)
 	nice -n 15 $(BIN)/python -m tests.mutants

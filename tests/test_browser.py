@@ -22,12 +22,9 @@ from lib.workbook.parameters import of_profile
 from tests.processes import until
 from tests.workbooks import ROOT
 
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser installs it")
+pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e .[browser]")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no browser: install chromium to run this test"),
-]
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 #: notebook -> the sliders that change its figure at this size
@@ -106,6 +103,8 @@ def answers(lab, what: str, method: str = "GET"):
 
 @pytest.fixture(scope="module")
 def browser(folder):
+    if CHROMIUM is None:
+        pytest.exit("browser: no chromium and no google-chrome is found, install one (apt install chromium)", 1)
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         context = started.new_context(viewport={"width": 1280, "height": 1000})  # its pages share what they loaded
@@ -202,7 +201,7 @@ def errors(cells) -> list[str]:
 
 
 @pytest.fixture
-def reader(lab, browser, folder, name, tmp_path):
+def reader(browser, lab, folder, name, tmp_path):
     """Somebody with a copy of the notebook ``name``; when the test fails, a picture of what was on the screen."""
     page = browser.new_page()
     path = folder / "notebooks" / f"{name}.ipynb"
@@ -238,7 +237,8 @@ def changed(values: dict) -> dict:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_somebody_runs_a_notebook_changes_it_and_runs_it_again(name, reader, folder):
+def test_a_notebook(name, reader, folder):
+    """Somebody runs it, changes one parameter, runs it again, and moves its sliders."""
     smoke = of_profile("smoke", name)
     smoke |= {"outputs": str(folder / "outputs")} | ({"max_hours": 1.0} if "max_hours" in smoke else {})
     for values in (smoke, changed(smoke)):

@@ -96,6 +96,16 @@ class Finding:
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def number(self) -> str:
+        """The number that decides, in words: mean, 95 % interval where there is one and it has a width, unit, whether
+        it is fragile; empty where nothing could be measured."""
+        if not math.isfinite(self.mean):
+            return ""
+        interval = f" [{self.low:.3g}, {self.high:.3g}]" if 0 < self.high - self.low < math.inf else ""
+        fragile = ", fragile" if self.again is not None and self.again < FRAGILE else ""
+        return f"{self.mean:.3g}{interval} {self.unit}".strip() + fragile
+
 
 _FINDING = pydantic.TypeAdapter(Finding)
 

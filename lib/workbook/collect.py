@@ -76,10 +76,16 @@ def _from_first_to_last(copies: list[dict[str, Any]]) -> float:
 def _entry(outputs: Path, name: str, profile: str, seconds: float) -> Entry:
     asked = claims.of_notebook(name)
     found = [claims.read(outputs / "claims" / profile / f"{claim.id}.json") for claim in asked]
-    verdicts = {finding.id: finding.verdict for finding in found}
-    on_runs = claims.findings(outputs / "claims" / claims.PUBLISHED) if name == claims.OF_PUBLISHED else {}
-    published = {id: finding.verdict for id, finding in on_runs.items() if profile != "smoke"}  # which judges nothing
-    return Entry(seconds=round(seconds, 1), verdicts=verdicts, made_from=made_from(name, profile), published=published)
+    judges = name == claims.OF_PUBLISHED and profile != "smoke"  # which judges nothing
+    on_runs = claims.findings(outputs / "claims" / claims.PUBLISHED).values() if judges else []
+    return Entry(
+        seconds=round(seconds, 1),
+        verdicts={finding.id: finding.verdict for finding in found},
+        made_from=made_from(name, profile),
+        published={finding.id: finding.verdict for finding in on_runs},
+        numbers={finding.id: finding.number for finding in found},
+        published_numbers={finding.id: finding.number for finding in on_runs},
+    )
 
 
 def made_from(name: str, profile: str) -> int:

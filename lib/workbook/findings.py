@@ -6,7 +6,6 @@ the parts into the documents.
 
 import collections
 import dataclasses
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,40 +14,43 @@ import yaml
 from lib.workbook import claims, collect, places
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
 from lib.workbook.markdown import escaped, table
-from lib.workbook.reference import Reference
+from lib.workbook.reference import Entry, Reference
 
 CITATION = places.ROOT / "CITATION.cff"
 STALE = "being made anew"  # stands where the reference is of other parameters, runs or claim rules
+NOTHING = Entry(seconds=0, verdicts={}, made_from=0)  # of a notebook that was never run
+ON_RUNS = "on published runs"
 LINES = 12  # of README's findings, at most
-WIDTH = 120  # of a line of prose
 RULES = {"ordering": "an ordering", "bound": "a bound", "tie": "a tie"}
 OVER = {"seeds": "over seeds", "resamples": "over resamples of one grid of runs", "exact": "counted"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A claim and its verdicts: at the cpu profile, on the runs that its paper published; empty where it has none."""
+    """A claim and its verdicts: at the cpu profile, on the runs that its paper published; empty where it has none. The
+    number that decided each (``Finding.number``)."""
 
     claim: Claim
     cpu: str
     published: str
+    cpu_number: str = ""
+    published_number: str = ""
 
 
 def judged(known: Reference) -> list[Judged]:
     """All claims, paper by paper, in the ledger's order."""
     at_cpu = known.entries.get("cpu", {})
-    own = {name: entry.made_from == collect.made_from(name, "cpu") for name, entry in at_cpu.items()}
-    on_runs = at_cpu[claims.OF_PUBLISHED].published if claims.OF_PUBLISHED in at_cpu else {}
-    return [
-        Judged(claim, _at_cpu(known, claim, own), on_runs.get(claim.id, ""))
-        for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
-    ]
-
-
-def _at_cpu(known: Reference, claim: Claim, is_of_today: dict[str, bool]) -> str:
-    if claim.notebook not in is_of_today:
-        return ""
-    return known.entries["cpu"][claim.notebook].verdicts.get(claim.id, "") if is_of_today[claim.notebook] else STALE
+    stale = {name for name, entry in at_cpu.items() if entry.made_from != collect.made_from(name, "cpu")}
+    on_runs = at_cpu.get(claims.OF_PUBLISHED, NOTHING)
+    found = []
+    for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper):
+        own = at_cpu.get(claim.notebook or "", NOTHING)
+        verdict, number = own.verdicts.get(claim.id, ""), own.numbers.get(claim.id, "")
+        if claim.notebook in stale:
+            verdict, number = STALE, ""
+        of_runs = on_runs.published.get(claim.id, ""), on_runs.published_numbers.get(claim.id, "")
+        found.append(Judged(claim, verdict, of_runs[0], number, of_runs[1]))
+    return found
 
 
 def counted(verdicts: Iterable[str]) -> str:
@@ -111,23 +113,28 @@ def place(claim: Claim) -> str:
 
 
 def found(every: Sequence[Judged]) -> str:
-    """The most telling verdicts, contradictions first: all that the papers' own runs contradict, then what claims
-    marked with a ``short`` statement came to."""
+    """The most telling verdicts, contradictions first: all that published runs contradict, then what claims marked with
+    a ``short`` statement came to."""
     lines: dict[str, dict[str, str]] = {}
     for verdict in (CONTRADICTED, REPRODUCED):
         for one in every:
             if one.published == verdict and (one.claim.short or verdict == CONTRADICTED):
-                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict} by the paper's own runs"))
+                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {ON_RUNS}", one.published_number))
         for one in every:
             if one.cpu == verdict and one.claim.short:
                 at = "counted" if one.claim.replicates == "exact" else "at cpu"
-                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {at}"))
+                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {at}", one.cpu_number))
     return table(list(lines.values())[:LINES])
 
 
-def _line(claim: Claim, verdict: str) -> dict[str, str]:
+def _line(claim: Claim, verdict: str, number: str) -> dict[str, str]:
     text = escaped(claim.short or claim.statement.removesuffix("."))
-    return {"verdict": verdict, "what the paper says": f"[{text}]({link(claim.id)})", "where": escaped(place(claim))}
+    return {
+        "what a paper says": f"[{text}]({link(claim.id)})",
+        "place": escaped(place(claim)),
+        "verdict": verdict,
+        "measured": escaped(number),
+    }
 
 
 def link(id: str) -> str:
@@ -136,10 +143,19 @@ def link(id: str) -> str:
 
 
 def in_numbers(every: Sequence[Judged]) -> str:
-    """How many claims have which verdict, in sentences."""
-    at_cpu, on_runs = counted(one.cpu for one in every), counted(one.published for one in every)
-    said = f"The ledger has {len(every)} claims. At cpu: {at_cpu}. By the papers' own runs: {on_runs}."
-    return textwrap.fill(said, WIDTH)
+    """How many claims have which verdict: a row for cpu and one for published runs, and how many have both."""
+    judged_by = {"at cpu": [one.cpu for one in every], ON_RUNS: [one.published for one in every]}
+    given = [verdict for verdict in claims.VERDICTS if any(verdict in judged for judged in judged_by.values())]
+    rows = [
+        {"claims judged": by}
+        | {verdict: f"{judged.count(verdict)}" for verdict in given}
+        | {"all": f"{sum(map(bool, judged))}"}
+        for by, judged in judged_by.items()
+    ]
+    both = sum(bool(one.cpu and one.published) for one in every)
+    neither = sum(not (one.cpu or one.published) for one in every)
+    said = f"There are {len(every)} claims: {both} are judged by both, {neither} by neither yet."
+    return f"{table(rows)}\n\n{said}"
 
 
 # ---- docs/claims.md --------------------------------------------------------------------------------------------------
@@ -164,6 +180,7 @@ def _entry(one: Judged) -> str:
         "measured": claim.estimand,
         "rule": rule(claim),
         "verdict": verdict(one),
+        "number": number(one),
         "again": commands(claim),
     }
     return table([{"claim": name, escaped(claim.statement): escaped(text)} for name, text in rows.items()])
@@ -178,8 +195,16 @@ def rule(claim: Claim) -> str:
 
 def verdict(one: Judged) -> str:
     """Both verdicts of a claim; "open" where nothing has judged it."""
-    at_cpu, on_runs = f"{one.cpu} at cpu", f"{one.published} by the paper's own runs"
-    return "; ".join([*([at_cpu] if one.cpu else []), *([on_runs] if one.published else [])]) or OPEN
+    return _both(one.cpu, one.published) or OPEN
+
+
+def number(one: Judged) -> str:
+    """The number that decided each, with its 95 % interval."""
+    return _both(one.cpu_number, one.published_number)
+
+
+def _both(at_cpu: str, on_runs: str) -> str:
+    return "; ".join([*([f"{at_cpu} at cpu"] if at_cpu else []), *([f"{on_runs} {ON_RUNS}"] if on_runs else [])])
 
 
 def commands(claim: Claim) -> str:

@@ -17,13 +17,16 @@ ROUNDS = 3  # of the yardstick, of which the fastest counts: others disturb it i
 
 
 class Entry(pydantic.BaseModel):
-    """A notebook at a profile: the ``seconds`` it took, the verdict of each of its claims, and a checksum of what they
-    come from. ``published``: the verdicts on a paper's own runs, of the notebook that reads these."""
+    """A notebook at a profile: the ``seconds`` it took, the verdict of each of its claims and the number that decided
+    it, and a checksum of what they come from. ``published``: the same on a paper's own runs, of the notebook that reads
+    these."""
 
     seconds: float
     verdicts: dict[str, str]
     made_from: int
     published: dict[str, str] = {}
+    numbers: dict[str, str] = {}
+    published_numbers: dict[str, str] = {}
 
 
 class Reference(pydantic.BaseModel):

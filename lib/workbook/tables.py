@@ -68,7 +68,7 @@ def documents() -> dict[Path, dict[str, str]]:
 
 def overview() -> str:
     """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
-    claims on two cores and on the paper's own runs."""
+    claims on two cores and on published runs."""
     known = reference.read()
     rows = []
     for paper, names in NOTEBOOKS.items():
@@ -87,9 +87,9 @@ def overview() -> str:
 
 
 def _both(at_cpu: str, on_runs: str) -> str:
-    """The verdicts at cpu and on the paper's own runs, in one cell."""
-    said = {"at cpu": at_cpu, "on the paper's own runs": on_runs}
-    return "; ".join(f"{where}: {what}" for where, what in said.items() if what)
+    """The verdicts at cpu and on published runs, in one cell."""
+    said = {"at cpu": at_cpu, findings.ON_RUNS: on_runs}
+    return "; ".join(f"{where}: {what}" for where, what in said.items() if what) or "no claims"
 
 
 def heading(name: str) -> tuple[str, str]:

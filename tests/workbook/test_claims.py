@@ -98,6 +98,17 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path):
         claims.report(claim(), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=[1.0, 2.0])
 
 
+def test_a_finding_says_its_number_in_words(tmp_path):
+    def number(values, entry=None, **given):
+        n = [*range(len(values))] if (entry or claim()).replicates == "seeds" else []
+        return claims.report(entry or claim(), "n", values, n, "cpu", tmp_path, "nats", "", **given).number
+
+    assert number([1.0, 1.1, 0.9]) == "1 [0.752, 1.25] nats"
+    assert number([1.0, 1.35, 0.65]).endswith(" nats, fragile")
+    assert number([1.0]) == "1 nats" and number([1.0, math.nan]) == ""
+    assert number([0.1234], claim(replicates="exact", effect=0.0)) == "0.123 nats"
+
+
 def test_a_firm_verdict_would_come_again(tmp_path):
     def again(values, entry=None, **given):
         n = [*range(len(next(iter(claims.as_comparisons(values).values()))))]

@@ -74,6 +74,7 @@ def test_what_is_finished_is_noted_and_what_did_not_change_stays(made, monkeypat
     entry = reference.read(path).entries["smoke"]["usage_weighted"]
     assert reference.read(path).whole == {}  # of one notebook nobody knows what all of them take
     assert entry.seconds == 12.3 and set(entry.verdicts.values()) == {claims.UNJUDGED}
+    assert entry.numbers.keys() == entry.verdicts.keys() and set(entry.numbers.values()) == {"1"}
     took(mark.with_name("usage_weighted.ipynb"), 3.0)
     collect.collect(made, path)  # it read what was trained before, which is no time to plan with
     assert reference.read(path).entries["smoke"]["usage_weighted"] == entry

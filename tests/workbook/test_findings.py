@@ -16,7 +16,7 @@ ANY = next(iter(LEDGER.values()))
 
 
 def of(id, cpu="", published="", **changes):
-    return Judged(dataclasses.replace(ANY, id=id, **changes), cpu, published)
+    return Judged(dataclasses.replace(ANY, id=id, **changes), cpu, published, f"{id} 1", f"{id} 2")
 
 
 def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
@@ -24,15 +24,23 @@ def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
     monkeypatch.setattr(collect, "made_from", lambda name, profile: 1)
     ours, theirs = "001-base-state-explodes", "000-phi"
     entries = {
-        "instability": Entry(seconds=1, verdicts={ours: "reproduced"}, made_from=1),
-        "recurrence_exponent": Entry(seconds=1, verdicts={theirs: "reproduced"}, made_from=2),
-        "published_runs": Entry(seconds=1, verdicts={}, made_from=1, published={theirs: "contradicted"}),
+        "instability": Entry(seconds=1, verdicts={ours: "reproduced"}, made_from=1, numbers={ours: "2 [1, 3] nats"}),
+        "recurrence_exponent": Entry(seconds=1, verdicts={theirs: "reproduced"}, made_from=2, numbers={theirs: "1"}),
+        "published_runs": Entry(
+            seconds=1,
+            verdicts={},
+            made_from=1,
+            published={theirs: "contradicted"},
+            published_numbers={theirs: ".5 [.4, .6]"},
+        ),
     }
     found = findings.judged(Reference(flops_per_second=1, cores=2, whole={}, entries={"cpu": entries}))
     at = {one.claim.id: (one.cpu, one.published) for one in found}
     assert at.keys() == LEDGER.keys()
     assert [one.claim.paper for one in found] == sorted(claim.paper for claim in LEDGER.values())
     assert (at[ours], at[theirs]) == (("reproduced", ""), (findings.STALE, "contradicted"))
+    numbers = {one.claim.id: (one.cpu_number, one.published_number) for one in found}
+    assert (numbers[ours], numbers[theirs]) == (("2 [1, 3] nats", ""), ("", ".5 [.4, .6]"))
     assert set(at.values()) == {("reproduced", ""), (findings.STALE, "contradicted"), (findings.STALE, ""), ("", "")}
 
 
@@ -49,15 +57,27 @@ def test_contradictions_come_first_those_of_the_papers_own_runs_before_ours():
             of("h", cpu="contradicted", short="H", replicates="exact"),
         ]
     ).splitlines()[2:]
-    told = [re.fullmatch(r"\| (.*?) \| \[(.*?)\].*", line).groups() for line in lines]
-    own = "by the paper's own runs"
+    told = [re.fullmatch(r"\| \[(.*?)\].*? \| [^|]* \| (.*?) \| (.*?) \|", line).groups() for line in lines]
     assert told == [
-        (f"contradicted {own}", "D at length"),
-        (f"contradicted {own}", "G"),
-        ("contradicted, at cpu", "C"),
-        ("contradicted, counted", "H"),
-        (f"reproduced {own}", "B"),
-        ("reproduced, at cpu", "A"),
+        ("D at length", "contradicted, on published runs", "d 2"),
+        ("G", "contradicted, on published runs", "g 2"),
+        ("C", "contradicted, at cpu", "c 1"),
+        ("H", "contradicted, counted", "h 1"),
+        ("B", "reproduced, on published runs", "b 2"),
+        ("A", "reproduced, at cpu", "a 1"),
+    ]
+
+
+def test_claims_are_counted_by_what_judged_them():
+    """A verdict that nobody gave has no column."""
+    every = [of("a", "reproduced", "contradicted"), of("b", "reproduced"), of("c", "", "reproduced"), of("d")]
+    assert findings.in_numbers(every).splitlines() == [
+        "| claims judged | reproduced | contradicted | all |",
+        "| --- | --- | --- | --- |",
+        "| at cpu | 2 | 0 | 2 |",
+        "| on published runs | 1 | 1 | 2 |",
+        "",
+        "There are 4 claims: 1 are judged by both, 1 by neither yet.",
     ]
 
 
@@ -88,7 +108,7 @@ def test_every_claim_has_an_entry_that_a_reader_sees_as_it_stands_in_the_ledger(
     for id, claim in LEDGER.items():
         head, statement, *rows = page[id]
         assert (head, statement) == ("claim", seen(claim.statement)), id
-        assert rows[::2] == ["where", "measured", "rule", "verdict", "again"], id
+        assert rows[::2] == ["where", "measured", "rule", "verdict", "number", "again"], id
         assert seen(claim.where) in rows[1] and rows[3] == seen(claim.estimand), id
 
 
@@ -114,8 +134,9 @@ def test_a_rule_says_its_kind_its_margin_and_what_it_counts():
 def test_verdicts_and_commands_say_by_which_runs():
     assert findings.verdict(of("a")) == "open"
     assert findings.verdict(of("a", "absent here", "reproduced")) == (
-        "absent here at cpu; reproduced by the paper's own runs"
+        "absent here at cpu; reproduced on published runs"
     )
+    assert findings.number(of("a")) == "a 1 at cpu; a 2 on published runs"
     assert findings.commands(LEDGER["000-phi"]) == (
         "`make reproduce-figures ONLY=recurrence_exponent`, `make reproduce-figures ONLY=published_runs`"
     )
