@@ -37,17 +37,28 @@ def moved(monkeypatch, root: Path) -> None:
     monkeypatch.setattr(places, "LEDGER", root / "params" / "claims.yaml")
 
 
+def published_at(place: str, monkeypatch, folder: Path) -> None:
+    """pyproject.toml says that the workbook is published there; "" for nowhere."""
+    (folder / "pyproject.toml").write_text(f'[tool.looped-lm]\nrepository = "{place}"\n')
+    monkeypatch.setattr(places, "PYPROJECT", folder / "pyproject.toml")
+
+
 def copied(place: Path) -> Path:
     """A copy of the workbook with the environment of this one and nothing made yet."""
     skip = shutil.ignore_patterns("outputs", ".venv", ".git", "__pycache__", "*.egg-info", ".pytest_cache")
     shutil.copytree(ROOT, place, ignore=skip)
-    venv = place / ".venv"
+    lend_environment(place)
+    return place
+
+
+def lend_environment(workbook: Path) -> None:
+    """The environment of this workbook becomes that of another, which has nothing to install then."""
+    venv = workbook / ".venv"
     venv.mkdir()
     for entry in Path(sys.prefix).iterdir():
         if not entry.name.startswith(".ready"):
             (venv / entry.name).symlink_to(entry)
     (venv / ".ready-cpu").touch()
-    return place
 
 
 def own_environment() -> dict[str, str]:

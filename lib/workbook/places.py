@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from urllib.parse import quote
 
 import lib
 from lib.base.errors import InputError
@@ -25,3 +26,12 @@ def published() -> str:
         wanted = "https://github.com/OWNER/NAME"
         raise InputError(f"repository: {place!r} is no {wanted}, mend it in pyproject.toml or empty it")
     return str(place)
+
+
+def binder(notebook: str) -> str:
+    """Where Binder opens a notebook with desk's parameters, as .binder/postBuild writes it; "" where the workbook is
+    published nowhere, or desk has no such notebook."""
+    repository = published().removeprefix("https://github.com/")
+    if not repository or not (PARAMS / "desk" / f"{notebook}.yaml").exists():
+        return ""
+    return f"https://mybinder.org/v2/gh/{repository}/HEAD?labpath={quote(f'desk/{notebook}.ipynb', safe='')}"

@@ -4,8 +4,9 @@ import pytest
 
 from lib.base.errors import InputError
 from lib.workbook import places
+from lib.workbook.plans import names
 from tests.processes import python
-from tests.workbooks import ROOT
+from tests.workbooks import ROOT, published_at
 
 
 def test_the_places_are_those_of_this_workbook():
@@ -20,15 +21,19 @@ def test_they_are_the_same_in_another_folder(tmp_path):
     assert python(code).communicate(timeout=240)[0].strip() == str(ROOT)
 
 
-def set_to(place, monkeypatch, tmp_path):
-    (tmp_path / "pyproject.toml").write_text(f'[tool.looped-lm]\nrepository = "{place}"\n')
-    monkeypatch.setattr(places, "PYPROJECT", tmp_path / "pyproject.toml")
-
-
 @pytest.mark.parametrize("place", ["", "https://github.com/some-one/looped.lm"])
 def test_where_it_is_published_is_one_field(place, monkeypatch, tmp_path):
-    set_to(place, monkeypatch, tmp_path)
+    published_at(place, monkeypatch, tmp_path)
     assert places.published() == place
+
+
+def test_binder_opens_desks_notebooks_where_they_are_published_and_nothing_elsewhere(monkeypatch, tmp_path):
+    published_at("https://github.com/some-one/looped.lm", monkeypatch, tmp_path)
+    here = "https://mybinder.org/v2/gh/some-one/looped.lm/HEAD?labpath=desk%2Finstability.ipynb"
+    assert places.binder("instability") == here and places.binder("of_nobody") == ""
+    assert all(map(places.binder, names()))
+    published_at("", monkeypatch, tmp_path)
+    assert not any(map(places.binder, names()))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,7 @@ def test_where_it_is_published_is_one_field(place, monkeypatch, tmp_path):
     + [f"https://github.com/a/b{end}" for end in (".", "/tree/main", "?x", " ")],
 )
 def test_another_form_is_refused_in_one_line(place, monkeypatch, tmp_path):
-    set_to(place, monkeypatch, tmp_path)
+    published_at(place, monkeypatch, tmp_path)
     with pytest.raises(InputError, match=r"^repository: .*, mend it in pyproject.toml or empty it$"):
         places.published()
 
