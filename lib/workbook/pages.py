@@ -68,14 +68,18 @@ def page(executed: Path, path: Path) -> None:
 
     A page has the date of the newest file that it is made from; where it has that date already, nothing is done. Raises
     InputError where the copy cannot be read."""
-    made = max(p.stat().st_mtime_ns for p in (executed, Path(__file__), *TEMPLATES.iterdir()))
+    made = max(p.stat().st_mtime_ns for p in (executed, Path(__file__), places.PYPROJECT, *TEMPLATES.iterdir()))
     if path.exists() and path.stat().st_mtime_ns == made:
         return
     content = _read(executed)
     heading = re.sub(r"[#$*]", "", content.cells[0].source.partition("\n")[0]).strip() if content.cells else ""
     body = _without_root(_exporter().from_notebook_node(content)[0])
     text = template("notebook.html.j2").render(
-        title=heading or executed.stem, name=executed.stem, profile=executed.parent.name, body=Markup(body)
+        title=heading or executed.stem,
+        name=executed.stem,
+        profile=executed.parent.name,
+        binder=places.binder(executed.stem),
+        body=Markup(body),
     )
     with files.replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")

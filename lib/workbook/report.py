@@ -240,6 +240,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         counts=collections.Counter(row.verdict for row in rows),
         glances=_glances(rows, profile, papers, runs, found.audit(profile)),
         groups=groups,
+        binder=places.binder,
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
         executed=executed,
         problems=found.problems,

@@ -78,12 +78,18 @@ def overview() -> str:
             place = ", ".join(filter(None, [*map(findings.authors, asked), where]))
             rows.append(
                 {
-                    "notebook": f"[{name}](notebooks/{name}.ipynb)",
+                    "notebook": _links(name),
                     "question": f"{title} ({place})" if place else title,
                     "verdicts": _both(noted(known, name, "cpu", verdicts), on_published(known, name)),
                 }
             )
     return table(rows)
+
+
+def _links(name: str) -> str:
+    """To a notebook's file, and to where Binder opens it, if it does."""
+    binder = places.binder(name)
+    return f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else "")
 
 
 def _both(at_cpu: str, on_runs: str) -> str:

@@ -12,9 +12,9 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from lib.base.errors import InputError
-from lib.workbook import claims, site
-from tests.pages import loaded
-from tests.workbooks import ROOT, a_notebook
+from lib.workbook import claims, places, site
+from tests.pages import BINDER, loaded
+from tests.workbooks import ROOT, a_notebook, published_at
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,23 @@ def test_a_link_that_leads_nowhere_is_one_line(tmp_path, link, said):
 def test_links_to_other_sites_are_left_alone(tmp_path):
     (tmp_path / "index.html").write_text('<a href="https://example.org/a">b</a><img src="data:image/png;base64,AA">')
     assert site.reached(tmp_path) == [Path("index.html")]
+
+
+def test_a_notebook_opens_in_binder_where_the_workbook_is_published(made, tmp_path, monkeypatch):
+    """From its place in the report and from its page, which is written anew when the field has changed."""
+    outputs = tmp_path / "outputs"
+    shutil.copytree(made, outputs)
+    published_at("https://github.com/a/b", monkeypatch, tmp_path)
+    assert site.build(outputs, "cpu") == []
+    link = f'href="{places.binder("instability")}"'
+    linking = [path for path in html_files(outputs / "site") if link in path.read_text()]
+    assert [str(path.relative_to(outputs / "site")) for path in linking] == [
+        "index.html",
+        "notebooks/cpu/instability.html",
+    ]
+    published_at("", monkeypatch, tmp_path)
+    assert site.build(outputs, "cpu") == []
+    assert not [path for path in html_files(outputs / "site") if BINDER in path.read_text()]
 
 
 def test_the_workflow_publishes_what_make_site_makes():

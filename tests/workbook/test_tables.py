@@ -6,10 +6,10 @@ import nbformat
 import pytest
 
 import lib
-from lib.workbook import claims, collect, costs, parameters, reference, tables
+from lib.workbook import claims, collect, costs, parameters, places, reference, tables
 from lib.workbook.markdown import filled
 from lib.workbook.plans import names
-from tests.workbooks import ROOT, moved
+from tests.workbooks import ROOT, moved, published_at
 
 MEND = ".venv/bin/python -c 'from lib.workbook.tables import write; write()'"
 
@@ -50,6 +50,14 @@ def test_the_readme_has_a_row_for_every_notebook(documents):
     rows = [line for line in table if line.startswith("| [")]
     assert sorted(row.partition("[")[2].partition("]")[0] for row in rows) == names()
     assert table[0] == "| notebook | question | verdicts |"
+
+
+def test_the_readme_links_to_binder_where_the_workbook_is_published(tmp_path, monkeypatch):
+    published_at("", monkeypatch, tmp_path)
+    assert tables._links("instability") == "[instability](notebooks/instability.ipynb)"
+    published_at("https://github.com/a/b", monkeypatch, tmp_path)
+    link = f"[open in Binder]({places.binder('instability')})"
+    assert tables._links("instability") == f"[instability](notebooks/instability.ipynb), {link}"
 
 
 def test_the_times_of_every_notebook_stand_in_the_docs(documents):
