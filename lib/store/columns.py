@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 class Column(NamedTuple):
     name: str
-    kind: str  # int, float, bool, text, or floats
+    kind: str  # int, float, bool, text, floats or ints
     says: str
 
 

@@ -1,6 +1,7 @@
 """The data card of a profile's records, and the same as Croissant metadata, which catalogues and loaders read.
 
 Both say what the columns are, and nothing that a further part would change, so that they are merged without conflict.
+Once the profile is judged they have its verdicts too.
 """
 
 import json
@@ -12,24 +13,29 @@ from lib.base import files
 from lib.config import RunConfig
 from lib.store.columns import CURVES, ENDS, FAMILIES, MADE_BY, MEASURED, WHO, Column
 from lib.store.records import MADE, SUMMARY, TABLES, row_types
-from lib.workbook import pages
+from lib.workbook import pages, verdicts
 
 CONTEXT = Path(__file__).parent / "templates" / "croissant_context.json"  # the format's own
 PUBLISHED = "2026-11-25"
 LICENCE = "https://opensource.org/license/mit"
-TYPES = {"int": "sc:Integer", "float": "sc:Float", "bool": "sc:Boolean", "text": "sc:Text", "floats": "sc:Float"}
-
+TYPES = {"int": "sc:Integer", "float": "sc:Float", "bool": "sc:Boolean", "text": "sc:Text"}
+LISTS = {"floats": "sc:Float", "ints": "sc:Integer"}
 
 KEY = Column("key", "text", "the run's key, a hash of all that decides its numbers")
 STATUS = Column("status", "text", "finished, or diverged: the state's rms passed max_state_rms, or it was no number")
 
 
-def columns() -> dict[str, list[Column]]:
-    """Table -> its columns."""
+def columns(folder: Path) -> dict[str, list[Column]]:
+    """Table -> its columns; the verdicts where the folder has them."""
     fields = [Column(name, kind, _says(name)) for name, kind in row_types().items()]
     ends, made_by = _under(SUMMARY, ENDS), _under(MADE, MADE_BY)
     who = [one for one in made_by if one.name.removeprefix(MADE) in WHO]
-    return {"runs": [KEY, *fields, STATUS, *ends, *made_by], "curves": [KEY, *CURVES], "measured": [*MEASURED, *who]}
+    in_parts = {
+        "runs": [KEY, *fields, STATUS, *ends, *made_by],
+        "curves": [KEY, *CURVES],
+        "measured": [*MEASURED, *who],
+    }
+    return in_parts | ({"verdicts": verdicts.COLUMNS} if (folder / "verdicts.parquet").exists() else {})
 
 
 def _under(prefix: str, some: list[Column]) -> list[Column]:
@@ -45,7 +51,9 @@ def _says(name: str) -> str:
 
 def write(folder: Path, profile: str) -> None:
     """README.md and croissant.json of a profile's records."""
-    texts = {"README.md": card(profile), "croissant.json": json.dumps(croissant(profile), indent=1) + "\n"}
+    tables = columns(folder)
+    metadata = json.dumps(croissant(profile, tables), indent=1) + "\n"
+    texts = {"README.md": card(profile, tables), "croissant.json": metadata}
     for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
@@ -56,15 +64,14 @@ def write(folder: Path, profile: str) -> None:
 ABOUT = "Training runs of small looped (depth-recurrent) language models, their curves and what was measured on them"
 
 
-def card(profile: str) -> str:
+def card(profile: str, tables: dict[str, list[Column]]) -> str:
     """The card as Markdown."""
     page = pages.template("data_card.md.j2")
-    return page.render(profile=profile, about=ABOUT, made=MADE, columns=columns(), families=FAMILIES)
+    return page.render(profile=profile, about=ABOUT, made=MADE, columns=tables, families=FAMILIES)
 
 
-def croissant(profile: str) -> dict[str, Any]:
+def croissant(profile: str, tables: dict[str, list[Column]]) -> dict[str, Any]:
     """The metadata as JSON-LD, after the Croissant format 1.0."""
-    tables = sorted(TABLES)
     return {
         "@context": json.loads(CONTEXT.read_text()),
         "@type": "sc:Dataset",
@@ -76,14 +83,8 @@ def croissant(profile: str) -> dict[str, Any]:
         "datePublished": PUBLISHED,
         "citeAs": "The authors of the looped-LM workbook. Looped language models: a reproducibility workbook.",
         "distribution": [
-            {
-                "@type": "cr:FileSet",
-                "@id": f"{table}-parts",
-                "description": f"parts of the table {table}",
-                "encodingFormat": "application/x-parquet",
-                "includes": f"{table}.parquet/*.parquet",
-            }
-            for table in tables
+            *(_files(_id(name), f"parts of the table {name}", f"{name}.parquet/*.parquet") for name in sorted(TABLES)),
+            *(_files(name, "the verdicts, a row a finding", name) for name in verdicts.NAMES if "verdicts" in tables),
         ],
         "recordSet": [
             {
@@ -91,11 +92,23 @@ def croissant(profile: str) -> dict[str, Any]:
                 "@id": table,
                 "name": table,
                 "description": f"the table {table}",
-                "field": [_field(table, one) for one in columns()[table]],
+                "field": [_field(table, one) for one in tables[table]],
             }
-            for table in tables
+            for table in sorted(tables)
         ],
     }
+
+
+def _id(table: str) -> str:
+    """Of a table's files: its parts, or the one that the verdicts are."""
+    return f"{table}-parts" if table in TABLES else f"{table}.parquet"
+
+
+def _files(id: str, description: str, includes: str) -> dict[str, str]:
+    """Without hashes, which a further part, or another verdict, would change."""
+    form = "application/json" if includes.endswith(".json") else "application/x-parquet"
+    named = {"@type": "cr:FileSet", "@id": id, "description": description}
+    return {**named, "encodingFormat": form, "includes": includes}
 
 
 def _field(table: str, one: Column) -> dict[str, Any]:
@@ -104,7 +117,7 @@ def _field(table: str, one: Column) -> dict[str, Any]:
         "@id": f"{table}/{one.name}",
         "name": one.name,
         "description": one.says,
-        "dataType": TYPES[one.kind],
-        **({"repeated": True} if one.kind == "floats" else {}),
-        "source": {"fileSet": {"@id": f"{table}-parts"}, "extract": {"column": one.name}},
+        "dataType": (TYPES | LISTS)[one.kind],
+        **({"repeated": True} if one.kind in LISTS else {}),
+        "source": {"fileSet": {"@id": _id(table)}, "extract": {"column": one.name}},
     }

@@ -21,7 +21,7 @@ from lib.base import files
 from lib.base.errors import InputError, in_one_line
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import audit, claim_pages, claims, pages, places, power, ran, verdicts
+from lib.workbook import audit, claim_pages, claims, data_card, pages, places, power, ran, verdicts
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
 from lib.workbook.ran import Ran
 
@@ -213,6 +213,8 @@ def build(outputs: Path, profile: str) -> list[str]:
     figures, tables = figures_at[profile], found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
     print(verdicts.write(outputs, profile))
+    if (outputs / "records" / profile / verdicts.NAMES[0]).exists():
+        data_card.write(outputs / "records" / profile, profile)
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in made_by:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]

@@ -8,9 +8,10 @@ import pytest
 from lib.store import records
 from lib.sweep.measurements import Asked, measure
 from lib.sweep.training import sweep
-from lib.workbook import data_card
+from lib.workbook import claims, data_card, places, report, verdicts
 from tests.cases import Case, squared
 from tests.runs import several
+from tests.workbooks import a_notebook
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_the_validator_accepts_the_metadata_and_the_loader_reads_the_rows(folder
 
 def test_the_card_has_a_line_for_every_column(folder):
     text = (folder / "README.md").read_text()
-    for listed in data_card.columns().values():
+    for listed in data_card.columns(folder).values():
         for one in listed:
             assert f"| `{one.name}` | {one.kind} | {one.says} |" in text and one.says and "|" not in one.says
     assert text.startswith("# Records of the smoke profile\n\n") and "PROFILE=smoke" in text and "\n\n\n" not in text
@@ -51,3 +52,28 @@ def test_a_further_part_changes_neither(folder, store):
     records.add(folder, sweep(several(3), store, jobs=1).results, [])
     data_card.write(folder, "smoke")
     assert [(folder / name).read_text() for name in ("README.md", "croissant.json")] == before
+
+
+def test_once_a_profile_is_judged_its_verdicts_are_listed_and_read(store, tmp_path):
+    """By the report, which writes them; before it nothing speaks of them."""
+    outputs, folder = tmp_path / "outputs", tmp_path / "outputs" / "records" / "cpu"
+    records.add(folder, sweep(several(2), store, jobs=1).results, [])
+    data_card.write(folder, "cpu")
+    assert not [name for name in ("README.md", "croissant.json") if "verdicts" in (folder / name).read_text()]
+    a_notebook("instability", outputs).claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
+    a_notebook("published_runs", outputs).claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi")
+    assert report.build(outputs, "cpu") == []
+
+    card = (folder / "README.md").read_text()
+    assert card.index("## verdicts.parquet") < card.index("`verdicts.json`") and "\n\n\n" not in card
+    for one in verdicts.COLUMNS:
+        assert f"| `{one.name}` | {one.kind} | {one.says} |" in card
+    dataset = mlcroissant.Dataset(str(folder / "croissant.json"))
+    assert not dataset.metadata.ctx.issues.errors and not dataset.metadata.ctx.issues.warnings
+    assert {*verdicts.NAMES} <= {one.id for one in dataset.metadata.distribution}
+    published, trained = dataset.records("verdicts")
+    assert (published["verdicts/claim"], trained["verdicts/claim"]) == (b"000-phi", b"001-base-state-explodes")
+    assert trained["verdicts/seeds"] == [1, 2, 3] and published["verdicts/seeds"] == []
+    printed = claims.ledger(places.LEDGER)["000-phi"].value
+    assert published["verdicts/value"] == printed and trained["verdicts/read_again"] is False
+    assert len(list(dataset.records("runs"))) == 2
