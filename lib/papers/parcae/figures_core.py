@@ -20,11 +20,11 @@ def by_size(runs: pd.DataFrame) -> Figure:
     shown = {column: unit for column, unit in units.items() if runs[column].notna().any()}
     figure, panels = plt.subplots(1, len(shown), figsize=(PAGE, 2.6), squeeze=False)
     for panel, (column, unit) in zip(panels[0], shown.items(), strict=True):
-        for (architecture, own), beside in zip(runs.groupby("architecture", sort=False), (0.97, 1.03), strict=True):
+        for architecture, own in runs.groupby("architecture", sort=False):
             look = {"color": COLOURS[architecture], "marker": MARKERS[architecture]}
             mean = own.groupby("parameters")[[column, f"{column} stderr"]].mean()
-            panel.errorbar(mean.index * beside, *mean.T.to_numpy(), ms=4, lw=1, label=NAMES[architecture], **look)
-            panel.plot(own["parameters"] * beside, own[column], ls="", ms=2.5, alpha=0.5, **look)
+            panel.errorbar(mean.index, *mean.T.to_numpy(), ms=4, lw=1, label=NAMES[architecture], **look)
+            panel.plot(own["parameters"], own[column], ls="", ms=2.5, alpha=0.5, **look)
         count_axis(panel, "parameters")
         panel.set_title(column)
         panel.set_ylabel(unit)
@@ -39,7 +39,7 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     runs and of those at fixed depth against the budget. Means over seeds have bars of one standard error over examples.
 
     ladder, frontier: ``core_benchmark.transformer_scores``, with a column variant, and with columns which, width and
-    budget; the frontier has a pair of lines for each size, darker for a larger one."""
+    budget; the frontier has a pair of lines for each size, in colours that no rung has, darker for a larger one."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), sharey=True)
     ladder = ladder.dropna(subset="Core")
     groups = [*ladder.groupby("variant", sort=False)]
@@ -53,7 +53,7 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     left.set_xlabel("test-time loops T")
     left.set_ylabel("Core (points)")
     widths = sorted(frontier["width"].unique())
-    colours = [COLOURS["parcae"]] if len(widths) == 1 else shades("parcae", len(widths))
+    colours = [COLOURS["parcae"]] if len(widths) == 1 else shades("residual-norm", len(widths))
     for width, colour in zip(widths, colours, strict=True):
         own, of = frontier[frontier["width"] == width], f", d = {width}" if len(widths) > 1 else ""
         for which, beside, look in (

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from lib.figures.style import COLOURS, PAGE, legend_above, shades
 from lib.papers.parcae.depth_tasks import DEEP, LOOPED, PLAIN, SAMPLED
+from lib.papers.parcae.figures_transformer import ordered
 
 _LIGHT = shades("parcae", 5)[1]
 #: model -> (colour, marker, line)
@@ -50,9 +51,12 @@ def by_steps(table: pd.DataFrame) -> Figure:
 
 
 def by_loops(table: pd.DataFrame, mean_loops: int) -> Figure:
-    """Accuracy against test-time loops T, a row of panels for each looped model, a column a family, a line a number of
-    steps, light for few and dark for many; dashed where no text has them. The dotted line is mean_loops."""
+    """Accuracy against test-time loops T, a row for each looped model, a column a family. Each number of steps
+    has a line and a marker, light for few and dark for many, dashed where no text has them. The dotted line is
+    mean_loops."""
     looped = [name for name in (LOOPED, SAMPLED) if name in set(table["model"])]
+    means = table[table["model"].isin(looped)].groupby(["model", "family", "steps", "T"])["accuracy"].mean()
+    most = max(1.0, means.max())
     families = list(dict.fromkeys(table["family"]))
     figure, axes = plt.subplots(
         len(looped), len(families), figsize=(PAGE, 1.9 * len(looped) + 0.9), squeeze=False, sharex=True, sharey=True
@@ -60,17 +64,18 @@ def by_loops(table: pd.DataFrame, mean_loops: int) -> Figure:
     for row, model in zip(axes, looped, strict=True):
         for axis, family in zip(row, families, strict=True):
             own = table[(table["model"] == model) & (table["family"] == family)]
-            cells = list(own.groupby("steps"))
-            for colour, (steps, cell) in zip(shades("parcae", len(cells)), cells, strict=True):
+            looks = ordered(own["steps"].unique())
+            for steps, cell in own.groupby("steps"):
+                colour, marker = looks[steps]
                 mean = cell.groupby("T")["accuracy"].mean()
                 line = "-" if cell["trained"].all() else "--"
-                axis.plot(mean.index, mean, "o" + line, color=colour, ms=2.5, lw=1, label=f"{steps}")
+                axis.plot(mean.index, mean, marker + line, color=colour, mfc="none", ms=4, lw=1, label=f"{steps}")
             axis.axvline(mean_loops, color="#666666", lw=0.8, ls=":")
             axis.set_xscale("log", base=2)
-            axis.set_xticks(ticks := [1, 2, 4, 8, 16, 32], [str(T) for T in ticks])
+            axis.set_xticks(ticks := sorted(own["T"].unique()), [str(T) for T in ticks], fontsize=6)
             axis.set_xlim(0.9, 1.1 * own["T"].max())
             axis.minorticks_off()
-            axis.set_ylim(-4, 104)
+            axis.set_ylim(-0.04 * most, 1.04 * most)
             axis.set_title(f"{family}, {model.removeprefix('looped, ')}", fontsize=7)
         row[0].set_ylabel("right answers (%)")
     for axis in axes[-1]:

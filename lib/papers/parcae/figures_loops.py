@@ -21,6 +21,7 @@ FORMS = {
     "power with floor": ("#0072B2", "v"),
     "power": ("#D55E00", "o"),
 }
+EXACT = 1e-10  # a mean Huber loss below it says only that a form goes through every point
 
 
 def loops_axis(axis: Axes, loops: Sequence[int], label: str = r"mean loops $\mu_{rec}$") -> None:
@@ -47,24 +48,28 @@ def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
         for _, of_seed in cell.groupby("seed"):
             first = of_seed.nsmallest(2, "mean_loops")
             if first["mean_loops"].iloc[0] == 1:  # from fixed depth to the fewest loops
-                axis.plot(first["mean_loops"], first["loss"], ":", color=colour, lw=0.7)
+                axis.plot(first["mean_loops"], first["loss"], ":", color=colour, lw=0.7, zorder=1)
         best = optima[(optima["budget"] == budget) & optima["inside"]]
         axis.plot(best["mean_loops"], best["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
     loops_axis(axis, sorted(runs["mean_loops"].unique()))
     axis.set_ylabel("validation loss (nats per token)")
+    axis.set_title(f"d = {runs['width'].iloc[0]}")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
-def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
-    """mean_loops* and D* against the budget. Circles are the parabolas' optima; an open one is an end of the loops
-    trained, where there is no optimum among them. The dashed line is the parametric law's, where its optimum lies among
-    the loops trained."""
+def powers(optima: pd.DataFrame, law: pd.DataFrame, width: int) -> Figure:
+    """mean_loops* and D* of models of one width against the budget. Circles are the parabolas' optima; an open one is
+    an end of the loops trained, where there is no optimum among them. The dashed line is the parametric law's,
+    where its optimum lies among the loops trained."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.5))
     for axis, column, label in zip(axes, ("mean_loops", "D"), (r"optimal $\mu_{rec}$", "optimal tokens"), strict=True):
         for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
             at = optima["inside"] == inside
             axis.plot(optima["budget"][at], optima[column][at], "o", color=COLOURS["parcae"], mfc=face)
+        if not optima["inside"].all():
+            open_label = "open: end of the loops trained,\nno minimum inside"
+            axis.plot([], [], "o", color=COLOURS["parcae"], mfc="white", label=open_label)
         slope = exponent(optima, column)[0]
         if np.isfinite(slope):
             own = optima[optima["inside"]]
@@ -81,6 +86,7 @@ def powers(optima: pd.DataFrame, law: pd.DataFrame) -> Figure:
         axis.minorticks_off()
         axis.set_xlabel("budget (FLOPs)")
         axis.set_ylabel(label)
+        axis.set_title(f"d = {width}")
         if axis.get_legend_handles_labels()[0]:
             axis.legend()
     if axes[0].get_ylim()[1] / axes[0].get_ylim()[0] < 100:
@@ -100,51 +106,65 @@ def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
     n_eff = np.interp(mu, sizes.index, sizes)
     loss = np.array([fit.predict(n_eff, np.full_like(mu, d)) for d in D])
     lines = axis.contour(mu, D, loss, levels=10, colors=[COLOURS["parcae"]], linewidths=0.7)
-    axis.clabel(lines, fontsize=6, fmt="%.2f")
+    low, high = np.quantile(loss, [0.03, 0.97])  # no words on what is cut by a corner
+    axis.clabel(lines, [level for level in lines.levels if low < level < high], fontsize=6, fmt="%.2f")
     axis.plot(looped["mean_loops"], looped["D"], "o", color="#666666", ms=2.5, label="runs", clip_on=False, zorder=3)
+    axis.plot([], [], color=COLOURS["parcae"], lw=0.7, label="loss by the law (nats per token)")
     inside = law[law["inside"]]
     if len(inside):
         axis.plot(inside["mean_loops"], inside["D"], "-", color="#0072B2", lw=1.6, label="efficient frontier")
     loops_axis(axis, sorted(sizes.index))
     few_decades(axis)
     axis.set_ylabel("training tokens D")
+    axis.set_title(f"d = {runs['width'].iloc[0]}")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
 def against_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
-    """The lowest loss over mean_loops and that of fixed depth, against the budget."""
+    """The lowest loss over mean_loops and that of fixed depth, against the budget. Triangles are minima of parabolas;
+    an open one is the better end of the loops trained, where there is none among them."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
     fixed = runs[runs["mean_loops"] == 1]
     mean = fixed.groupby("budget")["loss"].mean()
-    axis.plot(fixed["budget"], fixed["loss"], "D", color=COLOURS["transformer"], ms=3)
-    axis.plot(mean.index, mean, color=COLOURS["transformer"], label="fixed depth, one loop")
-    axis.plot(optima["budget"], optima["loss"], "^-", color=COLOURS["parcae"], label=r"best $\mu_{rec} > 1$")
+    axis.plot(fixed["budget"], fixed["loss"], "D", color=COLOURS["transformer"], ms=3, zorder=3)
+    axis.plot(mean.index, mean, color=COLOURS["transformer"])
+    axis.plot(optima["budget"], optima["loss"], color=COLOURS["parcae"])
+    for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
+        at = optima["inside"] == inside
+        axis.plot(optima["budget"][at], optima["loss"][at], "^", color=COLOURS["parcae"], mfc=face, ms=6)
+    axis.plot([], [], "D-", color=COLOURS["transformer"], ms=3, label="fixed depth, one loop")
+    axis.plot([], [], "^-", color=COLOURS["parcae"], ms=6, label=r"best $\mu_{rec} > 1$")
+    if not optima["inside"].all():
+        axis.plot([], [], "^", color=COLOURS["parcae"], mfc="white", ms=6, label="open: end of the loops trained")
     axis.set_xscale("log")
     axis.set_xticks(list(mean.index), [rate(budget) for budget in mean.index])
     axis.minorticks_off()
     axis.set_xlabel("budget (FLOPs)")
     axis.set_ylabel("validation loss (nats per token)")
+    axis.set_title(f"d = {runs['width'].iloc[0]}")
     axis.legend()
     return figure
 
 
 def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Figure:
     """Loss against test-time loops, one panel for each title -> curves. Dots are measured, a model's line is its
-    exponential, a star stands at T = mean_loops. fitted: key -> Fit, to T up to ``seen``; what lies beyond is shaded.
-    """
+    exponential, a star stands at T = mean_loops. The least mean_loops has hollow dots, through which others are seen.
+    fitted: key -> Fit, to T up to ``seen``; what lies beyond is shaded."""
     figure, axes = plt.subplots(1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False)
     looks = ordered({mu for curves in panels.values() for mu in curves["mean_loops"]})
+    hollow = {min(looks): {"ms": 4, "mfc": "none", "mew": 0.7, "zorder": 3}}
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
         for (mu, key), curve in curves.groupby(["mean_loops", "key"]):
             colour, marker = looks[mu]
-            axis.plot(curve["T"], curve["loss"], marker, color=colour, ms=2.5)
+            axis.plot(curve["T"], curve["loss"], marker, color=colour, **hollow.get(mu, {"ms": 2.5}))
             T = np.linspace(curve["T"].min(), curve["T"].max(), 100)
             axis.plot(T, fitted[key].predict(T), color=colour, lw=0.9)
             at = curve[curve["T"] == mu]
             axis.plot(at["T"], at["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
         for mu in sorted(curves["mean_loops"].unique()):
-            axis.plot([], [], looks[mu][1] + "-", color=looks[mu][0], ms=3, label=f"$\\mu_{{rec}}$ = {mu}")
+            look = hollow.get(mu, {"ms": 3})
+            axis.plot([], [], looks[mu][1] + "-", color=looks[mu][0], label=f"$\\mu_{{rec}}$ = {mu}", **look)
         low, high = curves["loss"].min(), np.quantile(curves["loss"], 0.97)
         axis.set_ylim(low - 0.05 * (high - low), high)  # T = 1 of the deepest models lies far above
         axis.set_xlabel("test-time loops T")
@@ -160,14 +180,17 @@ def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Fig
 
 
 def forms(table: pd.DataFrame) -> Figure:
-    """Mean Huber loss of each functional form, one dot a model: fitted on all T (left) and extrapolated (right)."""
-    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.3), sharey=True)
+    """Mean Huber loss of each functional form, one mark a model: fitted on all T (left) and extrapolated (right). A bar
+    is the mean; an arrow at EXACT stands for less. Models lie in their order below each other."""
+    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.3), sharex=True, sharey=True)
     for axis, column, title in zip(
         axes, ("in", "beyond"), ("fitted on all T", r"fitted on $T \leq \mu_{rec}$, judged beyond"), strict=True
     ):
         for y, (form, (colour, marker)) in enumerate(FORMS.items()):
             values = table[table["form"] == form][column].dropna()
-            axis.plot(values, np.full(len(values), y), marker, color=colour, ms=3.5, alpha=0.8)
+            at, exact = y + np.linspace(-0.25, 0.25, len(values)), values < EXACT
+            axis.plot(values[~exact], at[~exact], marker, color=colour, ms=3, alpha=0.8)
+            axis.plot(values[exact].clip(lower=EXACT), at[exact], ls="", marker="$<$", color=colour, ms=3.5, mew=0.4)
             if len(values):
                 axis.plot(values.mean(), y, "|", color="black", ms=12)
         axis.set_xscale("log")
@@ -179,20 +202,26 @@ def forms(table: pd.DataFrame) -> Figure:
 
 
 def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarray) -> Figure:
-    """The loss of held-out models against T, one panel a title: measured, as the unified law predicts it, and as it
-    does from the oracle's floor. curves: key, title, T, loss; fitted and oracle: predictions in its order."""
+    """The loss of held-out models against T, one column a title: measured, as the unified law predicts it, and as it
+    does from the oracle's floor; below, by how much the two are off. curves: key, title, T, loss; fitted and oracle:
+    predictions in its order."""
     curves = curves.assign(fitted=fitted, oracle=oracle)
     titles = list(dict.fromkeys(curves["title"]))
-    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.5), squeeze=False)
-    for axis, title in zip(axes[0], titles, strict=True):
+    size = (PAGE, 3.9)
+    figure, axes = plt.subplots(2, len(titles), figsize=size, height_ratios=(3, 2), squeeze=False, sharex=True)
+    for axis, below, title in zip(axes[0], axes[1], titles, strict=True):
         of_title = curves[curves["title"] == title]
         for i, (_, curve) in enumerate(of_title.groupby("key")):
             axis.plot(curve["T"], curve["loss"], "o", color="black", ms=3, label="measured" * (i == 0) or None)
             axis.plot(curve["T"], curve["fitted"], color="#E69F00", label="unified law" * (i == 0) or None)
             axis.plot(curve["T"], curve["oracle"], "--", color="#0072B2", label="oracle floor" * (i == 0) or None)
+            below.plot(curve["T"], 100 * (curve["fitted"] / curve["loss"] - 1), color="#E69F00")
+            below.plot(curve["T"], 100 * (curve["oracle"] / curve["loss"] - 1), "--", color="#0072B2")
         axis.set_title(title)
-        axis.set_xlabel("test-time loops T")
-    axes[0, 0].set_ylabel("validation loss (nats per token)")
+        below.axhline(0, color="black", lw=0.6)
+        below.set_xlabel("test-time loops T")
+    axes[0, 0].set_ylabel("validation loss\n(nats per token)")
+    axes[1, 0].set_ylabel("predicted less\nmeasured (%)")
     axes[0, -1].legend()
     return figure
 
@@ -211,6 +240,8 @@ def compression(table: pd.DataFrame) -> Figure:
                 row["tokenizer"], (row["vocabulary"], row[column]), (3, 4), textcoords="offset points", fontsize=6
             )
     count_axis(axis, "entries of the vocabulary")
+    sizes = sorted(table["vocabulary"][table["own"]])
+    axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
     axis.set_ylabel("bytes per token")
     axis.legend()
     return figure

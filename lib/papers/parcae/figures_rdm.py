@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_above, rate, shades
+from lib.papers.parcae.figures_transformer import log_axis
 
 
 def training_curves(
@@ -15,8 +16,9 @@ def training_curves(
     names: dict[str, str] = NAMES,
 ) -> Figure:
     """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
-    column for each architecture, one line for each learning rate, light where it is low and dark where it is high. A
-    cross ends a run that diverged. The loss is a running mean over a thirtieth of the run.
+    column for each architecture, one line for each learning rate, light where it is low and dark where it is high,
+    the highest dashed. A cross ends a run that diverged, with its step where that is too early for a line. The loss is
+    a running mean over a thirtieth of the run.
 
     curves: architecture, lr, status, step and the quantities; reference: a level to draw, by quantity; names: titles of
     the architectures.
@@ -41,15 +43,19 @@ def training_curves(
                 if quantity == "loss":
                     # the noise of ten runs' batches would hide the lines
                     y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
-                axis.plot(run["step"], y, color=colours[lr], label=rate(lr), lw=0.9)
+                dashes = "--" if lr == rates[-1] else "-"  # two dark shades are nearly one
+                axis.plot(run["step"], y, dashes, color=colours[lr], label=rate(lr), lw=0.9)
                 if (run["status"] == "diverged").any():
-                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=colours[lr], ms=4.5, mew=1.2)
+                    end = (run["step"].iloc[-1], y.iloc[-1])
+                    axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2)
+                    if row == 0 and end[0] < 0.02 * curves["step"].max():
+                        axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=6)
             if reference and quantity in reference:
                 axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
             if column == 0:
                 axis.set_ylabel(label)
             if quantity != "loss":
-                axis.set_yscale("log")
+                log_axis(axis, curves[quantity])
         axes[0, column].set_title(names[architecture])
         axes[-1, column].set_xlabel("step")
         axes[-1, column].legend(
@@ -76,25 +82,27 @@ def curves_by_rate(curves: pd.DataFrame, reference: dict[str, float], columns: i
         2 * blocks, columns, figsize=(PAGE, 1.25 * 2 * blocks + 0.5), sharex=True, sharey=False, squeeze=False
     )
     norms = curves["state_norm"].replace([np.inf], np.nan).dropna()
+    losses_within, norms_within = _within(curves["loss"]), (norms.min() * 0.7, norms.max() * 1.5)
     for i, lr in enumerate(rates):
         above, below = axes[2 * (i // columns), i % columns], axes[2 * (i // columns) + 1, i % columns]
         for architecture, run in curves[curves["lr"] == lr].groupby("architecture", sort=False):
             smooth = run["loss"].rolling(max(1, len(run) // 30), min_periods=1).mean()
-            for axis, y in ((above, smooth), (below, run["state_norm"])):
+            for axis, y, (_, top) in ((above, smooth, losses_within), (below, run["state_norm"], norms_within)):
                 axis.plot(run["step"], y, color=COLOURS[architecture], lw=0.9, label=NAMES[architecture])
                 if (run["status"] == "diverged").any():
-                    axis.plot(run["step"].iloc[-1:], y.iloc[-1:], "x", color=COLOURS[architecture], ms=4.5, mew=1.2)
+                    end = (run["step"].iloc[-1], np.fmin(y.iloc[-1], top))  # at the panel's top where it lies above
+                    axis.plot(*end, "x", color=COLOURS[architecture], ms=4.5, mew=1.2, clip_on=False, zorder=3)
         above.axhline(reference["loss"], color="#666666", lw=0.8, ls=":")
-        above.set_ylim(*_within(curves["loss"]))
+        above.set_ylim(*losses_within)
         below.set_yscale("log")
-        below.set_ylim(norms.min() * 0.7, norms.max() * 1.5)
+        below.set_ylim(*norms_within)
         above.set_title(f"lr {rate(lr)}")
         for axis in (above, below):
             axis.tick_params(labelleft=i % columns == 0)
     for axis in axes.flat:
         axis.set_visible(len(axis.lines) > 0)
     for block in range(blocks):
-        axes[2 * block, 0].set_ylabel("loss (nats)")
+        axes[2 * block, 0].set_ylabel("training loss,\nsmoothed (nats)")
         axes[2 * block + 1, 0].set_ylabel(r"$\|h_T\|_2$")
     for column in axes.T:
         lowest = [axis for axis in column if axis.get_visible()][-1]
@@ -118,12 +126,15 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
     offsets = dict(zip(architectures, np.linspace(-0.05, 0.05, len(architectures)), strict=True))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
-        x = runs["lr"] * 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
-        for trains, face in ((True, colour), (False, "white")):
+        beside = 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
+        x = runs["lr"] * beside
+        for trains, face in ((True, colour), (False, "none")):
             at = runs["trains"] == trains
             axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9)
         median = runs.groupby("lr")["val_loss"].median()
-        axis.plot(median.index, median, color=colour, lw=1, label=NAMES[architecture])
+        axis.plot(median.index * beside, median, color=colour, lw=1)
+        axis.plot([], [], marker + "-", color=colour, lw=1, label=NAMES[architecture])
+    axis.plot([], [], "o", color="#666666", mfc="none", label="open: does not train", ls="")
     axis.axhline(limit, color="#666666", lw=0.8, ls=":", label=limit_name)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")  # one run that ended far up would flatten the others
@@ -142,11 +153,11 @@ def outcome_against_radius(frame: pd.DataFrame) -> Figure:
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
-        for trains, face in ((True, colour), (False, "white")):
+        for trains, face in ((True, colour), (False, "none")):  # two open ones on each other are seen
             at = runs["trains"] == trains
             axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
         axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")
-    axis.plot([], [], "o", color="#666666", mfc="white", label="open: does not train", ls="")
+    axis.plot([], [], "o", color="#666666", mfc="none", label="open: does not train", ls="")
     axis.axvline(1, color="#666666", lw=0.8, ls=":")
     axis.set_xscale("log")
     axis.set_yscale("log")

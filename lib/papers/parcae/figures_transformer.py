@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above, shades
 
@@ -23,10 +24,11 @@ VARIANTS = {
     "per batch": (_LIGHT, "s"),
     "per batch, as released": ("#999999", "P"),
     "per sequence": (_DARK, "v"),
-    "full backpropagation": (_DARK, "D"),
+    "full backpropagation": ("#0072B2", "D"),
     "fill": ("#E69F00", "<"),
     "correction": (_OWN, "^"),
 }
+LATE = 4  # loops after which losses lie close together
 
 
 def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, Any]:
@@ -38,23 +40,36 @@ def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, An
 
 
 def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
-    """Validation loss against test-time loops T, one panel for each title -> losses (variant, seed, T, loss). Each
-    variant has a line through its means over seeds and a dot for each seed. ``trained`` marks mean_loops."""
+    """Validation loss against test-time loops T, one column for each title -> losses (variant, seed, T, loss), at every
+    T and below once more from LATE on, where all T but the first few lie close together. Each variant has a line
+    through its means over seeds and a dot for each seed. ``trained`` marks mean_loops."""
+    late = {T for losses in panels.values() for T in losses["T"] if T >= LATE}
+    starts = [1, LATE] if len(late) > 1 else [1]
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(COLUMN if len(panels) == 1 else PAGE, 2.8), squeeze=False, sharey=True
+        len(starts),
+        len(panels),
+        figsize=(COLUMN if len(panels) == 1 else PAGE, 2.3 * len(starts) + 0.5),
+        squeeze=False,
+        sharey="row",
     )
-    for axis, (title, losses) in zip(axes[0], panels.items(), strict=True):
-        for variant, own in losses.groupby("variant", sort=False):
-            colour, marker = looks[variant]
-            mean = own.groupby("T")["loss"].mean()
-            axis.plot(own["T"], own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
-            axis.plot(mean.index, mean, marker + "-", color=colour, ms=4, lw=1, label=str(variant))
-        _depth_axis(axis, sorted(losses["T"].unique()))
-        if trained is not None:
-            axis.axvline(trained, color="#666666", lw=0.8, ls=":")
+    for row, start in zip(axes, starts, strict=True):
+        for axis, losses in zip(row, panels.values(), strict=True):
+            shown = losses[losses["T"] >= start]
+            for variant, own in shown.groupby("variant", sort=False):
+                colour, marker = looks[variant]
+                mean = own.groupby("T")["loss"].mean()
+                axis.plot(own["T"], own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
+                axis.plot(mean.index, mean, marker + "-", color=colour, mfc="none", ms=4, lw=1, label=str(variant))
+            _depth_axis(axis, sorted(shown["T"].unique()))
+            if trained is not None:
+                axis.axvline(trained, color="#666666", lw=0.8, ls=":", label=r"$T = \mu_{rec}$")
+        row[0].set_ylabel(f"validation loss{f' from T = {start} on' * (start > 1)}\n(nats per token)")
+    for axis, title in zip(axes[0], panels, strict=True):
         axis.set_title(title)
-        axis.legend()
-    axes[0, 0].set_ylabel("validation loss (nats per token)")
+        if len(panels) > 1:
+            axis.legend()
+    if len(panels) == 1:
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
@@ -66,10 +81,19 @@ def _depth_axis(axis: Axes, depths: Sequence[int]) -> None:
     axis.set_xlabel("test-time loops T")
 
 
-def state_trace(traces: dict[str, Any], loops: int) -> Figure:
+def log_axis(axis: Axes, values: pd.Series) -> None:
+    """A log y axis for ``values``, labelled in full where they span less than two decades."""
+    if values.max() < 100 * values.min():
+        few_decades(axis)
+    else:
+        axis.set_yscale("log")
+
+
+def state_trace(traces: dict[str, Any], loops: int, trained: int) -> Figure:
     """Where the state grows (001, App. "Ablation of Prelude Normalization"). Left, norms through the prelude, the first
     injection and the first loop's blocks; right, after each loop. There is a row of panels for each title -> trace, a
-    table with a column ``step`` and one for each place, and a line for each step, light early and dark late."""
+    table with a column ``step`` and one for each place, and a line for each step, light early and dark late; one just
+    before the last is left out. ``trained`` marks mean_loops."""
     figure, axes = plt.subplots(
         len(traces), 2, figsize=(PAGE, 2.1 * len(traces) + 0.4), width_ratios=(1, 1.5), sharey=True, squeeze=False
     )
@@ -78,6 +102,8 @@ def state_trace(traces: dict[str, Any], loops: int) -> Figure:
         blocks = [name for name in names if name.startswith("prelude")]
         way = [*blocks, "e", "injection", *(name for name in names if name.startswith("recur"))]
         done = [name for name in (f"loop {T}" for T in range(1, loops + 1)) if name in trace]
+        end = trace["step"].max()
+        trace = trace[(trace["step"] == end) | (trace["step"] < 0.99 * end)]
         for colour, (_, row) in zip(shades("parcae", len(trace)), trace.iterrows(), strict=True):
             first.plot(range(len(way)), row[way], "o-", color=colour, ms=3)
             after.plot(range(1, len(done) + 1), row[done], "-", color=colour, label=f"{row['step']:.0f}")
@@ -85,9 +111,10 @@ def state_trace(traces: dict[str, Any], loops: int) -> Figure:
         first.set_ylabel("mean 2-norm of a token")
         first.set_title(f"{title}: up to the first loop")
         after.set_title(f"{title}: after each loop")
-        after.set_xlabel("loop")
+        after.axvline(trained, color="#666666", lw=0.8, ls=":")
+        after.set_xlabel(r"loop, dotted at $\mu_{rec}$")
         for axis in (first, after):
-            axis.set_yscale("log")
+            log_axis(axis, trace[[*way, *done]].stack())
     axes[0, 1].legend(title="training step", title_fontsize=7, ncols=3)
     return figure
 
@@ -122,12 +149,14 @@ def depth_distributions(panels: dict[str, Any]) -> Figure:
     figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), squeeze=False)
     for axis, (title, rules) in zip(axes[0], panels.items(), strict=True):
         last = 1
-        for label, (p, colour) in rules.items():
+        for i, (label, (p, colour)) in enumerate(rules.items()):
             T = np.arange(len(p))
             last = max(last, int(np.searchsorted(np.cumsum(p), 0.999)))
             axis.plot(T, p, drawstyle="steps-mid", color=colour, label=f"{label}, mean {p @ T:.2f}")
-            axis.plot(p @ T, 0, "^", color=colour, ms=6, clip_on=False, zorder=3)
+            # the first is the largest, so that it shows where a later one lies on it
+            axis.plot(p @ T, 0, "^", color=colour, ms=max(5, 9 - 2 * i), clip_on=False, zorder=3)
         axis.set_xlim(0, last)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylim(bottom=0)
         axis.set_title(title)
         axis.set_xlabel("loops of a training step, T")
@@ -146,10 +175,8 @@ def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, 
             axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=width, label=str(variant))
         axis.set_xlabel("step")
         axis.set_ylabel(label)
-        if quantity != "loss" and curves[quantity].max() < 100 * curves[quantity].min():
-            few_decades(axis)
-        elif quantity != "loss":
-            axis.set_yscale("log")
+        if quantity != "loss":
+            log_axis(axis, curves[quantity])
     axes[0].legend()
     return figure
 
@@ -164,6 +191,6 @@ def by_size(frame: pd.DataFrame) -> Figure:
         axis.plot(runs["parameters"], runs["perplexity"], marker, color=colour, ms=2.5, alpha=0.6)
         axis.plot(mean.index, mean, color=colour, lw=1, label=NAMES[architecture], marker=marker, ms=4)
     count_axis(axis, "parameters")
-    axis.set_ylabel("validation perplexity")
+    axis.set_ylabel("validation perplexity per token")
     axis.legend()
     return figure

@@ -37,4 +37,7 @@ def test_loops_have_a_line_for_every_number_of_steps_dashed_where_no_text_has_it
     assert len(figure.axes) == 2 * 3
     lines = [line for line in figure.axes[0].lines if line.get_label() in ("1", "2", "6")]
     assert [(line.get_label(), line.get_linestyle()) for line in lines] == [("1", "-"), ("2", "-"), ("6", "--")]
+    assert len({line.get_marker() for line in lines}) == 3
+    assert 0.9 < 61.5 / figure.axes[0].get_ylim()[1] < 1  # the highest mean over seeds fills the panel
+    assert [tick.get_text() for tick in figure.axes[-1].get_xticklabels()] == ["1", "4", "8"]
     assert lines[0].get_xdata().tolist() == [1, 4, 8] and lines[0].get_ydata().tolist() == [11.5, 11.5, 11.5]

@@ -36,12 +36,27 @@ def test_isoflop_figures(runs):
     looped = runs[runs["mean_loops"] > 1]
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
     wanted = training_loops.best_by_law(SMALL.replace(budgets=sorted(runs["budget"].unique())), 64, law)
-    axes = figures_loops.powers(optima, wanted.assign(inside=True)).axes
-    assert labelled(axes[0]) == ["parabolas: exponent 0.40", "parametric law"]
+    axes = figures_loops.powers(optima, wanted.assign(inside=True), 64).axes
+    assert labelled(axes[0])[1:] == ["parabolas: exponent 0.40", "parametric law"]  # after what an open one is
     axis = figures_loops.contours(law, runs, wanted.assign(inside=True)).axes[0]
-    assert labelled(axis) == ["runs", "efficient frontier"] and len(axis.lines[0].get_xdata()) == len(looped)
+    assert labelled(axis) == ["runs", "loss by the law (nats per token)", "efficient frontier"]
+    assert len(axis.lines[0].get_xdata()) == len(looped)
     axis = figures_loops.against_fixed_depth(parabolas(), training_loops.optima(parabolas())).axes[0]
     assert len(labelled(axis)) == 2
+
+
+def test_ends_of_the_loops_trained_are_open_and_named():
+    optima = training_loops.optima(parabolas(loops=(1, 8, 12, 16), budgets=(1.0, 2.0)))
+    assert not optima["inside"].any()  # the best is 4 to 5.3
+    outside = pd.DataFrame({"budget": [1.0], "mean_loops": [4.0], "D": [1.0], "inside": [False]})
+    for figure in (
+        figures_loops.powers(optima, outside, 64),
+        figures_loops.against_fixed_depth(parabolas(budgets=(1.0, 2.0)), optima),
+    ):
+        axis = figure.axes[0]
+        open_ones = [line for line in axis.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
+        assert [len(line.get_xdata()) for line in open_ones] == [2]
+        assert labelled(axis)[-1].startswith("open: end of the loops trained") and axis.get_title() == "d = 64"
 
 
 def test_saturation_figures():
@@ -60,10 +75,21 @@ def test_saturation_figures():
     assert axes[0].get_xscale() == "log"
 
 
+def test_a_form_that_goes_through_every_point_is_an_arrow():
+    table = pd.DataFrame({"form": "power", "in": [1e-16, 1e-6, 3e-6], "beyond": np.nan})
+    left, _ = figures_loops.forms(table).axes
+    arrows = [line for line in left.lines if line.get_marker() == "$<$" and len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in arrows] == [[figures_loops.EXACT]]
+    assert left.lines[-1].get_xdata() == pytest.approx([4e-6 / 3])  # the mean of all
+
+
 def test_predicted_curves_share_one_legend():
     curves = pd.concat([curve(f"s{seed}", 8, 0.7, title=f"seed {seed}") for seed in (1, 2)], ignore_index=True)
     figure = figures_loops.predicted_curves(curves, curves["loss"] + 0.1, curves["loss"] + 0.01)
-    assert [axis.get_title() for axis in figure.axes] == ["seed 1", "seed 2"]
+    assert [axis.get_title() for axis in figure.axes[:2]] == ["seed 1", "seed 2"]
+    off, _, _ = figure.axes[2].lines  # in per cent of the loss
+    first = curves["loss"][curves["key"] == "s1"]
+    np.testing.assert_allclose(off.get_ydata(), 10 / first)
     assert labelled(figure.axes[1]) == ["measured", "unified law", "oracle floor"]
 
 
@@ -80,3 +106,4 @@ def test_compression_marks_the_tokenizers_of_others():
     (axis,) = figures_loops.compression(table).axes
     assert labelled(axis) == ["train text", "validation text"]
     assert [text.get_text() for text in axis.texts] == ["gpt2"]
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["512", "1,024"]

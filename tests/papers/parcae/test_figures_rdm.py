@@ -32,8 +32,19 @@ def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
     figure = training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
     axes = np.array(figure.axes).reshape(2, 2)
     assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
+    assert [line.get_linestyle() for line in axes[0, 0].lines if line.get_label() == "2e-1"] == ["--"]  # the highest
     assert axes[1, 0].get_yscale() == "log" and axes[0, 0].get_yscale() == "linear"
     assert [t.get_text() for t in axes[1, 0].get_legend().get_texts()] == ["1e-2", "2e-1"]
+
+
+def test_a_cross_without_a_line_has_its_step():
+    run = {"architecture": "base", "loss": 3.0}
+    curves = pd.DataFrame(
+        [{**run, "lr": 0.01, "status": "finished", "step": s} for s in range(0, 1000, 100)]
+        + [{**run, "lr": 0.2, "status": "diverged", "step": 3}]
+    )
+    (axis,) = training_curves(curves, {"loss": "loss"}).axes
+    assert [text.get_text() for text in axis.texts] == ["step 3"]
 
 
 def test_runs_that_do_not_train_are_open_markers():
@@ -52,7 +63,8 @@ def test_runs_that_do_not_train_are_open_markers():
         for line in figure.axes[0].lines:
             if line.get_marker() in ("o", "^") and len(line.get_xdata()):
                 faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
-        assert faces == {style.COLOURS["base"]: 1, "white": 1, style.COLOURS["parcae"]: 1}
+        assert faces == {style.COLOURS["base"]: 1, "none": 1, style.COLOURS["parcae"]: 1}
+        assert "open: does not train" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_the_level_of_training_is_named_off_the_data():
@@ -91,3 +103,7 @@ def test_every_rate_has_its_loss_and_its_state_norm():
     crosses = [sum(line.get_marker() == "x" for line in axis.lines) for axis in losses]
     assert crosses == [0, 0, 0, 0, 1, 1, 1]
     assert {axis.get_yscale() for axis in shown} == {"linear", "log"}
+    above = curves.assign(loss=curves["loss"].where(curves["status"] != "diverged", 50.0 + curves["step"]))
+    panel = curves_by_rate(above, {"loss": 2.4}).axes[-4]  # a loss that ends above the panel has its cross at the top
+    (cross,) = [line for line in panel.lines if line.get_marker() == "x"]
+    assert cross.get_ydata()[0] <= panel.get_ylim()[1] and not cross.get_clip_on()

@@ -28,24 +28,29 @@ def lines(axis):
 def test_losses_by_depth_are_a_line_a_variant_through_its_seeds_mean():
     losses = swept(["RDM", "+ constrained A"])
     figure = figures_transformer.loss_by_depth({"a": losses, "b": losses}, figures_transformer.VARIANTS, trained=8)
-    left, right = figure.axes
-    assert [line.get_label() for line in lines(left)] == ["RDM", "+ constrained A"]
+    left, right, late, _ = figure.axes
+    assert [line.get_label() for line in lines(left)] == ["RDM", "+ constrained A", r"$T = \mu_{rec}$"]
+    assert lines(late)[0].get_ydata() == pytest.approx([2.265, 2.14])  # once more, without T = 1
     assert lines(left)[0].get_ydata() == pytest.approx([3.015, 2.265, 2.14])
     assert right.get_title() == "b" and left.get_xscale() == "log"
     ordered = figures_transformer.ordered([4, 8, 20])
     assert len({colour for colour, _ in ordered.values()}) == 3
     figure = figures_transformer.loss_by_depth({"": swept([4, 8, 20])}, ordered)
     assert [line.get_label() for line in lines(figure.axes[0])] == ["4", "8", "20"]
+    assert len(figures_transformer.loss_by_depth({"": swept([4], depths=(1, 4))}, ordered).axes) == 1
 
 
 def test_a_trace_shows_the_way_and_then_the_loops():
     places = ["prelude 1", "e", "injection", "recur 1", *(f"loop {T}" for T in range(1, 5)), "expansion"]
-    trace = pd.DataFrame([{"step": step, **{place: step + i for i, place in enumerate(places)}} for step in (10, 20)])
-    figure = figures_transformer.state_trace({"without": trace, "with": trace}, 4)
+    trace = pd.DataFrame(
+        [{"step": step, **{place: step + i for i, place in enumerate(places)}} for step in (10, 19.9, 20)]
+    )
+    figure = figures_transformer.state_trace({"without": trace, "with": trace}, 4, 2)
     first, after = figure.axes[:2]
     assert [tick.get_text() for tick in first.get_xticklabels()] == ["prelude 1", "e", "injection", "recur 1"]
     assert first.lines[0].get_ydata().tolist() == [10, 11, 12, 13]
     assert after.lines[1].get_ydata().tolist() == [24, 25, 26, 27] and after.lines[1].get_label() == "20"
+    assert after.lines[2].get_xdata()[0] == 2  # mean_loops
 
 
 def test_spectra_average_over_seeds_and_skip_what_is_not_there():
