@@ -409,3 +409,35 @@ def test_the_report_prints(browse, outputs, tmp_path):
     built(outputs)
     browse(f"--print-to-pdf={tmp_path / 'report.pdf'}", (outputs / "report" / "index.html").as_uri())
     assert (tmp_path / "report.pdf").stat().st_size > 20_000
+
+
+@pytest.mark.browser
+def test_a_phone_scrolls_down_only(browse, outputs):
+    """In a frame, which may be narrower than a window of a browser."""
+    told = "const page = document.documentElement; parent.postMessage(page.scrollWidth - page.clientWidth, '*')"
+    inner, outer = outputs / "report" / "played.html", outputs / "report" / "phone.html"
+    inner.write_text(built(outputs).replace("</body>", f"<script>{told}</script></body>"))
+    outer.write_text(
+        "<script>onmessage = event => document.title = event.data + ' beyond'</script>"
+        f'<iframe src="{inner.name}" style="width: 400px; height: 800px"></iframe>'
+    )
+    assert "<title>0 beyond<" in browse("--dump-dom", "--virtual-time-budget=5000", outer.as_uri())
+
+
+@pytest.mark.browser
+def test_what_is_folded_is_printed(browse, outputs, tmp_path):
+    text, folder = page_of(outputs, "001-base-state-explodes"), outputs / "report" / "claims"
+    style, rule = (folder.parent / "style.css").read_text(), "details:not([open])::details-content"
+    assert "<details>" in text and rule in style
+    (folder.parent / "without.css").write_text(style.replace(rule, "none"))
+    sizes = {}
+    for name, page in {
+        "folded": text,
+        "opened": text.replace("<details>", "<details open>"),
+        "without the rule": text.replace("style.css", "without.css"),
+    }.items():
+        (folder / "printed.html").write_text(page)
+        browse(f"--print-to-pdf={tmp_path / 'page.pdf'}", (folder / "printed.html").as_uri())
+        sizes[name] = (tmp_path / "page.pdf").stat().st_size
+    assert sizes["folded"] == pytest.approx(sizes["opened"], rel=0.01), sizes
+    assert sizes["without the rule"] < 0.95 * sizes["opened"], sizes
