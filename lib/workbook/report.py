@@ -88,7 +88,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Glance:
-    """A paper at a profile, or on its own runs: its claims by verdict, and the runs of its notebooks."""
+    """A paper at a profile, or on published runs: its claims by verdict, and the runs of its notebooks."""
 
     paper: str
     profile: str
@@ -107,8 +107,8 @@ class Outputs:
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
-        """A row for every claim at this profile, and for those at other profiles, or on the paper's own runs, that have
-        a finding. smoke judges nothing, and is shown only when it is asked for."""
+        """A row for every claim at this profile, and for those at other profiles, or on published runs, that have a
+        finding. smoke judges nothing, and is shown only when it is asked for."""
         found = {}
         for other in [name for name in (*PROFILES, PUBLISHED) if name == profile or name != "smoke"]:
             for path in sorted((self.folder / "claims" / other).glob("*.json")):

@@ -18,7 +18,8 @@ JUDGED = "001-base-state-explodes"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A report on one claim at cpu and gpu, one on a paper's own runs, and two figures of a notebook."""
+    """A report on one claim at cpu and gpu, all that published runs decide, and figures of every notebook: those that
+    claims name, and one more."""
     outputs = tmp_path_factory.mktemp("made") / "outputs"
     given = parameters.of_profile("cpu", "instability")
     nb = a_notebook("instability", outputs, lrs=given["lrs"])
@@ -59,7 +60,7 @@ def test_a_page_says_what_was_stated_measured_and_judged(folder):
     assert "At the cpu profile: reproduced" in said and "At the gpu profile: not resolved" in said
     assert "too few seeds, by permutation" in said and "What would settle it" in said
     assert "Prairie et al., Parcae: Scaling Laws For Stable Looped Language Models" in said
-    assert "On the paper's runs: reproduced" in text(page(folder, "000-phi"))
+    assert "On published runs: reproduced" in text(page(folder, "000-phi"))
 
 
 def test_what_nobody_measured_says_so_and_how_to(folder):
@@ -67,7 +68,7 @@ def test_what_nobody_measured_says_so_and_how_to(folder):
     assert "Nothing measured yet." in page(folder, other.id)
     assert "make reproduce-figures PROFILE=cpu ONLY=early_exit" in page(folder, other.id)
     of_others = next(one for one in LEDGER.values() if one.paper == "005")
-    assert "the paper's own runs decide" in text(page(folder, of_others.id))
+    assert "published runs decide" in text(page(folder, of_others.id))
 
 
 def test_the_command_is_makes_unless_parameters_were_others():

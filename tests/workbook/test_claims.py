@@ -211,7 +211,7 @@ def reporting(path):
 
 
 def test_each_claim_of_a_notebook_is_reported_by_it():
-    """And each that the paper's own runs decide by the notebook that has these, too."""
+    """And each that published runs decide by the notebook that has these, too."""
     codes = {path.stem: reporting(path) for path in (ROOT / "notebooks").glob("*.ipynb")}
     for entry in claims.ledger(ROOT / "params" / "claims.yaml").values():
         mentions = {name for name, code in codes.items() if f'"{entry.id}"' in code}

@@ -102,13 +102,13 @@ def test_every_claim_is_there_at_the_profile_and_at_others_that_judged_it(output
     ]
 
 
-def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
+def test_what_published_runs_say_has_rows_of_its_own(outputs):
     nb = a_notebook("published_runs", outputs)
     nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
     nb.claim_of_published("000-no-crossover", [-0.1], (-0.2, -0.05), "nats")
     found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
     row = found["000-phi", "published"]
-    assert (row["Profile"], row["Notebook"], row["Verdict"])[:2] == ("the paper's runs", "published_runs")
+    assert (row["Profile"], row["Notebook"], row["Verdict"])[:2] == ("published runs", "published_runs")
     assert row["Verdict"].startswith("reproduced") and row["95 % interval"] == "0.43 to 0.49"
     assert row["Ours"] == "0.459 phi 0.459 a note"
     assert found["000-no-crossover", "published"]["Verdict"].startswith("contradicted")
@@ -121,12 +121,12 @@ def test_what_the_papers_own_runs_say_has_rows_of_its_own(outputs):
 
 
 def test_verdicts_stand_side_by_side(outputs):
-    """A column a profile that judged something, and one for the paper's own runs."""
+    """A column a profile that judged something, and one for published runs."""
     nb = a_notebook("published_runs", outputs)
     nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
     page = built(outputs)
     table = page[page.index("verdicts side by side") :].partition("</table>")[0]
-    assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["claim", "cpu", "gpu", "the paper's runs"]
+    assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["claim", "cpu", "gpu", "published runs"]
     cells = {
         re.sub("<.*?>", "", id): re.findall(r"<td>(.*?)</td>", row)
         for id, row in re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', table)
