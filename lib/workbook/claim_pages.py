@@ -5,6 +5,7 @@ loaded.
 """
 
 import dataclasses
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -123,9 +124,11 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-zφ]{3,}|φ", text.lower().replace("phi", "φ"))) - COMMON
 
 
-def command(notebook: str, profile: str, given: Mapping[str, Any]) -> str:
-    """What makes a finding again: make, or papermill where it was made with other parameters than the profile's."""
-    known = parameters.of_profile(profile, notebook)
+def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
+    """What makes a finding again, by its provenance: make, or papermill where somebody asked for other parameters than
+    the profile's. What a notebook that trains nothing cut by itself, it cuts again."""
+    known = _as_kept(parameters.of_profile(profile, notebook))
+    given = _as_kept(made.get("parameters", {}) | made.get("cut_from", {}))
     changed = {
         name: value
         for name, value in given.items()
@@ -135,3 +138,9 @@ def command(notebook: str, profile: str, given: Mapping[str, Any]) -> str:
         return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
     other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())
     return f"papermill notebooks/{notebook}.ipynb out.ipynb -f params/{profile}/{notebook}.yaml -y {other}"
+
+
+def _as_kept(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a finding's file has them: in JSON a width, say, that is a key is text."""
+    kept: dict[str, Any] = json.loads(json.dumps(given))
+    return kept

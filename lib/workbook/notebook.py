@@ -52,8 +52,9 @@ class Notebook:
     opened: set[str] = dataclasses.field(default_factory=set)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
-    #: how much of its plan is there, where it draws a part alone
+    #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it
     part: str = ""
+    cut_from: dict[str, Any] = dataclasses.field(default_factory=dict)
     #: what its sweeps returned
     swept: list[RunResult] = dataclasses.field(default_factory=list)
 
@@ -221,6 +222,7 @@ class Notebook:
             "notebook": self.name,
             "profile": self.profile,
             "parameters": self.parameters.model_dump(),
+            **({"cut_from": self.cut_from} if self.cut_from else {}),
             **provenance(),
         }
 
@@ -326,19 +328,21 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     to the workbook's root, so that a path means the same from make, papermill and JupyterLab."""
     fresh = not any(isinstance(value, Notebook) for value in namespace.values())
     checked, note = parameters.checked(kind, namespace, fresh, widgets.somebody_is_there()), ""
+    cut_from: dict[str, Any] = {}
     _check_folder(checked.outputs)
     if isinstance(checked, Computing) and not checked.train:
         from lib.workbook import part  # which starts this notebook once more, to see its plan
 
         whole = checked.model_dump()
         checked, note = part.there(checked)
-        drawn = {name: value for name, value in checked.model_dump().items() if value != whole[name]}
-        if drawn:
-            print(f"{note} is there, drawn with", ", ".join(f"{name} {value}" for name, value in drawn.items()))
+        drawn = checked.model_dump()
+        cut_from = {name: value for name, value in whole.items() if drawn[name] != value}
+        if cut_from:
+            print(f"{note} is there, drawn with", ", ".join(f"{name} {drawn[name]}" for name in cut_from))
     namespace.update(checked.model_dump())
     os.chdir(places.ROOT)
     style.use_style(checked.profile, note)
-    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note)
+    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from)
 
 
 def _check_folder(outputs: str) -> None:

@@ -278,7 +278,7 @@ def _shown(
                 f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
                 _table_of_runs(report, at, name, own) if own and own.runs else "",
                 own,
-                claim_pages.command(name, at, made.get("parameters", {})) if name else "",
+                claim_pages.command(name, at, made) if name else "",
             )
         )
     return shown

@@ -1,11 +1,13 @@
 """A claim's page says what is stated, what was measured and how to do it again, and loads what lies beside it."""
 
 import html
+import json
 import re
 
 import matplotlib.pyplot as plt
 import pytest
 
+from lib.base.parameters import PROFILES
 from lib.workbook import claim_pages, claims, parameters, report
 from lib.workbook.claim_pages import Figure
 from tests.pages import loaded
@@ -14,6 +16,7 @@ from tests.workbooks import ROOT, a_notebook
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
 ORDER = sorted(LEDGER, key=lambda id: LEDGER[id].paper)
 JUDGED = "001-base-state-explodes"
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +76,34 @@ def test_what_nobody_measured_says_so_and_how_to(folder):
 
 def test_the_command_is_makes_unless_parameters_were_others():
     given = parameters.of_profile("cpu", "instability")
-    again = claim_pages.command("instability", "cpu", given)
+    again = claim_pages.command("instability", "cpu", {"parameters": given})
     assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
-    assert claim_pages.command("instability", "cpu", {**given, "jobs": 7, "outputs": "x"}) == again
-    changed = claim_pages.command("instability", "cpu", {**given, "lrs": [0.5, 0.25]})
+    assert claim_pages.command("instability", "cpu", {"parameters": {**given, "jobs": 7, "outputs": "x"}}) == again
+    changed = claim_pages.command("instability", "cpu", {"parameters": {**given, "lrs": [0.5, 0.25]}})
     assert (
         changed
         == "papermill notebooks/instability.ipynb out.ipynb -f params/cpu/instability.yaml -y '{lrs: [0.5, 0.25]}'"
     )
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_parameters_that_a_file_has_kept_are_still_the_profiles(profile):
+    """Among them tables by width or budget, whose keys are numbers, and text in JSON."""
+    for name in NOTEBOOKS:
+        kept = json.loads(json.dumps(parameters.of_profile(profile, name)))
+        again = f"make reproduce-figures PROFILE={profile} ONLY={name}"
+        assert claim_pages.command(name, profile, {"parameters": kept}) == again
+
+
+def test_what_was_drawn_in_part_is_drawn_so_again_by_make():
+    given = parameters.of_profile("desk", "end_to_end")
+    part = {"seeds": given["seeds"][:1], "sizes": dict([*given["sizes"].items()][:2])}
+    made = {"parameters": {**given, **part}, "cut_from": {name: given[name] for name in part}}
+    assert claim_pages.command("end_to_end", "desk", made) == "make reproduce-figures PROFILE=desk ONLY=end_to_end"
+    made["parameters"]["lr"] = 0.5
+    assert claim_pages.command("end_to_end", "desk", made).endswith(" -f params/desk/end_to_end.yaml -y '{lr: 0.5}'")
+    del made["cut_from"]  # somebody asked for these alone
+    assert "{lr: 0.5, seeds: [" in claim_pages.command("end_to_end", "desk", made)
 
 
 def test_the_figure_whose_words_are_the_claims_is_the_one_that_is_shown(folder):

@@ -1,8 +1,10 @@
 """A notebook that shall not train draws the seeds of which everything is there, and says how much that is."""
 
+import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lib.base.errors import NotThere
@@ -12,7 +14,7 @@ from lib.papers.isodepth.parameters import RecurrenceExponent
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.store.runs import RunStore
 from lib.train.loop import train
-from lib.workbook import notebook, part, places, plans
+from lib.workbook import claim_pages, notebook, part, places, plans
 from lib.workbook.parameters import of_profile
 from tests.lines import one_line
 
@@ -73,7 +75,8 @@ def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, 
     share = f"{100 * (1 - run_flops(dear) / sum(map(run_flops, runs))):.0f} % of its plan"
     assert part.there(p) == (p.replace(budgets=[1.5e8, 3e8]), share)
     monkeypatch.chdir(places.ROOT)
-    assert notebook.start(RecurrenceExponent, p.model_dump()).part == share
+    nb = notebook.start(RecurrenceExponent, p.model_dump())
+    assert nb.part == share and nb.cut_from == {"budgets": own["budgets"]}
     assert capsys.readouterr().out == f"{share} is there, drawn with budgets [150000000.0, 300000000.0]\n"
 
 
@@ -84,6 +87,10 @@ def test_a_notebook_starts_with_what_is_there_and_trains_nothing(planned, output
     nb = notebook.start(UsageWeighted, namespace)
     assert namespace["seeds"] == [1, 3]
     assert re.fullmatch(r"smoke, \d+ % of its plan", style._profile)
+    nb.save_table(pd.DataFrame({"x": [1]}), "a")
+    made = json.loads((outputs / "tables" / "smoke" / "a.json").read_text())
+    assert made["parameters"]["seeds"] == [1, 3] and made["cut_from"] == {"seeds": [1, 2, 3]}
+    assert claim_pages.command(NAME, "smoke", made).endswith("-y '{seeds: [1, 2, 3], train: false}'")
     there = [cfg for cfg in planned if cfg.train.seed != 2]
     assert [run.key for run in nb.sweep(there).results] == [cfg.key for cfg in there]
     with one_line("set it to true", starts="train: 1 runs are missing, "):
