@@ -76,6 +76,8 @@ def check(outputs: Path, name: str) -> None:
             finding = claims.read(outputs / "claims" / folder / f"{claim.id}.json")
             assert finding.verdict == claims.UNJUDGED and finding.provenance["notebook"] == name
             assert {**finding.provenance["parameters"], "jobs": None} == expected
+            shows = claim.figure if folder == "smoke" else claim.published_figure
+            assert not shows or shows in ours["figures"], f"{claim.id}: {shows} is no figure of {name}"
     streams = "".join(output.text for output in shown if output.output_type == "stream")
     trains = any("nb.sweep(" in cell.source for cell in cells(name))
     assert ("ended as diverged" in streams) == trains and "FLOP/s" not in streams  # one line, not the bar's many

@@ -6,7 +6,6 @@ loaded.
 
 import dataclasses
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,6 @@ from lib.workbook import pages, parameters, places
 from lib.workbook.claims import Claim
 from lib.workbook.ran import Ran
 
-#: words that say nothing of what a claim or a figure is about
-COMMON = {"against", "and", "colour", "drawn", "log", "more", "panels", "scale", "that", "the", "with"}
 PER_MACHINE = ("jobs", "max_hours", "outputs")  # parameters that change no number
 
 
@@ -35,10 +32,10 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """What a page shows of a claim at one profile, or on the paper's own runs. ``row`` is one of the report's."""
+    """What a page shows of a claim at one profile, or on published runs. ``row`` is one of the report's."""
 
     row: Any
-    #: of the notebook that measured it, the nearest to the claim by its words, and the others
+    #: of the notebook that measured it, the one that the ledger names, None where that is not there, and the others
     figure: Figure | None
     others: Sequence[Figure]
     #: of the notebook's executed copy, and of the table of its runs; empty where there is none
@@ -103,25 +100,6 @@ def cited() -> dict[str, list[str]]:
         where = entry.get("url", "").replace("https://arxiv.org/abs/", "arXiv ")
         found.setdefault(entry["notes"][:3], []).append(", ".join(filter(None, [who, entry["title"], where])))
     return found
-
-
-def nearest(claim: Claim, figures: Sequence[Figure]) -> tuple[Figure | None, list[Figure]]:
-    """Of the figures of the notebook that measured a claim the one whose words are most of all the claim's, and the
-    others. None of several where no word is shared."""
-    said = _words(f"{claim.id} {claim.statement} {claim.estimand} {claim.where}")
-
-    def likeness(figure: Figure) -> float:
-        own = _words(f"{figure.name} {figure.alt}")
-        return len(said & own) / max(1, len(own)) ** 0.5
-
-    order = sorted(figures, key=lambda one: -likeness(one))
-    if len(order) == 1 or (order and likeness(order[0]) > 0):
-        return order[0], order[1:]
-    return None, order
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[a-zφ]{3,}|φ", text.lower().replace("phi", "φ"))) - COMMON
 
 
 def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:

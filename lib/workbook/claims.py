@@ -58,6 +58,8 @@ class Claim:
     scale_free: bool = False
     published: bool = False
     short: str = ""
+    figure: str = ""
+    published_figure: str = ""
 
     @property
     def margin(self) -> float:

@@ -53,6 +53,11 @@ class Row:
     def notebook(self) -> str | None:
         return OF_PUBLISHED if self.profile == PUBLISHED else self.claim.notebook
 
+    @property
+    def figure(self) -> str:
+        """The figure of the notebook that shows the claim, empty where none does."""
+        return self.claim.published_figure if self.profile == PUBLISHED else self.claim.figure
+
 
 @dataclasses.dataclass(frozen=True)
 class Item:
@@ -274,7 +279,8 @@ def _shown(
         shown.setdefault(row.claim.id, []).append(
             claim_pages.Shown(
                 row,
-                *claim_pages.nearest(row.claim, figures),
+                next((one for one in figures if one.name == row.figure), None),
+                [one for one in figures if one.name != row.figure],
                 f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
                 _table_of_runs(report, at, name, own) if own and own.runs else "",
                 own,

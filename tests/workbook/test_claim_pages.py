@@ -1,22 +1,39 @@
 """A claim's page says what is stated, what was measured and how to do it again, and loads what lies beside it."""
 
 import html
+import io
 import json
 import re
 
-import matplotlib.pyplot as plt
+import PIL.Image
 import pytest
 
 from lib.base.parameters import PROFILES
 from lib.workbook import claim_pages, claims, parameters, report
-from lib.workbook.claim_pages import Figure
 from tests.pages import loaded
 from tests.workbooks import ROOT, a_notebook
 
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
 ORDER = sorted(LEDGER, key=lambda id: LEDGER[id].paper)
 JUDGED = "001-base-state-explodes"
+#: notebook -> the figures of it that claims name
+NAMED: dict[str, set[str]] = {}
+for claim in LEDGER.values():
+    if claim.figure:
+        NAMED.setdefault(claim.notebook, set()).add(claim.figure)
+    if claim.published_figure:
+        NAMED.setdefault("published_runs", set()).add(claim.published_figure)
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def draw(outputs, notebook: str, name: str) -> None:
+    """A figure of a notebook at cpu, with its provenance beside it."""
+    content, path = io.BytesIO(), outputs / "figures" / "cpu" / f"{name}.png"
+    PIL.Image.new("RGB", (1, 1)).save(content, "PNG")
+    stamp = {"notebook": notebook, "parameters": {}, "commit": "", "device": "", "alt": f"what {name} shows"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.getvalue())
+    path.with_suffix(".json").write_text(json.dumps(stamp))
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +45,13 @@ def folder(tmp_path_factory):
     nb = a_notebook("instability", outputs, lrs=given["lrs"])
     nb.claim(JUDGED, [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
     a_notebook("instability", outputs, "gpu", lrs=[0.25]).claim(JUDGED, [0.1, -0.1], [1, 2], "decades")
-    a_notebook("published_runs", outputs).claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi")
-    for name, label in {"instability_rates": "learning rate", "instability_state": "state of Base explodes"}.items():
-        figure, axis = plt.subplots()
-        axis.plot([1, 2])
-        axis.set(xlabel="step", ylabel=label)
-        nb.save(figure, name)
+    of_published = a_notebook("published_runs", outputs)
+    for one in LEDGER.values():
+        if one.published:
+            of_published.claim_of_published(one.id, [0.459], (0.43, 0.49), "phi")
+    for notebook in NOTEBOOKS:
+        for name in (f"a_{notebook}", *NAMED.get(notebook, ())):
+            draw(outputs, notebook, name)
     report.build(outputs, "cpu")
     return outputs / "report"
 
@@ -106,18 +124,31 @@ def test_what_was_drawn_in_part_is_drawn_so_again_by_make():
     assert "{lr: 0.5, seeds: [" in claim_pages.command("end_to_end", "desk", made)
 
 
-def test_the_figure_whose_words_are_the_claims_is_the_one_that_is_shown(folder):
-    shown = page(folder, JUDGED)
-    assert re.findall(r'<img src="(.*?)" alt="(.*?)"', shown)[0] == (
-        "../figures/cpu/instability_state.png",
-        "State of Base explodes against step.",
-    )
-    assert '<a href="../figures/cpu/instability_rates.png">instability_rates</a>' in shown
-    some = [Figure("a", "", "rates against steps"), Figure("phi", "", "φ of every probe")]
-    assert claim_pages.nearest(LEDGER["000-phi"], some) == (some[1], some[:1])
-    assert claim_pages.nearest(LEDGER["000-phi"], some[:1]) == (some[0], [])  # the only one
-    unlike = [Figure("a", "", "rates"), Figure("b", "", "steps")]
-    assert claim_pages.nearest(LEDGER["000-phi"], unlike) == (None, unlike)
+def test_a_page_shows_the_figure_that_the_ledger_names_and_links_the_others(folder):
+    for one in LEDGER.values():
+        shown = page(folder, one.id)
+        expected = [*filter(None, [one.figure, one.published_figure])]
+        pictures = re.findall(r'<img src="\.\./figures/cpu/(.*?)\.png" alt="(.*?)"', shown)
+        assert pictures == [(name, f"what {name} shows") for name in expected], one.id
+        linked = {name for name in re.findall(r'<a href="\.\./figures/cpu/(.*?)\.png">\1</a>', shown)}
+        sections = [(one.notebook, one.figure)] if one.notebook else []
+        sections += [("published_runs", one.published_figure)] if one.published else []
+        every = {f"a_{notebook}" for notebook, _ in sections}.union(*(NAMED.get(at, ()) for at, _ in sections))
+        assert linked == every - {*expected}, one.id
+        assert shown.count("None of the notebook") == sum(not name for _, name in sections), one.id
+
+
+def test_a_figure_that_is_not_there_is_named(folder):
+    outputs = folder.parent
+    (outputs / "figures" / "cpu" / "instability_each_rate.png").rename(outputs / "kept.png")
+    (outputs / "figures" / "cpu" / "instability_each_rate.json").rename(outputs / "kept.json")
+    report.build(outputs, "cpu")
+    said = text(page(folder, JUDGED))
+    for kind in ("png", "json"):
+        (outputs / f"kept.{kind}").rename(outputs / "figures" / "cpu" / f"instability_each_rate.{kind}")
+    report.build(outputs, "cpu")
+    assert "The figure that shows this claim, instability_each_rate, is not here." in said
+    assert "is not here" not in text(page(folder, JUDGED))
 
 
 def test_a_page_loads_only_what_lies_beside_it(folder):

@@ -1,6 +1,7 @@
 """A verdict follows from the interval over seeds, and the notebook that the ledger names reports each claim."""
 
 import math
+from fnmatch import fnmatch
 
 import nbformat
 import numpy as np
@@ -14,6 +15,7 @@ from lib.workbook import claims
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from lib.workbook.parameters import of_profile
 from tests.cases import claim
+from tests.made import cells, named
 from tests.workbooks import ROOT
 
 
@@ -198,6 +200,7 @@ def test_the_ledger_is_complete_and_well_formed():
     for entry in ledger.values():
         assert entry.id.startswith(entry.paper + "-") and entry.statement.endswith(".") and entry.where
         assert entry.notebook is None or entry.notebook in notebooks
+        assert (entry.notebook or not entry.figure) and (entry.published or not entry.published_figure)
         assert entry.estimand and entry.effect_from
     assert sum(entry.paper == "001" for entry in ledger.values()) >= 50
 
@@ -217,6 +220,16 @@ def test_each_claim_of_a_notebook_is_reported_by_it():
         mentions = {name for name, code in codes.items() if f'"{entry.id}"' in code}
         expected = [entry.notebook, "published_runs" if entry.published else None]
         assert mentions == {*filter(None, expected)}, entry.id
+
+
+def test_the_figure_of_a_claim_is_one_that_its_notebook_draws():
+    """By a name that stands in its code; tests/made.py looks at what was drawn."""
+    for entry in claims.ledger(ROOT / "params" / "claims.yaml").values():
+        for notebook, figure in ((entry.notebook, entry.figure), ("published_runs", entry.published_figure)):
+            if figure:
+                code = "\n".join(cell.source for cell in cells(notebook))
+                saved = any(fnmatch(figure, pattern) for pattern in named(notebook)["figures"])
+                assert saved or f'"{figure}"' in code, entry.id
 
 
 def seeds_of(entry, profile):
