@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from lib.figures.style import COLUMN, PAGE, few_decades, rate, shades
 
@@ -76,7 +76,7 @@ def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
     """Theorem 3: the squared norm, the square of the branches' sum, and the change by one step, against the layers L of
     a block; a line a rule and number of loops N (light: few), the mean of the seeds."""
     panels = {"square": r"$\|x_N\|^2 / d$", "branches": r"$\|x_N - x_0\|^2 / d$", "change": "RMS change by one step"}
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6))
+    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.8))
     loops, rules = sorted(blocks["N"].unique()), list(dict.fromkeys(blocks["rule"]))
     for axis, (quantity, label) in zip(axes, panels.items(), strict=True):
         for rule in rules:
@@ -89,7 +89,7 @@ def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
         axis.set_xlabel("L, layers of the block")
         axis.set_title(label)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(loops))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(rules))  # filled by columns
     return figure
 
 
@@ -135,14 +135,14 @@ def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
         axis.set_xlabel("increment")
     for axis in axes[:, 0]:
         axis.set_ylabel("increment")
-    figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, ticks=(-1, 0, 1))
+    figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, ticks=(-1, -0.5, 0, 0.3, 0.6, 1))
     return figure
 
 
 def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str, architecture: str) -> Figure:
-    """The best rate of each condition against the column ``over``, with the parabola's 95 % interval. There is a line
-    for each value of the column ``group`` that ``names`` gives a name; a hollow marker lies outside the rates tried.
-    best is a table of ``transfer.best_rates``."""
+    """The best rate of each condition against the column ``over``, the loops N at one number of layers L or the other
+    way round, with the parabola's 95 % interval. There is a line for each value of the column ``group`` that ``names``
+    gives a name; a hollow marker lies outside the rates tried. best is a table of ``transfer.best_rates``."""
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
     for i, (value, name) in enumerate(names.items()):
         colour, marker = shades(architecture, len(names))[i], "os^D"[i % 4]
@@ -161,7 +161,9 @@ def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str,
     axis.yaxis.set_major_formatter(lambda value, _: rate(value))
     axis.yaxis.set_minor_locator(NullLocator())
     _powers_of_two(axis, best[over])
-    axis.set_xlabel(over)
+    words, fixed = {"N": ("loops N", "L"), "L": ("unique layers L", "N")}[over]
+    (at,) = best[fixed].unique()
+    axis.set_xlabel(f"{words} ({fixed} = {at})")
     axis.set_ylabel("best base learning rate")
     figure.legend(loc="outside upper center", ncols=len(names))
     return figure
@@ -178,6 +180,7 @@ def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str) -
             norms = np.asarray(norms)
             axis.plot(range(N + 1), norms.mean(0), "o-", ms=3, color=colours[N], label=f"N = {N}")
             axis.fill_between(range(N + 1), norms.min(0), norms.max(0), color=colours[N], alpha=0.2, lw=0)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_title(title)
         axis.set_xlabel("loop step")
         axis.legend()

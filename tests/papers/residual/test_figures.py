@@ -76,7 +76,8 @@ def test_blocks_of_layers_get_a_panel_a_quantity():
     ]
     figure = figures.growth_in_layers(pd.DataFrame(rows), "looped")
     assert all(len(axis.lines) == 4 and axis.get_xlabel() == "L, layers of the block" for axis in figure.axes)
-    assert len(figure.legends[0].get_texts()) == 4
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(words) == 4 and words[0].endswith(", N = 1") and figure.legends[0]._ncols == 2  # a column a rule
 
 
 def test_matrices_share_one_scale():
@@ -93,13 +94,14 @@ def test_a_best_rate_outside_the_rates_tried_is_hollow():
     rates = (0.01, 0.02, 0.04, 0.08)
     runs = pd.DataFrame(
         [
-            {"group": "sqrt", "N": N, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
+            {"group": "sqrt", "N": N, "L": 2, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
             for N, best in ((1, 0.03), (4, 0.2))
             for lr in rates
         ]
     )
-    best = best_rates(runs, ["group", "N"], 0.02)
+    best = best_rates(runs, ["group", "L", "N"], 0.02)
     (axis,) = figures.best_rates(best, "group", {"sqrt": "the rule"}, "N", "looped").axes
+    assert axis.get_xlabel() == "loops N (L = 2)"
     fills = {line.get_ydata()[0]: line.get_markerfacecolor() for line in axis.lines if len(line.get_ydata()) == 1}
     inside, outside = sorted(fills)
     assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
@@ -111,6 +113,7 @@ def test_norms_run_from_the_embedding_to_the_last_loop():
     (axis,) = figures.norms_by_loop(panels, "looped").axes
     assert axis.lines[0].get_ydata().tolist() == [1, 3] and axis.lines[1].get_xdata().tolist() == [0, 1, 2, 3, 4]
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["N = 1", "N = 4"]
+    assert all(tick == round(tick) for tick in axis.get_xticks())
 
 
 def test_what_one_loop_does_not_have_is_not_drawn():
