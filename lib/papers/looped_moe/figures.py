@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
@@ -22,6 +21,8 @@ from lib.papers.looped_moe.core_nine import NINE
 from lib.papers.looped_moe.designs import LOOK, TITLES
 
 KAPLAN = 0.076  # the exponent of L ~ N^-a that 004 compares with
+PALE = 0.75  # opacity of the bars of chance
+BESIDE = 0.01  # between two batches, of the share of loops that both save
 #: early-exit criteria: line and marker
 CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceleration": ("-.", "v")}
 
@@ -30,6 +31,7 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """004, Fig. isoflops: loss against active parameters; a panel an architecture, a shade a budget with its parabola
     and star. Three stars or more have a line through them, and beside it, dashed, Kaplan's slope."""
     names = list(dict.fromkeys(runs["architecture"]))
+    slopes: list[Line2D] = []
     figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
         own, stars = runs[runs["architecture"] == name], optima[(optima["architecture"] == name) & optima["inside"]]
@@ -37,14 +39,15 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
         for budget, colour in zip(budgets, shades(LOOK[name], len(budgets)), strict=True):
             cell = own[own["budget"] == budget]
             best = stars[stars["budget"] == budget]
-            isoflop_curve(axis, cell, best, colour, MARKERS[LOOK[name]])
+            isoflop_curve(axis, cell, best, colour, "o")  # a MoE's own marker is a star
         title = TITLES[name]
         if len(stars) > 2:
             coef, slope, _ = power_law(stars["N"], stars["loss"])
             N = np.array([own["N"].min(), own["N"].max()])
-            axis.plot(N, coef * N**slope, color="#444444", lw=0.9)
+            slopes = axis.plot(N, coef * N**slope, color="#444444", lw=0.9, label="through the stars")
             middle = np.exp(np.log(stars["N"]).mean()), np.exp(np.log(stars["loss"]).mean())
-            axis.plot(N, middle[1] * (N / middle[0]) ** -KAPLAN, "--", color="#999999", lw=0.9)
+            kaplan = middle[1] * (N / middle[0]) ** -KAPLAN
+            slopes += axis.plot(N, kaplan, "--", color="#999999", lw=0.9, label=f"slope {-KAPLAN}")
             title += f"\n$L \\sim N^{{{slope:.2f}}}$"
         axis.set_title(title)
         count_axis(axis, "active parameters")
@@ -55,7 +58,7 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
         Line2D([], [], color=colour, marker="o", ms=3.5, lw=0.9, label=f"{rate(budget)} FLOPs")
         for budget, colour in zip(budgets, shades("looped-nanochat", len(budgets)), strict=True)
     ]
-    handles.append(Line2D([], [], color="#999999", ls="--", lw=0.9, label=f"slope {-KAPLAN}"))
+    handles += slopes
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     return figure
 
@@ -93,7 +96,7 @@ def overlaps(panels: dict[str, Any]) -> Figure:
     colours = dict(zip(KINDS, (COLOURS["looped-moe"], "#D9D9D9", "#6B6B6B"), strict=True))
     for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
         x = np.arange(len(table))
-        for suffix, offset, width, alpha in (("", -0.12, 0.5, 1.0), (" by chance", 0.28, 0.22, 0.55)):
+        for suffix, offset, width, alpha in (("", -0.12, 0.5, 1.0), (" by chance", 0.28, 0.22, PALE)):
             bottom = np.zeros(len(table))
             for kind, colour in colours.items():
                 share = table[kind + suffix].to_numpy()
@@ -111,7 +114,7 @@ def overlaps(panels: dict[str, Any]) -> Figure:
     axes[0, 0].set_ylabel("tokens")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     words = [f"{label} of the experts kept" if label == "none" else label for label in labels]
-    pale = Rectangle((0, 0), 1, 1, color="#6B6B6B", alpha=0.3)
+    pale = Line2D([], [], ls="", marker="|", ms=7, mew=3.5, color=COLOURS["looped-moe"], alpha=PALE)
     figure.legend([*handles, pale], [*words, "narrow and pale: by chance"], loc="outside upper center", ncols=4)
     return figure
 
@@ -128,8 +131,9 @@ def overlap_growth(curves: pd.DataFrame) -> Figure:
             for _, line in own.groupby("seed"):
                 axis.plot(line["step"], line[kind], color=colour, lw=0.5, alpha=0.6)
             mean = own.groupby("step")[[kind, f"{kind} by chance"]].mean()
-            axis.plot(mean.index, mean[kind], marker + "-", color=colour, ms=3, label=kind)
-            axis.plot(mean.index, mean[f"{kind} by chance"], "--", color=colour, lw=0.9, label=f"{kind}, by chance")
+            label = "none kept" if kind == "none" else kind
+            axis.plot(mean.index, mean[kind], marker + "-", color=colour, ms=3, label=label)
+            axis.plot(mean.index, mean[f"{kind} by chance"], "--", color=colour, lw=0.9, label=f"{label}, by chance")
         axis.set_xlabel("training step")
         axis.set_title(name)
     axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -205,15 +209,28 @@ def trade_offs(panels: dict[str, Any]) -> Figure:
 def leaving(models: dict[str, dict[str, Any]], threshold: float) -> Figure:
     """Models, name -> what ``measured.leaving`` found, whose tokens leave where their entropy is below a threshold.
     Left: perplexity against the share of the depth that is saved, over all thresholds, with a star at the one nearest
-    to this. Right: the share of the tokens that are still computed at each depth."""
+    to this. Right: the share of the tokens that are still computed at each depth, each line thinner than those under
+    it, so that it hides none."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
-    for name, (colour, marker) in look_of(models).items():
+    for i, (name, (colour, marker)) in enumerate(look_of(models).items()):
         found = models[name]
         at = int(np.abs(np.array(found["threshold"]) - threshold).argmin())
         left.plot(found["saved"], found["perplexity"], color=colour, lw=0.9)
         left.plot(found["saved"][at], found["perplexity"][at], "*", color=colour, ms=10, mec="white", mew=0.5)
         used = [computed[at] for computed in found["computed"]]
-        right.step(found["depth"], used, where="pre", marker=marker, ms=3.5, color=colour, label=name)
+        right.plot(
+            [0, *found["depth"]],
+            [1, *used],
+            drawstyle="steps-pre",  # all are computed up to the first exit
+            lw=2 * 0.8**i,
+            marker=marker,
+            ms=4.5,
+            mew=1,
+            mfc="none",
+            markevery=slice(1, None),
+            color=colour,
+            label=name,
+        )
     _perplexities(left)
     left.set_title(f"out below {threshold:.2f} nats of entropy")
     left.set_xlabel("FLOPs saved")
@@ -231,7 +248,7 @@ def criteria(table: pd.DataFrame) -> Figure:
     """Perplexity against the share of the depth that each criterion saves, a panel a model. table: name, criterion,
     saved, perplexity."""
     looks = look_of(table["name"])
-    figure, axes = plt.subplots(1, len(looks), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(1, len(looks), figsize=(PAGE, 2.6), sharex=True, sharey=True, squeeze=False)
     for axis, name in zip(axes[0], looks, strict=True):
         colours = shades("looped-nanochat", 5)
         for (criterion, (style, marker)), colour in zip(CRITERIA.items(), reversed(colours), strict=False):
@@ -248,8 +265,9 @@ def criteria(table: pd.DataFrame) -> Figure:
 
 
 def saved_time(table: pd.DataFrame) -> Figure:
-    """Time saved against loops saved, a panel a width; on the dotted line they are the same. table: width, what
-    (decoding or prefill), batch, saved, time, and the range of the rounds' times from low to high."""
+    """Time saved against loops saved, a panel a width; on the dotted line they are the same. Batches stand beside each
+    other. table: width, what (decoding or prefill), batch, saved, time, and the range of the rounds' times from low to
+    high."""
     widths = sorted(table["width"].unique())
     figure, axes = plt.subplots(1, len(widths), figsize=(PAGE, 2.8), sharex=True, sharey=True, squeeze=False)
     palette = itertools.cycle((COLOURS["looped"], "#E69F00", "#000000"))
@@ -260,8 +278,9 @@ def saved_time(table: pd.DataFrame) -> Figure:
         for (what, batch), line in own.groupby(["what", "batch"], sort=False):
             style, marker = ("-", "o") if what == "decoding" else ("--", "s")
             colour, label = colours[batch], f"{what}, batch {batch}"
-            axis.plot(line["saved"], line["time"], marker + style, color=colour, ms=3.5, label=label)
-            axis.vlines(line["saved"], line["low"], line["high"], color=colour, lw=0.7)
+            x = line["saved"] + BESIDE * (list(colours).index(batch) - (len(colours) - 1) / 2)
+            axis.plot(x, line["time"], marker + style, color=colour, ms=3.5, label=label)
+            axis.vlines(x, line["low"], line["high"], color=colour, lw=0.7)
         axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axis.set_xlabel("loops saved")

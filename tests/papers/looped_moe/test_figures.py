@@ -39,6 +39,11 @@ def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
     assert figure.axes[0].get_title().endswith("$L \\sim N^{-0.10}$")
     stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
     assert [line.get_xdata()[0] for line in stars] == pytest.approx([C**0.5 / 10 for C in (1e9, 4e9, 16e9)])
+    assert {line.get_marker() for axis in figure.axes for line in axis.lines if line.get_ls() == "None"} == {"o", "*"}
+    drawn = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert drawn[-2:] == ["through the stars", "slope -0.076"]
+    two = optima[optima["budget"] < 16e9]  # no line, and none in the legend
+    assert len(figures.isoflop_curves(runs, two).legends[0].get_texts()) == 3
 
 
 def test_optima_against_what_is_active_and_stored(runs):
@@ -84,6 +89,7 @@ def test_growth_has_a_line_a_seed_and_chance():
     (axis,) = figures.overlap_growth(curve).axes
     assert len(axis.lines) == 2 * (2 + 2)
     assert axis.lines[2].get_ydata() == pytest.approx([0.1, 0.2, 0.3])
+    assert axis.lines[2].get_label() == "none kept"
 
 
 def test_shades_and_markers_tell_numbers_of_loops_apart():
@@ -128,7 +134,8 @@ def test_a_star_stands_where_a_threshold_puts_a_model():
     assert star.get_xdata() == pytest.approx([(0.6 + 0.3) / 4])
     assert star.get_ydata() == pytest.approx([np.exp((2 + 1 + 0.5 + 0.5) / 4)])
     assert line.get_xdata()[-1] == pytest.approx(0.6) and line.get_ydata()[-1] == pytest.approx(np.exp(2))
-    assert list(right.lines[0].get_ydata()) == [1, 0.75, 0.5]
+    assert list(right.lines[0].get_xdata()) == [0, 0.4, 0.7, 1]
+    assert list(right.lines[0].get_ydata()) == [1, 1, 0.75, 0.5]
 
 
 def test_time_is_compared_with_loops():
@@ -144,6 +151,8 @@ def test_time_is_compared_with_loops():
     axes = figures.saved_time(table).axes
     assert [axis.get_title() for axis in axes] == ["d = 32", "d = 64"] and len(axes[0].lines) == 5
     assert list(axes[0].lines[0].get_xdata()) == [0, 0.3]  # where a loop is its time
+    one, sixteen = axes[0].lines[1].get_xdata(), axes[0].lines[2].get_xdata()
+    assert (one < sixteen).all() and (one + sixteen) / 2 == pytest.approx([0.1, 0.3])  # beside each other
 
 
 def test_debts_stand_beside_what_was_counted():
