@@ -77,6 +77,14 @@ def percentile_interval(draws: ArrayLike, level: float = LEVEL) -> tuple[float, 
     return float(low), float(high)
 
 
+def wilson_interval(share: ArrayLike, n: ArrayLike, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of the chance of success, of which ``share`` of n trials had it: Wilson's score interval, which has
+    a width at shares of 0 and 1 as well."""
+    p, n, z = np.asarray(share, dtype=float), np.asarray(n, dtype=float), scipy.special.ndtri((1 + level) / 2)
+    middle, half = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
+
+
 def with_interval(name: str, x: float, draws: ArrayLike) -> dict[str, float]:
     """A number and its percentiles as three columns of a table: name, name low, name high."""
     low, high = percentile_interval(draws)

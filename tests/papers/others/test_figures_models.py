@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lib.base.statistics import wilson_interval
 from lib.decode.criteria import CRITERIA, GATE
 from lib.papers.others import figures_models
 
@@ -52,16 +53,24 @@ def test_every_criterion_has_its_line(criteria):
     assert [label.get_text() for label in axis.get_legend().get_texts()] == criteria
     assert drawn(axis) == [([0.0, 20.0], [10.0, 11.0])] * len(criteria)
     speed = pd.DataFrame([{"criterion": name, "FLOPs": x, "time": x / 2} for name in criteria for x in (0.0, 0.4)])
-    (axis,) = figures_models.speed(speed).axes
+    speed = speed.assign(**{"time low": speed["time"] - 0.125, "time high": speed["time"] + 0.25})
+    (axis,) = figures_models.speed(speed, 2).axes
     assert drawn(axis) == [([0.0, 40.0], [0.0, 20.0])] * len(criteria)
+    assert {line.get_linestyle() for line in axis.lines if line.get_marker() != "None"} == {"None"}
+    spans = np.array([[segment[:, 1] for segment in bars.get_segments()] for bars in axis.collections])
+    assert spans == pytest.approx(np.array([[[-12.5, 25.0], [7.5, 45.0]]] * len(criteria)))
+    assert axis.get_title().startswith("2 rounds") and "one round" in figures_models.speed(speed, 1).axes[0].get_title()
 
 
 def test_every_task_has_a_panel_with_its_chance():
-    rows = [(task, T, 0.1 * T, 0.05, 0.25) for task in ("a", "b") for T in (1, 2)]
-    table = pd.DataFrame(rows, columns=["task", "T", "accuracy", "accuracy_stderr", "chance"])
+    rows = [(task, T, n, 0.1 * (T - 1), 0.25) for task, n in (("a", 50), ("b", 8)) for T in (1, 2)]
+    table = pd.DataFrame(rows, columns=["task", "T", "n", "accuracy", "chance"])
     figure = figures_models.tasks(table, 2)
-    assert [axis.get_title() for axis in figure.axes] == ["a", "b"]
-    for axis in figure.axes:
-        assert ([1, 2], [10.0, 20.0]) in drawn(axis)
+    assert [axis.get_title() for axis in figure.axes] == ["a, 50 questions", "b, 8 questions"]
+    for axis, n in zip(figure.axes, (50, 8), strict=True):
+        assert ([1, 2], [0.0, 10.0]) in drawn(axis)
+        bars = np.array([segment[:, 1] for segment in axis.collections[0].get_segments()])
+        low, high = wilson_interval([0.0, 0.1], n)
+        assert bars[:, 0] == pytest.approx(100 * low) and bars[:, 1] == pytest.approx(100 * high)
         assert 25 in [line.get_ydata()[0] for line in axis.lines]
-        assert axis.get_ylim()[1] >= 30
+        assert axis.get_ylim()[1] > bars.max()

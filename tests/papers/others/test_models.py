@@ -111,6 +111,7 @@ def test_flops_are_shared_out(kind):
 def test_a_speed_up_is_timed_beside_full_loops(ouro):
     table = models.speed_up(ouro, [0.0, 0.4], prompt=4, new_tokens=8, rounds=1)
     assert len(table) == 10 and np.isfinite(table.time).all()
+    assert table["time low"].tolist() == table.time.tolist() == table["time high"].tolist()  # of one round
     nothing, some = table[table.asked == 0], table[table.asked > 0].set_index("criterion")
     assert (nothing.loops == 0).all() and (nothing.FLOPs == 0).all()
     # all of Ouro's layers loop, so that its depth is its loops; who is decoded are not quite those that were measured
@@ -156,6 +157,7 @@ def test_tasks_are_asked_at_every_number_of_loops(ouro):
     table = models.answers(ouro, ["Parity of 4", "Copying 4"], "", 5, [1, 3])
     assert table.task.tolist() == ["Parity of 4"] * 2 + ["Copying 4"] * 2 and table["T"].tolist() == [1, 3, 1, 3]
     assert table.chance.tolist() == [0.5, 0.5, 0.0, 0.0] and table.accuracy.between(0, 1).all()
+    assert table.n.tolist() == [5] * 4
     with one_line("'glue'", starts="tasks: "):
         models.answers(ouro, ["glue"], "", 5, [1])
     with one_line("tasks_from", starts="tasks: "):
