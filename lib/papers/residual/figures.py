@@ -40,9 +40,12 @@ def steps_by_rule(states: pd.DataFrame, quantity: str, label: str, look: dict[st
     return figure
 
 
-def growth(measured: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame) -> Figure:
+def growth(
+    measured: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame, least: int
+) -> Figure:
     """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), a line a rule. The
-    legend has the mean of the fitted exponents (columns model, rule, exponent). Bars span the seeds."""
+    legend has the mean of the exponents fitted over N >= ``least`` (columns model, rule, exponent). Bars span the
+    seeds."""
     figure, axes = plt.subplots(1, len(look), figsize=(PAGE, 2.6), squeeze=False)
     for axis, (title, architecture) in zip(axes[0], look.items(), strict=True):
         cell = measured[measured["model"] == title]
@@ -62,12 +65,15 @@ def growth(measured: pd.DataFrame, quantity: str, label: str, look: dict[str, st
             )
             axis.vlines(mean.index, seeds.min(), seeds.max(), color=colour, lw=0.8)
         axis.set_yscale("log")
-        least, most = cell[quantity].min(), cell[quantity].max()
-        if most < 2 * least:  # constant, but for rounding
-            axis.set_ylim(least / 10, most * 10)
+        low, high = cell[quantity].min(), cell[quantity].max()
+        if high < 2 * low:  # constant, but for rounding
+            axis.set_ylim(low / 10, high * 10)
+        if high < 100 * low:  # there are one or two whole decades to tick
+            few_decades(axis)
         _powers_of_two(axis, cell["N"])
         axis.set_title(title)
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28))
+        over = rf"slope over $N \geq {least}$"
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), title=over, title_fontsize=7)
     axes[0, 0].set_ylabel(label)
     return figure
 

@@ -47,13 +47,14 @@ def test_a_line_a_number_of_loops_in_every_panel(states):
 def test_the_legend_has_the_exponents(states):
     start = states.query("step == 0")
     slopes = exponents(start, ["model", "rule", "seed"], "square", "N", 2)
-    axes = figures.growth(start, "square", "square", LOOK, slopes).axes
+    axes = figures.growth(start, "square", "square", LOOK, slopes, 2).axes
+    assert axes[1].get_legend().get_title().get_text() == r"slope over $N \geq 2$"
     words = [text.get_text() for text in axes[1].get_legend().get_texts()]
     assert words == [r"$\alpha = 1$: $N^{2.00}$", r"$\alpha = 1/\sqrt{N}$: $N^{1.00}$", r"$\alpha = 1/N$: $N^{0.00}$"]
     assert [label.get_text() for label in axes[0].get_xticklabels()] == ["1", "2", "4", "8"]
     # rounding is not drawn as if it were growth
     flat = start.assign(square=1 + 1e-7 * start["N"])
-    for axis in figures.growth(flat, "square", "square", LOOK, slopes).axes:
+    for axis in figures.growth(flat, "square", "square", LOOK, slopes, 2).axes:
         assert axis.get_ylim() == pytest.approx((0.1, 10), rel=1e-3)
 
 
