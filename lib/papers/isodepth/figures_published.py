@@ -26,7 +26,7 @@ def gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float, float]])
         budget_axis(axis, [*table.index])
         axis.set_title(title)
     axes[0, 0].set_ylabel("loss above r = 1 (nats)")
-    axes[0, 0].fill_between([], [], color="#bbbbbb", label="as printed")
+    axes[0, 0].fill_between([], [], color="#bbbbbb", label="range over budgets, as printed")
     legend_above(figure, axes[0, 0])
     return figure
 

@@ -36,7 +36,7 @@ RANGE = (-0.6, 1.9)  # of phi in the figures
 
 def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float]) -> Figure:
     """phi with its 95 % interval, a row each and one panel a question (``phi.by_base`` and so on). printed: 000's phi
-    and interval, a line and a band. An interval that leaves the figure ends at its edge."""
+    and interval, a line and a band. An interval that leaves the figure ends at its edge in an arrow."""
     heights = [max(len(panels[a]) for a in row) for row in (list(panels)[:2], list(panels)[2:])]
     figure, axes = plt.subplots(
         2, 2, figsize=(PAGE, 1.3 + 0.17 * sum(heights)), sharex=True, gridspec_kw={"height_ratios": heights}
@@ -48,7 +48,11 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
         axis.axvline(1, color="#666666", lw=0.8, ls=":")
         for y, (_, row) in enumerate(table.iterrows()):
             colour, marker = GROUPS[row["group"]]
-            axis.plot(np.clip([row["low"], row["high"]], *RANGE), [y, y], color=colour, lw=1.4)
+            ends = np.clip([row["low"], row["high"]], *RANGE)
+            axis.plot(ends, [y, y], color=colour, lw=1.4, solid_capstyle="butt")
+            for end, beyond, arrow in zip(ends, (row["low"] < RANGE[0], row["high"] > RANGE[1]), "<>", strict=True):
+                if beyond:
+                    axis.plot(end, y, arrow, color=colour, ms=4.5, clip_on=False)
             axis.plot(row["phi"], y, marker, color=colour, ms=4.5)
         names = [str(name).removeprefix(f"{group}: ") for name, group in table["group"].items()]
         axis.set_yticks(range(len(table)), names)
@@ -57,7 +61,7 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
         axis.grid(axis="y", visible=False)
         axis.set_title(title)
     for axis in axes[1]:
-        axis.set_xlabel(r"$\varphi$")
+        axis.set_xlabel("$\\varphi$; dotted: 1;\nline and band: 000, as printed")
     for group, (colour, marker) in GROUPS.items():
         axes[0, 0].plot([], [], marker, color=colour, ms=4.5, label=group)
     legend_above(figure, axes[0, 0])
@@ -70,7 +74,7 @@ def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: 
     figure, (worth, share) = plt.subplots(1, 2, figsize=(PAGE, 2.7))
     r = np.geomspace(1, 8, 50)
     worth.plot(r, r, color="#666666", lw=0.8, ls=":", label="own layers")
-    worth.plot(r, r**exponent, color=COLOURS["isodepth"], lw=0.9, label=rf"$r^{{{exponent:.2f}}}$")
+    worth.plot(r, r**exponent, color=COLOURS["isodepth"], lw=0.9, ls="--", label=rf"$r^{{{exponent:.2f}}}$")
     for group, own in by_loops.groupby("group", sort=False):
         colour, marker = GROUPS[str(group)]
         at = own.index.get_level_values("r")
@@ -87,7 +91,7 @@ def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: 
     several = tied_share.groupby("loops")
     ramp = shades("looped", len(several))
     for k, (loops, own) in enumerate(several):
-        x = own["tokens a parameter"] * 1.04 ** (k - 1.5)  # side by side
+        x = own["tokens a parameter"] * _beside(k, len(several), 1.04)
         share.vlines(x, own["low"], own["high"], color=ramp[k], lw=1)
         share.plot(x, own["share"], color=ramp[k], marker="osD^"[k % 4], lw=1, label=f"{loops} passes")
     share.axhline(1, color="#666666", lw=0.8, ls=":")
@@ -96,25 +100,29 @@ def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: 
     share.minorticks_off()
     share.set_xlabel("tokens a parameter of one pass")
     share.set_ylabel("gain tied / gain with own weights")
+    share.set_title(phi.THEIRS)
     share.legend()
     return figure
 
 
 def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
     """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
-    lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted (``ladders.exponents``). Bars: 95 %."""
+    side by side at one compute, lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted
+    (``ladders.exponents``). Bars: 95 %."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
     fits, plain = ladders.own_floors(curves), curves[ladders.PLAIN]
     computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
+    beside = {arm: _beside(k, len(ARMS), 1.03) for k, arm in enumerate(ARMS)}
     for arm, (colour, marker, style) in ARMS.items():
+        fill, name = "white" if style == "--" else colour, arm.replace("_", " ")
         if arm != ladders.PLAIN:
             measured = [ladders.saved_as_measured(curves, arm, depth) for depth in plain["depth"]]
-            left.plot(plain["compute"], measured, marker, color=colour, ms=4, mfc="white" if style == "--" else colour)
+            left.plot(plain["compute"] * beside[arm], measured, marker, color=colour, ms=4, mfc=fill)
             left.plot(computes, [ladders.saved(fits, arm, at) for at in computes], style, color=colour, lw=1.1)
-        name = arm.replace("_", " ")
-        left.plot([], [], style, marker=marker, color=colour, mfc="white" if style == "--" else colour, label=name)
+        left.plot([], [], style, marker=marker, color=colour, mfc=fill, label=name)
     for (arm, compute), printed in ladders.PRINTED.items():
-        left.plot(compute, printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
+        left.plot(compute * beside[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
+    left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
     left.set_xscale("log")
     left.set_xlabel("FLOPs of vanilla")
     left.set_ylabel("compute saved (times)")
@@ -126,45 +134,50 @@ def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
         right.plot(at, own["gamma"], marker=marker, color=colour, mfc="white" if style == "--" else colour, ms=4, ls="")
     right.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
     right.set_ylabel(r"exponent $\gamma$")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     return figure
+
+
+def _beside(k: int, n: int, factor: float) -> float:
+    """What a log x is multiplied with, so that marks of n series at one x stand side by side."""
+    return factor ** (k - (n - 1) / 2)
 
 
 def gaps_and_loops(gaps: pd.DataFrame, best: pd.DataFrame) -> Figure:
     """Left: loss of each arm at a budget's optimum above that with own weights (``isoflop.gaps_with_intervals``).
     Right: the best number of loops (``best_loops.with_intervals``), where it lies between those tried. Bars: 95 %."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.6))
-    for arm, own in gaps.dropna().groupby("arm", sort=False):
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9))
+    arms = gaps.dropna().groupby("arm", sort=False)
+    for k, (arm, own) in enumerate(arms):
         colour, marker, style = ARMS[str(arm)]
-        at = own.index.get_level_values("budget")
+        at = own.index.get_level_values("budget") * _beside(k, len(arms), 1.02)
         left.vlines(at, own["gap low"], own["gap high"], color=colour, lw=0.9)
         left.plot(at, own["gap"], style, marker=marker, color=colour, label=str(arm).replace("_", " "))
     left.axhline(0, color="#666666", lw=0.8, ls=":")
     budget_axis(left, [*gaps.index.get_level_values("budget").unique()])
     left.set_ylabel("loss above untied 2 (nats)")
-    left.set_ylim(top=1.4 * gaps["gap"].max())
-    left.legend(ncols=2, loc="upper center")
+    left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
     names = best.index.get_level_values("set").unique()
-    for name, colour, marker in zip(
-        names, ("#2B50FF", "#117733", "#9ECAE1", "#4292C6", "#08306B"), "p^osD", strict=True
-    ):
+    looks = zip(names, ("#2B50FF", "#117733", "#9ECAE1", "#4292C6", "#08306B"), "p^osD", strict=True)
+    for k, (name, colour, marker) in enumerate(looks):
         own = best.loc[name]
         own = own.where(own["inside"])
-        right.vlines(own.index, own["low"], own["high"], color=colour, lw=0.9)
-        right.plot(own.index, own["K"], color=colour, marker=marker, label=name)
+        at = own.index * _beside(k, len(names), 1.03)
+        right.vlines(at, own["low"], own["high"], color=colour, lw=0.9)
+        right.plot(at, own["K"], color=colour, marker=marker, label=name)
     right.set_xscale("log")
     few_decades(right)
     right.set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
     budget_axis(right, [*best.index.get_level_values("budget").unique()])
     right.set_ylabel("best number of loops")
-    right.set_ylim(0.85, 16)
-    right.legend(loc="upper left")
+    right.set_ylim(0.85, 8)
+    right.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
     return figure
 
 
 def test_time(curves: Curves) -> Figure:
     """Loss above its least against T, one panel a model, one line a size, dark for the largest; thin: the exponential
-    fitted up to the best T; dotted: the loops in training."""
+    fitted up to the best T; dotted: the loops in training. Losses far above the last are cut off."""
     models = [*dict.fromkeys(key[:2] for key in curves)]
     columns = 4
     rows = -(-len(models) // columns)
@@ -179,7 +192,7 @@ def test_time(curves: Curves) -> Figure:
     for axis in axes.flat[len(models) :]:
         axis.set_visible(False)
     for axis in axes[:, 0]:
-        axis.set_ylabel("above its least (nats)")
+        axis.set_ylabel("loss above its least (nats)")
     for axis in axes[-1]:
         axis.set_xlabel("loops at test time T")
     return figure
@@ -192,7 +205,7 @@ def _curve(axis: Axes, key: tuple[Any, ...], curve: pd.DataFrame, colour: Any) -
     until = int(loss.argmin()) + 1
     if until > 3:
         fit = fit_saturation(T[:until], loss[:until])
-        at = np.linspace(T.min(), T.max(), 200)
+        at = np.linspace(T.min(), T[until - 1], 200)
         axis.plot(at, fit.predict(at) - loss.min(), color=colour, lw=0.8)
     if T.max() > 20:
         axis.set_xscale("log", base=2)

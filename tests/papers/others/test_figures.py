@@ -31,7 +31,10 @@ def test_every_phi_has_its_row_and_interval():
     assert [axis.get_title() for axis in figure.axes] == [*panels]
     for axis, rows in zip(figure.axes, panels.values(), strict=True):
         assert [label.get_text() for label in axis.get_yticklabels()] == [name.split(": ")[1] for name in rows.index]
-        points = [line for line in axis.lines if line.get_marker() != "None" and len(line.get_xdata())]
+        marks = [line for line in axis.lines if line.get_marker() != "None" and len(line.get_xdata())]
+        arrows = [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks if line.get_marker() == "<"]
+        assert arrows == [(figures.RANGE[0], y) for y, low in enumerate(rows["low"]) if low < figures.RANGE[0]]
+        points = [line for line in marks if line.get_marker() != "<"]
         bars = [line for line in axis.lines if len(line.get_xdata()) == 2 and np.ptp(line.get_ydata()) == 0]
         assert [line.get_xdata()[0] for line in points] == rows["phi"].tolist()
         assert [tuple(line.get_xdata()) for line in bars] == [
@@ -65,8 +68,14 @@ def test_savings_have_marks_laws_and_what_is_printed():
         }
     ).T.rename_axis(["way", "arm"])
     left, right = figures.savings(curves, exponents).axes
-    dashes = [(line.get_xdata()[0], line.get_ydata()[0]) for line in left.lines if line.get_marker() == "_"]
-    assert sorted(dashes) == sorted((compute, printed) for (_, compute), printed in ladders.PRINTED.items())
+    dashes = [line for line in left.lines if line.get_marker() == "_" and len(line.get_xdata())]
+    assert [line.get_ydata()[0] for line in dashes] == [*ladders.PRINTED.values()]
+    # side by side, and none as far as half way to the next budget
+    beside = [line.get_xdata()[0] / compute for line, (_, compute) in zip(dashes, ladders.PRINTED, strict=True)]
+    assert np.abs(np.log(beside)).max() < 0.2 < np.log(curves["vanilla"]["compute"]).diff().min() / 2
+    at_one = {line.get_xdata()[0] for line in dashes if line.get_xdata()[0] > 1e19}
+    assert len(at_one) == 5  # arms
+    assert "printed" in [text.get_text() for text in left.figure.legends[0].get_texts()]
     marks = [line for line in left.lines if line.get_linestyle() == "None" and line.get_marker() != "_"]
     assert len(marks) == 7 and all(len(line.get_ydata()) == 8 for line in marks)
     tied = next(line for line in marks if line.get_color() == figures.ARMS["loop_2"][0] and line.get_mfc() != "white")
@@ -88,6 +97,9 @@ def test_gaps_and_best_loops_are_drawn_by_budget(theirs):
     assert ends(right.collections[-1]) == best.loc["one recipe, 10 epochs", ["low", "high"]].to_numpy().tolist()
     drawn = {line.get_label(): line.get_ydata() for line in right.lines}
     assert {*drawn} == {*best_loops.SETS}
+    assert left.get_ylim()[1] < 1.2 * gaps["gap high"].max() and right.get_ylim()[1] < 1.2 * best["high"].max()
+    firsts = [line.get_xdata()[0] for line in right.lines]
+    assert len({*firsts}) == 5 and max(firsts) / min(firsts) < 1.2  # side by side
     assert drawn["one recipe, 10 epochs"].tolist() == best.loc["one recipe, 10 epochs", "K"].tolist()
 
 
@@ -104,6 +116,8 @@ def test_a_panel_a_model_with_every_loss_and_the_trained_loops():
     points = [line for axis in shown for line in axis.lines if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in points) == sum(map(len, curves.values()))
     assert all(line.get_ydata().min() == 0 for line in points)
+    ends = [line.get_xdata()[-1] for line in shown[2].lines if len(line.get_xdata()) == 200]
+    assert ends == [test_time_loops.shapes(curves).loc[key, "best T"] for key in curves if key[1] == "loop_grow_random"]
     for axis, trained in zip(shown, (2, 4, 4, 6), strict=True):
         assert {line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"} == {trained}
 
