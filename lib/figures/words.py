@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 MANY = 8  # of a longer list the first ones are read out, and its length
-SIGNS = {"times": "×", "cdot": "·", "sqrt": "√", "leq": "≤", "geq": "≥", "to": "→", "infty": "∞", "lambda": "λ"}
+SIGNS = {"times": "×", "cdot": "·", "sqrt": "√", "leq": "≤", "geq": "≥", "sim": "~", "to": "→", "infty": "∞"}
+SIGNS |= {"lambda": "λ"}  # which unicode calls lamda
 
 
 def described(figure: Figure) -> str:
@@ -21,9 +22,12 @@ def described(figure: Figure) -> str:
         titles.setdefault(_axes(panel, panels, figure), []).append(plain(panel.get_title()))
     parts = [_panels(shown, [*filter(None, named)], len(named)) for shown, named in titles.items()]
     legends = [*figure.legends, *filter(None, (panel.get_legend() for panel in panels))]
-    named = dict.fromkeys(plain(text.get_text()) for legend in legends for text in legend.get_texts())
+    drawn: dict[str, dict[str, None]] = {}  # the title of a legend -> what it names
+    for legend in legends:
+        entries = dict.fromkeys(plain(text.get_text()) for text in legend.get_texts())
+        drawn.setdefault(plain(legend.get_title().get_text()), {}).update(entries)
     colours = dict.fromkeys(filter(None, (plain(bar.get_ylabel() or bar.get_xlabel()) for bar in bars)))
-    parts += [f"drawn: {listed(named)}"] if named else []
+    parts += [f"drawn{', ' * bool(title)}{title}: {listed(entries)}" for title, entries in drawn.items() if entries]
     parts += [f"colour: {listed(colours)}"] if colours else []
     return " ".join(f"{_capital(part)}." for part in parts if part)
 
@@ -78,9 +82,13 @@ def listed(names: Iterable[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """Mathematics as a reader says it: letters in the place of commands, without dollars and braces."""
+    """Mathematics as a reader says it: letters in the place of commands, without dollars, and round brackets in the
+    place of the braces of an index that is a sum."""
+    text = re.sub(r"\\bar\s*(?:\{([^{}]*)\}|(\w))", r"\1\2-bar", text)
+    text = re.sub(r"([_^])\{(\w+[-+]\w+)\}", r"\1(\2)", text)
     text = re.sub(r"\\(?:var)?([A-Za-z]+)\s*", _sign, text.replace("\\|", "‖").replace("\\,", " "))
-    return " ".join(re.sub(r"[${}\\]", "", text).split())
+    text = re.sub(r"\s*([=~≤≥])\s*", r" \1 ", re.sub(r"[${}\\]", "", text))
+    return " ".join(text.split())
 
 
 def _sign(command: re.Match[str]) -> str:
@@ -89,4 +97,4 @@ def _sign(command: re.Match[str]) -> str:
     try:
         return SIGNS.get(name) or unicodedata.lookup(f"GREEK {size} LETTER {name.upper()}")
     except KeyError:
-        return ""  # of the look: a bar, a font
+        return ""  # of the look: a font

@@ -37,6 +37,14 @@ def test_panels_that_share_their_axes_are_said_once():
     )
 
 
+def test_bare_numbers_of_a_legend_have_its_title():
+    figure, axis = plt.subplots()
+    for step in (1, 2):
+        axis.plot([1, 2], label=f"{step}")
+    axis.legend(title="step")
+    assert words.described(figure) == "Drawn, step: 1, 2."
+
+
 def test_panels_of_different_axes_are_said_apart_and_empty_ones_not_at_all():
     figure, (left, right, empty) = plt.subplots(1, 3)
     left.plot([1, 2])
@@ -76,7 +84,13 @@ def test_a_list_with_commas_in_its_names_is_parted_otherwise_and_a_long_one_is_c
         (r"$\varphi$ = 0.46", "φ = 0.46"),
         (r"$\mu_\mathrm{rec}$", "μ_rec"),
         (r"$\|x_N\| / \sqrt{d}$", "‖x_N‖ / √d"),
-        (r"$\Delta \bar{A}$", "ΔA"),
+        (r"$\Delta \bar{A}$", "ΔA-bar"),
+        (r"$\rho(\bar A)$", "ρ(A-bar)"),
+        (r"$|h_T - h_{T-1}|$", "|h_T - h_(T-1)|"),
+        (r"$B D^{-\beta}$, $N_{once}$", "B D^-β, N_once"),
+        (r"$\alpha \sim$ $1/\sqrt{N}$", "α ~ 1/√N"),
+        (r"$\varphi = 1$, T $\leq 4$", "φ = 1, T ≤ 4"),
+        (r"$\lambda$", "λ"),
         ("two\nlines", "two lines"),
     ],
 )
