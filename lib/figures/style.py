@@ -23,6 +23,7 @@ from lib.figures import words
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
 BUDGET = 0.45  # and of a label such as 4.64e11
+COUNT = 0.31  # and of one such as 200 k
 SCREEN_DPI = 110  # of figures in a notebook
 
 
@@ -140,17 +141,25 @@ class _Counts(LogLocator):
 
 def count_axis(axis: Axes, label: str) -> None:
     """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M; aslant where four panels or more stand side by
-    side."""
+    side, or where there is no room for the words between 1 and 2."""
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(_Counts(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
-    if _panels_beside(axis) > 3:
+    low, high = axis.get_xlim()
+    if panels_beside(axis) > 3 or np.log(2) / np.log(high / low) * _inches(axis) < COUNT:
         axis.tick_params(axis="x", rotation=45)
     axis.set_xlabel(label)
 
 
-def _panels_beside(axis: Axes) -> int:
+def _inches(axis: Axes) -> float:
+    """About how wide a panel is."""
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    return 0.8 * figure.get_figwidth() / panels_beside(axis)
+
+
+def panels_beside(axis: Axes) -> int:
     """How many panels stand side by side, this one included."""
     place = axis.get_subplotspec()
     return place.get_gridspec().ncols if place else 1
@@ -197,24 +206,22 @@ def isoflop_curve(
     style: str = "-",
     label: str | None = None,
 ) -> None:
-    """The runs of one budget and recurrence, the parabola through them in log N, and a star at its minimum ``best``."""
+    """The runs of one budget and recurrence, the parabola through them in log N, and an open star at its minimum
+    ``best``, which hides no run."""
     axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
     if len(cell) >= 3:
         curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
         x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
         axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)
-    axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mec="white", mew=0.5)
+    axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mfc="none", mew=0.8)
 
 
 def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
     """A log axis of training FLOPs, with a tick at each budget; aslant where two of them stand too close for words."""
     axis.set_xscale("log")
     axis.set_xticks(budgets, [rate(budget) for budget in budgets])
-    figure = axis.get_figure(root=True)
-    assert figure is not None
-    inches = 0.8 * figure.get_figwidth() / _panels_beside(axis)
     at = np.sort(np.log(budgets))
-    if len(at) > 1 and np.diff(at).min() / (at[-1] - at[0]) * inches < BUDGET:
+    if len(at) > 1 and np.diff(at).min() / (at[-1] - at[0]) * _inches(axis) < BUDGET:
         axis.tick_params(axis="x", rotation=45)
     axis.minorticks_off()
     axis.set_xlabel("budget (FLOPs)")

@@ -121,6 +121,16 @@ def test_counts_of_narrow_panels_are_written_aslant(panels, angle):
     assert {label.get_rotation() for label in axes[0].get_xticklabels()} == {angle}
 
 
+def test_counts_of_many_decades_are_written_aslant_and_do_not_overlap():
+    figure, (few, many, _) = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
+    for axis, high in ((few, 2e4), (many, 4e5)):
+        axis.plot([2e3, high], [1, 2])
+        style.count_axis(axis, "parameters")
+    figure.canvas.draw()
+    assert {label.get_rotation() for label in few.get_xticklabels()} == {0}
+    assert {label.get_rotation() for label in many.get_xticklabels()} == {45}
+
+
 @pytest.mark.parametrize(("low", "high"), [(7420, 8200), (9000, 14000), (1.02e6, 1.9e6)])
 def test_counts_that_hardly_differ_have_few_ticks(low, high):
     figure, axis = plt.subplots(figsize=(2, 2))

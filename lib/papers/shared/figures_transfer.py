@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, rate, shades
+from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, panels_beside, rate, shades
 
 LINES = "osD^PXph"  # markers of conditions
-APART = 0.05  # of an axis, from one line's best rates to the next one's
+APART = 0.04  # of an axis, from one line's best rates to the next one's
 
 
 def loss_against_base_rate(
@@ -54,7 +55,7 @@ def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = 
                     axis.plot(kept, losses[kept], "D", color=colour, ms=5, mec="white", mew=0.5)
             _rates(axis, frame["lr"], kept)
             axis.set_title(f"{group}: {title}")
-            axis.legend(loc="upper right")
+            axis.legend(loc="upper right", frameon=True, framealpha=1, facecolor="white", edgecolor="none")
         axes[-1, column].set_xlabel(x)
     low, high = axes[0, 0].get_ylim()
     most = max(len(axis.get_legend().get_texts()) for axis in axes.flat)
@@ -64,10 +65,20 @@ def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = 
     return figure
 
 
-def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: str, look: dict[str, str]) -> Figure:
+def loss_curves(
+    runs: pd.DataFrame,
+    best: pd.DataFrame,
+    panel: str,
+    condition: str,
+    look: dict[str, str],
+    x: str = "base learning rate",
+) -> Figure:
     """002, Fig. 5: loss against base rate, the mean of the seeds. Each value of the column ``panel`` has a panel, in
     the colour that ``look`` has for it; each value of ``condition`` has a shade and a marker. The triangle below is the
-    parabola's minimum, from ``best_rates``."""
+    parabola's minimum, from ``best_rates``. Of losses so far above the others that the minima could not be seen, the
+    value stands at the panel's top."""
+    means = runs.groupby([panel, condition, "lr"])["loss"].mean()
+    most = _outer_fence(means)
     titles, lines = list(dict.fromkeys(runs[panel])), list(dict.fromkeys(runs[condition]))
     figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
     for axis, title in zip(axes[0], titles, strict=True):
@@ -75,20 +86,31 @@ def loss_curves(runs: pd.DataFrame, best: pd.DataFrame, panel: str, condition: s
         for i, (line, colour, marker) in enumerate(zip(lines, shades(look[title], len(lines)), LINES, strict=False)):
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
+            for lr, loss in losses[losses > most].items():
+                at = dict(xy=(lr, 1), xycoords=("data", "axes fraction"), ha="right", va="top", fontsize=6)
+                axis.annotate(f"{loss:.2f} $\\uparrow$", **at)
             _minima(axis, minima[minima[condition] == line], colour, i)
         _rate_axis(axis, cell["lr"])
-        axis.set_xlabel("base learning rate")
+        axis.set_xlabel(x if len(titles) < 5 else x.replace(" ", "\n", 1))
         axis.set_title(title)
     axes[0, 0].set_ylabel("validation loss (nats per token)")
+    if means.max() > most:
+        axes[0, 0].set_ylim(top=most)
     _room_below(axes[0, 0], len(lines))
     # of one colour for all panels, or grey
-    colours = shades(look[titles[0]], len(lines)) if len(set(look.values())) == 1 else ["#555555"] * len(lines)
+    colours = shades(look[titles[0]] if len(set(look.values())) == 1 else "looped-nanochat", len(lines))
     handles = [
         Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
         for line, colour, marker in zip(lines, colours, LINES, strict=False)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
     return figure
+
+
+def _outer_fence(losses: pd.Series) -> float:
+    """Tukey's: what lies beyond it is far out."""
+    first, last = np.quantile(losses, [0.25, 0.75])
+    return float(last + 3 * (last - first))
 
 
 def _minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:
@@ -111,6 +133,6 @@ def _rates(axis: Axes, rates: Iterable[float], kept: float) -> None:
 def _rate_axis(axis: Axes, rates: Iterable[float]) -> None:
     axis.set_xscale("log", base=2)
     ticks = sorted(set(rates))
-    every = 1 if len(ticks) < 7 else 2  # there is room for so many names
+    every = 1 if len(ticks) < 7 and len(ticks) * panels_beside(axis) < 30 else 2  # there is room for so many names
     axis.set_xticks(ticks, ["" if i % every else rate(lr) for i, lr in enumerate(ticks)], rotation=45)
     axis.minorticks_off()

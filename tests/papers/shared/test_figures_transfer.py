@@ -58,4 +58,15 @@ def test_curves_have_a_panel_a_group_in_its_own_colour(runs):
         assert triangles == pytest.approx(best[best["group"] == axis.get_title()]["lr"].tolist())
     handles = figure.legends[0].legend_handles
     assert [handle.get_label() for handle in handles] == ["d = 16", "d = 24"]
-    assert {to_hex(handle.get_color()) for handle in handles} == {"#555555"}  # the panels' colours differ
+    greys = [to_hex(colour) for colour in shades("looped-nanochat", 2)]
+    assert [to_hex(handle.get_color()) for handle in handles] == greys  # the panels' colours differ
+
+
+def test_a_loss_far_above_the_others_is_said_and_leaves_room_for_them(runs):
+    best = best_rates(runs, ["group", "condition"], 0.02)
+    assert not [text for axis in loss_curves(runs, best, "group", "condition", LOOK).axes for text in axis.texts]
+    runs.loc[3, "loss"] = 9.5
+    first, second = loss_curves(runs, best, "group", "condition", LOOK, "learning rate of the table").axes
+    assert [text.get_text() for text in first.texts] == [r"9.50 $\uparrow$"] and not second.texts
+    assert first.texts[0].xy[0] == 0.08 and 2.2 <= first.get_ylim()[1] < 9
+    assert first.get_xlabel() == "learning rate of the table"
