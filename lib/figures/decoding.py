@@ -25,6 +25,7 @@ def left_at(pieces: list[str], loops: list[int], most: int, prompt: int, wide: i
         axis.set_ylabel("left after loop")
         axis.grid(visible=False, axis="x")
         axis.set_axisbelow(True)
+    axes[-1, 0].set_xlabel("token read (^ a document begins, \u2423 blank)")
     handles = [Rectangle((0, 0), 1, 1, color="#B0B0B0"), Rectangle((0, 0), 1, 1, color=COLOURS["looped-moe"])]
     figure.legend(handles, ["prompt", "answer"], loc="outside upper right", ncols=2)
     return figure

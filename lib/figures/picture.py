@@ -37,8 +37,8 @@ def show(cfg: ModelConfig) -> Figure:
         "run once": counts.n_once_stored,
         "in the loop": counts.n_rec_stored,
         "active": counts.n_active,
-        "FLOPs / token": counts.flops_per_token_forward,
-        "in training": counts.flops_per_token,
+        "forward FLOPs / token": counts.flops_per_token_forward,
+        "training FLOPs / token": counts.flops_per_token,
         "as published": counts.flops_per_token_published,
     }
     text = "\n".join(f"{name}\n   {short(value)}" for name, value in lines.items())
@@ -47,11 +47,12 @@ def show(cfg: ModelConfig) -> Figure:
     return figure
 
 
-def side_by_side(configs: list[ModelConfig]) -> Figure:
-    """The pictures of several models, in one row."""
+def side_by_side(configs: dict[str, ModelConfig]) -> Figure:
+    """The pictures of several models, in one row. configs: title -> model."""
     figure, axes = plt.subplots(1, len(configs), figsize=(PAGE, 3.2), squeeze=False, layout="constrained")
-    for axis, cfg in zip(axes[0], configs, strict=True):
+    for axis, (title, cfg) in zip(axes[0], configs.items(), strict=True):
         picture(axis, cfg)
+        axis.set_title(title)
     heights = [axis.get_ylim() for axis in axes[0]]
     for axis in axes[0]:
         axis.set_ylim(min(low for low, _ in heights), max(high for _, high in heights))
@@ -90,10 +91,10 @@ def _what_a_layer_is(cfg: ModelConfig) -> str:
         lines.append(f"embeddings x {cfg.embed_scale:.3g}")
     if cfg.residual_multiplier != 1:
         lines.append(f"{'looped ' * (cfg.recur > 0)}branches x {cfg.residual_multiplier:.2g}")
-    letters = [f"L: all {cfg.context:,} positions"]
+    letters = [f"L: attention to all {cfg.context:,} positions"]
     short = next((window for i in range(cfg.layers) if (window := cfg.window(i))), None)
-    letters += [f"S: the last {short:,}"] if short else []
-    lines += [", ".join(letters)] + ["v: has a value table"] * cfg.value_embeddings
+    letters += [f"S: to the last {short:,}"] if short else []
+    lines += letters + ["v: has a value table"] * cfg.value_embeddings
     return "\n".join(lines)
 
 
@@ -113,7 +114,7 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     inject = {
         "add": "h + e",
         "concat": "W [e ; h]" + " + b" * cfg.injection_bias,
-        "concat-identity": "W [e ; h], from W = [I | 0]",
+        "concat-identity": "W [e ; h],\ninitially W = [I | 0]",
         "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
         "orthogonal": r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e",
         "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
@@ -126,7 +127,8 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
     frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
     axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
-    _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
+    if cfg.mean_loops > 1:
+        _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
     if inject is not None and cfg.injection != "hyper-connections":
         _arrow(axis, (8.5, entry - 0.3), (8.5, injected + 0.3))
         axis.text(9.4, entry + 0.1, "e", ha="center", va="center", fontsize=7)
@@ -169,9 +171,9 @@ def _boxes(axis: Axes, y: float, boxes: list[tuple[str, str, int]]) -> float:
     """Boxes (label, part, drawn or not) from y upwards; returns where the next one begins."""
     for label, part, drawn in boxes:
         if drawn:
-            height = 0.4 if part == "norm" else 0.62 + 0.3 * label.count("\n")
+            height = 0.4 if part == "norm" else 0.62 + 0.36 * label.count("\n")
             axis.add_patch(Rectangle((LEFT, y), WIDE, height, fc=PARTS[part], ec="#444444", lw=0.6))
-            axis.text(5, y + height / 2, label, ha="center", va="center", fontsize=6, linespacing=1.0)
+            axis.text(5, y + height / 2, label, ha="center", va="center", fontsize=6, linespacing=1.2)
             y += height + 0.12
     return y
 

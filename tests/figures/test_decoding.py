@@ -19,5 +19,6 @@ def test_a_bar_says_where_a_token_left():
 def test_many_tokens_are_wrapped():
     axes = decoding.left_at(["a"] * 130, [1] * 130, 4, prompt=70).axes
     assert [len(axis.patches) for axis in axes] == [60, 60, 10]
+    assert [bool(axis.get_xlabel()) for axis in axes] == [False, False, True]
     assert to_hex(axes[1].patches[9].get_facecolor()).upper() == "#B0B0B0"
     assert to_hex(axes[1].patches[10].get_facecolor()).upper() == style.COLOURS["looped-moe"]

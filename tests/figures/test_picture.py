@@ -4,7 +4,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from lib.config import ModelConfig
 from lib.figures import picture
@@ -79,7 +79,8 @@ def test_every_word_of_a_picture_stays_in_its_place(name, styled):
 
 
 def test_several_configs_can_be_drawn_side_by_side():
-    figure, axes = plt.subplots(1, 4)
-    for axis, loops in zip(axes, (1, 2, 4, 8), strict=True):
-        picture.picture(axis, preset(f"isodepth-s10-r{loops}"))
+    figure = picture.side_by_side({f"r = {r}": preset(f"isodepth-s10-r{r}") for r in (1, 2, 4, 8)})
     assert all(f"{loops} loop" in words(figure) for loops in (1, 2, 4, 8))
+    assert [axis.get_title() for axis in figure.axes] == ["r = 1", "r = 2", "r = 4", "r = 8"]
+    arrows = [sum(isinstance(patch, FancyArrowPatch) for patch in axis.patches) for axis in figure.axes]
+    assert arrows == [0, 2, 2, 2]  # round the loop and to the injection; what runs once has neither

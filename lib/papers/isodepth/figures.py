@@ -57,7 +57,7 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
             isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
-    for axis in axes[:-1].ravel():
+    for axis in axes.ravel()[: max(0, len(budgets) - columns)]:  # a panel stands below
         axis.set_xlabel("")
     for axis in axes.ravel()[len(budgets) :]:
         axis.remove()
@@ -77,10 +77,10 @@ def optima_against_budget(optima: pd.DataFrame) -> Figure:
             colour, marker = look[r]
             inside = line[line["inside"]]
             exponent = f"{power_law(inside['budget'], inside[column])[1]:.2f}" if len(inside) > 1 else "too few"
-            axis.plot(line["budget"], line[column], color=colour, lw=0.9, label=f"r = {r}: {exponent}")
-            for is_inside, face in ((True, colour), (False, "white")):
-                at = line["inside"] == is_inside
-                axis.plot(line["budget"][at], line[column][at], marker, color=colour, mfc=face, ms=4.5)
+            look_of_r = dict(color=colour, marker=marker, ms=4.5)
+            axis.plot(line["budget"], line[column], lw=0.9, label=f"r = {r}: {exponent}", **look_of_r)
+            edge = line[~line["inside"]]
+            axis.plot(edge["budget"], edge[column], ls="", mfc="white", **look_of_r)
         budget_axis(axis, sorted(optima["budget"].unique()))
         few_decades(axis)
         axis.set_ylabel(label)
@@ -100,7 +100,7 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
             at = (runs["r"] == r).to_numpy()
             axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
         ends = [runs["loss"].min(), runs["loss"].max()]
-        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
+        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":", label="equal")
         rms = np.sqrt(np.mean((predicted - runs["loss"]) ** 2))
         axis.set_title(f"{_broken(title)}\n$R^2$ = {fit.r2:.3f}, rms {rms:.3f} nats")
         axis.set_xlabel("measured loss (nats)")
@@ -124,7 +124,7 @@ def residuals(panels: dict[str, Any]) -> Figure:
                 axis.plot(runs[column][at], off[at], marker, color=colour, ms=3.5, label=f"{rate(budget)} FLOPs")
             axis.axhline(0, color="#666666", lw=0.8, ls=":")
             count_axis(axis, label if i == len(panels) - 1 else "")
-        row[0].set_ylabel(f"{title}\nresidual (nats)")
+        row[0].set_ylabel(f"{title}\nmeasured less\npredicted (nats)")
     legend_above(figure, axes[0, 0])
     return figure
 
@@ -164,6 +164,7 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     left.set_xscale("log", base=2)
     left.set_xticks(worth["r"], [str(r) for r in worth["r"]])
     left.set_ylim(bottom=0)
+    left.set_title("at one width")
     left.set_xlabel("recurrences r")
     left.set_ylabel("relative to r = 1")
     left.legend(loc="lower left")
@@ -176,6 +177,8 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
     dashed = dict(color="#666666", ls="--", lw=0.9)
     right.plot(unrolled["budget"], unrolled["loss_unrolled"], **dashed, label=r"fit with $\varphi = 1$")
+    right.plot([], [], "x", color="#666666", ms=4.5, label="minima of the parabolas")
+    right.set_title("at the best width")
     budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
     right.legend()
@@ -187,13 +190,15 @@ def _broken(title: str) -> str:
     return title.replace(", ", ",\n")
 
 
-def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
+def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame | None = None) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
-    probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``."""
+    probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``, and so
+    has ``diverged`` (``readings.diverged``), whose runs are crosses at the top."""
+    lost = runs.head(0) if diverged is None else diverged
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
     budgets = sorted(runs["budget"].unique())
     size = (PAGE, 2.3 * len(probes) + 0.4)
-    figure, axes = plt.subplots(len(probes), len(budgets), figsize=size, sharex="col", sharey=True, squeeze=False)
+    figure, axes = plt.subplots(len(probes), len(budgets), figsize=size, sharex="col", sharey="col", squeeze=False)
     look = of_recurrences(runs["r"].unique())
     for row, probe in zip(axes, probes, strict=True):
         for axis, budget in zip(row, budgets, strict=True):
@@ -204,15 +209,19 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
                         for table in (runs, optima[optima["inside"]])
                     )
                     if which == "baseline" and r > 1:
-                        isoflop_curve(axis, cell, best, "#bbbbbb", marker, ":")
+                        isoflop_curve(axis, cell, best.head(0), "#bbbbbb", marker, ":")
                     elif len(cell):
                         isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
+                at = lost[(lost["probe"] == probe) & (lost["budget"] == budget) & (lost["r"] == r)]["N"]
+                axis.plot(at, [0.97] * len(at), "x", color=colour, ms=4.5, transform=axis.get_xaxis_transform())
             axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")
     for axis in axes[:-1].ravel():
         axis.set_xlabel("")
     axes[0, 0].plot([], [], ":", color="#bbbbbb", marker="o", ms=3.5, label="baseline at the same r")
+    if len(lost):
+        axes[0, 0].plot([], [], "x", color="#666666", ms=4.5, label="diverged")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
@@ -237,22 +246,33 @@ def allocation_shifts(panels: dict[str, Any]) -> Figure:
 
 
 def beyond_the_grid(grid: pd.DataFrame, held_out: pd.DataFrame) -> Figure:
-    """000, App. I: the runs of the grid, and predicted (open) against trained (filled) losses beyond it.
+    """000, App. I. Left: the best runs of the grid, and those beyond it (stars). Right: these beside what was predicted
+    (open), with its 95 % interval.
 
-    grid: columns budget, r, loss. held_out: one row a run, columns budget, r, loss, predicted."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
+    grid: columns budget, r, loss. held_out: one row a run, columns budget, r, loss, predicted, low, high."""
+    figure, (axis, beside) = plt.subplots(1, 2, figsize=(PAGE, 2.8), width_ratios=(3, 2))
     recurrences = sorted(held_out["r"].unique())
     look = of_recurrences(grid["r"].unique())
     for i, r in enumerate(recurrences):
         colour, marker = look[r]
         side = 1.06 ** (i - (len(recurrences) - 1) / 2)  # recurrences side by side
         lowest = grid[grid["r"] == r].groupby("budget")["loss"].min()
-        axis.plot(lowest.index * side, lowest, marker=marker, color=colour, lw=0.9, label=f"r = {r}, best of the grid")
+        axis.plot(lowest.index * side, lowest, marker=marker, color=colour, lw=0.9, label=f"r = {r}")
         beyond = held_out[held_out["r"] == r]
-        x = beyond["budget"] * side
-        axis.plot(x, beyond["predicted"], marker, color=colour, mfc="white", ms=5.5, ls="", label="predicted")
-        axis.plot(x, beyond["loss"], "*", color=colour, ms=7, mec="white", mew=0.4, ls="", label="trained")
+        star = dict(marker="*", color=colour, ms=7, mec="white", mew=0.4, ls="")
+        axis.plot(beyond["budget"] * side, beyond["loss"], **star)
+        bars = (beyond["predicted"] - beyond["low"], beyond["high"] - beyond["predicted"])
+        beside.errorbar(
+            [i - 0.1] * len(beyond), beyond["predicted"], bars, color=colour, marker=marker, mfc="white", ls=""
+        )
+        beside.plot([i + 0.1] * len(beyond), beyond["loss"], **star)
     budget_axis(axis, sorted({*grid["budget"], *held_out["budget"]}))
     axis.set_ylabel("validation loss (nats per token)")
+    axis.set_title("best of the grid, and beyond it")
+    axis.plot([], [], "*", color="#666666", ms=7, mec="white", mew=0.4, label="trained beyond the grid")
     axis.legend()
+    beside.set_xticks(range(len(recurrences)), [f"r = {r}" for r in recurrences])
+    beside.set_xlim(-0.5, len(recurrences) - 0.5)
+    beside.set_title("beyond it: predicted, 95 %, and trained")
+    beside.grid(axis="x", visible=False)
     return figure

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
-from lib.figures.style import PAGE, budget_axis, legend_above
+from lib.figures.style import PAGE, budget_axis, legend_above, rate
 from lib.papers.isodepth.figures import of_recurrences
 
 
@@ -27,8 +27,10 @@ def axes_by_budget(best: pd.DataFrame) -> Figure:
             of_r = dict(color=colour, marker=marker, ms=3.5, lw=0.9, label=f"r = {r}")
             panel.errorbar(beside, line["loss"], line["stderr"], **of_r)
         budget_axis(panel, budgets)
-        panel.tick_params(axis="x", labelsize=5.5)
-        panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({int(of_axis['tasks'].max())} tasks)", fontsize=7)
+        every = 1 if len(budgets) < 4 else 2  # there is room for so many names
+        panel.set_xticks(budgets, ["" if i % every else rate(budget) for i, budget in enumerate(budgets)], rotation=0)
+        tasks = int(of_axis["tasks"].max())
+        panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({tasks} task{'s' * (tasks != 1)})", fontsize=7)
         panel.yaxis.set_major_locator(MaxNLocator(5))
     panels[0, 0].set_ylabel("continuation loss (nats per token)")
     legend_above(figure, panels[0, 0])
@@ -46,7 +48,7 @@ def axes_by_loss(points: pd.DataFrame) -> Figure:
             _with_curve(panel, runs["val_loss"], runs["loss"], *look[r], label=f"r = {r}")
         panel.set_title(name.replace(" ", "\n", 1), fontsize=7)
         panel.invert_xaxis()
-        panel.xaxis.set_major_locator(MaxNLocator(3))
+        panel.xaxis.set_major_locator(MaxNLocator(5))
         panel.yaxis.set_major_locator(MaxNLocator(5))
         panel.set_xlabel("validation loss\n(nats per token)")
     panels[0, 0].set_ylabel("continuation loss (nats per token)")
@@ -75,7 +77,7 @@ def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
     panels[0].invert_yaxis()
     panels[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     panels[0].set_ylabel("accuracy, mean of the axes\n(better: down)")
-    panels[1].set_ylabel("continuation loss (nats per token)")
+    panels[1].set_ylabel("continuation loss, mean of the axes\n(nats per token)")
     legend_above(figure, panels[0])
     return figure
 

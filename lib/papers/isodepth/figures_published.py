@@ -42,7 +42,7 @@ def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: f
     off = misfit(runs, fit)
     colours = shades("looped-nanochat", len(budgets))
     for axis, r in zip(axes, recurrences, strict=True):
-        axis.axhspan(-1.96 * scatter, 1.96 * scatter, color="#bbbbbb", alpha=0.5, lw=0, label="scatter of runs")
+        axis.axhspan(-1.96 * scatter, 1.96 * scatter, color="#bbbbbb", alpha=0.5, lw=0, label="scatter of runs, 95 %")
         for budget, colour, marker in zip(budgets, colours, "osD^v<", strict=False):
             cell = runs[(runs["budget"] == budget) & (runs["r"] == r)].sort_values("N")
             x = cell["N"] / best[budget, r]
@@ -51,9 +51,10 @@ def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: f
         axis.set_xscale("log", base=2)
         axis.set_xticks([0.5, 1, 2], ["1/2", "1", "2"])
         axis.set_title(f"r = {r}")
-        axis.set_xlabel("N / N*")
+        axis.set_xlabel("N / optimal N*")
     axes[0].set_ylabel("measured less\npredicted (nats)")
     legend_above(figure, axes[0])
+    figure.legends[0].set_title("budget (FLOPs)", prop={"size": 7})
     return figure
 
 

@@ -60,6 +60,17 @@ def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.Data
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def diverged(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
+    """What ``frame`` leaves out: budget, r and N of each run of the plan that diverged."""
+    found = {result.key: result for result in results}
+    lost = [
+        {"budget": budget, "r": r, "N": size(cfg.model)["N"]}
+        for (_, budget, r, *_), cfg in plan.items()
+        if found[cfg.key].status != "finished"
+    ]
+    return pd.DataFrame(lost, columns=["budget", "r", "N"])
+
+
 def collected(draws: Iterable[Margins]) -> Draws:
     """The draws of each comparison, from one draw of all."""
     every: Draws = {}

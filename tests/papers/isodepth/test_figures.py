@@ -19,7 +19,8 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
         f"{style.rate(b)} FLOPs" for b in sorted(runs["budget"].unique())
     ]
     five = figures.isoflop_curves(runs.query("budget < 2e19"), optima)
-    assert len(five.axes) == 5 and {axis.get_xlabel() for axis in five.axes[:2]} == {""}  # two rows
+    named = [axis.get_xlabel() for axis in five.axes]  # two rows; below the third panel there is none
+    assert named == ["", "", *["unique parameters N"] * 3]
     stars = sum(line.get_marker() == "*" and len(line.get_xdata()) for axis in curves.axes for line in axis.lines)
     assert stars == optima["inside"].sum() > 15
     against = figures.optima_against_budget(optima)
@@ -36,7 +37,8 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     one = fit_joint(*readings.joint_arrays(runs), phi=1.0)
     lines = readings.frontiers(fit, one, families, runs["budget"].unique())
     left, right = figures.worth_of_a_recurrence(readings.worth(families, 0.459), lines, optima.query("inside")).axes
-    assert len(left.lines) == 3 and "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
+    assert len(left.lines) == 3 and right.get_legend().get_texts()[-1].get_text() == "minima of the parabolas"
+    assert "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
 
 
 def test_the_recurrences_fall_on_one_line_at_the_laws_own_phi():
@@ -66,6 +68,12 @@ def test_the_probes_are_drawn_over_their_baseline():
         curves = [line for line in axis.lines if len(line.get_xdata()) > 1]
         assert [line.get_linestyle() for line in curves].count(":") == 3  # the parabolas of the looped baselines
         assert [line.get_linestyle() for line in curves].count("-") == 4  # of the plain model and under the probe
+    assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "baseline at the same r"
+    lost = pd.DataFrame({"budget": [1e18], "r": [4], "N": [2e7], "probe": ["truncated"]})
+    figure = figures.probed_curves(runs, optima, lost)
+    crosses = [[*line.get_xdata()] for axis in figure.axes for line in axis.lines if line.get_marker() == "x"]
+    assert [x for x in crosses if x] == [[2e7]] and [2e7] in crosses[4:]  # in the panel of its budget
+    assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "diverged"
 
 
 def test_an_optimum_at_the_edge_is_an_open_marker():
@@ -90,10 +98,16 @@ def test_an_optimum_at_the_edge_is_an_open_marker():
 def test_predictions_stand_beside_what_was_trained():
     grid = designs.published_grid()
     held_out = pd.DataFrame({"budget": [4e20] * 2, "r": [1, 4], "loss": [2.1, 2.16], "predicted": [2.11, 2.15]})
-    (axis,) = figures.beyond_the_grid(grid, held_out).axes
-    stars = [line for line in axis.lines if line.get_marker() == "*"]
-    assert [line.get_ydata()[0] for line in stars] == [2.1, 2.16]
-    assert stars[0].get_xdata()[0] != stars[1].get_xdata()[0]  # side by side
+    ends = held_out.assign(low=held_out["predicted"] - 0.01, high=held_out["predicted"] + 0.02)
+    left, right = figures.beyond_the_grid(grid, ends).axes
+    for axis in (left, right):
+        stars = [line for line in axis.lines if line.get_marker() == "*" and len(line.get_xdata())]
+        assert [line.get_ydata()[0] for line in stars] == [2.1, 2.16]
+        assert stars[0].get_xdata()[0] != stars[1].get_xdata()[0]  # side by side
+    for bars, predicted in zip(right.containers, held_out["predicted"], strict=True):
+        line, _, (interval,) = bars
+        assert line.get_ydata().tolist() == [predicted]
+        assert interval.get_segments()[0][:, 1] == pytest.approx([predicted - 0.01, predicted + 0.02])
 
 
 def test_each_recurrence_keeps_its_colour_in_a_panel_of_its_own():
@@ -104,7 +118,9 @@ def test_each_recurrence_keeps_its_colour_in_a_panel_of_its_own():
     assert len(set(drawn)) == 4
     residuals = figures.residuals(own)
     assert [axis.get_xlabel() for axis in residuals.axes] == [""] * 6 + ["unique parameters N", "tokens D"]
-    assert [axis.get_ylabel() for axis in residuals.axes[::2]] == [f"r = {r}\nresidual (nats)" for r in (1, 2, 4, 8)]
+    assert [axis.get_ylabel() for axis in residuals.axes[::2]] == [
+        f"r = {r}\nmeasured less\npredicted (nats)" for r in (1, 2, 4, 8)
+    ]
     losses = np.concatenate(
         [line.get_ydata() for axis in residuals.axes for line in axis.lines if line.get_marker() != "None"]
     )

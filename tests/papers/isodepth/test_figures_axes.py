@@ -19,6 +19,8 @@ def points():
 def test_axes_by_budget(points):
     figure = figures_axes.axes_by_budget(optimal(points))
     assert len(figure.axes) == 5 and "Parametric" in figure.axes[0].get_title()
+    alone = figures_axes.axes_by_budget(optimal(points).assign(tasks=1))
+    assert "(3 tasks)" in figure.axes[0].get_title() and "(1 task)" in alone.axes[0].get_title()
     lines = [container.lines[0] for container in figure.axes[1].containers]
     assert len(lines) == len(RECURRENCES)
     for line, r in zip(lines, RECURRENCES, strict=True):

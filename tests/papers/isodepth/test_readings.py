@@ -47,6 +47,10 @@ def test_a_frame_of_runs(store):
     tables = model.embed.weight.numel() + model.head.weight.numel()
     assert frame["N"][1] == sum(p.numel() for p in model.parameters()) - tables
     assert frame["loss"].tolist() == [r.summary["val_loss"] for r in results]
+    assert readings.diverged(results, plan).empty
+    lost = [results[0], dataclasses.replace(results[1], status="diverged")]
+    assert readings.frame(lost, plan)["width"].tolist() == [16]
+    assert readings.diverged(lost, plan).to_dict("records") == [{"budget": 1e9, "r": 1, "N": frame["N"][1]}]
 
 
 # ---- optima ----------------------------------------------------------------------------------------------------------
