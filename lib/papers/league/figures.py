@@ -16,7 +16,6 @@ from lib.papers.league.designs import BASELINE
 ARCHITECTURES = {
     "hyper-connections": "hyper-connections",
     "truncated": "truncated",
-    "passthrough": "looped",
     "Parcae": "parcae",
     "MoE": "looped-moe",
 }
@@ -27,7 +26,7 @@ ABOVE = 0.18  # of a row: the seeds' dots stand so much above its middle, their 
 def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r: int) -> Figure:
     """Three panels, one row an intervention, the lowest loss on top. Loss and price: a dot a seed, and below them the
     95 % interval of their mean, or the mean's value alone where it lies far from the others. phi's shift: the refit and
-    its bootstrap interval, or why there is none."""
+    its bootstrap interval, or why there is none, also where that of its own phi is not within (0, 1)."""
     figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 1.05 + 0.24 * len(standings)), sharey=True)
     rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
     for axis, column in zip(axes, ("loss", "price"), strict=False):
@@ -39,7 +38,8 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
             axis.plot(of[column], np.full(len(of), rows[own] - ABOVE), "o", ms=3, **_colour(own))
         for name, mean in standings.loc[far, column].items():
             _say_far_out(axis, mean, rows[name])
-    axes[0].axvline(0, color="#666666", lw=0.8)
+    for axis in axes[:2]:
+        axis.axvline(0, color="#666666", lw=0.8)
     band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
     if np.isfinite(band).all():
         axes[1].axvspan(*band, color="#e6e6e6", zorder=0)
@@ -53,7 +53,8 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
 
 
 def _label(name: Any, row: pd.Series) -> str:
-    return f"{name} ({row['paper']})" + (f", {row['diverged']} diverged" if row["diverged"] else "")
+    diverged = f", {row['diverged']} diverged" if row["diverged"] else ""
+    return f"{name} ({row['paper']}){', baseline' * (name == BASELINE)}{diverged}"
 
 
 def _colour(name: Any) -> dict[str, Any]:
@@ -93,5 +94,9 @@ def _phi(axis: Axes, shifts: pd.DataFrame, rows: dict[Any, int]) -> None:
         return
     axis.axvline(0, color="#666666", lw=0.8)
     for name, shift in shifts.drop(BASELINE).iterrows():
+        if not 0 < shift["low"] <= shift["high"] < 1:
+            at, coordinates = (0.99, rows[name]), ("axes fraction", "data")
+            axis.annotate("not resolved", at, xycoords=coordinates, fontsize=6, ha="right", va="center")
+            continue
         axis.plot(shift[["delta_low", "delta_high"]], [rows[name]] * 2, lw=1.5, **_colour(name))
         axis.plot(shift["delta"], rows[name], "D", ms=3.5, **_colour(name))

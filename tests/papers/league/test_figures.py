@@ -23,7 +23,7 @@ def test_a_row_an_intervention_and_a_dot_a_seed():
     figure = drawn(NOTHING)
     loss, price, _ = figure.axes
     names = [tick.get_text() for tick in loss.get_yticklabels()]
-    assert names == ["truncated (000)", "linear (000)", "AdamW (002), 1 diverged"]
+    assert names == ["truncated (000)", "linear (000), baseline", "AdamW (002), 1 diverged"]
     for axis, columns in ((loss, "loss"), (price, "price")):
         dots = {round(line.get_ydata()[0]): line for line in axis.lines if line.get_marker() == "o"}
         assert [len(dots[y].get_xdata()) for y in range(3)] == [3, 3, 2]
@@ -56,12 +56,17 @@ def test_without_phi_the_panel_says_why():
 
 def test_phi_is_drawn_with_its_interval():
     shifts = pd.DataFrame(
-        {"phi": [0.45, 0.38], "delta": [0, -0.07], "delta_low": [0, -0.1], "delta_high": [0, -0.02]},
+        {"phi": [0.45, 0.38], "delta": [0, -0.07], "delta_low": [0, -0.1], "delta_high": [0, -0.02]}
+        | {"low": [0.4, 0.3], "high": [0.5, 0.44]},
         index=[BASELINE, "truncated"],
     )
     axis = drawn(shifts).axes[2]
     (interval,) = [line for line in axis.lines if [*line.get_xdata()] == [-0.1, -0.02]]
     assert [*interval.get_ydata()] == [0, 0] and not axis.texts
+    shifts.loc["truncated", "low"] = -3.0  # where the fit lets phi go no further
+    axis = drawn(shifts).axes[2]
+    assert [text.get_text() for text in axis.texts] == ["not resolved"] and axis.texts[0].xy[1] == 0
+    assert not [line for line in axis.lines if line.get_marker() == "D"]
 
 
 def test_a_single_seed_has_no_interval():
