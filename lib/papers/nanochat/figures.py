@@ -16,7 +16,7 @@ def width_sweep(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """Loss against parameters, one panel a definition of N, one line a budget; stars at the parabolas' minima."""
     figure, axes = plt.subplots(1, len(DEFINITIONS), figsize=(PAGE, 2.7), sharey=True)
     budgets = sorted(runs["budget"].unique())
-    colours = dict(zip(budgets, shades("looped-nanochat", len(budgets)), strict=True))
+    colours = dict(zip(budgets, shades("looped-nanochat", len(budgets) + 1)[1:], strict=True))
     for axis, (definition, (label, marker, _)) in zip(axes, DEFINITIONS.items(), strict=True):
         for budget in budgets:
             cell = runs[runs["budget"] == budget]
@@ -27,7 +27,7 @@ def width_sweep(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
                 x = np.geomspace(mean.index.min(), mean.index.max(), 60)
                 axis.plot(x, curve(np.log(x)), color=colours[budget], lw=0.9, label=f"{rate(budget)} FLOPs")
             best = optima[(optima["N is"] == definition) & (optima["budget"] == budget)]
-            axis.plot(best["N"], best["loss"], "*", color=colours[budget], ms=8, mec="white", mew=0.5)
+            axis.plot(best["N"], best["loss"], "*", color=colours[budget], ms=8, mfc="none", mew=0.8)
         count_axis(axis, label)
     axes[0].set_ylabel("validation loss (nats per token)")
     axes[0].legend()
