@@ -77,7 +77,7 @@ def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
     panels[0].invert_yaxis()
     panels[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     panels[0].set_ylabel("accuracy, mean of the axes\n(better: down)")
-    panels[1].set_ylabel("continuation loss, mean of the axes\n(nats per token)")
+    panels[1].set_ylabel("continuation loss, mean of\nthe axes (nats per token)")
     legend_above(figure, panels[0])
     return figure
 

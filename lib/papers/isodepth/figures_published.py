@@ -54,7 +54,7 @@ def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: f
         axis.set_xlabel("N / optimal N*")
     axes[0].set_ylabel("measured less\npredicted (nats)")
     legend_above(figure, axes[0])
-    figure.legends[0].set_title("budget (FLOPs)", prop={"size": 7})
+    figure.legends[0].set_title("budget (FLOPs)")
     return figure
 
 

@@ -87,8 +87,10 @@ def loss_curves(
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
             for lr, loss in losses[losses > most].items():
-                at = dict(xy=(lr, 1), xycoords=("data", "axes fraction"), ha="right", va="top", fontsize=6)
-                axis.annotate(f"{loss:.2f} $\\uparrow$", **at)
+                at, coordinates = (lr, 1), ("data", "axes fraction")
+                over = dict(fc="white", ec="none", pad=0.5)  # the line
+                words = f"{loss:.2f} $\\uparrow$"
+                axis.annotate(words, at, xycoords=coordinates, bbox=over, ha="right", va="top", fontsize=6)
             _minima(axis, minima[minima[condition] == line], colour, i)
         _rate_axis(axis, cell["lr"])
         axis.set_xlabel(x if len(titles) < 5 else x.replace(" ", "\n", 1))
