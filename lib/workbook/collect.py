@@ -12,7 +12,8 @@ from lib.base.processes import cores
 from lib.workbook import claims, parameters, places, plans, reference
 from lib.workbook.reference import Entry, Reference
 
-PROFILES = ("smoke", "cpu")  # those that two cores can run
+#: those that two cores can run, and desk once that is judged
+PROFILES = ("smoke", "cpu", *(profile for profile in ("desk",) if profile not in claims.NOT_JUDGED))
 
 
 def collect(outputs: Path = places.ROOT / "outputs", path: Path = reference.FILE) -> None:

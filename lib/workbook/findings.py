@@ -27,29 +27,36 @@ OVER = {"seeds": "over seeds", "resamples": "over resamples of one grid of runs"
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A claim and its verdicts: at the cpu profile, on the runs that its paper published; empty where it has none. The
-    number that decided each (``Finding.number``)."""
+    """A claim and its verdicts: on our runs at a profile, and on published runs; empty where it has none. The number
+    that decided each (``Finding.number``)."""
 
     claim: Claim
-    cpu: str
+    profile: str
+    ours: str
     published: str
-    cpu_number: str = ""
+    our_number: str = ""
     published_number: str = ""
+
+
+def told(known: Reference) -> str:
+    """The profile whose verdicts are told: desk once it is judged, cpu until then."""
+    return "desk" if known.entries.get("desk") else "cpu"
 
 
 def judged(known: Reference) -> list[Judged]:
     """All claims, paper by paper, in the ledger's order."""
-    at_cpu = known.entries.get("cpu", {})
-    stale = {name for name, entry in at_cpu.items() if entry.made_from != collect.made_from(name, "cpu")}
-    on_runs = at_cpu.get(claims.OF_PUBLISHED, NOTHING)
+    profile = told(known)
+    entries = known.entries.get(profile, {})
+    stale = {name for name, entry in entries.items() if entry.made_from != collect.made_from(name, profile)}
+    on_runs = entries.get(claims.OF_PUBLISHED, NOTHING)
     found = []
     for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper):
-        own = at_cpu.get(claim.notebook or "", NOTHING)
+        own = entries.get(claim.notebook or "", NOTHING)
         verdict, number = own.verdicts.get(claim.id, ""), own.numbers.get(claim.id, "")
         if claim.notebook in stale:
             verdict, number = STALE, ""
         of_runs = on_runs.published.get(claim.id, ""), on_runs.published_numbers.get(claim.id, "")
-        found.append(Judged(claim, verdict, of_runs[0], number, of_runs[1]))
+        found.append(Judged(claim, profile, verdict, of_runs[0], number, of_runs[1]))
     return found
 
 
@@ -121,9 +128,9 @@ def found(every: Sequence[Judged]) -> str:
             if one.published == verdict and (one.claim.short or verdict == CONTRADICTED):
                 lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {ON_RUNS}", one.published_number))
         for one in every:
-            if one.cpu == verdict and one.claim.short:
-                at = "counted" if one.claim.replicates == "exact" else "at cpu"
-                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {at}", one.cpu_number))
+            if one.ours == verdict and one.claim.short:
+                at = "counted" if one.claim.replicates == "exact" else f"at {one.profile}"
+                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {at}", one.our_number))
     return table(list(lines.values())[:LINES])
 
 
@@ -143,8 +150,8 @@ def link(id: str) -> str:
 
 
 def in_numbers(every: Sequence[Judged]) -> str:
-    """How many claims have which verdict: a row for cpu and one for published runs, and how many have both."""
-    judged_by = {"at cpu": [one.cpu for one in every], ON_RUNS: [one.published for one in every]}
+    """How many claims have which verdict: a row for our runs and one for published ones, and how many have both."""
+    judged_by = {f"at {every[0].profile}": [one.ours for one in every], ON_RUNS: [one.published for one in every]}
     given = [verdict for verdict in claims.VERDICTS if any(verdict in judged for judged in judged_by.values())]
     rows = [
         {"claims judged": by}
@@ -152,8 +159,8 @@ def in_numbers(every: Sequence[Judged]) -> str:
         | {"all": f"{sum(map(bool, judged))}"}
         for by, judged in judged_by.items()
     ]
-    both = sum(bool(one.cpu and one.published) for one in every)
-    neither = sum(not (one.cpu or one.published) for one in every)
+    both = sum(bool(one.ours and one.published) for one in every)
+    neither = sum(not (one.ours or one.published) for one in every)
     said = f"There are {len(every)} claims: {both} are judged by both, {neither} by neither yet."
     return f"{table(rows)}\n\n{said}"
 
@@ -195,16 +202,17 @@ def rule(claim: Claim) -> str:
 
 def verdict(one: Judged) -> str:
     """Both verdicts of a claim; "open" where nothing has judged it."""
-    return _both(one.cpu, one.published) or OPEN
+    return _both(one.profile, one.ours, one.published) or OPEN
 
 
 def number(one: Judged) -> str:
     """The number that decided each, with its 95 % interval."""
-    return _both(one.cpu_number, one.published_number)
+    return _both(one.profile, one.our_number, one.published_number)
 
 
-def _both(at_cpu: str, on_runs: str) -> str:
-    return "; ".join([*([f"{at_cpu} at cpu"] if at_cpu else []), *([f"{on_runs} {ON_RUNS}"] if on_runs else [])])
+def _both(profile: str, ours: str, on_runs: str) -> str:
+    said = {f"at {profile}": ours, ON_RUNS: on_runs}
+    return "; ".join(f"{what} {where}" for where, what in said.items() if what)
 
 
 def commands(claim: Claim) -> str:

@@ -68,8 +68,9 @@ def documents() -> dict[Path, dict[str, str]]:
 
 def overview() -> str:
     """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
-    claims on two cores and on published runs."""
+    claims on our runs and on published ones."""
     known = reference.read()
+    profile = findings.told(known)
     rows = []
     for paper, names in NOTEBOOKS.items():
         for name in names:
@@ -80,7 +81,7 @@ def overview() -> str:
                 {
                     "notebook": _links(name),
                     "question": f"{title} ({place})" if place else title,
-                    "verdicts": _both(noted(known, name, "cpu", verdicts), on_published(known, name)),
+                    "verdicts": _both(profile, noted(known, name, profile, verdicts), on_published(known, name)),
                 }
             )
     return table(rows)
@@ -92,9 +93,9 @@ def _links(name: str) -> str:
     return f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else "")
 
 
-def _both(at_cpu: str, on_runs: str) -> str:
-    """The verdicts at cpu and on published runs, in one cell."""
-    said = {"at cpu": at_cpu, findings.ON_RUNS: on_runs}
+def _both(profile: str, ours: str, on_runs: str) -> str:
+    """The verdicts at a profile and on published runs, in one cell."""
+    said = {f"at {profile}": ours, findings.ON_RUNS: on_runs}
     return "; ".join(f"{where}: {what}" for where, what in said.items() if what) or "no claims"
 
 
@@ -118,7 +119,7 @@ def noted(known: Reference, name: str, profile: str, say: Callable[[Entry], str]
 def on_published(known: Reference, name: str) -> str:
     """How many claims of a notebook got which verdict on the paper's own runs; all of them for the one that reads
     these."""
-    judge = known.entries.get("cpu", {}).get(claims.OF_PUBLISHED)
+    judge = known.entries.get(findings.told(known), {}).get(claims.OF_PUBLISHED)
     own = {claim.id for claim in claims.of_notebook(name)}
     every = name == claims.OF_PUBLISHED
     return counted([one for id, one in judge.published.items() if every or id in own]) if judge else ""

@@ -16,7 +16,7 @@ ANY = next(iter(LEDGER.values()))
 
 
 def of(id, cpu="", published="", **changes):
-    return Judged(dataclasses.replace(ANY, id=id, **changes), cpu, published, f"{id} 1", f"{id} 2")
+    return Judged(dataclasses.replace(ANY, id=id, **changes), "cpu", cpu, published, f"{id} 1", f"{id} 2")
 
 
 def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
@@ -35,13 +35,25 @@ def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
         ),
     }
     found = findings.judged(Reference(flops_per_second=1, cores=2, whole={}, entries={"cpu": entries}))
-    at = {one.claim.id: (one.cpu, one.published) for one in found}
+    at = {one.claim.id: (one.ours, one.published) for one in found}
     assert at.keys() == LEDGER.keys()
     assert [one.claim.paper for one in found] == sorted(claim.paper for claim in LEDGER.values())
     assert (at[ours], at[theirs]) == (("reproduced", ""), (findings.STALE, "contradicted"))
-    numbers = {one.claim.id: (one.cpu_number, one.published_number) for one in found}
+    numbers = {one.claim.id: (one.our_number, one.published_number) for one in found}
     assert (numbers[ours], numbers[theirs]) == (("2 [1, 3] nats", ""), ("", ".5 [.4, .6]"))
     assert set(at.values()) == {("reproduced", ""), (findings.STALE, "contradicted"), (findings.STALE, ""), ("", "")}
+
+
+def test_desk_is_told_once_it_is_judged(monkeypatch):
+    monkeypatch.setattr(collect, "made_from", lambda name, profile: 1)
+    id = "001-base-state-explodes"
+    entries = {
+        profile: {"instability": Entry(seconds=1, verdicts={id: verdict}, made_from=1)}
+        for profile, verdict in {"cpu": "reproduced", "desk": "contradicted"}.items()
+    }
+    found = findings.judged(Reference(flops_per_second=1, cores=2, whole={}, entries=entries))
+    (one,) = [one for one in found if one.ours]
+    assert (one.claim.id, one.profile, findings.verdict(one)) == (id, "desk", "contradicted at desk")
 
 
 def test_contradictions_come_first_those_of_the_papers_own_runs_before_ours():

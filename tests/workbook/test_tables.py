@@ -143,6 +143,8 @@ def test_published_runs_have_their_verdicts_too():
 
 
 def test_both_kinds_of_verdicts_stand_in_one_cell():
-    assert tables._both("1 reproduced", "2 contradicted") == ("at cpu: 1 reproduced; on published runs: 2 contradicted")
-    assert tables._both("", "2 reproduced") == "on published runs: 2 reproduced"
-    assert tables._both("", "") == "no claims"
+    assert tables._both("cpu", "1 reproduced", "2 contradicted") == (
+        "at cpu: 1 reproduced; on published runs: 2 contradicted"
+    )
+    assert tables._both("cpu", "", "2 reproduced") == "on published runs: 2 reproduced"
+    assert tables._both("cpu", "", "") == "no claims"
