@@ -10,7 +10,7 @@ from tests.workbooks import ROOT
 
 README = (ROOT / "README.md").read_text()
 MACHINES = (ROOT / "docs" / "machines.md").read_text()
-TWO = re.findall(r"^    (make \S.*?) *#", README[README.index("## Two commands") :], re.M)[:2]
+TWO = re.findall(r"^    (make \S.*?) *#", README[README.index("## Install and run") :], re.M)[:2]
 (PYTHON,) = re.findall(r"- python=(\S+)", (ROOT / "environment.yml").read_text())
 TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
 PHONY = " ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)).split()
