@@ -190,7 +190,8 @@ def _entry(one: Judged) -> str:
         "number": number(one),
         "again": commands(claim),
     }
-    return table([{"claim": name, escaped(claim.statement): escaped(text)} for name, text in rows.items()])
+    said = {name: text for name, text in rows.items() if text}
+    return table([{"claim": name, escaped(claim.statement): escaped(text)} for name, text in said.items()])
 
 
 def rule(claim: Claim) -> str:
@@ -206,7 +207,7 @@ def verdict(one: Judged) -> str:
 
 
 def number(one: Judged) -> str:
-    """The number that decided each, with its 95 % interval."""
+    """The number that decided each, with its 95 % interval; empty where none is noted."""
     return _both(one.profile, one.our_number, one.published_number)
 
 

@@ -120,7 +120,8 @@ def test_every_claim_has_an_entry_that_a_reader_sees_as_it_stands_in_the_ledger(
     for id, claim in LEDGER.items():
         head, statement, *rows = page[id]
         assert (head, statement) == ("claim", seen(claim.statement)), id
-        assert rows[::2] == ["where", "measured", "rule", "verdict", "number", "again"], id
+        heads = [head for head in rows[::2] if head != "number"]
+        assert heads == ["where", "measured", "rule", "verdict", "again"], id
         assert seen(claim.where) in rows[1] and rows[3] == seen(claim.estimand), id
 
 
