@@ -140,8 +140,15 @@ def _line(claim: Claim, verdict: str, number: str) -> dict[str, str]:
         "what a paper says": f"[{text}]({link(claim.id)})",
         "place": escaped(place(claim)),
         "verdict": verdict,
-        "measured": escaped(number),
+        "measured": f"{escaped(number)}<br>{escaped(claim.estimand)}; {says(claim)}",
     }
+
+
+def says(claim: Claim) -> str:
+    """What the number of a claim is where the paper is right."""
+    if claim.kind in ("ordering", "bound"):
+        return "above 0 where the paper is right"
+    return f"the paper: {claim.value:g}" + (f" ± {claim.margin:.2g}" if claim.margin else "")
 
 
 def link(id: str) -> str:

@@ -69,7 +69,7 @@ def test_contradictions_come_first_those_of_the_papers_own_runs_before_ours():
             of("h", cpu="contradicted", short="H", replicates="exact"),
         ]
     ).splitlines()[2:]
-    told = [re.fullmatch(r"\| \[(.*?)\].*? \| [^|]* \| (.*?) \| (.*?) \|", line).groups() for line in lines]
+    told = [re.fullmatch(r"\| \[(.*?)\].*? \| [^|]* \| (.*?) \| (.*?)<br>.*; .* \|", line).groups() for line in lines]
     assert told == [
         ("D at length", "contradicted, on published runs", "d 2"),
         ("G", "contradicted, on published runs", "g 2"),
@@ -78,6 +78,13 @@ def test_contradictions_come_first_those_of_the_papers_own_runs_before_ours():
         ("B", "reproduced, on published runs", "b 2"),
         ("A", "reproduced, at cpu", "a 1"),
     ]
+
+
+def test_a_finding_says_what_the_paper_says():
+    assert findings.says(of("a", kind="bound").claim) == "above 0 where the paper is right"
+    assert findings.says(of("a", kind="tie", effect=0.1).claim) == "the paper: 0 ± 0.1"
+    assert findings.says(of("a", kind="value", value=0.47, uncertainty=0.06).claim).startswith("the paper: 0.47 ± ")
+    assert findings.says(of("a", kind="value", value=1.0, replicates="exact").claim) == "the paper: 1"
 
 
 def test_claims_are_counted_by_what_judged_them():
