@@ -261,10 +261,9 @@ def beyond_the_grid(grid: pd.DataFrame, held_out: pd.DataFrame) -> Figure:
         beyond = held_out[held_out["r"] == r]
         star = dict(marker="*", color=colour, ms=7, mec="white", mew=0.4, ls="")
         axis.plot(beyond["budget"] * side, beyond["loss"], **star)
-        bars = (beyond["predicted"] - beyond["low"], beyond["high"] - beyond["predicted"])
-        beside.errorbar(
-            [i - 0.1] * len(beyond), beyond["predicted"], bars, color=colour, marker=marker, mfc="white", ls=""
-        )
+        at = [i - 0.1] * len(beyond)
+        beside.vlines(at, beyond["low"], beyond["high"], color=colour)  # of resamples: it need not hold the prediction
+        beside.plot(at, beyond["predicted"], marker, color=colour, mfc="white")
         beside.plot([i + 0.1] * len(beyond), beyond["loss"], **star)
     budget_axis(axis, sorted({*grid["budget"], *held_out["budget"]}))
     axis.set_ylabel("validation loss (nats per token)")
