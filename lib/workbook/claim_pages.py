@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from lib.base import files
-from lib.workbook import pages, parameters, places
+from lib.workbook import findings, pages, parameters
 from lib.workbook.claims import Claim
 from lib.workbook.ran import Ran
 
@@ -53,12 +53,12 @@ def write(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[st
     """A page for each claim of ``shown``, in that order, and the stylesheet. ``said``: what else the template names."""
     style = pages.template("style.css").render() + pages.template("claim.css").render()
     put(report / "style.css", style.encode())
-    order, template, papers = [*shown], pages.template("claim.html.j2"), cited()
+    order, template, papers = [*shown], pages.template("claim.html.j2"), findings.cited()
     for at, id in enumerate(order):
         text = template.render(
             claim=ledger[id],
             rule=rule(ledger[id]),
-            paper=papers.get(ledger[id].paper, []),
+            paper=[findings.source(entry) for entry in papers.get(ledger[id].paper, [])],
             every=shown[id],
             previous=order[at - 1] if at else "",
             next=order[at + 1] if at + 1 < len(order) else "",
@@ -87,19 +87,6 @@ def rule(claim: Claim) -> str:
         return f"reproduced where the interval lies within {claim.margin:.3g} of 0, contradicted where it is disjoint"
     absent = f", absent here where it lies within {claim.effect:.3g} of 0" if claim.kind == "ordering" else ""
     return f"reproduced where the interval lies above 0, contradicted where it lies below{absent}"
-
-
-def cited() -> dict[str, list[str]]:
-    """Paper -> authors, title and address of each document, from CITATION.cff."""
-    path = places.ROOT / "CITATION.cff"
-    references = yaml.safe_load(path.read_text())["references"] if path.exists() else []
-    found: dict[str, list[str]] = {}
-    for entry in references:
-        names = [one.get("family-names") or one["name"] for one in entry["authors"]]
-        who = names[0] + " et al." if len(names) > 2 else " and ".join(names)
-        where = entry.get("url", "").replace("https://arxiv.org/abs/", "arXiv ")
-        found.setdefault(entry["notes"][:3], []).append(", ".join(filter(None, [who, entry["title"], where])))
-    return found
 
 
 def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:

@@ -106,6 +106,13 @@ def _short(entry: dict[str, Any]) -> str:
     return f"{first['family-names']} et al." if others else str(first["family-names"])
 
 
+def source(entry: dict[str, Any]) -> str:
+    """Authors in short, title, and number on arXiv where there is one."""
+    on_arxiv = entry.get("url", "").replace("https://arxiv.org/abs/", "arXiv ")
+    names = dict.fromkeys((_short(entry), entry["title"], on_arxiv))  # where nobody is named the title is both
+    return ", ".join(filter(None, names))
+
+
 def place(claim: Claim) -> str:
     """Where a claim stands: authors, and the place in their paper. Of several papers that share a number, ``where``
     begins with the one on arXiv."""

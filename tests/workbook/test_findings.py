@@ -170,6 +170,9 @@ def test_papers_are_named_by_their_authors():
         "Chen et al., Capps",
         "",
     ]
+    first, log = (findings.source(findings.cited()[number][0]) for number in ("000", "003"))
+    assert first.startswith("Schwethelm et al., How Much Is One") and first.endswith(", arXiv 2604.21106")
+    assert log == "Looped Transformer: Experiment Log"
     wide = LEDGER["005-cart-wants-six-loops-when-wide"]
     assert findings.place(wide).startswith("Capps, arXiv 2606.01495")
     rows = findings.papers()
