@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import pydantic
 import torch
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 import lib
 from lib.base.errors import InputError, one_line
@@ -435,12 +435,11 @@ class TrainConfig(Config):
         validate_default=True,
         description="bf16-mixed: bf16 matmuls, fp32 residual stream; auto: that where the machine has bf16, else fp32",
     )
-    compile: bool | Literal["auto"] = Field(
-        "auto",
-        validate_default=True,
-        description="compile the block; auto: where the config is made, on a GPU from so many steps on as pay for it. "
-        "On a CPU lib/model/kernels.py is faster at every shape that was timed. On a GPU a block that does not compile "
-        "stays eager",
+    compile: bool = Field(
+        False,
+        description="compile the block also where that need not pay. A GPU compiles it in any case from so many steps "
+        "on as pay for it: the same run has one key on every machine. On a CPU lib/model/kernels.py is faster at every "
+        "shape that was timed. On a GPU a block that does not compile stays eager",
     )
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"
@@ -465,17 +464,14 @@ class TrainConfig(Config):
         """The step from which a growing model makes all its loops; 0 where none grows."""
         return int(GROW_AT * self.steps) if self.grow_from else 0
 
+    def compiles_on(self, device: str) -> bool:
+        """Whether blocks are compiled on a device of this type, "cuda" or "cpu"."""
+        return self.compile or (device == "cuda" and self.steps >= WORTH_COMPILING)
+
     @field_validator("precision")
     @classmethod
     def _resolved(cls, precision: Precision | Literal["auto"]) -> Precision:
         return native_precision() if precision == "auto" else precision
-
-    @field_validator("compile")
-    @classmethod
-    def _decided(cls, compile: bool | Literal["auto"], info: ValidationInfo) -> bool:
-        if compile == "auto":
-            return torch.cuda.is_available() and info.data.get("steps", 0) >= WORTH_COMPILING
-        return compile
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -585,6 +581,7 @@ class RunConfig(Config):
             fields["data"]["tokenizer"] = "file"
         if "train" in fields:
             fields["train"].pop("checkpoint_loops", None)
+            fields["train"]["compile"] = self.train.compile  # also the default: machines once chose it
         return {"recipe": lib.RECIPE, **fields}
 
     @functools.cached_property

@@ -263,15 +263,18 @@ def test_defaults_are_those_of_the_recipe():
         assert {name: value for name, value in kind().model_dump().items() if name in defaults} == defaults
 
 
-def test_whether_blocks_are_compiled_is_decided_before_the_run_is_named(monkeypatch):
-    assert TrainConfig(steps=5000).compile is False and TrainConfig(compile=True).compile is True
+def test_a_run_has_one_key_on_every_machine_whether_or_not_its_blocks_are_compiled(monkeypatch):
     plain = small_run(train={"steps": 5000})
     assert plain.canonical()["train"]["compile"] is False
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert TrainConfig(steps=2000).compile is True and TrainConfig(steps=1999).compile is False
-    assert TrainConfig(steps=5000, compile=False).compile is False
-    assert small_run(train={"steps": 5000}).key != plain.key
-    assert RunConfig(**plain.model_dump()) == plain  # what was decided on another machine stays
+    assert small_run(train={"steps": 5000}).key == plain.key != small_run(train={"steps": 5000, "compile": True}).key
+    assert RunConfig(**plain.model_dump()) == plain
+
+
+def test_a_gpu_compiles_the_blocks_of_runs_that_are_long_enough():
+    assert TrainConfig(steps=2000).compiles_on("cuda") and not TrainConfig(steps=1999).compiles_on("cuda")
+    assert not TrainConfig(steps=5000).compiles_on("cpu")
+    assert TrainConfig(steps=1, compile=True).compiles_on("cpu")
 
 
 def test_memory_is_not_in_the_key():

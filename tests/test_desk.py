@@ -76,6 +76,16 @@ def test_the_keys_of_runs_and_measurements_stay(name):
     assert keys(name) == {what: held()[name][what] for what in ("runs", "measurements")}
 
 
+@pytest.mark.parametrize("name", ["early_exit", "test_time_saturation"])
+def test_a_machine_with_a_gpu_asks_for_the_same_runs(name, monkeypatch):
+    here = planned(name)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    there = plans.plan(name, "desk")
+    assert [cfg.key for cfg in there.runs] == [cfg.key for cfg in here.runs]
+    assert {one.key for one in there.asked} == {one.key for one in here.asked}
+
+
 @pytest.mark.parametrize("name", [name for name in plans.names() if "losses" in held().get(name, {})])
 def test_the_first_losses_stay(name, tmp_path):
     """To 1e-4, as another machine has them."""

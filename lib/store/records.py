@@ -303,8 +303,6 @@ def row_types() -> dict[str, str]:
 
 def _kind(annotation: Any) -> Any:
     kinds = set(_types(annotation)) - {types.NoneType}
-    if kinds == {bool, str}:  # the word auto, which is resolved when a config is made
-        return bool
     return kinds.pop() if len(kinds) == 1 else MIXED
 
 

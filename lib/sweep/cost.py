@@ -34,7 +34,8 @@ class Missing:
     def __str__(self) -> str:
         if not self.configs:
             return f"all {self.runs} runs are in the store"
-        compiled = sum(bool(cfg.train.compile) for cfg in self.configs)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        compiled = sum(cfg.train.compiles_on(device) for cfg in self.configs)
         return (
             f"{len(self.configs)} of {self.runs} runs are missing: {self.flops:.3g} FLOPs, "
             f"about {spell(self.hours)} with {self.jobs} process{'es' * (self.jobs > 1)} on {device_name()}"

@@ -145,7 +145,8 @@ class _Training:
         cfg = self.cfg
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision)
         self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, self.ranks
-        if cfg.train.compile:
+        self.compiles = cfg.train.compiles_on(self.device.type)
+        if self.compiles:
             _find_compiler(self.device)
             # a block that does not compile on this card stays as it is
             torch._dynamo.config.suppress_errors = self.device.type == "cuda"
@@ -337,12 +338,12 @@ class _Training:
 
     def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype
-        compiled = self.device.type == "cpu" and not self.cfg.train.compile and kernels.library(dtype) is not None
+        compiled = self.device.type == "cpu" and not self.compiles and kernels.library(dtype) is not None
         return {
             "recipe": lib.RECIPE,
             "attention": "kernels.c" if compiled else attention_kind(self.device, dtype, self.cfg.data.context),
             "text": self.text,
-            "compiled": self.cfg.train.compile,
+            "compiled": self.compiles,
             **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),
             **provenance(),
         }
