@@ -1,5 +1,6 @@
 """From the head's input to logits and losses, without all logits at once. N tokens, d width, V vocabulary."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,6 +9,8 @@ from torch import Tensor
 from lib.model import kernels
 
 HEAD_CHUNK = 4096  # tokens whose logits exist at once
+#: (logits, targets, c, n) -> (losses, gradient), as ``losses_and_gradient``
+LossesAndGradient = Callable[[Tensor, Tensor, float, int | None], tuple[Tensor, Tensor | None]]
 
 
 def softcap(logits: Tensor, c: float) -> Tensor:
@@ -28,11 +31,12 @@ class HeadLoss(torch.autograd.Function):
     """Mean cross-entropy of softcap(x W^T) against targets, with the gradients computed chunk by chunk in the forward
     pass.
 
-    x [N, d], W [V, d], targets [N], c the softcap. No more than HEAD_CHUNK x V logits ever exist.
+    x [N, d], W [V, d], targets [N], c the softcap; of_chunk makes losses and gradient of a chunk's logits. No more than
+    HEAD_CHUNK x V logits ever exist.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, c: float, of_chunk: LossesAndGradient) -> Tensor:
         w = weight.to(x.dtype)
         needs_grad = x.requires_grad or weight.requires_grad
         grad_x = torch.empty_like(x if needs_grad else x[:0])
@@ -40,7 +44,7 @@ class HeadLoss(torch.autograd.Function):
         total = x.new_zeros((), dtype=torch.float32)
         for start in range(0, len(x), HEAD_CHUNK):
             part, target = x[start : start + HEAD_CHUNK], targets[start : start + HEAD_CHUNK]
-            losses, g = losses_and_gradient(matmul(part, w.T), target, c, len(x) if needs_grad else None)
+            losses, g = of_chunk(matmul(part, w.T), target, c, len(x) if needs_grad else None)
             total += losses.sum()
             if g is not None:
                 grad_x[start : start + HEAD_CHUNK] = matmul(g, w)
@@ -49,9 +53,9 @@ class HeadLoss(torch.autograd.Function):
         return total / len(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_x, grad_w = ctx.saved_tensors
-        return grad_x * grad_output, grad_w * grad_output, None, None
+        return grad_x * grad_output, grad_w * grad_output, None, None, None
 
 
 def losses_and_gradient(logits: Tensor, targets: Tensor, c: float, n: int | None) -> tuple[Tensor, Tensor | None]:
@@ -71,6 +75,18 @@ def losses_and_gradient(logits: Tensor, targets: Tensor, c: float, n: int | None
     if c:
         g *= z.div_(c).square_().neg_().add_(1)
     return losses, g.div_(n).to(logits.dtype)
+
+
+def fused(logits: Tensor, targets: Tensor, c: float, n: int | None) -> tuple[Tensor, Tensor | None]:
+    """``losses_and_gradient`` as torch's compiler likes it: nothing in place, so that all of it is one pass or two."""
+    z, target = softcap(logits.float(), c), targets[:, None]
+    log_sum = z.logsumexp(-1, keepdim=True)
+    losses = (log_sum - z.gather(1, target))[:, 0]
+    if n is None:
+        return losses, None
+    right = torch.arange(z.shape[1], device=z.device) == target
+    g = ((z - log_sum).exp() - right.float()) / n
+    return losses, (g * (1 - (z / c).square()) if c else g).to(logits.dtype)
 
 
 @torch.no_grad()

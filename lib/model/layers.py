@@ -4,7 +4,6 @@ Weights are kept in fp32; a matmul happens in the dtype of its input. Shapes: B 
 D head_dim; E experts, of which a token takes k.
 """
 
-import functools
 import importlib.util
 import math
 from collections.abc import Callable, Sequence
@@ -80,9 +79,7 @@ def rotate(x: Tensor, angles: Tensor, layout: str) -> Tensor:
 # ---- attention -------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _has_flash() -> bool:
-    return importlib.util.find_spec("flash_attn") is not None
+_HAS_FLASH = importlib.util.find_spec("flash_attn") is not None
 
 
 def attention_kind(device: torch.device, dtype: torch.dtype, length: int) -> str:
@@ -91,7 +88,7 @@ def attention_kind(device: torch.device, dtype: torch.dtype, length: int) -> str
     On a CPU in bf16 two batched matmuls around a softmax beat SDPA's kernel 2-4 times up to a few hundred tokens.
     """
     half = dtype in (torch.bfloat16, torch.float16)
-    if device.type == "cuda" and half and _has_flash():
+    if device.type == "cuda" and half and _HAS_FLASH:
         return "flash"
     if device.type == "cpu" and half and length <= 512:
         return "bmm"

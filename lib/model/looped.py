@@ -26,7 +26,7 @@ from lib.base.distributed import ALONE, of_all_tokens
 from lib.base.errors import InputError
 from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
-from lib.model.head import HeadLoss, cross_entropies, softcap
+from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
 from lib.model.injection import Prepared, make_injection, per_token
 from lib.model.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
 
@@ -97,6 +97,7 @@ class LoopedLM(nn.Module):
         self.coda = nn.ModuleList(blocks[cfg.prelude + cfg.recur :])
         self.final_norm = RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
+        self.head_loss: LossesAndGradient = losses_and_gradient
         angles = rope_angles(cfg.context, cfg.head_dim, cfg.rope_base)
         self.register_buffer("angles", angles, persistent=False)
         if seed is not None:
@@ -127,7 +128,7 @@ class LoopedLM(nn.Module):
         """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end."""
         hidden, end = self.hidden(tokens, loops, draw)
         cross_entropy = HeadLoss.apply(  # type: ignore[no-untyped-call]
-            hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap
+            hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap, self.head_loss
         )
         loss = cross_entropy + self._router_loss(end.routing) if end.routing else cross_entropy
         return loss, dataclasses.replace(end, cross_entropy=cross_entropy.detach())
@@ -399,11 +400,14 @@ class LoopedLM(nn.Module):
         return self
 
     def compile_blocks(self) -> "LoopedLM":
-        """Compile the block alone: the loop count stays outside, so that one compilation serves every depth."""
+        """Compile the block alone: the loop count stays outside, so that one compilation serves every depth. On a GPU
+        the loss of a chunk of logits too, which lib/model/kernels.py computes on a CPU."""
         # blocks share their code, so that those with and without values, with and without gradient, count together
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
         if not torch.cuda.is_available():
             torch._inductor.config.compile_threads = 1  # a run has one core, and leaves no helpers behind
+        else:
+            self.head_loss = torch.compile(fused)
         for stack in (self.prelude, self.recur, self.coda):
             for block in stack:
                 block.compile()

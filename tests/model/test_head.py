@@ -4,16 +4,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.model.head import HeadLoss, cross_entropies, softcap
+from lib.model.head import HeadLoss, cross_entropies, fused, losses_and_gradient, softcap
 
 
+@pytest.mark.parametrize("of_chunk", [losses_and_gradient, fused, torch.compile(fused, backend="aot_eager")])
 @pytest.mark.parametrize("c", [0.0, 2.5])
-def test_chunked_head_equals_cross_entropy(monkeypatch, c):
+def test_chunked_head_equals_cross_entropy(monkeypatch, c, of_chunk):
     monkeypatch.setattr("lib.model.head.HEAD_CHUNK", 10)
     x = torch.randn(33, 16, dtype=torch.float64, requires_grad=True)
     w = torch.randn(50, 16, dtype=torch.float64, requires_grad=True)
     targets = torch.randint(50, (33,))
-    ours = HeadLoss.apply(x, w, targets, c)
+    ours = HeadLoss.apply(x, w, targets, c, of_chunk)
     expected = F.cross_entropy(softcap(x @ w.T, c), targets)
     torch.testing.assert_close(ours.double(), expected, rtol=1e-6, atol=1e-6)
     each = F.cross_entropy(softcap(x @ w.T, c), targets, reduction="none")
@@ -21,3 +22,11 @@ def test_chunked_head_equals_cross_entropy(monkeypatch, c):
     grads = torch.autograd.grad(3 * ours, (x, w))
     for ours_, theirs in zip(grads, torch.autograd.grad(3 * expected, (x, w)), strict=True):
         torch.testing.assert_close(ours_, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_no_gradient_is_made_where_none_is_asked_for():
+    logits, targets = torch.randn(5, 7), torch.randint(7, (5,))
+    for of_chunk in (losses_and_gradient, fused):
+        losses, gradient = of_chunk(logits.clone(), targets, 0.0, None)
+        torch.testing.assert_close(losses, F.cross_entropy(logits, targets, reduction="none"))
+        assert gradient is None

@@ -95,10 +95,10 @@ def test_which_attention_runs(monkeypatch):
     assert attention_kind(cpu, torch.float32, 64) == "sdpa"
     assert attention_kind(cpu, torch.bfloat16, 64) == "bmm"
     assert attention_kind(cpu, torch.bfloat16, 4096) == "sdpa"
-    monkeypatch.setattr(layers, "_has_flash", lambda: True)
+    monkeypatch.setattr(layers, "_HAS_FLASH", True)
     assert attention_kind(cuda, torch.bfloat16, 2048) == "flash"
     assert attention_kind(cuda, torch.float32, 2048) == "sdpa"
-    monkeypatch.setattr(layers, "_has_flash", lambda: False)
+    monkeypatch.setattr(layers, "_HAS_FLASH", False)
     assert attention_kind(cuda, torch.bfloat16, 2048) == "sdpa"
 
 

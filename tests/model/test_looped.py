@@ -374,6 +374,21 @@ def test_a_compiled_block_serves_every_depth_and_number_of_rows(backend, monkeyp
     assert 0 < seen == torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
+def test_on_a_gpu_the_heads_loss_is_compiled_too(monkeypatch):
+    model, x = randomized(config()).train(), tokens()
+    expected, _ = model.loss(x, x)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: True)
+        patch.setattr("torch.compile", functools.partial(torch.compile, backend="aot_eager"))
+        model.compile_blocks()
+    for block in (*model.prelude, *model.recur, *model.coda):
+        block._compiled_call_impl = None  # as they were
+    seen = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    again, _ = model.loss(x, x)
+    assert again.item() == pytest.approx(expected.item(), rel=1e-4)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == seen + 1
+
+
 def test_bad_calls_are_one_line():
     model = LoopedLM(config()).eval()
     with pytest.raises(InputError, match="context: a sequence of 30"):
