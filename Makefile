@@ -200,6 +200,10 @@ report: $(READY) outputs/.form-2
 site: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.site import main; main("$(PROFILE)")'
 
+# desk was recorded on CPUs, and random states are drawn on the device that trains
+ifeq ($(PROFILE),desk)
+audit: export CUDA_VISIBLE_DEVICES :=
+endif
 audit: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.audit import main; main("$(PROFILE)", "$(MINUTES)", "$(SEED)", $(JOBS))'
 

@@ -91,6 +91,13 @@ def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):
     assert [p.name for p in (workbook / "outputs").iterdir()] == ["records"] and not (workbook / ".venv").exists()
 
 
+def test_what_cpus_recorded_is_not_audited_on_a_gpu(workbook):
+    audit = workbook / "lib" / "workbook" / "audit.py"
+    audit.write_text("import os\n\ndef main(*asked):\n    print(asked[0], os.environ.get('CUDA_VISIBLE_DEVICES'))\n")
+    assert make(workbook, "audit", "PROFILE=gpu").stdout == "gpu None\n"
+    assert make(workbook, "audit", "PROFILE=desk").stdout == "desk \n"
+
+
 def test_outputs_of_an_earlier_version_are_migrated_once(workbook):
     """By the first command that works with them, in a second or two; a new user's has none to migrate."""
     make(workbook, "-q", "outputs/.form-2")

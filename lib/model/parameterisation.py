@@ -113,7 +113,7 @@ class Init:
         if self.kind == "normal":
             weight.normal_(std=self.std, generator=generator)
         elif self.kind == "truncated normal":
-            nn.init.trunc_normal_(weight, 0.0, self.std, -3 * self.std, 3 * self.std, generator=generator)
+            _cut_normal(weight, self.std, 3, generator)
         elif self.kind == "uniform":
             weight.uniform_(-math.sqrt(3) * self.std, math.sqrt(3) * self.std, generator=generator)
         elif self.kind == "identity":
@@ -124,7 +124,17 @@ class Init:
                 if self.kind == "orthogonal":
                     nn.init.orthogonal_(matrix, gain, generator=generator)
                 else:
-                    matrix.copy_(gain * _orthogonalized(nn.init.trunc_normal_(matrix, generator=generator)))
+                    matrix.copy_(gain * _orthogonalized(_cut_normal(matrix, 1.0, 2, generator)))
+
+
+def _cut_normal(weight: Tensor, std: float, sigmas: float, generator: torch.Generator) -> Tensor:
+    """Fills with normal entries, drawn anew until none is beyond so many sigma: to the last bit what torch 2.13's
+    ``trunc_normal_`` draws. Torch has changed that before, and a run's start must not depend on its version."""
+    limit = weight.new_tensor(sigmas * std).item()
+    weight.normal_(std=std, generator=generator)
+    while (beyond := weight.abs() > limit).any():
+        weight.copy_(torch.where(beyond, torch.empty_like(weight).normal_(std=std, generator=generator), weight))
+    return weight
 
 
 def _orthogonalized(matrix: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """``make audit``: runs drawn at random from a profile's committed records, trained anew on this machine, and compared.
 
 On a machine of the class that trained a run (``machine.CLASS``) every number is the same to the last digit. On another
-the first logged losses agree to 1e-4, and the last one to within twice the spread of the run's seeds.
+the first logged losses agree to 1e-4, and the last one to within twice the spread of the run's seeds. Random states are
+drawn on the device that trains: the Makefile hides a GPU from what was recorded on CPUs.
 """
 
 import concurrent.futures

@@ -106,6 +106,19 @@ def test_normals_that_are_cut_keep_an_orthogonal_tables_entries_small():
     assert largest["truncated orthogonal"] < 2.9 and largest["orthogonal"] > 4.5
 
 
+def test_a_cut_normal_keeps_what_lies_inside_whatever_torchs_version():
+    """And is, to the last bit, what the committed runs of torch 2.13 began with."""
+    drawn = torch.empty(300, 200).normal_(std=0.2, generator=torch.Generator().manual_seed(5))
+    cut = parameterisation._cut_normal(torch.empty(300, 200), 0.2, 2, torch.Generator().manual_seed(5))
+    inside = drawn.abs() <= 0.4
+    assert (~inside).sum() > 0 and torch.equal(cut[inside], drawn[inside]) and cut.abs().max() <= 0.4
+    assert cut[~inside].unique().numel() == (~inside).sum()
+    if torch.__version__ >= "2.13":
+        theirs = torch.empty(300, 200)
+        torch.nn.init.trunc_normal_(theirs, 0, 0.2, -0.4, 0.4, torch.Generator().manual_seed(5))
+        assert torch.equal(cut, theirs)
+
+
 def test_a_concatenating_injection_of_001_is_a_normal_cut_at_three_sigma():
     weight = LoopedLM(config("base", width=256, heads=2, init="parcae")).injection.weight
     u = math.sqrt(2 / (5 * 256))
