@@ -91,7 +91,8 @@ def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):
     assert [p.name for p in (workbook / "outputs").iterdir()] == ["records"] and not (workbook / ".venv").exists()
 
 
-def test_what_cpus_recorded_is_not_audited_on_a_gpu(workbook):
+def test_what_cpus_recorded_is_not_audited_on_a_gpu(workbook, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     audit = workbook / "lib" / "workbook" / "audit.py"
     audit.write_text("import os\n\ndef main(*asked):\n    print(asked[0], os.environ.get('CUDA_VISIBLE_DEVICES'))\n")
     assert make(workbook, "audit", "PROFILE=gpu").stdout == "gpu None\n"

@@ -15,6 +15,11 @@ CLASS = ("cpu", "instructions", "compiler", "torch", "numpy", "device")
 SETS = ("sse", "ssse", "avx", "amx", "fma", "f16c", "asimd", "sve", "sme", "bf16", "i8mm")
 
 
+def device_type() -> str:
+    """Where models are trained and measured: "cuda" where there is a GPU, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def device_name() -> str:
     """The accelerator's name, or the processor's architecture with the number formats that matter here."""
     if torch.cuda.is_available():

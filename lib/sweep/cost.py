@@ -10,7 +10,7 @@ import torch
 from lib.base import processes
 from lib.base.distributed import STATE
 from lib.base.errors import InputError
-from lib.base.machine import device_name
+from lib.base.machine import device_name, device_type
 from lib.base.processes import one_thread_on_cpu
 from lib.config import Label, ModelConfig, RunConfig
 from lib.flops import count, run_flops
@@ -34,8 +34,7 @@ class Missing:
     def __str__(self) -> str:
         if not self.configs:
             return f"all {self.runs} runs are in the store"
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        compiled = sum(cfg.train.compiles_on(device) for cfg in self.configs)
+        compiled = sum(cfg.train.compiles_on(device_type()) for cfg in self.configs)
         return (
             f"{len(self.configs)} of {self.runs} runs are missing: {self.flops:.3g} FLOPs, "
             f"about {spell(self.hours)} with {self.jobs} process{'es' * (self.jobs > 1)} on {device_name()}"
@@ -104,7 +103,7 @@ def flops_per_second(cfg: RunConfig) -> float:
         )
     check_size(model_cfg)
     with one_thread_on_cpu():
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = device_type()
         model = LoopedLM(model_cfg).set_precision(cfg.train.precision).to(device)
         optimizer = Optimizer(model, cfg.optim, 3, cfg.tokens_per_step)
         tokens = torch.randint(model_cfg.vocab_size, (rows, context + 1), device=device)

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from lib.base.errors import InputError
+from lib.base.machine import device_type
 from lib.config import Config, RunConfig
 from lib.data.rows import token_store, validation_batch
 from lib.flops import count
@@ -115,7 +115,7 @@ def run_model(cfg: RunConfig, store: RunStore) -> LoopedLM:
     model = load_weights(weights).set_precision(cfg.train.precision)
     if model.cfg != cfg.model:
         raise InputError(f"runs: {weights} holds another model than run {cfg.key}, restore it or remove the run")
-    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model.to(device_type())
 
 
 def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from lib.base.errors import InputError
+from lib.base.machine import device_type
 from lib.config import Config, DataConfig, ModelConfig, RunConfig
 from lib.data.rows import token_store
 from lib.flops import count
@@ -166,7 +166,7 @@ def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETok
             f"tokenizer: {subject.tokenizer} has {tokenizer.vocab_size} entries, the checkpoint "
             f"{subject.model.vocab_size}, give the tokenizer.json it was trained with"
         )
-    return load_weights(subject.path).to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+    return load_weights(subject.path).to(device_type()), tokenizer
 
 
 @functools.lru_cache(maxsize=8)

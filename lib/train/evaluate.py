@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from lib.base.errors import InputError
+from lib.base.machine import device_type
 from lib.config import DataConfig
 from lib.data.rows import token_store, validation_batch
 from lib.model.looped import LoopedLM, load_weights, target_losses, token_losses
@@ -78,7 +79,7 @@ def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence
     model = load_weights(path)
     tokens = token_store(data, cache)
     check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device_type())
     losses = depth_sweep(model, validation_batch(data, tokens), depths)
     name = Path(path).name
     rows = [

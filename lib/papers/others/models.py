@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib.base.errors import InputError
+from lib.base.machine import device_type
 from lib.config import DataConfig, Label, OptimConfig, RunConfig, TrainConfig
 from lib.data.rows import token_store, validation_batch
 from lib.decode import exits, pace
@@ -59,7 +60,7 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
     data = data.replace(**own, context=min(data.context, model.cfg.context))
     tokens = token_store(data.known(), cache)
     check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_type()
     rows = torch.as_tensor(validation_batch(data, tokens), device=device)
     return Opened(Path(path).name, model.to(device), tokens.tokenizer, rows)
 

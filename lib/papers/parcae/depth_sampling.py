@@ -9,6 +9,7 @@ import scipy.special
 import torch
 from numpy.typing import ArrayLike
 
+from lib.base.machine import device_type
 from lib.base.processes import one_thread_on_cpu
 from lib.config import ModelConfig
 from lib.model.depth import DepthRule
@@ -50,7 +51,7 @@ def seconds_per_step(
 ) -> pd.DataFrame:
     """Seconds of a forward and backward pass [round, rule]. The rules take turns, so that a machine that slows down
     does so for all. Tokens are random; depths are drawn as in training."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_type()
     seconds = []
     with one_thread_on_cpu():
         models = {name: LoopedLM(cfg).set_precision(precision).to(device).train() for name, cfg in configs.items()}

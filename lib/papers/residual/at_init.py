@@ -17,6 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from lib.base.machine import device_type
 from lib.base.seeds import torch_stream
 from lib.base.statistics import mean_and_interval
 from lib.config import Config, ModelConfig, OptimConfig
@@ -48,7 +49,7 @@ class Start(Config):
     seed: int = Field(0, ge=0)
 
     def network(self) -> LoopedLM:
-        return LoopedLM(self.model, seed=self.seed).to("cuda" if torch.cuda.is_available() else "cpu")
+        return LoopedLM(self.model, seed=self.seed).to(device_type())
 
     def tokens(self) -> torch.Tensor:
         """The row [1, S + 1], the same at every step."""
