@@ -7,6 +7,7 @@ drawn on the device that trains: the Makefile hides a GPU from what was recorded
 
 import concurrent.futures
 import dataclasses
+import itertools
 import math
 import statistics
 import time
@@ -33,16 +34,23 @@ CLOCKS = ("seconds", "tokens_per_s")  # what is measured by the clock
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A run that was trained anew. ``complaint`` is empty where it agrees with its record."""
+    """A run that was trained anew. ``complaint`` is empty where it agrees with its record. ``first`` and ``last`` say
+    how far it is from that: the largest relative difference of the first logged losses, and the last validation loss's
+    difference in standard deviations of the cell's seeds; None where there are no such numbers."""
 
     key: str
     same_class: bool
     complaint: str
+    first: float | None = None
+    last: float | None = None
 
     @property
     def text(self) -> str:
-        agrees = "the same to the last digit" if self.same_class else "agrees, on a machine of another class"
-        return self.complaint or agrees
+        if self.complaint or self.same_class:
+            return self.complaint or "the same to the last digit"
+        parts = [f"its first losses to {self.first:.1g}"] if self.first is not None else []
+        parts += [f"its end to {self.last:.2g} of the seeds' spread"] if self.last is not None else []
+        return ", ".join(["agrees, on a machine of another class", *parts])
 
 
 def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = places.ROOT / "outputs") -> list[Outcome]:
@@ -66,13 +74,13 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
             why = outcomes[f"run {run.key}"]
             if why == STOPPED:
                 continue
-            complaint = why and f"could not be trained: {why}"
-            same_class = False
-            if not complaint:
-                now = again.get(run.config)
-                same_class = _class(run.provenance) == _class(now.provenance)
-                complaint = difference(run, now, same_class, spread(run.config, known))
-            compared.append(Outcome(run.key, same_class, complaint))
+            if why:
+                compared.append(Outcome(run.key, False, f"could not be trained: {why}"))
+                continue
+            now, of_seeds = again.get(run.config), spread(run.config, known)
+            same_class = _class(run.provenance) == _class(now.provenance)
+            complaint = difference(run, now, same_class, of_seeds)
+            compared.append(Outcome(run.key, same_class, complaint, *how_far(run, now, of_seeds)))
     finally:
         files.remove(again.path)
     if not compared:
@@ -143,11 +151,24 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b is not None and b != b))
 
 
-def _beyond(record: RunResult, again: RunResult, spread: float) -> str:
+def how_far(record: RunResult, again: RunResult, spread: float) -> tuple[float | None, float | None]:
+    """``first`` and ``last`` of an Outcome."""
+    first = max((abs(now / was - 1) for _, was, now in _first_losses(record, again)), default=math.nan)
+    apart = abs(again.summary["val_loss"] - record.summary["val_loss"]) / (spread or math.nan)
+    return first if math.isfinite(first) else None, apart if math.isfinite(apart) else None
+
+
+def _first_losses(record: RunResult, again: RunResult) -> list[tuple[float, float, float]]:
+    """(step, loss as recorded, loss now) of the first logged steps; nan for a step that is missing."""
     now = dict(zip(again.metrics["step"], again.metrics["loss"], strict=True))
-    for step, was in list(zip(record.metrics["step"], record.metrics["loss"], strict=True))[:FIRST]:
-        if not (_same(was, now.get(step)) or abs(now.get(step, math.nan) / was - 1) <= CLOSE):
-            return f"the loss of step {step} is {now.get(step)!r}, and was {was!r}"
+    recorded = zip(record.metrics["step"], record.metrics["loss"], strict=True)
+    return [(step, was, now.get(step, math.nan)) for step, was in itertools.islice(recorded, FIRST)]
+
+
+def _beyond(record: RunResult, again: RunResult, spread: float) -> str:
+    for step, was, now in _first_losses(record, again):
+        if not (_same(was, now) or abs(now / was - 1) <= CLOSE):
+            return f"the loss of step {step} is {now!r}, and was {was!r}"
     was, last = record.summary["val_loss"], again.summary["val_loss"]
     if record.status == "finished" and abs(last - was) > 2 * spread:  # which is nan where no cell has two seeds
         return f"val_loss is {last:.6f}, and was {was:.6f}, where seeds differ by {spread:.6f}"
@@ -164,23 +185,32 @@ def last(outputs: Path, profile: str) -> str:
         f"{said['compared']} trained anew in time on {said['device']}, {said['cpu']}, "
         f"{said['same_class']} of them on a machine of the recording's class; {said['agree']} agree."
     )
+    if said["last"] is not None:
+        line += f" Across classes ends differ by {said['last']:.2g} of the seeds' spread in the median"
+        line += f", and first losses by up to {said['first']:.1g}." if said["first"] is not None else "."
     return line + "".join(f" Run {key} does not: {complaint}." for key, complaint in said["complaints"].items())
 
 
 def summary(outputs: Path, profile: str) -> dict[str, Any] | None:
     """What the last audit of a profile came to, in numbers: ``compared`` runs were trained anew in time, ``keys`` are
-    theirs, ``complaints`` says by key what differs. None where there was none."""
+    theirs, ``complaints`` says by key what differs; of the runs that another class of machine had recorded, ``first``
+    is the largest of their ``first`` and ``last`` the median of their ``last``. None where there was no audit."""
     path = outputs / "audits" / f"{profile}.json"
     if not path.exists():
         return None
     said = files.read_checked(path)
     compared = [Outcome(**one) for one in said["compared"]]
     wrong = {one.key: one.complaint for one in compared if one.complaint}
+    across = [one for one in compared if not one.same_class]
+    firsts = [one.first for one in across if one.first is not None]
+    lasts = [one.last for one in across if one.last is not None]
     return {
         **{name: said[name] for name in ("runs", "drawn", "seed")},
         "compared": len(compared),
         "same_class": sum(one.same_class for one in compared),
         "agree": len(compared) - len(wrong),
+        "first": max(firsts, default=None),
+        "last": statistics.median(lasts) if lasts else None,
         "complaints": wrong,
         "keys": [one.key for one in compared],
         **{name: said["provenance"][name] for name in ("commit", "device", "cpu")},

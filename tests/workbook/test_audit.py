@@ -74,10 +74,43 @@ def test_a_digit_that_differs_is_named_and_fails(recorded, change, says):
     assert "0 agree. Run " in audit.last(outputs, "smoke")
 
 
-def test_on_another_machine_losses_agree_first_and_last(recorded):
-    assert [one.text for one in audit.audit("smoke", 5.0, 0, 1, recorded(other))] == [
-        "agrees, on a machine of another class"
-    ] * 3
+def test_on_another_machine_losses_agree_first_and_last(recorded, trained):
+    """And how far they are apart is said, of each run and of all."""
+    spread = audit.spread(trained[0].config, audit.spreads(trained))
+    shifts = dict(zip(sorted(run.key for run in trained), (0.0, 0.5, 1.5), strict=True))
+
+    def elsewhere(run):
+        losses = [run.metrics["loss"][0] * (1 + 1e-5 * shifts[run.key]), *run.metrics["loss"][1:]]
+        end = run.summary["val_loss"] + shifts[run.key]
+        return other(run, metrics={**run.metrics, "loss": losses}, summary={**run.summary, "val_loss": end})
+
+    outputs = recorded(elsewhere)
+    wide = audit.spread(trained[0].config, audit.spreads([elsewhere(run) for run in trained]))
+    found = {one.key: one for one in audit.audit("smoke", 5.0, 0, 1, outputs)}
+    for key, shift in shifts.items():
+        one = found[key]
+        assert not (one.complaint or one.same_class)
+        assert one.first == pytest.approx(1e-5 * shift, abs=2e-7)  # curves are kept in fp32
+        assert one.last == pytest.approx(shift / wide, rel=1e-6) and one.last < 2 and wide > spread
+    assert found[max(shifts, key=shifts.get)].text == (
+        f"agrees, on a machine of another class, its first losses to 1e-05, its end to {1.5 / wide:.2g} of the seeds' "
+        "spread"
+    )
+    said = audit.summary(outputs, "smoke")
+    assert said["first"] == max(one.first for one in found.values()) and said["last"] == pytest.approx(0.5 / wide)
+    line = audit.last(outputs, "smoke")
+    assert (
+        f"ends differ by {0.5 / wide:.2g} of the seeds' spread in the median, and first losses by up to 1e-05." in line
+    )
+
+
+def test_how_far_a_run_is_off_is_nothing_where_it_has_no_number(trained):
+    run = trained[0]
+    assert audit.how_far(run, run, 0.1) == (0.0, 0.0) and audit.how_far(run, run, math.nan) == (0.0, None)
+    assert audit.how_far(run, run, 0.0) == (0.0, None)  # seeds that end alike
+    lost = dataclasses.replace(run, metrics={**run.metrics, "loss": [math.nan] * len(run.metrics["loss"])})
+    assert audit.how_far(lost, lost, 0.1) == (None, 0.0)
+    assert audit.Outcome(run.key, False, "").text == "agrees, on a machine of another class"
 
 
 def test_how_far_another_machine_may_be_off(trained):
