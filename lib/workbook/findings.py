@@ -43,9 +43,9 @@ def told(known: Reference) -> str:
     return "desk" if known.entries.get("desk") else "cpu"
 
 
-def judged(known: Reference) -> list[Judged]:
-    """All claims, paper by paper, in the ledger's order."""
-    profile = told(known)
+def judged(known: Reference, profile: str = "") -> list[Judged]:
+    """All claims at a profile, that which is told unless another is named, paper by paper, in the ledger's order."""
+    profile = profile or told(known)
     entries = known.entries.get(profile, {})
     stale = {name for name, entry in entries.items() if entry.made_from != collect.made_from(name, profile)}
     on_runs = entries.get(claims.OF_PUBLISHED, NOTHING)

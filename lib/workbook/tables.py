@@ -13,14 +13,14 @@ import nbformat
 
 from lib.flops import run_flops
 from lib.sweep.cluster import memory_of
-from lib.workbook import claims, collect, findings, parameters, places, reference
+from lib.workbook import claims, collect, findings, parameters, places, reference, travel
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
 from lib.workbook.findings import STALE, counted
 from lib.workbook.markdown import filled, table
 from lib.workbook.reference import Entry, Reference, spell
 
 README = places.ROOT / "README.md"
-SCALE, CLAIMS = places.ROOT / "docs" / "scale.md", places.ROOT / "docs" / "claims.md"
+SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 #: GPU hours that the papers state
 STATED = {"000": "about 5,000", "004": "about 2,000"}
@@ -42,7 +42,8 @@ def write() -> None:
 
 def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
-    every = findings.judged(reference.read())
+    known = reference.read()
+    every = findings.judged(known)
     return {
         README: {
             "found": findings.found(every),
@@ -52,6 +53,7 @@ def documents() -> dict[Path, dict[str, str]]:
             "notebooks": overview(),
         },
         CLAIMS: {"claims": findings.entries(every)},
+        VERDICTS: {"changed": travel.changed(known)},
         SCALE: {
             "cpu": on_two_cores(),
             "times": each_took(),
