@@ -153,7 +153,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def how_far(record: RunResult, again: RunResult, spread: float) -> tuple[float | None, float | None]:
     """``first`` and ``last`` of an Outcome."""
-    first = max((abs(now / was - 1) for _, was, now in _first_losses(record, again)), default=math.nan)
+    first = float(np.max([abs(now / was - 1) for _, was, now in _first_losses(record, again)] or math.nan))
     apart = abs(again.summary["val_loss"] - record.summary["val_loss"]) / (spread or math.nan)
     return first if math.isfinite(first) else None, apart if math.isfinite(apart) else None
 
@@ -185,9 +185,10 @@ def last(outputs: Path, profile: str) -> str:
         f"{said['compared']} trained anew in time on {said['device']}, {said['cpu']}, "
         f"{said['same_class']} of them on a machine of the recording's class; {said['agree']} agree."
     )
+    if said["first"] is not None:
+        line += f" Across classes first losses differ by up to {said['first']:.1g}."
     if said["last"] is not None:
-        line += f" Across classes ends differ by {said['last']:.2g} of the seeds' spread in the median"
-        line += f", and first losses by up to {said['first']:.1g}." if said["first"] is not None else "."
+        line += f" Across classes ends differ by {said['last']:.2g} of the seeds' spread in the median."
     return line + "".join(f" Run {key} does not: {complaint}." for key, complaint in said["complaints"].items())
 
 
