@@ -80,7 +80,7 @@ def test_on_another_machine_losses_agree_first_and_last(recorded, trained):
     shifts = dict(zip(sorted(run.key for run in trained), (0.0, 0.5, 1.5), strict=True))
 
     def elsewhere(run):
-        losses = [run.metrics["loss"][0] * (1 + 1e-5 * shifts[run.key]), *run.metrics["loss"][1:]]
+        losses = [run.metrics["loss"][0] * (1 + 1.2e-5 * shifts[run.key]), *run.metrics["loss"][1:]]
         end = run.summary["val_loss"] + shifts[run.key]
         return other(run, metrics={**run.metrics, "loss": losses}, summary={**run.summary, "val_loss": end})
 
@@ -90,16 +90,16 @@ def test_on_another_machine_losses_agree_first_and_last(recorded, trained):
     for key, shift in shifts.items():
         one = found[key]
         assert not (one.complaint or one.same_class)
-        assert one.first == pytest.approx(1e-5 * shift, abs=2e-7)  # curves are kept in fp32
+        assert one.first == pytest.approx(1.2e-5 * shift, abs=2e-7)  # curves are kept in fp32
         assert one.last == pytest.approx(shift / wide, rel=1e-6) and one.last < 2 and wide > spread
     assert found[max(shifts, key=shifts.get)].text == (
-        f"agrees, on a machine of another class, its first losses to 1e-05, its end to {1.5 / wide:.2g} of the seeds' "
+        f"agrees, on a machine of another class, its first losses to 2e-05, its end to {1.5 / wide:.2g} of the seeds' "
         "spread"
     )
     said = audit.summary(outputs, "smoke")
     assert said["first"] == max(one.first for one in found.values()) and said["last"] == pytest.approx(0.5 / wide)
     assert audit.last(outputs, "smoke").endswith(
-        "Across classes first losses differ by up to 1e-05. "
+        "Across classes first losses differ by up to 2e-05. "
         f"Across classes ends differ by {0.5 / wide:.2g} of the seeds' spread in the median."
     )
 
