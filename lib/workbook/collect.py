@@ -10,7 +10,7 @@ import nbformat
 
 from lib.base.processes import cores
 from lib.workbook import claims, parameters, places, plans, reference
-from lib.workbook.reference import Entry, Reference
+from lib.workbook.reference import Entry, Outdated, Reference
 
 #: those that two cores can run, and desk once that is judged
 PROFILES = ("smoke", "cpu", *(profile for profile in ("desk",) if profile not in claims.NOT_JUDGED))
@@ -87,6 +87,16 @@ def _entry(outputs: Path, name: str, profile: str, seconds: float) -> Entry:
         numbers={finding.id: finding.number for finding in found},
         published_numbers={finding.id: finding.number for finding in on_runs},
     )
+
+
+def outdated(known: Reference) -> Outdated:
+    """The notebooks whose entries are not of today. Plans each anew at its profile: half a minute for a profile."""
+    return {
+        (profile, name)
+        for profile, entries in known.entries.items()
+        for name, entry in entries.items()
+        if entry.made_from != made_from(name, profile)
+    }
 
 
 def made_from(name: str, profile: str) -> int:

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from lib.workbook import claims, collect, places
+from lib.workbook import claims, places
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
 from lib.workbook.markdown import escaped, table
-from lib.workbook.reference import Entry, Reference
+from lib.workbook.reference import Entry, Outdated, Reference
 
 CITATION = places.ROOT / "CITATION.cff"
 STALE = "being made anew"  # stands where the reference is of other parameters, runs or claim rules
@@ -43,17 +43,16 @@ def told(known: Reference) -> str:
     return "desk" if known.entries.get("desk") else "cpu"
 
 
-def judged(known: Reference, profile: str = "") -> list[Judged]:
+def judged(known: Reference, outdated: Outdated, profile: str = "") -> list[Judged]:
     """All claims at a profile, that which is told unless another is named, paper by paper, in the ledger's order."""
     profile = profile or told(known)
     entries = known.entries.get(profile, {})
-    stale = {name for name, entry in entries.items() if entry.made_from != collect.made_from(name, profile)}
     on_runs = entries.get(claims.OF_PUBLISHED, NOTHING)
     found = []
     for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper):
         own = entries.get(claim.notebook or "", NOTHING)
         verdict, number = own.verdicts.get(claim.id, ""), own.numbers.get(claim.id, "")
-        if claim.notebook in stale:
+        if (profile, claim.notebook) in outdated:
             verdict, number = STALE, ""
         of_runs = on_runs.published.get(claim.id, ""), on_runs.published_numbers.get(claim.id, "")
         found.append(Judged(claim, profile, verdict, of_runs[0], number, of_runs[1]))

@@ -15,6 +15,9 @@ from lib.workbook.places import ROOT
 FILE = ROOT / "docs" / "reference.json"
 ROUNDS = 3  # of the yardstick, of which the fastest counts: others disturb it in one direction only
 
+#: (profile, notebook) of the entries that are not of today's parameters, runs or claim rules (``collect.outdated``)
+Outdated = set[tuple[str, str]]
+
 
 class Entry(pydantic.BaseModel):
     """A notebook at a profile: the ``seconds`` it took, the verdict of each of its claims and the number that decided

@@ -17,7 +17,7 @@ from lib.workbook import claims, collect, findings, parameters, places, referenc
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
 from lib.workbook.findings import STALE, counted
 from lib.workbook.markdown import filled, table
-from lib.workbook.reference import Entry, Reference, spell
+from lib.workbook.reference import Entry, Outdated, Reference, spell
 
 README = places.ROOT / "README.md"
 SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
@@ -43,20 +43,21 @@ def write() -> None:
 def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
     known = reference.read()
-    every = findings.judged(known)
+    outdated = collect.outdated(known)
+    every = findings.judged(known, outdated)
     return {
         README: {
             "found": findings.found(every),
             "numbers": findings.in_numbers(every),
             "papers": findings.papers(),
             "times": times(),
-            "notebooks": overview(),
+            "notebooks": overview(known, outdated),
         },
         CLAIMS: {"claims": findings.entries(every)},
-        VERDICTS: {"changed": travel.changed(known)},
+        VERDICTS: {"changed": travel.changed(known, outdated)},
         SCALE: {
             "cpu": on_two_cores(),
-            "times": each_took(),
+            "times": each_took(known, outdated),
             "sum": in_short(),
             "papers": papers(),
             "notebooks": notebooks(),
@@ -68,10 +69,9 @@ def documents() -> dict[Path, dict[str, str]]:
 # ---- README.md -------------------------------------------------------------------------------------------------------
 
 
-def overview() -> str:
+def overview(known: Reference, outdated: Outdated) -> str:
     """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
     claims on our runs and on published ones."""
-    known = reference.read()
     profile = findings.told(known)
     rows = []
     for paper, names in NOTEBOOKS.items():
@@ -79,11 +79,12 @@ def overview() -> str:
             title, where = heading(name)
             asked = sorted({claim.paper for claim in claims.of_notebook(name)}) or [paper]
             place = ", ".join(filter(None, [*map(findings.authors, asked), where]))
+            ours = noted(known, outdated, name, profile, verdicts)
             rows.append(
                 {
                     "notebook": _links(name),
                     "question": f"{title} ({place})" if place else title,
-                    "verdicts": _both(profile, noted(known, name, profile, verdicts), on_published(known, name)),
+                    "verdicts": _both(profile, ours, on_published(known, name)),
                 }
             )
     return table(rows)
@@ -110,12 +111,12 @@ def heading(name: str) -> tuple[str, str]:
     return title, where.group() if where else ""
 
 
-def noted(known: Reference, name: str, profile: str, say: Callable[[Entry], str]) -> str:
+def noted(known: Reference, outdated: Outdated, name: str, profile: str, say: Callable[[Entry], str]) -> str:
     """What the reference says of a notebook at a profile; empty where it was never run."""
     entry = known.entries.get(profile, {}).get(name)
     if entry is None:
         return ""
-    return say(entry) if entry.made_from == collect.made_from(name, profile) else STALE
+    return STALE if (profile, name) in outdated else say(entry)
 
 
 def on_published(known: Reference, name: str) -> str:
@@ -157,14 +158,13 @@ def on_two_cores() -> str:
 - The longest notebooks: {", ".join(longest)}."""
 
 
-def each_took() -> str:
+def each_took(known: Reference, outdated: Outdated) -> str:
     """One row a notebook: the time that it took on two cores, and the H200 hours that its plans for one come to."""
-    known = reference.read()
     rows = [
         {
             "notebook": f"`{name}`",
-            "smoke": noted(known, name, "smoke", _took),
-            "cpu": noted(known, name, "cpu", _took),
+            "smoke": noted(known, outdated, name, "smoke", _took),
+            "cpu": noted(known, outdated, name, "cpu", _took),
             "gpu, hours": _whole(hours(costs("gpu")[name].flops)),
             "paper, hours": _whole(hours(costs("paper")[name].flops)),
         }

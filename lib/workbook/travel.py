@@ -7,7 +7,7 @@ from lib.workbook import claims, findings
 from lib.workbook.claims import ABSENT, CONTRADICTED, REPRODUCED
 from lib.workbook.findings import Judged
 from lib.workbook.markdown import table
-from lib.workbook.reference import Reference
+from lib.workbook.reference import Outdated, Reference
 
 SMALLER, LARGER = "cpu", "desk"
 #: verdicts that settle a claim, by how much they speak for the paper
@@ -31,15 +31,15 @@ def way(before: str, after: str) -> str:
     return TOWARDS if now > was else AWAY
 
 
-def pairs(known: Reference) -> list[Pair]:
+def pairs(known: Reference, outdated: Outdated) -> list[Pair]:
     """Every claim that both profiles have judged, as it was at each, in the order of the ledger."""
-    both = zip(findings.judged(known, SMALLER), findings.judged(known, LARGER), strict=True)
+    both = zip(*(findings.judged(known, outdated, profile) for profile in (SMALLER, LARGER)), strict=True)
     return [(small, large) for small, large in both if {small.ours, large.ours} <= {*claims.VERDICTS}]
 
 
-def changed(known: Reference) -> str:
+def changed(known: Reference, outdated: Outdated) -> str:
     """How many verdicts became which, and which claims went which way."""
-    found = pairs(known)
+    found = pairs(known, outdated)
     if not found:
         return f"Only one of `{SMALLER}` and `{LARGER}` is judged yet."
     lines = [f"- {name} ({len(ids)}): {', '.join(ids)}" for name in WAYS if (ids := _went(found, name))]

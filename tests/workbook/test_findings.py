@@ -6,7 +6,7 @@ import re
 import mistune
 import pytest
 
-from lib.workbook import claims, collect, findings, places
+from lib.workbook import claims, findings, places
 from lib.workbook.findings import Judged
 from lib.workbook.reference import Entry, Reference
 
@@ -19,9 +19,8 @@ def of(id, cpu="", published="", **changes):
     return Judged(dataclasses.replace(ANY, id=id, **changes), "cpu", cpu, published, f"{id} 1", f"{id} 2")
 
 
-def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
+def test_verdicts_are_those_of_the_reference_where_it_is_of_today():
     """One that is of other runs or rules is being made anew; a claim that nobody asked has none."""
-    monkeypatch.setattr(collect, "made_from", lambda name, profile: 1)
     ours, theirs = "001-base-state-explodes", "000-phi"
     entries = {
         "instability": Entry(seconds=1, verdicts={ours: "reproduced"}, made_from=1, numbers={ours: "2 [1, 3] nats"}),
@@ -34,7 +33,8 @@ def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
             published_numbers={theirs: ".5 [.4, .6]"},
         ),
     }
-    found = findings.judged(Reference(flops_per_second=1, cores=2, whole={}, entries={"cpu": entries}))
+    known = Reference(flops_per_second=1, cores=2, whole={}, entries={"cpu": entries})
+    found = findings.judged(known, {("cpu", "recurrence_exponent"), ("desk", "instability")})
     at = {one.claim.id: (one.ours, one.published) for one in found}
     assert at.keys() == LEDGER.keys()
     assert [one.claim.paper for one in found] == sorted(claim.paper for claim in LEDGER.values())
@@ -44,14 +44,13 @@ def test_verdicts_are_those_of_the_reference_where_it_is_of_today(monkeypatch):
     assert set(at.values()) == {("reproduced", ""), (findings.STALE, "contradicted"), (findings.STALE, ""), ("", "")}
 
 
-def test_desk_is_told_once_it_is_judged(monkeypatch):
-    monkeypatch.setattr(collect, "made_from", lambda name, profile: 1)
+def test_desk_is_told_once_it_is_judged():
     id = "001-base-state-explodes"
     entries = {
         profile: {"instability": Entry(seconds=1, verdicts={id: verdict}, made_from=1)}
         for profile, verdict in {"cpu": "reproduced", "desk": "contradicted"}.items()
     }
-    found = findings.judged(Reference(flops_per_second=1, cores=2, whole={}, entries=entries))
+    found = findings.judged(Reference(flops_per_second=1, cores=2, whole={}, entries=entries), set())
     (one,) = [one for one in found if one.ours]
     assert (one.claim.id, one.profile, findings.verdict(one)) == (id, "desk", "contradicted at desk")
 

@@ -82,7 +82,7 @@ def test_what_the_reference_is_not_of_any_more_is_being_made_anew(plans_once, mo
     given, (first, *others) = parameters.of_profile(profile, name), claims.of_notebook(name)
 
     def noted(profile=profile):
-        return tables.noted(known, name, profile, tables._took)
+        return tables.noted(known, collect.outdated(known), name, profile, tables._took)
 
     def asks(**changes):
         return lambda name: [dataclasses.replace(first, **changes), *others]

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from lib.workbook import claims, collect, places, travel
+from lib.workbook import claims, places, travel
 from lib.workbook.claims import ABSENT, CONTRADICTED, DISPUTED, INCOMPARABLE, REPRODUCED, UNRESOLVED
 from lib.workbook.reference import Entry, Reference
 
@@ -40,9 +40,8 @@ def test_every_change_of_what_is_settled_has_a_way_and_no_other():
         assert bool(travel.way(before, after)) == (settled and before != after)
 
 
-def known(monkeypatch, cpu, desk):
+def known(cpu, desk):
     """A reference in which both profiles have judged the claims of one notebook."""
-    monkeypatch.setattr(collect, "made_from", lambda name, profile: 1)
     entries = {
         profile: {"instability": Entry(seconds=1, verdicts=dict(zip(IDS, verdicts, strict=False)), made_from=1)}
         for profile, verdicts in {"cpu": cpu, "desk": desk}.items()
@@ -51,10 +50,10 @@ def known(monkeypatch, cpu, desk):
     return Reference(flops_per_second=1, cores=2, whole={}, entries=entries)
 
 
-def test_claims_are_counted_and_named(monkeypatch):
+def test_claims_are_counted_and_named():
     cpu = [UNRESOLVED, UNRESOLVED, REPRODUCED, REPRODUCED, CONTRADICTED]
     desk = [REPRODUCED, UNRESOLVED, CONTRADICTED, REPRODUCED]  # one is judged at cpu alone
-    lines = travel.changed(known(monkeypatch, cpu, desk)).splitlines()
+    lines = travel.changed(known(cpu, desk), set()).splitlines()
     assert lines == [
         "| at cpu, and at desk | reproduced | contradicted | not resolved |",
         "| --- | --- | --- | --- |",
@@ -66,16 +65,16 @@ def test_claims_are_counted_and_named(monkeypatch):
     ]
 
 
-def test_where_nothing_changed_that_is_said(monkeypatch):
-    assert travel.changed(known(monkeypatch, [REPRODUCED], [REPRODUCED])).endswith("\n\nNo verdict changed.")
+def test_where_nothing_changed_that_is_said():
+    assert travel.changed(known([REPRODUCED], [REPRODUCED]), set()).endswith("\n\nNo verdict changed.")
 
 
-def test_one_profile_is_compared_with_nothing(monkeypatch):
-    said = travel.changed(known(monkeypatch, [REPRODUCED], []))
+def test_one_profile_is_compared_with_nothing():
+    said = travel.changed(known([REPRODUCED], []), set())
     assert said == "Only one of `cpu` and `desk` is judged yet."
 
 
-def test_what_is_being_made_anew_is_not_compared(monkeypatch):
-    reference = known(monkeypatch, [REPRODUCED], [CONTRADICTED])
-    reference.entries["cpu"]["instability"].made_from = 2
-    assert travel.pairs(reference) == []
+def test_what_is_being_made_anew_is_not_compared():
+    judged = known([REPRODUCED], [CONTRADICTED])
+    assert travel.pairs(judged, {("cpu", "instability")}) == travel.pairs(judged, {("desk", "instability")}) == []
+    assert len(travel.pairs(judged, {("smoke", "instability"), ("cpu", "convergence")})) == 1
