@@ -20,7 +20,7 @@ from lib.base.parameters import Training
 from lib.text import sources as text
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
-WORTH_COMPILING = 2000  # steps on a GPU after which half a minute of compilation has paid
+WORTH_COMPILING = 250  # steps on a GPU after which half a minute of compilation has paid, many runs at once
 GROW_AT = 0.75  # share of the steps after which a growing model makes all its loops
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
 #: the inits whose branches add nothing at first

@@ -272,7 +272,7 @@ def test_a_run_has_one_key_on_every_machine_whether_or_not_its_blocks_are_compil
 
 
 def test_a_gpu_compiles_the_blocks_of_runs_that_are_long_enough():
-    assert TrainConfig(steps=2000).compiles_on("cuda") and not TrainConfig(steps=1999).compiles_on("cuda")
+    assert TrainConfig(steps=250).compiles_on("cuda") and not TrainConfig(steps=249).compiles_on("cuda")
     assert not TrainConfig(steps=5000).compiles_on("cpu")
     assert TrainConfig(steps=1, compile=True).compiles_on("cpu")
 

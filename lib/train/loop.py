@@ -237,7 +237,7 @@ class _Training:
             values |= spectra(model)
         if validates or traces:
             # one pass is not worth a compilation of its own
-            with torch.compiler.set_stance("force_eager") if self.cfg.train.compile else contextlib.nullcontext():
+            with torch.compiler.set_stance("force_eager") if self.compiles else contextlib.nullcontext():
                 values |= self._validate(model) if validates else {}
                 values |= self._trace(model) if traces else {}
         rows = len(self.metrics.get("step", []))

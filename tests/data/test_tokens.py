@@ -256,6 +256,7 @@ def test_everyone_who_asks_makes_parts_and_goes_on_with_those_of_the_dead(tmp_pa
     cache = tmp_path / "cache"
     first, second = (python(asked_for(dataset, cache)) for _ in range(2))
     said = [first.stdout.readline() for _ in range(3)]
+    assert all(said), f"the first ended with {first.wait()}"
     first.send_signal(signal.SIGKILL)
     said += first.communicate()[0].splitlines(keepends=True)
     said.append(second.stdout.readline())

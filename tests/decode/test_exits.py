@@ -151,8 +151,8 @@ def test_the_exits_of_a_run_are_those_of_its_validation_rows(store, monkeypatch)
     np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-4)
     np.testing.assert_allclose(parts.scores["l2"][1:], whole.scores["l2"][1:], rtol=1e-3, atol=1e-5)
     model, validation = trained_model(cfg, store)
-    x = torch.as_tensor(validation[:6])
-    np.testing.assert_allclose(whole.loss[-1], token_losses(model, x[:, :-1], x[:, 1:]).flatten(), rtol=1e-4)
+    x = torch.as_tensor(validation[:6], device=model.head_weight.device)
+    np.testing.assert_allclose(whole.loss[-1], token_losses(model, x[:, :-1], x[:, 1:]).flatten().cpu(), rtol=1e-4)
 
 
 def test_criteria_meet_at_the_first_exit_where_all_have_a_score():

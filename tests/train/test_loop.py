@@ -12,7 +12,9 @@ import torch
 import lib.train.loop
 from lib.base import processes as workers
 from lib.base.errors import DiskFull, InputError
+from lib.config import TrainConfig
 from lib.flops import count
+from lib.model.looped import LoopedLM
 from lib.store.runs import RunStore
 from lib.train.loop import train
 from tests.lines import one_line
@@ -54,8 +56,9 @@ def test_training_learns_real_text(store):
     assert result.summary["tokens"] == 80 * 8 * 32
 
 
-def test_the_numbers_of_the_recipe(store):
-    """Golden values, in fp32: when they move, the numerics changed and lib.RECIPE must be raised."""
+def test_the_numbers_of_the_recipe(store, monkeypatch):
+    """Golden values, in fp32 on a CPU: when they move, the numerics changed and lib.RECIPE must be raised."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     result = train(small_run(train={"precision": "fp32", "steps": 4}), store)
     golden = [5.70344, 5.01204, 4.65000, 4.46838]
     assert result.metrics["loss"] == pytest.approx(golden, abs=2e-3)
@@ -223,6 +226,21 @@ def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
     before, seen = torch.get_num_threads(), []
     train(small_run(), progress=lambda *_: seen.append(torch.get_num_threads()))
     assert set(seen) == {1} and torch.get_num_threads() == before
+
+
+def test_a_validation_does_not_compile(store, monkeypatch):
+    """Also where it is the device that decides that blocks are compiled."""
+    monkeypatch.setattr(TrainConfig, "compiles_on", lambda self, device: True)
+    monkeypatch.setattr(LoopedLM, "compile_blocks", lambda self: self)
+    seen = []
+
+    def validate(*args, own=lib.train.loop.validate):
+        seen.append(torch._dynamo.eval_frame._stance.stance)
+        return own(*args)
+
+    monkeypatch.setattr(lib.train.loop, "validate", validate)
+    train(small_run(train={"steps": 2, "eval_every": 1}), store)
+    assert seen == ["force_eager", "force_eager"] and torch._dynamo.eval_frame._stance.stance == "default"
 
 
 def test_without_a_compiler_a_compiled_run_is_refused_in_one_line(monkeypatch):

@@ -89,9 +89,10 @@ def powers(optima: pd.DataFrame, law: pd.DataFrame, width: int) -> Figure:
         axis.set_title(f"d = {width}")
         if axis.get_legend_handles_labels()[0]:
             axis.legend()
-    if axes[0].get_ylim()[1] / axes[0].get_ylim()[0] < 100:
-        ticks = [mu for mu in (1, 2, 3, 4, 6, 8, 12, 16, 24) if axes[0].get_ylim()[0] <= mu <= axes[0].get_ylim()[1]]
-        axes[0].set_yticks(ticks, [str(mu) for mu in ticks])
+    low, high = axes[0].get_ylim()
+    if high / low < 100:
+        ticks = [mu for mu in (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24) if low <= mu <= high]
+        axes[0].set_yticks(ticks, [f"{mu:g}" for mu in ticks])
     return figure
 
 

@@ -146,7 +146,7 @@ def test_routing_is_followed_through_training(store):
     assert curve["step"].tolist() == list(range(1, 9)) and set(curve["name"]) == {"Looped-MoE 2x2"}
     assert curve[["none", "partial", "identical"]].sum(axis=1).tolist() == pytest.approx([1] * 8)
     model, text = trained_model(result.config, store)
-    at_end = divergence_by_pair(looped_choices(model, torch.as_tensor(text[:, :-1])))
+    at_end = divergence_by_pair(looped_choices(model, torch.as_tensor(text[:, :-1], device=model.head_weight.device)))
     assert curve["none"].iloc[-1] == pytest.approx(at_end["none 1-2"], abs=0.01)
 
 

@@ -45,6 +45,14 @@ def test_isoflop_figures(runs):
     assert len(labelled(axis)) == 2
 
 
+def test_optima_between_one_loop_and_three_have_two_ticks_or_more():
+    optima = pd.DataFrame({"budget": [1.0, 2.0], "mean_loops": [1.5, 2.6], "D": [1e3, 2e3], "inside": True})
+    axis = figures_loops.powers(optima, optima.assign(inside=False), 64).axes[0]
+    low, high = axis.get_ylim()
+    shown = [text.get_text() for text in axis.get_yticklabels() if low <= text.get_position()[1] <= high]
+    assert shown == ["1.5", "2"]
+
+
 def test_ends_of_the_loops_trained_are_open_and_named():
     optima = training_loops.optima(parabolas(loops=(1, 8, 12, 16), budgets=(1.0, 2.0)))
     assert not optima["inside"].any()  # the best is 4 to 5.3
