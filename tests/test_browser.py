@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import nbformat
@@ -101,6 +102,16 @@ def answers(lab, what: str, method: str = "GET"):
         return json.loads(answer.read() or b"{}")
 
 
+def waits(lab) -> bool:
+    """Whether a kernel waits for work. The server answers 500 while a kernel starts: it has no last activity yet."""
+    try:
+        return any(kernel["execution_state"] == "idle" for kernel in answers(lab, "api/kernels"))
+    except urllib.error.HTTPError as error:
+        if error.code != 500:
+            raise
+        return False
+
+
 @pytest.fixture(scope="module")
 def browser(folder):
     if CHROMIUM is None:
@@ -120,11 +131,7 @@ class Reader:
         self.lab, self.page, self.path, self.picture = lab, page, path, picture
         page.goto(f"{lab['url']}lab/tree/{path.name}?token={lab['token']}&reset")
         page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.wait_for()
-        until(
-            lambda: any(kernel["execution_state"] == "idle" for kernel in answers(lab, "api/kernels")),
-            PATIENCE,
-            pause=0.2,
-        )
+        until(lambda: waits(lab), PATIENCE, pause=0.2)
 
     @contextlib.contextmanager
     def watched(self):
