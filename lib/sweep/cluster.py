@@ -34,7 +34,7 @@ from lib.store.runs import RunStore
 from lib.train.loop import load_data, step_of, train
 
 ANSWERS_WITHIN = 30.0  # seconds for an address
-IMPORTS_WITHIN = 120.0  # seconds for every node to import what a run needs, from a cold disk and on busy cores
+IMPORTS_WITHIN = 300.0  # seconds for every node to import what a run needs, from a cold disk and on busy cores
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
 LOOK_EVERY = 2.0  # seconds between looks at what has finished
 RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
