@@ -8,6 +8,7 @@ import importlib
 import json
 import re
 import typing
+from pathlib import Path
 
 import click.testing
 import nbformat
@@ -29,7 +30,7 @@ from lib.workbook import plans
 from lib.workbook.parameters import of_profile
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
-from tests.workbooks import ROOT, make, papermill
+from tests.workbooks import ROOT, make, papermill, shared
 
 
 def defaults(name) -> dict:
@@ -159,17 +160,19 @@ def test_papermill_documents_every_parameter(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkeypatch):
+def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkeypatch, tmp_path):
     """The cells up to the plan, without a network and without the text; the plan is left for others to read."""
     monkeypatch.chdir(ROOT)
     namespace = {}
     exec(cells(name, "parameters")[0].source, namespace)
-    namespace |= {**of_profile(profile, name), "outputs": str(plans_once)}
+    namespace |= {**of_profile(profile, name), "outputs": str(tmp_path)}
     namespace |= {"train": True} if "train" in namespace else {}  # or it would have nothing to plan
     exec(cells(name, "check")[0].source, namespace)
     *_, last = ast.parse(plan := cells(name, "plan")[0].source).body
     exec(plan, namespace)
     table = eval(ast.unparse(last), namespace)
+    path = Path("plans") / profile / f"{name}.json"
+    shared(tmp_path / path, plans_once / path)
     assert (table["missing"] == table["runs"]).all() and (table["FLOPs"] > 0).all()
     if profile == "paper" and name == "instability":
         # the table of RDM models, to the parameter; Base lacks the norms of the sandwich
