@@ -94,15 +94,21 @@ class Part:
             numbers[function, key] = (best if best in holders else holders[0]) is self
         pairs = zip(self._measured["measurement"].to_pylist(), self._measured["key"].to_pylist(), strict=True)
         return {
-            "curves": self._curves.filter([key in own for key in self._curves["key"].to_pylist()]),
-            "measured": self._measured.filter([numbers[pair] for pair in pairs]),
-            "runs": self._runs.filter([key in own for key in self._runs["key"].to_pylist()]),
+            "curves": _chosen(self._curves, (key in own for key in self._curves["key"].to_pylist())),
+            "measured": _chosen(self._measured, (numbers[pair] for pair in pairs)),
+            "runs": _chosen(self._runs, (key in own for key in self._runs["key"].to_pylist())),
         }
 
     def measurement(self, function: str, key: str) -> Measured:
         rows = self._measured.slice(*self.measured[function, key]).to_pylist()
         numbers = [Number(*(row[column] for column in Number._fields)) for row in rows]
         return Measured(function, key, json.loads(rows[0]["case"]), nested(numbers), _under(MADE, rows[0]))
+
+
+def _chosen(table: "pa.Table", rows: Iterable[bool]) -> "pa.Table":
+    import pyarrow as pa
+
+    return table.filter(pa.array(rows, pa.bool_()))  # the type is named for a table without rows
 
 
 def path_of(folder: Path, table: str, name: str) -> Path:

@@ -190,6 +190,15 @@ def test_compacted_records_are_one_part_that_says_what_all_said(tmp_path):
     assert records.add(tmp_path, [a_run(configs[0])], []) == (0, 0)
 
 
+def test_parts_without_measurements_or_without_runs_are_compacted_too(tmp_path):
+    first, second = CONFIGS[:2]
+    for runs, measured in (([a_run(first)], []), ([], [a_measurement("k", x=1.0)]), ([a_run(second)], [])):
+        records.add(tmp_path, runs, measured)
+    before = read_all(tmp_path, [first, second], ["k"])
+    assert records.compact(tmp_path) == 3 and read_all(tmp_path, [first, second], ["k"]) == before
+    assert None not in before[1]
+
+
 def whole_of(folder, copy):
     """The name that all parts get as one."""
     shutil.copytree(folder, copy)
