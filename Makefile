@@ -1,7 +1,7 @@
 # The commands of the workbook; `make help` lists them. What a command needs is installed by it, into .venv.
 
 # ---- variables, which `make help` explains ---------------------------------------------------------------------------
-PROFILE ?= cpu
+PROFILE ?= desk
 ONLY    ?=
 JOBS    ?= 0
 MINUTES ?=

@@ -12,8 +12,7 @@ from lib.base.processes import cores
 from lib.workbook import claims, parameters, places, plans, reference
 from lib.workbook.reference import Entry, Outdated, Reference
 
-#: those that two cores can run, and desk once that is judged
-PROFILES = ("smoke", "cpu", *(profile for profile in ("desk",) if profile not in claims.NOT_JUDGED))
+PROFILES = ("smoke", "cpu", "desk")  # those that two cores can run, or draw from records
 
 
 def collect(outputs: Path = places.ROOT / "outputs", path: Path = reference.FILE) -> None:
