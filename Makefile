@@ -79,7 +79,7 @@ endif
 .PHONY: bench lab flash clean distclean
 
 help:
-	@echo 'make reproduce-figures   trains what is missing, runs the notebooks, writes the report'
+	@echo 'make reproduce-figures   runs the notebooks and writes the report; trains what is missing, at desk nothing'
 	@echo 'make records             trains what is missing, the most telling runs first, and packs results for outputs/records/'
 	@echo 'make audit               trains records drawn at random anew, and compares: to the last digit on a machine of their class'
 	@echo 'make report              writes outputs/report/index.html from what is there; beside it a page a claim, the notebooks, data'
@@ -103,7 +103,7 @@ help:
 	@echo 'make bench               speed of models, a sweep, fits, decoding, scoring and reading text, as ratios'
 	@echo
 	@echo 'Variables, with their values now:'
-	@echo 'PROFILE=$(PROFILE)   smoke (that everything runs), cpu (two cores), desk (drawn from records), gpu, paper (the published sizes)'
+	@echo 'PROFILE=$(PROFILE)   desk (drawn from records), smoke (that everything runs), cpu (trains on two cores), gpu, paper (the published sizes)'
 	@echo 'ONLY=$(ONLY)         the notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes of a notebook, 0 for one a core (smoke: 0 for a notebook on each core)'
 	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty.'

@@ -34,11 +34,11 @@ def told(instruction, stage):
 
 
 def test_the_readmes_two_commands_are_those_that_the_container_ends_in():
-    smoke, cpu = TWO
-    assert (smoke, cpu) == ("make reproduce-figures PROFILE=smoke", "make reproduce-figures")
-    assert json.loads(told("CMD", "")[0]) == cpu.split() and told("RUN", "") == ["make env"]
+    smoke, desk = TWO
+    assert (smoke, desk) == ("make reproduce-figures PROFILE=smoke", "make reproduce-figures")
+    assert json.loads(told("CMD", "")[0]) == desk.split() and told("RUN", "") == ["make env"]
     runs = re.findall(r"^    docker run --name \w+ looped-lm ?(.*?) *(?:# (.*))?$", MACHINES, re.M)
-    assert runs == [(smoke, ""), ("", cpu)]
+    assert runs == [(smoke, ""), ("", desk)]
 
 
 def test_the_image_has_the_pinned_python_a_compiler_and_git_and_runs_nothing_as_root():
@@ -46,7 +46,7 @@ def test_the_image_has_the_pinned_python_a_compiler_and_git_and_runs_nothing_as_
     (apt,), (user,), (folder,) = (told(each, "machine") for each in ("RUN", "USER", "WORKDIR"))
     assert {"build-essential", "git"} <= {*apt.split()} and f"/bin/bash {user} " in apt
     assert re.search(rf"--owner={user} --group={user} {folder}$", apt) and not told("USER", "")
-    assert f"docker cp cpu:{folder}/outputs/report report" in MACHINES
+    assert f"docker cp desk:{folder}/outputs/report report" in MACHINES
 
 
 def test_the_image_gets_all_that_is_tracked_and_nothing_that_is_made():

@@ -206,10 +206,10 @@ def isoflop_curve(
     style: str = "-",
     label: str | None = None,
 ) -> None:
-    """The runs of one budget and recurrence, the parabola through them in log N, and an open star at its minimum
-    ``best``, which hides no run."""
+    """The runs of one budget and recurrence, the parabola through them in log N, which three sizes determine, and an
+    open star at its minimum ``best``, which hides no run."""
     axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
-    if len(cell) >= 3:
+    if cell["N"].nunique() >= 3:
         curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
         x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
         axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)

@@ -13,7 +13,7 @@ from lib.base import files
 from lib.config import RunConfig
 from lib.store.columns import CURVES, ENDS, FAMILIES, MADE_BY, MEASURED, WHO, Column
 from lib.store.records import MADE, SUMMARY, TABLES, row_types
-from lib.workbook import pages, verdicts
+from lib.workbook import findings, pages, verdicts
 
 CONTEXT = Path(__file__).parent / "templates" / "croissant_context.json"  # the format's own
 PUBLISHED = "2026-11-25"
@@ -53,7 +53,7 @@ def write(folder: Path, profile: str) -> None:
     """README.md and croissant.json of a profile's records."""
     tables = columns(folder)
     metadata = json.dumps(croissant(profile, tables), indent=1) + "\n"
-    texts = {"README.md": card(profile, tables), "croissant.json": metadata}
+    texts = {"README.md": card(profile, tables, counted(folder, profile)), "croissant.json": metadata}
     for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
@@ -64,10 +64,17 @@ def write(folder: Path, profile: str) -> None:
 ABOUT = "Training runs of small looped (depth-recurrent) language models, their curves and what was measured on them"
 
 
-def card(profile: str, tables: dict[str, list[Column]]) -> str:
-    """The card as Markdown."""
+def counted(folder: Path, profile: str) -> str:
+    """How many claims the profile's runs came to which verdict; empty before it is judged."""
+    path = folder / "verdicts.json"
+    rows = json.loads(path.read_text())["verdicts"] if path.exists() else []
+    return findings.counted(row["verdict"] for row in rows if row["profile"] == profile)
+
+
+def card(profile: str, tables: dict[str, list[Column]], said: str) -> str:
+    """The card as Markdown; ``said``: its verdicts, counted."""
     page = pages.template("data_card.md.j2")
-    return page.render(profile=profile, about=ABOUT, made=MADE, columns=tables, families=FAMILIES)
+    return page.render(profile=profile, about=ABOUT, made=MADE, columns=tables, families=FAMILIES, said=said)
 
 
 def croissant(profile: str, tables: dict[str, list[Column]]) -> dict[str, Any]:

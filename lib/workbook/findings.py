@@ -84,11 +84,12 @@ def papers() -> str:
             names = [author.get("family-names") or author["name"] for author in entry["authors"]]
             url = entry.get("url")
             on_arxiv = f"[arXiv {url.rpartition('/')[2]}]({url})" if url else "not on arXiv"
-            rows.append({"here": number, "paper": f"{_listed(names)}: *{entry['title']}*, {on_arxiv}"})
+            rows.append({"here": number, "paper": f"{listed(names)}: *{entry['title']}*, {on_arxiv}"})
     return table(rows)
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """ "a, b and c"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

@@ -26,12 +26,12 @@ class Picture(NamedTuple):
 
 #: paper -> its picture
 PICTURES = {
-    "000": Picture("published_runs", "cpu", "published_phi"),
+    "000": Picture("published_runs", "desk", "published_phi"),
     "001": Picture("instability", "desk", "instability_rates"),
-    "002": Picture("residual_scaling_init", "cpu", "residual_init_growth"),
+    "002": Picture("residual_scaling_init", "desk", "residual_init_growth"),
     "003": Picture("usage_weighted", "desk", "usage_weighted_ratio"),
     "004": Picture("moe_isoflop", "desk", "moe_isoflop_combined"),
-    "005": Picture("published_runs", "cpu", "published_others_savings"),
+    "005": Picture("published_runs", "desk", "published_others_savings"),
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 
 from lib.flops import run_flops
+from lib.store.runs import RunStore
 from lib.sweep.cluster import memory_of
 from lib.workbook import claims, collect, findings, parameters, places, reference, travel
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
@@ -57,6 +58,7 @@ def documents() -> dict[Path, dict[str, str]]:
         VERDICTS: {"changed": travel.changed(known, outdated)},
         SCALE: {
             "cpu": on_two_cores(),
+            "desk": recorded(),
             "times": each_took(known, outdated),
             "sum": in_short(),
             "papers": papers(),
@@ -138,10 +140,10 @@ def _took(entry: Entry) -> str:
 
 
 def times() -> str:
-    """How long a whole profile took, in a sentence."""
+    """How long the whole profiles took, in a sentence."""
     whole = reference.read().whole
-    took = " and ".join(f"`{profile}` took {spell(whole[profile])}" for profile in collect.PROFILES if profile in whole)
-    return f"On two cores and from an empty store {took}."
+    smoke, cpu, desk = (spell(whole[profile]) for profile in collect.PROFILES)
+    return f"On two cores `desk` took {desk} from its records; from an empty store `smoke` took {smoke}, `cpu` {cpu}."
 
 
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
@@ -158,6 +160,18 @@ def on_two_cores() -> str:
 - The longest notebooks: {", ".join(longest)}."""
 
 
+def recorded() -> str:
+    """What desk's records are, and how long they take to draw, in sentences."""
+    runs = RunStore(places.RECORDS / "none", [places.RECORDS / "desk"]).runs()
+    spent, flops = sum(run.summary["seconds"] for run in runs), sum(run_flops(run.config) for run in runs)
+    seeds = {run.config.train.seed for run in runs}
+    longest = max(run.summary["seconds"] for run in runs)
+    return f"""\
+- {len(runs):,} distinct runs of {len(seeds)} seeds, {flops:.2g} FLOPs; {spent / 3600:,.0f} core-hours as they were
+  recorded, the longest run {spell(longest)}.
+- All notebooks are drawn from them in {spell(reference.read().whole["desk"])} on two cores."""
+
+
 def each_took(known: Reference, outdated: Outdated) -> str:
     """One row a notebook: the time that it took on two cores, and the H200 hours that its plans for one come to."""
     rows = [
@@ -165,6 +179,7 @@ def each_took(known: Reference, outdated: Outdated) -> str:
             "notebook": f"`{name}`",
             "smoke": noted(known, outdated, name, "smoke", _took),
             "cpu": noted(known, outdated, name, "cpu", _took),
+            "desk": noted(known, outdated, name, "desk", _took),
             "gpu, hours": _whole(hours(costs("gpu")[name].flops)),
             "paper, hours": _whole(hours(costs("paper")[name].flops)),
         }

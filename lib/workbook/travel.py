@@ -1,6 +1,7 @@
 """What scale changed: the verdicts of a smaller and of a larger profile side by side, and which way they went."""
 
 import collections
+import textwrap
 from collections.abc import Iterable
 
 from lib.workbook import claims, findings
@@ -42,8 +43,12 @@ def changed(known: Reference, outdated: Outdated) -> str:
     found = pairs(known, outdated)
     if not found:
         return f"Only one of `{SMALLER}` and `{LARGER}` is judged yet."
-    lines = [f"- {name} ({len(ids)}): {', '.join(ids)}" for name in WAYS if (ids := _went(found, name))]
+    lines = [_wrapped(f"- {name} ({len(ids)}): {', '.join(ids)}") for name in WAYS if (ids := _went(found, name))]
     return "\n".join([_counts(found), "", *(lines or ["No verdict changed."])])
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _went(found: Iterable[Pair], name: str) -> list[str]:

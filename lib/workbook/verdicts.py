@@ -21,6 +21,8 @@ NAMES = ("verdicts.parquet", "verdicts.json")
 FORM = 1  # of the columns below, raised when one changes its meaning or goes
 #: what is nested in JSON, and JSON in a cell of Parquet
 NESTED = ("measured", "bounds", "parameters")
+#: columns in which two say the same that differ: where and how it was judged, and what is drawn or spelled there
+OF_THE_JUDGE = ("again", "note", "parameters", "commit", "device")
 
 COLUMNS = [
     Column("claim", "text", "the claim's id in params/claims.yaml"),
@@ -109,7 +111,9 @@ def version() -> str:
 def write(outputs: Path, profile: str) -> str:
     """Writes both files beside the report and, where the profile has records, beside these; returns a line on it.
 
-    Of a profile that is not judged nothing is written, and what an earlier report left beside it goes."""
+    Those beside the records are committed. They stay where they say the same, so that a clone has no change in it, and
+    where they speak of more claims, as after one notebook was run alone. Of a profile that is not judged nothing is
+    written, and what an earlier report left beside it goes."""
     report, records = outputs / "report", outputs / "records" / profile
     found = [] if profile in claims.NOT_JUDGED else judged(outputs, profile)
     if not found:
@@ -119,14 +123,39 @@ def write(outputs: Path, profile: str) -> str:
         return f"verdicts   none are written: {why}"
     table, said = rows(found), about(outputs, profile)
     text = json.dumps({**said, "columns": {one.name: one.says for one in COLUMNS}, "verdicts": table}, indent=1)
-    for folder in (report, *([records] if records.is_dir() else [])):
+    renewed = records.is_dir() and _renews(records / "verdicts.json", table)
+    for folder in (report, *([records] if renewed else [])):
         parquet, plain = (folder / name for name in NAMES)
         with files.replacing(plain) as draft:
             draft.write_text(text + "\n")
         with files.replacing(parquet) as draft:
             _write_parquet(draft, table, said)
-    beside = f" and outputs/records/{profile}/" if records.is_dir() else ""
+    beside = f" and outputs/records/{profile}/" if renewed else ""
     return f"verdicts   {len(table)} as data in outputs/report/{beside}"
+
+
+def _renews(path: Path, table: list[dict[str, Any]]) -> bool:
+    """Whether ``table`` has all rows of the file at ``path``, and one that is new or says something else."""
+    try:
+        before = {(row["claim"], row["profile"]): row for row in json.loads(path.read_text())["verdicts"]}
+    except (OSError, ValueError, KeyError, TypeError):  # none, or a damaged one
+        return True
+    now = {(row["claim"], row["profile"]): row for row in table}
+    if not before.keys() <= now.keys():
+        return False
+    return before.keys() != now.keys() or any(not _alike(before[key], row) for key, row in now.items())
+
+
+def _alike(x: Any, y: Any) -> bool:
+    """Whether two rows, or two of their cells, say the same, whoever judged; numbers to a thousandth, since processors
+    differ in the last digits."""
+    if isinstance(x, float | int) and isinstance(y, float | int):
+        return math.isclose(x, y, rel_tol=1e-3, abs_tol=1e-6)
+    if isinstance(x, Mapping) and isinstance(y, Mapping):
+        return x.keys() == y.keys() and all(_alike(x[name], y[name]) for name in x if name not in OF_THE_JUDGE)
+    if isinstance(x, list | tuple) and isinstance(y, list | tuple):
+        return len(x) == len(y) and all(map(_alike, x, y))
+    return bool(x == y)
 
 
 def about(outputs: Path, profile: str) -> dict[str, Any]:

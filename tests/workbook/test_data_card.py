@@ -65,6 +65,7 @@ def test_once_a_profile_is_judged_its_verdicts_are_listed_and_read(store, tmp_pa
     assert report.build(outputs, "cpu") == []
 
     card = (folder / "README.md").read_text()
+    assert "before these runs were trained:\n1 reproduced.\n" in card
     assert card.index("## verdicts.parquet") < card.index("`verdicts.json`") and "\n\n\n" not in card
     for one in verdicts.COLUMNS:
         assert f"| `{one.name}` | {one.kind} | {one.says} |" in card

@@ -32,8 +32,9 @@ def test_a_picture_shows_what_its_figure_shows(tmp_path, capsys):
     figure = Figure(figsize=(7, 3), dpi=200)
     figure.subplots().plot([1, 2, 4], label="loss")
     outputs, small = tmp_path / "outputs", tmp_path / "000.png"
-    (outputs / "figures" / "cpu").mkdir(parents=True)
-    drawn = style.save(figure, outputs / "figures" / "cpu" / gallery.PICTURES["000"].figure, {"notebook": "a"})
+    folder = outputs / "figures" / gallery.PICTURES["000"].profile
+    folder.mkdir(parents=True)
+    drawn = style.save(figure, folder / gallery.PICTURES["000"].figure, {"notebook": "a"})
     gallery.write(outputs, tmp_path)
     assert [path.name for path in tmp_path.glob("*.png")] == ["000.png"]
     assert "001: run make reproduce-figures PROFILE=" in capsys.readouterr().out

@@ -81,6 +81,23 @@ def test_they_lie_beside_the_records_where_there_are_some(outputs):
         assert (outputs / "records" / "cpu" / name).read_bytes() == (outputs / "report" / name).read_bytes()
 
 
+def test_those_beside_the_records_stay_where_they_say_the_same_or_more(outputs):
+    """A clone has no change in it after a report by another machine, nor after one notebook alone."""
+    records = outputs / "records" / "cpu"
+    records.mkdir(parents=True)
+    verdicts.write(outputs, "cpu")
+    first = (records / "verdicts.json").read_bytes()
+    almost = [1.0, 1.1 + 1e-9, 1.2]
+    a_notebook("instability", outputs).claim("001-base-state-explodes", almost, [1, 2, 3], "decades", "b")
+    assert verdicts.write(outputs, "cpu") == "verdicts   3 as data in outputs/report/"
+    (outputs / "claims" / "cpu" / "001-base-state-explodes.json").unlink()
+    assert verdicts.write(outputs, "cpu") == "verdicts   2 as data in outputs/report/"
+    assert (records / "verdicts.json").read_bytes() == first != (outputs / "report" / "verdicts.json").read_bytes()
+    a_notebook("instability", outputs).claim("001-base-state-explodes", [1.0, 1.2, 1.2], [1, 2, 3], "decades")
+    assert "and outputs/records/cpu/" in verdicts.write(outputs, "cpu")
+    assert (records / "verdicts.json").read_bytes() != first
+
+
 @pytest.mark.parametrize("profile", claims.NOT_JUDGED)
 def test_of_a_profile_that_is_not_judged_nothing_is_written(outputs, profile):
     verdicts.write(outputs, "cpu")
