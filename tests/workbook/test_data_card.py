@@ -1,17 +1,20 @@
 """The data card and its Croissant metadata describe every column, and Croissant's validator and loader accept it."""
 
 import itertools
+import json
 
 import mlcroissant
+import pyarrow.parquet
 import pytest
+import yaml
 
 from lib.store import records
 from lib.sweep.measurements import Asked, measure
 from lib.sweep.training import sweep
-from lib.workbook import claims, data_card, places, report, verdicts
+from lib.workbook import claims, data_card, places, reference, report, verdicts
 from tests.cases import Case, squared
 from tests.runs import several
-from tests.workbooks import a_notebook
+from tests.workbooks import ROOT, a_notebook
 
 
 @pytest.fixture
@@ -78,3 +81,21 @@ def test_once_a_profile_is_judged_its_verdicts_are_listed_and_read(store, tmp_pa
     printed = claims.ledger(places.LEDGER)["000-phi"].value
     assert published["verdicts/value"] == printed and trained["verdicts/read_again"] is False
     assert len(list(dataset.records("runs"))) == 2
+
+
+def test_what_is_committed_of_desk_says_the_same_everywhere():
+    """The verdicts beside the records, the reference that the documents are made from, the card and the citation."""
+    folder = ROOT / "outputs" / "records" / "desk"
+    rows = json.loads((folder / "verdicts.json").read_text())["verdicts"]
+    entries = reference.read().entries["desk"].values()
+    ours = {row["claim"]: row["verdict"] for row in rows if row["profile"] == "desk"}
+    on_runs = {row["claim"]: row["verdict"] for row in rows if row["profile"] == claims.PUBLISHED}
+    assert ours == {id: verdict for entry in entries for id, verdict in entry.verdicts.items()}
+    assert on_runs == {id: verdict for entry in entries for id, verdict in entry.published.items()}
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    said, abstract = data_card.counted(folder, "desk"), yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
+    assert said and said in abstract and said in (folder / "README.md").read_text()
+    runs = sum(pyarrow.parquet.read_metadata(part).num_rows for part in (folder / "runs.parquet").glob("*.parquet"))
+    assert f"{runs:,} training runs" in abstract and f"its {runs:,} runs" in " ".join(
+        (ROOT / "README.md").read_text().split()
+    )
