@@ -42,8 +42,12 @@ _watching = False
 
 
 def _own(path: object) -> bool:
-    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these."""
-    if not isinstance(path, str | Path) or os.path.abspath(path) == str(OUTPUTS / "records" / "README.md"):
+    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these and what
+    they say."""
+    if not isinstance(path, str | Path):
+        return False
+    is_record = os.path.abspath(path).startswith(f"{OUTPUTS / 'records'}{os.sep}")
+    if is_record and os.path.basename(path) in ("README.md", "verdicts.json"):
         return False
     return os.path.abspath(path).startswith(f"{OUTPUTS}{os.sep}")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import nbformat
 
 from lib.flops import run_flops
-from lib.store.runs import RunStore
 from lib.sweep.cluster import memory_of
 from lib.workbook import claims, collect, findings, parameters, places, reference, travel
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
@@ -162,13 +161,10 @@ def on_two_cores() -> str:
 
 def recorded() -> str:
     """What desk's records are, and how long they take to draw, in sentences."""
-    runs = RunStore(places.RECORDS / "none", [places.RECORDS / "desk"]).runs()
-    spent, flops = sum(run.summary["seconds"] for run in runs), sum(run_flops(run.config) for run in runs)
-    seeds = {run.config.train.seed for run in runs}
-    longest = max(run.summary["seconds"] for run in runs)
+    own = [cfg for cost in costs("desk").values() for cfg in cost.own]
+    seeds = {cfg.train.seed for cfg in own}
     return f"""\
-- {len(runs):,} distinct runs of {len(seeds)} seeds, {flops:.2g} FLOPs; {spent / 3600:,.0f} core-hours as they were
-  recorded, the longest run {spell(longest)}.
+- {len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs.
 - All notebooks are drawn from them in {spell(reference.read().whole["desk"])} on two cores."""
 
 

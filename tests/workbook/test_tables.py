@@ -65,6 +65,13 @@ def test_the_times_of_every_notebook_stand_in_the_docs(documents):
     assert sorted(row.split("`")[1] for row in rows) == names()
 
 
+def test_the_readme_and_the_citation_say_how_many_runs_desk_has(documents):
+    runs = sum(len(cost.own) for cost in costs.costs("desk").values())
+    readme, citation = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "CITATION.cff"))
+    assert f"its {runs:,} runs are committed" in readme and f"{runs:,} training runs" in citation
+    assert documents[tables.SCALE]["desk"].startswith(f"- {runs:,} distinct runs")
+
+
 def test_writing_fills_both(tmp_path, monkeypatch):
     texts = {tmp_path / "a.md": {"x": "new"}, tmp_path / "b.md": {"y": "newer"}}
     for path, parts in texts.items():
