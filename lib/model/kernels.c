@@ -3,8 +3,9 @@
 // machine that runs it.
 //
 // T is the type of activations, float or bf16 (-DBF16); everything is computed in fp32, and a nan stays one. B batch,
-// S sequence, H heads, D head_dim, d width, V vocabulary. In attention the 16 numbers of a vector are positions (`turned`
-// panels, [D][S]) or channels (panels, [S][D]), so that no sum runs across a vector.
+// S sequence, H heads, D head_dim, d width, V vocabulary. In attention the numbers of a vector are positions (`turned`
+// panels, [D][S]) or channels (panels, [S][D]), so that no sum runs across a vector, and the width of the machine's
+// vectors decides no number.
 
 #include <math.h>
 #include <stdint.h>
@@ -169,8 +170,20 @@ void cross_entropy(T *restrict z, const int64_t *restrict target, float *restric
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 
-enum { L = 16, I = 32 };  // numbers of a vector; queries that are worked on at once
-typedef float vec __attribute__((vector_size(4 * L)));
+// WIDE, the numbers of a vector, is what the machine has: GCC keeps wider ones in memory, and a product with those takes
+// some fifty times as long
+#ifndef WIDE
+#if defined(__AVX512F__)
+#define WIDE 16
+#elif defined(__AVX__)
+#define WIDE 8
+#else
+#define WIDE 4
+#endif
+#endif
+enum { L = 16, I = 32 };  // columns of a narrow panel; of a wide one, queries that are worked on at once
+enum { ROWS = WIDE == 16 ? 8 : 4 };  // of a tile, whose sums stay in registers: 32 of them with AVX-512, else 16
+typedef float vec __attribute__((vector_size(4 * WIDE)));
 
 static inline vec load(const float *x) {
   vec y;
@@ -179,19 +192,19 @@ static inline vec load(const float *x) {
 }
 static inline void store(float *x, vec y) { memcpy(x, &y, sizeof y); }
 
-// C [rows][vecs L] (+)= A [rows][K] B [K][vecs L]; a number of A is at m am + k ak. `rows` and `vecs` are constants where
-// this is used, so that the sums stay in registers
+// C [rows][vecs WIDE] (+)= A [rows][K] B [K][vecs WIDE]; a number of A is at m am + k ak. `rows` and `vecs` are constants
+// where this is used, so that the sums stay in registers
 static inline __attribute__((always_inline)) void tile(const int rows, const int vecs, long K, const float *A, long am,
                                                        long ak, const float *B, long ldb, float *C, long ldc, int add) {
-  vec c[8][2];
+  vec c[ROWS][2];
 #pragma GCC unroll 8
   for (int m = 0; m < rows; m++)
 #pragma GCC unroll 2
-    for (int n = 0; n < vecs; n++) c[m][n] = add ? load(C + m * ldc + n * L) : (vec){0};
+    for (int n = 0; n < vecs; n++) c[m][n] = add ? load(C + m * ldc + n * WIDE) : (vec){0};
   for (long k = 0; k < K; k++, A += ak, B += ldb) {
     vec b[2];
 #pragma GCC unroll 2
-    for (int n = 0; n < vecs; n++) b[n] = load(B + n * L);
+    for (int n = 0; n < vecs; n++) b[n] = load(B + n * WIDE);
 #pragma GCC unroll 8
     for (int m = 0; m < rows; m++)
 #pragma GCC unroll 2
@@ -200,48 +213,43 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
 #pragma GCC unroll 8
   for (int m = 0; m < rows; m++)
 #pragma GCC unroll 2
-    for (int n = 0; n < vecs; n++) store(C + m * ldc + n * L, c[m][n]);
+    for (int n = 0; n < vecs; n++) store(C + m * ldc + n * WIDE, c[m][n]);
 }
 
 // C [M][N] (+)= A [M][K] B [K][N], N = L or I
 static void product(long M, long N, long K, const float *A, long am, long ak, const float *B, long ldb, float *C, long ldc,
                     int add) {
-  long m = 0;
-  for (; m + 8 <= M; m += 8)
-    if (N == I)
-      tile(8, 2, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
-    else
-      tile(8, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
-  for (; m < M; m++)
-    if (N == I)
-      tile(1, 2, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
-    else
-      tile(1, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+  for (long n = 0; n < N; n += 2 * WIDE) {
+    int one = N - n < 2 * WIDE;  // vector of the columns
+    long m = 0;
+    for (; m + ROWS <= M; m += ROWS)
+      if (one)
+        tile(ROWS, 1, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+      else
+        tile(ROWS, 2, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    for (; m < M; m++)
+      if (one)
+        tile(1, 1, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+      else
+        tile(1, 2, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+  }
 }
 
 // GCC has shufflevector from 12 on, and its own from the first
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-typedef int32_t places __attribute__((vector_size(4 * L)));
+typedef int32_t places __attribute__((vector_size(4 * WIDE)));
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
 #endif
 
-// to [columns][rows] = from [rows][columns]
-static void turn(const float *restrict from, long ldf, float *restrict to, long ldt, long rows, long columns) {
-  for (long r = 0; r < rows; r += L)
-    for (long c = 0; c < columns; c += L) {
-      long m = rows - r < L ? rows - r : L, n = columns - c < L ? columns - c : L;
-      if (m == L && n == L) {
-        vec x[L], y[L];
-#pragma GCC unroll 16
-        for (int i = 0; i < L; i++) x[i] = load(from + (r + i) * ldf + c);
-        // four rounds, in each of which the halves of a pair of rows change places
-#define ROUND(x, y, s, lo, hi)                                                     \
-  _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (!(i & s)) {             \
-    y[i] = SHUFFLE(x[i], x[i + s], lo);                            \
-    y[i + s] = SHUFFLE(x[i], x[i + s], hi);                        \
+// The numbers of `lo` and `hi` of each pair of rows s apart change places: of a square of rows, in rounds, a transpose
+#define ROUND(x, y, s, lo, hi)                                               \
+  _Pragma("GCC unroll 16") for (int i = 0; i < WIDE; i++) if (!(i & s)) {       \
+    y[i] = SHUFFLE(x[i], x[i + s], lo);                                      \
+    y[i + s] = SHUFFLE(x[i], x[i + s], hi);                                  \
   }
+#if WIDE == 16
 #define LO8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HI8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
 #define LO4 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
@@ -250,12 +258,35 @@ static void turn(const float *restrict from, long ldf, float *restrict to, long 
 #define HI2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
 #define LO1 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
 #define HI1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
-        ROUND(x, y, 8, LO8, HI8)
-        ROUND(y, x, 4, LO4, HI4)
-        ROUND(x, y, 2, LO2, HI2)
-        ROUND(y, x, 1, LO1, HI1)
+#define ROUNDS(x, y) ROUND(x, y, 8, LO8, HI8) ROUND(y, x, 4, LO4, HI4) ROUND(x, y, 2, LO2, HI2) ROUND(y, x, 1, LO1, HI1)
+#elif WIDE == 8
+#define LO4 0, 1, 2, 3, 8, 9, 10, 11
+#define HI4 4, 5, 6, 7, 12, 13, 14, 15
+#define LO2 0, 1, 8, 9, 4, 5, 12, 13
+#define HI2 2, 3, 10, 11, 6, 7, 14, 15
+#define LO1 0, 8, 2, 10, 4, 12, 6, 14
+#define HI1 1, 9, 3, 11, 5, 13, 7, 15
+#define ROUNDS(x, y) ROUND(x, y, 4, LO4, HI4) ROUND(y, x, 2, LO2, HI2) ROUND(x, y, 1, LO1, HI1) memcpy(x, y, sizeof x);
+#else
+#define LO2 0, 1, 4, 5
+#define HI2 2, 3, 6, 7
+#define LO1 0, 4, 2, 6
+#define HI1 1, 5, 3, 7
+#define ROUNDS(x, y) ROUND(x, y, 2, LO2, HI2) ROUND(y, x, 1, LO1, HI1)
+#endif
+
+// to [columns][rows] = from [rows][columns]
+static void turn(const float *restrict from, long ldf, float *restrict to, long ldt, long rows, long columns) {
+  for (long r = 0; r < rows; r += WIDE)
+    for (long c = 0; c < columns; c += WIDE) {
+      long m = rows - r < WIDE ? rows - r : WIDE, n = columns - c < WIDE ? columns - c : WIDE;
+      if (m == WIDE && n == WIDE) {
+        vec x[WIDE], y[WIDE];
 #pragma GCC unroll 16
-        for (int i = 0; i < L; i++) store(to + (c + i) * ldt + r, x[i]);
+        for (int i = 0; i < WIDE; i++) x[i] = load(from + (r + i) * ldf + c);
+        ROUNDS(x, y)
+#pragma GCC unroll 16
+        for (int i = 0; i < WIDE; i++) store(to + (c + i) * ldt + r, x[i]);
       } else
         for (long i = 0; i < m; i++)
           for (long j = 0; j < n; j++) to[(c + j) * ldt + r + i] = from[(r + i) * ldf + c + j];
