@@ -27,7 +27,7 @@ def prepare_texts(configs: Sequence[RunConfig], store: RunStore, until: float = 
         with Bar(unit="B", unit_scale=True, leave=False, desc="reading tokens") as bar:
 
             def show(what: str, count: int, bar: Bar = bar) -> None:
-                bar.set_description(what)
+                bar.set_description(what, refresh=False)  # with the next line, once a minute in a log
                 bar.update(count)
                 if time.monotonic() >= until:
                     raise TimeIsUp

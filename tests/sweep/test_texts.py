@@ -1,5 +1,6 @@
 """The texts of many runs are tokenised once each, and what does not fit is said before any run is trained."""
 
+import functools
 import math
 
 import pytest
@@ -16,6 +17,17 @@ def test_a_text_is_prepared_once_for_all_of_its_runs(store, monkeypatch):
     longer = small_run(data={"max_bytes": 400_000})
     texts.prepare_texts([*several(3), longer], store)
     assert prepared == [several(1)[0].planned.data, longer.planned.data]
+
+
+def test_a_log_is_not_written_to_with_every_piece_of_a_text(store, monkeypatch, capsys):
+    def tokenised(cfg, store, show):
+        for _ in range(50):
+            show("tokenising", 1000)
+
+    monkeypatch.setattr(texts, "load_data", tokenised)
+    monkeypatch.setattr(texts, "Bar", functools.partial(texts.Bar, mininterval=60))  # as make has it where there is one
+    texts.prepare_texts(several(1), store)
+    assert capsys.readouterr().err.count("\r") <= 4
 
 
 def test_a_text_that_has_changed_since_its_runs_were_planned_is_not_tokenised(store, tmp_path):
