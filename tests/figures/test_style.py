@@ -166,6 +166,13 @@ def test_a_budget_axis_has_a_tick_at_each_budget():
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1e9", "4.64e9"]
 
 
+def test_budgets_stand_close_where_what_is_drawn_reaches_beyond_them():
+    _, axis = plt.subplots(figsize=(style.COLUMN, 2.5))
+    axis.plot([1e9, 1e14], [1, 2])
+    style.budget_axis(axis, [1e11, 2.15e11, 4.64e11, 1e12])
+    assert {label.get_rotation() for label in axis.get_xticklabels()} == {45.0}
+
+
 @pytest.mark.parametrize(
     ("budgets", "aslant"), [([1e11, 2.15e11, 4.64e11, 1e12], False), ([1e11, 2.15e11, 2e13], True)]
 )
