@@ -143,11 +143,19 @@ def _renews(path: Path, table: list[dict[str, Any]]) -> bool:
     now = {(row["claim"], row["profile"]): row for row in table}
     if not before.keys() <= now.keys():
         return False
-    return before.keys() != now.keys() or any(not _alike(before[key], row) for key, row in now.items())
+    return before.keys() != now.keys() or any(not _same(before[key], row) for key, row in now.items())
+
+
+def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether two rows of a claim say the same. Numbers that are not compared with the paper's decide nothing, and one
+    of them is timed."""
+    if before["verdict"] == now["verdict"] == claims.INCOMPARABLE:
+        return True
+    return _alike(before, now)
 
 
 def _alike(x: Any, y: Any) -> bool:
-    """Whether two rows, or two of their cells, say the same, whoever judged; numbers to a thousandth, since processors
+    """Whether two rows, or two of their cells, are the same, whoever judged; numbers to a thousandth, since processors
     differ in the last digits."""
     if isinstance(x, float | int) and isinstance(y, float | int):
         return math.isclose(x, y, rel_tol=1e-3, abs_tol=1e-6)

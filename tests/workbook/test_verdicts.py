@@ -88,6 +88,7 @@ def test_those_beside_the_records_stay_where_they_say_the_same_or_more(outputs):
     verdicts.write(outputs, "cpu")
     first = (records / "verdicts.json").read_bytes()
     almost = [1.0, 1.1 + 1e-9, 1.2]
+    a_notebook("moe_isoflop", outputs).claim("004-base-exponent", [0.5], [1], "")  # a value of the paper's scale
     a_notebook("instability", outputs).claim("001-base-state-explodes", almost, [1, 2, 3], "decades", "b")
     assert verdicts.write(outputs, "cpu") == "verdicts   3 as data in outputs/report/"
     (outputs / "claims" / "cpu" / "001-base-state-explodes.json").unlink()
