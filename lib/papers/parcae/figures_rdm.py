@@ -128,9 +128,9 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
         colour, marker = COLOURS[architecture], MARKERS[architecture]
         beside = 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
         x = runs["lr"] * beside
-        for trains, face in ((True, colour), (False, "none")):
+        for trains, face in ((True, colour), (False, "white")):  # the edges of several on one place would fill "none"
             at = runs["trains"] == trains
-            axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9)
+            axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9, zorder=3)
         median = runs.groupby("lr")["val_loss"].median()
         axis.plot(median.index * beside, median, color=colour, lw=1)
         axis.plot([], [], marker + "-", color=colour, lw=1, label=NAMES[architecture])
@@ -153,7 +153,7 @@ def outcome_against_radius(frame: pd.DataFrame) -> Figure:
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
-        for trains, face in ((True, colour), (False, "none")):  # two open ones on each other are seen
+        for trains, face in ((True, colour), (False, "white")):  # two open ones on each other are seen
             at = runs["trains"] == trains
             axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
         axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")
