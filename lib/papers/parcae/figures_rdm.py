@@ -153,7 +153,7 @@ def outcome_against_radius(frame: pd.DataFrame) -> Figure:
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
-        for trains, face in ((True, colour), (False, "white")):  # two open ones on each other are seen
+        for trains, face in ((True, colour), (False, "none")):  # two open ones on each other are seen
             at = runs["trains"] == trains
             axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
         axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")

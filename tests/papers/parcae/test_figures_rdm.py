@@ -58,12 +58,12 @@ def test_runs_that_do_not_train_are_open_markers():
             "max_state_rms": [1.0, 1e5, 2.0],
         }
     )
-    for figure in (loss_against_rate(frame, 2.4, "limit"), outcome_against_radius(frame)):
+    for figure, face in ((loss_against_rate(frame, 2.4, "limit"), "white"), (outcome_against_radius(frame), "none")):
         faces = {}
         for line in figure.axes[0].lines:
             if line.get_marker() in ("o", "^") and len(line.get_xdata()):
                 faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
-        assert faces == {style.COLOURS["base"]: 1, "white": 1, style.COLOURS["parcae"]: 1}
+        assert faces == {style.COLOURS["base"]: 1, face: 1, style.COLOURS["parcae"]: 1}
         assert "open: does not train" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
