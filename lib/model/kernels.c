@@ -171,7 +171,7 @@ void cross_entropy(T *restrict z, const int64_t *restrict target, float *restric
 // ---- attention -----------------------------------------------------------------------------------------------------
 
 // WIDE, the numbers of a vector, is what the machine has: GCC keeps wider ones in memory, and a product with those takes
-// some fifty times as long
+// some fifteen times as long
 #ifndef WIDE
 #if defined(__AVX512F__)
 #define WIDE 16
@@ -245,7 +245,7 @@ typedef int32_t places __attribute__((vector_size(4 * WIDE)));
 
 // The numbers of `lo` and `hi` of each pair of rows s apart change places: of a square of rows, in rounds, a transpose
 #define ROUND(x, y, s, lo, hi)                                               \
-  _Pragma("GCC unroll 16") for (int i = 0; i < WIDE; i++) if (!(i & s)) {       \
+  _Pragma("GCC unroll 16") for (int i = 0; i < WIDE; i++) if (!(i & s)) {    \
     y[i] = SHUFFLE(x[i], x[i + s], lo);                                      \
     y[i + s] = SHUFFLE(x[i], x[i + s], hi);                                  \
   }

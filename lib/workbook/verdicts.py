@@ -123,7 +123,7 @@ def write(outputs: Path, profile: str) -> str:
         return f"verdicts   none are written: {why}"
     table, said = rows(found), about(outputs, profile)
     text = json.dumps({**said, "columns": {one.name: one.says for one in COLUMNS}, "verdicts": table}, indent=1)
-    renewed = records.is_dir() and _renews(records / "verdicts.json", table)
+    renewed = records.is_dir() and _renews(records / "verdicts.json", table, said["audit"])
     for folder in (report, *([records] if renewed else [])):
         parquet, plain = (folder / name for name in NAMES)
         with files.replacing(plain) as draft:
@@ -134,15 +134,19 @@ def write(outputs: Path, profile: str) -> str:
     return f"verdicts   {len(table)} as data in outputs/report/{beside}"
 
 
-def _renews(path: Path, table: list[dict[str, Any]]) -> bool:
-    """Whether ``table`` has all rows of the file at ``path``, and one that is new or says something else."""
+def _renews(path: Path, table: list[dict[str, Any]], audited: Any) -> bool:
+    """Whether ``table`` has all rows of the file at ``path``, and one that is new or says something else, or was
+    ``audited`` since."""
     try:
-        before = {(row["claim"], row["profile"]): row for row in json.loads(path.read_text())["verdicts"]}
+        known = json.loads(path.read_text())
+        before = {(row["claim"], row["profile"]): row for row in known["verdicts"]}
     except (OSError, ValueError, KeyError, TypeError):  # none, or a damaged one
         return True
     now = {(row["claim"], row["profile"]): row for row in table}
     if not before.keys() <= now.keys():
         return False
+    if audited is not None and audited != known.get("audit"):
+        return True
     return before.keys() != now.keys() or any(not _same(before[key], row) for key, row in now.items())
 
 

@@ -153,7 +153,7 @@ def test_an_isoflop_curve_is_its_runs_their_parabola_and_a_star():
     assert (x[0], x[-1]) == pytest.approx((N[0], N[-1]))
     assert y == pytest.approx(3 + 0.1 * np.log(x / 3e5) ** 2)
     assert star.get_data() == ([3e5], [3.0])
-    for two in (cell.head(2), pd.concat([cell.head(2), cell.head(2) * 1])):  # sizes, of one seed and of two
+    for two in (cell.head(2), pd.concat([cell.head(2)] * 2)):  # sizes, of one seed and of two
         _, few = plt.subplots()
         style.isoflop_curve(few, two, pd.DataFrame({"N": [], "loss": []}), "black", "o")
         assert len(few.lines) == 2  # runs and star, and no parabola

@@ -97,6 +97,12 @@ def test_those_beside_the_records_stay_where_they_say_the_same_or_more(outputs):
     a_notebook("instability", outputs).claim("001-base-state-explodes", [1.0, 1.2, 1.2], [1, 2, 3], "decades")
     assert "and outputs/records/cpu/" in verdicts.write(outputs, "cpu")
     assert (records / "verdicts.json").read_bytes() != first
+    assert "and outputs" not in verdicts.write(outputs, "cpu")
+    audited = files.read_checked(outputs / "audits" / "cpu.json")
+    files.write_checked(outputs / "audits" / "cpu.json", audited | {"seed": 1})
+    assert "and outputs/records/cpu/" in verdicts.write(outputs, "cpu")
+    (outputs / "audits" / "cpu.json").unlink()  # a clone has none
+    assert "and outputs" not in verdicts.write(outputs, "cpu")
 
 
 @pytest.mark.parametrize("profile", claims.NOT_JUDGED)
