@@ -14,6 +14,7 @@ from lib.fit.laws import Law
 DELTA = 1e-3  # of Huber's loss (000 and 001)
 TRIED = 10  # Newton steps after which starts are compared
 STARTS = 6
+STEP = 1e-30  # of complex differentiation, which loses no digits however small the step is
 
 
 def huber(residuals: ndarray, delta: float) -> ndarray:
@@ -30,6 +31,9 @@ class Problem:
         self.law, self.inputs, self.log_loss, self.weights, self.delta = law, inputs, np.log(loss), weights, delta
         self.k, self.shapes = len(law.amplitudes), list(law.shapes)
         self.low, self.high = np.array([*law.amplitudes.values(), *law.shapes.values()]).T
+        self._steps = np.vstack([np.zeros(len(self.shapes)), 1j * STEP * np.eye(len(self.shapes))])
+        self._G = np.zeros((self.k + len(self.shapes), self.k, len(loss)))  # d (a_j + g_j) / d theta
+        self._G[np.arange(self.k), np.arange(self.k)] = 1
 
     def log_terms(self, shapes: ndarray) -> ndarray:
         """g [k, ..., n] of shapes [..., q]."""
@@ -51,22 +55,20 @@ class Problem:
     def derivatives(self, theta: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """Gradient [p], Hessian [p, p] and Jacobian [p, n] of the residuals. The Hessian leaves out the second
         derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
-        k, q, n = self.k, len(self.shapes), len(self.log_loss)
-        G = np.zeros((k + q, k, n))  # d (a_j + g_j) / d theta
-        G[np.arange(k), np.arange(k)] = 1
-        step = 1e-30
-        at = self.log_terms(np.vstack([theta[k:], theta[k:] + 1j * step * np.eye(q)]))
-        G[k:] = at[:, 1:].imag.swapaxes(0, 1) / step
+        k, G = self.k, self._G
+        at = self.log_terms(theta[k:] + self._steps)
+        G[k:] = at[:, 1:].imag.swapaxes(0, 1) / STEP
         g = theta[:k, None] + at[:, 0].real
-        share = np.exp(g - g.max(0))
+        top = g.max(0)
+        share = np.exp(g - top)
         total = share.sum(0)
         share /= total  # of each term in the loss
-        residuals = g.max(0) + np.log(total) - self.log_loss
+        residuals = top + np.log(total) - self.log_loss
         J = (G * share).sum(1)
-        psi = self.weights * np.clip(residuals, -self.delta, self.delta)
+        psi = self.weights * np.minimum(np.maximum(residuals, -self.delta), self.delta)
         inside = self.weights * (np.abs(residuals) <= self.delta)
-        flat = (G * (share * psi)).reshape(k + q, -1)
-        second = flat @ G.reshape(k + q, -1).T - (J * psi) @ J.T
+        flat = (G * (share * psi)).reshape(len(G), -1)
+        second = flat @ G.reshape(len(G), -1).T - (J * psi) @ J.T
         return J @ psi, (J * inside) @ J.T + second, J
 
 
@@ -122,14 +124,15 @@ def newton(problem: Problem, theta: ndarray, steps: int = 400) -> tuple[ndarray,
         if not free.any():
             break
         scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))[free]
-        curvature, axes = np.linalg.eigh(hessian[np.ix_(free, free)] / np.outer(scale, scale))
+        curvature, axes = np.linalg.eigh(hessian[free][:, free] / (scale[:, None] * scale))
         along = axes.T @ (gradient[free] / scale)
-        if along @ along < 1e-30 * max(value, 1e-300) or np.sum(along**2 / (np.abs(curvature) + 1e-12)) < 1e-15 * value:
+        promised = (along**2 / (np.abs(curvature) + 1e-12)).sum()
+        if along @ along < 1e-30 * max(value, 1e-300) or promised < 1e-15 * value:
             break
         while damping < 1e10:
             trial = theta.copy()
             trial[free] -= (axes @ (along / (np.abs(curvature) + damping))) / scale
-            trial = np.clip(trial, problem.low, problem.high)
+            trial = np.minimum(np.maximum(trial, problem.low), problem.high)
             trial_value = float(problem.value(problem.residuals(trial)))
             if trial_value < value:
                 break
