@@ -31,6 +31,7 @@ class Problem:
         self.law, self.inputs, self.log_loss, self.weights, self.delta = law, inputs, np.log(loss), weights, delta
         self.k, self.shapes = len(law.amplitudes), list(law.shapes)
         self.low, self.high = np.array([*law.amplitudes.values(), *law.shapes.values()]).T
+        # what every Newton step needs alike is made once: the points are few, so that numpy's calls are what takes time
         self._steps = np.vstack([np.zeros(len(self.shapes)), 1j * STEP * np.eye(len(self.shapes))])
         self._G = np.zeros((self.k + len(self.shapes), self.k, len(loss)))  # d (a_j + g_j) / d theta
         self._G[np.arange(self.k), np.arange(self.k)] = 1
@@ -65,7 +66,7 @@ class Problem:
         share /= total  # of each term in the loss
         residuals = top + np.log(total) - self.log_loss
         J = (G * share).sum(1)
-        psi = self.weights * np.minimum(np.maximum(residuals, -self.delta), self.delta)
+        psi = self.weights * np.minimum(np.maximum(residuals, -self.delta), self.delta)  # np.clip takes longer
         inside = self.weights * (np.abs(residuals) <= self.delta)
         flat = (G * (share * psi)).reshape(len(G), -1)
         second = flat @ G.reshape(len(G), -1).T - (J * psi) @ J.T

@@ -12,7 +12,7 @@ from tests.papers.isodepth.simulated import ENDS, simulated
 pytestmark = pytest.mark.costly
 
 
-@pytest.mark.long  # four minutes to a quarter of an hour
+@pytest.mark.long  # four to twelve minutes
 def test_intervals_by_the_own_laws_cover_what_they_should():
     """93 to 97 % of intervals over grids like the cpu profile's, for every number that is judged at all scales."""
     p = given(IsodepthIsoflop)

@@ -13,7 +13,7 @@ from tests.papers.isodepth.simulated import ENDS, simulated
 pytestmark = pytest.mark.costly
 
 
-@pytest.mark.long  # two to ten minutes
+@pytest.mark.long  # two to eleven minutes
 def test_intervals_of_phi_cover_what_they_should():
     """93 to 97 % over grids like the cpu profile's, of phi and of its shift under a probe on the lower two budgets,
     which has no effect here. Drawing cells, as before, had 99 % and 100 %, at 1.2 and 1.9 times the width."""
