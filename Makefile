@@ -75,7 +75,7 @@ ifneq ($(MAKECMDGOALS),notebooks)
 endif
 .DELETE_ON_ERROR:
 .PHONY: help env lock reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long
-.PHONY: browser mutants
+.PHONY: browser mutants truth
 .PHONY: bench lab flash clean distclean
 
 help:
@@ -99,6 +99,7 @@ help:
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
 	@echo 'make test-long           the slow tests: studies over many fits, kills in series, Ray'
 	@echo 'make browser             runs every notebook in JupyterLab in a real browser, and once more after a change (needs chromium)'
+	@echo 'make truth               whether keys, verdicts, tables and figures of desk and smoke are what they were'
 	@echo 'make mutants             how many small faults in lib the tests notice (.venv/bin/pip install -e .[mutation])'
 	@echo 'make bench               speed of models, a sweep, fits, decoding, scoring and reading text, as ratios'
 	@echo
@@ -253,6 +254,9 @@ READS := tests/test_browser.py
 browser: $(READY)
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[browser]'
 	@exec $(BIN)/python -m pytest -m browser $(if $(ONLY),$(ONLY:%='$(READS)::test_a_notebook[%]'),$(READS))
+
+truth: $(READY)
+	@exec $(BIN)/python -m tests.truth
 
 mutants: $(READY)
 	nice -n 15 $(BIN)/python -m tests.mutants

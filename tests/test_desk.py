@@ -32,13 +32,13 @@ class _Enough(Exception):
 
 
 @functools.cache
-def planned(name: str) -> plans.Plan:
-    return plans.plan(name, "desk")
+def planned(name: str, profile: str = "desk") -> plans.Plan:
+    return plans.plan(name, profile)
 
 
-def keys(name: str) -> dict[str, list[int | str]]:
+def keys(name: str, profile: str = "desk") -> dict[str, list[int | str]]:
     """How many runs and measurements a notebook plans, each with a hash of all of their keys."""
-    plan = planned(name)
+    plan = planned(name, profile)
     asked = {f"{measurements.name(one.function)} {one.key}" for one in plan.asked}
     found = {"runs": {cfg.key for cfg in plan.runs}, "measurements": asked}
     return {
