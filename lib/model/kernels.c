@@ -181,8 +181,16 @@ void cross_entropy(T *restrict z, const int64_t *restrict target, float *restric
 #define WIDE 4
 #endif
 #endif
+// ROWS of a tile, whose two sums each stay in registers beside two vectors of B and one of A: there are 32 of them with
+// AVX-512 and on Arm, elsewhere 16. Fewer than ten sums leave a core waiting for its own multiply-adds
+#ifndef ROWS
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define ROWS 8
+#else
+#define ROWS 6
+#endif
+#endif
 enum { L = 16, I = 32 };  // columns of a narrow panel; of a wide one, queries that are worked on at once
-enum { ROWS = WIDE == 16 ? 8 : 4 };  // of a tile, whose sums stay in registers: 32 of them with AVX-512, else 16
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 
 static inline vec load(const float *x) {
@@ -216,22 +224,26 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
     for (int n = 0; n < vecs; n++) store(C + m * ldc + n * WIDE, c[m][n]);
 }
 
-// C [M][N] (+)= A [M][K] B [K][N], N = L or I
+// `tile` down the rows from m on, as often as it fits; the first row that is left
+static inline __attribute__((always_inline)) long tiles(const int rows, long m, long M, int vecs, long K, const float *A, long am,
+                                                        long ak, const float *B, long ldb, float *C, long ldc, int add) {
+  for (; m + rows <= M; m += rows)
+    if (vecs == 1)
+      tile(rows, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+    else
+      tile(rows, 2, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
+  return m;
+}
+
+// C [M][N] (+)= A [M][K] B [K][N], N = L or I. Of the last rows as many at once as can be: one row takes as long as four
 static void product(long M, long N, long K, const float *A, long am, long ak, const float *B, long ldb, float *C, long ldc,
                     int add) {
   for (long n = 0; n < N; n += 2 * WIDE) {
-    int one = N - n < 2 * WIDE;  // vector of the columns
-    long m = 0;
-    for (; m + ROWS <= M; m += ROWS)
-      if (one)
-        tile(ROWS, 1, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
-      else
-        tile(ROWS, 2, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
-    for (; m < M; m++)
-      if (one)
-        tile(1, 1, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
-      else
-        tile(1, 2, K, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+    int vecs = L < 2 * WIDE && N - n < 2 * WIDE ? 1 : 2;
+    long m = tiles(ROWS, 0, M, vecs, K, A, am, ak, B + n, ldb, C + n, ldc, add);
+    m = tiles(4, m, M, vecs, K, A, am, ak, B + n, ldb, C + n, ldc, add);
+    m = tiles(2, m, M, vecs, K, A, am, ak, B + n, ldb, C + n, ldc, add);
+    tiles(1, m, M, vecs, K, A, am, ak, B + n, ldb, C + n, ldc, add);
   }
 }
 
@@ -610,6 +622,11 @@ static void quintic(const float *A, const float *abc, float *restrict Q, long M)
   for (long i = 0; i < M; i++) Q[i * M + i] += abc[0];
 }
 
+static void swap(float **a, float **b) {
+  float *old = *a;
+  *a = *b, *b = old;
+}
+
 // n matrices X [R][C], each divided by `room` times its Frobenius norm, through `steps` of X <- (a 1 + b A + c A^2) X, A =
 // X X^T, of the smaller side M. Where the other side is at least twice as long only A is stepped, A <- Q A Q, and X is
 // multiplied by the product P of all Q. Q, A and P are polynomials of the first A, so they commute and every product of
@@ -624,27 +641,29 @@ void orthogonalize(float *X, long n, long R, long C, const float *abc, long step
   for (; n--; X += R * C) {
     float by = 1 / (room * norm_of(X, R * C) + 1e-6f);
     SIMD for (long i = 0; i < R * C; i++) X[i] *= by;
+    float *x = X, *next = QX;
     for (long step = 0; step < steps; step++) {
       int begins = K < 2 * M || step == 0 || step == RAISED, ends = K < 2 * M || step + 1 == RAISED || step + 1 == steps;
-      if (begins) symmetric(X, xm, xk, X, xk, xm, A, M, K);
+      if (begins) symmetric(x, xm, xk, x, xk, xm, A, M, K);
       quintic(A, abc + 3 * step, Q, M);
-      if (!begins) {
-        symmetric(Q, M, 1, P, M, 1, QP, M, M);
-        float *old = P;
-        P = QP, QP = old;
-      } else
-        memcpy(P, Q, square * sizeof(float));
       if (!ends) {
         symmetric(Q, M, 1, A, M, 1, QA, M, M);
         symmetric(Q, M, 1, QA, M, 1, A, M, M);
-        continue;
       }
+      if (begins)
+        swap(&P, &Q);
+      else {
+        symmetric(Q, M, 1, P, M, 1, QP, M, M);
+        swap(&P, &QP);
+      }
+      if (!ends) continue;
       if (tall)
-        matmul(X, C, 1, P, M, 1, QX, C, R, C, C, 0);
+        matmul(x, C, 1, P, M, 1, next, C, R, C, C, 0);
       else
-        matmul(P, M, 1, X, C, 1, QX, C, R, C, R, 0);
-      memcpy(X, QX, R * C * sizeof(float));
+        matmul(P, M, 1, x, C, 1, next, C, R, C, R, 0);
+      swap(&x, &next);
     }
+    if (x != X) memcpy(X, x, R * C * sizeof(float));
   }
   free(A);
 }

@@ -140,28 +140,33 @@ def test_products_of_any_size_and_layout(M, N, K):
 
 
 @BOTH
-@pytest.mark.parametrize("wide", [4, 8, 16])
-def test_the_width_of_the_machines_vectors_decides_no_number(monkeypatch, wide, dtype):
-    """Products, attention and a model of odd sizes, to the last bit, also with vectors that the machine has not."""
+@pytest.mark.parametrize(("wide", "rows"), [(4, 8), (8, 6), (16, 4)])
+def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypatch, wide, rows, dtype):
+    """Products of any number of rows, attention and a model of odd sizes, to the last bit, also with vectors that the
+    machine has not."""
     cfg = ModelConfig(width=60, heads=3, mlp_width=72, context=45, vocab_size=70, mean_loops=2, depth="fixed")
     attention, model = Attention(cfg, False, None), LoopedLM(cfg).train()
     x = torch.randn(2, 45, 60).to(dtype).requires_grad_()
-    tokens, A, B = torch.randint(70, (2, 46)), torch.randn(45, 37), torch.randn(37, 70)
+    tokens, A, B = torch.randint(70, (2, 46)), torch.randn(45, 37), torch.randn(37, 80)
+
+    def times(A, B):
+        C = torch.zeros(len(A), B.shape[1])
+        kernels.product(A, B, C)
+        return C
 
     def compute():
-        C = torch.zeros(45, 70)
-        kernels.product(A, B, C)
         loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], 2, Draw(0, 0, range(2)))
         attended = attention(x, rope_angles(45, 20, 1e4), None)
         return [
-            C,
+            *(times(A[:m], B) for m in range(1, 18)),
+            times(A, B[:, :70]),
             *gradients(attended, x, *attention.parameters()),
             *torch.autograd.grad(loss, list(model.parameters())),
         ]
 
     expected = compute()
     kernels.library.cache_clear()
-    monkeypatch.setattr(kernels, "FLAGS", [*kernels.FLAGS, f"-DWIDE={wide}"])
+    monkeypatch.setattr(kernels, "FLAGS", [*kernels.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
     try:
         found = compute()
     finally:
