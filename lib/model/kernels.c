@@ -181,8 +181,8 @@ void cross_entropy(T *restrict z, const int64_t *restrict target, float *restric
 #define WIDE 4
 #endif
 #endif
-// ROWS of a tile, whose two sums each stay in registers beside two vectors of B and one of A: there are 32 of them with
-// AVX-512 and on Arm, elsewhere 16. Fewer than ten sums leave a core waiting for its own multiply-adds
+// ROWS of a tile: two vectors of sums each, which stay in registers beside two vectors of B and one of A. There are 32
+// registers with AVX-512 and on Arm, elsewhere 16; and with fewer than ten sums a core waits for its own multiply-adds
 #ifndef ROWS
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define ROWS 8
@@ -225,8 +225,9 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
 }
 
 // `tile` down the rows from m on, as often as it fits; the first row that is left
-static inline __attribute__((always_inline)) long tiles(const int rows, long m, long M, int vecs, long K, const float *A, long am,
-                                                        long ak, const float *B, long ldb, float *C, long ldc, int add) {
+static inline __attribute__((always_inline)) long tiles(const int rows, long m, long M, int vecs, long K, const float *A,
+                                                        long am, long ak, const float *B, long ldb, float *C, long ldc,
+                                                        int add) {
   for (; m + rows <= M; m += rows)
     if (vecs == 1)
       tile(rows, 1, K, A + m * am, am, ak, B, ldb, C + m * ldc, ldc, add);
@@ -452,7 +453,7 @@ typedef struct {
   long prefix;
 } Row;
 
-// The first key that one of the queries from i on sees, down to whole tiles
+// The first key that one of the queries from i on sees, down to a multiple of eight
 static inline long first(long i, const Shape *s, const Row *row) {
   return row || i < s->window ? 0 : (i - s->window + 1) / 8 * 8;
 }
