@@ -209,6 +209,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
   for (int m = 0; m < rows; m++)
 #pragma GCC unroll 2
     for (int n = 0; n < vecs; n++) c[m][n] = add ? load(C + m * ldc + n * WIDE) : (vec){0};
+#pragma GCC unroll 2  // counting takes the front of a core long enough to be seen in narrow tiles
   for (long k = 0; k < K; k++, A += ak, B += ldb) {
     vec b[2];
 #pragma GCC unroll 2
