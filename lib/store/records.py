@@ -19,7 +19,7 @@ import os
 import shutil
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,23 +51,57 @@ class Measured(NamedTuple):
     provenance: dict[str, Any]
 
 
+class Curve(Mapping[str, list[Any]]):
+    """What one run followed: a column of numbers a quantity, each read when it is asked for."""
+
+    def __init__(self, part: "Part", key: str):
+        self._part, self._key = part, key
+
+    def __getitem__(self, name: str) -> list[Any]:
+        column = self._part.followed(self._key, name)
+        if column is None:
+            raise KeyError(name)
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._part.quantities if self._part.followed(self._key, name) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Part:
-    """One part that has been read. Raises ValueError where it does not hold what its name says."""
+    """One part, of which no more is read than is asked for. Raises ValueError where it does not hold what its name
+    says."""
 
     def __init__(self, folder: Path, name: str):
+        import pyarrow as pa
         import pyarrow.parquet
 
         raw = {table: path_of(folder, table, name).read_bytes() for table in TABLES}
         if _name(raw) != name:
             raise ValueError("its three files have changed since they were written, or are not all of this part")
-        tables = {table: pyarrow.parquet.read_table(pyarrow.BufferReader(raw[table])) for table in TABLES}
-        self._runs, self._curves, self._measured = (tables[table] for table in ("runs", "curves", "measured"))
+        self._place = folder, name
+        self._files = {
+            table: pyarrow.parquet.ParquetFile(pa.BufferReader(raw[table]), read_dictionary=_words(table))
+            for table in TABLES
+        }
+        self._runs = self._files["runs"].read()
         self.runs = {key: row for row, key in enumerate(self._runs["key"].to_pylist())}
-        self._curve_of = _stretches(self._curves["key"].to_pylist())
-        names = [self._measured[column].to_pylist() for column in ("measurement", "key")]
-        self.measured = _stretches(zip(*names, strict=True))
+        self.quantities = [name for name in self._files["curves"].schema_arrow.names if name != "key"]
+        self._found: dict[str, RunResult] = {}
+        self._columns: dict[str, pa.ChunkedArray] = {}
+
+    def __reduce__(self) -> Any:
+        """Another process reads it anew."""
+        return _part, self._place
 
     def run(self, key: str) -> RunResult:
+        if key not in self._found:
+            self._found[key] = self._run(key)
+        return self._found[key]
+
+    def _run(self, key: str) -> RunResult:
         (row,) = self._runs.slice(self.runs[key], 1).to_pylist()
         config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
         for (part, field), kind in _fields().items():
@@ -77,14 +111,41 @@ class Part:
         found = RunConfig(**config)
         if found.key != key or row["status"] not in STATUSES:
             raise ValueError(f"the config of run {key} is that of run {found.key}")
-        return RunResult(found, row["status"], _under(SUMMARY, row), self._curve(key), _under(MADE, row))
+        return RunResult(found, row["status"], _under(SUMMARY, row), Curve(self, key), _under(MADE, row))
 
-    def _curve(self, key: str) -> dict[str, list[Any]]:
-        rows = self._curves.slice(*self._curve_of.get(key, (0, 0))).drop_columns("key")
-        return {name: rows[name].to_pylist() for name in rows.column_names if rows[name].null_count < len(rows)}
+    @functools.cached_property
+    def _curve_of(self) -> dict[Any, tuple[int, int]]:
+        return _stretches(self._files["curves"].read(["key"]))
+
+    def followed(self, key: str, quantity: str) -> list[Any] | None:
+        """A column of a run's curve; None where it did not follow that."""
+        if quantity not in self._columns and quantity in self.quantities:
+            self._columns[quantity] = self._files["curves"].read([quantity])[quantity]
+        start, length = self._curve_of.get(key, (0, 0))
+        column = self._columns[quantity].slice(start, length) if quantity in self._columns else None
+        return None if column is None or column.null_count == length else column.to_pylist()
+
+    @functools.cached_property
+    def _measured(self) -> "pa.Table":
+        return self._files["measured"].read()
+
+    @functools.cached_property
+    def measured(self) -> dict[Any, tuple[int, int]]:
+        """(function, key) of each measurement -> where its numbers are."""
+        return _stretches(self._measured.select(["measurement", "key"]))
+
+    def measurement(self, function: str, key: str) -> Measured:
+        rows = self._measured.slice(*self.measured[function, key])
+        (first,) = rows.slice(0, 1).to_pylist()
+        numbers = map(Number._make, zip(*(rows[name].to_pylist() for name in Number._fields), strict=True))
+        return Measured(function, key, json.loads(first["case"]), nested(numbers), _under(MADE, first))
 
     def rows(self, of_run: Mapping[str, "Part"], every: Sequence["Part"]) -> dict[str, "pa.Table"]:
         """Table -> its rows that are read from this part. of_run: key -> the part that a run is read from."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        folder, name = self._place
         own = {key for key in self.runs if of_run[key] is self}
         numbers = {}
         for function, key in self.measured:
@@ -92,23 +153,18 @@ class Part:
             holders = [part for part in every if (function, key) in part.measured]
             best = of_run.get(run or "")
             numbers[function, key] = (best if best in holders else holders[0]) is self
-        pairs = zip(self._measured["measurement"].to_pylist(), self._measured["key"].to_pylist(), strict=True)
-        return {
-            "curves": _chosen(self._curves, (key in own for key in self._curves["key"].to_pylist())),
-            "measured": _chosen(self._measured, (numbers[pair] for pair in pairs)),
-            "runs": _chosen(self._runs, (key in own for key in self._runs["key"].to_pylist())),
-        }
-
-    def measurement(self, function: str, key: str) -> Measured:
-        rows = self._measured.slice(*self.measured[function, key]).to_pylist()
-        numbers = [Number(*(row[column] for column in Number._fields)) for row in rows]
-        return Measured(function, key, json.loads(rows[0]["case"]), nested(numbers), _under(MADE, rows[0]))
+        tables = {table: pyarrow.parquet.read_table(path_of(folder, table, name)) for table in TABLES}
+        names = {table: rows["key"].to_pylist() for table, rows in tables.items()}
+        pairs = zip(tables["measured"]["measurement"].to_pylist(), names["measured"], strict=True)
+        chosen = {table: [key in own for key in keys] for table, keys in names.items()}
+        chosen["measured"] = [numbers[pair] for pair in pairs]
+        return {table: rows.filter(pa.array(chosen[table], pa.bool_())) for table, rows in tables.items()}
 
 
-def _chosen(table: "pa.Table", rows: Iterable[bool]) -> "pa.Table":
-    import pyarrow as pa
-
-    return table.filter(pa.array(rows, pa.bool_()))  # the type is named for a table without rows
+def _words(table: str) -> list[str]:
+    """Columns whose few words are read once, and then by number, which takes a hundredth of the time."""
+    words = [one.name for one in MEASURED if one.kind == "text"]
+    return {"curves": ["key"], "measured": [*words, *(MADE + name for name in WHO)], "runs": []}[table]
 
 
 def path_of(folder: Path, table: str, name: str) -> Path:
@@ -118,10 +174,16 @@ def path_of(folder: Path, table: str, name: str) -> Path:
 def parts(folder: Path) -> list[Part]:
     """All parts of a folder's records. Raises InputError for a damaged one, which nobody can make again here, and for
     records of an earlier form."""
+    _check_form(folder)
+    return _parts(folder)
+
+
+@functools.lru_cache(maxsize=4096)
+def _check_form(folder: Path) -> None:
+    """Once: runs are looked for one by one."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name == "measured" or (path / "checksums.json").exists():
             raise InputError(f"records: {path} has the form of an earlier version, run make migrate once, or remove it")
-    return _parts(folder)
 
 
 def _parts(folder: Path) -> list[Part]:
@@ -374,7 +436,7 @@ def _curves_table(runs: Sequence[RunResult]) -> "pa.Table":
     return pa.table(columns)
 
 
-def reduced(metrics: dict[str, list[Any]], points: int = POINTS) -> dict[str, list[Any]]:
+def reduced(metrics: Mapping[str, list[Any]], points: int = POINTS) -> dict[str, list[Any]]:
     """At most ``points`` rows of a curve.
 
     The first and the last row stay; then the rows in which most columns were measured, which are those of validations
@@ -409,10 +471,13 @@ def _measured_table(measured: Sequence[Measured]) -> "pa.Table":
     return pa.table(_columns("", MEASURED, rows) | _columns(MADE, who, [one.provenance for one, _ in numbers]))
 
 
-def _stretches(keys: Iterable[Any]) -> dict[Any, tuple[int, int]]:
-    """(where the rows of a key begin, how many there are) for each, which lie side by side."""
-    found: dict[Any, tuple[int, int]] = {}
-    for i, key in enumerate(keys):
-        start, length = found.get(key, (i, 0))
-        found[key] = (start, length + 1)
-    return found
+def _stretches(names: "pa.Table") -> dict[Any, tuple[int, int]]:
+    """Name -> (where its rows begin, how many there are) of rows that lie side by side; a tuple of them where there are
+    several columns of names, which are numbered."""
+    columns = [column.combine_chunks() for column in names.columns]
+    numbers = [column.indices.to_numpy() for column in columns]
+    starts = np.flatnonzero(np.any([np.diff(own, prepend=-1) != 0 for own in numbers], axis=0))
+    lengths = np.diff(starts, append=len(names)).tolist()
+    words = [np.array(column.dictionary, object)[own[starts]] for column, own in zip(columns, numbers, strict=True)]
+    found = zip(*words, strict=True) if len(words) > 1 else words[0]
+    return dict(zip(found, zip(starts.tolist(), lengths, strict=True), strict=True))

@@ -1,6 +1,7 @@
 """A finished run."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ class RunResult:
     config: RunConfig
     status: str
     summary: dict[str, Any]
-    metrics: dict[str, list[Any]]
+    metrics: Mapping[str, list[Any]]
     provenance: dict[str, Any]
     path: Path | None = None
 

@@ -174,7 +174,7 @@ def parts_of_many(folder, salt=0):
 
 def read_all(folder, configs, keys):
     runs = [records.find(folder, cfg.key) for cfg in configs]
-    told = [(run.config, run.status, repr(run.summary), repr(run.metrics), repr(run.provenance)) for run in runs]
+    told = [(run.config, run.status, repr(run.summary), repr(dict(run.metrics)), repr(run.provenance)) for run in runs]
     return told, [records.find_measured(folder, "tests.f", key) for key in keys]
 
 

@@ -180,7 +180,7 @@ def routing_curves(plan: dict[Label, RunConfig], results: Iterable[RunResult]) -
     kinds = [*KINDS, *(f"{kind} by chance" for kind in KINDS)]
     parts = []
     for (name, seed), result in zip(plan, results, strict=True):
-        metrics = pd.DataFrame(result.metrics)
+        metrics = pd.DataFrame({**result.metrics})
         for kind in kinds:
             pairs = [column for column in map(str, metrics) if re.fullmatch(rf"routing {kind} \d+-\d+", column)]
             metrics[kind] = metrics[pairs].mean(axis=1)
