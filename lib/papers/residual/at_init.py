@@ -7,8 +7,10 @@ what one optimiser step changes there.
 """
 
 import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,26 +116,32 @@ def relu_steps(
     shared: there is one W for all loops, else one for each. normalised: the branch reads x / rms(x), so that
     activations are bounded as Theorem 1 assumes. The optimiser step is Adam's first, lr sign(gradient), and its loss a
     linear readout of x_N that is drawn once (Theorem 2)."""
-    draws = [torch_stream("relu model", seed) for seed in seeds]
-    layers = 1 if shared else loops
-    x0 = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
-    W = torch.stack([torch.randn(layers, width, width, generator=g, dtype=torch.float64) for g in draws])
-    readout = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
-    W = (W / math.sqrt(width)).requires_grad_()
+    x0, readout, *layers = _relu_draws(width, 1 if shared else loops, tuple(seeds))
+    W = [layer.detach().requires_grad_() for layer in layers]  # apart, or each loop would fill a gradient of all layers
 
-    def end(weights: Tensor) -> Tensor:
+    def end(weights: Sequence[Tensor]) -> Tensor:
         x = x0
         for t in range(loops):
             branch = x * torch.rsqrt(x.square().mean(-1, keepdim=True)) if normalised else x
-            x = x + alpha * torch.einsum("sij,sj->si", weights[:, t % layers], torch.relu(branch))
+            x = x + alpha * torch.einsum("sij,sj->si", weights[t % len(W)], torch.relu(branch))
         return x
 
     x = end(W)
     # the gradient's sign is what counts, and a raw recursion would overflow squares of its size
-    (gradient,) = torch.autograd.grad((readout * x).sum(), W)
+    gradients = torch.autograd.grad((readout * x).sum(), W)
     with torch.no_grad():
-        changed = end(W - lr * gradient.sign())
+        changed = end([layer - lr * gradient.sign() for layer, gradient in zip(W, gradients, strict=True)])
         return x.square().mean(-1).numpy(), (changed - x).square().mean(-1).sqrt().numpy()
+
+
+@functools.lru_cache(maxsize=1)
+def _relu_draws(width: int, layers: int, seeds: tuple[int, ...]) -> list[Tensor]:
+    """x_0 and the readout [seeds, d], and then each layer's W [seeds, d, d], which no rule changes."""
+    draws = [torch_stream("relu model", seed) for seed in seeds]
+    x0 = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
+    W = torch.stack([torch.randn(layers, width, width, generator=g, dtype=torch.float64) for g in draws])
+    readout = torch.stack([torch.randn(width, generator=g, dtype=torch.float64) for g in draws])
+    return [x0, readout, *(W / math.sqrt(width)).unbind(1)]
 
 
 #: kinds of the theory's model: name -> (shared, normalised)
@@ -142,14 +150,12 @@ RELU = {"ReLU, looped": (True, True), "ReLU, stack": (False, True), "ReLU, loope
 
 def relu_models(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.DataFrame:
     """The theory's model under every rule: one row a kind of ``RELU``, rule, N and seed, with square and change."""
-    parts = []
-    for name, (shared, normalised) in RELU.items():
-        for rule, alpha in RULES.items():
-            for N in loops:
-                squares, changes = relu_steps(width, N, alpha(N), shared, normalised, lr, seeds)
-                found = {"seed": seeds, "square": squares, "change": changes}
-                parts.append(pd.DataFrame({"model": name, "rule": rule, "N": N, **found}))
-    return pd.concat(parts, ignore_index=True)
+    parts = {}
+    for (name, (shared, normalised)), N, rule in itertools.product(RELU.items(), loops, RULES):  # one draw, all rules
+        squares, changes = relu_steps(width, N, RULES[rule](N), shared, normalised, lr, seeds)
+        found = {"seed": seeds, "square": squares, "change": changes}
+        parts[name, rule, N] = pd.DataFrame({"model": name, "rule": rule, "N": N, **found})
+    return pd.concat([parts[label] for label in itertools.product(RELU, RULES, loops)], ignore_index=True)
 
 
 def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
