@@ -74,6 +74,11 @@ class RunStore:
         remote.send_run(self.path / key)
         remote.remove(self.partial(key).name)
 
+    def has(self, cfg: RunConfig) -> bool:
+        """Whether this machine has it, be it damaged: what is found is read."""
+        kept = any(cfg.key in part.runs for folder in self.records for part in records.parts(folder))
+        return kept or (self.path / cfg.key).is_dir()
+
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside, so that it is trained again."""
         if self.remote and (self.path / cfg.key).is_dir():

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import time
+import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -69,8 +70,10 @@ def measure(
     measured first, then the one in the middle; if the others would take more than max_hours at the better one's rate,
     an InputError says so.
     """
-    by_key = {key(case): case for case in cases if found(function, case, store) is None}
-    missing = sorted(by_key.values(), key=lambda case: case.flops)
+    keys = [key(case) for case in cases]
+    distinct = dict(zip(keys, cases, strict=True))
+    there = {of: found(function, case, store) for of, case in distinct.items()}
+    missing = sorted((case for of, case in distinct.items() if there[of] is None), key=lambda case: case.flops)
     jobs = min(processes.processes(jobs), max(1, len(missing)))
     with Bar(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
         middle, rate = len(missing) // 2, 0.0
@@ -99,12 +102,8 @@ def measure(
                 for future in [pool.submit(_keep, function, case, store) for case in reversed(others)]:
                     future.result()
                     bar.update()
-    results = []
-    for case in cases:
-        result = found(function, case, store)
-        assert result is not None  # it was there, or has just been kept
-        results.append(result)
-    return results
+    there |= {key(case): found(function, case, store) for case in missing}
+    return [typing.cast(dict[str, Any], there[of]) for of in keys]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,6 +151,13 @@ def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | N
     """What was measured, or None. A file that cannot be read is set aside, so that it is measured again."""
     kept = kept_under(name(function), key(case), store)
     return None if kept is None else kept.measured
+
+
+def has(function: Function[C], case: C, store: RunStore) -> bool:
+    """Whether it has been measured; nothing is read."""
+    asked = name(function), key(case)
+    kept = any(asked in part.measured for folder in store.records for part in records.parts(folder))
+    return kept or _path(*asked, store).exists()
 
 
 def kept_under(name: str, key: str, store: RunStore) -> Measured | None:

@@ -40,7 +40,7 @@ def sweep(
         cluster = None  # nobody has to be reached
     with connected(cluster) if cluster else contextlib.nullcontext() as ray:
         jobs = slots(ray, cluster, configs) if cluster and ray else jobs
-        if jobs != 1 and not cluster and not all((store.path / cfg.key).is_dir() for cfg in configs):
+        if jobs != 1 and not cluster and not all(map(store.has, configs)):
             processes.start()  # they import torch while the cost is measured
         todo = missing(configs, store, jobs)
         if cluster and ray:  # the rate is one GPU's
@@ -60,7 +60,7 @@ def sweep(
                 _train_on(ray, todo.configs, store, cluster)
             else:
                 _train_all(todo.configs, store, todo.jobs)
-    return Runs([train(cfg, store) for cfg in configs])
+    return Runs([store.find(cfg) or train(cfg, store) for cfg in configs])
 
 
 def _bar(flops: list[float]) -> Bar:

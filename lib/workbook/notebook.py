@@ -42,6 +42,8 @@ class Notebook:
     name: str
     parameters: Parameters
     outputs: Path
+    #: key -> run of its plan
+    planned: dict[str, RunConfig] = dataclasses.field(default_factory=dict)
     #: name of a measurement -> the keys that this notebook has asked for
     asked: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     #: what it measures, and on what
@@ -72,13 +74,16 @@ class Notebook:
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 
         missing: runs that the store does not have; shared with: notebooks whose last plan asked for some of the same
-        runs, and for how many. The configs go to outputs/plans/<profile>/<name>.json, for ``plans.read``. The time it
-        would take on this device is measured by ``sweep``, which says it before it begins."""
+        runs, and for how many. The configs go to outputs/plans/<profile>/<name>.json. The time it would take on this
+        device is measured by ``sweep``, which says it before it begins."""
         import pandas as pd
 
-        missing = {cfg.key for cfg in configs.values() if self.store.find(cfg) is None}
-        with self._noting() as planned:
-            planned["runs"] = {cfg.key: cfg.planned.model_dump(mode="json") for cfg in configs.values()}
+        store = self.store
+        missing = {cfg.key for cfg in configs.values() if store.find(cfg) is None}
+        self.planned.clear()
+        self.planned.update((cfg.key, cfg.planned) for cfg in configs.values())
+        with self._noting() as noted:
+            noted["runs"] = {key: cfg.model_dump(mode="json") for key, cfg in self.planned.items()}
         others = self._plans_of_others()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
@@ -113,9 +118,9 @@ class Notebook:
     def _noting(self) -> Iterator[dict[str, Any]]:
         """What is noted of the plan, to be changed by one process at a time."""
         with files.lock(self._plan_path.parent / ".lock"):
-            planned = read_plan(self._plan_path)
-            yield planned
-            files.write_checked(self._plan_path, planned)
+            noted = read_plan(self._plan_path)
+            yield noted
+            files.write_checked(self._plan_path, noted)
 
     def will_measure(self, function: measurements.Function[C], cases: Iterable[C]) -> list[C]:
         """Plans measurements, in addition to those asked for before: some are known only when the runs are there.
@@ -124,8 +129,8 @@ class Notebook:
         self.to_measure.append((function, cases))
         name, costs = measurements.name(function), {measurements.key(case): case.flops for case in cases}
         self.asked.setdefault(name, set()).update(costs)
-        with self._noting() as planned:
-            planned.setdefault("measurements", {}).setdefault(name, {}).update(costs)
+        with self._noting() as noted:
+            noted.setdefault("measurements", {}).setdefault(name, {}).update(costs)
         return cases
 
     def may_measure(self, function: measurements.Function[C], cases: Iterable[C]) -> None:
@@ -145,8 +150,9 @@ class Notebook:
     def sweep(self, configs: list[RunConfig]) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so. Where the
         notebook shall not train, raises NotThere for what is missing."""
-        self._need([cfg.key for cfg in configs if self._only_draws and self.store.find(cfg) is None], "runs")
-        runs = training.sweep(configs, self.store, *self._limits(), Cluster.of(os.environ))
+        store = self.store
+        self._need([cfg.key for cfg in configs if self._only_draws and store.find(cfg) is None], "runs")
+        runs = training.sweep(configs, store, *self._limits(), Cluster.of(os.environ))
         self.swept.extend(runs.results)
         diverged = sum(result.status == "diverged" for result in runs.results)
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60
@@ -231,14 +237,14 @@ class Notebook:
         import pandas as pd
 
         self.will_measure(function, cases.values())
-        rows = []
+        rows, store = [], self.store
         for group in dict.fromkeys(label[0] for label in cases):
             some = list({measurements.key(case): case for label, case in cases.items() if label[0] == group}.values())
             rows.append(
                 {
                     "measurements of": group,
                     "runs": len(some),
-                    "missing": sum(measurements.found(function, case, self.store) is None for case in some),
+                    "missing": sum(not measurements.has(function, case, store) for case in some),
                     "parameters": _range([count(case.model).n_params for case in some]),
                     "FLOPs": sum(case.flops for case in some),
                 }
@@ -248,15 +254,10 @@ class Notebook:
     def measure(self, function: measurements.Function[C], cases: list[C]) -> list[dict[str, Any]]:
         """``measurements.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
         self.will_measure(function, cases)
-        self._need(
-            [
-                measurements.key(case)
-                for case in cases
-                if self._only_draws and measurements.found(function, case, self.store) is None
-            ],
-            "measurements",
-        )
-        results = measurements.measure(function, cases, self.store, *self._limits())
+        store = self.store
+        missing = [case for case in cases if self._only_draws and not measurements.has(function, case, store)]
+        self._need([measurements.key(case) for case in missing], "measurements")
+        results = measurements.measure(function, cases, store, *self._limits())
         self._say(f"{len(cases)} measurements")
         return results
 

@@ -6,7 +6,6 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -49,8 +48,8 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
     """What a notebook asks for with its parameters at a profile, some of them changed: all of it, also where the
     notebook itself shall only draw what is there.
 
-    Executes its code cells up to the one tagged ``plan``, in this process, and reads the plan that they write: into the
-    parameter ``outputs``, or into a folder that is removed again where ``changes`` do not name one. Texts are read only
+    Executes its code cells up to the one tagged ``plan``, in this process. They write their plan into the parameter
+    ``outputs``, or into a folder that is removed again where ``changes`` do not name one. Texts are read only
     where the parameters do not name their content. Raises InputError for an unknown notebook, profile or parameter, and
     what the cells raise."""
     if name not in names():
@@ -64,17 +63,11 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         nb = _execute(name, values)
         asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
         asked += [Asked(function, case, of_finished=True) for function, cases in nb.may_ask for case in cases]
-        plan = dataclasses.replace(read(written), asked=asked, opened=nb.opened)
+        plan = Plan([*nb.planned.values()], read_plan(written).get("measurements", {}), asked, nb.opened)
         if isinstance(nb.parameters, Computing):
             seeds = [*nb.parameters.seed_lists().values()]
             plan = dataclasses.replace(plan, parts=nb.parameters.parts(), seeds=seeds)
         return plan
-
-
-def read(path: Path) -> Plan:
-    """The plan that ``Notebook.plan`` wrote to a file; an empty one where there is none that can be read."""
-    found = read_plan(path)
-    return Plan([RunConfig(**fields) for fields in found.get("runs", {}).values()], found.get("measurements", {}))
 
 
 def _execute(name: str, values: dict[str, Any]) -> Notebook:

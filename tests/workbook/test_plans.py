@@ -11,6 +11,7 @@ import pytest
 from lib.config import DataConfig, ModelConfig, RunConfig
 from lib.figures import style
 from lib.workbook import plans
+from lib.workbook.notebook import read_plan
 from tests.lines import one_line
 from tests.workbooks import a_notebook
 
@@ -26,7 +27,10 @@ from tests.workbooks import a_notebook
 def test_a_plan_is_found_without_training(name, runs, measures, tmp_path):
     """That it is the one of the executed notebook is seen in test_make and test_smoke, where they are executed."""
     plan = plans.plan(name, "smoke", outputs=str(tmp_path))
-    assert plan == plans.read(tmp_path / "plans" / "smoke" / f"{name}.json")
+    noted = read_plan(tmp_path / "plans" / "smoke" / f"{name}.json")
+    assert plan == plans.Plan(
+        [RunConfig(**fields) for fields in noted.get("runs", {}).values()], noted.get("measurements", {})
+    )
     assert len(plan.runs) == len({cfg.key for cfg in plan.runs}) == runs
     assert [*plan.measurements] == measures
     assert {one.key for one in plan.asked} == {key for keys in plan.measurements.values() for key in keys}
@@ -85,8 +89,8 @@ def test_a_plan_that_cannot_be_read_is_set_aside_and_written_anew(tmp_path, caps
     folder.mkdir(parents=True)
     for name in ("a", "b"):  # another notebook's and its own, without checksums
         (folder / f"{name}.json").write_text(json.dumps([cfg.key]))
-    assert plans.read(folder / "a.json") == plans.Plan([], {}) == plans.read(folder / "none.json")
+    assert read_plan(folder / "a.json") == {} == read_plan(folder / "none.json")
     table = a_notebook("b", tmp_path).plan({("x",): cfg})
     assert table["shared with"].tolist() == [""]
-    assert plans.read(folder / "b.json").runs == [cfg]
+    assert [RunConfig(**fields) for fields in read_plan(folder / "b.json")["runs"].values()] == [cfg]
     assert capsys.readouterr().out.count("holds no fields") == 2
