@@ -193,13 +193,19 @@ def frame(results: list[RunResult]) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def curves(results: list[RunResult]) -> "pd.DataFrame":
-    """A pandas frame with one row a run and logged step, joined by ``key``."""
+def curves(results: list[RunResult], names: Sequence[str] = ()) -> "pd.DataFrame":
+    """A pandas frame with one row a run and logged step, joined by ``key``; of all quantities, or of those named, which
+    is much less to read. What a run did not follow is nan."""
     import pandas as pd
 
     if not results:
-        return pd.DataFrame(columns=["key", "step"])
-    return pd.concat([pd.DataFrame({"key": r.key, **r.metrics}) for r in results], ignore_index=True)
+        return pd.DataFrame(columns=["key", "step", *names])
+    rows = []
+    for result in results:
+        asked = [name for name in ("step", *names) if name in result.metrics] if names else result.metrics
+        rows.append(pd.DataFrame({"key": result.key, **{name: result.metrics[name] for name in asked}}))
+    whole = pd.concat(rows, ignore_index=True)
+    return whole.reindex(columns=["key", "step", *names]) if names else whole
 
 
 def _compare(path: Path, where: str, sums: Any, needed: set[str]) -> None:

@@ -32,9 +32,9 @@ class Runs:
         """One row a run: config, status and summary."""
         return frame(self.results)
 
-    def curves(self) -> "pd.DataFrame":
-        """One row a run and logged step."""
-        return curves(self.results)
+    def curves(self, *names: str) -> "pd.DataFrame":
+        """One row a run and logged step, of the quantities named, or of all."""
+        return curves(self.results, names)
 
 
 class OfRun(Config):

@@ -6,6 +6,7 @@ stays what it was. Those of the block or of the optimiser change it too, and hav
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.base.statistics import mean_and_interval
-from lib.config import Label, OptimConfig, RunConfig
+from lib.config import Label, ModelConfig, OptimConfig, RunConfig
 from lib.fit.fits import fit_joint
 from lib.papers.isodepth import designs, readings
 from lib.papers.league.parameters import DeltaPhiLeague
@@ -86,20 +87,23 @@ def run(p: DeltaPhiLeague, name: str, r: int, width: int, budget: float, seed: i
     made = designs.run(p, designs.model(p, r, width, **fields), budget, seed, p.lanes_lr, grow_from)
     if fields and intervention.dynamics:
         return made.replace(optim=made.optim.replace(lr=p.dynamics_lr))
-    if intervention.matrices == "muon":
-        return made.replace(optim=_moved_by("muon", made, p.muon_rate))
-    if intervention.matrices == "adamw":
-        return made.replace(optim=_moved_by("adamw", made, p.adamw_rate))
+    if intervention.matrices in ("muon", "adamw"):
+        base_rate = p.muon_rate if intervention.matrices == "muon" else p.adamw_rate
+        long = made.train.steps, made.tokens_per_step
+        return made.replace(optim=_moved_by(intervention.matrices, made.model, made.optim, *long, base_rate))
     return made
 
 
-def _moved_by(rule: str, run: RunConfig, base_rate: float) -> OptimConfig:
-    """The run's optimiser, but the matrices are moved by Muon or AdamW, neither with decay, at ``base_rate`` under the
+@functools.cache  # of all seeds
+def _moved_by(
+    rule: str, model: ModelConfig, optim: OptimConfig, steps: int, tokens_per_step: int, base_rate: float
+) -> OptimConfig:
+    """A run's optimiser, but the matrices are moved by Muon or AdamW, neither with decay, at ``base_rate`` under the
     corrections that MuonH's rate gets. What AdamW moved before, it moves at the same rates as before."""
-    by_role = {x.role: x for x in placements(run.model, run.optim, run.train.steps, run.tokens_per_step)}
+    by_role = {x.role: x for x in placements(model, optim, steps, tokens_per_step)}
     roles = {"embedding_lr": "embedding", "head_lr": "head", "norm_lr": "norm"}
     others: dict[str, Any] = {field: _rounded(by_role[role].lr) for field, role in roles.items()}
-    others |= {field: getattr(run.optim, field) for field in ("betas", "eps", "cooldown_steps", "final")}
+    others |= {field: getattr(optim, field) for field in ("betas", "eps", "cooldown_steps", "final")}
     lr = _rounded(base_rate * by_role["matrix"].multiplier)
     if rule == "adamw":
         return OptimConfig(name="adamw", lr=lr, **others)
