@@ -130,7 +130,7 @@ def relu_steps(
     # the gradient's sign is what counts, and a raw recursion would overflow squares of its size
     gradients = torch.autograd.grad((readout * x).sum(), W)
     with torch.no_grad():
-        changed = end([layer - lr * gradient.sign() for layer, gradient in zip(W, gradients, strict=True)])
+        changed = end([step.sign_().mul_(-lr).add_(layer) for step, layer in zip(gradients, W, strict=True)])
         return x.square().mean(-1).numpy(), (changed - x).square().mean(-1).sqrt().numpy()
 
 
@@ -259,13 +259,11 @@ def cone_gains(width: int, seed: int) -> tuple[float, float]:
     shift = torch.linalg.matrix_norm(gram, 2)
     starts = torch.rand(CONE_STARTS, width, generator=draw, dtype=torch.float64)
 
-    def searched(x: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
-        for _ in range(CONE_STEPS):
-            x = torch.nn.functional.normalize(step(x).relu(), dim=-1)
-        return (x @ W.T).norm(dim=-1)
-
-    least = searched(starts, lambda x: shift * x - x @ gram)
-    most = searched(starts, lambda x: x @ gram)
+    x = torch.stack([starts, starts])  # on the way to the least and to the largest
+    for _ in range(CONE_STEPS):
+        image = x @ gram
+        x = torch.nn.functional.normalize(torch.stack([shift * x[0] - image[0], image[1]]).relu(), dim=-1)
+    least, most = (x @ W.T).norm(dim=-1)
     return float(least.min()), float(most.max())
 
 
