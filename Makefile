@@ -197,7 +197,7 @@ records: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS), "$(SHARD)")'
 
 report: $(READY) outputs/.form-2
-	@exec $(BIN)/python -c 'from lib.workbook.report import main; main("$(PROFILE)")'
+	@exec $(BIN)/python -c 'from lib.workbook.renew import main; main("$(PROFILE)")'
 
 site: $(READY) outputs/.form-2
 	@exec $(BIN)/python -c 'from lib.workbook.site import main; main("$(PROFILE)")'

@@ -81,16 +81,20 @@ class RunStore:
 
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside, so that it is trained again."""
-        if self.remote and (self.path / cfg.key).is_dir():
-            self._send_run(self.remote, cfg.key)  # unless it was: the network may have gone when the run ended
+        return self.find_key(cfg.key)
+
+    def find_key(self, key: str) -> RunResult | None:
+        """``find`` for a run whose key is known."""
+        path = self.path / key
+        if self.remote and path.is_dir():
+            self._send_run(self.remote, key)  # unless it was: the network may have gone when the run ended
         elif self.remote:
-            with _unless_there(self.path / cfg.key):
-                self.remote.fetch_run(self.path / cfg.key)
-        path = self.path / cfg.key
+            with _unless_there(path):
+                self.remote.fetch_run(path)
         if path.is_dir():
             with set_aside_if_unreadable(path, "run", "trained"):
                 return read_run(path, with_weights=True)
-        return next((found for folder in self.records if (found := records.find(folder, cfg.key))), None)
+        return next((found for folder in self.records if (found := records.find(folder, key))), None)
 
     def get(self, cfg: RunConfig) -> RunResult:
         """The finished run. Raises InputError where there is none."""

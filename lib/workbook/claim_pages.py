@@ -5,6 +5,7 @@ loaded.
 """
 
 import dataclasses
+import functools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,13 @@ class Shown:
 
     @property
     def provenance(self) -> str:
-        return yaml.safe_dump(self.row.finding.provenance, default_flow_style=None, width=100, allow_unicode=True)
+        return in_yaml(json.dumps(self.row.finding.provenance))
+
+
+@functools.lru_cache(maxsize=4096)
+def in_yaml(stamp: str) -> str:
+    """A provenance, given as JSON, as a page shows it; what one run of a notebook made has the same."""
+    return yaml.safe_dump(json.loads(stamp), default_flow_style=None, width=100, allow_unicode=True)
 
 
 def write(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[str, Claim], **said: Any) -> None:

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.workbook import places
+from lib.workbook import made_from, places
 from lib.workbook.execute import without_grammar
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 TEMPLATES = Path(__file__).parent / "templates"
+PAGE = ("notebook.html.j2", "style.css")  # what the template of a page is, and includes
 #: kinds of output that a page can show, the best first; scripts and widgets would need a network
 SHOWN = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
 
@@ -66,10 +67,11 @@ def failure(executed: Path) -> str:
 def page(executed: Path, path: Path) -> None:
     """Writes an executed copy as an HTML page to ``path``.
 
-    A page has the date of the newest file that it is made from; where it has that date already, nothing is done. Raises
-    InputError where the copy cannot be read."""
-    made = max(p.stat().st_mtime_ns for p in (executed, Path(__file__), places.PYPROJECT, *TEMPLATES.iterdir()))
-    if path.exists() and path.stat().st_mtime_ns == made:
+    Where it is there, and nothing that it is made from has changed, nothing is done. Raises InputError where the copy
+    cannot be read."""
+    mark, own = path.with_name(f".{path.name}{made_from.MARK}"), [TEMPLATES / name for name in PAGE]
+    sources = made_from.checksum([executed, Path(__file__), places.PYPROJECT, *own], made_from.packages())
+    if made_from.unchanged(mark, sources, [path]):
         return
     content = _read(executed)
     heading = re.sub(r"[#$*]", "", content.cells[0].source.partition("\n")[0]).strip() if content.cells else ""
@@ -83,7 +85,7 @@ def page(executed: Path, path: Path) -> None:
     )
     with files.replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
-        os.utime(draft, ns=(made, made))  # a copy that has changed meanwhile is newer, and converted next time
+    made_from.note(mark, sources, [path])
 
 
 def _read(executed: Path) -> "NotebookNode":

@@ -29,7 +29,7 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
         known = ", ".join(PROFILES)
         raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {known}")
     try:
-        parameters = yaml.safe_load(path.read_text())
+        parameters = _parsed(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"profile: {path} is not YAML ({' '.join(str(error).split())}), mend it") from None
     if not isinstance(parameters, dict):
@@ -37,6 +37,11 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
     own = of_cell(name)
     check_names(name, parameters, own)
     return own | parameters
+
+
+@functools.lru_cache(maxsize=1024)  # the report asks for a notebook's with each of its claims
+def _parsed(text: str) -> Any:
+    return yaml.safe_load(text)
 
 
 def at_profile(kind: type[P], profile: str, **changes: Any) -> P:

@@ -2,20 +2,19 @@
 smallest effect that matters, at the spread that was observed, and what they cost. ``make power`` prints it."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from lib.base.errors import in_one_line
 from lib.base.statistics import replicates, resampled_replicates
-from lib.config import RunConfig
 from lib.flops import run_flops
-from lib.store.runs import RunStore
 from lib.workbook import claims, markdown, places, reference
 from lib.workbook.claims import Claim, Finding
-from lib.workbook.notebook import read_plan
+from lib.workbook.ran import Ran, ran
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +68,12 @@ def _wanted(claim: Claim, finding: Finding) -> tuple[int | None, str]:
     return found, claim.replicates
 
 
-def needs(outputs: Path, profile: str, found: Mapping[str, Finding]) -> dict[str, Need]:
+def needs(found: Mapping[str, Finding], ran_of: Callable[[str], Ran]) -> dict[str, Need]:
     """Claim -> what would settle it, of those among the findings of a profile that are not resolved, or on which two
-    opinions differ."""
+    opinions differ. ``ran_of``: what a notebook ran there."""
     ledger, unsettled = claims.ledger(places.LEDGER), (claims.UNRESOLVED, claims.DISPUTED)
     unresolved = {id: one for id, one in found.items() if id in ledger and one.verdict in unsettled}
-    took = {name: seconds_by_seed(outputs, profile, name) for name in {ledger[id].notebook or "" for id in unresolved}}
+    took = {name: seconds_by_seed(ran_of(name)) for name in {ledger[id].notebook or "" for id in unresolved}}
 
     def hours(claim: Claim, finding: Finding) -> float:
         seeds = finding.seeds if claim.replicates == "seeds" else []
@@ -83,17 +82,15 @@ def needs(outputs: Path, profile: str, found: Mapping[str, Finding]) -> dict[str
     return {id: need(ledger[id], one, hours(ledger[id], one)) for id, one in unresolved.items()}
 
 
-def seconds_by_seed(outputs: Path, profile: str, notebook: str) -> dict[int | None, float]:
+def seconds_by_seed(own: Ran) -> dict[int | None, float]:
     """Seed -> what one core takes for the runs of that seed which a notebook planned: the seconds that a run took, or,
     where it is not there, its FLOPs at the rate of the cores that were timed last. Measurements are under None."""
-    plan = read_plan(outputs / "plans" / profile / f"{notebook}.json")
-    store, rate = RunStore(outputs / "runs", [places.RECORDS / profile]), reference.read().flops_per_second
-    measured = sum(sum(asked.values()) for asked in plan.get("measurements", {}).values())
-    seconds: dict[int | None, float] = {None: measured / rate}
-    for cfg in [RunConfig(**fields) for fields in plan.get("runs", {}).values()]:
-        run = store.find(cfg)
-        took = run.summary["seconds"] if run else run_flops(cfg) / rate
-        seconds[cfg.train.seed] = seconds.get(cfg.train.seed, 0.0) + took
+    rate = reference.read().flops_per_second
+    took = [(run.config.train.seed, run.summary["seconds"]) for run in own.runs.values()]
+    took += [(cfg.train.seed, run_flops(cfg) / rate) for cfg in own.missing]
+    seconds: dict[int | None, float] = {None: sum(own.measurements) / rate}
+    for seed, one in took:
+        seconds[seed] = seconds.get(seed, 0.0) + one
     return seconds
 
 
@@ -134,7 +131,7 @@ def purchases(found: dict[str, Need]) -> list[Purchase]:
 
 def table(outputs: Path, profile: str) -> str:
     """In Markdown: what to buy, best first; then what no replicates would settle, and why."""
-    found = needs(outputs, profile, claims.findings(outputs / "claims" / profile))
+    found = needs(claims.findings(outputs / "claims" / profile), functools.partial(ran, outputs, profile))
     if not found:
         return f"No claim at {profile} is unresolved: run make reproduce-figures PROFILE={profile} if nothing is there."
     rows = [

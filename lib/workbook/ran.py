@@ -20,21 +20,28 @@ MADE_BY = ("device", "cpu", "commit")
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """Of a notebook's last plan: how many runs and measurements it asked for, and the runs that are there, by key."""
+    """Of a notebook's last plan: the runs that are there, by key, those that are not, and the FLOPs of each measurement
+    that it asked for."""
 
-    planned: int
-    measurements: int
-    runs: dict[str, RunResult]
+    runs: dict[str, RunResult] = dataclasses.field(default_factory=dict)
+    missing: list[RunConfig] = dataclasses.field(default_factory=list)
+    measurements: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def planned(self) -> int:
+        """How many runs it asked for."""
+        return len(self.runs) + len(self.missing)
 
 
 def ran(outputs: Path, profile: str, notebook: str) -> Ran:
-    """From the plan that the notebook noted when it last ran; without one, nothing."""
+    """From the plan that the notebook noted when it last ran; without one, nothing. Raises InputError for the plan of
+    another version."""
     plan = read_plan(outputs / "plans" / profile / f"{notebook}.json")
     store = RunStore(outputs / "runs", [outputs / "records" / profile])
-    configs = [RunConfig(**fields) for fields in plan.get("runs", {}).values()]
-    found = [run for run in map(store.find, configs) if run is not None]
-    asked = sum(map(len, plan.get("measurements", {}).values()))
-    return Ran(len(configs), asked, {run.key: run for run in found})
+    planned = plan.get("runs", {})
+    found = {key: run for key in planned if (run := store.find_key(key))}
+    missing = [RunConfig(**fields) for key, fields in planned.items() if key not in found]
+    return Ran(found, missing, [flops for asked in plan.get("measurements", {}).values() for flops in asked.values()])
 
 
 def scale(runs: Iterable[RunResult]) -> str:
@@ -90,5 +97,5 @@ def table(runs: Iterable[RunResult]) -> str:
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
-    dumped = config.without_paths().model_dump(mode="json")
+    dumped = config.model_dump(mode="json")  # a store has no paths
     return {f"{part}.{field}": value for part, fields in dumped.items() for field, value in fields.items()}

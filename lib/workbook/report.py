@@ -8,17 +8,17 @@ import base64
 import collections
 import csv
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from markupsafe import Markup
 
 from lib.base import files
-from lib.base.errors import InputError, in_one_line
+from lib.base.errors import InputError
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
 from lib.workbook import audit, claim_pages, claims, data_card, pages, places, power, ran, verdicts
@@ -71,8 +71,7 @@ class Item:
 
     @property
     def provenance(self) -> str:
-        stamp = {name: value for name, value in self.stamp.items() if name != "alt"}
-        return yaml.safe_dump(stamp, default_flow_style=None, width=100, allow_unicode=True)
+        return claim_pages.in_yaml(json.dumps({name: value for name, value in self.stamp.items() if name != "alt"}))
 
     @property
     def alt(self) -> str:
@@ -110,6 +109,8 @@ class Outputs:
 
     folder: Path
     problems: list[str] = dataclasses.field(default_factory=list)
+    #: profile and notebook -> what ``runs`` has read
+    _ran: dict[tuple[str, str], Ran] = dataclasses.field(default_factory=dict)
 
     def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
         """A row for every claim at this profile, and for those at other profiles, or on published runs, that have a
@@ -126,7 +127,11 @@ class Outputs:
                     row = Row(ledger[path.stem], other, None, None)
                     self._complain(error, profile if other == PUBLISHED else other, row.notebook)
         readable = {other: {id: one for (id, at), one in found.items() if at == other} for other in PROFILES}
-        needs = {(id, at): one for at in PROFILES for id, one in power.needs(self.folder, at, readable[at]).items()}
+        needs = {
+            (id, at): one
+            for at in PROFILES
+            for id, one in power.needs(readable[at], functools.partial(self.runs, at)).items()
+        }
         return [
             Row(claim, other, found.get((claim.id, other)), needs.get((claim.id, other)))
             for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
@@ -171,12 +176,17 @@ class Outputs:
         return items
 
     def runs(self, profile: str, notebook: str) -> Ran:
+        if (profile, notebook) not in self._ran:
+            self._ran[profile, notebook] = self._runs(profile, notebook)
+        return self._ran[profile, notebook]
+
+    def _runs(self, profile: str, notebook: str) -> Ran:
         try:
             return ran.ran(self.folder, profile, notebook)
         except InputError as error:  # the plan of another version
             path = self.folder / "plans" / profile / f"{notebook}.json"
             self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
-            return Ran(0, 0, {})
+            return Ran()
 
     def audited(self, profile: str) -> str:
         try:
@@ -271,19 +281,23 @@ def _shown(
 ) -> dict[str, list[claim_pages.Shown]]:
     """Claim -> what its page shows, with pictures and tables of runs that are written on the way."""
     shown: dict[str, list[claim_pages.Shown]] = {}
+    pictures: dict[tuple[str, str], list[claim_pages.Figure]] = {}
+    for at, items in figures_at.items():
+        for item in items:
+            pictures.setdefault((at, item.notebook), []).append(_picture(report, at, item))
+    tables = {one: _table_of_runs(report, *one, own) for one, own in runs.items() if own.runs}
     for row in rows:
         made = row.finding.provenance if row.finding else {}
         at, name = made.get("profile", profile if row.profile == PUBLISHED else row.profile), row.notebook or ""
-        figures = [_picture(report, at, item) for item in figures_at.get(at, []) if item.notebook == name]
-        own = runs.get((at, name))
+        figures = pictures.get((at, name), [])
         shown.setdefault(row.claim.id, []).append(
             claim_pages.Shown(
                 row,
                 next((one for one in figures if one.name == row.figure), None),
                 [one for one in figures if one.name != row.figure],
                 f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
-                _table_of_runs(report, at, name, own) if own and own.runs else "",
-                own,
+                tables.get((at, name), ""),
+                runs.get((at, name)),
                 claim_pages.command(name, at, made) if name else "",
             )
         )
@@ -323,16 +337,6 @@ def _glances(
             every = own.values()
             glances.append(Glance(paper, at, counts, ran.scale(every), ran.hardware(every), ran.hours(every), agree))
     return glances
-
-
-def main(profile: str) -> None:
-    """``build`` for the Makefile. It fails, with a line for each, where files could not be read."""
-    in_one_line(_build_or_complain, profile)
-
-
-def _build_or_complain(profile: str) -> None:
-    if problems := build(Path("outputs"), profile):
-        raise SystemExit("\n".join(problems))
 
 
 def _side_by_side(rows: list[Row]) -> dict[str, dict[str, str]]:

@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from lib.base import files
 from lib.base.errors import InputError, in_one_line
-from lib.workbook import places, report
+from lib.workbook import places
+from lib.workbook.renew import renew
 
 ADDRESSES = ("href", "src")
 
@@ -60,8 +61,8 @@ def reached(folder: Path) -> list[Path]:
 
 
 def build(outputs: Path, profile: str) -> list[str]:
-    """Writes the report, then outputs/site/ with all that it leads to. Returns the lines of ``report.build``."""
-    problems = report.build(outputs, profile)
+    """Writes the report, then outputs/site/ with all that it leads to. Returns the lines of ``renew``."""
+    problems = renew(outputs, profile)
     paths = reached(outputs / "report")
     files.remove(outputs / "site")
     with files.replacing(outputs / "site") as draft:

@@ -13,6 +13,7 @@ from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.workbook import claims, power, reference
 from lib.workbook.power import Need, purchases
+from lib.workbook.ran import ran
 from tests.cases import claim
 from tests.workbooks import a_notebook
 
@@ -73,18 +74,18 @@ def test_a_replicate_costs_what_one_seed_of_the_plan_does(tmp_path):
     rate = reference.read().flops_per_second
     one = next(iter(runs.values()))
     flops = sum(cfg.tokens for label, cfg in runs.items() if label[1] == 1) * count(one.model, 64).flops_per_token
-    by_seed = power.seconds_by_seed(outputs, "cpu", "instability")
+    by_seed = power.seconds_by_seed(ran(outputs, "cpu", "instability"))
     assert by_seed == pytest.approx({None: 0, 1: flops / rate, 2: flops / rate, 9: flops / rate})
     assert power.seconds_of_replicate(by_seed, [1, 2]) == pytest.approx(flops / rate)
     assert power.seconds_of_replicate(by_seed, []) == pytest.approx(3 * flops / rate)
     trained = RunResult(runs["a", 1, 3], "finished", {"seconds": 70.0}, {"step": [0]}, {})
     RunStore(outputs / "runs").finish(trained, lambda path: save_file({}, path))
     rest = count(one.model, 64).flops_per_token * runs["a", 1, 5].tokens / rate
-    assert power.seconds_by_seed(outputs, "cpu", "instability")[1] == pytest.approx(70 + rest)
+    assert power.seconds_by_seed(ran(outputs, "cpu", "instability"))[1] == pytest.approx(70 + rest)
     assert power.seconds_of_replicate({None: 6.0, 1: 3.0, 2: 5.0, 9: 100.0}, [1, 2]) == 7.0
     nb.claim("001-base-state-explodes", [1.0, -1.0, 0.5], [1, 2, 3], "decades")
     nb.claim("001-base-converged-rho-below-one", [1.0, 1.1, 0.9], [1, 2, 3], "log rho")
-    settled = power.needs(outputs, "cpu", claims.findings(outputs / "claims" / "cpu"))
+    settled = power.needs(claims.findings(outputs / "claims" / "cpu"), lambda name: ran(outputs, "cpu", name))
     assert [*settled] == ["001-base-state-explodes"]
     assert "001-base-state-explodes" in power.table(outputs, "cpu")
     assert power.table(outputs, "gpu").startswith("No claim at gpu is unresolved")

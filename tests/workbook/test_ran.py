@@ -29,8 +29,9 @@ def outputs(store, tmp_path):
 
 def test_a_plan_is_what_it_asked_for_and_what_is_there(outputs):
     found = ran.ran(outputs, "cpu", "instability")
-    assert (found.planned, found.measurements, len(found.runs)) == (3, 1, 2)
-    assert ran.ran(outputs, "cpu", "of_no_plan") == ran.Ran(0, 0, {})
+    assert (found.planned, found.measurements, len(found.runs)) == (3, [1.0], 2)
+    assert found.missing == [several(3)[2].planned]
+    assert ran.ran(outputs, "cpu", "of_no_plan") == ran.Ran({}, [], [])
 
 
 def test_scale_hardware_and_hours_are_those_of_the_runs(outputs):

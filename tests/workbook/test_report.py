@@ -291,17 +291,6 @@ def test_a_plan_of_another_version_is_one_line(outputs):
     in_one_line(problem, "plans/cpu/instability.json", "ONLY=instability")
 
 
-def test_make_fails_with_a_line_a_file_once_the_page_is_there(outputs, monkeypatch):
-    monkeypatch.chdir(outputs.parent)
-    report.main("cpu")
-    (outputs / "report" / "index.html").unlink()
-    (outputs / "figures" / "cpu" / "instability_rates.json").write_text("")
-    (outputs / "figures" / "cpu" / "phi.json").write_text("")
-    with pytest.raises(SystemExit) as stopped:
-        report.main("cpu")
-    assert len(stopped.value.code.splitlines()) == 2 and (outputs / "report" / "index.html").exists()
-
-
 def test_a_damaged_ledger_is_one_line_and_leaves_the_page_of_before(outputs, tmp_path, monkeypatch):
     before = built(outputs)
     (tmp_path / "params").mkdir()

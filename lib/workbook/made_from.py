@@ -1,0 +1,41 @@
+"""What has not changed is not made again: a mark beside what was made keeps a checksum of it, and of what it was made
+from.
+
+Dates would not do: clocks are set back, and copied files bring their own.
+"""
+
+import hashlib
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+from lib.base import files
+
+MARK = ".from"  # how the name of a mark ends
+PASSING = (MARK, ".lock", ".tmp", ".pyc")  # names that end so are of no file that decides anything
+
+
+def checksum(paths: Iterable[Path], *beside: str) -> str:
+    """Of the files at ``paths``, and in folders there, with their places, and of what else decides."""
+    total = hashlib.sha256("\0".join(beside).encode())
+    for path in paths:
+        for file in [path, *sorted(path.rglob("*"))]:
+            if file.is_file() and not file.name.endswith(PASSING):
+                total.update(f"\n{file}\0{files.digest(file)}".encode())
+    return total.hexdigest()
+
+
+def packages() -> str:
+    """The installed packages, each with its version."""
+    return " ".join(sorted(path.name for path in Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
+
+
+def unchanged(mark: Path, sources: str, made: Iterable[Path]) -> bool:
+    """Whether ``made`` is as it was when ``note`` marked it, from the same ``sources`` (their ``checksum``)."""
+    return mark.exists() and mark.read_text() == checksum(made, sources)
+
+
+def note(mark: Path, sources: str, made: Iterable[Path]) -> None:
+    """Marks what was made. ``sources`` are as they were before they were read: what has changed since is read again."""
+    with files.replacing(mark) as draft:
+        draft.write_text(checksum(made, sources))
