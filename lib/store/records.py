@@ -86,8 +86,7 @@ class Part:
             table: pyarrow.parquet.ParquetFile(pa.BufferReader(raw[table]), read_dictionary=_words(table))
             for table in TABLES
         }
-        self._runs = self._files["runs"].read()
-        self.runs = {key: row for row, key in enumerate(self._runs["key"].to_pylist())}
+        self.runs = {row["key"]: row for row in self._files["runs"].read().to_pylist()}  # as fast as a hundred alone
         self.quantities = [name for name in self._files["curves"].schema_arrow.names if name != "key"]
         self._found: dict[str, RunResult] = {}
         self._columns: dict[str, pa.ChunkedArray] = {}
@@ -102,7 +101,7 @@ class Part:
         return self._found[key]
 
     def _run(self, key: str) -> RunResult:
-        (row,) = self._runs.slice(self.runs[key], 1).to_pylist()
+        row = self.runs[key]
         config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
         for (part, field), kind in _fields().items():
             value = row.get(f"{part}.{field}")
