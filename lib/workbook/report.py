@@ -227,7 +227,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     figures_at = {other: found.figures(other, [*papers]) for other in failures}
     figures, tables = figures_at[profile], found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
-    print(verdicts.write(outputs, profile))
+    print(verdicts.write(outputs, profile, judged(rows, profile)))
     if (outputs / "records" / profile / verdicts.NAMES[0]).exists():
         data_card.write(outputs / "records" / profile, profile)
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
@@ -269,6 +269,12 @@ def build(outputs: Path, profile: str) -> list[str]:
     with files.replacing(outputs / "report" / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")
     return found.problems
+
+
+def judged(rows: list[Row], profile: str) -> list[verdicts.Judged]:
+    """The findings of a profile, and those on the papers' own runs."""
+    ours = (row for row in rows if row.profile in (profile, PUBLISHED))
+    return [verdicts.Judged(row.claim, row.finding) for row in ours if row.finding]
 
 
 def _shown(

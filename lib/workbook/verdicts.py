@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import lib
 from lib.base import files
-from lib.base.errors import InputError
 from lib.store.columns import Column
 from lib.workbook import audit, claims, markdown, places
 from lib.workbook.claims import Claim, Finding
@@ -63,22 +62,6 @@ class Judged(NamedTuple):
     finding: Finding
 
 
-def judged(outputs: Path, profile: str) -> list[Judged]:
-    """The findings of a profile, then those on the papers' own runs, by paper. Those that are damaged or of no claim
-    are left out: the report names them."""
-    ledger = claims.ledger(places.LEDGER)
-    found = []
-    for claim in sorted(ledger.values(), key=lambda one: one.paper):
-        for whose in (profile, claims.PUBLISHED):
-            path = outputs / "claims" / whose / f"{claim.id}.json"
-            if path.exists():
-                try:
-                    found.append(Judged(claim, claims.read(path)))
-                except InputError:
-                    continue
-    return found
-
-
 def rows(found: list[Judged]) -> list[dict[str, Any]]:
     """Of each finding what ``COLUMNS`` names. What is no finite number is None."""
     return [{one.name: _finite(_cell(one.name, *both)) for one in COLUMNS} for both in found]
@@ -108,15 +91,15 @@ def version() -> str:
     return f"{project['version']}, recipe {lib.RECIPE}"
 
 
-def write(outputs: Path, profile: str) -> str:
+def write(outputs: Path, profile: str, found: list[Judged]) -> str:
     """Writes both files beside the report and, where the profile has records, beside these; returns a line on it.
+    ``found``: the findings of the profile and on the papers' own runs, by paper.
 
     Those beside the records are committed. They stay where they say the same, so that a clone has no change in it, and
     where they speak of more claims, as after one notebook was run alone. Of a profile that is not judged nothing is
     written, and what an earlier report left beside it goes."""
     report, records = outputs / "report", outputs / "records" / profile
-    found = [] if profile in claims.NOT_JUDGED else judged(outputs, profile)
-    if not found:
+    if profile in claims.NOT_JUDGED or not found:
         for name in NAMES:
             files.remove(report / name)
         why = f"the {profile} profile is not judged" if profile in claims.NOT_JUDGED else "there are no findings"

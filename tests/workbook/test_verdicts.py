@@ -8,7 +8,7 @@ import pytest
 
 import lib
 from lib.base import files
-from lib.workbook import claims, verdicts
+from lib.workbook import claims, report, verdicts
 from tests.workbooks import ROOT, a_notebook
 
 
@@ -26,8 +26,14 @@ def outputs(tmp_path):
     return folder
 
 
+def write(outputs, profile) -> str:
+    """What the report found, as data."""
+    rows = report.Outputs(outputs).rows(claims.ledger(ROOT / "params" / "claims.yaml"), profile)
+    return verdicts.write(outputs, profile, report.judged(rows, profile))
+
+
 def test_a_row_is_what_the_finding_and_its_claim_say(outputs):
-    assert verdicts.write(outputs, "cpu") == "verdicts   3 as data in outputs/report/"
+    assert write(outputs, "cpu") == "verdicts   3 as data in outputs/report/"
     read = json.loads((outputs / "report" / "verdicts.json").read_text())
     by_claim = {row["claim"]: row for row in read["verdicts"]}
     assert [(id, row["profile"]) for id, row in by_claim.items()] == [
@@ -46,7 +52,7 @@ def test_a_row_is_what_the_finding_and_its_claim_say(outputs):
 
 
 def test_what_is_no_number_is_empty_and_the_json_is_strict(outputs):
-    verdicts.write(outputs, "cpu")
+    write(outputs, "cpu")
     text = (outputs / "report" / "verdicts.json").read_text()
 
     def refuse(word):
@@ -57,7 +63,7 @@ def test_what_is_no_number_is_empty_and_the_json_is_strict(outputs):
 
 
 def test_both_files_say_the_same_and_where_they_come_from(outputs):
-    verdicts.write(outputs, "cpu")
+    write(outputs, "cpu")
     read = json.loads((outputs / "report" / "verdicts.json").read_text())
     table = pyarrow.parquet.read_table(outputs / "report" / "verdicts.parquet")
     nested = [
@@ -76,7 +82,7 @@ def test_both_files_say_the_same_and_where_they_come_from(outputs):
 
 def test_they_lie_beside_the_records_where_there_are_some(outputs):
     (outputs / "records" / "cpu").mkdir(parents=True)
-    assert "and outputs/records/cpu/" in verdicts.write(outputs, "cpu")
+    assert "and outputs/records/cpu/" in write(outputs, "cpu")
     for name in verdicts.NAMES:
         assert (outputs / "records" / "cpu" / name).read_bytes() == (outputs / "report" / name).read_bytes()
 
@@ -85,42 +91,42 @@ def test_those_beside_the_records_stay_where_they_say_the_same_or_more(outputs):
     """A clone has no change in it after a report by another machine, nor after one notebook alone."""
     records = outputs / "records" / "cpu"
     records.mkdir(parents=True)
-    verdicts.write(outputs, "cpu")
+    write(outputs, "cpu")
     first = (records / "verdicts.json").read_bytes()
     almost = [1.0, 1.1 + 1e-9, 1.2]
     a_notebook("moe_isoflop", outputs).claim("004-base-exponent", [0.5], [1], "")  # a value of the paper's scale
     a_notebook("instability", outputs).claim("001-base-state-explodes", almost, [1, 2, 3], "decades", "b")
-    assert verdicts.write(outputs, "cpu") == "verdicts   3 as data in outputs/report/"
+    assert write(outputs, "cpu") == "verdicts   3 as data in outputs/report/"
     (outputs / "claims" / "cpu" / "001-base-state-explodes.json").unlink()
-    assert verdicts.write(outputs, "cpu") == "verdicts   2 as data in outputs/report/"
+    assert write(outputs, "cpu") == "verdicts   2 as data in outputs/report/"
     assert (records / "verdicts.json").read_bytes() == first != (outputs / "report" / "verdicts.json").read_bytes()
     a_notebook("instability", outputs).claim("001-base-state-explodes", [1.0, 1.2, 1.2], [1, 2, 3], "decades")
-    assert "and outputs/records/cpu/" in verdicts.write(outputs, "cpu")
+    assert "and outputs/records/cpu/" in write(outputs, "cpu")
     assert (records / "verdicts.json").read_bytes() != first
-    assert "and outputs" not in verdicts.write(outputs, "cpu")
+    assert "and outputs" not in write(outputs, "cpu")
     audited = files.read_checked(outputs / "audits" / "cpu.json")
     files.write_checked(outputs / "audits" / "cpu.json", audited | {"seed": 1})
-    assert "and outputs/records/cpu/" in verdicts.write(outputs, "cpu")
+    assert "and outputs/records/cpu/" in write(outputs, "cpu")
     (outputs / "audits" / "cpu.json").unlink()  # a clone has none
-    assert "and outputs" not in verdicts.write(outputs, "cpu")
+    assert "and outputs" not in write(outputs, "cpu")
 
 
 @pytest.mark.parametrize("profile", claims.NOT_JUDGED)
 def test_of_a_profile_that_is_not_judged_nothing_is_written(outputs, profile):
-    verdicts.write(outputs, "cpu")
+    write(outputs, "cpu")
     (outputs / "records" / profile).mkdir(parents=True)
-    assert verdicts.write(outputs, profile) == f"verdicts   none are written: the {profile} profile is not judged"
+    assert write(outputs, profile) == f"verdicts   none are written: the {profile} profile is not judged"
     assert not list(outputs.rglob("verdicts.*"))
 
 
 def test_without_findings_nothing_is_written(tmp_path):
-    assert verdicts.write(tmp_path, "cpu") == "verdicts   none are written: there are no findings"
+    assert write(tmp_path, "cpu") == "verdicts   none are written: there are no findings"
     assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_finding_is_left_out(outputs):
     (outputs / "claims" / "cpu" / "001-base-state-explodes.json").write_text("{}")
-    assert verdicts.write(outputs, "cpu").startswith("verdicts   2 ")
+    assert write(outputs, "cpu").startswith("verdicts   2 ")
 
 
 def test_the_documents_have_the_schema():
