@@ -1,22 +1,21 @@
 """Fitting laws: the exact optimum, and how sure one can be of it.
 
-The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001), the absolute value
-or the square. It is minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the
-best cells of a coarse grid of shapes, in each of which the amplitudes are a linear least-squares problem.
+The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001) or the square. It is
+minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the best cells of a
+coarse grid of shapes, in each of which the amplitudes are a linear least-squares problem.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-import scipy.special
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
-from lib.base.progress import passing
 from lib.fit import laws
 from lib.fit.laws import Law
 from lib.fit.noise import Noise
@@ -24,31 +23,30 @@ from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
 
 K = TypeVar("K")  # names of fits
 
-OBJECTIVES = {"huber": DELTA, "absolute": 1e-12, "squares": np.inf}
+DELTAS = {"huber": DELTA, "squares": np.inf}
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """A law at its optimum.
-
-    params: amplitudes and shapes by name. objective: the sum of Huber(1e-3) of the log residuals, whatever was
-    minimised. r2: of the losses in nats. residuals: log L_fit - log L [n]. at_bound: parameters that sit on the law's
-    box. unidentified: parameters that the data leave open, by the Hessian. covariance [p, p]: of theta, the log
-    amplitudes and the shapes, in the order of ``names`` (sandwich of the Hessian).
-    """
+    """A law at its optimum on data: theta, the log amplitudes and the shapes [p], inputs [n] in the law's order, the
+    losses in nats [n], and the delta of Huber's loss that was minimised. All else is read off these, when it is asked
+    for: of the many refits of a bootstrap little is."""
 
     law: Law
-    params: dict[str, float]
-    objective: float
-    r2: float
-    residuals: ndarray
-    at_bound: tuple[str, ...]
-    unidentified: tuple[str, ...]
-    names: tuple[str, ...]
     theta: ndarray
-    covariance: ndarray
-    delta: float  # of the loss that was minimised
-    loss: ndarray  # what it was fitted to, in nats [n]
+    inputs: list[ndarray]
+    loss: ndarray
+    delta: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters, in the order of theta."""
+        return self.law.names
+
+    @cached_property
+    def params(self) -> dict[str, float]:
+        """Amplitudes and shapes by name."""
+        return self.law.params(self.theta)
 
     def predict(self, *inputs: ArrayLike) -> ndarray:
         """The law's loss in nats at other inputs, given in the order of the fit's arguments."""
@@ -57,7 +55,27 @@ class Fit:
     @property
     def free(self) -> int:
         """How many parameters were not held."""
-        return sum(low < high for low, high in (*self.law.amplitudes.values(), *self.law.shapes.values()))
+        low, high = self.law.box
+        return int((low < high).sum())
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return Problem.of(self.law, self.inputs, self.loss[None], self.delta)
+
+    @cached_property
+    def residuals(self) -> ndarray:
+        """log L_fit - log L [n]."""
+        return self._problem.residuals(self.theta[None])[0]
+
+    @property
+    def objective(self) -> float:
+        """The sum of Huber(1e-3) of the log residuals, whatever was minimised."""
+        return float(huber(self.residuals, DELTA).sum())
+
+    @property
+    def r2(self) -> float:
+        """Of the losses in nats."""
+        return r2(self.loss * np.exp(self.residuals), self.loss)
 
     @property
     def rms_residual(self) -> float:
@@ -70,24 +88,48 @@ class Fit:
         return float(np.abs(self.loss * np.expm1(self.residuals)).max())
 
     @property
+    def at_bound(self) -> tuple[str, ...]:
+        """Parameters that sit on the law's box."""
+        low, high = self.law.box
+        near = np.minimum(self.theta - low, high - self.theta) < 1e-6 * (high - low)
+        return self._named(near)
+
+    @property
+    def covariance(self) -> ndarray:
+        """Of theta [p, p] (sandwich of the Hessian)."""
+        return self._spread[0]
+
+    @property
     def stderr(self) -> dict[str, float]:
         """Standard errors: of log A for an amplitude, of the parameter itself for a shape."""
         return dict(zip(self.names, np.sqrt(np.diag(self.covariance)), strict=True))
 
+    @property
+    def unidentified(self) -> tuple[str, ...]:
+        """Parameters that the data leave open, by the Hessian."""
+        return self._named(self._spread[1])
 
-def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str = "huber", delta: float = DELTA) -> Fit:
+    def _named(self, which: ndarray) -> tuple[str, ...]:
+        return tuple(name for name, so in zip(self.names, which, strict=True) if so)
+
+    @cached_property
+    def _spread(self) -> tuple[ndarray, ndarray]:
+        low, high = self.law.box
+        return _covariance(self._problem, self.theta, (low < high) & ~np.isin(self.names, self.at_bound))
+
+
+def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str = "huber") -> Fit:
     """The law at its optimum on arrays of inputs [n], in the law's order, and losses in nats [n].
 
-    objective: huber, with this ``delta``, absolute or squares, of the log residuals. Raises InputError, in one line,
-    for arrays that no optimum can be found for.
+    objective: huber, with a delta of 1e-3, or squares, of the log residuals. Raises InputError, in one line, for arrays
+    that no optimum can be found for.
     """
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(OBJECTIVES)}")
-    if not delta > 0:
-        raise InputError(f"delta: {delta:g} is no width, use a positive number")
+    if objective not in DELTAS:
+        raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(DELTAS)}")
     inputs, loss = law.checked(inputs, loss)
-    problem = Problem(law, inputs, loss, np.ones(len(loss)), delta if objective == "huber" else OBJECTIVES[objective])
-    return _as_fit(problem, minimum(problem, starts(problem)))
+    found = Fit(law, np.empty(0), inputs, loss, DELTAS[objective])
+    (theta,) = minimum(found._problem, *starts(found._problem))
+    return dataclasses.replace(found, theta=theta)
 
 
 def fit_chinchilla(N: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
@@ -136,70 +178,43 @@ def fit_unified(
     return fit(laws.unified(gamma), (n_eff, D, mu_rec, T), loss, **options)
 
 
-def fit_sharing(
-    law: Law, name: str, inputs: Mapping[K, Sequence[ArrayLike]], losses: Mapping[K, ArrayLike]
-) -> dict[K, Fit]:
+def sharing(draws: Sequence[Mapping[K, Fit]], name: str) -> list[dict[K, Fit]]:
     """One law for several groups of points, each with its own parameters but ``name``, which all share: at the least
-    sum of their objectives. That lies between the least and the greatest of what the groups by themselves come to."""
-    return sharing({group: fit(law, inputs[group], losses[group]) for group in inputs}, name, inputs)
+    sum of their objectives, sought from the groups' own fits.
 
-
-def sharing(own: Mapping[K, Fit], name: str, inputs: Mapping[K, Sequence[ArrayLike]]) -> dict[K, Fit]:
-    """``fit_sharing`` of the losses that one law has been fitted to group by group, sought from these fits."""
-    first = next(iter(own.values()))
-    arrays = {group: [np.asarray(x, dtype=float) for x in inputs[group]] for group in own}
-    number = np.repeat(np.arange(len(own)), [len(one.loss) for one in own.values()])
-    every = [np.concatenate(some) for some in zip(*arrays.values(), strict=True)]
-    loss = np.concatenate([one.loss for one in own.values()])
-    problem = Problem(laws.sharing(first.law, name, len(own)), [*every, number], loss, np.ones(len(loss)), first.delta)
-    index = {parameter: i for i, parameter in enumerate((*problem.law.amplitudes, *problem.law.shapes))}
+    draws: the groups' own fits to their losses, or to so many that might have been at the same inputs. What is found
+    lies between the least and the greatest of what the groups by themselves come to."""
+    groups = [*draws[0]]
+    own = [draws[0][group] for group in groups]
+    first = own[0]
+    law = laws.sharing(first.law, name, len(groups))
+    number = np.repeat(np.arange(len(groups)), [len(fit.loss) for fit in own])
+    inputs = [np.concatenate(some) for some in zip(*(fit.inputs for fit in own), strict=True)]
+    loss = np.array([np.concatenate([fits[group].loss for group in groups]) for fits in draws])
+    problem = Problem.of(law, [*inputs, number], loss, first.delta)
     # where each group's parameters stand in those of all [groups, p]
-    at = np.array([[index[p if p == name else f"{p} {g}"] for p in first.names] for g in range(len(own))])
-    begin = np.empty(len(index))
-    begin[at] = [one.theta for one in own.values()]
-    begin[index[name]] = np.mean([one.theta[first.names.index(name)] for one in own.values()])
-    theta = minimum(problem, [begin])
-    shared = float(np.exp(theta[index[name]]) if name in first.law.amplitudes else theta[index[name]])
-    held = laws.hold(first.law, **{name: shared})
-    return {
-        group: _as_fit(Problem(held, arrays[group], one.loss, np.ones(len(one.loss)), one.delta), theta[at[g]])
-        for g, (group, one) in enumerate(own.items())
-    }
+    called = [[p if p == name else f"{p} {g}" for p in first.names] for g in range(len(groups))]
+    at = np.array([[law.names.index(parameter) for parameter in names] for names in called])
+    thetas = np.array([[fits[group].theta for group in groups] for fits in draws])  # [draws, groups, p]
+    begin = np.empty((len(draws), len(law.names)))
+    begin[:, at] = thetas
+    begin[:, law.names.index(name)] = thetas[..., first.names.index(name)].mean(1)
+    return [
+        {group: _held(fits[group], name, theta[of]) for group, of in zip(groups, at, strict=True)}
+        for fits, theta in zip(draws, minimum(problem, begin, np.arange(len(draws))), strict=True)
+    ]
+
+
+def _held(own: Fit, name: str, theta: ndarray) -> Fit:
+    """At theta, with this parameter held there."""
+    law = laws.hold(own.law, **{name: own.law.params(theta)[name]})
+    return dataclasses.replace(own, law=law, theta=theta)
 
 
 def objective_at(law: Law, params: Mapping[str, float], inputs: Sequence[ArrayLike], loss: ArrayLike) -> float:
     """The sum of Huber(1e-3) of the log residuals, as of a ``Fit``, of a law with parameters from elsewhere."""
     arrays, loss = law.checked(inputs, loss)
     return float(huber(np.log(law.loss(params, *arrays) / loss), DELTA).sum())
-
-
-def _as_fit(problem: Problem, theta: ndarray) -> Fit:
-    names = (*problem.law.amplitudes, *problem.law.shapes)
-    residuals = problem.residuals(theta)
-    loss = np.exp(problem.log_loss)
-    bound = tuple(
-        name
-        for name, t, a, b in zip(names, theta, problem.low, problem.high, strict=True)
-        if min(t - a, b - t) < 1e-6 * (b - a)
-    )
-    free = np.array(
-        [low < high and name not in bound for name, low, high in zip(names, problem.low, problem.high, strict=True)]
-    )
-    covariance, unidentified = _covariance(problem, theta, free)
-    return Fit(
-        law=problem.law,
-        params=dict(zip(names, [*np.exp(theta[: problem.k]).tolist(), *theta[problem.k :].tolist()], strict=True)),
-        objective=float(huber(residuals, DELTA).sum()),
-        r2=r2(np.exp(residuals + problem.log_loss), loss),
-        residuals=residuals,
-        at_bound=bound,
-        unidentified=tuple(name for name, lost in zip(names, unidentified, strict=True) if lost),
-        names=names,
-        theta=theta,
-        covariance=covariance,
-        delta=problem.delta,
-        loss=loss,
-    )
 
 
 def table(fits: dict[str, Fit]) -> pd.DataFrame:
@@ -226,12 +241,11 @@ def _covariance(problem: Problem, theta: ndarray, free: ndarray) -> tuple[ndarra
     covariance, unidentified = np.zeros((len(theta), len(theta))), np.zeros(len(theta), dtype=bool)
     if not free.any():
         return covariance, unidentified
-    _, hessian, J = problem.derivatives(theta)
+    _, (hessian,), (J,) = problem.derivatives(theta[None])
     hessian, J = hessian[np.ix_(free, free)], J[free]
-    residuals = problem.residuals(theta)
-    psi = problem.weights * np.clip(residuals, -problem.delta, problem.delta)
-    scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))
-    information, axes = np.linalg.eigh((J * problem.weights) @ J.T / np.outer(scale, scale))
+    psi = np.clip(problem.residuals(theta[None])[0], -problem.delta, problem.delta)
+    scale = np.sqrt(np.maximum((J**2).sum(-1), 1e-300))
+    information, axes = np.linalg.eigh(J @ J.T / np.outer(scale, scale))
     flat = information < 1e-9 * information.max()
     seen = axes[:, ~flat]
     inverse = (
@@ -255,8 +269,10 @@ def bootstrap(
     points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
     """
     point = fit(*arrays)
-    draws = resampled(point.law, arrays, cells, n, seed)
-    return pd.DataFrame([_refit(point, arrays, weights) for weights in passing(draws, "resamples")])
+    weights = np.array(resampled(point.law, arrays, cells, n, seed), dtype=float)
+    loss = np.broadcast_to(point.loss, weights.shape)
+    thetas = _sought(point.theta, Problem.of(point.law, point.inputs, loss, point.delta, weights))
+    return pd.DataFrame([point.law.params(theta) for theta in thetas])
 
 
 def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: int | Sequence[int]) -> list[ndarray]:
@@ -286,48 +302,39 @@ def _numbered(cells: Any, points: int) -> ndarray:
     return frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy()
 
 
-def _refit(point: Fit, arrays: Sequence[ArrayLike], weights: ndarray) -> dict[str, float]:
-    """The parameters where each point [points] is counted as often as its weight says, sought from those of a fit."""
-    kept = weights > 0
-    *inputs, loss = (np.asarray(x, dtype=float)[kept] for x in arrays)
-    problem = Problem(point.law, list(inputs), loss, weights[kept].astype(float), point.delta)
-    theta = minimum(problem, [np.clip(point.theta, problem.low, problem.high), *starts(problem, 1)])
-    return dict(zip(point.names, [*np.exp(theta[: problem.k]), *theta[problem.k :]], strict=True))
+def _sought(theta: ndarray, problem: Problem) -> ndarray:
+    """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
+    cells, of = starts(problem, 1)
+    own = np.clip(theta, problem.low, problem.high)
+    return minimum(problem, np.concatenate([own, cells]), np.concatenate([of, of]))
 
 
-def fresh_fits(
-    fits: Mapping[K, Fit], inputs: Mapping[K, Sequence[ArrayLike]], n: int, seed: int | Sequence[int] = 0
-) -> list[dict[K, Fit]]:
+def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> list[dict[K, Fit]]:
     """The same laws on n grids of runs that might have been trained instead: what each law says of its runs, and noise
     anew for each grid, as large as all fits together leave over (``noise_of``).
 
-    fits, inputs: by name, the inputs in the law's order [points]. Few blocks of runs leave ``bootstrap`` little to draw
-    from (three budgets of one architecture, say); this one takes the law, and noise alike in every run, for granted."""
-    sizes = [len(fit.residuals) for fit in fits.values()]
-    grids = noise_of(fits, inputs).draws(n, sum(sizes), np.random.default_rng(seed))
-    return [
-        {
-            name: _again(fit, [np.asarray(x, dtype=float) for x in inputs[name]], shifts)
-            for (name, fit), shifts in zip(fits.items(), np.split(grid, np.cumsum(sizes)[:-1]), strict=True)
-        }
-        for grid in passing(grids, "fresh grids")
-    ]
+    Few blocks of runs leave ``bootstrap`` little to draw from (three budgets of one architecture, say); this one takes
+    the law, and noise alike in every run, for granted."""
+    sizes = [len(fit.loss) for fit in fits.values()]
+    grids = noise_of(fits).draws(n, sum(sizes), np.random.default_rng(seed))
+    shifts = np.split(grids, np.cumsum(sizes)[:-1], axis=1)
+    drawn = [_again(fit, own) for fit, own in zip(fits.values(), shifts, strict=True)]
+    return [dict(zip(fits, grid, strict=True)) for grid in zip(*drawn, strict=True)]
 
 
-def noise_of(fits: Mapping[K, Fit], inputs: Mapping[K, Sequence[ArrayLike]]) -> Noise:
+def noise_of(fits: Mapping[K, Fit]) -> Noise:
     """The noise of a run's log loss: what the laws leave over at their least squares."""
-    squares = [_least_squares(own, inputs[name]) for name, own in fits.items()]
+    squares = [_least_squares(own) for own in fits.values()]
     return Noise.left_over([own.residuals for own in squares], sum(own.free for own in squares))
 
 
-def flipped(fit: Fit, inputs: Sequence[ArrayLike], signs: ndarray) -> list[Fit]:
+def flipped(fit: Fit, signs: ndarray) -> list[Fit]:
     """The same law on other losses: its own predictions, and what it leaves over with other signs [n, points]
     (``cell_signs``), scaled to the degrees of freedom. All inputs stay in every refit, where ``bootstrap`` loses some
     of a small grid's: of eight cells a third, and with them what identifies the law."""
-    arrays = [np.asarray(x, dtype=float) for x in inputs]
-    left = _least_squares(fit, arrays)
+    left = _least_squares(fit)
     scale = np.sqrt(len(left.loss) / max(1, len(left.loss) - left.free))
-    return [_again(fit, arrays, shifts) for shifts in passing(scale * left.residuals * signs, "fresh grids")]
+    return _again(fit, scale * left.residuals * signs)
 
 
 def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
@@ -343,48 +350,28 @@ def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
     return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]
 
 
-def refits(fit: Fit, inputs: Sequence[ArrayLike], losses: Iterable[ArrayLike]) -> list[Fit]:
-    """The law of a fit on other losses [points], sought from its parameters."""
-    arrays = [np.asarray(x, dtype=float) for x in inputs]
-    return [_sought(fit, arrays, np.asarray(loss, dtype=float)) for loss in losses]
+def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
+    """The law of a fit on other losses at its inputs [m, points], sought from its parameters, some of them ``held`` at
+    a value for each of the losses [m]."""
+    losses = np.asarray(losses, dtype=float)
+    each = [fit.law] * len(losses)
+    if held:
+        values = zip(*held.values(), strict=True)
+        each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in values]
+    low, high = np.array([law.box for law in each]).swapaxes(0, 1)
+    problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
+    found = zip(each, _sought(fit.theta, problem), losses, strict=True)
+    return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in found]
 
 
-def _again(fit: Fit, arrays: list[ndarray], shifts: ndarray) -> Fit:
-    """The law on its own predictions, log losses shifted so."""
-    return _sought(fit, arrays, fit.predict(*arrays) * np.exp(shifts))
+def _again(fit: Fit, shifts: ndarray) -> list[Fit]:
+    """The law on its own predictions, log losses shifted so [m, points]."""
+    return refits(fit, fit.predict(*fit.inputs) * np.exp(shifts))
 
 
-def _sought(fit: Fit, arrays: list[ndarray], loss: ndarray) -> Fit:
-    problem = Problem(fit.law, arrays, loss, np.ones(len(loss)), fit.delta)
-    return _as_fit(problem, minimum(problem, [np.clip(fit.theta, problem.low, problem.high), *starts(problem, 1)]))
-
-
-def _least_squares(own: Fit, inputs: Sequence[ArrayLike]) -> Fit:
+def _least_squares(own: Fit) -> Fit:
     """The same law at its least squares: Huber's optimum leaves more over than the noise is."""
-    return fit(own.law, inputs, own.loss, objective="squares")
-
-
-def interval_bca(
-    fit: Callable[..., Fit],
-    arrays: Sequence[ArrayLike],
-    cells: Any,
-    draws: pd.DataFrame,
-    name: str,
-    level: float = 0.95,
-) -> tuple[float, float]:
-    """Bias-corrected and accelerated interval of parameter ``name`` (Efron 1987): the percentiles are moved by how far
-    the resamples lie off the estimate, and by the skew of the estimate when each cell is left out in turn."""
-    point = fit(*arrays)
-    number = _numbered(cells, len(point.residuals))
-    cells = passing(range(number.max() + 1), "leaving out each cell")
-    left_out = np.array([_refit(point, arrays, (number != cell) * 1)[name] for cell in cells])
-    away = left_out.mean() - left_out
-    acceleration = (away**3).sum() / max(6 * (away**2).sum() ** 1.5, 1e-300)
-    below = np.clip((draws[name] < point.params[name]).mean(), 0.5 / len(draws), 1 - 0.5 / len(draws))
-    bias = scipy.special.ndtri(below)
-    z = bias + scipy.special.ndtri([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(draws[name], scipy.special.ndtr(bias + z / (1 - acceleration * z)))
-    return float(low), float(high)
+    return fit(own.law, own.inputs, own.loss, objective="squares")
 
 
 def halves(fit: Callable[..., Fit], arrays: Sequence[ArrayLike], by: ArrayLike) -> tuple[Fit, Fit]:

@@ -95,7 +95,7 @@ def data_to_match(fit: Fit, n_once: float, n_rec: float, r: int, loss: float) ->
 
 def with_phi(fit: Fit, phi: float) -> Fit:
     """The same law with another phi, all else kept."""
-    return dataclasses.replace(fit, params={**fit.params, "phi": phi})
+    return dataclasses.replace(fit, theta=np.where(np.array(fit.names) == "phi", phi, fit.theta))
 
 
 def phi_to_cross(fit: Fit, looped: pd.DataFrame, plain: pd.DataFrame, r: int, budget: float) -> float:

@@ -10,6 +10,7 @@ tokens, T and mu_rec loops, losses nats per token.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,22 @@ class Law:
     grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     may_be_zero: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters, in the order of theta: amplitudes and then shapes."""
+        return (*self.amplitudes, *self.shapes)
+
+    def params(self, theta: ndarray) -> dict[str, float]:
+        """Amplitudes and shapes by name, of theta [p], log amplitudes and shapes."""
+        k = len(self.amplitudes)
+        return dict(zip(self.names, [*np.exp(theta[:k]).tolist(), *theta[k:].tolist()], strict=True))
+
+    @functools.cached_property
+    def box(self) -> tuple[ndarray, ndarray]:
+        """Lowest and highest theta [p], log amplitudes and then shapes."""
+        low, high = np.array([*self.amplitudes.values(), *self.shapes.values()], dtype=float).T
+        return low, high
 
     def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
         """The law's loss at these inputs."""

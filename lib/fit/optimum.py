@@ -1,10 +1,15 @@
 """The optimum of a law on data, exactly: Newton's method inside the law's box, from the best cells of a grid of shapes.
 
 The objective is sum_i w_i h(log L_fit(x_i) - log L_i), h Huber's loss. For fixed shapes a law is linear in its
-amplitudes, so that a start is a linear least-squares problem in each cell of the grid.
+amplitudes, so that a start is a linear least-squares problem in each cell of the grid. Many sets of losses and weights
+at the same inputs, and many starts on one of them, are sought at once: the first axis of every array is theirs, and
+those that have arrived rest.
 """
 
+import dataclasses
 import itertools
+from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy import ndarray
@@ -12,133 +17,249 @@ from numpy import ndarray
 from lib.fit.laws import Law
 
 DELTA = 1e-3  # of Huber's loss (000 and 001)
-TRIED = 10  # Newton steps after which starts are compared
+TRIED = 15  # trials after which starts are compared
+TRIALS = 1000
 STARTS = 6
+LEAST = 1e-12  # damping
 STEP = 1e-30  # of complex differentiation, which loses no digits however small the step is
+ROOM = 2**16  # numbers of an array, so that a core's cache holds several
 
 
 def huber(residuals: ndarray, delta: float) -> ndarray:
     """r^2 / 2 up to delta, a line from there on."""
-    r = np.abs(residuals)
-    inside = np.minimum(r, delta)
-    return inside * (r - inside / 2)
+    twice = np.abs(residuals)
+    inside = np.minimum(twice, delta)
+    twice *= 2  # in place: many residuals are at hand at once
+    twice -= inside
+    twice *= inside
+    twice /= 2
+    return twice
 
 
+@dataclasses.dataclass(frozen=True)
 class Problem:
-    """Objective and derivatives of a law on data, in theta = (log amplitudes, shapes), each point with a weight."""
+    """Objective and derivatives of a law on sets of data that share their inputs [n]: log_loss, and how often each
+    point counts, weights [sets, n]; theta = (log amplitudes, shapes) of each set lies between low and high [sets, p].
+    """
 
-    def __init__(self, law: Law, inputs: list[ndarray], loss: ndarray, weights: ndarray, delta: float):
-        self.law, self.inputs, self.log_loss, self.weights, self.delta = law, inputs, np.log(loss), weights, delta
-        self.k, self.shapes = len(law.amplitudes), list(law.shapes)
-        self.low, self.high = np.array([*law.amplitudes.values(), *law.shapes.values()]).T
-        # what every Newton step needs alike is made once: the points are few, so that numpy's calls are what takes time
-        self._steps = np.vstack([np.zeros(len(self.shapes)), 1j * STEP * np.eye(len(self.shapes))])
-        self._G = np.zeros((self.k + len(self.shapes), self.k, len(loss)))  # d (a_j + g_j) / d theta
-        self._G[np.arange(self.k), np.arange(self.k)] = 1
+    law: Law
+    inputs: list[ndarray]
+    log_loss: ndarray
+    weights: ndarray
+    low: ndarray
+    high: ndarray
+    delta: float
+
+    @property
+    def size(self) -> int:
+        """How many numbers the derivatives of one set's terms are."""
+        return max(1, len(self.law.shapes)) * len(self.law.amplitudes) * self.log_loss.shape[1]
+
+    @classmethod
+    def of(cls, law: Law, inputs: list[ndarray], loss: ndarray, delta: float, weights: ndarray | float = 1.0) -> Self:
+        """Of losses in nats [sets, n], inside the law's box."""
+        low, high = (np.broadcast_to(end, (len(loss), len(end))) for end in law.box)
+        return cls(law, inputs, np.log(loss), np.broadcast_to(weights, loss.shape), low, high, delta)
+
+    def take(self, sets: ndarray) -> Self:
+        """These sets [m], in this order; one may come more than once."""
+        names = ("log_loss", "weights", "low", "high")
+        return dataclasses.replace(self, **{name: getattr(self, name)[sets] for name in names})
 
     def log_terms(self, shapes: ndarray) -> ndarray:
-        """g [k, ..., n] of shapes [..., q]."""
-        p = {name: shapes[..., i, None] for i, name in enumerate(self.shapes)}
-        g = np.empty((self.k, *shapes.shape[:-1], len(self.log_loss)), dtype=shapes.dtype)
+        """g [m, k, n] of shapes [m, q]."""
+        found = np.empty((len(shapes), len(self.law.amplitudes), self.log_loss.shape[-1]))
+        p = self._named(shapes)
         for j, term in enumerate(self.law.log_terms(p, *self.inputs)):
-            g[j] = term
-        return g
+            found[:, j] = term
+        return found
+
+    def slopes(self, shapes: ndarray) -> ndarray:
+        """d g / d shape [m, q, k, n] of shapes [m, q]."""
+        found = np.empty((*shapes.shape, len(self.law.amplitudes), self.log_loss.shape[-1]))
+        p = self._named(shapes)
+        for i, name in enumerate(p):  # one by one: terms without it stay real, and complex numbers take long
+            for j, term in enumerate(self.law.log_terms({**p, name: p[name] + 1j * STEP}, *self.inputs)):
+                found[:, i, j] = np.asarray(term).imag / STEP
+        return found
+
+    def _named(self, shapes: ndarray) -> dict[str, ndarray]:
+        return {name: shapes[:, i, None] for i, name in enumerate(self.law.shapes)}
 
     def residuals(self, theta: ndarray) -> ndarray:
-        """log L_fit - log L [n], a log-sum-exp of the terms."""
-        g = theta[: self.k, None] + self.log_terms(theta[self.k :])
-        top = g.max(0)
-        return top + np.log(np.exp(g - top).sum(0)) - self.log_loss
+        """log L_fit - log L [sets, n], a log-sum-exp of the terms."""
+        k = len(self.law.amplitudes)
+        g = theta[:, :k, None] + self.log_terms(theta[:, k:])
+        top = g.max(1)
+        return top + np.log(np.exp(g - top[:, None]).sum(1)) - self.log_loss
 
     def value(self, residuals: ndarray) -> ndarray:
-        return huber(residuals, self.delta) @ self.weights
+        """The objective [sets]."""
+        return np.einsum("mn,mn->m", huber(residuals, self.delta), self.weights)
 
     def derivatives(self, theta: ndarray) -> tuple[ndarray, ndarray, ndarray]:
-        """Gradient [p], Hessian [p, p] and Jacobian [p, n] of the residuals. The Hessian leaves out the second
-        derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
-        k, G = self.k, self._G
-        at = self.log_terms(theta[k:] + self._steps)
-        G[k:] = at[:, 1:].imag.swapaxes(0, 1) / STEP
-        g = theta[:k, None] + at[:, 0].real
-        top = g.max(0)
-        share = np.exp(g - top)
-        total = share.sum(0)
-        share /= total  # of each term in the loss
+        """Gradient [sets, p], Hessian [sets, p, p] and Jacobian [sets, p, n] of the residuals. The Hessian leaves out
+        the second derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
+        k = len(self.law.amplitudes)
+        g, S = theta[:, :k, None] + self.log_terms(theta[:, k:]), self.slopes(theta[:, k:])
+        top = g.max(1)
+        share = np.exp(g - top[:, None])
+        total = share.sum(1)
+        share /= total[:, None]  # of each term in the loss
         residuals = top + np.log(total) - self.log_loss
-        J = (G * share).sum(1)
+        J = np.concatenate([share, (S * share[:, None]).sum(2)], 1)
         psi = self.weights * np.minimum(np.maximum(residuals, -self.delta), self.delta)  # np.clip takes longer
         inside = self.weights * (np.abs(residuals) <= self.delta)
-        flat = (G * (share * psi)).reshape(len(G), -1)
-        second = flat @ G.reshape(len(G), -1).T - (J * psi) @ J.T
-        return J @ psi, (J * inside) @ J.T + second, J
+        share *= psi[:, None]
+        bent = S * share[:, None]
+        hessian = (J * (inside - psi)[:, None]) @ J.swapaxes(1, 2)
+        # of the terms themselves, in (amplitudes, shapes): an amplitude moves its own term alone
+        hessian[:, range(k), range(k)] += share.sum(-1)
+        across = bent.sum(-1)
+        hessian[:, k:, :k] += across
+        hessian[:, :k, k:] += across.swapaxes(1, 2)
+        flat = (*S.shape[:2], k * S.shape[3])
+        hessian[:, k:, k:] += bent.reshape(flat) @ S.reshape(flat).swapaxes(1, 2)
+        return np.einsum("mpn,mn->mp", J, psi), hessian, J
 
 
-def starts(problem: Problem, best: int = STARTS) -> list[ndarray]:
-    """The best cells of the grid of shapes, with amplitudes by linear least squares on relative residuals: ``best`` of
-    all, and, where more than one is asked for, the best for each value of each shape, since the best of all may lie in
-    one valley."""
-    grids = [problem.law.grids.get(n, np.linspace(low, high, 8)) for n, (low, high) in problem.law.shapes.items()]
+def starts(problem: Problem, best: int = STARTS) -> tuple[ndarray, ndarray]:
+    """theta [m, p] of the best cells of the grid of shapes, with amplitudes by linear least squares on relative
+    residuals, and which set each is for [m]: ``best`` of all, and, where more than one is asked for, the best for each
+    value of each shape, since the best of all may lie in one valley."""
+    law, sets = problem.law, len(problem.weights)
+    grids = [law.grids.get(n, np.linspace(low, high, 8)) for n, (low, high) in law.shapes.items()]
     shapes = np.array(list(itertools.product(*grids)))
-    g = problem.log_terms(shapes)  # [k, cells, n]
-    centre = g.mean(-1, keepdims=True)
-    f = np.exp(np.minimum(g - centre, 300) - problem.log_loss) * np.sqrt(problem.weights)
-    normal = np.einsum("jcn,icn->cji", f, f)
-    normal += 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] * np.eye(problem.k)
-    amplitudes = np.linalg.solve(normal, np.einsum("jcn,n->cj", f, np.sqrt(problem.weights))[..., None])[..., 0]
-    # a term that least squares would rather subtract starts at a hundredth of the loss
-    least = 0.01 / np.maximum(f.mean(-1).T, 1e-300)
-    log_a = np.log(np.maximum(amplitudes, least)) - centre[..., 0].T
-    theta = np.clip(np.hstack([log_a, shapes]), problem.low, problem.high)
-    full = theta[:, : problem.k].T[..., None] + g
-    top = full.max(0)
-    values = problem.value(top + np.log(np.exp(full - top).sum(0)) - problem.log_loss)
-    order = np.argsort(values, kind="stable")
+    theta, value = np.empty((len(shapes), sets, problem.low.shape[1])), np.empty((len(shapes), sets))
+    n = problem.log_loss.shape[-1]
+    for some in blocks(np.arange(sets), 8 * n):
+        own = problem.take(some)
+        for cells in blocks(np.arange(len(shapes)), len(some) * n):
+            at = np.ix_(cells, some)
+            theta[at], value[at] = _in_cells(own, shapes[cells])
+    order = np.argsort(value, axis=0, kind="stable")
+    chosen = [_promising(order[:, s], shapes, best) for s in range(sets)]
+    of = np.repeat(np.arange(sets), [len(cells) for cells in chosen])
+    return theta[np.concatenate(chosen), of], of
+
+
+def _promising(order: ndarray, shapes: ndarray, best: int) -> list[int]:
+    """Cells, of all in the order of their values."""
     chosen = list(order[:best])
     if best > 1:
         for column in shapes.T:
             chosen += [order[column[order] == value][0] for value in np.unique(column)]
-    return list(theta[list(dict.fromkeys(chosen))])
+    return list(dict.fromkeys(chosen))
 
 
-def minimum(problem: Problem, starts: list[ndarray]) -> ndarray:
-    """The best of Newton's method from these starts: of many, those that a few steps leave ahead are followed to the
-    end. Small deltas are approached through larger ones."""
-    if len(starts) > STARTS:
-        tried = sorted((newton(problem, start, TRIED) for start in starts), key=lambda end: end[1])
-        starts = [theta for theta, _ in tried[:STARTS]]
-    delta = problem.delta
-    if delta < DELTA:
-        for step in np.geomspace(DELTA, delta, 10):
-            problem.delta = step
-            starts = [min((newton(problem, start) for start in starts), key=lambda end: end[1])[0]]
-        return starts[0]
-    return min((newton(problem, start) for start in starts), key=lambda end: end[1])[0]
+def _in_cells(problem: Problem, shapes: ndarray) -> tuple[ndarray, ndarray]:
+    """theta [cells, sets, p] with the shapes of each cell [cells, q], and about its objective [cells, sets]."""
+    relative = np.exp(-problem.log_loss)
+    g = problem.log_terms(shapes)  # [cells, k, n]
+    centre = g.mean(-1)
+    f = np.exp(np.minimum(g - centre[..., None], 300))
+    normal = (f[:, :, None] * f[:, None]) @ (problem.weights * relative**2).T
+    normal = np.moveaxis(normal, -1, 1)  # [cells, sets, k, k]
+    right = np.swapaxes(f @ (problem.weights * relative).T, 1, 2)  # [cells, sets, k]
+    normal += 1e-9 * np.trace(normal, axis1=2, axis2=3)[..., None, None] * np.eye(f.shape[1])
+    amplitudes = np.linalg.solve(normal, right[..., None])[..., 0]
+    # a term that least squares would rather subtract starts at a hundredth of the loss
+    least = 0.01 * problem.weights.sum(-1)[:, None] / np.maximum(right, 1e-300)
+    log_a = np.log(np.maximum(amplitudes, least)) - centre[:, None]
+    theta = np.concatenate([log_a, np.broadcast_to(shapes[:, None], (*log_a.shape[:2], shapes.shape[1]))], -1)
+    theta = np.clip(theta, problem.low, problem.high)
+    predicted = np.exp(theta[..., : f.shape[1]] + centre[:, None]) @ f
+    return theta, np.einsum("csn,sn->cs", huber(predicted * relative - 1, problem.delta), problem.weights)
 
 
-def newton(problem: Problem, theta: ndarray, steps: int = 400) -> tuple[ndarray, float]:
-    """Damped Newton inside the box: parameters that push against their bound rest, negative curvature is turned, and
-    damping is in units of the curvature that each point would have inside delta."""
-    value, damping = float(problem.value(problem.residuals(theta))), 1e-3
-    for _ in range(steps):
+def minimum(problem: Problem, theta: ndarray, of: ndarray) -> ndarray:
+    """The best [sets, p] of Newton's method from these starts [m, p] on the sets ``of`` [m]: of many, those that a few
+    steps leave ahead are followed to the end."""
+    if np.bincount(of).max() > STARTS:
+        theta, value = newton(problem.take(of), theta, TRIED)
+        ahead = _least(value, of, STARTS)
+        theta, of = theta[ahead], of[ahead]
+    theta, value = newton(problem.take(of), theta)
+    return theta[_least(value, of, 1)]
+
+
+def _least(value: ndarray, of: ndarray, most: int) -> ndarray:
+    """Where the least values of each set stand, at most so many."""
+    order = np.lexsort((value, of))
+    of = of[order]
+    return order[np.arange(len(of)) - np.searchsorted(of, of) < most]
+
+
+class Valley(NamedTuple):
+    """What a step of Newton's method in each set goes by: the size of each parameter [sets, p], and in units of these
+    the axes of the Hessian [sets, p, p], its curvature along them and the gradient along them [sets, p]."""
+
+    scale: ndarray
+    axes: ndarray
+    curvature: ndarray
+    along: ndarray
+
+    @classmethod
+    def at(cls, problem: Problem, theta: ndarray) -> Self:
+        """Parameters that push against their bound rest."""
         gradient, hessian, J = problem.derivatives(theta)
-        free = ~(((theta <= problem.low) & (gradient > 0)) | ((theta >= problem.high) & (gradient < 0)))
-        if not free.any():
+        low, high = theta <= problem.low, theta >= problem.high
+        free = ~((low & (gradient > 0)) | (high & (gradient < 0)))
+        scale = np.sqrt(np.maximum(np.einsum("spn,sn->sp", J**2, problem.weights), 1e-300))
+        hessian /= scale[:, :, None] * scale[:, None]
+        hessian = np.where(free[:, :, None] & free[:, None], hessian, np.eye(theta.shape[1]))
+        curvature, axes = np.linalg.eigh(hessian)
+        along = np.einsum("sij,si->sj", axes, np.where(free, gradient / scale, 0))
+        return cls(scale, axes, np.abs(curvature), along)  # negative curvature is turned
+
+    def take(self, sets: ndarray) -> Self:
+        return type(self)(*(kept[sets] for kept in self))
+
+    def put(self, sets: ndarray, other: Self) -> None:
+        for kept, new in zip(self, other, strict=True):
+            kept[sets] = new
+
+    def step(self, damping: ndarray) -> ndarray:
+        """[sets, p], damped in units of the curvature that each point would have inside delta."""
+        return np.einsum("sij,sj->si", self.axes, self.along / (self.curvature + damping[:, None])) / self.scale
+
+    def arrived(self, value: ndarray) -> ndarray:
+        """Where a step promises less than the objective [sets] can show."""
+        slope = self.along**2
+        promised = (slope / (self.curvature + LEAST)).sum(-1)
+        return (slope.sum(-1) < 1e-30 * np.maximum(value, 1e-300)) | (promised < 1e-15 * value)
+
+
+def newton(problem: Problem, theta: ndarray, trials: int = TRIALS) -> tuple[ndarray, ndarray]:
+    """Damped Newton inside the box, theta [sets, p] and value [sets]. A trial that is no better is tried again with
+    more damping, and the last, which nothing can be told of, is taken as it is."""
+    theta, value = theta.copy(), problem.value(problem.residuals(theta))
+    active = np.flatnonzero(np.isfinite(value))
+    damping, moved = np.full(len(theta), 1e-3), np.ones(len(theta), dtype=bool)
+    square = (*theta.shape, theta.shape[1])
+    valley = Valley(*(np.empty(shape) for shape in (theta.shape, square, theta.shape, theta.shape)))
+    for _ in range(trials):
+        for sets in blocks(active[moved[active]], problem.size):
+            valley.put(sets, Valley.at(problem.take(sets), theta[sets]))
+        arrived = valley.take(active).arrived(value[active])
+        last = active[arrived]
+        theta[last] -= valley.take(last).step(np.full(len(last), LEAST))
+        theta[last] = np.clip(theta[last], problem.low[last], problem.high[last])
+        active = active[~arrived & (damping[active] < 1e10)]
+        if not len(active):
             break
-        scale = np.sqrt(np.maximum(J**2 @ problem.weights, 1e-300))[free]
-        curvature, axes = np.linalg.eigh(hessian[free][:, free] / (scale[:, None] * scale))
-        along = axes.T @ (gradient[free] / scale)
-        promised = (along**2 / (np.abs(curvature) + 1e-12)).sum()
-        if along @ along < 1e-30 * max(value, 1e-300) or promised < 1e-15 * value:
-            break
-        while damping < 1e10:
-            trial = theta.copy()
-            trial[free] -= (axes @ (along / (np.abs(curvature) + damping))) / scale
-            trial = np.minimum(np.maximum(trial, problem.low), problem.high)
-            trial_value = float(problem.value(problem.residuals(trial)))
-            if trial_value < value:
-                break
-            damping *= 6
-        else:
-            break
-        theta, value, damping = trial, trial_value, max(damping / 5, 1e-12)
+        here = problem.take(active)
+        trial = np.clip(theta[active] - valley.take(active).step(damping[active]), here.low, here.high)
+        tried = here.value(here.residuals(trial))
+        better = tried < value[active]
+        moved[active] = better
+        damping[active] = np.where(better, np.maximum(damping[active] / 5, LEAST), damping[active] * 6)
+        theta[active[better]], value[active[better]] = trial[better], tried[better]
     return theta, value
+
+
+def blocks(rows: ndarray, numbers: int) -> Iterator[ndarray]:
+    """Rows of so many numbers each in blocks of at most ROOM numbers, or of one row."""
+    some = max(1, ROOM // numbers)
+    for begin in range(0, len(rows), some):
+        yield rows[begin : begin + some]

@@ -79,12 +79,12 @@ def test_squares_of_a_power_law_are_linear_regression_with_whites_errors():
 
 
 def test_hubers_errors_count_the_points_inside_delta():
-    T, loss, X = line(noise=0.004)
-    found = fit_saturation(T, loss, laws.POWER, delta=3e-3)
-    inside = np.abs(found.residuals) <= 3e-3
+    T, loss, X = line(noise=0.0013)
+    found = fit_saturation(T, loss, laws.POWER)
+    inside = np.abs(found.residuals) <= 1e-3
     assert 5 < inside.sum() < 25
     inverse = np.linalg.inv((X.T * inside) @ X)
-    psi = np.clip(found.residuals, -3e-3, 3e-3)
+    psi = np.clip(found.residuals, -1e-3, 1e-3)
     np.testing.assert_allclose(found.covariance, inverse @ (X.T * psi**2) @ X @ inverse, rtol=1e-5)
     assert X.T @ psi == pytest.approx(0, abs=1e-9)  # it is the optimum
 

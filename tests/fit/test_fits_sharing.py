@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib.fit import laws
-from lib.fit.fits import fit, fit_joint, fit_joint_at_one_D, fit_sharing, objective_at, sharing
+from lib.fit.fits import fit, fit_joint, fit_joint_at_one_D, objective_at, sharing
 from tests.fit.known import iso_depth_grid, joint_arrays
 
 LADDER = laws.POWER_WITH_FLOOR
@@ -20,8 +20,13 @@ def noisy(sd):
     }
 
 
+def shared(name, losses):
+    (found,) = sharing([{group: fit(LADDER, INPUTS[group], loss) for group, loss in losses.items()}], name)
+    return found
+
+
 def test_what_is_shared_is_found_and_the_rest_is_each_groups_own():
-    found = fit_sharing(LADDER, "L_inf", INPUTS, noisy(0))
+    found = shared("L_inf", noisy(0))
     for name, p in TRUTH.items():
         assert found[name].params == pytest.approx(p, rel=1e-3)
     assert len({one.params["L_inf"] for one in found.values()}) == 1
@@ -30,7 +35,7 @@ def test_what_is_shared_is_found_and_the_rest_is_each_groups_own():
 @pytest.mark.parametrize("name", ["L_inf", "z"])
 def test_no_other_value_fits_all_groups_better(name):
     losses = noisy(1e-3)
-    found = fit_sharing(LADDER, name, INPUTS, losses)
+    found = shared(name, losses)
     best = sum(one.objective for one in found.values())
     value = found["a"].params[name]
     for other in value * np.array([0.3, 0.9, 0.99, 0.999, 1.001, 1.01, 1.05, 1.15]):
@@ -40,11 +45,9 @@ def test_no_other_value_fits_all_groups_better(name):
     assert best >= alone * (1 - 1e-9)
 
 
-def test_what_is_shared_needs_no_fit_but_the_groups_own():
+def test_each_group_is_at_its_own_optimum_with_what_is_shared():
     losses = noisy(1e-3)
-    found = sharing({name: fit(LADDER, INPUTS[name], losses[name]) for name in TRUTH}, "z", INPUTS)
-    for name, one in fit_sharing(LADDER, "z", INPUTS, losses).items():
-        assert found[name].params == one.params
+    for name, one in shared("z", losses).items():
         held = fit(one.law, INPUTS[name], losses[name])  # at this z each group is at its own optimum
         assert one.objective == pytest.approx(held.objective, rel=1e-6) and one.free == 2
         assert one.loss == pytest.approx(losses[name], rel=1e-12)

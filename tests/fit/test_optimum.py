@@ -1,58 +1,60 @@
 """The minimiser's gradient is that of its objective, and it ends below every start, where the gradient is zero."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from lib.fit import laws
-from lib.fit.optimum import DELTA, Problem, minimum, newton, starts
+from lib.fit.optimum import DELTA, STARTS, Problem, minimum, newton, starts
 from lib.papers.isodepth.designs import PUBLISHED, published_grid
 
 
-def problem(law=laws.JOINT, noise=0.01, delta=DELTA) -> Problem:
+def problem(law=laws.JOINT, noise=0.01, delta=DELTA, sets=1) -> Problem:
     grid = published_grid()
-    loss = grid["loss"].to_numpy() * np.exp(np.random.default_rng(0).normal(0, noise, len(grid)))
-    weights = np.random.default_rng(1).integers(0, 3, len(grid)).astype(float)
-    return Problem(law, [grid[name].to_numpy(float) for name in law.inputs], loss, weights, delta)
+    loss = grid["loss"].to_numpy() * np.exp(np.random.default_rng(0).normal(0, noise, (sets, len(grid))))
+    weights = np.random.default_rng(1).integers(0, 3, (sets, len(grid))).astype(float)
+    return Problem.of(law, [grid[name].to_numpy(float) for name in law.inputs], loss, delta, weights)
 
 
 def theta(**changes) -> np.ndarray:
     p = {**PUBLISHED, **changes}
-    return np.array([*np.log([p["A"], p["B"], p["E"]]), p["alpha"], p["beta"], p["phi"]])
+    return np.array([[*np.log([p["A"], p["B"], p["E"]]), p["alpha"], p["beta"], p["phi"]]])
 
 
 def test_residuals_are_the_laws_log_loss_minus_the_datas():
     ours = problem(noise=0.0)
     np.testing.assert_allclose(ours.residuals(theta()), 0, atol=1e-12)
     np.testing.assert_allclose(
-        ours.residuals(theta(E=0.5)), np.log(laws.JOINT.loss({**PUBLISHED, "E": 0.5}, *ours.inputs)) - ours.log_loss
+        ours.residuals(theta(E=0.5))[0],
+        np.log(laws.JOINT.loss({**PUBLISHED, "E": 0.5}, *ours.inputs)) - ours.log_loss[0],
     )
 
 
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
 def test_the_gradient_is_that_of_the_objective(delta):
     ours, at, step = problem(delta=delta), theta(phi=0.6, alpha=0.21), 1e-6
-    gradient, _, J = ours.derivatives(at)
-    numeric = np.zeros_like(at)
-    for i in range(len(at)):
-        ends = [ours.residuals(at + sign * step * np.eye(len(at))[i]) for sign in (1, -1)]
-        numeric[i] = (ours.value(ends[0]) - ours.value(ends[1])) / (2 * step)
+    (gradient,), _, (J,) = ours.derivatives(at)
+    numeric = np.zeros_like(gradient)
+    for i in range(len(gradient)):
+        ends = [ours.residuals(at + sign * step * np.eye(len(gradient))[i])[0] for sign in (1, -1)]
+        numeric[i] = float(ours.value(ends[0][None])[0] - ours.value(ends[1][None])[0]) / (2 * step)
         np.testing.assert_allclose(J[i], (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5)
 
 
 def test_huber_is_a_square_inside_and_a_line_outside():
-    ours = problem()
-    ours.weights = np.array([1.0, 2.0])
+    ours = dataclasses.replace(problem(), weights=np.array([[1.0, 2.0]]))
     small, large = DELTA / 2, 10 * DELTA
-    assert ours.value(np.array([small, -large])) == pytest.approx(small**2 / 2 + 2 * DELTA * (large - DELTA / 2))
+    assert ours.value(np.array([[small, -large]])) == pytest.approx(small**2 / 2 + 2 * DELTA * (large - DELTA / 2))
 
 
 def test_starts_lie_in_the_box_and_the_minimum_below_them():
     ours = problem()
-    begin = starts(ours)
-    assert all(((ours.low <= start) & (start <= ours.high)).all() for start in begin)
-    end = minimum(ours, begin)
-    assert ours.value(ours.residuals(end)) <= min(ours.value(ours.residuals(start)) for start in begin)
+    begin, of = starts(ours)
+    assert len(begin) > STARTS and not of.any() and ((ours.low <= begin) & (begin <= ours.high)).all()
+    end, each = minimum(ours, begin, of), ours.take(of)
+    assert ours.value(ours.residuals(end)) <= each.value(each.residuals(begin)).min()
     gradient, _, _ = ours.derivatives(end)
     assert np.abs(gradient).max() < 1e-8
 
@@ -60,6 +62,29 @@ def test_starts_lie_in_the_box_and_the_minimum_below_them():
 def test_parameters_without_room_stay_where_they_are():
     held = laws.hold(laws.JOINT, **{name: value for name, value in PUBLISHED.items() if name != "phi"})
     ours = problem(held, noise=0.0)
-    end, value = newton(ours, theta(phi=-1.0))
-    np.testing.assert_allclose(end, theta(), rtol=1e-8)
+    (end,), value = newton(ours, theta(phi=-1.0))
+    np.testing.assert_allclose(end, theta()[0], rtol=1e-8)
     assert value < 1e-20
+
+
+@pytest.mark.parametrize("delta", [1e-3, np.inf])
+def test_many_sets_at_once_end_where_each_does_by_itself(delta):
+    """Each has its own losses, weights and box."""
+    many = problem(delta=delta, sets=40)
+    low, high = many.low.copy(), many.high.copy()
+    low[::4, 5] = high[::4, 5] = np.linspace(0, 1, 10)  # phi of every fourth
+    many = dataclasses.replace(many, low=low, high=high)
+    together = minimum(many, *starts(many))
+    for s in range(40):
+        one = many.take(np.array([s]))
+        alone = minimum(one, *starts(one))
+        assert many.value(many.residuals(together))[s] == pytest.approx(one.value(one.residuals(alone))[0], rel=1e-9)
+    assert (together[::4, 5] == np.linspace(0, 1, 10)).all() and np.std(together[1::4, 5]) > 0
+
+
+def test_a_point_that_counts_twice_is_two_points_and_one_that_counts_nought_is_none():
+    ours = problem()
+    (weights,) = ours.weights.astype(int)
+    inputs, loss = ([x.repeat(weights) for x in some] for some in (ours.inputs, np.exp(ours.log_loss)))
+    again = Problem.of(ours.law, inputs, np.array(loss), DELTA)
+    np.testing.assert_allclose(minimum(ours, *starts(ours)), minimum(again, *starts(again)), rtol=1e-9)

@@ -12,7 +12,7 @@ import pandas as pd
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
 from lib.figures.style import rate
-from lib.fit.fits import Fit, bootstrap, fit_joint, halves, residual_rank_test, split
+from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, halves, residual_rank_test, split
 from lib.flops import count
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import intervention
@@ -172,7 +172,7 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
         held = fit_joint(*readings.joint_arrays(grid), phi=phi)
         rows["all", f"R2, phi = {phi:g}"] = (held.r2, np.nan, np.nan)
     laws = readings.own_laws(grid)
-    fresh = readings.fresh_laws(laws, grid, resamples, seed)
+    fresh = fresh_fits(laws, resamples, seed)
     for r, fit in laws.items():
         own = grid[grid["r"] == r]
         rows[f"r = {r}", "a_D"] = (readings.a_D(fit), *percentile_interval([readings.a_D(law[r]) for law in fresh]))
@@ -287,7 +287,7 @@ def by_own_laws(
     def margins(laws: dict[int, Fit]) -> readings.Margins:
         return readings.cost_of_sharing(readings.law_optima(laws, families, budgets)) | readings.of_own_laws(laws)
 
-    return margins(own), readings.collected(map(margins, readings.fresh_laws(own, table, resamples, seed)))
+    return margins(own), readings.collected(map(margins, fresh_fits(own, resamples, seed)))
 
 
 def by_parabolas(table: pd.DataFrame, resamples: int, seed: int) -> tuple[readings.Margins, readings.Draws]:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lib.fit.fits import Fit
+from lib.fit.fits import Fit, noise_of
 from lib.papers.isodepth import designs, published, readings
 from lib.papers.shared.reported import Reported
 
@@ -121,5 +121,5 @@ def of_probes(
 def of_pair(pair: pd.DataFrame, own: dict[int, Fit], grid: pd.DataFrame, seed: int) -> list[Reported]:
     """The gap of the two runs past the grid (``published.pair``), with the noise that each recurrence's own law leaves
     over on it."""
-    gap, draws = readings.matched_gap(pair, readings.noise_of_a_run(own, grid), seed)
+    gap, draws = readings.matched_gap(pair, noise_of(own), seed)
     return [Reported("000-looped-trails-beyond-the-grid", [gap], draws, "nats")]

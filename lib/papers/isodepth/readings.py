@@ -1,5 +1,6 @@
 """What is read off the iso-depth grid of 000: optima, frontiers, laws, phi, and how sure each is."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,19 +11,7 @@ import pandas as pd
 from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
-from lib.fit.fits import (
-    Fit,
-    cell_signs,
-    fit,
-    fit_chinchilla,
-    fit_joint,
-    flipped,
-    fresh_fits,
-    noise_of,
-    refits,
-    residual_rank_test,
-    split,
-)
+from lib.fit.fits import Fit, cell_signs, fit, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
 from lib.fit.frontier import at_width, compute_optimal, data_to_match, effective_parameters, phi_to_cross
 from lib.fit.laws import hold
 from lib.fit.noise import Noise
@@ -144,16 +133,6 @@ def own_laws(runs: pd.DataFrame) -> dict[int, Fit]:
     return {r: fit_chinchilla(*of) for r, of in _by_r(runs).items() if len(of[0]) > 5}
 
 
-def fresh_laws(laws: dict[int, Fit], runs: pd.DataFrame, n: int, seed: int) -> list[dict[int, Fit]]:
-    """The same laws on n grids that might have been (``fits.fresh_fits``)."""
-    return fresh_fits(laws, {r: _by_r(runs)[r][:-1] for r in laws}, n, seed)
-
-
-def noise_of_a_run(laws: dict[int, Fit], runs: pd.DataFrame) -> Noise:
-    """Of its log loss: what the laws of all recurrences leave over."""
-    return noise_of(laws, {r: _by_r(runs)[r][:-1] for r in laws})
-
-
 def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int, n: int = DRAWS) -> tuple[float, list[float]]:
     """What r = 4 loses on r = 1, the mean over the pairs of runs that share a seed, and its draws, from a run's noise.
     nan where none of them has both."""
@@ -238,7 +217,7 @@ def misfit(runs: pd.DataFrame, fit: Fit) -> pd.Series:
 def fresh_joint(fit: Fit, runs: pd.DataFrame, n: int, seed: int) -> list[Fit]:
     """The joint law on n grids that might have been: what it leaves over in a (budget, r) cell keeps together
     (``fits.flipped``)."""
-    return flipped(fit, joint_arrays(runs)[:-1], cell_signs(runs[["budget", "r"]], n, seed))
+    return flipped(fit, cell_signs(runs[["budget", "r"]], n, seed))
 
 
 def joint_quality(fit: Fit, fresh: list[Fit], runs: pd.DataFrame, seed: int) -> tuple[Margins, Draws]:
@@ -265,7 +244,7 @@ def held_phi_margin(fresh: list[Fit], runs: pd.DataFrame) -> tuple[float, list[f
     """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and on fresh grids."""
     arrays = joint_arrays(runs)
     zero, one = (fit_joint(*arrays, phi=phi) for phi in (0.0, 1.0))
-    of_zero, of_one = (refits(held, arrays[:-1], [own.loss for own in fresh]) for held in (zero, one))
+    of_zero, of_one = (refits(held, [own.loss for own in fresh]) for held in (zero, one))
     return zero.r2 - one.r2, [a.r2 - b.r2 for a, b in zip(of_zero, of_one, strict=True)]
 
 
@@ -273,15 +252,17 @@ def drift_of_phi(fit: Fit, fresh: list[Fit], runs: pd.DataFrame) -> tuple[float,
     """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids, which are
     made with one phi and count from the drift that was found. Each half moves phi and E alone; a half of a small grid
     does not identify the rest, which is the whole grid's."""
-    found = _drift(fit, runs)
-    return found, [found + _drift(own, runs) for own in fresh]
+    fits = [fit, *fresh]
+    held = {name: [own.params[name] for own in fits] for name in fit.names if name not in ("phi", "E")}
+    low, high = (_phis_of_part(fits, half, held) for half in split(runs["budget"]))
+    found, *draws = high - low
+    return float(found), [float(found + draw) for draw in draws]
 
 
-def _drift(whole: Fit, runs: pd.DataFrame) -> float:
-    held = hold(whole.law, **{name: value for name, value in whole.params.items() if name not in ("phi", "E")})
-    inputs = [x.to_numpy(float) for x in joint_arrays(runs)[:-1]]
-    low, high = (fit(held, [x[half] for x in inputs], whole.loss[half]) for half in split(runs["budget"]))
-    return high.params["phi"] - low.params["phi"]
+def _phis_of_part(fits: list[Fit], part: np.ndarray, held: dict[str, list[float]]) -> np.ndarray:
+    """phi by these points of each fit [fits], all that is held at its own value."""
+    first = dataclasses.replace(fits[0], inputs=[x[part] for x in fits[0].inputs], loss=fits[0].loss[part])
+    return np.array([own.params["phi"] for own in refits(first, [own.loss[part] for own in fits], **held)])
 
 
 def phi_alone(baseline: Fit) -> Callable[..., Fit]:
@@ -307,7 +288,7 @@ def probe_draws(
     drawn = {}
     for (name, runs), own_signs in zip(kept.items(), np.split(signs, ends, axis=1), strict=True):
         own = fitting(*joint_arrays(runs))
-        drawn[name] = [own, *flipped(own, joint_arrays(runs)[:-1], own_signs)]
+        drawn[name] = [own, *flipped(own, own_signs)]
     return drawn
 
 
@@ -363,9 +344,8 @@ def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> tuple[Margins, Draws
     phi moves, and how much less of the losses' variance is left (000, Table 3). Fresh grids are made with one phi for
     all r, so that theirs counts from the move that was found."""
     rest = (runs["r"] != r).to_numpy()
-    arrays = joint_arrays(runs[rest])
-    part = fit_joint(*arrays)
-    parts = [part, *refits(part, arrays[:-1], [own.loss[rest] for own in fits[1:]])]
+    part = fit_joint(*joint_arrays(runs[rest]))
+    parts = [part, *refits(part, [own.loss[rest] for own in fits[1:]])]
     moves = np.array([b.params["phi"] - a.params["phi"] for a, b in zip(fits, parts, strict=True)])
     gains = [b.r2 - a.r2 for a, b in zip(fits, parts, strict=True)]
     found = {"phi": {"": float(moves[0])}, "r2": {"": gains[0]}}

@@ -48,11 +48,11 @@ def of_ladders(curves: ladders.Curves, fresh: list[ladders.Fits]) -> list[Report
         "005-own-weights-save-over-tied": over_tied,
         "005-tied-and-own-weights-scale-alike": drift,
     }
-    steeper = [ladders.steeper(curves, one) for one in fresh]
+    steeper, *drawn = ladders.steeper([fits, *fresh])
     return [
         *savings,
         *(compared(id, of(fits), [*map(of, fresh)], "octaves of compute", note) for id, of in octaves.items()),
-        compared("005-growth-raises-the-exponent", ladders.steeper(curves, fits), steeper, "gamma", note),
+        compared("005-growth-raises-the-exponent", steeper, drawn, "gamma", note),
     ]
 
 

@@ -88,7 +88,7 @@ def own_laws(runs: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     exponent of D* by it, and its 95 % interval over fresh runs, low and high."""
     by = {str(arm): (own["N"], own["D"], own["loss"]) for arm, own in runs.groupby("arm")}
     laws = {arm: fit_chinchilla(*arrays) for arm, arrays in by.items()}
-    fresh = fresh_fits(laws, {arm: arrays[:-1] for arm, arrays in by.items()}, resamples, seed)
+    fresh = fresh_fits(laws, resamples, seed)
     rows = {}
     for arm, law in laws.items():
         low, high = percentile_interval([a_D(one[arm]) for one in fresh])

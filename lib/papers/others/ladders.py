@@ -1,8 +1,7 @@
 """Compute-optimal ladders of arXiv 2609.19107, L = E + A C^-gamma: what an arm saves, and whether its exponent or its
 floor is another. An arm is ``vanilla``, ``operator_1`` and so on (data/README.md)."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,7 @@ from numpy import ndarray
 
 from lib.base.statistics import percentile_interval, with_interval
 from lib.fit.fits import Fit, fit, fresh_fits, refits, sharing
-from lib.fit.laws import POWER_WITH_FLOOR, hold
+from lib.fit.laws import POWER_WITH_FLOOR
 
 #: E + A C^-gamma, C in units of 1e18 FLOPs; its names for E, A and gamma are those of a law in T: L_inf, Z and z
 LADDER, UNIT = POWER_WITH_FLOOR, 1e18
@@ -52,34 +51,30 @@ def own_floors(curves: Curves) -> dict[str, Fit]:
     return {arm: fit(LADDER, at, curves[arm]["loss"]) for arm, at in inputs(curves).items()}
 
 
-def vanillas_floor(curves: Curves, own: Fits) -> dict[str, Fit]:
-    """Each arm's own A and gamma at vanilla's E, as the authors fit them. ``own``: the arms' own laws, on these losses
-    or on fresh ones."""
-    at = inputs(curves)
-    return {arm: _held(one, at[arm], floor(own[PLAIN])) for arm, one in own.items()}
+def vanillas_floor(draws: Sequence[Fits], arms: Iterable[str]) -> list[dict[str, Fit]]:
+    """These arms' own A and gamma at vanilla's E, as the authors fit them, of each draw: the arms' own laws, on these
+    losses or on fresh ones."""
+    floors = [floor(own[PLAIN]) for own in draws]
+    found = {arm: refits(draws[0][arm], [own[arm].loss for own in draws], L_inf=floors) for arm in arms}
+    return [dict(zip(found, fits, strict=True)) for fits in zip(*found.values(), strict=True)]
 
 
-def _held(own: Fit, at: tuple[ndarray], floor: float) -> Fit:
-    return refits(dataclasses.replace(own, law=hold(LADDER, L_inf=floor)), at, [own.loss])[0]
-
-
-def ways(curves: Curves, own: Fits) -> dict[str, Fits]:
-    """The laws by four ways of fitting, from ``own``: E and gamma own; E of vanilla, as the authors; one E for all; one
-    gamma for all."""
+def ways(draws: Sequence[Fits]) -> dict[str, Sequence[Fits]]:
+    """The laws of each draw by four ways of fitting, from the arms' own: E and gamma own; E of vanilla, as the authors;
+    one E for all; one gamma for all."""
     return {
-        "own E, own gamma": own,
-        "vanilla's E": vanillas_floor(curves, own),
-        "one E": sharing(own, "L_inf", inputs(curves)),
-        "one gamma": sharing(own, "z", inputs(curves)),
+        "own E, own gamma": draws,
+        "vanilla's E": vanillas_floor(draws, draws[0]),
+        "one E": sharing(draws, "L_inf"),
+        "one gamma": sharing(draws, "z"),
     }
 
 
 def exponents(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:
     """One row a way of fitting and arm: gamma and E, each with its 95 % interval over ``fresh`` ladders (low, high),
     and the rms residual in nats. A last row of each way has how far GROWN is above vanilla."""
-    draws, rows = [ways(curves, one) for one in fresh], {}
-    for way, fits in ways(curves, own_floors(curves)).items():
-        drawn = [one[way] for one in draws]
+    rows = {}
+    for way, (fits, *drawn) in ways([own_floors(curves), *fresh]).items():
         for arm, one in fits.items():
             rows[way, arm] = {
                 **with_interval("gamma", gamma(one), [gamma(fit[arm]) for fit in drawn]),
@@ -137,7 +132,7 @@ def multipliers(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:
     """What is PRINTED, and the factor between tied and own weights, beside ours: printed; between, as the authors read
     it; law, by each arm's own law, and its 95 % interval over ``fresh`` ladders, low and high; at vanilla's E."""
     fits = own_floors(curves)
-    held = vanillas_floor(curves, fits)
+    (held,) = vanillas_floor([fits], fits)
     rows = {}
     asked = [(arm, PLAIN, compute, printed) for (arm, compute), printed in PRINTED.items()]
     for arm, than, compute, printed in [*asked, *((UNTIED, TIED, at, x) for at, x in PRINTED_FACTOR.items())]:
@@ -155,11 +150,13 @@ def multipliers(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:
 
 def fresh_ladders(curves: Curves, resamples: int, seed: int) -> list[Fits]:
     """The arms' own laws on so many ladders that might have been trained instead."""
-    return [*fresh_fits(own_floors(curves), inputs(curves), resamples, seed)]
+    return [*fresh_fits(own_floors(curves), resamples, seed)]
 
 
-def steeper(curves: Curves, fits: Fits) -> dict[str, float]:
-    """gamma of the grown ladder with own weights less vanilla's, by two readings: both at vanilla's E, as the authors
-    fit, and each with an E of its own. ``fits``: the arms' own laws, on these losses or on fresh ones."""
-    held = _held(fits[GROWN], inputs(curves)[GROWN], floor(fits[PLAIN]))
-    return {"vanilla's E": gamma(held) - gamma(fits[PLAIN]), "own E": above(gamma, fits)}
+def steeper(draws: Sequence[Fits]) -> list[dict[str, float]]:
+    """gamma of the grown ladder with own weights less vanilla's in each draw, by two readings: both at vanilla's E, as
+    the authors fit, and each with an E of its own. draws: the arms' own laws, on these losses or on fresh ones."""
+    return [
+        {"vanilla's E": gamma(held[GROWN]) - gamma(own[PLAIN]), "own E": above(gamma, own)}
+        for held, own in zip(vanillas_floor(draws, [GROWN]), draws, strict=True)
+    ]

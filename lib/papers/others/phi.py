@@ -142,7 +142,7 @@ def _row_at_one_D(group: str, runs: pd.DataFrame, resamples: int, seed: int) -> 
     place of a bootstrap."""
     inputs = runs["n_once"], runs["n_rec"], runs["r"]
     fit = fit_joint_at_one_D(*inputs, runs["loss"])
-    fresh = flipped(fit, inputs, cell_signs(runs[["width"]], resamples, seed))
+    fresh = flipped(fit, cell_signs(runs[["width"]], resamples, seed))
     return _as_row(group, len(runs), fit.params["phi"], [one.params["phi"] for one in fresh], fit.r2)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
 
 from lib.base.statistics import with_interval
 from lib.fit.fits import Fit, cell_signs, fit_saturation, fresh_fits, refits, sharing
@@ -47,7 +46,7 @@ def laws(curves: Curves, to_best: bool, resamples: int, seed: int) -> pd.DataFra
     nats; the law that has the least; and of the exponential its rate z and floor, each with its 95 % interval (low,
     high): other curves of the law, with noise as large as the exponentials leave over on all curves of a model. Curves
     with fewer than four of these T are left out."""
-    rows, own, points = {}, {}, {}
+    rows, own = {}, {}
     for key, curve in curves.items():
         best = curve["T"].to_numpy()[curve["loss"].to_numpy().argmin()]
         kept = curve[curve["T"] <= best] if to_best else curve
@@ -55,10 +54,10 @@ def laws(curves: Curves, to_best: bool, resamples: int, seed: int) -> pd.DataFra
             fits = {name: fit_saturation(kept["T"], kept["loss"], law) for name, law in LAWS.items()}
             rms = {name: fit.rms_residual for name, fit in fits.items()}
             rows[key] = {"points": len(kept), **rms, "least": min(LAWS, key=rms.__getitem__)}
-            own[key], points[key] = fits["exponential"], (kept["T"],)
+            own[key] = fits["exponential"]
     for model in dict.fromkeys(key[:2] for key in own):
         alike = {key: fit for key, fit in own.items() if key[:2] == model}
-        draws = fresh_fits(alike, {key: points[key] for key in alike}, resamples, seed)
+        draws = fresh_fits(alike, resamples, seed)
         for key, fit in alike.items():
             rows[key] |= with_interval("z", fit.params["z"], [one[key].params["z"] for one in draws])
             rows[key] |= with_interval("floor", fit.params["L_inf"], [one[key].params["L_inf"] for one in draws])
@@ -73,12 +72,11 @@ def one_decay(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
     Of an own z the intervals are those of other noise, as large as all sizes leave over. What one z leaves over errs
     together along a size's curve, so that it is turned size by size (``fits.cell_signs``)."""
     own = {str(key[2]): curve for key, curve in curves.items() if key[1] == RANDOM}
-    at = {size: (curve["T"].to_numpy(),) for size, curve in own.items()}
     alone = {size: fit_saturation(curve["T"], curve["loss"]) for size, curve in own.items()}
-    one = sharing(alone, "z", at)
+    (one,) = sharing([alone], "z")
     ways = {
-        "own z": (alone, fresh_fits(alone, at, resamples, seed)),
-        "one z": (one, [sharing(fresh, "z", at) for fresh in _turned(one, alone, at, resamples, seed)]),
+        "own z": (alone, fresh_fits(alone, resamples, seed)),
+        "one z": (one, sharing(_turned(one, alone, resamples, seed), "z")),
     }
     rows = {}
     for way, (fits, draws) in ways.items():
@@ -90,16 +88,16 @@ def one_decay(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["way", "size"])
 
 
-def _turned(one: Fits, alone: Fits, at: dict[str, tuple[ndarray]], resamples: int, seed: int) -> list[Fits]:
+def _turned(one: Fits, alone: Fits, resamples: int, seed: int) -> list[Fits]:
     """Each size's own law where the residuals of ``one`` decay have other signs, the same along a size's curve."""
     signs = cell_signs([*one], resamples, seed)
     left = sum(len(fit.loss) for fit in one.values())
     scale = np.sqrt(left / (left - 2 * len(one) - 1))  # each its Z and floor, and one z
     losses = {
-        size: fit.predict(*at[size]) * np.exp(-scale * np.outer(signs[:, k], fit.residuals))
+        size: fit.predict(*fit.inputs) * np.exp(-scale * np.outer(signs[:, k], fit.residuals))
         for k, (size, fit) in enumerate(one.items())
     }
-    drawn = {size: refits(alone[size], at[size], losses[size]) for size in one}
+    drawn = {size: refits(alone[size], losses[size]) for size in one}
     return [dict(zip(drawn, fits, strict=True)) for fits in zip(*drawn.values(), strict=True)]
 
 

@@ -204,10 +204,9 @@ def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed
     if len(looped) <= COEFFICIENTS or held_out.empty:
         names = ("a", "b", "E", "error")
         return OneGrid(dict.fromkeys(names, np.nan), {name: np.full(resamples, np.nan) for name in names})
-    inputs = (looped["n_eff"], looped["D"])
-    law = fit_parcae(*inputs, looped["loss"])
-    fresh = [grid[0] for grid in fresh_fits({0: law}, {0: inputs}, resamples, seed)]
-    noise = np.sqrt(noise_of({0: law}, {0: inputs}).variance)
+    law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
+    fresh = [grid[0] for grid in fresh_fits({0: law}, resamples, seed)]
+    noise = np.sqrt(noise_of({0: law}).variance)
     shifts = noise * np.random.default_rng([seed, 1]).standard_normal((len(fresh), len(held_out)))
 
     def error(fit: Fit, shift: ArrayLike = 0.0) -> float:

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lib.fit.fits import fresh_fits
 from lib.papers.isodepth import designs, readings
 from lib.papers.isodepth.parameters import IsodepthIsoflop
 from tests.given import given
@@ -25,7 +26,7 @@ def test_intervals_by_the_own_laws_cover_what_they_should():
     truth, inside, grids = read(readings.own_laws(simulated())), [], 100
     for seed in range(grids):
         runs = simulated(seed)
-        draws = pd.DataFrame([read(laws) for laws in readings.fresh_laws(readings.own_laws(runs), runs, ENDS, seed)])
+        draws = pd.DataFrame([read(laws) for laws in fresh_fits(readings.own_laws(runs), ENDS, seed)])
         ends = draws.min(), draws.max()
         inside.append({name: ends[0][name] <= x <= ends[1][name] for name, x in truth.items()})
     found = {name: np.mean([one[name] for one in inside]) for name in truth}

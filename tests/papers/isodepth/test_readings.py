@@ -238,7 +238,7 @@ def test_without_the_runs_that_do_not_fit_the_law_fits_better(published):
 
 def test_the_worst_fitted_recurrence_is_told_by_its_residuals(published, published_fit):
     noise = 0.01 * (-1) ** np.arange(len(published)) * np.where(published["r"] == 2, 4, 1)
-    fit = dataclasses.replace(published_fit, residuals=noise)
+    fit = dataclasses.replace(published_fit, loss=published_fit.predict(*published_fit.inputs) * np.exp(-noise))
     found, drawn = readings.worst_fitted(fit, published, 2, 0)
     assert [*found["worst"]] == ["r = 1", "r = 4", "r = 8"]
     assert found["worst"]["r = 4"] == pytest.approx(2)  # four times as large
@@ -274,9 +274,9 @@ def test_lanes_lead_where_they_beat_the_plain_model(published):
 
 
 def test_a_prediction_has_the_interval_of_fresh_laws(published, published_fit):
-    fresh = [
-        dataclasses.replace(published_fit, params={**designs.PUBLISHED, "E": e}) for e in np.linspace(1.5, 1.6, 101)
-    ]
+    A, B, _, *shapes = published_fit.theta
+    floors = np.log(np.linspace(1.5, 1.6, 101))
+    fresh = [dataclasses.replace(published_fit, theta=np.array([A, B, floor, *shapes])) for floor in floors]
     frame = readings.predicted(published.assign(loss=published["loss"] / 1.01), published_fit, fresh)
     np.testing.assert_allclose(frame["error (%)"], 1, rtol=1e-6)
     np.testing.assert_allclose(frame["high"] - frame["low"], 0.095, rtol=1e-6)

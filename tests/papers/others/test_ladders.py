@@ -37,7 +37,7 @@ def test_what_an_arm_saves_follows_from_its_law(curves):
         assert ladders.saved(fits, "untied_2", compute, "loop_2") == pytest.approx(1, rel=1e-4)
     assert ladders.compute_for(fits["vanilla"], 1.6) == np.inf
     assert ladders.compute_for(fits["vanilla"], 1.7 + 1.65) == pytest.approx(1e18, rel=1e-3)
-    assert ladders.steeper(made, fits) == pytest.approx({"vanilla's E": 0, "own E": 0}, abs=1e-4)
+    assert ladders.steeper([fits]) == [pytest.approx({"vanilla's E": 0, "own E": 0}, abs=1e-4)]
 
 
 def test_read_as_the_authors_do_the_printed_multipliers_come_back(curves):
@@ -68,7 +68,7 @@ def test_whether_the_exponent_or_the_floor_changes_is_not_in_these_data(curves):
     assert steeper["vanilla's E"] == pytest.approx(0.0048, abs=2e-4)
     assert steeper["own E, own gamma"] == pytest.approx(-0.0127, abs=2e-4)
     fits = ladders.own_floors(curves)
-    assert ladders.steeper(curves, fits) == pytest.approx(
+    assert ladders.steeper([fits])[0] == pytest.approx(
         {"vanilla's E": steeper["vanilla's E"], "own E": steeper["own E, own gamma"]}, abs=1e-5
     )
     arms = found[found.index.get_level_values("arm") != "untied_grow less vanilla"]
@@ -86,7 +86,7 @@ def test_whether_the_exponent_or_the_floor_changes_is_not_in_these_data(curves):
 def test_at_vanillas_floor_each_fit_is_at_its_optimum(curves):
     own = ladders.own_floors(curves)
     held = laws.hold(ladders.LADDER, L_inf=ladders.floor(own["vanilla"]))
-    for arm, one in ladders.vanillas_floor(curves, own).items():
+    for arm, one in ladders.vanillas_floor([own], own)[0].items():
         again = fit(held, ladders.inputs(curves)[arm], curves[arm]["loss"])
         assert one.objective == pytest.approx(again.objective, rel=1e-9)
         assert one.params == pytest.approx(again.params, rel=1e-6)
