@@ -36,11 +36,15 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     and D = C / F(N); ``inside`` where it lies between the sizes trained (nan without minimum).
 
     runs: columns N parameters, width, F training FLOPs per token and loss in nats besides."""
+    # many resamples are read so, and of each cell a data frame would take most of the time
+    columns = runs[["N", "loss", "width", "F"]].to_numpy(float).T
+    number = runs.groupby(by, sort=False).ngroup().to_numpy()
     rows = []
-    for group, cell in runs.groupby(by, sort=False):
-        cell, labels = cell.sort_values("N"), dict(zip(by, group, strict=True))
-        N, loss, stderr, inside = minimum(cell["N"], cell["loss"])
-        width, F = (np.exp(np.interp(np.log(N), np.log(cell["N"]), np.log(cell[column]))) for column in ("width", "F"))
+    for i, labels in enumerate(runs[by].drop_duplicates().to_dict("records")):
+        cell = columns[:, number == i]
+        sizes, losses, widths, flops = cell[:, np.argsort(cell[0], kind="stable")]
+        N, loss, stderr, inside = minimum(sizes, losses)
+        width, F = (np.exp(np.interp(np.log(N), np.log(sizes), np.log(of))) for of in (widths, flops))
         found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": labels["budget"] / F, "inside": inside}
         rows.append(labels | found)
     return pd.DataFrame(rows)

@@ -102,9 +102,11 @@ def curvatures(runs: pd.DataFrame) -> dict[int, float]:
     """Of each r, how fast the loss rises off its optimum: the coefficient of (log N)^2 of the parabolas, averaged over
     the budgets (000, Fig. 2)."""
     bent: dict[Any, list[float]] = {}
-    for (_, r), cell in runs.groupby(["budget", "r"]):
-        if len(cell) > 2:
-            bent.setdefault(r, []).append(float(np.polyfit(np.log(cell["N"]), cell["loss"], 2)[0]))
+    x, loss = np.log(runs["N"].to_numpy()), runs["loss"].to_numpy()
+    cells: Any = runs.groupby(["budget", "r"]).indices
+    for (_, r), at in cells.items():
+        if len(at) > 2:
+            bent.setdefault(r, []).append(float(np.polyfit(x[at], loss[at], 2)[0]))
     return {r: float(np.mean(some)) for r, some in bent.items()}
 
 

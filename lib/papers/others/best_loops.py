@@ -26,9 +26,10 @@ def optima(loops: pd.DataFrame) -> pd.DataFrame:
     rows = {}
     for name, (recipe, arm) in SETS.items():
         own = loops[(loops["recipe"] == recipe) & ((loops["arm"] == arm) | (loops["loops"] == 1))]
-        ladders = {k: ladder.sort_values("compute") for k, ladder in own.groupby("loops")}
+        own = own.sort_values("compute")
+        ladders = {k: (at["compute"].to_numpy(), at["loss"].to_numpy()) for k, at in own.groupby("loops")}
         for budget in BUDGETS:
-            losses = np.array([np.interp(budget, at["compute"], at["loss"], np.nan, np.nan) for at in ladders.values()])
+            losses = np.array([np.interp(budget, *at, np.nan, np.nan) for at in ladders.values()])
             there = np.isfinite(losses)
             found = isoflop.minimum(np.array([*ladders], dtype=float)[there], losses[there])
             rows[name, budget] = {"K": found.x, "loss": found.loss, "inside": found.inside, "tried": int(there.sum())}

@@ -2,6 +2,8 @@
 
 Losses are log perplexities on Wikipedia. Where three seeds were trained the table has their mean."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -15,20 +17,28 @@ PRINTED = {1: (8, 0.458), 2: (6, 0.51)}
 
 def by_loops(cart: pd.DataFrame) -> pd.DataFrame:
     """One row a (stage, width), one column a number of loops: loss of the models with six blocks before the loop."""
-    same = cart[(cart["arm"] == "cart") & (cart["prelude"] == 6) & (cart["r"] > 1)]
-    return same.set_index(["stage", "width", "r"])["loss"].unstack("r")
+    return _table(cart, cart[["loss"]])["loss"]
 
 
-def fresh_losses(cart: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataFrame]:
-    """``cart`` with the noise of other seeds, as many as each row is a mean of."""
+def fresh_by_loops(cart: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataFrame]:
+    """``by_loops`` with the noise of other seeds, as many as each row is a mean of."""
     sd = SEED_SD / np.sqrt(cart["seeds"].to_numpy())
     shifts = np.random.default_rng(seed).normal(0.0, 1.0, (resamples, len(cart))) * sd
-    return [cart.assign(loss=cart["loss"] + shift) for shift in shifts]
+    tables = _table(cart, pd.DataFrame((cart["loss"].to_numpy() + shifts).T, cart.index))
+    return [tables[draw] for draw in range(resamples)]
+
+
+def _table(cart: pd.DataFrame, losses: pd.DataFrame) -> Any:
+    """One row a (stage, width), one column of each column of losses and number of loops."""
+    same = (cart["arm"] == "cart") & (cart["prelude"] == 6) & (cart["r"] > 1)
+    index = pd.MultiIndex.from_frame(cart.loc[same, ["stage", "width", "r"]])
+    return losses[same].set_axis(index).unstack("r")
 
 
 def gain(losses: pd.DataFrame, stage: int, width: int, few: int, many: int) -> float:
     """How much lower the loss is with many loops than with few, in nats."""
-    return float(losses[few][stage, width] - losses[many][stage, width])
+    at: Any = losses.at
+    return float(at[(stage, width), few] - at[(stage, width), many])
 
 
 def gains(losses: pd.DataFrame) -> pd.DataFrame:

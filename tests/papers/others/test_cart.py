@@ -29,6 +29,7 @@ def test_the_printed_powers_of_the_width_come_back(losses):
 
 def test_means_over_more_seeds_have_less_noise():
     table = runs.cart()
-    draws = np.array([one["loss"] - table["loss"] for one in cart.fresh_losses(table, 400, 0)])
-    three, one = (draws[:, table["seeds"] == n].std() for n in (3, 1))
+    seeds = cart.by_loops(table.assign(loss=table["seeds"]))
+    draws = np.array([one - cart.by_loops(table) for one in cart.fresh_by_loops(table, 400, 0)])
+    three, one = (draws[:, seeds == n].std() for n in (3, 1))
     assert one == pytest.approx(cart.SEED_SD, rel=0.05) and one / three == pytest.approx(np.sqrt(3), rel=0.05)
