@@ -12,7 +12,7 @@ import pandas as pd
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
 from lib.figures.style import rate
-from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, halves, residual_rank_test, split
+from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, halves, refits, residual_rank_test, split
 from lib.flops import count
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import intervention
@@ -242,9 +242,9 @@ def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataF
     arrays = readings.joint_arrays(table)
     fit, random = fit_joint(*arrays), np.random.default_rng(seed)
     right, sd = fit.predict(*arrays[:-1]), scatter(table)
-    again = [fit_joint(*arrays[:-1], right + random.normal(0, sd, len(right))).params["phi"] for _ in range(resamples)]
+    again = refits(fit, right + random.normal(0, sd, (resamples, len(right))))
     blocks = {"runs": ["budget", "r", "width"], "cells": ["budget", "r"], "budgets": ["budget"]}
-    rows = {"noise alone": percentile_interval(again)}
+    rows = {"noise alone": percentile_interval([own.params["phi"] for own in again])}
     for name, columns in blocks.items():
         rows[name] = percentile_interval(bootstrap(fit_joint, arrays, table[columns], resamples, seed)["phi"])
     frame = pd.DataFrame(rows, index=["low", "high"]).T.rename_axis("what varies")

@@ -35,10 +35,9 @@ def _table(cart: pd.DataFrame, losses: pd.DataFrame) -> Any:
     return losses[same].set_axis(index).unstack("r")
 
 
-def gain(losses: pd.DataFrame, stage: int, width: int, few: int, many: int) -> float:
-    """How much lower the loss is with many loops than with few, in nats."""
-    at: Any = losses.at
-    return float(at[(stage, width), few] - at[(stage, width), many])
+def gain(losses: Any, stage: int, width: int, few: int, many: int) -> float:
+    """How much lower the loss is with many loops than with few, in nats; losses: ``by_loops``, or its ``to_dict``."""
+    return float(losses[few][stage, width] - losses[many][stage, width])
 
 
 def gains(losses: pd.DataFrame) -> pd.DataFrame:
