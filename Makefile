@@ -46,33 +46,25 @@ endif
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 READY  := .venv/.ready-$(TORCH)
 CHOSEN := $(if $(ONLY),$(ONLY),$(NAMES))
-MADE   := outputs/notebooks/$(PROFILE)
-DONE   := $(CHOSEN:%=$(MADE)/.%.done)
-# when this make began; a make inside it is told
-ifndef SINCE
-export SINCE := $(shell date +%s)
-endif
 # a progress bar writes one line a minute where output goes to a file (make before 4.0 cannot tell)
 ifeq ($(MAKE_TERMOUT)$(filter 3.%,$(MAKE_VERSION)),)
 reproduce-figures notebooks records audit: export TQDM_MININTERVAL ?= 60
 endif
 
 .DEFAULT_GOAL := help
-# a notebook trains on JOBS processes, and make runs one after the other, also with -j. At smoke, without JOBS, they run
+# a notebook trains on JOBS processes, and they run one after the other, also with -j. At smoke, without JOBS, they run
 # side by side, each on one process: starting is what takes time there. One more than there are cores, since a notebook
 # also waits, for its kernel or for a run that another trains. At desk they train nothing, and one of them measures
 # times, so that no more run than there are cores
 ifneq ($(filter smoke-0 desk-0,$(PROFILE)-$(JOBS)),)
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + $(if $(filter smoke,$(PROFILE)),1,0))))
 EACH    := 1
-notebooks: export OMP_NUM_THREADS ?= 1
+reproduce-figures notebooks: export OMP_NUM_THREADS ?= 1
 else
 AT_ONCE := 1
 EACH    := $(JOBS)
 endif
-ifneq ($(MAKECMDGOALS),notebooks)
 .NOTPARALLEL:
-endif
 .DELETE_ON_ERROR:
 .PHONY: help env lock reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long
 .PHONY: browser mutants truth
@@ -161,8 +153,9 @@ flash: $(READY)
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 # what runs for long is a child of make itself, without a shell in between: a signal that ends make ends it too
+RUN_STALE := exec $(BIN)/python -c 'from lib.workbook.make_notebooks import main; main("$(PROFILE)", $(EACH), $(AT_ONCE), "$(CHOSEN)".split())'
 reproduce-figures: $(READY) outputs/.form-2
-	-@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) notebooks
+	-@$(RUN_STALE)
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
 	echo "figures    outputs/figures/$(PROFILE)/"; \
@@ -171,26 +164,9 @@ reproduce-figures: $(READY) outputs/.form-2
 	if [ -n "$$failed" ]; then \
 	  echo "failed    $$failed (the executed copy of a notebook holds the cell with the error)"; exit 1; fi
 
-notebooks: $(DONE)
-
-# what has been trained elsewhere
-RECORDED = $(sort $(wildcard outputs/records/$(PROFILE)/*.parquet/*.parquet))
-
-# some notebooks read the parameters of others
-files_of = $(foreach name,$1,notebooks/$(name).ipynb params/$(PROFILE)/$(name).yaml)
-$(MADE)/.backprop_depth.done $(MADE)/.depth_sampling.done: $(call files_of,end_to_end instability)
-$(MADE)/.downstream_axes.done: $(call files_of,extrapolation recurrence_exponent)
-$(MADE)/.downstream_core.done: $(call files_of,end_to_end instability looping_isoflop moe_isoflop stability_ablation)
-$(MADE)/.end_to_end.done: $(call files_of,downstream_core instability)
-
-# .NAME.done holds a checksum of what the notebook was made from. Dates would not do: clocks are set back, and copied
-# files bring their own
-$(MADE)/.%.done: notebooks/%.ipynb params/$(PROFILE)/%.yaml params/claims.yaml FORCE | $(READY)
-	@made_from="$$(cat $(filter-out FORCE,$^) $$(find lib -name '*.py' -o -name '*.c' | LC_ALL=C sort) $(RECORDED) | cksum)"; \
-	if [ "$$made_from" != "$$(cat $@ 2>/dev/null)" ]; then exec $(BIN)/python -c \
-	  "from lib.workbook.execute import main; main('$*', '$(PROFILE)', $(EACH), '$$made_from', '$(CHOSEN)'.split(), $(SINCE))"; fi
-
-FORCE:
+# those that are stale: lib/workbook/stale.py says when
+notebooks: $(READY)
+	@$(RUN_STALE)
 
 # results to be committed, without weights
 records: $(READY) outputs/.form-2

@@ -16,7 +16,7 @@ from tests.workbooks import ROOT, copied, shared
 OUTPUTS = ROOT / "outputs"
 
 # make tells a make inside it to print the folders it enters; those that tests start are nobody's
-for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SINCE"):
+for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
     os.environ.pop(told, None)
 
 # ---- how tests are run ----------------------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ from lib.papers.isodepth import designs as isodepth
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.residual import designs as residual
 from lib.store.runs import RunStore
-from lib.workbook import plans
+from lib.workbook import plans, stale
 from lib.workbook.parameters import of_profile
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
-from tests.workbooks import ROOT, make, papermill, shared
+from tests.workbooks import ROOT, papermill, shared
 
 
 def defaults(name) -> dict:
@@ -99,8 +99,8 @@ def test_every_profile_sets_what_differs_from_the_cell_and_nothing_else(name, pr
     kind(name)(**of_profile(profile, name))
 
 
-def others(name) -> set[str]:
-    """The notebooks whose parameters a notebook can read: it imports their classes."""
+def classes(name) -> set[str]:
+    """The notebooks whose parameters' classes a notebook imports."""
     found = set()
     for cell in cells(name):
         for node in ast.walk(ast.parse(cell.source)):
@@ -110,17 +110,12 @@ def others(name) -> set[str]:
     return found - {name}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_make_runs_a_notebook_again_when_the_parameters_of_those_that_it_reads_change(profile):
-    """They are in its checksum; the library reads those of no notebook for another."""
-    done = make(ROOT, "-n", "notebooks", f"PROFILE={profile}")
-    assert done.returncode == 0, done.stderr
-    recipes = re.findall(r'made_from="\$\(cat (.*?) \$\(find lib(?s:.*?)main\(\'(\w+)\'', done.stdout)
-    counted = {name: {*files.split()} for files, name in recipes}
+def test_it_is_known_whose_parameters_a_notebook_reads():
+    """They count where it is asked whether it is stale; the library reads those of no notebook for another."""
     for name in NAMES:
-        own = {file for n in (name, *others(name)) for file in (f"notebooks/{n}.ipynb", f"params/{profile}/{n}.yaml")}
-        assert counted[name] == own | {"params/claims.yaml"}, name
-    assert {name for name in NAMES if others(name)} == {
+        imported = stale.imports(ROOT / "notebooks" / f"{name}.ipynb")
+        assert stale.others(imported) & {*NAMES} - {name} == classes(name), name
+    assert {name for name in NAMES if classes(name)} == {
         name for name in NAMES if any(re.search("(at|of)_profile", cell.source) for cell in cells(name))
     }
     for path in [path for room in ("papers", "sweep", "tasks") for path in (ROOT / "lib" / room).rglob("*.py")]:

@@ -30,7 +30,7 @@ NOT_JUDGED = ("smoke",)  # too small
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 #: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it
-PUBLISHED, OF_PUBLISHED = "published", "published_runs"
+PUBLISHED, OF_PUBLISHED = "published", places.OF_PUBLISHED
 OF_PAPERS = ("paper", PUBLISHED)  # of the papers' own scale
 
 Kind = Literal["ordering", "bound", "tie", "value"]

@@ -5,21 +5,20 @@ It is run once for what it is made from, however many processes want it at the s
 
 import json
 import logging
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from types import FrameType
 from typing import Any
 
 from traitlets.config import Config
 
 from lib.base import files
-from lib.base.errors import NotThere, in_one_line
-from lib.workbook import parameters, places, reference
+from lib.base.errors import NotThere
+from lib.workbook import parameters, places, reference, warm
 from lib.workbook.reference import spell
+from lib.workbook.stale import Now
 
 
 class Failed(Exception):
@@ -27,36 +26,34 @@ class Failed(Exception):
 
 
 def execute(
-    name: str, profile: str, jobs: int, made_from: str, outputs: Path, chosen: Sequence[str] = (), since: float = 0.0
+    name: str, jobs: int, now: Now, chosen: Sequence[str] = (), since: float = 0.0, kernel: warm.Kernel | None = None
 ) -> None:
-    """Runs the notebook ``name`` with its parameters at ``profile``, and prints what it prints.
+    """Runs the notebook ``name`` with its parameters at a profile, and prints what it prints.
 
-    jobs: replaces the parameter of this name where there is one. made_from: a checksum of the notebook, its parameters
-    and the library. chosen: all notebooks that make runs since the time ``since``; they tell how long the rest takes.
+    jobs: replaces the parameter of this name where there is one. now: what it is made from. chosen: all notebooks that
+    make runs since the time ``since``; they tell how long the rest takes. kernel: one that waits; else one is spawned.
 
-    The executed copy grows in outputs/notebooks/<profile>/. When the notebook has ended well, the file .<name>.done
-    beside the copy gets ``made_from``; where it has that already, nothing is run. One that shall not train and has
-    nothing to draw says so, and is asked again another time. Raises Failed, and DiskFull or
-    InputError where the copy cannot be written."""
-    folder = outputs / "notebooks" / profile
-    mark = folder / f".{name}.done"
-    with files.lock(folder / f".{name}.lock"):
-        if mark.exists() and mark.read_text() == made_from:
+    The executed copy grows in outputs/notebooks/<profile>/. When the notebook has ended well, it is marked beside the
+    copy; where it is marked already, as another process may have run it meanwhile, nothing is run. One that shall not
+    train and has nothing to draw says so, and is asked again another time. Raises Failed, and DiskFull or InputError
+    where the copy cannot be written."""
+    with files.lock(now.folder / f".{name}.lock"):
+        if now.fresh(name):
             return
-        files.remove(mark)
-        line = f"notebook   {name}{_progress(name, profile, chosen, since, folder) if chosen else ''}\n"
+        files.remove(now.mark(name))
+        line = f"notebook   {name}{_progress(name, now.profile, chosen, since, now.folder) if chosen else ''}\n"
         print(line, end="", flush=True)  # in one piece: notebooks that run at the same time print too
-        given = parameters.of_profile(profile, name)
+        given = parameters.of_profile(now.profile, name)
         if "jobs" in given:
             given["jobs"] = jobs
-        with files.disk_full_says(folder / f"{name}.ipynb"):
+        drawn = True
+        with files.disk_full_says(now.folder / f"{name}.ipynb"):
             try:
-                _run(places.NOTEBOOKS / f"{name}.ipynb", folder / f"{name}.ipynb", given)
+                _run(places.NOTEBOOKS / f"{name}.ipynb", now.folder / f"{name}.ipynb", given, kernel)
             except NotThere as error:
                 print(f"not yet    {name}: {error}", flush=True)
-                made_from = "not yet"
-        with files.replacing(mark) as draft:
-            draft.write_text(made_from)
+                drawn = False
+        now.done(name, drawn)
 
 
 def _progress(name: str, profile: str, chosen: Sequence[str], since: float, folder: Path) -> str:
@@ -85,7 +82,7 @@ def _ended(mark: Path) -> float:
     return mark.stat().st_mtime if mark.exists() else 0.0
 
 
-def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
+def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | None) -> None:
     """Executes a notebook into ``copy``, and prints what it prints. Raises Failed, or the notebook's NotThere."""
     without_grammar()
     import papermill  # takes a while, and a signal may come before
@@ -109,6 +106,7 @@ def _run(source: Path, copy: Path, given: dict[str, Any]) -> None:
             # a kernel with torch takes a second to end gracefully; one without processes of its own need not
             shutdown_kernel="immediate" if given.get("jobs") == 1 else "graceful",
             config=_own_sockets(sockets.name),
+            **({"kernel_manager_class": warm.manager_of(kernel)} if kernel else {}),
         )
     except PapermillExecutionError as error:
         if error.ename == NotThere.__name__:
@@ -132,19 +130,3 @@ def without_grammar() -> None:
     nbformat checks notebooks by jsonschema, which loads a grammar of web addresses where it finds one; it goes without
     where it does not, and no field of a notebook is such an address."""
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-
-
-def main(name: str, profile: str, jobs: int, made_from: str, chosen: Sequence[str], since: float) -> None:
-    """``execute`` for the Makefile. SIGTERM stops it as Ctrl-C does, and its kernel with it."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup and some shells want them ignored
-            signal.signal(number, _stop)
-    stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
-    outputs = places.ROOT / "outputs"
-    in_one_line(execute, name, profile, jobs, made_from, outputs, chosen, since, stopped=stopped, complaints=(Failed,))
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    for later in (signal.SIGINT, signal.SIGTERM):  # shutting the kernel down takes a moment, and shall be left alone
-        signal.signal(later, signal.SIG_IGN)
-    raise KeyboardInterrupt

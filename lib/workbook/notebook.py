@@ -84,6 +84,7 @@ class Notebook:
         self.planned.update((cfg.key, cfg.planned) for cfg in configs.values())
         with self._noting() as noted:
             noted["runs"] = {key: cfg.model_dump(mode="json") for key, cfg in self.planned.items()}
+            noted["part"] = self.part
         others = self._plans_of_others()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
@@ -308,8 +309,9 @@ def _entry(id: str) -> claims.Claim:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs.
-    {} where there is none; one that is damaged is set aside, and its notebook writes it anew."""
+    """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs;
+    ``part``, how much of the plan is there where it drew no more. {} where there is none; one that is damaged is set
+    aside, and its notebook writes it anew."""
     try:
         return files.read_checked(path) if path.exists() else {}
     except ValueError as error:

@@ -13,6 +13,7 @@ NOTEBOOKS = ROOT / "notebooks"
 PARAMS = ROOT / "params"
 RECORDS = ROOT / "outputs" / "records"
 LEDGER = PARAMS / "claims.yaml"
+OF_PUBLISHED = "published_runs"  # the notebook that judges claims by the papers' own runs
 PYPROJECT = ROOT / "pyproject.toml"
 
 

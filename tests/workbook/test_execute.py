@@ -12,7 +12,8 @@ import yaml
 from lib.base.errors import DiskFull, InputError
 from lib.workbook import execute, places, reference
 from lib.workbook.reference import Entry, Reference
-from tests.workbooks import ROOT, make, moved
+from lib.workbook.stale import Now
+from tests.workbooks import ROOT, moved
 
 
 @pytest.fixture
@@ -29,25 +30,48 @@ def tiny(tmp_path, monkeypatch):
             (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, tmp_path / "notebooks" / "tiny.ipynb")
         (tmp_path / "params/smoke/tiny.yaml").write_text(yaml.safe_dump({"jobs": 1}))
+        (tmp_path / "params/claims.yaml").write_text("[]")
         return tmp_path / "outputs" / "notebooks" / "smoke"
 
     return write
 
 
-def run(made_from="1 2"):
-    execute.execute("tiny", "smoke", 3, made_from, places.ROOT / "outputs")
+def run(jobs=3, outputs=None):
+    execute.execute("tiny", jobs, Now("smoke", ["tiny"], outputs or places.ROOT / "outputs"))
 
 
-def test_a_notebook_runs_once_for_what_it_was_made_from(tiny, capsys):
+def test_a_notebook_runs_once_for_what_it_is_made_from(tiny, capsys):
     folder = tiny("print('jobs', jobs)")
     run()
-    assert "jobs 3" in capsys.readouterr().out and (folder / ".tiny.done").read_text() == "1 2"
+    assert "jobs 3" in capsys.readouterr().out
     copy = nbformat.read(folder / "tiny.ipynb", 4)
     assert copy.cells[-1].outputs[0].text == "jobs 3\n"
     run()
     assert capsys.readouterr().out == ""
-    run("3 4")
-    assert "jobs 3" in capsys.readouterr().out and (folder / ".tiny.done").read_text() == "3 4"
+    tiny("print('and now', jobs)")
+    run()
+    assert "and now 3" in capsys.readouterr().out
+    run()
+    assert capsys.readouterr().out == ""
+
+
+def test_one_that_changes_while_it_runs_is_run_again(tiny, capsys):
+    tiny("print('old')")
+    now = Now("smoke", ["tiny"], places.ROOT / "outputs")
+    tiny("print('new')")
+    execute.execute("tiny", 1, now)
+    run()
+    assert capsys.readouterr().out.count("new") == 2
+
+
+def test_one_with_nothing_to_draw_is_asked_again(tiny, capsys):
+    tiny(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import NotThere\n"
+        "raise NotThere('train: nothing is there')"
+    )
+    run()
+    run()
+    assert capsys.readouterr().out.count("not yet    tiny: train: nothing is there") == 2
 
 
 def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
@@ -56,7 +80,7 @@ def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
         "raise InputError('lr: mend it')"
     )
     folder.mkdir(parents=True)
-    (folder / ".tiny.done").write_text("what it was made from earlier")
+    (folder / ".tiny.done").write_text("12 34")  # an earlier version's
     with pytest.raises(execute.Failed, match=r"^tiny, cell 3:\nInputError: lr: mend it$"):
         run()
     assert not (folder / ".tiny.done").exists() and "lr: mend it" in (folder / "tiny.ipynb").read_text()
@@ -79,57 +103,11 @@ def test_kernels_share_no_port_and_leave_no_socket(tiny, capsys):
 def test_a_disk_that_cannot_be_written_is_said_in_one_line(tiny, small_disk):
     tiny("print(('x' * 99 + '\\n') * 1000)")  # the client takes its time for a line of so many
     with pytest.raises(DiskFull, match=r"no space left while writing .*tiny.ipynb"), small_disk.full(leave=40_000):
-        execute.execute("tiny", "smoke", 1, "1", small_disk.path)
-    execute.execute("tiny", "smoke", 1, "1", small_disk.path)
+        run(1, small_disk.path)
+    run(1, small_disk.path)
+    tiny("another")
     with small_disk.read_only(), pytest.raises(InputError, match=r"outputs: .* cannot be written to"):
-        execute.execute("tiny", "smoke", 1, "2", small_disk.path)
-
-
-FAKE = """#!{python}
-import pathlib, sys, types
-def main(name, profile, jobs, made_from, *how_far):
-    mark = pathlib.Path("outputs", "notebooks", profile, f".{{name}}.done")
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.write_text(made_from)
-    print("ran", name)
-sys.modules["lib"] = types.ModuleType("lib")
-sys.modules["lib.workbook.execute"] = types.ModuleType("lib.workbook.execute")
-sys.modules["lib.workbook.execute"].main = main
-exec(sys.argv[2])
-"""
-
-
-def test_make_asks_what_a_notebook_was_made_from_and_no_clock(workbook):
-    import os
-    import sys
-
-    (workbook / ".venv" / "bin").unlink()
-    (workbook / ".venv" / "bin").mkdir()
-    fake = workbook / ".venv" / "bin" / "python"
-    fake.write_text(FAKE.format(python=sys.executable))
-    fake.chmod(0o755)
-
-    def ran() -> bool:
-        done = make(workbook, "notebooks", "PROFILE=smoke", "ONLY=instability")
-        assert done.returncode == 0, done.stderr
-        return "ran instability" in done.stdout
-
-    assert [ran(), ran()] == [True, False]
-    mark = workbook / "outputs/notebooks/smoke/.instability.done"
-    os.utime(mark, (4e9, 4e9))  # made before the clock was set back
-    for changed in (
-        "lib/papers/parcae/rdm_setup.py",
-        "params/smoke/instability.yaml",
-        "params/claims.yaml",
-        "notebooks/instability.ipynb",
-    ):
-        path = workbook / changed
-        path.write_text(path.read_text() + "\n")
-        os.utime(path, (1e9, 1e9))
-        assert [ran(), ran()] == [True, False], changed
-    os.utime(workbook / "lib/papers/parcae/rdm_setup.py")  # the same, only later
-    (workbook / "params/smoke/generate.yaml").write_text("another's: 1")
-    assert not ran()
+        run(1, small_disk.path)
 
 
 @pytest.fixture

@@ -1,0 +1,99 @@
+"""Runs for make the notebooks that are stale, each in a process of its own, so many at a time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import FrameType
+
+from lib.base.errors import in_one_line
+from lib.workbook import places, reference, warm
+from lib.workbook.stale import Now
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def main(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
+    """For the Makefile. A notebook that fails says why, and holds up no other; then this exits with status 1. SIGTERM
+    stops it and what runs as Ctrl-C does."""
+    _stoppable()
+    in_one_line(_run_stale, profile, jobs, at_once, names)
+
+
+def _run_stale(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
+    since, now = time.time(), Now(profile, names, places.ROOT / "outputs")
+    stale = [name for name in names if not now.fresh(name)]
+    if not stale:
+        return
+    if at_once > 1:  # the longest first, so that none is left alone at the end
+        known = reference.read()
+        stale.sort(key=lambda name: -known.seconds([name], profile))
+    if not warm.POSSIBLE:
+        _together([(partial(_spawn, name, profile, jobs, stale, since)) for name in stale], at_once)
+        return
+    warm.load({"lib.workbook.execute"}.union(*(now.modules(name) for name in stale)))
+    now.said  # noqa: B018  # read once for all
+    _together([partial(warm.fork, partial(_here, name, jobs, now, stale, since)) for name in stale], at_once)
+
+
+def _together(starts: Sequence[Callable[[], int]], at_once: int) -> None:
+    """Starts processes, at most so many at a time, and no more once make is gone. Exits with 1 where one fails."""
+    make, waiting, failed = os.getppid(), list(reversed(starts)), False
+    running: set[int] = set()
+    try:
+        while running or (waiting and os.getppid() == make):
+            if waiting and len(running) < at_once and os.getppid() == make:
+                signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until it is known what to stop
+                running.add(waiting.pop()())
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            else:
+                pid, status = os.wait()
+                running.discard(pid)
+                failed = failed or status != 0
+    except KeyboardInterrupt:
+        for pid in running:
+            os.kill(pid, signal.SIGTERM)
+        for pid in running:
+            os.waitpid(pid, 0)
+        raise SystemExit(130) from None
+    if failed:
+        raise SystemExit(1)
+
+
+def _here(name: str, jobs: int, now: Now, stale: Sequence[str], since: float) -> None:
+    """Runs a notebook in this process, which has been forked, and a kernel forked from it."""
+    _one(name, jobs, now, stale, since, warm.Kernel())
+
+
+def _spawn(name: str, profile: str, jobs: int, stale: Sequence[str], since: float) -> int:
+    code = f"from lib.workbook.make_notebooks import alone; alone({name!r}, {profile!r}, {jobs}, {stale!r}, {since})"
+    return subprocess.Popen([sys.executable, "-c", code]).pid
+
+
+def alone(name: str, profile: str, jobs: int, stale: Sequence[str], since: float) -> None:
+    """Runs a notebook in this process, which has been spawned, as its kernel will be."""
+    _one(name, jobs, Now(profile, [name], places.ROOT / "outputs"), stale, since, None)
+
+
+def _one(name: str, jobs: int, now: Now, stale: Sequence[str], since: float, kernel: warm.Kernel | None) -> None:
+    from lib.workbook.execute import Failed, execute
+
+    _stoppable()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
+    in_one_line(execute, name, jobs, now, stale, since, kernel, stopped=stopped, complaints=(Failed,))
+
+
+def _stoppable() -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup and some shells want them ignored
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    for later in SIGNALS:  # shutting kernels down takes a moment, and shall be left alone
+        signal.signal(later, signal.SIG_IGN)
+    raise KeyboardInterrupt
