@@ -20,6 +20,7 @@ from tests.workbooks import ODD, copied, own_environment
 
 NOTEBOOK = "instability"
 KILLS = 3  # of each victim
+RUNNER = "lib.workbook.make_notebooks"  # it forks a driver for each notebook, and that one the kernel
 
 
 def command_of(pid: int) -> str:
@@ -75,14 +76,14 @@ class Workbook:
                 state, *fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
                 if here and state != "Z" and kind in (folder / "cmdline").read_text().replace("\0", " "):
                     found[int(folder.name)] = int(fields[18])  # when it began
-        return sorted(found, key=found.get)
+        return sorted(found, key=lambda pid: (found[pid], pid))
 
     def wait_until_alone(self) -> None:
         until(lambda: not self.processes(), ENDED, said=lambda: [*map(command_of, self.processes())])
 
     def training(self) -> bool:
         """In processes of its own, beside the one that forks them, or in the notebook's."""
-        at_it = len(self.processes("forkserver")) >= 2 if self.jobs else self.processes("ipykernel_launcher")
+        at_it = len(self.processes("forkserver")) >= 2 if self.jobs else len(self.processes(RUNNER)) >= 3
         return bool(at_it) and any((self.path / "outputs/runs").glob(".*.lock"))
 
     def numbers(self) -> dict[str, str]:
@@ -113,11 +114,12 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
     return found
 
 
-#: who is killed -> what is in its command line, how many others have it too, and seconds in which it is still alive
+#: who is killed -> what is in its command line, how many older ones have it too, and seconds in which it is still alive
 VICTIMS = {
-    "make": ("make", 0, 6),
-    "driver": ("lib.workbook.execute", 0, 6),
-    "kernel": ("ipykernel_launcher", 0, 4),
+    "make": ("make ", 0, 6),
+    "runner": (RUNNER, 0, 6),
+    "driver": (RUNNER, 1, 6),
+    "kernel": (RUNNER, 2, 4),
     "worker": ("forkserver", 1, 1),
 }
 

@@ -63,7 +63,7 @@ def _hashes(column: pa.ChunkedArray) -> "np.ndarray[tuple[int], np.dtype[np.uint
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         numbers = column.cast(pa.float64()).to_numpy()
-        return np.where(np.isnan(numbers), np.uint64(0), pd.util.hash_array(numbers))
+        return np.where(np.isnan(numbers), np.uint64(0), pd.util.hash_array(numbers) + np.uint64(1))  # that of 0.0 is 0
     words = ["" if value is None else str(value) for value in column.to_pylist()]
     codes, known = pd.factorize(np.array(words, object))
     hashes = pd.util.hash_array(np.append(known, ""))

@@ -1,0 +1,122 @@
+"""make runs what is stale, each notebook in a process and a kernel of its own, as if they had been spawned."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+import yaml
+
+from lib.workbook import warm
+from tests.processes import ENDED, until
+from tests.workbooks import ROOT, own_environment
+
+#: main in a workbook that has few notebooks; then whether it has had to import torch
+MAIN = """
+import sys
+from pathlib import Path
+from lib.workbook import make_notebooks, places, warm
+places.ROOT, names = Path(sys.argv[1]), sys.argv[2].split()
+places.NOTEBOOKS, places.PARAMS = places.ROOT / "notebooks", places.ROOT / "params"
+places.RECORDS, places.LEDGER = places.ROOT / "outputs/records", places.PARAMS / "claims.yaml"
+warm.LATER = ("papermill", "ipykernel.kernelapp", *sys.argv[3:])
+make_notebooks.main("smoke", 1, 2, names)
+print("torch" in sys.modules)
+"""
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Starts ``main`` for notebooks of one cell."""
+
+    def start(*later: str, **cells: str) -> subprocess.Popen:
+        for folder in ("notebooks", "params/smoke"):
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "params/claims.yaml").write_text("[]")
+        for name, source in cells.items():
+            first = nbformat.v4.new_code_cell("# Parameters\njobs: int = 0", metadata={"tags": ["parameters"]})
+            notebook = nbformat.v4.new_notebook(cells=[first, nbformat.v4.new_code_cell(source)])
+            for number, cell in enumerate(notebook.cells):
+                cell.id = str(number)
+            notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+            nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
+            (tmp_path / f"params/smoke/{name}.yaml").write_text(yaml.safe_dump({"jobs": 1}))
+        command = [sys.executable, "-c", MAIN, str(tmp_path), " ".join(cells), *later]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, cwd=ROOT, env=own_environment(), start_new_session=True, **pipes)
+
+    return start
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_one_that_fails_holds_up_no_other_and_alone_is_run_again(few):
+    cells = {"a": "raise RuntimeError('on purpose')", "b": "print('b ran', jobs)", "c": "print('c ran')"}
+    status, out, err = ended(few(**cells))
+    assert status == 1 and "b ran 1" in out and "c ran" in out and err.startswith("a, cell 3:") and "on purpose" in err
+    status, out, err = ended(few(**{**cells, "a": "print('mended')"}))
+    assert status == 0 and "mended" in out and " ran" not in out and err == ""
+    assert ended(few(**{**cells, "a": "print('mended')"})) == (0, "False\n", "")  # and nothing had to be imported
+
+
+def test_a_kernel_that_is_killed_is_said_in_one_line(few):
+    status, _, err = ended(few(a="import os, signal; os.kill(os.getpid(), signal.SIGKILL)", b="1"))
+    assert status == 1 and err == "a: its kernel died, killed or out of memory; the same command goes on\n"
+
+
+LOOK = """
+import json, multiprocessing, os, random, signal, sys, threading
+names = sorted(name for name in globals() if not name.startswith("_"))
+print("LOOK" + json.dumps({
+    "names": names, "session": os.getsid(0) == os.getpid(), "parent": multiprocessing.parent_process() is None,
+    "main": sys.modules["__main__"].__dict__ is globals(), "folder": os.getcwd(), "input": sys.__stdin__.read(),
+    "backend": __import__("matplotlib").get_backend(), "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+    "random": random.random(), "warm": WARM in sys.modules}))
+"""
+
+
+@pytest.mark.skipif(not warm.POSSIBLE, reason="kernels are spawned here")
+def test_a_forked_kernel_is_like_one_that_is_spawned(few, tmp_path):
+    """But for what it need not import."""
+    look = LOOK.replace("WARM", "'wave'")
+    _, out, err = ended(few("wave", "matplotlib.pyplot", a=look, b=look))
+    forked = [json.loads(line[4:]) for line in out.splitlines() if line.startswith("LOOK")]
+    code = f"from lib.workbook import execute; from pathlib import Path; execute._run(Path({str(tmp_path)!r}, "
+    code += f"'notebooks/a.ipynb'), Path({str(tmp_path / 'copy.ipynb')!r}), {{'jobs': 1}}, None)"
+    spawned = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=own_environment(), capture_output=True, text=True
+    )
+    (line,) = [line for line in spawned.stdout.splitlines() if line.startswith("LOOK")]
+    alone = json.loads(line[4:])
+    assert len({one.pop("random") for one in (*forked, alone)}) == 3, err
+    assert [one.pop("warm") for one in (*forked, alone)] == [True, True, False]
+    assert forked == [alone, alone]
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_all_that_runs_is_stopped_and_says_so(few, tmp_path, how):
+    wait = f"import os, pathlib, time; pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch(); time.sleep(600)"
+    process = few(a=wait, b=wait, c=wait)
+    pids = until(
+        lambda: len(found := [int(p.name) for p in tmp_path.glob("[0-9]*")]) == 2 and found,
+        running=lambda: process.poll() is None,
+    )
+    begin = time.monotonic()
+    if how == "Ctrl-C":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGTERM)
+    status, out, err = ended(process)
+    assert status == 130 and time.monotonic() - begin < ENDED
+    goes_on = "stopped, what was begun goes on from its checkpoints with the same command"
+    assert sorted(err.splitlines()) == [f"a: {goes_on}", f"b: {goes_on}"] and "notebook   c" not in out
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
