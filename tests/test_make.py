@@ -79,7 +79,7 @@ def test_records_alone_give_the_same_numbers_again(workbook_at_smoke):
     again = papermill(workbook, copy, outputs / "again.ipynb")
     assert again.returncode == 0, again.stderr[-2000:]
     assert results(outputs) == first
-    assert not [path for path in (outputs / "runs").iterdir() if not path.name.startswith(".")]
+    assert not [*(outputs / "runs").glob("[!.]*")]
 
 
 def test_clean_keeps_trained_runs_and_distclean_keeps_records(workbook):

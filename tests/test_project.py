@@ -59,6 +59,8 @@ def test_nothing_in_lib_parses_arguments_or_unpickles():
             text = text.replace("Cluster.of(os.environ)", "")
         if path.name == "make_variables.py":  # make's variables are checked where no shell has read them
             text = text.replace("answer(os.environ)", "")
+        if path.name == "warm.py":  # a kernel has the environment that it is started with
+            text = re.sub(r"os\.environ\.(setdefault|update)\(", "", text)
         text = re.sub(r"torch\.load\(.*weights_only=True\)", "", text)  # which runs no code of the file
         assert not re.search(r"argparse|sys\.argv|os\.environ|torch\.load\(|pickle\.load", text), path
 
