@@ -26,26 +26,24 @@ def hops(random: np.random.Generator, steps: int, length: int = 24, alphabet: in
     earlier occurrence. The question is p and the letters; the answer has one letter for each of the alphabet, in its
     order."""
     while True:
-        letters = random.integers(0, alphabet, length)
-        ends = [_hopped(letters, letter, steps) for letter in range(alphabet)]
-        if None not in ends:
-            return f"{steps}:{_spelt(letters)}=", "".join(LETTERS[end] for end in ends if end is not None)
+        letters = _spelt(random.integers(0, alphabet, length))
+        ends = [_hopped(letters, letter, steps) for letter in LETTERS[:alphabet]]
+        if "" not in ends:
+            return f"{steps}:{letters}=", "".join(ends)
 
 
-def _hopped(letters: np.ndarray, letter: int, steps: int) -> int | None:
-    """Where so many hops from a letter's last place lead; None where one has nowhere to go."""
-    earlier = np.flatnonzero(letters == letter)
+def _hopped(letters: str, letter: str, steps: int) -> str:
+    """Where so many hops from a letter's last place lead; empty where one has nowhere to go."""
+    at = letters.rfind(letter)
     for _ in range(steps):
-        at = earlier[-1] if len(earlier) else 0
-        earlier = np.flatnonzero(letters[:at] == letters[at])
-        if not len(earlier):
-            return None
-        earlier = earlier[-1:] + 1
-    return int(letters[earlier[0]])
+        at = letters.rfind(letters[at], 0, max(at, 0)) + 1
+        if not at:
+            return ""
+    return letters[at]
 
 
 def _spelt(letters: np.ndarray) -> str:
-    return "".join(LETTERS[i] for i in letters)
+    return "".join(LETTERS[i] for i in letters.tolist())
 
 
 def addition(random: np.random.Generator, steps: int) -> tuple[str, str]:
