@@ -51,11 +51,13 @@ def test_what_is_fine_is_fine(changes):
         ({"PROFILE": "huge"}, "PROFILE: 'huge' is not known, use smoke, cpu, desk, gpu or paper"),
         ({"PROFILE": " cpu"}, "PROFILE: ' cpu' is not known"),
         ({"PROFILE": ""}, "PROFILE: '' is not known"),
+        ({"PROFILE": "../cpu"}, "PROFILE: '../cpu' is not known"),
         ({"ENGINE": "slurm"}, "ENGINE: 'slurm' is not known, use ray, or leave it out"),
         ({"ONLY": "generate game"}, "ONLY: there is no notebook 'game', use one of: generate instability"),
+        ({"ONLY": "%"}, "ONLY: there is no notebook '%'"),
         ({"JOBS": "²"}, "JOBS: '²' is not a number of processes, use 0 for one a core"),
         ({"JOBS": "1\n"}, "JOBS: '1\n' is not a number of processes"),
-        ({"JOBS": "-1"}, "JOBS: '-1' is not a number of processes"),
+        *(({"JOBS": jobs}, f"JOBS: '{jobs}' is not a number of processes") for jobs in ("-1", "1.5", "1 2", "", "two")),
         *(
             ({"MINUTES": minutes, "GOALS": "records"}, f"MINUTES: '{minutes}' is not a time, use a positive number")
             for minutes in ("0", "0.0", ".", "1e3", "nan", "-5", "1 2", " ", "1.2.3", "inf")
@@ -71,6 +73,7 @@ def test_what_is_fine_is_fine(changes):
         ({"ENGINE": "ray", "GOALS": "lab records"}, "ENGINE: make records trains on this machine, leave it out"),
         ({"GIVEN": "STORE"}, "STORE: only a cluster needs it, use ENGINE=ray, or leave it out"),
         ({"TORCH": "tpu"}, "TORCH: 'tpu' is not known, use cpu or cuda"),
+        ({"TORCH": "cpu cuda"}, "TORCH: 'cpu cuda' is not known"),
     ],
 )
 def test_what_is_not_fine_names_a_variable_and_a_remedy(changes, says):
