@@ -573,8 +573,14 @@ class RunConfig(Config):
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: the fields that differ from their defaults, so that a new field leaves old runs
         their keys. The text and a tokenizer file are named by their content alone."""
-        fields = self.planned.model_dump(mode="json", exclude_defaults=True)
-        if self.planned.data == _default_text():  # so it has been from the first, and keys must stay what they are
+        run = self.planned
+        # part by part: for the whole pydantic would make each part's default, and ask for this machine's precision
+        parts = {"model": run.model, "data": run.data, "optim": run.optim, "train": run.train}
+        fields = {name: part.model_dump(mode="json", exclude_defaults=True) for name, part in parts.items()}
+        if fields["train"].keys() == {"precision"} and run.train == TrainConfig():
+            del fields["train"]
+        fields = {name: differing for name, differing in fields.items() if differing}
+        if run.data == _default_text():  # so it has been from the first, and keys must stay what they are
             fields["data"] = {}
         fields.setdefault("data", {}).pop("source", None)
         if self.data.tokenizer.endswith(".json"):
