@@ -66,8 +66,8 @@ EACH    := $(JOBS)
 endif
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env lock reproduce-figures notebooks records audit report site power migrate lint test test-smoke test-long
-.PHONY: browser mutants truth
+.PHONY: help env lock reproduce-figures notebooks records audit report site power migrate
+.PHONY: lint test test-precision test-smoke test-long browser mutants truth
 .PHONY: bench lab flash clean distclean
 
 help:
@@ -87,9 +87,10 @@ help:
 	@echo 'make migrate             brings outputs of an earlier version up to date (the commands above do it once)'
 	@echo
 	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
-	@echo 'make test                the tests (four to five minutes on two cores)'
+	@echo 'make test                the tests (MINUTES on two cores)'
+	@echo 'make test-precision      those that look at the precision of this machine, once more with the other outcome'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
-	@echo 'make test-long           the slow tests: studies over many fits, kills in series, Ray'
+	@echo 'make test-long           the slow tests, for the night: studies over many fits, kills in series, Ray'
 	@echo 'make browser             runs every notebook in JupyterLab in a real browser, and once more after a change (needs chromium)'
 	@echo 'make truth               whether keys, verdicts, tables and figures of desk and smoke are what they were'
 	@echo 'make mutants             how many small faults in lib the tests notice (.venv/bin/pip install -e .[mutation])'
@@ -211,10 +212,16 @@ lint: $(READY)
 # a process a core, with one thread each. One process has all tests of a file: they share what they set up
 CORES  := $$(getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
-test test-smoke test-long: export OMP_NUM_THREADS ?= 1
+test test-precision test-smoke test-long: export OMP_NUM_THREADS ?= 1
 
 test: $(READY)
 	@exec $(PYTEST) -n $(CORES)
+
+# what `precision: auto` comes to on other machines
+OTHER := from lib.config import native_precision; print("bf16-mixed" if native_precision() == "fp32" else "fp32")
+test-precision: $(READY)
+	@export AUTO_PRECISION="$$($(BIN)/python -c '$(OTHER)')" && \
+	  exec $(PYTEST) -n $(CORES) -m "precision and not (long or browser or smoke)"
 
 # one process more than cores: many of these tests wait for processes that they have killed or started
 test-long: $(READY)

@@ -4,16 +4,19 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from lib.store.runs import RunStore
-from lib.workbook import places, plans
-from tests.workbooks import ROOT, copied, shared
+from tests.watched import sitecustomize
 
-OUTPUTS = ROOT / "outputs"
+sys.meta_path.insert(0, sitecustomize.Asked())  # before anybody loads lib.config
+
+from lib.store.runs import RunStore  # noqa: E402
+from lib.workbook import places, plans  # noqa: E402
+from tests.workbooks import WATCHED, copied, shared  # noqa: E402
 
 # make tells a make inside it to print the folders it enters; those that tests start are nobody's
 for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
@@ -35,21 +38,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not item.get_closest_marker("costly"))
 
 
-# ---- the workbook's own outputs --------------------------------------------------------------------------------------
+# ---- what a test answers for -----------------------------------------------------------------------------------------
+# ``sitecustomize`` notes it in the processes that tests start, as in this one
 
-
+NOTES = Path(tempfile.mkstemp(prefix="test-notes-")[1])
 _watching = False
-
-
-def _own(path: object) -> bool:
-    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these and what
-    they say."""
-    if not isinstance(path, str | Path):
-        return False
-    is_record = os.path.abspath(path).startswith(f"{OUTPUTS / 'records'}{os.sep}")
-    if is_record and os.path.basename(path) in ("README.md", "verdicts.json"):
-        return False
-    return os.path.abspath(path).startswith(f"{OUTPUTS}{os.sep}")
+_asking = set()  # fixtures that several tests share
 
 
 def _watch(event: str, arguments: tuple) -> None:
@@ -57,12 +51,15 @@ def _watch(event: str, arguments: tuple) -> None:
         return
     if event in ("open", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"):
         for path in arguments[:2]:
-            if _own(path):
+            if sitecustomize.own(path):
                 raise RuntimeError(f"a test touches the workbook's own outputs: {event} {path}")
 
 
-def _contents() -> dict[str, tuple[int, int]]:
-    return {str(p): (p.stat().st_mtime_ns, p.stat().st_size) for p in OUTPUTS.rglob("*") if p.is_file()}
+def _noted(since: int) -> list[str]:
+    """What has been noted since the notes were so long."""
+    if NOTES.stat().st_size == since:
+        return []
+    return NOTES.read_text()[since:].splitlines()
 
 
 def pytest_addoption(parser):
@@ -71,18 +68,56 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     global _watching
-    config.outputs_before = _contents()
-    sys.addaudithook(_watch)  # of this process; what others leave behind is seen at the end
+    sys.addaudithook(_watch)
     _watching = not config.getoption("made")
+    if _watching:
+        os.environ["TEST_NOTES"] = str(NOTES)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(WATCHED), os.environ.get("PYTHONPATH")]))
 
 
-def pytest_sessionfinish(session):
+def pytest_unconfigure():
     global _watching
     _watching = False
-    changed = {path for path, _ in _contents().items() ^ session.config.outputs_before.items()}
-    if changed:
-        print(f"\ntests have changed the workbook's own outputs: {', '.join(sorted(changed)[:5])}")
-        session.exitstatus = 1
+    NOTES.unlink(missing_ok=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    begin = NOTES.stat().st_size
+    report = yield
+    if "precision" in _noted(begin):
+        report.outcome, report.longrepr = "failed", f"{collector.nodeid}: asks for the precision outside of its tests"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    begin = NOTES.stat().st_size
+    try:
+        return (yield)
+    finally:
+        if "precision" in _noted(begin):
+            _asking.add(fixturedef)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    item.noted_before = NOTES.stat().st_size
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test fails where a process of its own has written to the workbook's outputs, and where the precision of this
+    machine is looked at and the mark does not say so: the other outcome would be tested nowhere."""
+    result = yield
+    noted = _noted(item.noted_before)
+    if written := [line for line in noted if line.startswith("outputs ")]:
+        pytest.fail(f"has changed the workbook's own outputs: {written[0]}", pytrace=False)
+    shared = any(_asking.intersection(found) for found in item._fixtureinfo.name2fixturedefs.values())
+    if (shared or "precision" in noted) and not item.get_closest_marker("precision"):
+        pytest.fail("looks at this machine's precision, and is not marked: @pytest.mark.precision", pytrace=False)
+    return result
 
 
 @pytest.fixture(autouse=True)

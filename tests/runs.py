@@ -18,13 +18,18 @@ SMALL = dict(width=32, heads=2, mlp_width=64, context=32, mean_loops=4, backprop
 
 
 def small_run(model=None, data=None, optim=None, train=None) -> RunConfig:
-    """A run of a few steps on the first 300 kB of the default text; the arguments change fields."""
+    """A run of a few steps in fp32 on the first 300 kB of the default text; the arguments change fields."""
     return RunConfig(
         model=ModelConfig(**{**SMALL, **(model or {})}),
         data=DataConfig(**{"context": 32, "val_rows": 16, "max_bytes": 300_000, **(data or {})}),
         optim=OptimConfig(**{"lr": 4e-3, **(optim or {})}),
-        train=TrainConfig(**{"steps": 6, "batch": 4, **(train or {})}),
+        train=TrainConfig(**{"steps": 6, "batch": 4, "precision": "fp32", **(train or {})}),
     )
+
+
+def native_run(train=None, **parts) -> RunConfig:
+    """The same in this machine's precision."""
+    return small_run(train={"precision": "auto", **(train or {})}, **parts)
 
 
 def text_config(**changes) -> DataConfig:

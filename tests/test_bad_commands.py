@@ -54,7 +54,7 @@ def test_a_variable_of_make(bare, given, words):
         "$$(touch made)",
         "'; touch made; '",
         "1\ntouch made",
-        "1; `touch made` | touch made > made \"#*\\",
+        '1; `touch made` | touch made > made "#*\\',
     ],
 )
 def test_a_value_for_make_reaches_no_shell(bare, value):

@@ -13,6 +13,8 @@ from lib.train.loop import train
 from tests.lines import one_line
 from tests.runs import small_run
 
+pytestmark = pytest.mark.precision
+
 
 def hyper(**changes) -> ModelConfig:
     lanes = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all")

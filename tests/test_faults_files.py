@@ -37,23 +37,22 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind, damage):
+def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind):
     expected = KINDS[kind](tmp_path / "whole")[1]()
-    path, use = KINDS[kind](tmp_path / "damaged")
-    raw = path.read_bytes()
-    path.write_bytes(DAMAGE[damage](raw))
-    capfd.readouterr()
-    complaint = ""
-    try:
-        found = use()
-    except (InputError, OSError) as error:
-        complaint = str(error)
-        assert "\n" not in complaint
-    else:
-        assert found == expected
-    said = capfd.readouterr().out + complaint
-    assert path.name.lstrip(".") in said, said
+    for name, damage in DAMAGE.items():
+        path, use = KINDS[kind](tmp_path / name)
+        path.write_bytes(damage(path.read_bytes()))
+        capfd.readouterr()
+        complaint = ""
+        try:
+            found = use()
+        except (InputError, OSError) as error:
+            complaint = str(error)
+            assert "\n" not in complaint
+        else:
+            assert found == expected
+        said = capfd.readouterr().out + complaint
+        assert path.name.lstrip(".") in said, f"{name}: {said}"
 
 
 # ---- every bit of a file ---------------------------------------------------------------------------------------------

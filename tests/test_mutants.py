@@ -142,6 +142,7 @@ def test_the_filter_is_by_kind():
     assert faults.telling("core/ReplaceComparisonOperator_IsNot_Eq")
 
 
+@pytest.mark.long
 def test_the_list_of_faults_has_none_that_are_left_out(tmp_path):
     pytest.importorskip("cosmic_ray", reason="pip install -e .[mutation]")
     source = """def f(a: int | None):

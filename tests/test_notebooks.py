@@ -1,7 +1,6 @@
 """Notebooks are clean as committed, plan at every profile, and take parameters in every way or refuse in one line."""
 
 import ast
-import base64
 import concurrent.futures
 import csv
 import importlib
@@ -88,15 +87,16 @@ def test_a_notebooks_own_defaults_are_the_cpu_profile(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_sets_what_differs_from_the_cell_and_nothing_else(name, profile):
-    given, own = of_file(profile, name), defaults(name)
-    assert given.pop("profile") == profile and given.keys() <= own.keys()
-    for key, value in given.items():
-        assert value != own[key], f"{key}: the notebook has this value already"
-        assert isinstance(value, type(own[key])) or (type(own[key]) is float and type(value) is int), key
-    assert of_profile(profile, name) == own | {**given, "profile": profile}
-    kind(name)(**of_profile(profile, name))
+def test_every_profile_sets_what_differs_from_the_cell_and_nothing_else(name):
+    own = defaults(name)
+    for profile in PROFILES:
+        given = of_file(profile, name)
+        assert given.pop("profile") == profile and given.keys() <= own.keys()
+        for key, value in given.items():
+            assert value != own[key], f"{profile}, {key}: the notebook has this value already"
+            assert isinstance(value, type(own[key])) or (type(own[key]) is float and type(value) is int), key
+        assert of_profile(profile, name) == own | {**given, "profile": profile}
+        kind(name)(**of_profile(profile, name))
 
 
 def classes(name) -> set[str]:
@@ -153,8 +153,11 @@ def test_papermill_documents_every_parameter(name):
         assert not known or any(all(choice in text for choice in choices) for choices in known), f"{parameter}: {text}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("profile", PROFILES)
+#: test_desk and test_paper_profile make desk's and paper's plans, and look at every run of them
+PLANNED = [(profile, name) for profile in PROFILES if profile not in ("desk", "paper") for name in NAMES]
+
+
+@pytest.mark.parametrize(("profile", "name"), [*PLANNED, ("paper", "instability")])
 def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkeypatch, tmp_path):
     """The cells up to the plan, without a network and without the text; the plan is left for others to read."""
     monkeypatch.chdir(ROOT)
@@ -202,14 +205,11 @@ AS_TEXT = {
     "warmup_steps": "2",
     "max_state_rms": "2e4",
 }
-SMOKE = of_file("smoke", "instability")
 FILE = "architectures: [parcae]\nlrs: [3e-3]\nqk_norm: no\nwarmup_steps: '2'\nmax_state_rms: 2e4\n"
-WAYS = {
+WAYS = {  # after a file with the profile; -r gives text alone, and -y and -b give what a file gives
     "-p": [word for name, text in AS_TEXT.items() for word in ("-p", name, text)],
     "-r": [word for name, text in AS_TEXT.items() for word in ("-r", name, text)],
     "-f": ["-f", "mine.yaml"],
-    "-y": ["-y", "{architectures: [parcae], lrs: [3e-3], qk_norm: false, warmup_steps: 2, max_state_rms: 2e4}"],
-    "-b": ["-b", base64.b64encode(yaml.safe_dump(SMOKE | yaml.safe_load(FILE)).encode()).decode()],
 }
 
 
@@ -223,7 +223,7 @@ def test_every_way_to_give_parameters_gives_the_same(tmp_path, clean_workbook, w
     said = "print(nb.parameters.model_dump_json())"
     cut.cells[last + 1 :] = [nbformat.v4.new_code_cell(said)]
     nbformat.write(cut, tmp_path / "cut.ipynb")
-    first = [] if way == "-b" else ["-f", str(clean_workbook / "params/smoke/instability.yaml")]  # before base64
+    first = ["-f", str(clean_workbook / "params/smoke/instability.yaml")]
     given = [str(tmp_path / word) if word == "mine.yaml" else word for word in WAYS[way]]
     command = [str(tmp_path / "cut.ipynb"), str(tmp_path / "out.ipynb"), "--cwd", str(clean_workbook)]
     done = click.testing.CliRunner().invoke(

@@ -12,6 +12,7 @@ from lib.workbook import places
 from lib.workbook.notebook import Notebook
 
 ROOT = Path(__file__).parent.parent
+WATCHED = ROOT / "tests" / "watched"  # sitecustomize of the processes that tests start
 ODD = "Größe и 模型 run"  # a folder of somebody
 
 
@@ -62,10 +63,8 @@ def lend_environment(workbook: Path) -> None:
 
 
 def own_environment() -> dict[str, str]:
-    """That of a shell, which leads to no library but the one of the folder that it is in; and to what ``auto`` is."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    forced = {"PYTHONPATH": str(ROOT / "tests" / "forced")} if os.environ.get("AUTO_PRECISION") else {}
-    return environment | forced
+    """That of a shell, which leads to no library but the one of the folder that it is in."""
+    return {**os.environ, "PYTHONPATH": str(WATCHED)}
 
 
 def papermill(workbook: Path, name: str | Path, output: Path, *arguments: str, timeout: float = 300, **options):

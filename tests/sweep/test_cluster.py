@@ -96,6 +96,7 @@ def test_without_ray_one_line_says_what_to_do(monkeypatch):
         pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port"])
 def test_an_address_has_a_host_and_a_port(address):
     pytest.importorskip("ray")
@@ -103,6 +104,7 @@ def test_an_address_has_a_host_and_a_port(address):
         pass
 
 
+@pytest.mark.long
 def test_who_does_not_answer_is_named_at_once():
     pytest.importorskip("ray")
     with socket.socket() as closed:
@@ -115,6 +117,7 @@ def test_who_does_not_answer_is_named_at_once():
     assert time.monotonic() - begin < clusters.ANSWERS_WITHIN
 
 
+@pytest.mark.long
 def test_somebody_else_who_answers_is_noticed(monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setattr(clusters, "ANSWERS_WITHIN", 13.0)
@@ -126,6 +129,7 @@ def test_somebody_else_who_answers_is_noticed(monkeypatch):
             pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("address", "says"),
     [
@@ -173,6 +177,7 @@ def test_rays_own_node_that_is_slow_to_start_is_one_line():
     assert said.startswith("refused: ENGINE: Ray did not start on this machine (") and "Traceback" not in output
 
 
+@pytest.mark.long
 def test_the_first_node_that_cannot_train_is_named_while_another_is_silent():
     pytest.importorskip("ray")
     nodes = [{"NodeID": f"{n:056x}", "NodeManagerHostname": f"node{n}", "Alive": True} for n in range(2)]

@@ -19,13 +19,15 @@ from lib.store.runs import RunStore
 from lib.train.loop import train
 from tests.lines import one_line
 from tests.processes import python, until
-from tests.runs import numbers, same_weights, small_run, stopped
+from tests.runs import native_run, numbers, same_weights, stopped
 
 CHILD = """
 import json
 from lib.config import RunConfig
 from lib.store.runs import RunStore
 from lib.train.loop import train
+
+pytestmark = pytest.mark.precision
 cfg = RunConfig(**json.loads({config!r}))
 print("ready", flush=True)
 train(cfg, RunStore({path!r}), checkpoint_seconds={every}, progress=lambda step, loss: print("step", step, flush=True))
@@ -46,7 +48,7 @@ def begun(cfg, store, every=0.0, progress=None):
 
 
 def test_training_learns_real_text(store):
-    result = train(small_run(train={"steps": 80, "batch": 8}, optim={"warmup_steps": 8}), store)
+    result = train(native_run(train={"steps": 80, "batch": 8}, optim={"warmup_steps": 8}), store)
     assert result.status == "finished"
     losses = result.metrics["loss"]
     assert losses[0] > 5 and losses[-1] < 3.2  # the unigram entropy of the text is 3.04
@@ -59,13 +61,13 @@ def test_training_learns_real_text(store):
 def test_the_numbers_of_the_recipe(store, monkeypatch):
     """Golden values, in fp32 on a CPU: when they move, the numerics changed and lib.RECIPE must be raised."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    result = train(small_run(train={"precision": "fp32", "steps": 4}), store)
+    result = train(native_run(train={"precision": "fp32", "steps": 4}), store)
     golden = [5.70344, 5.01204, 4.65000, 4.46838]
     assert result.metrics["loss"] == pytest.approx(golden, abs=2e-3)
 
 
 def test_every_metric_is_followed(store):
-    result = train(small_run(train={"eval_every": 2, "trace_every": 3}), store)
+    result = train(native_run(train={"eval_every": 2, "trace_every": 3}), store)
     expected = {"step", "loss", "state_norm", "residual", "state_rms", "grad_norm", "rho", "a_norm", "b_norm"}
     expected |= {"c_norm", "val_loss", "val_perplexity", "val_bpb", "tokens_per_s"}
     traced = {name for name in result.metrics if name.startswith("trace ")}
@@ -83,28 +85,28 @@ def test_every_metric_is_followed(store):
 
 def test_a_validation_is_logged_whatever_else_is(store, monkeypatch):
     monkeypatch.setattr("lib.train.loop.LOGGED", 2)  # every fifth step of ten
-    result = train(small_run(train={"steps": 10, "eval_every": 3}), store)
+    result = train(native_run(train={"steps": 10, "eval_every": 3}), store)
     assert result.metrics["step"] == [3, 5, 6, 9, 10]
     assert [v == v for v in result.metrics["val_loss"]] == [True, False, True, True, True]
     assert [v == v for v in result.metrics["rho"]] == [True] * 5
 
 
 def test_the_same_config_gives_the_same_numbers(tmp_path):
-    a, b = (train(small_run(), RunStore(tmp_path / name / "runs")) for name in "ab")
+    a, b = (train(native_run(), RunStore(tmp_path / name / "runs")) for name in "ab")
     assert numbers(a) == numbers(b) and same_weights(a, b)
-    assert numbers(train(small_run())) == numbers(a)  # also without a store
-    assert numbers(train(small_run(train={"seed": 1}))) != numbers(a)
+    assert numbers(train(native_run())) == numbers(a)  # also without a store
+    assert numbers(train(native_run(train={"seed": 1}))) != numbers(a)
 
 
 def test_micro_batches_see_the_same_rows_depths_and_states():
-    whole, split = (train(small_run(train={"precision": "fp32", "micro_batch": m})) for m in (None, 2))
+    whole, split = (train(native_run(train={"precision": "fp32", "micro_batch": m})) for m in (None, 2))
     assert split.metrics["loss"] == pytest.approx(whole.metrics["loss"], rel=1e-4)
     assert split.metrics["state_norm"] == pytest.approx(whole.metrics["state_norm"], rel=1e-3)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optimizer):
-    cfg = small_run(train={"steps": 40, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
+    cfg = native_run(train={"steps": 40, "eval_every": 7}, optim={"name": optimizer, "warmup_steps": 3})
     whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
     store = RunStore(tmp_path / "killed" / "runs")
     at, seen = random.randint(2, 15), workers.start().RawArray("d", 41)  # the losses of steps that were done
@@ -123,7 +125,7 @@ def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optim
 
 
 def test_two_processes_want_one_run_and_one_trains_it(store):
-    cfg = small_run(train={"steps": 40})
+    cfg = native_run(train={"steps": 40})
     seen = [workers.start().RawArray("d", 41) for _ in range(2)]
     processes = [begun(cfg, store, 1e9, losses.__setitem__) for losses in seen]
     for process in processes:
@@ -135,7 +137,7 @@ def test_two_processes_want_one_run_and_one_trains_it(store):
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "other"])
 def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, capsys, damage):
-    cfg = small_run(train={"steps": 8})
+    cfg = native_run(train={"steps": 8})
     store = RunStore(tmp_path / "runs")
     partial = stopped(cfg, store, at=5)
     raw = bytearray(partial.read_bytes())
@@ -149,14 +151,14 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, cap
 
 def test_a_checkpoint_holds_no_pickle(tmp_path):
     store = RunStore(tmp_path / "runs")
-    checkpoint = stopped(small_run(), store, at=3)
+    checkpoint = stopped(native_run(), store, at=3)
     assert len(safetensors.torch.load_file(checkpoint)) > 20 and lib.train.loop.read_position(checkpoint)["step"] == 2
     assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}
 
 
 def exploding(**train_changes):
     model = {"injection": "concat", "mean_loops": 8}
-    return small_run(model=model, optim={"lr": 0.5}, train={"steps": 40, **train_changes})
+    return native_run(model=model, optim={"lr": 0.5}, train={"steps": 40, **train_changes})
 
 
 def test_a_run_that_blows_up_is_a_result_with_its_curve(store):
@@ -178,7 +180,7 @@ def test_numbers_that_are_not_finite_end_the_run(store):
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_no_run(tmp_path, monkeypatch):
-    cfg = small_run(train={"steps": 8})
+    cfg = native_run(train={"steps": 8})
     store = RunStore(tmp_path / "runs")
     train(cfg.replace(train=cfg.train.replace(steps=1)), store)  # the tokens
     save, saves = safetensors.torch.save_file, []
@@ -203,19 +205,19 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_no_run(tmp_path, monkeypatch
 def test_bad_data_is_said_before_any_training(tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("one\n\ntwo")
-    cfg = small_run(data={"source": str(path), "max_bytes": None})
+    cfg = native_run(data={"source": str(path), "max_bytes": None})
     with pytest.raises(InputError, match="less than one row"):
         train(cfg, RunStore(tmp_path / "runs"), progress=lambda *_: pytest.fail("a step was taken"))
 
 
 def test_loading_says_what_it_is_doing(store):
     said = []
-    lib.train.loop.load_data(small_run(), store, lambda what, count: said.append(what))
+    lib.train.loop.load_data(native_run(), store, lambda what, count: said.append(what))
     assert list(dict.fromkeys(said)) == ["tokenising", "packing"]
 
 
 def test_a_trained_tokenizer_and_bits_per_byte(store):
-    cfg = small_run(model={"vocab_size": 512}, data={"tokenizer": "bpe-512"}, train={"steps": 40, "batch": 8})
+    cfg = native_run(model={"vocab_size": 512}, data={"tokenizer": "bpe-512"}, train={"steps": 40, "batch": 8})
     result = train(cfg, store)
     assert result.provenance["text"]["vocab_size"] == 512
     # a token is more than a byte: nats per token over ln 2 exceed bits per byte
@@ -224,7 +226,7 @@ def test_a_trained_tokenizer_and_bits_per_byte(store):
 
 def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
     before, seen = torch.get_num_threads(), []
-    train(small_run(), progress=lambda *_: seen.append(torch.get_num_threads()))
+    train(native_run(), progress=lambda *_: seen.append(torch.get_num_threads()))
     assert set(seen) == {1} and torch.get_num_threads() == before
 
 
@@ -239,7 +241,7 @@ def test_a_validation_does_not_compile(store, monkeypatch):
         return own(*args)
 
     monkeypatch.setattr(lib.train.loop, "validate", validate)
-    train(small_run(train={"steps": 2, "eval_every": 1}), store)
+    train(native_run(train={"steps": 2, "eval_every": 1}), store)
     assert seen == ["force_eager", "force_eager"] and torch._dynamo.eval_frame._stance.stance == "default"
 
 
@@ -249,12 +251,12 @@ def test_without_a_compiler_a_compiled_run_is_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     without = config.patch({"cpp.cxx": ("no-such-compiler",)})  # monkeypatch would leave none at all behind
     with without, pytest.raises(InputError, match=r"train.compile: there is no C\+\+ compiler, install g\+\+ or clang"):
-        train(small_run(train={"steps": 2, "compile": True}))
+        train(native_run(train={"steps": 2, "compile": True}))
 
 
 @pytest.mark.long
 def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path):
-    plain, cfg = small_run(train={"steps": 12}), small_run(train={"steps": 12, "compile": True})
+    plain, cfg = native_run(train={"steps": 12}), native_run(train={"steps": 12, "compile": True})
     whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
     assert whole.metrics["loss"] == pytest.approx(train(plain).metrics["loss"], rel=0.03)
     store = RunStore(tmp_path / "killed" / "runs")
@@ -270,9 +272,10 @@ def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path):
     assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
 
 
+@pytest.mark.gate
 @pytest.mark.long
 def test_killed_again_and_again(tmp_path):
-    cfg = small_run(train={"steps": 150})
+    cfg = native_run(train={"steps": 150})
     whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
     store = RunStore(tmp_path / "killed" / "runs")
     kills = 0
@@ -289,18 +292,18 @@ def test_killed_again_and_again(tmp_path):
 
 def test_a_run_does_without_torchs_compiler(store):
     """Which takes three seconds to import, as long as a small run."""
-    code = CHILD.format(config=small_run().model_dump_json(), path=str(store.path), every=1e9)
+    code = CHILD.format(config=native_run().model_dump_json(), path=str(store.path), every=1e9)
     output, _ = python(f"{code}\nimport sys; print('torch._dynamo' in sys.modules)").communicate(timeout=120)
     assert output.strip().splitlines()[-1] == "False", output
-    assert store.find(small_run()).status == "finished"
+    assert store.find(native_run()).status == "finished"
 
 
 def test_a_growing_model_is_the_small_one_until_it_grows(tmp_path):
     """Its first steps are those of a model with fewer loops, to the bit; later ones cost as much as the whole."""
     fields = dict(injection="concat", state_init="prelude", depth="fixed", backprop_loops="all", init="normal")
     schedule = {"precision": "fp32", "steps": 8}
-    small = train(small_run(model={**fields, "mean_loops": 1}, train=schedule))
-    grown = train(small_run(model={**fields, "mean_loops": 3}, train={**schedule, "grow_from": 1}))
+    small = train(native_run(model={**fields, "mean_loops": 1}, train=schedule))
+    grown = train(native_run(model={**fields, "mean_loops": 3}, train={**schedule, "grow_from": 1}))
     losses, of_small = grown.metrics["loss"], small.metrics["loss"]
     assert losses[:6] == of_small[:6] and losses[6] != of_small[6]
     per_token = [count(run.config.model, 32).flops_per_token for run in (small, grown)]
@@ -311,7 +314,7 @@ def test_a_growing_model_is_the_small_one_until_it_grows(tmp_path):
 @pytest.mark.parametrize("step", [5, 6, 7])
 def test_a_growing_run_that_is_stopped_grows_in_the_same_step(tmp_path, step):
     model = dict(injection="concat", state_init="prelude", depth="fixed", backprop_loops="all", mean_loops=3)
-    cfg = small_run(model=model, train={"precision": "fp32", "steps": 8, "grow_from": 1})
+    cfg = native_run(model=model, train={"precision": "fp32", "steps": 8, "grow_from": 1})
     whole, parts = train(cfg, RunStore(tmp_path / "whole")), RunStore(tmp_path / "parts")
     stopped(cfg, parts, step)
     assert numbers(train(cfg, parts)) == numbers(whole)
@@ -320,4 +323,4 @@ def test_a_growing_run_that_is_stopped_grows_in_the_same_step(tmp_path, step):
 def test_what_cannot_grow_is_refused():
     for model, remedy in [({"mean_loops": 2}, "use fewer"), ({"depth": "poisson"}, "depth='fixed'")]:
         with one_line("train.grow_from", remedy):
-            small_run(model={"backprop_loops": "all", **model}, train={"grow_from": 2})
+            native_run(model={"backprop_loops": "all", **model}, train={"grow_from": 2})

@@ -1,7 +1,12 @@
-"""``precision: auto`` comes to what AUTO_PRECISION says, in every process that has this folder in its PYTHONPATH.
+"""What tests have to answer for is noted in every Python process that has this folder in its PYTHONPATH.
 
-It is bf16-mixed where a machine has the instructions and fp32 elsewhere: this is how the tests see both on any machine.
-Without the instructions bf16 is emulated, slower and to the same accuracy.
+A line goes to the file that TEST_NOTES names where ``precision: auto`` is resolved, and where the workbook's own
+outputs are written to, which is refused as well: tests/conftest.py sees in which test that was, and processes that no
+test has started are none of its business.
+
+``auto`` comes to what AUTO_PRECISION says, where it says anything. It is bf16-mixed where a machine has the
+instructions and fp32 elsewhere: this is how the tests see both on any machine. Without the instructions bf16 is
+emulated, slower and to the same accuracy.
 """
 
 import importlib.abc
@@ -9,9 +14,22 @@ import importlib.machinery
 import os
 import sys
 
+OUTPUTS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "outputs")
+RECORDS = os.path.join(OUTPUTS, "records")
+CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate")
 
-class Forced(importlib.abc.MetaPathFinder):
-    """Loads lib.config, and then says in its place what this machine's precision is."""
+
+def note(what: str) -> None:
+    if path := os.environ.get("TEST_NOTES"):
+        with open(path, "a") as file:
+            file.write(f"{what}\n")
+
+
+# ---- the machine's precision -----------------------------------------------------------------------------------------
+
+
+class Asked(importlib.abc.MetaPathFinder):
+    """Loads lib.config, and then notes who asks it what this machine's precision is."""
 
     def find_spec(self, name, path, target=None):
         if name != "lib.config":
@@ -19,13 +37,46 @@ class Forced(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         load = spec.loader.exec_module
 
-        def forced(module):
+        def watched(module):
             load(module)
-            module.native_precision = lambda: os.environ["AUTO_PRECISION"]
+            native = module.native_precision
 
-        spec.loader.exec_module = forced
+            def asked():
+                note("precision")
+                return os.environ.get("AUTO_PRECISION") or native()
+
+            module.native_precision = asked
+
+        spec.loader.exec_module = watched
         return spec
 
 
-if os.environ.get("AUTO_PRECISION"):
-    sys.meta_path.insert(0, Forced())
+# ---- the workbook's own outputs --------------------------------------------------------------------------------------
+
+
+def own(path: object) -> bool:
+    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these and what
+    they say."""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    path = os.path.abspath(path)
+    if path.startswith(f"{RECORDS}{os.sep}") and os.path.basename(path) in ("README.md", "verdicts.json"):
+        return False
+    return isinstance(path, str) and path.startswith(f"{OUTPUTS}{os.sep}")
+
+
+def refuse_writing(event: str, arguments: tuple) -> None:
+    """Reading is refused to the process of the tests alone (tests/conftest.py)."""
+    if event == "open":
+        path, _, flags = arguments
+        if not flags & (os.O_WRONLY | os.O_RDWR) or not own(path):
+            return
+    elif event not in CHANGES or not any(map(own, arguments[:2])):
+        return
+    note(f"outputs {event} {arguments[0]}")
+    raise RuntimeError(f"a test's process writes to the workbook's own outputs: {event} {arguments[0]}")
+
+
+if __name__ == "sitecustomize" and "TEST_NOTES" in os.environ:
+    sys.meta_path.insert(0, Asked())
+    sys.addaudithook(refuse_writing)

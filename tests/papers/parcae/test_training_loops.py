@@ -157,7 +157,7 @@ def test_growth_is_of_each_seed_and_has_no_number_where_both_budgets_are_at_an_e
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("noise", [0.002, 0.004])
+@pytest.mark.parametrize("noise", [pytest.param(0.002, marks=pytest.mark.gate), 0.004])
 def test_three_seeds_intervals_of_an_exponent_cover_it(noise):
     """Grids as at cpu: three seeds, three budgets, three numbers of loops that make .02 to .1 nats of difference. With
     noise of .01 one grid in seven has too few optima inside, and of the others .93 to .95 cover it."""
