@@ -12,7 +12,7 @@ import pytest
 
 from tests.watched import sitecustomize
 
-sys.meta_path.insert(0, sitecustomize.Asked())  # before anybody loads lib.config
+sitecustomize.begin()
 
 from lib.store.runs import RunStore  # noqa: E402
 from lib.workbook import places, plans  # noqa: E402

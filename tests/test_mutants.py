@@ -163,10 +163,10 @@ def test_a_change_is_the_lines_that_differ():
 
 
 def test_what_notices_a_fault_is_the_first_that_it_did_not_survive():
-    twin, smoke = {"stage": "twin", "end": "survived"}, {"stage": "test-smoke", "end": "killed by the limit"}
+    twin, stage = {"stage": "twin", "end": "survived"}, {"stage": "test", "end": "killed by the limit"}
     assert noticed(FAULT, {}) is noticed(FAULT, {("a core/AddNot 0", "twin"): twin}) is None
-    known = {("a core/AddNot 0", "twin"): twin, ("a core/AddNot 0", "test-smoke"): smoke}
-    assert noticed(FAULT, known) == smoke and noticed(FAULT, {("a core/AddNot 1", "test-smoke"): smoke}) is None
+    known = {("a core/AddNot 0", "twin"): twin, ("a core/AddNot 0", "test"): stage}
+    assert noticed(FAULT, known) == stage and noticed(FAULT, {("a core/AddNot 1", "test"): stage}) is None
 
 
 def faults_of(*modules: str) -> list[Mutant]:
@@ -215,8 +215,6 @@ def test_where_no_test_is_named_each_half_meets_the_stage(met):
     ran, guilty = met("test", {"b": [""], "e": [""]})
     assert guilty == {"b", "e"}
     assert [codes for codes, *_ in ran] == ["abcde", "ab", "a", "b", "cde", "c", "de", "d", "e"]
-    ran, guilty = met("test-smoke", {"a": ["x"]})
-    assert guilty == {"a"} and [codes for codes, *_ in ran] == ["abcde", "ab", "a", "b", "cde"]
 
 
 def test_the_score_counts_who_noticed(tmp_path):

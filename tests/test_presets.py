@@ -6,7 +6,7 @@ import torch
 from lib.base.errors import InputError
 from lib.config import DataConfig, RunConfig, TrainConfig
 from lib.model.looped import Draw, LoopedLM
-from lib.presets import INSTABILITY, PRESETS, instability_model, optimizer, preset
+from lib.presets import INSTABILITY, PRESETS, head_count, instability_model, optimizer, preset
 from lib.train.optimiser import Optimizer
 
 
@@ -18,6 +18,18 @@ def reduced(name: str):
 
 #: presets that differ in more than size, by their first name
 KINDS = {reduced(name).model_dump_json(): name for name in reversed(PRESETS)}
+
+
+@pytest.mark.parametrize("loops", [1, 2, 4, 8])
+def test_000s_models_make_2_16_and_2_layers(loops):
+    cfg = preset(f"isodepth-s10-r{loops}")
+    assert (cfg.prelude, cfg.recur * cfg.mean_loops, cfg.coda) == (2, 16, 2)
+
+
+def test_heads_divide_the_width():
+    assert head_count(96, 16) == 6
+    with pytest.raises(InputError, match="widths: 100 is not a multiple of head_dim 16"):
+        head_count(100, 16, "widths")
 
 
 @pytest.mark.parametrize("name", KINDS.values())

@@ -16,3 +16,7 @@ def test_a_torch_stream_is_too():
     a, b = (torch.rand(8, generator=seeds.torch_stream("state", 3, 1)) for _ in range(2))
     assert torch.equal(a, b)
     assert not torch.equal(a, torch.rand(8, generator=seeds.torch_stream("state", 3, 2)))
+
+
+def test_the_streams_are_those_of_the_committed_runs():
+    assert seeds.stream("depth", 0, 5, 2).integers(10**9, size=2).tolist() == [814002469, 984230253]

@@ -7,7 +7,11 @@ import torch.nn.functional as F
 from lib.model.head import HeadLoss, cross_entropies, fused, losses_and_gradient, softcap
 
 
-@pytest.mark.parametrize("of_chunk", [losses_and_gradient, fused, torch.compile(fused, backend="aot_eager")])
+def compiled(*arguments):
+    return torch.compile(fused, backend="aot_eager")(*arguments)
+
+
+@pytest.mark.parametrize("of_chunk", [losses_and_gradient, fused, pytest.param(compiled, marks=pytest.mark.long)])
 @pytest.mark.parametrize("c", [0.0, 2.5])
 def test_chunked_head_equals_cross_entropy(monkeypatch, c, of_chunk):
     monkeypatch.setattr("lib.model.head.HEAD_CHUNK", 10)

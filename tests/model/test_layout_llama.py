@@ -55,6 +55,11 @@ UNSUPPORTED = [
 ]
 
 
+def test_what_is_here_may_be_stated():
+    stated = {"partial_rotary_factor": 1.0, "attention_bias": False, "rope_scaling": {"rope_type": "default"}}
+    assert config(llama_about() | stated) == config(llama_about())
+
+
 @pytest.mark.parametrize("change", UNSUPPORTED)
 def test_llamas_with_what_is_not_here_are_refused(tmp_path, change):
     llama(tmp_path)

@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SAMPLE, SEED = 100, 23
+SAMPLE, SEED = 100, 57
 WORKERS = 2
 
 

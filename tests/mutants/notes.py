@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.mutants.faults import Mutant
 
 #: what runs after the twin, in this order, until one notices; each is a target of make
-STAGES = ["test", "test-smoke", "test-long"]
+STAGES = ["test"]
 
 
 class Notes:

@@ -94,7 +94,7 @@ def meet_stage(place: Path, name: str, group: list[Mutant], notes: Notes) -> Non
             note_stage(place, name, fault, notes, end, failed)
         return
     left = group
-    if failed and name != "test-smoke":  # which makes all notebooks before it tests any
+    if failed:
         left = [fault for fault in group if not meet_tests(place, name, fault, notes, limit, failed)]
     middle = len(group) // 2
     parts = [left] if len(left) < len(group) else [group[:middle], group[middle:]]

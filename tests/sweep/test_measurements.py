@@ -89,4 +89,6 @@ def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_o
     with pytest.raises(InputError, match="max_hours: 1 missing measurements need up to"):
         measure(squared, cases, store, jobs=1, max_hours=1e-9)
     assert len(list((store.path.parent / "measured").rglob("*.json"))) == 2
+    assert len(measure(squared, cases[1:], store, jobs=1, max_hours=1)) == 2  # there is nothing left to wait for
+    assert len(measure(squared, [Case(x=x) for x in range(3, 9)], store, jobs=1, max_hours=1)) == 6
     assert len(measure(squared, cases, store, jobs=1, max_hours=1e9)) == 3

@@ -77,6 +77,13 @@ def refuse_writing(event: str, arguments: tuple) -> None:
     raise RuntimeError(f"a test's process writes to the workbook's own outputs: {event} {arguments[0]}")
 
 
-if __name__ == "sitecustomize" and "TEST_NOTES" in os.environ:
+def begin() -> None:
+    """In a process of the tests: before anybody loads lib.config, and without a grammar that takes a second to load and
+    that lib.workbook.execute does without as well."""
     sys.meta_path.insert(0, Asked())
+    sys.modules.setdefault("rfc3987_syntax", None)
+
+
+if __name__ == "sitecustomize" and "TEST_NOTES" in os.environ:
+    begin()
     sys.addaudithook(refuse_writing)

@@ -106,3 +106,10 @@ def test_a_profile_that_was_made_whole_says_what_it_took(made, monkeypatch):
     (made / "notebooks" / "smoke" / ".usage_weighted.done").touch()
     collect.collect(made, made / "reference.json")
     assert reference.read(made / "reference.json").whole == {"smoke": 12.3}
+
+
+def test_an_entry_made_from_anything_else_is_outdated(monkeypatch):
+    monkeypatch.setattr(collect, "made_from", lambda name, profile: 5)
+    entries = {f"{n}": reference.Entry(seconds=1, verdicts={}, made_from=n) for n in (4, 5, 6)}
+    known = reference.Reference(flops_per_second=1, cores=1, whole={}, entries={"cpu": entries})
+    assert collect.outdated(known) == {("cpu", "4"), ("cpu", "6")}

@@ -430,3 +430,14 @@ def test_what_is_folded_is_printed(browse, outputs, tmp_path):
         sizes[name] = (tmp_path / "page.pdf").stat().st_size
     assert sizes["folded"] == pytest.approx(sizes["opened"], rel=0.01), sizes
     assert sizes["without the rule"] < 0.95 * sizes["opened"], sizes
+
+
+def test_a_stamp_needs_four_words(tmp_path):
+    stamp = dict.fromkeys(("notebook", "parameters", "commit", "device"), "x")
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(stamp))
+    assert report._stamp(path) == stamp
+    for word in stamp:
+        path.write_text(json.dumps({other: "x" for other in stamp if other != word}))
+        with pytest.raises(InputError, match="it is no provenance"):
+            report._stamp(path)

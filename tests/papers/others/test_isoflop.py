@@ -74,6 +74,11 @@ def figure(n=245, seed=0):
     return pd.DataFrame({"N": N, "D": D, "loss": loss})
 
 
+def test_the_printed_chinchilla_has_the_papers_own_70b():
+    """Besiroglu et al.: 70B parameters on 1.4T tokens, of which it says 20 tokens a parameter are near the optimum."""
+    assert laws.CHINCHILLA.loss(isoflop.BESIROGLU, 70e9, 1.4e12) == pytest.approx(1.97, abs=0.01)
+
+
 def test_no_printed_fit_has_a_lower_objective_than_ours():
     grid = published.sets(published.runs())["all"]
     alone = isoflop.authors_fits(grid, {}, 20, 0)
