@@ -105,6 +105,7 @@ HARNESS = [
 ]
 
 
+@pytest.mark.precision
 @pytest.mark.parametrize(("path", "given", "words"), [(path, given, words) for path, given, *words in HARNESS])
 def test_an_argument_of_the_harness(tmp_path, path, given, words):
     pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")

@@ -10,6 +10,8 @@ from lib.presets import optimizer, preset
 from tests.lines import refused
 from tests.runs import small_run
 
+pytestmark = pytest.mark.precision
+
 NAN = math.nan
 
 CONFIGS = [

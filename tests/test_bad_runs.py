@@ -88,6 +88,7 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.precision
 @pytest.mark.parametrize(("damage", "why"), DAMAGES)
 def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
     damage(run)

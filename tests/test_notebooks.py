@@ -153,12 +153,12 @@ def test_papermill_documents_every_parameter(name):
         assert not known or any(all(choice in text for choice in choices) for choices in known), f"{parameter}: {text}"
 
 
-#: test_desk and test_paper_profile make desk's and paper's plans, and look at every run of them
-PLANNED = [(profile, name) for profile in PROFILES if profile not in ("desk", "paper") for name in NAMES]
+#: the plans of the other profiles are made and looked at by test_desk, test_paper_profile, test_collect and test_smoke
+PLANNED = [("gpu", name) for name in NAMES]
 
 
 @pytest.mark.parametrize(("profile", "name"), [*PLANNED, ("paper", "instability")])
-def test_every_profiles_plan_builds_and_counts(name, profile, plans_once, monkeypatch, tmp_path):
+def test_a_plan_builds_and_counts(name, profile, plans_once, monkeypatch, tmp_path):
     """The cells up to the plan, without a network and without the text; the plan is left for others to read."""
     monkeypatch.chdir(ROOT)
     namespace = {}
@@ -205,26 +205,21 @@ AS_TEXT = {
     "warmup_steps": "2",
     "max_state_rms": "2e4",
 }
-FILE = "architectures: [parcae]\nlrs: [3e-3]\nqk_norm: no\nwarmup_steps: '2'\nmax_state_rms: 2e4\n"
-WAYS = {  # after a file with the profile; -r gives text alone, and -y and -b give what a file gives
-    "-p": [word for name, text in AS_TEXT.items() for word in ("-p", name, text)],
-    "-r": [word for name, text in AS_TEXT.items() for word in ("-r", name, text)],
-    "-f": ["-f", "mine.yaml"],
-}
+#: after a file with the profile, which gives what -y and -b give: values that papermill makes of text, and text itself
+WAYS = ("-p", "-r")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_give_parameters_gives_the_same(tmp_path, clean_workbook, way):
     """A list, a float in scientific notation (text to YAML), a boolean, an integer, and a path, which is the outputs';
     to a notebook's own first cells, and then one that says what they came to and which run was planned."""
-    (tmp_path / "mine.yaml").write_text(FILE)
     cut = read("instability")
     last = next(i for i, cell in enumerate(cut.cells) if "plan" in cell.metadata.get("tags", []))
     said = "print(nb.parameters.model_dump_json())"
     cut.cells[last + 1 :] = [nbformat.v4.new_code_cell(said)]
     nbformat.write(cut, tmp_path / "cut.ipynb")
     first = ["-f", str(clean_workbook / "params/smoke/instability.yaml")]
-    given = [str(tmp_path / word) if word == "mine.yaml" else word for word in WAYS[way]]
+    given = [word for name, text in AS_TEXT.items() for word in (way, name, text)]
     command = [str(tmp_path / "cut.ipynb"), str(tmp_path / "out.ipynb"), "--cwd", str(clean_workbook)]
     done = click.testing.CliRunner().invoke(
         papermill_cli, ["--no-progress-bar", *command, *first, "-p", "outputs", str(tmp_path / "o"), *given]

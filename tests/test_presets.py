@@ -55,6 +55,7 @@ def test_every_preset_trains_three_steps_at_reduced_size(name):
     assert loss_at(cfg.mean_loops, Draw(0, 0, range(4))).item() < first
 
 
+@pytest.mark.precision
 def test_every_preset_and_its_optimiser_make_a_run():
     assert {reduced(name).model_dump_json() for name in PRESETS} == KINDS.keys()
     for name in PRESETS:

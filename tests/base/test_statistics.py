@@ -77,7 +77,7 @@ def outcomes(noise, k, n, means, trials=4000, seed=0):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(("k", "n"), [(1, 3), (3, 12), (10, 3)])
+@pytest.mark.parametrize(("k", "n"), [(1, 3), (3, 12), pytest.param(10, 3, marks=pytest.mark.long)])
 def test_all_of_them_errs_at_most_one_time_in_forty_either_way(noise, k, n):
     _, below = outcomes(noise, k, n, [0.0] * k)  # no effect anywhere: the worst case for "one lies below"
     above, _ = outcomes(noise, k, n, [0.0] + [1e3] * (k - 1))  # one alone has none: the worst case for "all lie above"

@@ -29,6 +29,8 @@ from tests.given import given
 from tests.papers.facts import ACCOUNTED, facts
 from tests.workbooks import ROOT
 
+pytestmark = pytest.mark.usefixtures("plans_once")
+
 PAPERS = ("000", "001", "002", "003", "004")
 #: asks for runs of other notebooks alone, or for what no paper has
 BORROWED = {

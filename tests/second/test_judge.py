@@ -41,7 +41,7 @@ def test_many_numbers_are_sampled_and_agree_with_the_count():
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(("k", "n"), [(1, 6), (2, 8), (10, 10)])
+@pytest.mark.parametrize(("k", "n"), [(1, 6), (2, 8), pytest.param(10, 10, marks=pytest.mark.long)])
 def test_it_errs_at_most_one_time_in_forty_either_way(noise, k, n):
     """Without any effect: never absent, as any effect matters here."""
     random, trials = np.random.default_rng([k, n]), 600

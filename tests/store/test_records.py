@@ -11,7 +11,7 @@ import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.config import OptimConfig, RunConfig
+from lib.config import OptimConfig, RunConfig, TrainConfig
 from lib.presets import preset
 from lib.store import records
 from lib.store.records import Measured, Part, reduced
@@ -41,10 +41,15 @@ CONFIGS = [
     small_run(model={"backprop_loops": "all", "windows": "L", "depth": "fixed"}, optim={"betas": (0.8, 0.99)}),
     small_run(model={"backprop_loops": 3}, data={"max_bytes": None, "content": "0123456789012345"}),
     small_run(optim={"name": "muonh", "clip": 1 / 3}, train={"precision": "bf16-mixed", "eval_every": 2}),
-    RunConfig(model=preset("looped-moe-128", vocab_size=256), optim=OptimConfig(scaling="mup")),
+    RunConfig(
+        model=preset("looped-moe-128", vocab_size=256),
+        optim=OptimConfig(scaling="mup"),
+        train=TrainConfig(precision="fp32"),
+    ),
 ]
 
 
+@pytest.mark.precision
 @pytest.mark.parametrize("number", range(len(CONFIGS)))
 def test_a_record_says_what_the_run_said(tmp_path, number):
     runs = [a_run(cfg, val_loss=float(i)) for i, cfg in enumerate(CONFIGS)]

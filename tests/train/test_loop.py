@@ -21,13 +21,13 @@ from tests.lines import one_line
 from tests.processes import python, until
 from tests.runs import native_run, numbers, same_weights, stopped
 
+pytestmark = pytest.mark.precision
+
 CHILD = """
 import json
 from lib.config import RunConfig
 from lib.store.runs import RunStore
 from lib.train.loop import train
-
-pytestmark = pytest.mark.precision
 cfg = RunConfig(**json.loads({config!r}))
 print("ready", flush=True)
 train(cfg, RunStore({path!r}), checkpoint_seconds={every}, progress=lambda step, loss: print("step", step, flush=True))

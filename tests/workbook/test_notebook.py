@@ -160,6 +160,7 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
         nb.claim("001-no-such-claim", [1.0], [1], "")
 
 
+@pytest.mark.precision
 def test_a_plan_says_which_notebooks_share_its_runs(tmp_path):
     model = ModelConfig(vocab_size=256, width=16, heads=2, mlp_width=32, context=32)
     data = DataConfig(context=32, content="text")

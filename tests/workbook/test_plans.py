@@ -82,6 +82,7 @@ def test_what_cannot_be_planned_is_one_line(name, profile, changes, says):
         plans.plan(name, profile, **changes)
 
 
+@pytest.mark.precision
 def test_a_plan_that_cannot_be_read_is_set_aside_and_written_anew(tmp_path, capsys):
     data = DataConfig(context=32, content="text")
     cfg = RunConfig(model=ModelConfig(vocab_size=256, width=16, heads=2, mlp_width=32, context=32), data=data)

@@ -62,6 +62,7 @@ def test_what_nothing_settles_says_why(tmp_path, values, why):
     assert need.wanted is None and why in need.why and why in need.text and math.isnan(need.hours)
 
 
+@pytest.mark.precision
 def test_a_replicate_costs_what_one_seed_of_the_plan_does(tmp_path):
     outputs = tmp_path / "outputs"
     nb = a_notebook("instability", outputs)

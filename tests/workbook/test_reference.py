@@ -41,6 +41,7 @@ def test_slower_and_fewer_cores_take_longer(monkeypatch, rate, cores, times):
     assert KNOWN.slowdown() == times
 
 
+@pytest.mark.precision
 def test_the_yardstick_is_the_rate_of_training():
     """A model of 64 is trained at more than a hundredth of a GFLOP/s, and at less than a core's peak."""
     assert 1e7 < reference.yardstick() < 1e12

@@ -285,6 +285,7 @@ def test_a_missing_file_is_one_line(outputs, kind):
     assert kind in problem
 
 
+@pytest.mark.precision
 def test_a_plan_of_another_version_is_one_line(outputs):
     files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": {"a": {"model": {"heigth": 1}}}})
     (problem,) = report.build(outputs, "cpu")

@@ -51,6 +51,7 @@ def test_a_hill_has_no_best_rate_and_no_room():
     assert min(x.min() for x in found.room("r = 1", "d = 24").values()) < 0
 
 
+@pytest.mark.long
 def test_intervals_cover_what_they_should():
     """93 to 97 % over 1,000 sets of curves as at cpu: four conditions of three rates for each of two architectures."""
     more = ((("r = 1", "2e10"), 0.07), (("r = 4", "2e10"), 0.06), (("r = 1", "1024"), 0.05), (("r = 4", "1024"), 0.06))

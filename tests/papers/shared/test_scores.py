@@ -134,7 +134,9 @@ def test_draws_are_of_other_seeds_and_other_examples():
     assert np.isnan(Contrast([2.0, math.nan], 0.5).draws).all()
 
 
-@pytest.mark.parametrize("of_examples", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "of_examples", [pytest.param(0.0, marks=pytest.mark.long), 1.0, pytest.param(3.0, marks=pytest.mark.long)]
+)
 def test_three_seeds_draws_cover_the_mean(of_examples):
     """Seeds scatter by 1 and were asked the same examples, whose error is as large, or three times, or nothing."""
     random = np.random.default_rng(0)
