@@ -20,6 +20,7 @@ def pdf(*heights: float) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.usefixtures("style")
 def test_a_figure_is_known_by_what_it_draws():
     was = truth.drawn(pdf(1.0, 2.0, 3.0))
     assert truth.same_drawing(was, truth.drawn(pdf(1.0, 2.0, 3.0)))

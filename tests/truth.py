@@ -39,7 +39,8 @@ TIMED = ("001-per-sequence-overhead", "depth_sampling_cost", "early_exit_wallclo
 #: of a finding; the rest of its file says who made it, and when
 JUDGED = ("verdict", "first", "second", "mean", "low", "high", "measured", "bounds", "again", "seeds", "unit")
 RELATIVE = 1e-9  # by which numbers may differ, where sums are taken in another order
-POINTS = 1e-6  # by which what is drawn may be moved, 1/72 inch: ten thousand of them are a pixel
+POINTS = 1e-5  # of 1/72 inch, by which what is drawn may be moved; a file has six digits of it
+STREAM = re.compile(rb"obj\n(<<(?:(?!endobj).)*?>>)\nstream\n(.*?)\nendstream", re.DOTALL)
 NUMBER = re.compile(rb"(?<![\w.])-?\d+\.?\d*(?![\w.])")
 
 Truth = dict[str, Any]
@@ -74,9 +75,9 @@ def drawn(pdf: bytes) -> list[list[Any]]:
     """Of each stream of a PDF: a hash of its words, how many numbers it has, and two sums of them, by weights of which
     each number has its own. Of an image, which has no numbers, a hash."""
     found: list[list[Any]] = []
-    for head, body in re.findall(rb"obj\n(<<.*?>>)\nstream\n(.*?)\nendstream", pdf, re.DOTALL):
+    for head, body in STREAM.findall(pdf):
         text = zlib.decompress(body) if b"FlateDecode" in head else body
-        if b"/Image" in head:
+        if b"/Subtype /Image" in head:
             found.append([hashlib.sha256(text).hexdigest(), 0, 0.0, 0.0])
             continue
         numbers = np.array([float(x) for x in NUMBER.findall(text)])
