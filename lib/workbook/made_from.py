@@ -4,12 +4,16 @@ from.
 Dates would not do: clocks are set back, and copied files bring their own.
 """
 
+import functools
 import hashlib
+import platform
+import re
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
 from lib.base import files
+from lib.workbook import places
 
 MARK = ".from"  # how the name of a mark ends
 PASSING = (MARK, ".lock", ".tmp", ".pyc")  # names that end so are of no file that decides anything
@@ -25,9 +29,19 @@ def checksum(paths: Iterable[Path], *beside: str) -> str:
     return total.hexdigest()
 
 
+@functools.cache
 def packages() -> str:
-    """The installed packages, each with its version."""
-    return " ".join(sorted(path.name for path in Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
+    """This Python, and the packages that the locks name, as they are installed."""
+    text = "".join(path.read_text() for path in places.ROOT.glob("locks/*.txt"))
+    locked = {_spelt(name) for name in re.findall(r"^([\w.-]+)==", text, re.M)}
+    found = {
+        path.stem for kind in ("purelib", "platlib") for path in Path(sysconfig.get_path(kind)).glob("*.dist-info")
+    }
+    return " ".join([platform.python_version(), *sorted(one for one in found if _spelt(one.split("-")[0]) in locked)])
+
+
+def _spelt(package: str) -> str:
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def unchanged(mark: Path, sources: str, made: Iterable[Path]) -> bool:

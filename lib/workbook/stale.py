@@ -12,9 +12,7 @@ import ast
 import functools
 import hashlib
 import json
-import platform
 import re
-import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ import yaml
 import lib
 from lib.base import files
 from lib.base.errors import InputError
-from lib.workbook import parameters, places
+from lib.workbook import made_from, parameters, places
 
 # ---- modules ---------------------------------------------------------------------------------------------------------
 
@@ -112,7 +110,7 @@ class Now:
         own += [places.PARAMS / self.profile / f"{one}.yaml" for one in read]
         lib_files = [file for module in sorted(self.modules(name)) for file in _files(module)]
         digests = [_digest(file) for file in (*own, *lib_files) if file.exists()]
-        return _hash([digests, _entries(places.LEDGER.read_text(), name), _packages()])
+        return _hash([digests, _entries(places.LEDGER.read_text(), name), made_from.packages()])
 
     # ---- marks, and records
 
@@ -197,7 +195,7 @@ def others(imported: set[str] | None) -> set[str]:
 
 @functools.lru_cache(maxsize=1)
 def _ledger(text: str) -> list[dict[str, Any]]:
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.safe_load(text)
 
 
 def _entries(text: str, name: str) -> list[Any]:
@@ -210,19 +208,3 @@ def _entries(text: str, name: str) -> list[Any]:
         ]
     except (yaml.YAMLError, AttributeError, TypeError):
         return [text]
-
-
-@functools.cache
-def _packages() -> list[str]:
-    """This Python, and the packages that the locks name, as they are installed."""
-    text = "".join(path.read_text() for path in places.ROOT.glob("locks/*.txt"))
-    locked = {_spelt(name) for name in re.findall(r"^([\w.-]+)==", text, re.M)}
-    found = {path for kind in ("purelib", "platlib") for path in Path(sysconfig.get_path(kind)).glob("*.dist-info")}
-    return [
-        platform.python_version(),
-        *sorted(path.stem for path in found if _spelt(path.stem.split("-")[0]) in locked),
-    ]
-
-
-def _spelt(package: str) -> str:
-    return re.sub(r"[-_.]+", "-", package).lower()

@@ -20,7 +20,7 @@ NAMES = ["downstream_axes", "early_exit", "published_runs", "recurrence_exponent
 STALE = """
 import json, sys
 from pathlib import Path
-from lib.workbook import stale
+from lib.workbook import made_from
 from lib.workbook.stale import Now
 profile, names, changes = json.loads(sys.argv[1])
 outputs = Path("outputs")
@@ -32,11 +32,11 @@ for file, old, new in changes:
     before = Path(file).read_text()
     assert old in before, (file, old)
     Path(file).write_text(before.replace(old, new, 1) if old else before + new)
-    stale._packages.cache_clear()  # which stay as they are while make runs
+    made_from.packages.cache_clear()  # which stay as they are while make runs
     now = Now(profile, names, outputs)
     found.append([name for name in names if not now.fresh(name)])
     Path(file).write_text(before)
-stale._packages.cache_clear()
+made_from.packages.cache_clear()
 now = Now(profile, names, outputs)
 assert all(map(now.fresh, names))
 print(json.dumps(found))
