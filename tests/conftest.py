@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,10 @@ from tests.watched import sitecustomize
 
 sitecustomize.begin()
 
+from lib.base import files  # noqa: E402
 from lib.store.runs import RunStore  # noqa: E402
 from lib.workbook import places, plans  # noqa: E402
-from tests.workbooks import WATCHED, copied, shared  # noqa: E402
+from tests.workbooks import WATCHED, copied  # noqa: E402
 
 # make tells a make inside it to print the folders it enters; those that tests start are nobody's
 for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
@@ -134,23 +136,25 @@ def found_once(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def plans_once(monkeypatch, found_once) -> Path:
-    """``plans.plan`` of a notebook as it stands, found out once a test run; the outputs with the plans."""
-    find_out, outputs = plans.plan, found_once / "planned"
+def plans_once(monkeypatch, found_once) -> None:
+    """``plans.plan`` of a notebook as it stands, found out once a test run, whichever test asks first."""
+    find_out = plans.plan
 
     def plan(name: str, profile: str, **changes):
-        path = outputs / "plans" / profile / f"{name}.json"
+        path = found_once / f"{name}-{profile}.plan"
         if changes:
             return find_out(name, profile, **changes)  # it is not what others read as the notebook's plan
-        if path.exists():
-            return plans.read(path)
-        own = outputs / f"of-{os.getpid()}"
-        found = find_out(name, profile, outputs=str(own))
-        shared(own / path.relative_to(outputs), path)
+        if not path.exists():
+            begin = NOTES.stat().st_size
+            found = find_out(name, profile)
+            with files.replacing(path) as draft:
+                draft.write_bytes(pickle.dumps(("precision" in _noted(begin), found)))
+        asked, found = pickle.loads(path.read_bytes())
+        if asked:  # the precision, for all that use the plan
+            sitecustomize.note("precision")
         return found
 
     monkeypatch.setattr(plans, "plan", plan)
-    return outputs
 
 
 # ---- what tests are given --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import PIL.Image
 
 from lib.sweep import measurements
 from lib.workbook import claims, parameters, plans
+from lib.workbook.notebook import read_plan
 from tests.workbooks import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -85,13 +86,14 @@ def check(outputs: Path, name: str) -> None:
 
 def check_plan(outputs: Path, name: str, plan: plans.Plan) -> None:
     """What it ran is what its plan says without running it, and every run and measurement of that is kept."""
-    executed = plans.read(outputs / "plans" / "smoke" / f"{name}.json")
-    assert [cfg.key for cfg in plan.runs] == [cfg.key for cfg in executed.runs]
+    executed = read_plan(outputs / "plans" / "smoke" / f"{name}.json")
+    measured = executed.get("measurements", {})
+    assert [cfg.key for cfg in plan.runs] == [*executed.get("runs", {})]
     assert all((outputs / "runs" / cfg.key / "result.json").exists() for cfg in plan.runs)
     for function, cases in plan.measurements.items():  # others are known only when the runs are there
-        assert cases.items() <= executed.measurements[function].items()
+        assert cases.items() <= measured[function].items()
         kept = {path.stem for path in (outputs / "measured" / function).glob("*.json")}
-        assert executed.measurements[function].keys() <= kept
+        assert measured[function].keys() <= kept
     # what is not asked for before anything is trained is in no record, and cannot be drawn from one
     asked = {(measurements.name(one.function), one.key) for one in plan.asked}
-    assert {(function, key) for function, cases in executed.measurements.items() for key in cases} <= asked
+    assert {(function, key) for function, cases in measured.items() for key in cases} <= asked

@@ -85,10 +85,3 @@ def make(workbook: Path, *arguments: str, timeout: float = 300) -> subprocess.Co
         text=True,
         timeout=timeout,
     )
-
-
-def shared(plan: Path, path: Path) -> None:
-    """Puts a finished plan where other processes read it: a notebook notes its runs first and its measurements then,
-    and they shall see the whole plan or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plan.replace(path)

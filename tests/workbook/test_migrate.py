@@ -74,7 +74,7 @@ def earlier_records(folder):
     (place / "result.json").write_text(
         json.dumps({"status": run.status, "summary": run.summary, "provenance": run.provenance})
     )
-    (place / "metrics.json").write_text(json.dumps({"columns": run.metrics}))
+    (place / "metrics.json").write_text(json.dumps({"columns": dict(run.metrics)}))
     (place / "depth_losses.json").write_text(files.sealed({"0": losses.measured}))
     files.write_checked(place / CHECKSUMS, {path.name: files.digest(path) for path in place.iterdir()})
     fields = {"case": square.case, "measured": square.measured, "provenance": square.provenance}
