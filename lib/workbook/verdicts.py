@@ -3,6 +3,7 @@
 Both say of which version they are, what the last audit of the profile's records came to, and what each column means.
 """
 
+import contextlib
 import json
 import math
 import tomllib
@@ -154,11 +155,15 @@ def _alike(x: Any, y: Any) -> bool:
 
 
 def about(outputs: Path, profile: str) -> dict[str, Any]:
-    """What both files say of themselves."""
+    """What both files say of themselves: of an audit, the one made here, or that of the committed verdicts."""
     try:
         audited = audit.summary(outputs, profile)
     except (OSError, ValueError, KeyError, TypeError):  # the report names it
         audited = None
+    committed = outputs / "records" / profile / "verdicts.json"
+    if audited is None and committed.exists():
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            audited = json.loads(committed.read_text()).get("audit")
     return {"form": FORM, "version": version(), "profile": profile, "audit": audited}
 
 

@@ -111,6 +111,16 @@ def test_those_beside_the_records_stay_where_they_say_the_same_or_more(outputs):
     assert "and outputs" not in write(outputs, "cpu")
 
 
+def test_an_audit_stays_with_the_verdicts_that_are_renewed_where_none_was_made(outputs):
+    (outputs / "records" / "cpu").mkdir(parents=True)
+    write(outputs, "cpu")
+    (outputs / "audits" / "cpu.json").unlink()  # a clone has none
+    a_notebook("instability", outputs).claim("001-base-state-explodes", [2.0, 2.1, 2.2], [1, 2, 3], "decades", "a note")
+    assert write(outputs, "cpu").endswith("outputs/records/cpu/")
+    renewed = json.loads((outputs / "records" / "cpu" / "verdicts.json").read_text())
+    assert (renewed["audit"]["compared"], renewed["audit"]["agree"]) == (2, 1)
+
+
 @pytest.mark.parametrize("profile", claims.NOT_JUDGED)
 def test_of_a_profile_that_is_not_judged_nothing_is_written(outputs, profile):
     write(outputs, "cpu")
