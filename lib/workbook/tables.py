@@ -142,7 +142,10 @@ def times() -> str:
     """How long the whole profiles took, in a sentence."""
     whole = reference.read().whole
     smoke, cpu, desk = (spell(whole[profile]) for profile in collect.PROFILES)
-    return f"On two cores `desk` took {desk} from its records; from an empty store `smoke` took {smoke}, `cpu` {cpu}."
+    return (
+        f"On two cores without AVX-512 `desk` takes some {desk} from its records; from an empty store `smoke` takes "
+        f"{smoke}, `cpu` {cpu}. Newer cores take half of that."
+    )
 
 
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
