@@ -143,7 +143,7 @@ def times() -> str:
     whole = reference.read().whole
     smoke, cpu, desk = (spell(whole[profile]) for profile in collect.PROFILES)
     return (
-        f"On two cores without AVX-512 `desk` takes some {desk} from its records; from an empty store `smoke` takes "
+        f"On two cores without AVX-512 `desk` takes some {desk} from its records; from an empty store `smoke` takes\n"
         f"{smoke}, `cpu` {cpu}. Newer cores take half of that."
     )
 
