@@ -82,10 +82,8 @@ class LoopedLM(nn.Module):
         self.checkpoint_loops = self.any_rows = False
         self.ranks = ALONE  # those that share a batch's rows with this model's
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
-        self.embed = nn.Embedding(cfg.vocab_size, cfg.width)
-        self.value_embeds = nn.ModuleDict(
-            {str(i): nn.Embedding(cfg.vocab_size, cfg.width) for i in range(cfg.layers) if cfg.has_values(i)}
-        )
+        self.embed = _table(cfg)
+        self.value_embeds = nn.ModuleDict({str(i): _table(cfg) for i in range(cfg.layers) if cfg.has_values(i)})
         self.embed_norm = self._norm(cfg.embed_norm)
         self.prelude = nn.ModuleList(blocks[: cfg.prelude])
         self.prelude_norm = self._norm(cfg.prelude_norm)
@@ -427,6 +425,11 @@ class LoopedLM(nn.Module):
         """safetensors with the config, and the precision that the model computes in, in the metadata."""
         metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision}
         safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
+
+
+def _table(cfg: ModelConfig) -> nn.Embedding:
+    """Its values come with the init; torch would draw some first."""
+    return nn.Embedding(cfg.vocab_size, cfg.width, _weight=torch.empty(cfg.vocab_size, cfg.width))
 
 
 def _zeros(map: nn.Linear) -> nn.Linear:

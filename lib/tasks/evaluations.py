@@ -99,17 +99,16 @@ def evaluations(
     cases = []
     found = {task: examples_of(task, source) for task in asked}
     known = {task: examples for task, examples in found.items() if examples}
-    contents = {task: digest(examples) for task, examples in known.items()}
     for subject, (task, examples) in itertools.product(subjects, known.items()):  # one subject's side by side
         n = min(limit or len(examples), len(examples))
         loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops
-        tokens = _tokens(task, examples, subject.model.context) * n
+        tokens = _tokens(task, source, subject.model.context) * n
         flops = tokens * count(subject.model).flops_per_token_forward * loops
         cases += [
             Evaluation(
                 subject=subject.key,
                 task=task.name,
-                content=contents[task],
+                content=_content(task, source),
                 shots=task.shots,
                 answer=task.answer,
                 norm=task.norm,
@@ -127,12 +126,11 @@ def evaluations(
     return cases
 
 
-def _tokens(task: Task, examples: Sequence[Example], context: int) -> float:
+def _tokens(task: Task, source: str, context: int) -> float:
     """About how many tokens an example has if a token is a byte; other tokenizers make fewer. A document is read whole,
     a question is cut to fit."""
-    characters = float(np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples[:200]]))
-    whole = characters * (task.shots + 1)
-    return whole if not examples[0].contexts[0] else min(whole, context)
+    whole = _characters(task, source) * (task.shots + 1)
+    return whole if not examples_of(task, source)[0].contexts[0] else min(whole, context)
 
 
 def drawn(subject: Subject, task: Task) -> bool:
@@ -144,6 +142,18 @@ def drawn(subject: Subject, task: Task) -> bool:
 def examples_of(task: Task, source: str = "") -> list[Example]:
     """The examples of a task, generated or read; [] where the source does not have it."""
     return generated(task) if task.name in GENERATED else read(task, Path(source) if source else None)
+
+
+@functools.cache
+def _content(task: Task, source: str) -> str:
+    return digest(examples_of(task, source))
+
+
+@functools.cache
+def _characters(task: Task, source: str) -> float:
+    """How many an example has."""
+    examples = examples_of(task, source)[:200]
+    return float(np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples]))
 
 
 @named("lib.downstream.evaluate")
