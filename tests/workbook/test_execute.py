@@ -42,26 +42,16 @@ def run(jobs=3, outputs=None):
 
 def test_a_notebook_runs_once_for_what_it_is_made_from(tiny, capsys):
     folder = tiny("print('jobs', jobs)")
-    run()
-    assert "jobs 3" in capsys.readouterr().out
-    copy = nbformat.read(folder / "tiny.ipynb", 4)
-    assert copy.cells[-1].outputs[0].text == "jobs 3\n"
-    run()
-    assert capsys.readouterr().out == ""
-    tiny("print('and now', jobs)")
-    run()
-    assert "and now 3" in capsys.readouterr().out
-    run()
-    assert capsys.readouterr().out == ""
-
-
-def test_one_that_changes_while_it_runs_is_run_again(tiny, capsys):
-    tiny("print('old')")
     now = Now("smoke", ["tiny"], places.ROOT / "outputs")
-    tiny("print('new')")
-    execute.execute("tiny", 1, now)
-    run()
-    assert capsys.readouterr().out.count("new") == 2
+    tiny("print('and now', jobs)")  # one that changes while it runs is run again
+    execute.execute("tiny", 3, now)
+    assert "and now 3" in capsys.readouterr().out
+    copy = nbformat.read(folder / "tiny.ipynb", 4)
+    assert copy.cells[-1].outputs[0].text == "and now 3\n"
+    for said in ("and now 4", ""):
+        run(4)
+        printed = capsys.readouterr().out
+        assert said in printed and bool(printed) == bool(said)
 
 
 def test_one_with_nothing_to_draw_is_asked_again(tiny, capsys):
