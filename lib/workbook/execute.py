@@ -84,7 +84,7 @@ def _ended(mark: Path) -> float:
 
 def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | None) -> None:
     """Executes a notebook into ``copy``, and prints what it prints. Raises Failed, or the notebook's NotThere."""
-    without_grammar()
+    warm.without_grammar()
     import papermill  # takes a while, and a signal may come before
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
@@ -122,11 +122,3 @@ def _own_sockets(folder: str) -> Config:
     """The kernel talks over files in ``folder``. A free TCP port may be another's by the time the kernel opens it, as
     where several notebooks start at once."""
     return Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
-
-
-def without_grammar() -> None:
-    """Makes the first import of nbformat two seconds faster.
-
-    nbformat checks notebooks by jsonschema, which loads a grammar of web addresses where it finds one; it goes without
-    where it does not, and no field of a notebook is such an address."""
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

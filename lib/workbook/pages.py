@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from lib.base import files
 from lib.base.errors import InputError
 from lib.workbook import made_from, places
-from lib.workbook.execute import without_grammar
+from lib.workbook.warm import without_grammar
 
 if TYPE_CHECKING:
     from nbconvert import HTMLExporter

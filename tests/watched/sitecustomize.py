@@ -79,7 +79,7 @@ def refuse_writing(event: str, arguments: tuple) -> None:
 
 def begin() -> None:
     """In a process of the tests: before anybody loads lib.config, and without a grammar that takes a second to load and
-    that lib.workbook.execute does without as well."""
+    that lib.workbook.warm does without as well."""
     sys.meta_path.insert(0, Asked())
     sys.modules.setdefault("rfc3987_syntax", None)
 
