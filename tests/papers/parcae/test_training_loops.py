@@ -129,9 +129,9 @@ def test_which_loops_are_best_the_other_seeds_say():
     ]
     gaps = training_loops.gaps_to_fixed_depth(pd.DataFrame(rows), [7, 8, 9])
     assert gaps[1.0].tolist() == pytest.approx([0.4, 0.4, 0.4])
-    noise = np.random.default_rng(0).normal(size=(3000, 3, 4))  # nothing is better than anything
+    noise = np.random.default_rng(0).normal(size=(120, 3, 4))  # nothing is better than anything
     means = []
-    for losses in noise[:300]:
+    for losses in noise:
         runs = pd.DataFrame(
             [
                 {"budget": 1.0, "mean_loops": mu, "seed": s, "loss": losses[s, i]}

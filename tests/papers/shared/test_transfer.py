@@ -112,7 +112,7 @@ def test_noise_is_no_regret():
     """All rates alike but for noise: keeping one costs nothing in the mean, where the best of each would cost .8 %."""
     random, rates = np.random.default_rng(0), (0.01, 0.02, 0.04, 0.08)
     unbiased, best = [], []
-    for _ in range(100):
+    for _ in range(40):
         rows = [
             {"N": N, "lr": lr, "seed": s, "loss": 2 + random.normal(0, 0.015)}
             for N in (1, 8)
