@@ -94,6 +94,7 @@ def _stoppable() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    for later in SIGNALS:  # shutting kernels down takes a moment, and shall be left alone
-        signal.signal(later, signal.SIG_IGN)
+    # shutting kernels down takes a moment, and shall be left alone; SIG_IGN would complain of a signal that came meanwhile
+    for later in SIGNALS:
+        signal.signal(later, lambda *_: None)
     raise KeyboardInterrupt
