@@ -6,7 +6,6 @@ it (``python -m tests.test_desk NOTEBOOK``), and nothing in it changes.
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import sys
@@ -31,14 +30,9 @@ class _Enough(Exception):
     pass
 
 
-@functools.cache
-def planned(name: str, profile: str = "desk") -> plans.Plan:
-    return plans.plan(name, profile)
-
-
 def keys(name: str, profile: str = "desk") -> dict[str, list[int | str]]:
     """How many runs and measurements a notebook plans, each with a hash of all of their keys."""
-    plan = planned(name, profile)
+    plan = plans.plan(name, profile)
     asked = {f"{measurements.name(one.function)} {one.key}" for one in plan.asked}
     found = {"runs": {cfg.key for cfg in plan.runs}, "measurements": asked}
     return {
@@ -69,7 +63,7 @@ def first_losses(cfg: RunConfig, folder: Path) -> list[float]:
 
 
 def cheapest(name: str) -> RunConfig | None:
-    return min(planned(name).runs, key=lambda cfg: (run_flops(cfg), cfg.key), default=None)
+    return min(plans.plan(name, "desk").runs, key=lambda cfg: (run_flops(cfg), cfg.key), default=None)
 
 
 def held() -> dict[str, dict[str, list[float]]]:
@@ -81,22 +75,22 @@ def test_the_recipe_is_that_of_the_committed_runs():
 
 
 @pytest.mark.parametrize("name", plans.names())
-def test_the_keys_of_runs_and_measurements_stay(name):
+def test_the_keys_of_runs_and_measurements_stay(name, plans_once):
     assert keys(name) == {what: held()[name][what] for what in ("runs", "measurements")}
 
 
 @pytest.mark.parametrize("name", ["early_exit", "test_time_saturation"])
-def test_a_machine_with_a_gpu_asks_for_the_same_runs(name, monkeypatch):
-    here = planned(name)
+def test_a_machine_with_a_gpu_asks_for_the_same_runs(name, monkeypatch, plans_once):
+    here = plans.plan(name, "desk")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
-    there = plans.plan(name, "desk")
+    there = plans.plan(name, "desk", jobs=1)  # with a change, or it would be read as it was planned here
     assert [cfg.key for cfg in there.runs] == [cfg.key for cfg in here.runs]
     assert {one.key for one in there.asked} == {one.key for one in here.asked}
 
 
 @pytest.mark.parametrize("name", [name for name in plans.names() if "losses" in held().get(name, {})])
-def test_the_first_losses_stay(name, tmp_path):
+def test_the_first_losses_stay(name, tmp_path, plans_once):
     """To 1e-4, as another machine has them."""
     assert first_losses(cheapest(name), tmp_path) == pytest.approx(held()[name]["losses"], rel=1e-4)
 

@@ -94,7 +94,7 @@ def _stoppable() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    # shutting kernels down takes a moment, and shall be left alone; SIG_IGN would complain of a signal that came meanwhile
+    # shutting kernels down takes a moment, and shall be left alone; SIG_IGN would complain of a signal come meanwhile
     for later in SIGNALS:
         signal.signal(later, lambda *_: None)
     raise KeyboardInterrupt
