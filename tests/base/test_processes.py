@@ -1,7 +1,6 @@
 """A pool has the processes asked for, fails in one line, and ends with a parent that is killed."""
 
 import os
-import sys
 import time
 
 import pytest
@@ -28,17 +27,12 @@ def test_a_pool_initialises_each_process_and_computes_elsewhere():
     assert found[0] == 1 and found[1] != os.getpid()
 
 
-def imported(module: str) -> bool:
-    return module in sys.modules
-
-
 def test_what_is_to_be_imported_first_is_there_when_a_process_begins():
     code = """
 from lib.base import processes
-from tests.base.test_processes import imported
 processes.import_first("colorsys")
 with processes.pool(1, int) as pool:
-    print(pool.submit(imported, "colorsys").result(), pool.submit(imported, "chunk").result())
+    print(*(pool.submit(eval, f"'{name}' in __import__('sys').modules").result() for name in ("colorsys", "chunk")))
 """
     assert python(code).communicate(timeout=240)[0].split() == ["True", "False"]
 
