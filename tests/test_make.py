@@ -61,9 +61,10 @@ def results(folder):
     return tables, {name: {**claim, "provenance": None, "checksum": None} for name, claim in claims.items()}
 
 
+@pytest.mark.long
 def test_records_alone_give_the_same_numbers_again(workbook_at_smoke):
-    """make records packs what was trained; then the runs go, and the executed copy, run once more with the parameters
-    that it has, finds nothing but the records."""
+    """Of a whole notebook what test_records says of a sweep: make records packs what was trained; then the runs go, and
+    the executed copy, run once more with the parameters that it has, finds nothing but the records."""
     workbook, _ = workbook_at_smoke
     outputs = workbook / "outputs"
     first = results(outputs)

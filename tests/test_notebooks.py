@@ -182,13 +182,15 @@ def test_a_plan_counts(profile, monkeypatch, tmp_path):
 def test_a_bad_parameter_stops_the_notebook_with_one_line(tmp_path, clean_workbook):
     """As papermill passes it; what else is refused is tried in test_bad_parameters, by the function that checks it."""
     out = tmp_path / "out.ipynb"
-    done = papermill(clean_workbook, "instability", out, "-p", "outputs", str(tmp_path), "-p", "lrz", "0.1")
-    assert done.returncode != 0
+    command = ["--no-progress-bar", str(clean_workbook / "notebooks" / "instability.ipynb"), str(out)]
+    given = ["--cwd", str(clean_workbook), "-p", "outputs", str(tmp_path), "-p", "lrz", "0.1"]
+    done = click.testing.CliRunner().invoke(papermill_cli, command + given)
+    assert done.exit_code != 0
     errors = [o for cell in nbformat.read(out, 4).cells for o in cell.get("outputs", []) if o.output_type == "error"]
     says = "lrz: is not a parameter of instability, did you mean 'lrs'?"
     assert len(errors) == 1 and len(errors[0].traceback) == 1
     assert says in errors[0].traceback[0] and "\n" not in errors[0].traceback[0]
-    assert says in done.stderr
+    assert says in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["out.ipynb"]
 
 
