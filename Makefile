@@ -87,7 +87,7 @@ help:
 	@echo 'make migrate             brings outputs of an earlier version up to date (the commands above do it once)'
 	@echo
 	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
-	@echo 'make test                the tests (three to six minutes on two cores)'
+	@echo 'make test                the tests (three minutes on two cores with AVX-512, some six without)'
 	@echo 'make test-precision      those that look at the precision of this machine, once more with the other outcome'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
 	@echo 'make test-long           the slow tests, for the night: studies over many fits, kills in series, Ray'

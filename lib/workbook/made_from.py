@@ -16,7 +16,6 @@ from lib.base import files
 from lib.workbook import places
 
 MARK = ".from"  # how the name of a mark ends
-PASSING = (MARK, ".lock", ".tmp", ".pyc")  # names that end so are of no file that decides anything
 
 
 def checksum(paths: Iterable[Path], *beside: str) -> str:
@@ -24,9 +23,16 @@ def checksum(paths: Iterable[Path], *beside: str) -> str:
     total = hashlib.sha256("\0".join(beside).encode())
     for path in paths:
         for file in [path, *sorted(path.rglob("*"))]:
-            if file.is_file() and not file.name.endswith(PASSING):
+            if file.is_file() and not passes(file):
                 total.update(f"\n{file}\0{files.digest(file)}".encode())
     return total.hexdigest()
+
+
+def passes(file: Path) -> bool:
+    """Whether a file comes and goes and decides nothing: marks, locks, drafts, caches."""
+    return file.name.endswith((MARK, ".lock", ".tmp")) or not {"__pycache__", ".ipynb_checkpoints"}.isdisjoint(
+        file.parts
+    )
 
 
 @functools.cache

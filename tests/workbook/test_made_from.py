@@ -52,7 +52,8 @@ def test_dates_locks_and_half_written_files_are_no_change(folder):
     for when in (1, 2**32):
         os.utime(path, (when, when))
         assert unchanged(folder)
-    for name in (".lock", ".a.lock", ".a.json.host-1.tmp", "a.pyc", ".a.from"):
+    (folder / "from" / "__pycache__").mkdir()
+    for name in (".lock", ".a.lock", ".a.json.host-1.tmp", "__pycache__/a.pyc.1234", ".a.from"):
         (folder / "from" / name).touch()
     assert unchanged(folder)
 
