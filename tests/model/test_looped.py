@@ -351,11 +351,8 @@ def test_precisions_agree_within_bf16(kind):
 
 
 @pytest.mark.long  # no CPU compiles where it was not asked to
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_a_compiled_block_serves_every_depth_and_number_of_rows(backend, monkeypatch):
+def test_a_compiled_block_serves_every_depth_and_number_of_rows(monkeypatch):
     """Parcae with value tables at sampled depths: one step with 4, 3, 2 and 1 rows left compiles all there is."""
-    compiled = functools.partialmethod(torch.nn.Module.compile, backend=backend)
-    monkeypatch.setattr(torch.nn.Module, "compile", compiled)
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
     cfg = config("values", depth="poisson", state_init="like-init")
     model, x = randomized(cfg).train(), tokens()
