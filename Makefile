@@ -154,7 +154,8 @@ flash: $(READY)
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 # what runs for long is a child of make itself, without a shell in between: a signal that ends make ends it too
-RUN_STALE := exec $(BIN)/python -c 'from lib.workbook.make_notebooks import main; main("$(PROFILE)", $(EACH), $(AT_ONCE), "$(CHOSEN)".split())'
+RUN_STALE := exec $(BIN)/python -c 'from lib.workbook.make_notebooks import main; \
+  main("$(PROFILE)", $(EACH), $(AT_ONCE), "$(CHOSEN)".split())'
 reproduce-figures: $(READY) outputs/.form-2
 	-@$(RUN_STALE)
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
