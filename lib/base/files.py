@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import multiprocessing
@@ -48,8 +49,11 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def replacing_together(*paths: Path) -> Iterator[list[Path]]:
     """``replacing`` for files of one folder that belong together. One process at a time writes to the folder, so that
-    all files come from the one that finished last, never some of each."""
+    all files come from the one that finished last, never some of each; what a killed one began goes."""
     with lock(paths[0].parent / ".lock"), contextlib.ExitStack() as stack:
+        for path in paths:
+            for draft in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+                remove(draft)
         yield [stack.enter_context(replacing(path)) for path in paths]
 
 

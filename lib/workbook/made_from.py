@@ -35,10 +35,14 @@ def passes(file: Path) -> bool:
     )
 
 
-@functools.cache
 def packages() -> str:
     """This Python, and the packages that the locks name, as they are installed."""
-    text = "".join(path.read_text() for path in places.ROOT.glob("locks/*.txt"))
+    return packages_of(places.ROOT)
+
+
+@functools.cache
+def packages_of(root: Path) -> str:
+    text = "".join(path.read_text() for path in root.glob("locks/*.txt"))
     locked = {_spelt(name) for name in re.findall(r"^([\w.-]+)==", text, re.M)}
     found = {
         path.stem for kind in ("purelib", "platlib") for path in Path(sysconfig.get_path(kind)).glob("*.dist-info")

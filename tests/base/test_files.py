@@ -180,6 +180,16 @@ def test_files_that_belong_together_are_all_kept_when_one_fails(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a", "b"]
 
 
+def test_what_a_killed_process_began_of_files_that_belong_together_goes(tmp_path):
+    other = tmp_path / ".c.host-1.tmp"  # of a file that is written by itself: who holds the lock knows nothing of it
+    for draft in (tmp_path / ".a.host-1.tmp", tmp_path / ".b.other-2.tmp", other):
+        draft.touch()
+    with files.replacing_together(tmp_path / "a", tmp_path / "b") as drafts:
+        for draft in drafts:
+            draft.touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, ".lock", "a", "b"]
+
+
 def test_numbers_as_keys_are_no_damage(tmp_path):
     """They are words when they are read again, and stand in another order."""
     files.write_checked(tmp_path / "a.json", {"widths": {8: 1, 16: 2, 4.64e10: [3, math.nan]}})

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from lib.workbook import made_from
+from lib.workbook import made_from, places
 
 
 @pytest.fixture
@@ -80,3 +80,11 @@ def test_the_packages_have_their_versions():
     import numpy
 
     assert f"numpy-{numpy.__version__}" in made_from.packages().split()
+
+
+def test_the_packages_are_those_of_the_workbook_that_is_asked(tmp_path, monkeypatch):
+    before = made_from.packages()
+    with monkeypatch.context() as patch:
+        patch.setattr(places, "ROOT", tmp_path)  # which has no locks
+        assert "numpy" not in made_from.packages()
+    assert made_from.packages() == before

@@ -32,11 +32,11 @@ for file, old, new in changes:
     before = Path(file).read_text()
     assert old in before, (file, old)
     Path(file).write_text(before.replace(old, new, 1) if old else before + new)
-    made_from.packages.cache_clear()  # which stay as they are while make runs
+    made_from.packages_of.cache_clear()  # which stay as they are while make runs
     now = Now(profile, names, outputs)
     found.append([name for name in names if not now.fresh(name)])
     Path(file).write_text(before)
-made_from.packages.cache_clear()
+made_from.packages_of.cache_clear()
 now = Now(profile, names, outputs)
 assert all(map(now.fresh, names))
 print(json.dumps(found))
