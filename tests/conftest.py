@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from tests.workbooks import WATCHED, copied  # noqa: E402
 # make tells a make inside it to print the folders it enters; those that tests start are nobody's
 for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
     os.environ.pop(told, None)
+# some shells start what they leave in the background deaf to it, and what that starts; tests send it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # ---- how tests are run ----------------------------------------------------------------------------------------------
 

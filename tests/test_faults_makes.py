@@ -18,6 +18,8 @@ from tests.processes import ENDED, until
 from tests.runs import numbers
 from tests.workbooks import ODD, copied, own_environment
 
+pytestmark = [pytest.mark.long, pytest.mark.precision]
+
 NOTEBOOK = "instability"
 KILLS = 3  # of each victim
 RUNNER = "lib.workbook.make_notebooks"  # it forks a driver for each notebook, and that one the kernel
@@ -51,7 +53,6 @@ class Workbook:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env={**own_environment(), **environment},
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # some shells start what they leave deaf
         )
 
     def said(self) -> str:
@@ -124,7 +125,6 @@ VICTIMS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_whatever_is_killed_a_second_call_finishes_to_the_same_numbers(tmp_path, undisturbed, victim):
     """Some times in a row, at a random moment of its life."""
@@ -150,7 +150,6 @@ def test_whatever_is_killed_a_second_call_finishes_to_the_same_numbers(tmp_path,
     assert workbook.numbers() == undisturbed
 
 
-@pytest.mark.long
 def test_four_makes_at_once_train_each_run_once(tmp_path, undisturbed):
     workbook = Workbook(tmp_path)
     makes = [(workbook.start(), workbook.log) for _ in range(4)]
@@ -160,7 +159,6 @@ def test_four_makes_at_once_train_each_run_once(tmp_path, undisturbed):
     assert workbook.numbers() == undisturbed
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("jobs", [0, 2])
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_a_make_that_is_stopped_ends_at_once_and_goes_on_later(tmp_path, undisturbed, how, jobs):
@@ -182,7 +180,6 @@ def test_a_make_that_is_stopped_ends_at_once_and_goes_on_later(tmp_path, undistu
     assert workbook.numbers() == undisturbed
 
 
-@pytest.mark.long
 def test_records_of_two_machines_are_whole_though_both_were_killed(tmp_path, undisturbed):
     """Each trains its half and is killed on the way; a third draws from both, and trains nothing."""
     third, chance = Workbook(tmp_path / "third"), random.Random(NOTEBOOK)
