@@ -42,7 +42,11 @@ class Config(pydantic.BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new config."""
-        return type(self)(**{**self.model_dump(), **changes})
+        return type(self)(**{**self.fields(), **changes})
+
+    def fields(self) -> dict[str, Any]:
+        """Name -> value, parts as they are: they have been checked."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 class ModelConfig(Config):
@@ -384,7 +388,7 @@ class OptimConfig(Config):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; another optimiser starts from its own defaults of what MuonH fixes."""
-        values = self.model_dump()
+        values = self.fields()
         if changes.get("name", self.name) != self.name:
             for field in ("muon_variance_reduction", "muon_weight_decay", "muon_cautious"):
                 del values[field]

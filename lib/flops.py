@@ -7,6 +7,7 @@ beside it.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -63,6 +64,7 @@ class _Layer:
     window: int
 
 
+@functools.cache  # a plan asks for each of its models many times
 def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | None = None) -> Counts:
     """Counts for a sequence length and a truncation; the config's own where None."""
     S = cfg.context if seq_len is None else seq_len

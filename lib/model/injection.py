@@ -100,7 +100,7 @@ class LTI(NoInjection):
         dt = -math.log(INITIAL_DECAY)
         self.A_log = nn.Parameter(torch.zeros(cfg.width))
         self.dt_bias = nn.Parameter(torch.full((cfg.width,), math.log(math.expm1(dt))))
-        self.B = nn.Parameter(torch.eye(cfg.width))
+        self.B = nn.Parameter(torch.zeros(cfg.width, cfg.width).fill_diagonal_(1))
 
     def prepare(self, e: Tensor) -> Prepared:
         dt = F.softplus(self.dt_bias)

@@ -173,18 +173,12 @@ def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            lines, characters = [], 0
-            for number, line in enumerate(iter(lambda: file.readline(MAX_CHARACTERS), ""), 1):
-                characters += len(line)
-                if characters >= MAX_CHARACTERS:
-                    raise InputError(
-                        f"tasks: {path} unpacks to {MAX_CHARACTERS} characters or more, give a smaller file"
-                    )
-                if line.strip():
-                    lines.append((number, line))
-            return lines
+            text = file.read(MAX_CHARACTERS)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"tasks: {path} cannot be read ({error}), fetch it again") from None
+    if len(text) >= MAX_CHARACTERS:
+        raise InputError(f"tasks: {path} unpacks to {MAX_CHARACTERS} characters or more, give a smaller file")
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def _arrow(path: Path) -> list[dict[str, Any]]:

@@ -27,8 +27,8 @@ def hops(random: np.random.Generator, steps: int, length: int = 24, alphabet: in
     order."""
     while True:
         letters = _spelt(random.integers(0, alphabet, length))
-        ends = [_hopped(letters, letter, steps) for letter in LETTERS[:alphabet]]
-        if "" not in ends:
+        ends = [*itertools.takewhile(bool, (_hopped(letters, letter, steps) for letter in LETTERS[:alphabet]))]
+        if len(ends) == alphabet:
             return f"{steps}:{letters}=", "".join(ends)
 
 

@@ -6,6 +6,7 @@ the parts into the documents.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -68,6 +69,7 @@ def counted(verdicts: Iterable[str]) -> str:
 # ---- the papers ------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def cited() -> dict[str, list[dict[str, Any]]]:
     """A paper's number here -> its entries in CITATION.cff; other groups' papers share one."""
     papers: dict[str, list[dict[str, Any]]] = {}
