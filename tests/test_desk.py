@@ -89,10 +89,16 @@ def test_a_machine_with_a_gpu_asks_for_the_same_runs(name, monkeypatch, plans_on
     assert {one.key for one in there.asked} == {one.key for one in here.asked}
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """The folder of all runs, whose texts become tokens once."""
+    return tmp_path_factory.mktemp("texts")
+
+
 @pytest.mark.parametrize("name", [name for name in plans.names() if "losses" in held().get(name, {})])
-def test_the_first_losses_stay(name, tmp_path, plans_once):
+def test_the_first_losses_stay(name, texts, plans_once):
     """To 1e-4, as another machine has them."""
-    assert first_losses(cheapest(name), tmp_path) == pytest.approx(held()[name]["losses"], rel=1e-4)
+    assert first_losses(cheapest(name), texts) == pytest.approx(held()[name]["losses"], rel=1e-4)
 
 
 if __name__ == "__main__":

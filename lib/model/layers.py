@@ -58,8 +58,9 @@ class NoNorm(nn.Module):
 
 def rope_angles(length: int, head_dim: int, base: float) -> Tensor:
     """cos and sin of t theta_j [S, D/2, 2], theta_j = base^(-2j/D)."""
-    theta = base ** (-torch.arange(0, head_dim, 2).double() / head_dim)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), theta)
+    # also of a model on "meta": what computes there takes a second to be imported
+    theta = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64, device="cpu"), theta)
     return torch.stack((angles.cos(), angles.sin()), dim=-1).float()
 
 

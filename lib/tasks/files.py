@@ -6,6 +6,7 @@ network.
 """
 
 import ast
+import functools
 import gzip
 import importlib.util
 import json
@@ -151,6 +152,15 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
         return []
     if task.curated:
         return _requests(path)
+    return _of_package(path) if source is None else _examples(path)
+
+
+@functools.cache  # tasks that differ in what stands in front share a file, and the package does not change
+def _of_package(path: Path) -> list[Example]:
+    return _examples(path)
+
+
+def _examples(path: Path) -> list[Example]:
     found = [_example(path, number, d) for number, d in _questions(path)]
     return [example for example in found if example is not None]
 
