@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.tasks.files import read
+from lib.tasks.evaluations import examples_of
 from lib.tasks.suites import CORE, CORE_9, CORE_EXTENDED, ZERO_SHOT, Example, Task, chosen, digest, prompt
 
 # ---- suites
@@ -15,7 +15,7 @@ def test_suites_are_the_papers():
 
 def test_curated_examples_stand_in_front_already():
     for task in CORE_9:
-        examples = read(task)
+        examples = examples_of(task, "")  # from the package, as plans ask
         context = examples[0].contexts[0]
         assert context.count("\n\n") >= 5 and len(examples) in (500, 1172, 1221, 1267, 1838, 1954, 2376, 3270, 10_042)
         assert prompt(task, examples, 0, seed=3) == examples[0].options
