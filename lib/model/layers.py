@@ -58,9 +58,10 @@ class NoNorm(nn.Module):
 
 def rope_angles(length: int, head_dim: int, base: float) -> Tensor:
     """cos and sin of t theta_j [S, D/2, 2], theta_j = base^(-2j/D)."""
-    # also of a model on "meta": what computes there takes a second to be imported
-    theta = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64, device="cpu"), theta)
+    if torch.get_default_device().type == "meta":  # where to compute takes a second, since it imports a compiler
+        return torch.empty(length, head_dim // 2, 2)
+    theta = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), theta)
     return torch.stack((angles.cos(), angles.sin()), dim=-1).float()
 
 
