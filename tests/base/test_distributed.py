@@ -107,12 +107,11 @@ def begun_by_one(path):
 def by_two(tmp_path_factory):
     """All that two processes are asked for, at once: to start them takes longest. Stores by what was done there."""
     folder = tmp_path_factory.mktemp("together")
-    stores = {name: RunStore(folder / name / "runs") for name in ("copied", "sharded", "two first")}
+    stores = {name: RunStore(folder / name / "runs") for name in ("copied", "two first")}
     stores["one first"] = begun_by_one(folder / "one first" / "runs")
     together(
         folder,
         job(CASES, stores["copied"]),
-        job(SHARDED, stores["sharded"], sharded=True),
         job(CONTINUED, stores["two first"], stop_at=2),
         job(CONTINUED, stores["one first"]),
     )
@@ -126,9 +125,12 @@ def test_two_processes_train_what_one_does(alone, by_two):
         assert result.provenance["processes"] == 2 and "processes" not in alone[name].provenance
 
 
-def test_sharded_over_two_processes_too(alone, by_two):
+@pytest.mark.long
+def test_sharded_over_two_processes_too(alone, tmp_path):
+    store = RunStore(tmp_path / "runs")
+    together(tmp_path, job(SHARDED, store, sharded=True))
     for name, cfg in SHARDED.items():
-        assert_same(alone[name], by_two["sharded"].find(cfg))
+        assert_same(alone[name], store.find(cfg))
 
 
 def both(tmp_path, cfg, processes=2):

@@ -222,19 +222,20 @@ def test_compacting_loses_nothing_wherever_it_is_killed(tmp_path, monkeypatch):
         if order in orders:
             continue
         orders.add(order)
+        before = read_all(folder / "0", configs, keys)
         for allowed in itertools.count():
             copy = folder / f"{allowed + 1}"
             shutil.copytree(folder / "0", copy)
-            if not was_killed(copy, allowed, configs, keys, monkeypatch):
+            if not was_killed(copy, allowed, configs, keys, before, monkeypatch):
                 break
         assert allowed > 9  # three files of each of the three parts, and drafts
         if len(orders) == 3:
             break
 
 
-def was_killed(folder, allowed, configs, keys, monkeypatch):
+def was_killed(folder, allowed, configs, keys, before, monkeypatch):
     """Whether a compaction that is killed once it has removed so many files was not done by then."""
-    before, remove, left = read_all(folder, configs, keys), files.remove, itertools.count()
+    remove, left = files.remove, itertools.count()
 
     def removing(path):
         if next(left) == allowed:

@@ -85,29 +85,33 @@ PARAMETERS = 'profile: str = "cpu"\noutputs: str = {outputs!r}\nlrs: list[float]
 CHECK = "from tests.workbooks import Few\nfrom lib.workbook import notebook\nnb = notebook.start(Few, globals())"
 
 
-@pytest.mark.parametrize("somebody", [True, False])
-def test_a_corrected_cell_is_started_in_the_same_kernel(somebody, tmp_path):
-    """As JupyterLab sends cells, and as papermill does."""
+@pytest.fixture(scope="module")
+def kernel():
+    """One for both: it takes seconds to start."""
     manager, client = start_new_kernel(cwd=ROOT)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize("somebody", [True, False])
+def test_a_corrected_cell_is_started_in_the_same_kernel(kernel, somebody, tmp_path):
+    """As JupyterLab sends cells, and as papermill does."""
 
     def says(cell: str) -> str:
         """The last line of what is raised; empty where nothing is."""
-        done = client.execute_interactive(cell, timeout=240, allow_stdin=somebody, output_hook=lambda message: None)
+        done = kernel.execute_interactive(cell, timeout=240, allow_stdin=somebody, output_hook=lambda message: None)
         return done["content"].get("evalue", "")
 
-    try:
-        cell = PARAMETERS.format(outputs=str(tmp_path))
-        assert says("scratch = 3") == says(cell + "lrss = [0.1]") == ""
-        unknown = "lrss" if somebody else "scratch"
-        assert says(CHECK).startswith(f"{unknown}: is not a parameter of few")
-        assert says(cell) == says(CHECK) == says("lr = 0.1  # of a loop") == says(CHECK) == ""
-        assert says(cell + "learning_rates: list[float] = [0.1]") == ""
-        assert says(CHECK).startswith("learning_rates: is not a parameter of few")
-        assert says(cell) == says(CHECK) == ""
-        assert says("assert lr == 0.1" + (" and scratch == 3" if somebody else "")) == ""
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    cell = PARAMETERS.format(outputs=str(tmp_path))
+    assert says("%reset -f") == says("scratch = 3") == says(cell + "lrss = [0.1]") == ""
+    unknown = "lrss" if somebody else "scratch"
+    assert says(CHECK).startswith(f"{unknown}: is not a parameter of few")
+    assert says(cell) == says(CHECK) == says("lr = 0.1  # of a loop") == says(CHECK) == ""
+    assert says(cell + "learning_rates: list[float] = [0.1]") == ""
+    assert says(CHECK).startswith("learning_rates: is not a parameter of few")
+    assert says(cell) == says(CHECK) == ""
+    assert says("assert lr == 0.1" + (" and scratch == 3" if somebody else "")) == ""
 
 
 def test_a_missing_parameter_is_named():

@@ -16,36 +16,41 @@ from tests.store.test_records import a_measurement, a_run
 from tests.workbooks import moved, own_environment
 
 NAMES = ["downstream_axes", "early_exit", "published_runs", "recurrence_exponent", "usage_weighted"]
-#: marks all as run, then says for each change of a file which are stale with it, and takes it back
+#: marks all as run, then says for each change of a file which are stale with it at each profile, and takes it back
 STALE = """
 import json, sys
 from pathlib import Path
 from lib.workbook import made_from
 from lib.workbook.stale import Now
-profile, names, changes = json.loads(sys.argv[1])
+names, changes = json.loads(sys.argv[1])
 outputs = Path("outputs")
-marked = Now(profile, names, outputs)
-for name in names:
-    marked.done(name)
+
+def stale(profile):
+    now = Now(profile, names, outputs)
+    return [name for name in names if not now.fresh(name)]
+
+for profile in {change[0] for change in changes}:
+    marked = Now(profile, names, outputs)
+    for name in names:
+        marked.done(name)
+    assert stale(profile) == []
 found = []
-for file, old, new in changes:
+for profile, file, old, new in changes:
     before = Path(file).read_text()
     assert old in before, (file, old)
     Path(file).write_text(before.replace(old, new, 1) if old else before + new)
     made_from.packages_of.cache_clear()  # which stay as they are while make runs
-    now = Now(profile, names, outputs)
-    found.append([name for name in names if not now.fresh(name)])
+    found.append(stale(profile))
     Path(file).write_text(before)
 made_from.packages_of.cache_clear()
-now = Now(profile, names, outputs)
-assert all(map(now.fresh, names))
+assert stale(profile) == []
 print(json.dumps(found))
 """
 
 
-def stale(workbook, profile: str, changes: Iterable[tuple[str, str, str]]) -> dict:
-    """Change -> the notebooks that it makes stale."""
-    command = [sys.executable, "-c", STALE, json.dumps([profile, NAMES, [*changes]])]
+def stale(workbook, changes: Iterable[tuple[str, str, str, str]]) -> dict:
+    """Change, with the profile that is asked -> the notebooks that it makes stale."""
+    command = [sys.executable, "-c", STALE, json.dumps([NAMES, [*changes]])]
     done = subprocess.run(command, cwd=workbook, env=own_environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(zip(changes, json.loads(done.stdout), strict=True))
@@ -56,6 +61,7 @@ def line(file: str) -> tuple[str, str, str]:
 
 
 def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(workbook):
+    """What only training needs counts where something is trained."""
     own_rule = "notebook: usage_weighted"
     entry = next(
         e for e in yaml.safe_load((workbook / "params/claims.yaml").read_text()) if own_rule[10:] == e["notebook"]
@@ -76,22 +82,22 @@ def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(wo
         ("params/claims.yaml", entry["statement"], f"{entry['statement'][:-1]}, so to speak."): ["usage_weighted"],
         ("locks/packages.txt", "numpy==", "no-numpy=="): NAMES,
     }
-    assert stale(workbook, "desk", expected) == expected
-
-
-def test_what_only_training_needs_counts_where_something_is_trained(workbook):
-    files = ["lib/train/loop.py", "lib/model/kernels.c", "lib/sweep/cost.py"]
-    desk, cpu = ([*stale(workbook, at, [line(file) for file in files]).values()] for at in ("desk", "cpu"))
-    trained = [name for name in NAMES if name != "published_runs"]
-    assert desk[0] == [] and "usage_weighted" not in desk[1] and "early_exit" in desk[1]
-    assert cpu[0] == trained and cpu[1] == trained
-    assert desk[2] == NAMES and cpu[2] == NAMES  # a sweep asks it what is missing
+    at_desk = {("desk", *change): names for change, names in expected.items()}
+    training = ("lib/train/loop.py", "lib/model/kernels.c", "lib/sweep/cost.py")
+    at_both = [(profile, *line(file)) for profile in ("desk", "cpu") for file in training]
+    found = stale(workbook, [*at_desk, *at_both])
+    assert {change: found[change] for change in at_desk} == at_desk
+    desk_loop, desk_kernels, desk_cost, cpu_loop, cpu_kernels, cpu_cost = (found[change] for change in at_both)
+    assert desk_loop == [] and "usage_weighted" not in desk_kernels and "early_exit" in desk_kernels
+    assert cpu_loop == cpu_kernels == [name for name in NAMES if name != "published_runs"]
+    assert desk_cost == cpu_cost == NAMES  # a sweep asks it what is missing
 
 
 def test_who_opens_a_run_counts_what_computes_with_it():
     """``lib.sweep`` imports that for nothing where nothing is trained; so whoever has a model of it imports more."""
-    for name in sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb")):
-        now = Now("desk", [name], places.ROOT / "none")
+    names = sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb"))
+    now = Now("desk", names, places.ROOT / "none")
+    for name in names:
         if any(f"lib.sweep.finished.{opens}" in now.imports[name] for opens in ("run_model", "trained_model")):
             assert {"lib.model.looped", "lib.model.kernels", "lib.data.rows"} <= now.modules(name), name
 
