@@ -214,6 +214,8 @@ lint: $(READY)
 CORES  := $$(getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 test test-precision test-smoke test-long: export OMP_NUM_THREADS ?= 1
+# images of containers often keep Python from writing bytecode; every process would compile all tests and lib anew
+test test-precision test-smoke test-long: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(READY)
 	@exec $(PYTEST) -n $(CORES)

@@ -18,7 +18,7 @@ sitecustomize.begin()
 
 from lib.base import files  # noqa: E402
 from lib.store.runs import RunStore  # noqa: E402
-from lib.workbook import places, plans  # noqa: E402
+from lib.workbook import places  # noqa: E402
 from tests.workbooks import WATCHED, copied  # noqa: E402
 
 # make tells a make inside it to print the folders it enters; those that tests start are nobody's
@@ -141,6 +141,8 @@ def found_once(tmp_path_factory) -> Path:
 @pytest.fixture
 def plans_once(monkeypatch, found_once) -> None:
     """``plans.plan`` of a notebook as it stands, found out once a test run, whichever test asks first."""
+    from lib.workbook import plans
+
     find_out = plans.plan
 
     def plan(name: str, profile: str, **changes):

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.finished import at_depths, depth_frame, losses_by_depth
 from lib.sweep.measurements import measure
@@ -56,6 +57,12 @@ def ended(cfg: RunConfig, loss: float | None) -> SimpleNamespace:
     """What a sweep finds of a run; None: it diverged."""
     status, summary = ("diverged", {}) if loss is None else ("finished", {"val_loss": loss})
     return SimpleNamespace(key=cfg.key, config=cfg, status=status, summary=summary)
+
+
+def untrained(cfg: RunConfig, store: RunStore) -> RunResult:
+    """A run in a store that says only that it has ended, for those who ask what is there."""
+    result = RunResult(cfg.planned, "finished", {"seconds": 0.0}, {}, {})
+    return store.finish(result, lambda path: safetensors.torch.save_file({}, path))
 
 
 # ---- runs that end early ---------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """A record says what its run said, any reader of Parquet opens it, and what is damaged or half written is named."""
 
-import contextlib
 import itertools
 import math
 import shutil
@@ -223,35 +222,29 @@ def test_compacting_loses_nothing_wherever_it_is_killed(tmp_path, monkeypatch):
             continue
         orders.add(order)
         before = read_all(folder / "0", configs, keys)
-        for allowed in itertools.count():
-            copy = folder / f"{allowed + 1}"
-            shutil.copytree(folder / "0", copy)
-            if not was_killed(copy, allowed, configs, keys, before, monkeypatch):
-                break
-        assert allowed > 9  # three files of each of the three parts, and drafts
+        left = killed(folder / "0", folder / "killed", monkeypatch)
+        assert len(left) > 9  # three files of each of the three parts, and drafts
+        for copy in (*left, folder / "0"):
+            assert read_all(copy, configs, keys) == before
+            records.compact(copy)
+            records.add(copy, [a_run(small_run(train={"seed": 9}))], [])
+            assert read_all(copy, configs, keys) == before
         if len(orders) == 3:
             break
 
 
-def was_killed(folder, allowed, configs, keys, before, monkeypatch):
-    """Whether a compaction that is killed once it has removed so many files was not done by then."""
-    remove, left = files.remove, itertools.count()
+def killed(folder, copies, monkeypatch):
+    """Compacts a folder; copies of what would be left if that was killed before it removes a file, for each of them."""
+    remove, left = files.remove, []
 
     def removing(path):
-        if next(left) == allowed:
-            raise KeyboardInterrupt
+        left.append(shutil.copytree(folder, copies / f"{len(left)}"))
         remove(path)
 
-    killed = True
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(files, "remove", removing)
         records.compact(folder)
-        killed = False
-    assert read_all(folder, configs, keys) == before
-    records.compact(folder)
-    records.add(folder, [a_run(small_run(train={"seed": 9}))], [])
-    assert read_all(folder, configs, keys) == before
-    return killed
+    return left
 
 
 @pytest.mark.parametrize("left", ["0123456789abcdef/checksums.json", "measured/f/k.json"])

@@ -13,10 +13,10 @@ from lib.flops import run_flops
 from lib.papers.isodepth.parameters import RecurrenceExponent
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.store.runs import RunStore
-from lib.train.loop import train
 from lib.workbook import claim_pages, notebook, part, places, plans
 from lib.workbook.parameters import of_profile
 from tests.lines import one_line
+from tests.runs import untrained
 
 NAME = UsageWeighted.notebook
 
@@ -36,7 +36,7 @@ def outputs(tmp_path_factory, planned):
     lacking = [cfg for cfg in planned if cfg.train.seed == 2][-1]
     for cfg in planned:
         if cfg.key != lacking.key:
-            train(cfg, RunStore(folder / "runs"))
+            untrained(cfg, RunStore(folder / "runs"))
     return folder
 
 
@@ -71,7 +71,7 @@ def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, 
         part.there(p)
     for cfg in runs:
         if cfg.key != dear.key:
-            train(cfg, RunStore(outputs / "runs"))
+            untrained(cfg, RunStore(outputs / "runs"))
     share = f"{100 * (1 - run_flops(dear) / sum(map(run_flops, runs))):.0f} % of its plan"
     assert part.there(p) == (p.replace(budgets=[1.5e8, 3e8]), share)
     monkeypatch.chdir(places.ROOT)
