@@ -5,11 +5,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from lib.base.parameters import Parameters
 from lib.workbook import places
-from lib.workbook.notebook import Notebook
+
+if TYPE_CHECKING:
+    from lib.workbook.notebook import Notebook
 
 ROOT = Path(__file__).parent.parent
 WATCHED = ROOT / "tests" / "watched"  # sitecustomize of the processes that tests start
@@ -24,8 +26,10 @@ class Few(Parameters):
     lrs: list[float]
 
 
-def a_notebook(name: str, outputs: Path, profile: str = "cpu", **values) -> Notebook:
+def a_notebook(name: str, outputs: Path, profile: str = "cpu", **values) -> "Notebook":
     """A notebook that was started with few parameters, and whose results go to a folder."""
+    from lib.workbook.notebook import Notebook  # imports pandas and matplotlib, which few processes of tests need
+
     given = {"profile": profile, "outputs": "outputs", "lrs": [0.5, 0.25], **values}
     return Notebook(name, Few(**given), outputs)
 
