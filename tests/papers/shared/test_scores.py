@@ -19,7 +19,6 @@ from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
 from lib.sweep import measurements
-from lib.tasks import evaluations
 from lib.tasks import files as taskfiles
 from lib.tasks.evaluations import evaluate
 from lib.tasks.suites import CORE_9, LAMBADA, ZERO_SHOT
@@ -98,7 +97,8 @@ def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatc
             return [*enumerate(itertools.islice(file, 50), 1)]
 
     monkeypatch.setattr(taskfiles, "_lines", first_lines)
-    monkeypatch.setattr(scores, "examples_of", evaluations.examples_of.__wrapped__)  # which would keep so few
+    for keeps, name in ((scores, "examples_of"), (taskfiles, "_of_package")):  # they would keep so few
+        monkeypatch.setattr(keeps, name, getattr(keeps, name).__wrapped__)
     assert scores.there("", core_benchmark.SUITES) == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
     texts = [*scores.TEXTS.values()]
     assert scores.there("", {"texts": texts, "nine": CORE_9}) == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
