@@ -1,5 +1,6 @@
 """Executed notebooks as HTML pages that open from disk: without scripts and network, with formulas as MathML."""
 
+import functools
 import json
 import os
 import re
@@ -27,11 +28,15 @@ SHOWN = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown
 
 def template(name: str) -> jinja2.Template:
     """A template of lib/workbook/templates. It escapes what it is given; a name that it is not given is an error."""
+    return _environment().get_template(name)
+
+
+@functools.cache  # it keeps templates that it has compiled
+def _environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(TEMPLATES)
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    return environment.get_template(name)
 
 
 def formula(tex: str, display: str = "inline") -> Markup:
