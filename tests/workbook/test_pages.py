@@ -19,7 +19,7 @@ def copy(tmp_path):
     bar = [new_output("stream", name="stderr", text=f"\rrun {n} of 300") for n in range(300)]
     wide = {"application/javascript": "fetch('https://example.org')", "text/plain": "only text"}
     widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "a slider"}
-    stamp = {"application/vnd.looped.provenance+json": {"commit": "abc"}}  # of an earlier version
+    stamp = {"application/vnd.looped.provenance+json": {"commit": "unseen"}}  # of an earlier version
     error = new_output(
         "error",
         ename="InputError",
@@ -71,7 +71,7 @@ def test_a_page_loads_nothing_and_runs_nothing(page):
 @pytest.mark.filterwarnings("error")
 def test_what_nobody_can_see_is_left_out_without_a_warning(copy, tmp_path):
     pages.page(copy, tmp_path / "page.html")
-    assert "abc" not in (tmp_path / "page.html").read_text()
+    assert "unseen" not in (tmp_path / "page.html").read_text()
 
 
 def test_a_page_keeps_the_last_state_of_a_bar_and_no_path_of_the_machine(page):
