@@ -92,6 +92,7 @@ def hyper(**changes) -> ModelConfig:
         (lambda: small_run(model={"init": "uniform-zero"}, optim={"name": "muonh"}), "optim.name", "model.init"),
         (lambda: RunConfig(data="sotu"), "data", "DataConfig"),
         (lambda: ModelConfig(injection="glue"), "injection", "concat"),
+        (lambda: ModelConfig(balance_loss=-0.1), "balance_loss", "greater than or equal to 0"),
         (lambda: OptimConfig(lr=-1.0), "lr", "greater than 0"),
         (lambda: OptimConfig(lr=float("nan")), "lr", "finite"),
         (lambda: OptimConfig(betas=(0.9, 1.0)), "betas", "[0, 1)"),

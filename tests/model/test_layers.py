@@ -302,3 +302,10 @@ def test_mixed_precision_keeps_the_stream_in_fp32():
     out, _ = block(x, angles, torch.bfloat16)
     assert out.dtype == torch.float32
     torch.testing.assert_close(out, block(x, angles, torch.float32)[0], rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("a", [0.25, 1.0, 2.0])
+def test_a_residual_branch_is_multiplied(a):
+    block, x, branch = Block(small(), 0), torch.randn(2, 16, 32), torch.randn(2, 16, 32)
+    block.a = a
+    torch.testing.assert_close(block._add(x, branch, block.attn_post), x + a * branch)

@@ -214,3 +214,13 @@ def test_each_size_has_its_budgets_and_steps():
     assert [(cfg.model.width, cfg.train.steps) for cfg in held_out.values()] == [(32, 300), (64, 600)]
     frame = training_loops.frame([ended(cfg, 2.0) for cfg in grid.values()], grid)
     assert frame.groupby("width")["budget"].unique().map(sorted).tolist() == [[1e11, 2e11], [4e11, 8e11]]
+
+
+def test_one_grids_law_predicts_held_out_runs_by_its_own_error():
+    """Held-out losses 1 % above those of a truth that the grid follows exactly."""
+    truth = dict(A=20.0, B=300.0, E=1.5, a=0.3, b=0.35)
+    sizes = pd.DataFrame([(n, d) for n in (1e5, 2e5, 4e5) for d in (1e6, 2e6, 4e6)], columns=["n_eff", "D"])
+    grid = sizes.assign(mean_loops=4, loss=PARCAE.loss(truth, sizes["n_eff"], sizes["D"]))
+    found = training_loops.of_one_grid(grid, grid.assign(loss=1.01 * grid["loss"]), 20, 0)
+    assert found.values["error"] == pytest.approx(100 * (1 / 1.01 - 1), abs=1e-3)
+    assert found.draws["error"] == pytest.approx(found.values["error"], abs=0.05)
