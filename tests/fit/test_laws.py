@@ -44,6 +44,13 @@ def test_saturation_and_its_rivals():
     np.testing.assert_allclose(laws.POWER.loss(p, T), 0.8 * T**-0.6)
 
 
+@pytest.mark.parametrize("z", [0.1, -0.2])
+def test_a_power_that_falls_or_rises_slowly_lies_in_its_box(z):
+    T = np.arange(1, 25.0)
+    found = fit(laws.POWER, [T], 3 * T**-z)
+    assert found.params == pytest.approx(dict(Z=3, z=z), rel=1e-6) and not found.at_bound
+
+
 def test_the_unified_law_is_its_floor_and_its_decay():
     p = dict(E=2.4, X=5000.0, x=0.5, Y=6386.0, y=0.448, Z=1.2, z=3.0, gamma=1.18)
     mu, T = np.array([2.0, 8.0, 12.0]), np.array([1.0, 8.0, 3.0])

@@ -67,6 +67,16 @@ def test_parameters_without_room_stay_where_they_are():
     assert value < 1e-20
 
 
+def test_at_a_bound_the_others_end_where_they_do_with_the_parameter_held_there():
+    ours = problem()
+    high = ours.high.copy()
+    high[:, 5] = 0.2  # phi, which the losses want higher
+    bounded, held = dataclasses.replace(ours, high=high), problem(laws.hold(laws.JOINT, phi=0.2))
+    end, alone = (minimum(one, *starts(one)) for one in (bounded, held))
+    assert end[0, 5] == 0.2
+    np.testing.assert_allclose(end, alone, rtol=1e-8)
+
+
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
 def test_many_sets_at_once_end_where_each_does_by_itself(delta):
     """Each has its own losses, weights and box."""

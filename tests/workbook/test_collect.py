@@ -39,6 +39,18 @@ def test_no_profile_leaves_its_arithmetic_to_the_machine(monkeypatch):
         assert {name: p["precision"] for name, p in given.items() if p.get("precision", named) != named} == {}
 
 
+def test_an_entry_is_made_from_every_parameter_but_whether_to_train(monkeypatch):
+    given, plan = of_profile("smoke", "usage_weighted"), plans.plan("usage_weighted", "smoke")
+    monkeypatch.setattr(plans, "plan", lambda name, profile: plan)
+
+    def made_from(**changed):
+        monkeypatch.setattr(collect.parameters, "of_profile", lambda profile, name: given | changed)
+        return collect.made_from("usage_weighted", "smoke")
+
+    same = [name for name in given if made_from(**{name: "another"}) == made_from()]
+    assert same == ["train"]
+
+
 def took(copy, seconds, **changed):
     """An executed copy, as papermill leaves it, of a notebook at smoke that took so long."""
     notebook = nbformat.read(places.NOTEBOOKS / copy.name, as_version=4)

@@ -73,3 +73,6 @@ def test_octaves_and_nats_are_of_the_laws_and_tables(reported):
     losses = cart.by_loops(runs.cart())
     wide, narrow = (losses[6][2, width] - losses[10][2, width] for width in (1024, 256))
     assert reported["005-cart-loops-help-the-narrow-in-the-end"].values[""][0] == pytest.approx(narrow - wide)
+    printed = {"6 loops": 41.165, "10 loops": 40.714}  # perplexities at width 256 and 1e9 tokens; 40.311 with 8 loops
+    eight = {loops: x for loops, (x, *_) in reported["005-cart-wants-eight-loops-when-narrow"].values.items()}
+    assert eight == pytest.approx({loops: np.log(x / 40.311) for loops, x in printed.items()})
