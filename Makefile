@@ -45,7 +45,8 @@ endif
 # ---- what follows from them ------------------------------------------------------------------------------------------
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 READY  := .venv/.ready-$(TORCH)
-CHOSEN := $(if $(ONLY),$(ONLY),$(NAMES))
+# an addendum and a second text have parameters for some notebooks alone
+CHOSEN := $(if $(ONLY),$(ONLY),$(filter $(NAMES),$(basename $(notdir $(wildcard params/$(PROFILE)/*.yaml)))))
 # a progress bar writes one line a minute where output goes to a file (make before 4.0 cannot tell)
 ifeq ($(MAKE_TERMOUT)$(filter 3.%,$(MAKE_VERSION)),)
 reproduce-figures notebooks records audit: export TQDM_MININTERVAL ?= 60

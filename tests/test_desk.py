@@ -1,8 +1,8 @@
-"""What has been trained once and is committed stays what it was: the keys of the desk profile's runs and measurements,
-and the first losses of one run of each of its notebooks.
+"""What has been trained once and is committed stays what it was: the keys of the runs and measurements of desk, of its
+addendum and of the second text, and the first losses of one run of each of desk's notebooks.
 
 ``tests/frozen_desk.json`` was written before the first run was trained; what is added to the profile later is added to
-it (``python -m tests.test_desk NOTEBOOK``), and nothing in it changes.
+it (``python -m tests.test_desk NOTEBOOK PROFILE/NOTEBOOK``), and nothing in it changes.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from lib.workbook import plans
 
 FROZEN = Path(__file__).with_name("frozen_desk.json")
 STEPS = 4  # whose losses are held
+ADDED = [f"{profile}/{name}" for profile in ("addendum", "second-text") for name in plans.names(profile)]
 
 
 class _Enough(Exception):
@@ -31,8 +32,10 @@ class _Enough(Exception):
 
 
 def keys(name: str, profile: str = "desk") -> dict[str, list[int | str]]:
-    """How many runs and measurements a notebook plans, each with a hash of all of their keys."""
-    plan = plans.plan(name, profile)
+    """How many runs and measurements a notebook plans, at desk or as PROFILE/NOTEBOOK, each with a hash of all of their
+    keys."""
+    at, _, name = name.rpartition("/")
+    plan = plans.plan(name, at or profile)
     asked = {f"{measurements.name(one.function)} {one.key}" for one in plan.asked}
     found = {"runs": {cfg.key for cfg in plan.runs}, "measurements": asked}
     return {
@@ -74,7 +77,7 @@ def test_the_recipe_is_that_of_the_committed_runs():
     assert lib.RECIPE == 3
 
 
-@pytest.mark.parametrize("name", plans.names())
+@pytest.mark.parametrize("name", plans.names("desk") + ADDED)
 def test_the_keys_of_runs_and_measurements_stay(name, plans_once):
     assert keys(name) == {what: held()[name][what] for what in ("runs", "measurements")}
 
@@ -105,9 +108,9 @@ if __name__ == "__main__":
     import tempfile
 
     every = held() if FROZEN.exists() else {}
-    for name in sys.argv[1:] or plans.names():
+    for name in sys.argv[1:] or plans.names("desk") + ADDED:
         every[name] = keys(name)
-        if cfg := cheapest(name):
+        if name not in ADDED and (cfg := cheapest(name)):
             with tempfile.TemporaryDirectory() as folder:
                 every[name]["losses"] = first_losses(cfg, Path(folder))
     lines = [f" {json.dumps(name)}: {json.dumps(every[name])}" for name in sorted(every)]

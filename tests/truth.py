@@ -55,7 +55,7 @@ def planned() -> Truth:
     """Profile -> notebook -> how many runs and measurements it plans, with a hash of their keys; on a machine without
     bf16, which some profiles ask for where it is there."""
     with patch("lib.config.native_precision", lambda: "fp32"), patch("torch.cuda.is_available", lambda: False):
-        return {profile: {name: keys(name, profile) for name in plans.names()} for profile in PROFILES}
+        return {profile: {name: keys(name, profile) for name in plans.names(profile)} for profile in PROFILES}
 
 
 def findings(outputs: Path, profile: str) -> Truth:

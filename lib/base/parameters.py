@@ -11,7 +11,8 @@ from pydantic import Field
 
 from lib.base.errors import InputError, one_line
 
-PROFILES = ("smoke", "cpu", "desk", "gpu", "paper")
+WHOLE = ("smoke", "cpu", "desk", "gpu", "paper")  # profiles of all notebooks
+PROFILES = (*WHOLE, "addendum", "second-text")  # of some of desk's, with more runs, or another text
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -23,7 +24,7 @@ class Parameters(pydantic.BaseModel):
 
     notebook: ClassVar[str]  # the name of its file
 
-    profile: str  # smoke, cpu, desk, gpu or paper
+    profile: str  # one of PROFILES
     outputs: str  # folder of all results, from the workbook's root
 
     def __init__(self, **values: Any) -> None:

@@ -26,7 +26,7 @@ REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "ab
 DISPUTED = "opinions differ"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at this profile", "open"
 VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE, UNJUDGED, OPEN)
-NOT_JUDGED = ("smoke",)  # too small
+NOT_JUDGED = ("smoke", "addendum", "second-text")  # too small, and not yet: not all of it is trained
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 #: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it

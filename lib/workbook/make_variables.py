@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 
-PROFILES = ["smoke", "cpu", "desk", "gpu", "paper"]
+PROFILES = ["smoke", "cpu", "desk", "gpu", "paper", "addendum", "second-text"]
 ON_A_CLUSTER = ["RAY_ADDRESS", "RUN_CPUS", "RUN_GPUS", "RUN_MEMORY", "STORE"]
 VARIABLES = ["PROFILE", "ONLY", "JOBS", "MINUTES", "SHARD", "SEED", "PYTHON", "TORCH", "ENGINE", *ON_A_CLUSTER]
 
@@ -26,7 +26,7 @@ def answer(asked: Mapping[str, str]) -> str:
         if name not in VARIABLES:
             return f"{name}: unknown variable, use {', '.join(VARIABLES[:-1])} or {VARIABLES[-1]}"
     if profile not in PROFILES:
-        return f"PROFILE: '{profile}' is not known, use smoke, cpu, desk, gpu or paper"
+        return f"PROFILE: '{profile}' is not known, use {', '.join(PROFILES[:-1])} or {PROFILES[-1]}"
     if engine not in ("", "ray"):
         return f"ENGINE: '{engine}' is not known, use ray, or leave it out for the cores of this machine"
     for name in only:

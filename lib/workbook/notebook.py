@@ -68,7 +68,7 @@ class Notebook:
     def store(self) -> RunStore:
         """Runs of the workbook, and the committed records of this profile."""
         cluster = Cluster.of(os.environ)
-        return RunStore(self.outputs / "runs", [places.RECORDS / self.profile], cluster.store if cluster else "")
+        return RunStore(self.outputs / "runs", places.records(self.profile), cluster.store if cluster else "")
 
     def plan(self, configs: dict[Label, RunConfig]) -> "pd.DataFrame":
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
@@ -85,6 +85,7 @@ class Notebook:
         with self._noting() as noted:
             noted["runs"] = {key: cfg.model_dump(mode="json") for key, cfg in self.planned.items()}
             noted["part"] = self.part
+        self._say_what_is_added()
         others = self._plans_of_others()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
@@ -105,6 +106,14 @@ class Notebook:
                 }
             )
         return pd.DataFrame(rows, columns=PLAN).set_index("runs of")
+
+    def _say_what_is_added(self) -> None:
+        """On the figures of an addendum, how many of its runs are not those of the profile that it adds to."""
+        if base := places.ADDS_TO.get(self.profile):
+            theirs = RunStore(self.outputs / "none", [places.RECORDS / base])
+            added = sum(theirs.find(cfg) is None for cfg in self.planned.values())
+            said = f"{added} of {len(self.planned)} runs are not {base}'s"
+            style.use_style(self.profile, ", ".join(filter(None, [self.part, said])))
 
     def _plans_of_others(self) -> dict[str, set[str]]:
         """Notebook -> keys of the runs it planned last."""

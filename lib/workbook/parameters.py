@@ -23,8 +23,10 @@ P = TypeVar("P", bound=Parameters)
 
 def of_profile(profile: str, name: str) -> dict[str, Any]:
     """A notebook's parameters at a profile: its own cell's values, and over them params/<profile>/<name>.yaml, which
-    has those that differ."""
+    has those that differ. Where an addendum has none, those of the profile that it adds to."""
     path = places.PARAMS / profile / f"{name}.yaml"
+    if not path.exists() and profile in places.ADDS_TO:
+        return {**of_profile(places.ADDS_TO[profile], name), "profile": profile}
     if not path.exists():
         known = ", ".join(PROFILES)
         raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {known}")

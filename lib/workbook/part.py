@@ -19,7 +19,7 @@ def there(p: P) -> tuple[P, str]:
     nothing where all are. Where no seed is whole, the largest part (``Computing.in_part``) of which one is. Raises
     NotThere where there is none."""
     plan = _plan(p)
-    store = RunStore(places.ROOT / p.outputs / "runs", [places.RECORDS / p.profile])
+    store = RunStore(places.ROOT / p.outputs / "runs", places.records(p.profile))
     missing = {cfg.key for cfg in plan.runs if store.find(cfg) is None}
     if not missing:
         return p, ""

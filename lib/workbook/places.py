@@ -13,8 +13,15 @@ NOTEBOOKS = ROOT / "notebooks"
 PARAMS = ROOT / "params"
 RECORDS = ROOT / "outputs" / "records"
 LEDGER = PARAMS / "claims.yaml"
+#: a profile that adds to another: it draws that one's runs beside its own
+ADDS_TO = {"addendum": "desk"}
 OF_PUBLISHED = "published_runs"  # the notebook that judges claims by the papers' own runs
 PYPROJECT = ROOT / "pyproject.toml"
+
+
+def records(profile: str, folder: Path | None = None) -> list[Path]:
+    """Where the records are that a profile draws from, in ``folder`` in place of the committed ones; its own first."""
+    return [(folder or RECORDS) / one for one in (profile, ADDS_TO.get(profile)) if one]
 
 
 def published() -> str:

@@ -34,9 +34,10 @@ class Plan:
     seeds: list[list[int]] = dataclasses.field(default_factory=list, compare=False)
 
 
-def names() -> list[str]:
-    """All notebooks."""
-    return sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb"))
+def names(profile: str = "") -> list[str]:
+    """All notebooks, or those that have parameters at a profile: all of them but at an addendum and a second text."""
+    there = {path.stem for path in (places.PARAMS / profile).glob("*.yaml")} if profile else None
+    return sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb") if there is None or path.stem in there)
 
 
 def planned(name: str, profile: str, **changes: Any) -> list[RunConfig]:

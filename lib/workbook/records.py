@@ -23,7 +23,7 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.measurements import Asked
 from lib.sweep.time_limit import STOPPED, Job, train_until
-from lib.workbook import data_card, plans
+from lib.workbook import data_card, places, plans
 from lib.workbook.places import ROOT
 
 # ---- the order -------------------------------------------------------------------------------------------------------
@@ -85,10 +85,10 @@ def make(
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(f"MINUTES: {minutes:g} is no time to train in, use a positive number")
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    folder = outputs / "records" / profile
-    store = RunStore(outputs / "runs", records=[folder])
-    every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names()}
-    every |= _of_others(set(plans.names()) - every.keys(), profile, outputs)
+    folders = places.records(profile, outputs / "records")
+    folder, store = folders[0], RunStore(outputs / "runs", folders)
+    every = {name: plans.plan(name, profile, outputs=str(outputs)) for name in names or plans.names(profile)}
+    every |= _of_others(set(plans.names(profile)) - every.keys(), profile, outputs)
     chosen = [every[name] for name in names or every]
     grids = [_grids(name, every[name], profile) for name in names or every]
     together = grids if names else [list(itertools.chain.from_iterable(grids))]

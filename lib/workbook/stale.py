@@ -80,14 +80,14 @@ class Now:
 
     def __init__(self, profile: str, names: Sequence[str], outputs: Path):
         self.profile, self.folder = profile, outputs / "notebooks" / profile
-        self._plans, self._records = outputs / "plans" / profile, places.RECORDS / profile
+        self._plans, self._records = outputs / "plans" / profile, places.records(profile)
         self._parts = sorted(path.name for place in ("runs.parquet", "weights") for path in self._of(place))
         self._graph = grimp.build_graph("lib", cache_dir=None, exclude_type_checking_imports=True)
         self.imports = {name: imports(places.NOTEBOOKS / f"{name}.ipynb") for name in names}
         self._made_from = {name: self._sources(name) for name in names}
 
     def _of(self, place: str) -> Iterable[Path]:
-        return (self._records / place).glob("*.*")
+        return (path for folder in self._records for path in (folder / place).glob("*.*"))
 
     def modules(self, name: str) -> set[str]:
         """The modules of lib that count for a notebook."""
@@ -147,7 +147,7 @@ class Now:
         """Key of a run, or function and key of a measurement -> a checksum of what its record says."""
         from lib.workbook import recorded  # pandas takes its time
 
-        return recorded.said(self._records)
+        return {key: one for folder in reversed(self._records) for key, one in recorded.said(folder).items()}
 
 
 def _read_mark(path: Path) -> dict[str, Any]:

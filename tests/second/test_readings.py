@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.base.parameters import PROFILES
+from lib.base.parameters import WHOLE
 from lib.second.judge import FEWEST
 from lib.second.readings import WITHOUT_RUNS
 from lib.workbook import claims, places
@@ -17,7 +17,7 @@ OF_DEEP_SEEDS = {
 }
 
 
-@pytest.mark.parametrize("profile", [profile for profile in PROFILES if profile != "smoke"])
+@pytest.mark.parametrize("profile", [profile for profile in WHOLE if profile != "smoke"])
 def test_every_claim_with_six_seeds_is_read_again(measured, ablation, profile):
     """Who gives a notebook six seeds writes a reading for it, or says here why there is none."""
     own = {*measured[2], *ablation[1]}

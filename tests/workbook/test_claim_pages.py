@@ -8,7 +8,7 @@ import re
 import PIL.Image
 import pytest
 
-from lib.base.parameters import PROFILES
+from lib.base.parameters import WHOLE
 from lib.workbook import claim_pages, claims, parameters, report
 from tests.pages import loaded
 from tests.workbooks import ROOT, a_notebook
@@ -104,7 +104,7 @@ def test_the_command_is_makes_unless_parameters_were_others():
     )
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", WHOLE)
 def test_parameters_that_a_file_has_kept_are_still_the_profiles(profile):
     """Among them tables by width or budget, whose keys are numbers, and text in JSON."""
     for name in NOTEBOOKS:

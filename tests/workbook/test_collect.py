@@ -113,7 +113,7 @@ def test_what_has_changed_since_it_was_executed_is_not_noted(made, monkeypatch, 
 
 
 def test_a_profile_that_was_made_whole_says_what_it_took(made, monkeypatch):
-    monkeypatch.setattr(plans, "names", lambda: ["usage_weighted"])
+    monkeypatch.setattr(plans, "names", lambda profile="": ["usage_weighted"])
     monkeypatch.setattr(reference, "yardstick", lambda: 1e9)
     (made / "notebooks" / "smoke" / ".usage_weighted.done").touch()
     collect.collect(made, made / "reference.json")

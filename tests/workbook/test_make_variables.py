@@ -48,7 +48,10 @@ def test_what_is_fine_is_fine(changes):
     [
         ({"GIVEN": "PROFILE SHELL"}, "SHELL: unknown variable, use PROFILE, ONLY, JOBS, MINUTES"),
         ({"GIVEN": "COPY"}, "COPY: unknown variable, use PROFILE"),
-        ({"PROFILE": "huge"}, "PROFILE: 'huge' is not known, use smoke, cpu, desk, gpu or paper"),
+        (
+            {"PROFILE": "huge"},
+            "PROFILE: 'huge' is not known, use smoke, cpu, desk, gpu, paper, addendum or second-text",
+        ),
         ({"PROFILE": " cpu"}, "PROFILE: ' cpu' is not known"),
         ({"PROFILE": ""}, "PROFILE: '' is not known"),
         ({"PROFILE": "../cpu"}, "PROFILE: '../cpu' is not known"),

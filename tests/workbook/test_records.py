@@ -142,7 +142,7 @@ def test_the_weights_that_a_notebook_opens_stand_beside_its_records(tmp_path, ca
 def few_notebooks(monkeypatch):
     """Those of which something is asked here, and one that measures on another's runs: all are planned each time."""
     some = ["generate", "instability", "isodepth_isoflop", "looping_isoflop", "test_time_saturation", "unified_law"]
-    monkeypatch.setattr(plans, "names", lambda: some)
+    monkeypatch.setattr(plans, "names", lambda profile="": some)
 
 
 def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, capsys):

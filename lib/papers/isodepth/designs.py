@@ -171,6 +171,24 @@ def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
     }
 
 
+def ladders(p: Extrapolation) -> dict[Label, RunConfig]:
+    """("ladder", width, tokens a parameter, muon_lr, r, seed) -> run: at one width all recurrences on the same tokens,
+    so many for each of N, the plain model's parameters; and at the first, middle and last rung, with the first seed,
+    Muon's other base rates. A law that adds what N and D cost has one gap between r and 1 at a width, whatever D."""
+    runs: dict[Label, RunConfig] = {}
+    for width, rungs in p.tokens_at.items():
+        models = {r: model(p, r, width) for r in p.recurrences}
+        plain = size(model(p, 1, width))["N"]
+        for x in rungs:
+            tried = p.other_lrs_at if x in (rungs[0], rungs[len(rungs) // 2], rungs[-1]) else []
+            for lr in (p.muon_lr, *tried):
+                for r, cfg in models.items():
+                    for seed in p.ladder_seeds if lr == p.muon_lr else p.ladder_seeds[:1]:
+                        budget = x * plain * size(cfg)["F"]
+                        runs["ladder", width, x, lr, r, seed] = run(p.replace(muon_lr=lr), cfg, budget, seed)
+    return runs
+
+
 def rate_condition(p: LrTransferHyperp, r: int, lr: float, width: int, budget: float, batch: int) -> RunConfig:
     """A run at base rate ``lr`` in one condition of the transfer test. Where budgets are tokens a parameter, parameters
     are those outside the tables, each as often as it is used (000, App. D)."""

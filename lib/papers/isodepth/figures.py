@@ -275,3 +275,28 @@ def beyond_the_grid(grid: pd.DataFrame, held_out: pd.DataFrame) -> Figure:
     beside.set_title("beyond it: predicted, 95 %, and trained")
     beside.grid(axis="x", visible=False)
     return figure
+
+
+def gaps_by_tokens(gaps: pd.DataFrame, tuned: pd.DataFrame) -> Figure:
+    """A panel a width: the gap of each r to one loop against tokens for each of the plain model's parameters; lines
+    through means over seeds, a dot a seed. A law that adds has flat lines.
+
+    gaps: ``ladders.gaps`` at the rate that all share; tuned: those of models at their best of several rates, open."""
+    widths = sorted(gaps["width"].unique())
+    figure, axes = plt.subplots(1, len(widths), figsize=(PAGE, 2.8), sharey=True, squeeze=False)
+    look = of_recurrences([1, *gaps["r"].unique()])
+    for axis, width in zip(axes[0], widths, strict=True):
+        for r, own in gaps[gaps["width"] == width].groupby("r"):
+            colour, marker = look[r]
+            mean = own.groupby("rung")["gap"].mean()
+            axis.plot(mean.index, mean, color=colour, label=f"r = {r}")
+            axis.plot(own["rung"], own["gap"], marker, color=colour, ms=3)
+            best = tuned[(tuned["width"] == width) & (tuned["r"] == r)]
+            axis.plot(best["rung"], best["gap"], marker, color=colour, mfc="white")
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.set_xlabel("training tokens a parameter of r = 1")
+        axis.set_title(f"d = {width}")
+    axes[0, 0].set_ylabel("loss less that of r = 1\n(nats per token)")
+    axes[0, -1].legend()
+    return figure

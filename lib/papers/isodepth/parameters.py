@@ -80,6 +80,9 @@ class Extrapolation(PaperGrid):
     beyond_width: int
     beyond_batch: Annotated[int, Field(ge=0)]
     beyond_seeds: list[int]
+    tokens_at: dict[int, list[float]]  # width -> tokens a parameter of the plain model there
+    ladder_seeds: list[int]
+    other_lrs_at: list[float]
 
 
 class PhiProbes(IsodepthGrid):

@@ -230,6 +230,8 @@ class TestTimeSaturation(Sizes):
     means: list[int]
     deepest: int
     checkpoint: str
+    injections_at: dict[int, list[str]]
+    keep_weights: bool
 
 
 class DepthTasks(OneSize):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from lib.base.errors import InputError
-from lib.base.parameters import PROFILES
+from lib.base.parameters import WHOLE
 from lib.base.statistics import all_resampled
 from lib.fit.noise import Noise
 from lib.papers.isodepth import axes, designs
@@ -63,7 +63,7 @@ def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
         axes.asked(grid, [1e11, 7])
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", WHOLE)
 def test_every_budget_of_the_grid_is_asked(profile):
     assert at_profile(DownstreamAxes, profile).budgets == at_profile(RecurrenceExponent, profile).budgets
 

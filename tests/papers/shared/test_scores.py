@@ -10,7 +10,7 @@ import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.base.parameters import PROFILES
+from lib.base.parameters import WHOLE
 from lib.base.statistics import mean_and_interval, percentile_interval
 from lib.papers.looped_moe.parameters import MoeIsoflop
 from lib.papers.parcae import core_benchmark
@@ -36,7 +36,7 @@ def test_runs_of_some_training_seeds_can_be_asked_alone():
             scores.of_seeds(ends, seeds)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", WHOLE)
 def test_every_training_seed_of_its_four_notebooks_is_asked(profile):
     kinds = (EndToEnd, StabilityAblation, LoopingIsoflop, MoeIsoflop)
     seeds = {seed for kind in kinds for seed in at_profile(kind, profile).seeds}

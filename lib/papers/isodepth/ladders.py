@@ -1,0 +1,59 @@
+"""Ladders of tokens at one width: does the gap between r loops and one depend on the tokens D alone?
+
+A law that adds what parameters and tokens cost, L = E + A N_eff^-alpha + B D^-beta (000, Eq. 3), says no: at one width
+its gap is A (N_eff(r)^-alpha - N_eff(1)^-alpha), whatever D. Losses are in nats per token; rungs in tokens for each of
+the plain model's parameters.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from lib.config import Label, RunConfig
+from lib.store.result import RunResult
+
+COLUMNS = ("width", "rung", "lr", "r", "seed", "loss")
+CELL = ["width", "r"]
+
+
+def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
+    """One row a run that ``designs.ladders`` planned and that finished: COLUMNS."""
+    found = {result.key: result for result in results if result.status == "finished"}
+    rows = [(*label[1:], found[cfg.key].summary["val_loss"]) for label, cfg in plan.items() if cfg.key in found]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def gaps(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a looped run: ``gap``, its loss less that of r = 1 on the same width, rung, rate and seed."""
+    same = ["width", "rung", "lr", "seed"]
+    plain = runs[runs["r"] == 1].set_index(same)["loss"].rename("plain")
+    looped = runs[runs["r"] > 1].join(plain, on=same)
+    return looped.assign(gap=looped["loss"] - looped["plain"]).dropna().drop(columns=["loss", "plain"])
+
+
+def at_their_best(runs: pd.DataFrame) -> pd.DataFrame:
+    """The ends and the middle with the first seed, each model at the rate at which it is lowest: all of one ``lr``."""
+    tried = runs[runs.groupby(["width", "rung"])["lr"].transform("nunique") > 1]
+    tried = tried[tried["seed"] == tried["seed"].min()]
+    best = tried.loc[tried.groupby(["width", "rung", "r"])["loss"].idxmin()]
+    return best.assign(lr=0.0)
+
+
+def slopes(gaps: pd.DataFrame) -> pd.DataFrame:
+    """One row a width, r and seed: ``slope``, by least squares, of the gap in ln D, nats an e-fold."""
+    lines = gaps.groupby([*CELL, "seed"])[["rung", "gap"]]
+    found = lines.apply(lambda of: float(np.polyfit(np.log(of["rung"]), of["gap"], 1)[0]))
+    return found.rename("slope").reset_index()
+
+
+def by_width(slopes: pd.DataFrame) -> pd.DataFrame:
+    """A width's mean slope over r and seeds with its 95 % interval, ``low`` and ``high``: Student's t. Seeds of one r
+    and width tell the spread, all of them together, since each has few."""
+    cells = slopes.groupby(CELL)["slope"]
+    freedom = len(slopes) - cells.ngroups
+    spread = np.sqrt(cells.var().mul(cells.size() - 1).sum() / freedom) if freedom else np.nan
+    found = slopes.groupby("width")["slope"].agg(["mean", "size"])
+    half = stats.t.ppf(0.975, max(freedom, 1)) * spread / np.sqrt(found["size"])
+    return found.assign(low=found["mean"] - half, high=found["mean"] + half).drop(columns="size")

@@ -1,0 +1,64 @@
+"""The slope of the gap in ln D is zero under a law that adds, and that of the truth where N and D interact."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.papers.isodepth import designs, ladders
+from lib.papers.isodepth.parameters import Extrapolation
+from lib.workbook.parameters import at_profile
+
+N_EFF = {1: 4.0, 2: 3.0, 8: 2.0}
+RUNGS = [2.0, 4.0, 8.0, 16.0]
+
+
+def runs(loss, seeds=(1, 2), noise=0.0) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    cells = itertools.product((32, 64), RUNGS, (0.1,), N_EFF, seeds)
+    return pd.DataFrame([(*cell, loss(*cell) + noise * random.normal()) for cell in cells], columns=ladders.COLUMNS)
+
+
+def test_a_law_that_adds_has_one_gap_at_a_width():
+    found = runs(lambda width, x, lr, r, seed: 1 + N_EFF[r] ** -0.5 / width + 3 * x**-0.3 + seed)
+    assert ladders.slopes(ladders.gaps(found))["slope"].to_numpy() == pytest.approx(0, abs=1e-12)
+
+
+def test_where_they_interact_the_slope_is_the_truths():
+    found = runs(lambda width, x, lr, r, seed: 1 + 0.01 * (4 - N_EFF[r]) * np.log(x) * width / 32 + x**-0.3)
+    slopes = ladders.slopes(ladders.gaps(found)).set_index(["width", "r", "seed"])["slope"]
+    assert slopes.to_dict() == pytest.approx(
+        {(width, r, seed): 0.01 * (4 - N_EFF[r]) * width / 32 for width in (32, 64) for r in (2, 8) for seed in (1, 2)}
+    )
+    assert ladders.by_width(slopes.reset_index())["mean"].to_dict() == pytest.approx({32: 0.015, 64: 0.03})
+
+
+def test_the_interval_covers_what_it_should():
+    """2,000 ladders without a slope, two seeds each."""
+    random, inside = np.random.default_rng(1), []
+    rows = [*itertools.product((32, 64), (2, 4, 8), (1, 2))]
+    for _ in range(2000):
+        slopes = pd.DataFrame(rows, columns=["width", "r", "seed"]).assign(slope=random.normal(size=len(rows)))
+        found = ladders.by_width(slopes)
+        inside += [*(found["low"] < 0) & (found["high"] > 0)]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)
+
+
+def test_at_their_best_each_model_has_its_own_rate():
+    rows = [(32, x, lr, r, seed, 1 + r + abs(lr - best)) for x in RUNGS[::3] for lr in (0.1, 0.2) for seed in (1, 2)
+            for r, best in ((1, 0.1), (8, 0.2))]  # fmt: skip
+    only = [(32, RUNGS[1], 0.1, r, 1, 0.0) for r in (1, 8)]  # a rung where one rate was tried
+    best = ladders.at_their_best(pd.DataFrame(rows + only, columns=ladders.COLUMNS))
+    assert {*best["rung"]} == {*RUNGS[::3]} and {*best["seed"]} == {1}
+    assert ladders.gaps(best)["gap"].to_list() == [7.0, 7.0]
+
+
+def test_a_rung_is_the_same_tokens_for_all_recurrences():
+    p = at_profile(Extrapolation, "cpu", tokens_at={16: [2.0, 4.0, 8.0]}, ladder_seeds=[1, 2], other_lrs_at=[0.03])
+    plan = designs.ladders(p)
+    assert len(plan) == 4 * (3 * 2 + 3)
+    for x in (2.0, 4.0, 8.0):
+        tokens = {cfg.tokens for (_, _, rung, *_), cfg in plan.items() if rung == x}
+        plain = designs.size(designs.model(p, 1, 16))["N"]
+        assert len(tokens) == 1 and tokens.pop() == pytest.approx(x * plain, abs=p.batch * p.context)
