@@ -13,7 +13,7 @@ from lib.base import files
 from lib.config import RunConfig
 from lib.store.columns import CURVES, ENDS, FAMILIES, MADE_BY, MEASURED, WHO, Column
 from lib.store.records import MADE, SUMMARY, TABLES, row_types
-from lib.workbook import findings, pages, verdicts
+from lib.workbook import audit, findings, pages, verdicts
 
 CONTEXT = Path(__file__).parent / "templates" / "croissant_context.json"  # the format's own
 PUBLISHED = "2026-11-25"
@@ -53,7 +53,8 @@ def write(folder: Path, profile: str) -> None:
     """README.md and croissant.json of a profile's records."""
     tables = columns(folder)
     metadata = json.dumps(croissant(profile, tables), indent=1) + "\n"
-    texts = {"README.md": card(profile, tables, counted(folder, profile)), "croissant.json": metadata}
+    page = card(profile, tables, counted(folder, profile), audit.told(folder))
+    texts = {"README.md": page, "croissant.json": metadata}
     for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
@@ -71,10 +72,11 @@ def counted(folder: Path, profile: str) -> str:
     return findings.counted(row["verdict"] for row in rows if row["profile"] == profile)
 
 
-def card(profile: str, tables: dict[str, list[Column]], said: str) -> str:
-    """The card as Markdown; ``said``: its verdicts, counted."""
+def card(profile: str, tables: dict[str, list[Column]], said: str, audited: str) -> str:
+    """The card as Markdown; ``said``: its verdicts, counted; ``audited``: its audit in sentences."""
     page = pages.template("data_card.md.j2")
-    return page.render(profile=profile, about=ABOUT, made=MADE, columns=tables, families=FAMILIES, said=said)
+    about = {"about": ABOUT, "made": MADE, "families": FAMILIES}
+    return page.render(profile=profile, columns=tables, said=said, audited=audited, **about)
 
 
 def croissant(profile: str, tables: dict[str, list[Column]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ PAPERS = {
     "005": "Other groups, on the runs that they published",
 }
 BEYOND = "Beyond the papers"
+Agreed = Callable[[str, Collection[str]], str]  # profile, keys of runs -> how many of those agreed in its audit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,14 +196,14 @@ class Outputs:
             self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
             return ""
 
-    def audit(self, profile: str) -> dict[str, str]:
-        """Key of a run that was trained anew -> what differs, empty where nothing does; ``audited`` says what is wrong
-        with the file."""
+    def agreed(self, profile: str, keys: Collection[str]) -> str:
+        """How many of these runs agreed when they were trained anew, empty where none was; ``audited`` says what is
+        wrong with the file."""
         try:
             said = audit.summary(self.folder, profile)
         except (OSError, ValueError, KeyError, TypeError):
-            return {}
-        return {key: said["complaints"].get(key, "") for key in said["keys"]} if said else {}
+            return ""
+        return audit.agreed(said, keys) if said else ""
 
     def _complain(self, error: InputError, profile: str, notebook: str | None) -> None:
         if notebook:
@@ -255,7 +256,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         side_by_side=(beside := _side_by_side(rows)),
         judged_at=[name for name in (*PROFILES, PUBLISHED) if any(name in found for found in beside.values())],
         counts=collections.Counter(row.verdict for row in rows),
-        glances=_glances(rows, profile, papers, runs, found.audit(profile)),
+        glances=_glances(rows, profile, papers, runs, found.agreed),
         groups=groups,
         binder=places.binder,
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
@@ -323,7 +324,7 @@ def _table_of_runs(report: Path, profile: str, notebook: str, own: Ran) -> str:
 
 
 def _glances(
-    rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran], audited: dict[str, str]
+    rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran], agreed: Agreed
 ) -> list[Glance]:
     """By paper: the asked profile, then others that have findings; without a profile at which none can be measured."""
     glances = []
@@ -338,10 +339,9 @@ def _glances(
                 continue
             some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
             own = {key: run for found in some for key, run in found.items()}
-            again = [complaint for key, complaint in audited.items() if key in own and at == profile]
-            agree = f"{again.count('')} of {len(again)} runs agree" if again else ""
             every = own.values()
-            glances.append(Glance(paper, at, counts, ran.scale(every), ran.hardware(every), ran.hours(every), agree))
+            said = ran.scale(every), ran.hardware(every), ran.hours(every), agreed(at, own)
+            glances.append(Glance(paper, at, counts, *said))
     return glances
 
 

@@ -13,7 +13,7 @@ import nbformat
 
 from lib.flops import run_flops
 from lib.sweep.cluster import memory_of
-from lib.workbook import claims, collect, findings, parameters, places, reference, travel
+from lib.workbook import audit, claims, collect, findings, parameters, places, reference, travel
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
 from lib.workbook.findings import STALE, counted
 from lib.workbook.markdown import filled, table
@@ -50,6 +50,7 @@ def documents() -> dict[Path, dict[str, str]]:
             "found": findings.found(every),
             "numbers": findings.in_numbers(every),
             "papers": findings.papers(),
+            "audit": audit.told(places.ROOT / "outputs" / "records" / findings.told(known)),
             "times": times(),
             "notebooks": overview(known, outdated),
         },

@@ -3,7 +3,6 @@
 Both say of which version they are, what the last audit of the profile's records came to, and what each column means.
 """
 
-import contextlib
 import json
 import math
 import tomllib
@@ -159,11 +158,7 @@ def about(outputs: Path, profile: str) -> dict[str, Any]:
     try:
         audited = audit.summary(outputs, profile)
     except (OSError, ValueError, KeyError, TypeError):  # the report names it
-        audited = None
-    committed = outputs / "records" / profile / "verdicts.json"
-    if audited is None and committed.exists():
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            audited = json.loads(committed.read_text()).get("audit")
+        audited = audit.committed(outputs / "records" / profile)
     return {"form": FORM, "version": version(), "profile": profile, "audit": audited}
 
 
