@@ -42,17 +42,15 @@ FIRST = 10  # steps whose losses are compared across classes of machines
 #: measured at the step or before it, to 1, 2 or 5. It was measured on 60 to 220 of desk's runs by optimiser, with
 #: experts and without, between AVX-512 and AVX2, with the kernels and without them.
 TOLERANCE = {
-    "adamw": (2e-6, 2e-6, 5e-6, 5e-6, 5e-6, 1e-5, 1e-5, 5e-5, 5e-5, 2e-4),
-    "muon": (1e-6, 5e-6, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 5e-5, 1e-4, 5e-4),
-    "muonh": (1e-6, 5e-6, 5e-5, 1e-4, 1e-4, 5e-4, 5e-4, 5e-4, 5e-4, 5e-4),
+    "adamw": (2e-6, 2e-6, 5e-6, 5e-6, 5e-6, 1e-5, 1e-5, 2e-5, 2e-5, 1e-4),
+    "muon": (2e-6, 5e-6, 5e-6, 1e-5, 2e-5, 5e-5, 5e-5, 5e-5, 2e-4, 5e-3),
+    "muonh": (2e-6, 5e-6, 2e-5, 5e-5, 2e-4, 2e-3, 2e-3, 2e-3, 2e-3, 2e-3),
 }
 ERROR = 0.01  # the chance that one of the runs drawn together ends outside though each is as good as a further seed
 NEIGHBOURS = 2  # degrees of freedom that the neighbours' spread counts as
-RULE = (
-    "losses of the first ten steps to a tolerance by step and optimiser, ends in a prediction interval at 1 % together"
-)
+RULE = "second rule: losses of the first ten steps to a tolerance by step and optimiser, ends in a prediction interval"
 #: that of audits which name none
-FORMER = "the first three logged losses to 1e-4, ends within twice the spread of their cell's seeds"
+FORMER = "first rule: the first three logged losses to 1e-4, ends within twice the spread of their cell's seeds"
 CLOCKS = ("seconds", "tokens_per_s")  # what is measured by the clock
 
 
@@ -240,7 +238,7 @@ def last(outputs: Path, profile: str) -> str:
     line = (
         f"Last audit: of {said['runs']} recorded runs {said['drawn']} were drawn (seed {said['seed']}), and "
         f"{said['compared']} trained anew in time on {said['device']}, {said['cpu']}; {agreed(said)} "
-        f"(across classes by the rule: {rule(said)})."
+        f"(across classes by the {rule(said)})."
     )
     if said["first"] is not None:
         line += f" Across classes first losses differ by up to {said['first']:.1g}."
@@ -254,7 +252,7 @@ def told(records: Path) -> str:
     said = committed(records)
     if said is None:
         return ""
-    return f"Trained anew on {said['cpu']}: {agreed(said)}. Classes of machines are compared by the rule: {rule(said)}."
+    return f"Trained anew on {said['cpu']}: {agreed(said)}.\nAcross classes by the {rule(said)}."
 
 
 def rule(said: dict[str, Any]) -> str:

@@ -111,7 +111,7 @@ def test_on_another_machine_losses_agree_first_and_last(recorded, trained):
     )
     assert said["rule"] == audit.RULE and said["on_class"] == []
     line = audit.last(outputs, "smoke")
-    assert f"; 3 of 3 agree on another class of machine (across classes by the rule: {audit.RULE})." in line
+    assert f"; 3 of 3 agree on another class of machine (across classes by the {audit.RULE})." in line
     assert line.endswith(f" Across classes ends differ by {0.05 / cell.spread:.2g} of the seeds' spread in the median.")
 
 
@@ -163,7 +163,7 @@ def test_a_loss_after_the_tenth_step_decides_nothing(trained):
 def test_every_optimiser_has_a_tolerance_for_each_of_the_first_steps():
     assert {*audit.TOLERANCE} == {*typing.get_args(OptimConfig.model_fields["name"].annotation)}
     for some in audit.TOLERANCE.values():
-        assert len(some) == audit.FIRST and list(some) == sorted(some) and some[-1] <= 1e-3
+        assert len(some) == audit.FIRST and list(some) == sorted(some) and some[-1] <= 5e-3
 
 
 def test_ends_lie_in_students_interval_for_a_further_draw():
@@ -216,8 +216,8 @@ def drawn(cells, seeds, freedom, rng):
 
 @pytest.mark.parametrize(("runs", "freedom", "least"), [(1, 2, 0.003), (10, 2, 0.003), (30, 2, 0.003), (30, 1e9, 0)])
 def test_of_a_hundred_audits_one_at_most_complains_of_ends_as_good_as_another_seed(runs, freedom, least):
-    """Four cells are neighbours, four seeds are known and a fifth is drawn, as in most of desk's; of 200,000 draws .7 to
-    1.0 % of audits complain, of those here the count scatters by a third. The rule before failed every sixth run."""
+    """Four cells are neighbours, four seeds are known and a fifth is drawn, as in most of desk's. Of 200,000 draws .7
+    to 1 % of audits complain, of those here by chance up to a third more. The rule before failed every sixth run."""
     rng, outside, former = np.random.default_rng(0), [], []
     for _ in range(8000):
         ends = drawn(4, 5, freedom, rng)
@@ -317,8 +317,7 @@ def test_the_committed_audit_is_told_where_none_was_made_here(tmp_path):
     assert audit.told(path.parent) == audit.last(tmp_path, "desk") == ""
     path.write_text(json.dumps({"audit": said}))
     assert audit.told(path.parent) == (
-        "Trained anew on Some CPU: 2 of 3 agree on another class of machine. Classes of machines are compared by the "
-        f"rule: {audit.FORMER}."
+        f"Trained anew on Some CPU: 2 of 3 agree on another class of machine.\nAcross classes by the {audit.FORMER}."
     )
     path.write_text(json.dumps({"audit": said | {"rule": audit.RULE, "on_class": ["a"]}}))
     line = audit.told(path.parent)

@@ -10,7 +10,7 @@ import yaml
 from lib.store import records
 from lib.sweep.measurements import Asked, measure
 from lib.sweep.training import sweep
-from lib.workbook import claims, data_card, places, reference, report, verdicts
+from lib.workbook import audit, claims, data_card, places, reference, report, verdicts
 from tests.cases import Case, squared
 from tests.runs import several
 from tests.workbooks import ROOT, a_notebook
@@ -93,3 +93,6 @@ def test_what_is_committed_of_desk_says_the_same_everywhere():
     assert on_runs == {id: verdict for entry in entries for id, verdict in entry.published.items()}
     said, abstract = data_card.counted(folder, "desk"), yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
     assert said and said in abstract and said in (folder / "README.md").read_text()
+    audited = audit.told(folder)
+    assert " agree on " in audited and " rule: " in audited
+    assert audited in (folder / "README.md").read_text() and audited in (ROOT / "README.md").read_text()

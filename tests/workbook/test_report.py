@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from lib.base import files
 from lib.base.errors import InputError
 from lib.sweep.training import sweep
-from lib.workbook import claims, places, ran, report, verdicts
+from lib.workbook import audit, claims, places, ran, report, verdicts
 from tests.lines import in_one_line
 from tests.pages import loaded
 from tests.runs import several
@@ -198,9 +198,27 @@ def test_a_glance_has_the_scale_the_hardware_the_time_and_the_audit_of_a_papers_
     page = built(outputs)
     found = {paper: re.search(rf'<th scope="row">{paper}.*?</tr>', page, re.S).group() for paper in ("000", "001")}
     assert f"<td>{ran.scale(results)}</td><td>{ran.hardware(results)}</td><td>{ran.hours(results)}</td>" in found["001"]
-    assert "<td>1 of 2 runs agree</td>" in found["001"] and found["000"].count("<td></td>") == 3
+    assert "<td>1 of 2 agree on the class that recorded them</td>" in found["001"]
+    assert found["000"].count("<td></td>") == 3
     rows_of_runs = (outputs / "report" / "runs" / "cpu" / "instability.csv").read_text().splitlines()
     assert len(rows_of_runs) == 3 and "runs/cpu/instability.csv" in page_of(outputs, "001-base-state-explodes")
+
+
+def test_a_clone_shows_the_audit_that_is_committed(outputs, store):
+    """In the line above the table, by which rule it was, and in the row of each paper whose runs were drawn."""
+    results = sweep(several(2), store, jobs=1).results
+    shutil.copytree(store.path, outputs / "runs")
+    dumped = {run.key: run.config.model_dump(mode="json") for run in results}
+    files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": dumped})
+    said = {"runs": 9, "drawn": 4, "seed": 0, "compared": 3, "same_class": 0, "agree": 2, "first": None, "last": None}
+    said |= {"complaints": {"b": "off"}, "keys": [results[0].key, results[1].key, "b"], "device": "d", "cpu": "e"}
+    folder = outputs / "records" / "cpu"
+    folder.mkdir(parents=True)
+    (folder / "verdicts.json").write_text(json.dumps({"audit": said, "verdicts": []}))
+    page = built(outputs)
+    found = re.search(r'<th scope="row">001.*?</tr>', page, re.S).group()
+    assert "<td>2 of 2 agree on another class of machine</td>" in found
+    assert f"2 of 3 agree on another class of machine (across classes by the {audit.FORMER})" in html.unescape(page)
 
 
 def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(page):
