@@ -48,9 +48,9 @@ TOLERANCE = {
 }
 ERROR = 0.01  # the chance that one of the runs drawn together ends outside though each is as good as a further seed
 NEIGHBOURS = 2  # degrees of freedom that the neighbours' spread counts as
-RULE = "second rule: losses of the first ten steps to a tolerance by step and optimiser, ends in a prediction interval"
+RULE = "second rule: the first ten steps to a tolerance by step and optimiser, ends in a prediction interval"
 #: that of audits which name none
-FORMER = "first rule: the first three logged losses to 1e-4, ends within twice the spread of their cell's seeds"
+FORMER = "first rule: the first three logged losses to 1e-4, ends within twice the spread of the cell's seeds"
 CLOCKS = ("seconds", "tokens_per_s")  # what is measured by the clock
 
 
@@ -252,7 +252,7 @@ def told(records: Path) -> str:
     said = committed(records)
     if said is None:
         return ""
-    return f"Trained anew on {said['cpu']}: {agreed(said)}.\nAcross classes by the {rule(said)}."
+    return f"Trained anew on {said['cpu']}: {agreed(said)},\nby the {rule(said)}."
 
 
 def rule(said: dict[str, Any]) -> str:

@@ -317,11 +317,11 @@ def test_the_committed_audit_is_told_where_none_was_made_here(tmp_path):
     assert audit.told(path.parent) == audit.last(tmp_path, "desk") == ""
     path.write_text(json.dumps({"audit": said}))
     assert audit.told(path.parent) == (
-        f"Trained anew on Some CPU: 2 of 3 agree on another class of machine.\nAcross classes by the {audit.FORMER}."
+        f"Trained anew on Some CPU: 2 of 3 agree on another class of machine,\nby the {audit.FORMER}."
     )
     path.write_text(json.dumps({"audit": said | {"rule": audit.RULE, "on_class": ["a"]}}))
     line = audit.told(path.parent)
-    assert ": 1 of 1 agree on the class that recorded them, 1 of 2 agree on another class of machine." in line
+    assert ": 1 of 1 agree on the class that recorded them, 1 of 2 agree on another class of machine,\nby the " in line
     assert audit.RULE in line and audit.FORMER not in line
     line = audit.last(tmp_path, "desk")
     assert "; 1 of 1 agree on" in line and "Run b does not: off." in line
