@@ -99,7 +99,7 @@ help:
 	@echo
 	@echo 'Variables, with their values now:'
 	@echo 'PROFILE=$(PROFILE)   desk (drawn from records), smoke (that everything runs), cpu (trains on two cores), gpu,'
-	@echo '                 paper (the published sizes)'
+	@echo '                 paper (the published sizes); addendum (more runs beside some of desk), second-text'
 	@echo 'ONLY=$(ONLY)         the notebooks to run, all when empty: $(NAMES)'
 	@echo 'JOBS=$(JOBS)         training processes of a notebook, 0 for one a core (smoke: 0 for a notebook on each core)'
 	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty.'
