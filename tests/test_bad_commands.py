@@ -16,7 +16,7 @@ from tests.workbooks import ROOT
 
 #: what tests/workbook/test_make_variables.py asks of the function, of make itself: a few of each kind
 MAKE = [
-    ("reproduce-figures PROFILE=cpu+smoke", "PROFILE: 'cpu smoke' is not known", "use smoke, cpu, desk, gpu, paper, addendum"),
+    ("reproduce-figures PROFILE=cpu+smoke", "PROFILE: 'cpu smoke' is not known", "use smoke, cpu, desk, gpu, paper"),
     ("reproduce-figures ONLY=instability.ipynb", "ONLY: there is no notebook", "use one of: backprop_depth"),
     ("reproduce-figures JOBS=", "JOBS: '' is not a number", "use 0 for one a core"),
     ("reproduce-figures MINUTES=8", "MINUTES: make reproduce-figures has no limit", "use it with make records"),
