@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
-from jupyter_client.manager import start_new_kernel
 
 from lib.base.errors import InputError
 from lib.base.parameters import Computing
@@ -83,15 +82,6 @@ def test_names_that_later_cells_make_are_not_parameters():
 
 PARAMETERS = 'profile: str = "cpu"\noutputs: str = {outputs!r}\nlrs: list[float] = [0.5]\n'
 CHECK = "from tests.workbooks import Few\nfrom lib.workbook import notebook\nnb = notebook.start(Few, globals())"
-
-
-@pytest.fixture(scope="module")
-def kernel():
-    """One for both: it takes seconds to start."""
-    manager, client = start_new_kernel(cwd=ROOT)
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 @pytest.mark.parametrize("somebody", [True, False])

@@ -2,7 +2,6 @@
 
 import matplotlib.pyplot as plt
 import pytest
-from jupyter_client.manager import start_new_kernel
 
 from lib.base.errors import InputError
 from lib.data.rows import token_store
@@ -10,7 +9,6 @@ from lib.decode.generation import Exit, Sampling, generate
 from lib.train.loop import train
 from lib.workbook import widgets
 from tests.runs import small_run
-from tests.workbooks import ROOT
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -35,15 +33,6 @@ nb = a_notebook("instability", pathlib.Path(FOLDER), "smoke")
 nb.slide(draw, "bar", height=(0.5, 0.0, 1.0, 0.1), loops=(4, 1, 8, 1))
 """
 WIDGET = "application/vnd.jupyter.widget-view+json"
-
-
-@pytest.fixture(scope="module")
-def kernel():
-    """One for all cells: it takes seconds to start."""
-    manager, client = start_new_kernel(cwd=ROOT)
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 @pytest.mark.parametrize("somebody", [True, False])

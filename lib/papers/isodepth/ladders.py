@@ -16,6 +16,7 @@ from lib.store.result import RunResult
 
 COLUMNS = ("width", "rung", "lr", "r", "seed", "loss")
 CELL = ["width", "r"]
+FEWEST = 5  # rungs; a width with fewer of some r and seed has no slope
 
 
 def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
@@ -41,8 +42,13 @@ def at_their_best(runs: pd.DataFrame) -> pd.DataFrame:
     return best.assign(lr=0.0)
 
 
-def slopes(gaps: pd.DataFrame) -> pd.DataFrame:
-    """One row a width, r and seed: ``slope``, by least squares, of the gap in ln D, nats an e-fold."""
+def slopes(gaps: pd.DataFrame, fewest: int = FEWEST) -> pd.DataFrame:
+    """One row a width, r and seed: ``slope``, by least squares, of the gap in ln D, nats an e-fold; none of a width
+    where one of them has fewer rungs than ``fewest``."""
+    rungs = gaps.groupby([*CELL, "seed"])["rung"].transform("nunique").groupby(gaps["width"]).transform("min")
+    gaps = gaps[rungs >= fewest]
+    if gaps.empty:
+        return pd.DataFrame(columns=[*CELL, "seed", "slope"])
     lines = gaps.groupby([*CELL, "seed"])[["rung", "gap"]]
     found = lines.apply(lambda of: float(np.polyfit(np.log(of["rung"]), of["gap"], 1)[0]))
     return found.rename("slope").reset_index()

@@ -11,7 +11,7 @@ from lib.papers.isodepth.parameters import Extrapolation
 from lib.workbook.parameters import at_profile
 
 N_EFF = {1: 4.0, 2: 3.0, 8: 2.0}
-RUNGS = [2.0, 4.0, 8.0, 16.0]
+RUNGS = [2.0, 4.0, 8.0, 16.0, 32.0]
 
 
 def runs(loss, seeds=(1, 2), noise=0.0) -> pd.DataFrame:
@@ -34,6 +34,14 @@ def test_where_they_interact_the_slope_is_the_truths():
     assert ladders.by_width(slopes.reset_index())["mean"].to_dict() == pytest.approx({32: 0.015, 64: 0.03})
 
 
+def test_a_width_with_too_few_rungs_has_no_slope():
+    found = ladders.gaps(runs(lambda width, x, lr, r, seed: 1.0))
+    cut = found[~((found["width"] == 32) & (found["r"] == 8) & (found["seed"] == 1) & (found["rung"] == 2.0))]
+    assert {*ladders.slopes(found)["width"]} == {32, 64} and {*ladders.slopes(cut)["width"]} == {64}
+    assert {*ladders.slopes(cut, 4)["width"]} == {32, 64}
+    assert ladders.slopes(found[found["rung"] < 16]).empty
+
+
 def test_the_interval_covers_what_it_should():
     """2,000 ladders without a slope, two seeds each."""
     random, inside = np.random.default_rng(1), []
@@ -46,11 +54,11 @@ def test_the_interval_covers_what_it_should():
 
 
 def test_at_their_best_each_model_has_its_own_rate():
-    rows = [(32, x, lr, r, seed, 1 + r + abs(lr - best)) for x in RUNGS[::3] for lr in (0.1, 0.2) for seed in (1, 2)
+    rows = [(32, x, lr, r, seed, 1 + r + abs(lr - best)) for x in RUNGS[::4] for lr in (0.1, 0.2) for seed in (1, 2)
             for r, best in ((1, 0.1), (8, 0.2))]  # fmt: skip
     only = [(32, RUNGS[1], 0.1, r, 1, 0.0) for r in (1, 8)]  # a rung where one rate was tried
     best = ladders.at_their_best(pd.DataFrame(rows + only, columns=ladders.COLUMNS))
-    assert {*best["rung"]} == {*RUNGS[::3]} and {*best["seed"]} == {1}
+    assert {*best["rung"]} == {*RUNGS[::4]} and {*best["seed"]} == {1}
     assert ladders.gaps(best)["gap"].to_list() == [7.0, 7.0]
 
 
