@@ -23,8 +23,8 @@ from lib.sweep.finished import run_model
 from lib.sweep.measurements import named
 from lib.tasks.files import read
 from lib.tasks.primitives import GENERATED, generated
-from lib.tasks.scoring import ask
-from lib.tasks.suites import Example, Task, digest
+from lib.tasks.scoring import answers, ask, fitting
+from lib.tasks.suites import Example, Task, chosen, digest
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer
 
 if TYPE_CHECKING:
@@ -162,6 +162,20 @@ def evaluate(case: Evaluation) -> dict[str, Any]:
     model, tokenizer = load(case.who, case.store)
     found = ask(model, tokenizer, case.what, examples_of(case.what, case.source), case.seed, case.limit, case.depths)
     return {str(T): values for T, values in found.items()}
+
+
+@named("lib.tasks.whole_prompts")
+def losses_of_whole_prompts(case: Evaluation) -> dict[str, Any]:
+    """The ``loss`` of each example's right continuation, nats per token after mean_loops, and ``which`` examples they
+    are: ``limit`` of those that the model's context holds whole. Models of one context and tokenizer are asked the
+    same, so that differences between them can be paired."""
+    model, tokenizer = load(case.who, case.store)
+    examples = examples_of(case.what, case.source)
+    whole = fitting(tokenizer, case.what, examples, case.seed, model.cfg.context)
+    asked = [whole[i] for i in chosen(case.what, [examples[i] for i in whole], case.limit)]
+    ((_, choices),) = answers(model, tokenizer, case.what, examples, asked, case.seed).items()
+    right = [options[examples[i].gold] for i, options in zip(asked, choices, strict=True)]
+    return {"which": asked, "loss": [answer.nll / answer.tokens for answer in right]}
 
 
 @functools.lru_cache(maxsize=1)

@@ -58,6 +58,20 @@ def ask(
 
     ``seed`` draws the examples in front and a random initial state; ``limit`` of the examples are asked, all when 0."""
     indices = chosen(task, examples, limit)
+    found = answers(model, tokenizer, task, examples, indices, seed, depths)
+    return {T: scores(task, choices, [examples[i].gold for i in indices]) for T, choices in found.items()}
+
+
+def answers(
+    model: LoopedLM,
+    tokenizer: Tokenizer,
+    task: Task,
+    examples: Sequence[Example],
+    indices: Sequence[int],
+    seed: int,
+    depths: Sequence[int] = (),
+) -> dict[int, list[list[Answer]]]:
+    """T -> the choices of each of the examples that ``indices`` names, after T loops."""
     asked = [prompt(task, examples, i, seed) for i in indices]
     pairs = [pair for options in asked for pair in options]
     n = len(pairs)
@@ -66,13 +80,21 @@ def ask(
     questions, places = laid_out(encode(tokenizer, pairs), tokenizer.bos, model.cfg.context)
     found = {}
     for T, scored in continuations.score(model, questions, depths, seed).items():
-        answers = together(scored, places)
-        alone = [answer.nll for answer in answers[n:]] or [0.0] * n
-        told = zip(answers[:n], pairs[:n], alone, strict=True)
+        of_pairs = together(scored, places)
+        alone = [answer.nll for answer in of_pairs[n:]] or [0.0] * n
+        told = zip(of_pairs[:n], pairs[:n], alone, strict=True)
         each = iter([answer._replace(text=text, alone=a) for answer, (_, text), a in told])
-        choices = [list(itertools.islice(each, len(options))) for options in asked]
-        found[T] = scores(task, choices, [examples[i].gold for i in indices])
+        found[T] = [list(itertools.islice(each, len(options))) for options in asked]
     return found
+
+
+def fitting(tokenizer: Tokenizer, task: Task, examples: Sequence[Example], seed: int, context: int) -> list[int]:
+    """Which examples a context of so many tokens holds whole, with all of their options and what ``seed`` draws in
+    front."""
+    asked = [prompt(task, examples, i, seed) for i in range(len(examples))]
+    encoded = iter(encode(tokenizer, [pair for options in asked for pair in options]))
+    longest = [max(len(head) + len(tail) for head, tail in itertools.islice(encoded, len(of))) for of in asked]
+    return [i for i, tokens in enumerate(longest) if tokens <= context]  # BOS is read, the last token is not
 
 
 def encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:

@@ -12,7 +12,17 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.training import sweep
 from lib.tasks import evaluations as asked
-from lib.tasks.evaluations import Subject, evaluate, evaluations, examples_of, load, over_seeds, suite, tabulate
+from lib.tasks.evaluations import (
+    Subject,
+    evaluate,
+    evaluations,
+    examples_of,
+    load,
+    losses_of_whole_prompts,
+    over_seeds,
+    suite,
+    tabulate,
+)
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
 from lib.tasks.suites import CORE, Task
@@ -50,6 +60,15 @@ def test_a_run_is_asked_once_and_goes_on_where_it_stopped(store, monkeypatch):
     assert table.iloc[0].loss == pytest.approx(expected["loss"])
     # the three seeds draw other states, and in front of parities other examples
     assert table[table.subject == RUN.key].groupby("task").loss.nunique().tolist() == [3, 3]
+
+
+def test_losses_of_whole_prompts_are_those_that_are_averaged(store):
+    (case,) = evaluations([Subject.of_run(RUN)], store, SOME[:1], [0], limit=20)
+    found, averaged = losses_of_whole_prompts(case), evaluate(case)[str(RUN.model.mean_loops)]
+    assert averaged["cut"] == 0 and len({*found["which"]}) == len(found["loss"]) == averaged["n"] == 20
+    assert sum(found["loss"]) / 20 == pytest.approx(averaged["loss"])
+    (short,) = evaluations([Subject.of_run(RUN)], store, [SOME[0].at(5)], [0], limit=20)
+    assert evaluate(short)[str(RUN.model.mean_loops)]["cut"] == 20 and losses_of_whole_prompts(short)["which"] == []
 
 
 def test_a_key_is_of_what_decides_the_numbers(store, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.base.errors import InputError
-from lib.tasks.scoring import Answer, ask, encode, laid_out, scores
+from lib.tasks.scoring import Answer, ask, encode, fitting, laid_out, scores
 from lib.tasks.suites import Example, Task, prompt
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer, train_bpe
 from tests.decode.test_continuations import alone
@@ -130,6 +130,18 @@ def test_a_document_is_read_in_windows_to_its_end(model):
 def test_prompts_that_are_cut_are_counted(model):
     long = [Example((f"{i} " * 80,), ("x",)) for i in range(3)]
     assert ask(model, BYTES, Task("t"), [*long, *TEXTS])[model.cfg.mean_loops]["cut"] == 3
+
+
+def test_what_fits_is_what_is_not_cut(model):
+    task, context = Task("t", shots=1), model.cfg.context
+    lengths = [context - 20, context - 19, context - 18, 8]  # of a question; before it come 16 tokens, after it 3
+    examples = [Example(("x" * n,), ("y.",)) for n in lengths]
+    for k in (1, 2, 3, 4):
+        own = [Example(("a" * 4,), ("bb",)), *examples[k - 1 : k]]
+        asked = ask(model, BYTES, task, own)[model.cfg.mean_loops]
+        assert len(own) - asked["cut"] == len(fitting(BYTES, task, own, 0, context))
+    options = [Example(("x" * 100,), ("y", "z" * 40)), Example(("x",), ("y", "z"))]
+    assert fitting(BYTES, Task("t"), options, 0, context) == [1]  # with all of its options
 
 
 def test_depths_are_asked_together(model):

@@ -82,6 +82,24 @@ def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
     return figure
 
 
+def whole_prompts(gaps: pd.DataFrame, r: int) -> Figure:
+    """A panel a budget: by how much r loops lose on one, axis by axis, task by task, and in validation; bars are 95 %
+    intervals. gaps: ``whole_prompts.summary``."""
+    budgets = [*dict.fromkeys(gaps.index.get_level_values("budget"))]
+    figure, panels = plt.subplots(1, len(budgets), figsize=(PAGE, 2.6), sharey=True, sharex=True, squeeze=False)
+    colour, marker = of_recurrences([1, r])[r]
+    for panel, budget in zip(panels[0], budgets, strict=True):
+        own = gaps.loc[budget]
+        bars = [own["gap"] - own["low"], own["high"] - own["gap"]]
+        panel.errorbar(own["gap"], range(len(own)), xerr=bars, fmt=marker, color=colour, ms=3.5, lw=0.9)
+        panel.axvline(0, color="0.6", lw=0.8, zorder=0)
+        panel.set_yticks(range(len(own)), own.index)
+        panel.set_title(f"{rate(budget)} FLOPs", fontsize=7)
+        panel.set_xlabel(f"loss at r = {r} less that at r = 1\n(nats per token)")
+    panels[0, 0].invert_yaxis()
+    return figure
+
+
 def by_depth(table: pd.DataFrame) -> Figure:
     """The loss of the right answer against test-time loops T, one panel a task, one line a trained number of loops;
     filled where T is the trained one. Bars are a standard error."""

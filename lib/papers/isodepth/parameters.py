@@ -165,6 +165,12 @@ class DownstreamAxes(Computing):
     limit: Annotated[int, Field(ge=0)]
     seeds: list[int]
     depths: list[Positive]
+    whole_at: dict[float, list[int]]  # budget -> widths of models whose context holds prompts; none when empty
+    whole_recurrences: list[int]
+    whole_seeds: list[int]
+    whole_context: Positive
+    whole_batch: Positive
+    whole_limit: Annotated[int, Field(ge=0)]
     resamples: Positive
 
     in_part = ("budgets",)
