@@ -67,7 +67,7 @@ EACH    := $(JOBS)
 endif
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env lock reproduce-figures notebooks records audit report site power migrate
+.PHONY: help env lock reproduce-figures notebooks records audit report site power
 .PHONY: lint test test-precision test-smoke test-long browser mutants truth
 .PHONY: bench lab flash clean distclean
 
@@ -85,7 +85,6 @@ help:
 	@echo 'make env                 installs what locks/ names into .venv (the other commands do it first)'
 	@echo 'make lock                writes locks/ anew, after a pin in environment.yml has changed (.venv/bin/pip install -e .[lock])'
 	@echo 'make flash               installs flash-attn into .venv (needs CUDA and its compiler)'
-	@echo 'make migrate             brings outputs of an earlier version up to date (the commands above do it once)'
 	@echo
 	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
 	@echo 'make test                the tests (three minutes on two cores with AVX-512, some six without)'
@@ -157,7 +156,7 @@ flash: $(READY)
 # what runs for long is a child of make itself, without a shell in between: a signal that ends make ends it too
 RUN_STALE := exec $(BIN)/python -c 'from lib.workbook.make_notebooks import main; \
   main("$(PROFILE)", $(EACH), $(AT_ONCE), "$(CHOSEN)".split())'
-reproduce-figures: $(READY) outputs/.form-2
+reproduce-figures: $(READY)
 	-@$(RUN_STALE)
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
@@ -172,33 +171,24 @@ notebooks: $(READY)
 	@$(RUN_STALE)
 
 # results to be committed, without weights
-records: $(READY) outputs/.form-2
+records: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS), "$(SHARD)")'
 
-report: $(READY) outputs/.form-2
+report: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.renew import main; main("$(PROFILE)")'
 
-site: $(READY) outputs/.form-2
+site: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.site import main; main("$(PROFILE)")'
 
 # desk was recorded on CPUs, and random states are drawn on the device that trains
 ifeq ($(PROFILE),desk)
 audit: export CUDA_VISIBLE_DEVICES :=
 endif
-audit: $(READY) outputs/.form-2
+audit: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.audit import main; main("$(PROFILE)", "$(MINUTES)", "$(SEED)", $(JOBS))'
 
-power: $(READY) outputs/.form-2
+power: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.power import main; main("$(PROFILE)")'
-
-# once for each form that outputs have had; those that this version began have nothing to migrate
-outputs/.form-2: | $(READY)
-	@if ls -d outputs/runs outputs/records/*/*/checksums.json outputs/records/*/measured 2>/dev/null | grep -q .; then \
-	  $(BIN)/python -c 'from lib.workbook.migrate import main; main()'; fi
-	@mkdir -p outputs && touch $@
-
-migrate: $(READY)
-	@$(BIN)/python -c 'from lib.workbook.migrate import main; main()'
 
 lab: $(READY)
 # --allow-root is for containers, where one is root

@@ -97,15 +97,3 @@ def test_what_cpus_recorded_is_not_audited_on_a_gpu(workbook, monkeypatch):
     audit.write_text("import os\n\ndef main(*asked):\n    print(asked[0], os.environ.get('CUDA_VISIBLE_DEVICES'))\n")
     assert make(workbook, "audit", "PROFILE=gpu").stdout == "gpu None\n"
     assert make(workbook, "audit", "PROFILE=desk").stdout == "desk \n"
-
-
-def test_outputs_of_an_earlier_version_are_migrated_once(workbook):
-    """By the first command that works with them, in a second or two; a new user's has none to migrate."""
-    make(workbook, "-q", "outputs/.form-2")
-    old = workbook / "outputs" / "runs" / "0123456789abcdef"
-    old.mkdir(parents=True)
-    for name in ("config.json", "metrics.json", "model.safetensors", "result.json"):
-        (old / name).write_text("{}")
-    done = [make(workbook, "outputs/.form-2") for _ in range(2)]
-    assert [each.returncode for each in done] == [0, 0] and done[0].stdout.startswith("migrated   1 files and folders")
-    assert "migrated" not in done[1].stdout and json.loads((old / "result.json").read_text())["checksum"]

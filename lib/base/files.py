@@ -21,10 +21,6 @@ SEAL = f'"{CHECKSUM}": "'.encode()
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Unchecked(InputError):
-    """A file without a checksum, which cannot be told from a damaged one."""
-
-
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside ``path`` to write to; when the block succeeds, it takes the place of ``path``.
@@ -102,18 +98,11 @@ def write_checked(path: Path, fields: dict[str, Any]) -> None:
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """The fields of a JSON file, without their checksum. Raises OSError, ValueError where it is not what was written,
-    and Unchecked where it holds fields without a checksum."""
+    """The fields of a JSON file, without their checksum. Raises OSError, or ValueError where it is not what was
+    written."""
     raw = path.read_bytes()
     text, mark, end = raw.rpartition(SEAL)
-    if not (mark and re.fullmatch(rb'[0-9a-f]{64}"\n}\n', end)):
-        if not isinstance(read_json(path), dict):
-            raise ValueError(f"{path.name} holds no fields")
-        raise Unchecked(
-            f"outputs: {path} has no checksum, run make migrate once if an earlier version wrote it; else it is "
-            "damaged, restore it or remove it"
-        )
-    if end[:64].decode() != hashlib.sha256(text).hexdigest():
+    if not mark or end.decode() != f'{hashlib.sha256(text).hexdigest()}"\n}}\n':
         raise ValueError(f"{path.name} has changed since it was written")
     fields: dict[str, Any] = json.loads(raw)
     del fields[CHECKSUM]

@@ -227,8 +227,6 @@ def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
     """Sets aside what the block cannot read, and says so."""
     try:
         yield
-    except files.Unchecked:
-        raise
     except UNREADABLE as error:
         aside = files.set_aside(path)
         print(f"{what} {path.name} cannot be read ({error}): set aside as {aside.name}, to be {made} again")

@@ -76,7 +76,7 @@ class Item:
 
     @property
     def alt(self) -> str:
-        """What a figure shows; its name where it was made by an earlier version, or has no words."""
+        """What a figure shows; its name where it has no words."""
         return self.stamp.get("alt") or f"figure {self.name.replace('_', ' ')}"
 
 
@@ -184,7 +184,7 @@ class Outputs:
     def _runs(self, profile: str, notebook: str) -> Ran:
         try:
             return ran.ran(self.folder, profile, notebook)
-        except InputError as error:  # the plan of another version
+        except InputError as error:
             path = self.folder / "plans" / profile / f"{notebook}.json"
             self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
             return Ran()

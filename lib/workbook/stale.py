@@ -155,7 +155,7 @@ def _read_mark(path: Path) -> dict[str, Any]:
         mark = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return mark if isinstance(mark, dict) else {}  # another version's is a checksum
+    return mark if isinstance(mark, dict) else {}
 
 
 def _digest(path: Path) -> str:

@@ -94,4 +94,4 @@ def test_a_plan_that_cannot_be_read_is_set_aside_and_written_anew(tmp_path, caps
     table = a_notebook("b", tmp_path).plan({("x",): cfg})
     assert table["shared with"].tolist() == [""]
     assert [RunConfig(**fields) for fields in read_plan(folder / "b.json")["runs"].values()] == [cfg]
-    assert capsys.readouterr().out.count("holds no fields") == 2
+    assert capsys.readouterr().out.count("has changed since it was written") == 2
