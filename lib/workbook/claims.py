@@ -100,13 +100,18 @@ class Finding:
 
     @property
     def number(self) -> str:
-        """The number that decides, in words: mean, 95 % interval where there is one and it has a width, unit, whether
-        it is fragile; empty where nothing could be measured."""
-        if not math.isfinite(self.mean):
-            return ""
-        interval = f" [{self.low:.3g}, {self.high:.3g}]" if 0 < self.high - self.low < math.inf else ""
-        fragile = ", fragile" if self.again is not None and self.again < FRAGILE else ""
-        return f"{self.mean:.3g}{interval} {self.unit}".strip() + fragile
+        """``number`` of the comparison that decides."""
+        return number(self.mean, self.low, self.high, self.unit, self.again)
+
+
+def number(mean: float, low: float, high: float, unit: str, again: float | None) -> str:
+    """A number in words: mean, 95 % interval where there is one and it has a width, unit, whether it is fragile; empty
+    where nothing could be measured."""
+    if not math.isfinite(mean):
+        return ""
+    interval = f" [{low:.3g}, {high:.3g}]" if 0 < high - low < math.inf else ""
+    fragile = ", fragile" if again is not None and again < FRAGILE else ""
+    return f"{mean:.3g}{interval} {unit}".strip() + fragile
 
 
 _FINDING = pydantic.TypeAdapter(Finding)

@@ -3,10 +3,8 @@
 It is run once for what it is made from, however many processes want it at the same time.
 """
 
-import json
 import logging
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -16,8 +14,7 @@ from traitlets.config import Config
 
 from lib.base import files
 from lib.base.errors import NotThere
-from lib.workbook import parameters, places, reference, warm
-from lib.workbook.reference import spell
+from lib.workbook import parameters, places, warm
 from lib.workbook.stale import Now
 
 
@@ -25,13 +22,11 @@ class Failed(Exception):
     """A cell raised, or the kernel died."""
 
 
-def execute(
-    name: str, jobs: int, now: Now, chosen: Sequence[str] = (), since: float = 0.0, kernel: warm.Kernel | None = None
-) -> None:
+def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: warm.Kernel | None = None) -> None:
     """Runs the notebook ``name`` with its parameters at a profile, and prints what it prints.
 
     jobs: replaces the parameter of this name where there is one. now: what it is made from. chosen: all notebooks that
-    make runs since the time ``since``; they tell how long the rest takes. kernel: one that waits; else one is spawned.
+    make runs. kernel: one that waits; else one is spawned.
 
     The executed copy grows in outputs/notebooks/<profile>/. When the notebook has ended well, it is marked beside the
     copy; where it is marked already, as another process may have run it meanwhile, nothing is run. One that shall not
@@ -41,7 +36,7 @@ def execute(
         if now.fresh(name):
             return
         files.remove(now.mark(name))
-        line = f"notebook   {name}{_progress(name, now.profile, chosen, since, now.folder) if chosen else ''}\n"
+        line = f"notebook   {name}{f' ({chosen.index(name) + 1} of {len(chosen)})' if chosen else ''}\n"
         print(line, end="", flush=True)  # in one piece: notebooks that run at the same time print too
         given = parameters.of_profile(now.profile, name)
         if "jobs" in given:
@@ -54,32 +49,6 @@ def execute(
                 print(f"not yet    {name}: {error}", flush=True)
                 drawn = False
         now.done(name, drawn)
-
-
-def _progress(name: str, profile: str, chosen: Sequence[str], since: float, folder: Path) -> str:
-    """Which of ``chosen`` the notebook is, how long it takes, and how long until all are done.
-
-    These are the times of the reference, scaled: by how long the notebooks that ended ``since`` took here, or, before
-    the first of them, by how fast this machine is."""
-    known, number = reference.read(), chosen.index(name) + 1
-    here = f" ({number} of {len(chosen)})"
-    if not known.seconds([name], profile):
-        return here  # never timed; its own plan says how long its runs take
-    ended = [other for other in chosen if _ended(folder / f".{other}.done") >= since]
-    expected, took = known.seconds(ended, profile), sum(_seconds(folder / f"{other}.ipynb") for other in ended)
-    pace = took / expected if expected else known.slowdown()
-    at_once = max(1.0, took / (time.time() - since))  # at smoke several run side by side
-    left = known.seconds(chosen[number - 1 :], profile) * pace / at_once
-    return f"{here}: about {spell(known.seconds([name], profile) * pace)}, {spell(left)} until all are done"
-
-
-def _seconds(copy: Path) -> float:
-    """What an executed copy took."""
-    return float(json.loads(copy.read_text())["metadata"]["papermill"]["duration"])
-
-
-def _ended(mark: Path) -> float:
-    return mark.stat().st_mtime if mark.exists() else 0.0
 
 
 def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | None) -> None:

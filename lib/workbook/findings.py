@@ -1,29 +1,28 @@
 """What was found, in Markdown: the papers and the most telling findings for README.md, every claim for docs/claims.md.
 
-Verdicts are those of docs/reference.json, so that nothing has to be run to write them. ``lib/workbook/tables.py`` puts
+Verdicts are those beside desk's records, so that nothing has to be run to write them. ``lib/workbook/tables.py`` puts
 the parts into the documents.
 """
 
 import collections
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lib.workbook import claims, places
+from lib.workbook import claims, places, verdicts
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
 from lib.workbook.markdown import escaped, table
-from lib.workbook.reference import Entry, Outdated, Reference
 
 CITATION = places.ROOT / "CITATION.cff"
-STALE = "being made anew"  # stands where the reference is of other parameters, runs or claim rules
-NOTHING = Entry(seconds=0, verdicts={}, made_from=0)  # of a notebook that was never run
+PROFILE = "desk"  # whose verdicts are told
+RECORDS = places.RECORDS / PROFILE
 ON_RUNS = "on published runs"
 LINES = 12  # of README's findings, at most
-RULES = {"ordering": "an ordering", "bound": "a bound", "tie": "a tie"}
-OVER = {"seeds": "over seeds", "resamples": "over resamples of one grid of runs", "exact": "counted"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,25 +38,23 @@ class Judged:
     published_number: str = ""
 
 
-def told(known: Reference) -> str:
-    """The profile whose verdicts are told: desk once it is judged, cpu until then."""
-    return "desk" if known.entries.get("desk") else "cpu"
-
-
-def judged(known: Reference, outdated: Outdated, profile: str = "") -> list[Judged]:
-    """All claims at a profile, that which is told unless another is named, paper by paper, in the ledger's order."""
-    profile = profile or told(known)
-    entries = known.entries.get(profile, {})
-    on_runs = entries.get(claims.OF_PUBLISHED, NOTHING)
+def judged(records: Path = RECORDS) -> list[Judged]:
+    """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
+    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(records)}
     found = []
     for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper):
-        own = entries.get(claim.notebook or "", NOTHING)
-        verdict, number = own.verdicts.get(claim.id, ""), own.numbers.get(claim.id, "")
-        if (profile, claim.notebook) in outdated:
-            verdict, number = STALE, ""
-        of_runs = on_runs.published.get(claim.id, ""), on_runs.published_numbers.get(claim.id, "")
-        found.append(Judged(claim, profile, verdict, of_runs[0], number, of_runs[1]))
+        ours, on_runs = (rows.get((claim.id, of), {}) for of in (PROFILE, claims.PUBLISHED))
+        of_both = ours.get("verdict", ""), on_runs.get("verdict", "")
+        found.append(Judged(claim, PROFILE, *of_both, _number(ours), _number(on_runs)))
     return found
+
+
+def _number(row: dict[str, Any]) -> str:
+    """``claims.number`` of a row, which has None for what is not finite."""
+    if row.get("mean") is None:
+        return ""
+    low, high = (math.inf if row[end] is None else row[end] for end in ("low", "high"))
+    return claims.number(row["mean"], low, high, row["unit"], row["again"])
 
 
 def counted(verdicts: Iterable[str]) -> str:
@@ -161,8 +158,12 @@ def says(claim: Claim) -> str:
 
 
 def link(id: str) -> str:
-    """To a claim's entry in docs/claims.md, from README.md."""
-    return f"docs/claims.md#{id.replace('.', '')}"  # as GitHub makes an anchor of a heading
+    """To a claim's line in docs/claims.md, from README.md."""
+    return f"docs/claims.md#{anchor(id)}"
+
+
+def anchor(id: str) -> str:
+    return id.replace(".", "")
 
 
 def in_numbers(every: Sequence[Judged]) -> str:
@@ -185,54 +186,24 @@ def in_numbers(every: Sequence[Judged]) -> str:
 
 
 def entries(every: Sequence[Judged]) -> str:
-    """A heading for every paper and every claim; below a claim what it says, where, how it is judged, its verdicts, and
-    the command that makes it again."""
-    parts, paper = [], ""
-    for one in every:
-        if one.claim.paper != paper:
-            paper = one.claim.paper
-            parts.append(f"## {paper}: {authors(paper)}")
-        parts.append(f"### {one.claim.id}\n\n{_entry(one)}")
+    """A heading for every paper, below it a line for every claim: what it says, and its verdicts."""
+    parts = []
+    for paper in dict.fromkeys(one.claim.paper for one in every):
+        rows = [
+            {
+                "claim": f'<a id="{anchor(one.claim.id)}"></a>{one.claim.id}',
+                "what the paper says": f"{escaped(one.claim.statement)} ({escaped(place(one.claim))})",
+                "verdict": escaped(verdict(one)),
+            }
+            for one in every
+            if one.claim.paper == paper
+        ]
+        parts.append(f"## {paper}: {authors(paper)}\n\n{table(rows)}")
     return "\n\n".join(parts)
 
 
-def _entry(one: Judged) -> str:
-    claim = one.claim
-    rows = {
-        "where": place(claim),
-        "measured": claim.estimand,
-        "rule": rule(claim),
-        "verdict": verdict(one),
-        "number": number(one),
-        "again": commands(claim),
-    }
-    said = {name: text for name, text in rows.items() if text}
-    return table([{"claim": name, escaped(claim.statement): escaped(text)} for name, text in said.items()])
-
-
-def rule(claim: Claim) -> str:
-    """How a claim is judged, in a sentence; docs/verdicts.md says what the words mean."""
-    kind = RULES.get(claim.kind) or f"the value {claim.value:g}, within {claim.margin:.3g}"
-    effect = f"; the smallest effect that matters is {claim.effect:g} ({claim.effect_from})" if claim.effect else ""
-    return f"{kind}, {OVER[claim.replicates]}{effect}"
-
-
 def verdict(one: Judged) -> str:
-    """Both verdicts of a claim; "open" where nothing has judged it."""
-    return _both(one.profile, one.ours, one.published) or OPEN
-
-
-def number(one: Judged) -> str:
-    """The number that decided each, with its 95 % interval; empty where none is noted."""
-    return _both(one.profile, one.our_number, one.published_number)
-
-
-def _both(profile: str, ours: str, on_runs: str) -> str:
-    said = {f"at {profile}": ours, ON_RUNS: on_runs}
-    return "; ".join(f"{what} {where}" for where, what in said.items() if what)
-
-
-def commands(claim: Claim) -> str:
-    """What judges a claim again: on runs of ours, on the paper's own, or nothing yet."""
-    asked = [*([claim.notebook] if claim.notebook else []), *([claims.OF_PUBLISHED] if claim.published else [])]
-    return ", ".join(f"`make reproduce-figures ONLY={name}`" for name in asked) or "no notebook asks it yet"
+    """Both verdicts of a claim with their numbers; "open" where nothing has judged it."""
+    said = [(one.ours, f"at {one.profile}", one.our_number), (one.published, ON_RUNS, one.published_number)]
+    told = [f"{what} {where}" + (f": {number}" if number else "") for what, where, number in said if what]
+    return "; ".join(told) or OPEN

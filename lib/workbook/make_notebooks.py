@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 
 from lib.base.errors import in_one_line
-from lib.workbook import places, reference, warm
+from lib.workbook import places, warm
 from lib.workbook.stale import Now
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -24,19 +23,16 @@ def main(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
 
 
 def _run_stale(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
-    since, now = time.time(), Now(profile, names, places.ROOT / "outputs")
+    now = Now(profile, names, places.ROOT / "outputs")
     stale = [name for name in names if not now.fresh(name)]
     if not stale:
         return
-    if at_once > 1:  # the longest first, so that none is left alone at the end
-        known = reference.read()
-        stale.sort(key=lambda name: -known.seconds([name], profile))
     if not warm.POSSIBLE:
-        _together([(partial(_spawn, name, profile, jobs, stale, since)) for name in stale], at_once)
+        _together([(partial(_spawn, name, profile, jobs, stale)) for name in stale], at_once)
         return
     warm.load({"lib.workbook.execute"}.union(*(now.modules(name) for name in stale)))
     now.said  # noqa: B018  # read once for all
-    _together([partial(warm.fork, partial(_here, name, jobs, now, stale, since)) for name in stale], at_once)
+    _together([partial(warm.fork, partial(_here, name, jobs, now, stale)) for name in stale], at_once)
 
 
 def _together(starts: Sequence[Callable[[], int]], at_once: int) -> None:
@@ -63,28 +59,28 @@ def _together(starts: Sequence[Callable[[], int]], at_once: int) -> None:
         raise SystemExit(1)
 
 
-def _here(name: str, jobs: int, now: Now, stale: Sequence[str], since: float) -> None:
+def _here(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
     """Runs a notebook in this process, which has been forked, and a kernel forked from it."""
-    _one(name, jobs, now, stale, since, warm.Kernel())
+    _one(name, jobs, now, stale, warm.Kernel())
 
 
-def _spawn(name: str, profile: str, jobs: int, stale: Sequence[str], since: float) -> int:
-    code = f"from lib.workbook.make_notebooks import alone; alone({name!r}, {profile!r}, {jobs}, {stale!r}, {since})"
+def _spawn(name: str, profile: str, jobs: int, stale: Sequence[str]) -> int:
+    code = f"from lib.workbook.make_notebooks import alone; alone({name!r}, {profile!r}, {jobs}, {stale!r})"
     return subprocess.Popen([sys.executable, "-c", code]).pid
 
 
-def alone(name: str, profile: str, jobs: int, stale: Sequence[str], since: float) -> None:
+def alone(name: str, profile: str, jobs: int, stale: Sequence[str]) -> None:
     """Runs a notebook in this process, which has been spawned, as its kernel will be."""
-    _one(name, jobs, Now(profile, [name], places.ROOT / "outputs"), stale, since, None)
+    _one(name, jobs, Now(profile, [name], places.ROOT / "outputs"), stale, None)
 
 
-def _one(name: str, jobs: int, now: Now, stale: Sequence[str], since: float, kernel: warm.Kernel | None) -> None:
+def _one(name: str, jobs: int, now: Now, stale: Sequence[str], kernel: warm.Kernel | None) -> None:
     from lib.workbook.execute import Failed, execute
 
     _stoppable()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
-    in_one_line(execute, name, jobs, now, stale, since, kernel, stopped=stopped, complaints=(Failed,))
+    in_one_line(execute, name, jobs, now, stale, kernel, stopped=stopped, complaints=(Failed,))
 
 
 def _stoppable() -> None:

@@ -12,9 +12,11 @@ import numpy as np
 from lib.base.errors import in_one_line
 from lib.base.statistics import replicates, resampled_replicates
 from lib.flops import run_flops
-from lib.workbook import claims, markdown, places, reference
+from lib.workbook import claims, markdown, places
 from lib.workbook.claims import Claim, Finding
 from lib.workbook.ran import Ran, ran
+
+RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +86,10 @@ def needs(found: Mapping[str, Finding], ran_of: Callable[[str], Ran]) -> dict[st
 
 def seconds_by_seed(own: Ran) -> dict[int | None, float]:
     """Seed -> what one core takes for the runs of that seed which a notebook planned: the seconds that a run took, or,
-    where it is not there, its FLOPs at the rate of the cores that were timed last. Measurements are under None."""
-    rate = reference.read().flops_per_second
+    where it is not there, its FLOPs at RATE. Measurements are under None."""
     took = [(run.config.train.seed, run.summary["seconds"]) for run in own.runs.values()]
-    took += [(cfg.train.seed, run_flops(cfg) / rate) for cfg in own.missing]
-    seconds: dict[int | None, float] = {None: sum(own.measurements) / rate}
+    took += [(cfg.train.seed, run_flops(cfg) / RATE) for cfg in own.missing]
+    seconds: dict[int | None, float] = {None: sum(own.measurements) / RATE}
     for seed, one in took:
         seconds[seed] = seconds.get(seed, 0.0) + one
     return seconds

@@ -30,7 +30,7 @@ def renew(outputs: Path, profile: str) -> list[str]:
 
 
 def _sources(outputs: Path) -> list[Path]:
-    own = [places.ROOT / name for name in ("lib", "docs/reference.json", "CITATION.cff")]
+    own = [places.ROOT / name for name in ("lib", "CITATION.cff")]
     own += [places.NOTEBOOKS, places.PARAMS, places.LEDGER, places.PYPROJECT]
     runs = [path for pattern in RUNS for path in sorted(outputs.glob(pattern))]
     return own + [outputs / name for name in FOLDERS] + runs

@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/: what the notebooks ask, what they cost, what they took and found.
+"""The tables of README.md and docs/: what the notebooks ask, what they cost, and what they found.
 
 The prose around them is written by hand. ``.venv/bin/python -c 'from lib.workbook.tables import write; write()'`` puts
 the tables between their marks (lib/workbook/markdown.py), and a test sees that they are up to date.
@@ -6,21 +6,20 @@ the tables between their marks (lib/workbook/markdown.py), and a test sees that 
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
 
 from lib.flops import run_flops
 from lib.sweep.cluster import memory_of
-from lib.workbook import audit, claims, collect, findings, parameters, places, reference, travel
+from lib.workbook import audit, claims, findings, parameters, places
 from lib.workbook.costs import MOMENTS, NOTEBOOKS, WEIGHT, Cost, by_budget, cells, costs, hours, text_bytes, weights
-from lib.workbook.findings import STALE, counted
+from lib.workbook.findings import Judged, counted
 from lib.workbook.markdown import filled, table
-from lib.workbook.reference import Entry, Outdated, Reference, spell
 
 README = places.ROOT / "README.md"
-SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
+SCALE, CLAIMS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims"))
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 #: GPU hours that the papers state
 STATED = {"000": "about 5,000", "004": "about 2,000"}
@@ -42,24 +41,19 @@ def write() -> None:
 
 def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
-    known = reference.read()
-    outdated = collect.outdated(known)
-    every = findings.judged(known, outdated)
+    every = findings.judged()
     return {
         README: {
             "found": findings.found(every),
             "numbers": findings.in_numbers(every),
             "papers": findings.papers(),
-            "audit": audit.told(places.ROOT / "outputs" / "records" / findings.told(known)),
-            "times": times(),
-            "notebooks": overview(known, outdated),
+            "audit": audit.told(findings.RECORDS),
+            "notebooks": overview(every),
         },
         CLAIMS: {"claims": findings.entries(every)},
-        VERDICTS: {"changed": travel.changed(known, outdated)},
         SCALE: {
-            "cpu": on_two_cores(),
-            "desk": recorded(),
-            "times": each_took(known, outdated),
+            "cpu": distinct("cpu"),
+            "desk": distinct("desk"),
             "sum": in_short(),
             "papers": papers(),
             "notebooks": notebooks(),
@@ -71,22 +65,21 @@ def documents() -> dict[Path, dict[str, str]]:
 # ---- README.md -------------------------------------------------------------------------------------------------------
 
 
-def overview(known: Reference, outdated: Outdated) -> str:
+def overview(every: Sequence[Judged]) -> str:
     """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
-    claims on our runs and on published ones."""
-    profile = findings.told(known)
+    claims on our runs and on published ones; all of the latter in the row of the notebook that reads these."""
     rows = []
     for paper, names in NOTEBOOKS.items():
         for name in names:
             title, where = heading(name)
-            asked = sorted({claim.paper for claim in claims.of_notebook(name)}) or [paper]
-            place = ", ".join(filter(None, [*map(findings.authors, asked), where]))
-            ours = noted(known, outdated, name, profile, verdicts)
+            own = [one for one in every if one.claim.notebook == name]
+            on_runs = every if name == claims.OF_PUBLISHED else own
+            place = ", ".join([*map(findings.authors, sorted({one.claim.paper for one in own}) or [paper]), where])
             rows.append(
                 {
                     "notebook": _links(name),
-                    "question": f"{title} ({place})" if place else title,
-                    "verdicts": _both(profile, ours, on_published(known, name)),
+                    "question": f"{title} ({place.removesuffix(', ')})".removesuffix(" ()"),
+                    "verdicts": _both(counted(one.ours for one in own), counted(one.published for one in on_runs)),
                 }
             )
     return table(rows)
@@ -98,9 +91,9 @@ def _links(name: str) -> str:
     return f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else "")
 
 
-def _both(profile: str, ours: str, on_runs: str) -> str:
-    """The verdicts at a profile and on published runs, in one cell."""
-    said = {f"at {profile}": ours, findings.ON_RUNS: on_runs}
+def _both(ours: str, on_runs: str) -> str:
+    """The verdicts on our runs and on published ones, in one cell."""
+    said = {f"at {findings.PROFILE}": ours, findings.ON_RUNS: on_runs}
     return "; ".join(f"{where}: {what}" for where, what in said.items() if what) or "no claims"
 
 
@@ -113,80 +106,14 @@ def heading(name: str) -> tuple[str, str]:
     return title, where.group() if where else ""
 
 
-def noted(known: Reference, outdated: Outdated, name: str, profile: str, say: Callable[[Entry], str]) -> str:
-    """What the reference says of a notebook at a profile; empty where it was never run."""
-    entry = known.entries.get(profile, {}).get(name)
-    if entry is None:
-        return ""
-    return STALE if (profile, name) in outdated else say(entry)
-
-
-def on_published(known: Reference, name: str) -> str:
-    """How many claims of a notebook got which verdict on the paper's own runs; all of them for the one that reads
-    these."""
-    judge = known.entries.get(findings.told(known), {}).get(claims.OF_PUBLISHED)
-    own = {claim.id for claim in claims.of_notebook(name)}
-    every = name == claims.OF_PUBLISHED
-    return counted([one for id, one in judge.published.items() if every or id in own]) if judge else ""
-
-
-def verdicts(entry: Entry) -> str:
-    """How many claims of a notebook got which verdict."""
-    return counted(entry.verdicts.values())
-
-
-def _took(entry: Entry) -> str:
-    return spell(entry.seconds)
-
-
-def times() -> str:
-    """How long the whole profiles took, in a sentence."""
-    whole = reference.read().whole
-    smoke, cpu, desk = (spell(whole[profile]) for profile in collect.PROFILES)
-    return (
-        f"On two cores without AVX-512 `desk` takes some {desk} from its records; from an empty store `smoke` takes\n"
-        f"{smoke}, `cpu` {cpu}. Newer cores take half of that."
-    )
-
-
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
 
 
-def on_two_cores() -> str:
-    """What the cpu profile is and took, in a sentence."""
-    known = reference.read()
-    own = [cfg for cost in costs("cpu").values() for cfg in cost.own]
-    took = {name: entry.seconds for name, entry in known.entries.get("cpu", {}).items()}
-    longest = [f"`{name}` {spell(took[name])}" for name in sorted(took, key=lambda name: -took[name])[:3]]
-    return f"""\
-- {len(own):,} distinct runs, {sum(map(run_flops, own)):.2g} FLOPs; {spell(known.whole.get("cpu", 0))} on two cores.
-- The longest notebooks: {", ".join(longest)}."""
-
-
-def recorded() -> str:
-    """What desk's records are, and how long they take to draw, in sentences."""
-    own = [cfg for cost in costs("desk").values() for cfg in cost.own]
+def distinct(profile: str) -> str:
+    """What a profile trains, in a sentence."""
+    own = [cfg for cost in costs(profile).values() for cfg in cost.own]
     seeds = {cfg.train.seed for cfg in own}
-    return f"""\
-- {len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs.
-- All notebooks are drawn from them in {spell(reference.read().whole["desk"])} on two cores."""
-
-
-def each_took(known: Reference, outdated: Outdated) -> str:
-    """One row a notebook: the time that it took on two cores, and the H200 hours that its plans for one come to."""
-    rows = [
-        {
-            "notebook": f"`{name}`",
-            "smoke": noted(known, outdated, name, "smoke", _took),
-            "cpu": noted(known, outdated, name, "cpu", _took),
-            "desk": noted(known, outdated, name, "desk", _took),
-            "gpu, hours": _whole(hours(costs("gpu")[name].flops)),
-            "paper, hours": _whole(hours(costs("paper")[name].flops)),
-        }
-        for names in NOTEBOOKS.values()
-        for name in names
-    ]
-    return table(rows)
+    return f"{len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs."
 
 
 def in_short() -> str:

@@ -91,6 +91,13 @@ def version() -> str:
     return f"{project['version']}, recipe {lib.RECIPE}"
 
 
+def committed(records: Path) -> list[dict[str, Any]]:
+    """The rows beside a profile's records; none where there are no verdicts."""
+    path = records / "verdicts.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["verdicts"] if path.exists() else []
+    return rows
+
+
 def write(outputs: Path, profile: str, found: list[Judged]) -> str:
     """Writes both files beside the report and, where the profile has records, beside these; returns a line on it.
     ``found``: the findings of the profile and on the papers' own runs, by paper.

@@ -10,7 +10,7 @@ import yaml
 from lib.store import records
 from lib.sweep.measurements import Asked, measure
 from lib.sweep.training import sweep
-from lib.workbook import audit, claims, data_card, places, reference, report, verdicts
+from lib.workbook import audit, claims, data_card, parameters, places, report, verdicts
 from tests.cases import Case, squared
 from tests.runs import several
 from tests.workbooks import ROOT, a_notebook
@@ -83,14 +83,20 @@ def test_once_a_profile_is_judged_its_verdicts_are_listed_and_read(store, tmp_pa
 
 
 def test_what_is_committed_of_desk_says_the_same_everywhere():
-    """The verdicts beside the records, the reference that the documents are made from, the card and the citation."""
+    """The verdicts beside the records, the card, the citation and the ledger, whose rules they were judged by."""
     folder = ROOT / "outputs" / "records" / "desk"
     rows = json.loads((folder / "verdicts.json").read_text())["verdicts"]
-    entries = reference.read().entries["desk"].values()
-    ours = {row["claim"]: row["verdict"] for row in rows if row["profile"] == "desk"}
-    on_runs = {row["claim"]: row["verdict"] for row in rows if row["profile"] == claims.PUBLISHED}
-    assert ours == {id: verdict for entry in entries for id, verdict in entry.verdicts.items()}
-    assert on_runs == {id: verdict for entry in entries for id, verdict in entry.published.items()}
+    ledger = claims.ledger(places.LEDGER)
+    for row in rows:
+        claim, published = ledger[row["claim"]], row["profile"] == claims.PUBLISHED
+        assert (row["kind"], row["estimand"], row["statement"]) == (claim.kind, claim.estimand, claim.statement)
+        assert published or (row["effect"], row["replicates"]) == (claim.effect, claim.replicates), claim.id
+        if not published:
+            given = parameters.of_profile("desk", claim.notebook)
+            then = {name: value for name, value in row["parameters"].items() if name in given and name != "jobs"}
+            assert then == json.loads(json.dumps({name: given[name] for name in then})), claim.id
+    ours = {row["claim"] for row in rows if row["profile"] == "desk"}
+    assert ours == {claim.id for claim in ledger.values() if claim.notebook}
     said, abstract = data_card.counted(folder, "desk"), yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
     assert said and said in abstract and said in (folder / "README.md").read_text()
     audited = audit.told(folder)

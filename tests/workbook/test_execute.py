@@ -1,8 +1,6 @@
 """make runs a notebook once for what it was made from, and says in one line how it failed or how long it takes."""
 
 import json
-import os
-import time
 from pathlib import Path
 
 import nbformat
@@ -10,8 +8,7 @@ import pytest
 import yaml
 
 from lib.base.errors import DiskFull, InputError
-from lib.workbook import execute, places, reference
-from lib.workbook.reference import Entry, Reference
+from lib.workbook import execute, places
 from lib.workbook.stale import Now
 from tests.workbooks import ROOT, moved
 
@@ -98,35 +95,3 @@ def test_a_disk_that_cannot_be_written_is_said_in_one_line(tiny, small_disk):
     tiny("another")
     with small_disk.read_only(), pytest.raises(InputError, match=r"outputs: .* cannot be written to"):
         run(1, small_disk.path)
-
-
-@pytest.fixture
-def known(monkeypatch):
-    """A reference where a, b and c took one, two and four minutes, on a machine twice as fast as this one."""
-    took = {name: Entry(seconds=s, verdicts={}, made_from=0) for name, s in {"a": 60, "b": 120, "c": 240}.items()}
-    monkeypatch.setattr(
-        reference, "read", lambda: Reference(flops_per_second=2e9, cores=1, whole={}, entries={"cpu": took})
-    )
-    monkeypatch.setattr(reference, "yardstick", lambda: 1e9)
-
-
-def ran(folder, name, seconds, ended):
-    (folder / f"{name}.ipynb").write_text(json.dumps({"metadata": {"papermill": {"duration": seconds}}}))
-    (folder / f".{name}.done").touch()
-    os.utime(folder / f".{name}.done", (ended, ended))
-
-
-def test_it_says_how_long_a_notebook_takes_before_it_starts(tmp_path, known):
-    said = execute._progress("a", "cpu", ["a", "b", "c"], time.time(), tmp_path)
-    assert said == " (1 of 3): about 2 min, 14 min until all are done"
-    assert execute._progress("a", "gpu", ["a", "b", "c"], time.time(), tmp_path) == " (1 of 3)"
-
-
-def test_what_ran_tells_the_pace(tmp_path, known):
-    begun = time.time() - 180
-    ran(tmp_path, "c", 500, begun - 60)  # earlier, and slower
-    ran(tmp_path, "a", 180, begun + 180)
-    said = execute._progress("b", "cpu", ["a", "b", "c"], begun, tmp_path)
-    assert said == " (2 of 3): about 6 min, 18 min until all are done"
-    said = execute._progress("b", "cpu", ["a", "b", "c"], begun + 90, tmp_path)  # two at once
-    assert said == " (2 of 3): about 6 min, 9 min until all are done"

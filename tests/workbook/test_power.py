@@ -11,7 +11,7 @@ from lib.config import RunConfig, TrainConfig
 from lib.flops import count
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
-from lib.workbook import claims, power, reference
+from lib.workbook import claims, power
 from lib.workbook.power import Need, purchases
 from lib.workbook.ran import ran
 from tests.cases import claim
@@ -72,7 +72,7 @@ def test_a_replicate_costs_what_one_seed_of_the_plan_does(tmp_path):
         for steps in (3, 5)
     }
     nb.plan(runs)
-    rate = reference.read().flops_per_second
+    rate = power.RATE
     one = next(iter(runs.values()))
     flops = sum(cfg.tokens for label, cfg in runs.items() if label[1] == 1) * count(one.model, 64).flops_per_token
     by_seed = power.seconds_by_seed(ran(outputs, "cpu", "instability"))

@@ -1,12 +1,9 @@
-"""README.md and docs/ have the tables that the notebooks, their plans, the ledger and the reference give."""
-
-import dataclasses
+"""README.md and docs/ have the tables that the notebooks, their plans, the ledger and the committed verdicts give."""
 
 import nbformat
 import pytest
 
-import lib
-from lib.workbook import claims, collect, costs, parameters, places, reference, tables
+from lib.workbook import costs, findings, places, tables
 from lib.workbook.markdown import filled
 from lib.workbook.plans import names
 from tests.workbooks import ROOT, moved, published_at
@@ -32,9 +29,8 @@ def test_a_document_has_the_tables_of_today(documents, path):
     assert filled(text, documents[path]) == text, f"{path.name} is out of date, run {MEND}"
 
 
-def test_the_profiles_stay_within_their_limits(plans_once):
-    """cpu an hour and a half from nothing on two cores, paper 10,000 GPU hours without 002."""
-    assert 0 < reference.read().whole["cpu"] < 90 * 60
+def test_the_papers_sizes_stay_within_their_limit(plans_once):
+    """10,000 GPU hours without 002."""
     every = costs.costs("paper")
     flops = sum(cost.flops for name, cost in every.items() if name not in costs.NOTEBOOKS["002"])
     assert 5000 < costs.hours(flops) < 10_000
@@ -60,16 +56,11 @@ def test_the_readme_links_to_binder_where_the_workbook_is_published(tmp_path, mo
     assert tables._links("instability") == f"[instability](notebooks/instability.ipynb), {link}"
 
 
-def test_the_times_of_every_notebook_stand_in_the_docs(documents):
-    rows = documents[tables.SCALE]["times"].splitlines()[2:]
-    assert sorted(row.split("`")[1] for row in rows) == names()
-
-
 def test_the_readme_and_the_citation_say_how_many_runs_desk_has(documents):
     runs = sum(len(cost.own) for cost in costs.costs("desk").values())
     readme, citation = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "CITATION.cff"))
     assert f"its {runs:,} runs are committed" in readme and f"{runs:,} training runs" in citation
-    assert documents[tables.SCALE]["desk"].startswith(f"- {runs:,} distinct runs")
+    assert documents[tables.SCALE]["desk"].startswith(f"{runs:,} distinct runs")
 
 
 def test_writing_fills_both(tmp_path, monkeypatch):
@@ -80,36 +71,6 @@ def test_writing_fills_both(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "documents", lambda: texts)
     tables.write()
     assert [path.read_text().splitlines()[2] for path in texts] == ["new", "newer"]
-
-
-def test_what_the_reference_is_not_of_any_more_is_being_made_anew(plans_once, monkeypatch):
-    name, profile = "usage_weighted", "smoke"
-    entry = reference.Entry(seconds=60, verdicts={}, made_from=collect.made_from(name, profile))
-    known = reference.Reference(flops_per_second=1e9, cores=2, whole={}, entries={profile: {name: entry}})
-    given, (first, *others) = parameters.of_profile(profile, name), claims.of_notebook(name)
-
-    def noted(profile=profile):
-        return tables.noted(known, collect.outdated(known), name, profile, tables._took)
-
-    def asks(**changes):
-        return lambda name: [dataclasses.replace(first, **changes), *others]
-
-    assert (noted(), noted("cpu")) == ("60 s", "")  # it was never run at cpu
-    for where, what, change, cell in [
-        (claims, "of_notebook", asks(statement="in other words"), "60 s"),
-        (claims, "of_notebook", asks(kind="value", value=2.0), tables.STALE),
-        (parameters, "of_profile", lambda profile, name: given | {"seeds": [7]}, tables.STALE),
-        (lib, "RECIPE", "another", tables.STALE),
-    ]:
-        with monkeypatch.context() as changed:
-            changed.setattr(where, what, change)
-            assert noted() == cell, what
-
-
-def test_verdicts_are_counted_in_one_order():
-    given = {"a": claims.UNRESOLVED, "b": claims.REPRODUCED, "c": claims.UNRESOLVED}
-    entry = reference.Entry(seconds=1, verdicts=given, made_from=0)
-    assert tables.verdicts(entry) == "1 reproduced, 2 not resolved"
 
 
 def test_where_a_claim_stands_is_read_from_the_first_cell(tmp_path, monkeypatch):
@@ -138,20 +99,13 @@ def test_numbers_are_spelled_in_few_characters():
     assert [tables._range(x) for x in ([], [2_000_000], [3_000_000, 1_000_000])] == ["", "2M", "1M to 3M"]
 
 
-def test_published_runs_have_their_verdicts_too():
-    """A notebook has the verdicts of its own claims there, the one that reads the runs all of them."""
-    ids = [claim.id for claim in claims.of_notebook("phi_probes") if claim.published][:2]
-    published = dict.fromkeys(ids, "reproduced") | {"000-phi": "contradicted"}
-    judge = reference.Entry(seconds=1, verdicts={}, made_from=0, published=published)
-    known = reference.Reference(flops_per_second=1e9, cores=2, whole={}, entries={"cpu": {"published_runs": judge}})
-    assert len(ids) == 2 and tables.on_published(known, "phi_probes") == "2 reproduced"
-    assert tables.on_published(known, "published_runs") == "2 reproduced, 1 contradicted"
-    assert tables.on_published(known, "instability") == ""
-
-
-def test_both_kinds_of_verdicts_stand_in_one_cell():
-    assert tables._both("cpu", "1 reproduced", "2 contradicted") == (
-        "at cpu: 1 reproduced; on published runs: 2 contradicted"
-    )
-    assert tables._both("cpu", "", "2 reproduced") == "on published runs: 2 reproduced"
-    assert tables._both("cpu", "", "") == "no claims"
+def test_a_notebook_has_its_verdicts_and_the_one_that_reads_published_runs_has_all_of_these():
+    every = findings.judged()
+    rows = dict(line.split(" | ", 2)[::2] for line in tables.overview(every).splitlines()[2:])
+    told = {name.partition("[")[2].partition("]")[0]: cell.removesuffix(" |") for name, cell in rows.items()}
+    own = [one for one in every if one.claim.notebook == "phi_probes"]
+    ours, on_runs = (findings.counted(getattr(one, of) for one in own) for of in ("ours", "published"))
+    assert told["phi_probes"] == f"at desk: {ours}; on published runs: {on_runs}"
+    everybodys = findings.counted(one.published for one in every)
+    assert told["published_runs"].endswith(f"on published runs: {everybodys}") and everybodys != on_runs
+    assert told["generate"] == "no claims" and "claims" not in told["instability"]
