@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from lib.base.errors import InputError
 from lib.config import ModelConfig
 from lib.flops import count
-from lib.model import kernels
+from lib.kernels import functions as kernels
 from lib.model.depth import DepthRule
 from lib.model.looped import Draw, LoopedLM
 from lib.papers.isodepth.designs import PUBLISHED_SIZES

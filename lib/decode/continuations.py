@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib.base.errors import InputError
-from lib.model import kernels
+from lib.kernels import functions as kernels
 from lib.model.layers import Attention, linear
 from lib.model.looped import LoopedLM
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lib.model import kernels
+from lib.kernels import functions as kernels
 
 HEAD_CHUNK = 4096  # tokens whose logits exist at once
 #: (logits, targets, c, n) -> (losses, gradient), as ``losses_and_gradient``

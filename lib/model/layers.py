@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.config import ModelConfig
-from lib.model import kernels
+from lib.kernels import functions as kernels
 
 GATE_CHANNELS = 32  # of the normed input that a value-embedding gate reads (001)
 

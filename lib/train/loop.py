@@ -32,7 +32,7 @@ from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading
 from lib.flops import run_flops
-from lib.model import kernels
+from lib.kernels import functions as kernels
 from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lib.base.distributed import ALONE, Ranks, as_held, local, whole
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
-from lib.model import kernels
+from lib.kernels import functions as kernels
 from lib.model.looped import LoopedLM
 from lib.model.parameterisation import BLOCK_MATRICES, init, multipliers, of_muon, role
 

@@ -7,7 +7,7 @@ import torch
 from lib.base.errors import InputError
 from lib.decode import continuations
 from lib.decode.continuations import Question, score
-from lib.model import kernels
+from lib.kernels import functions as kernels
 from tests.models import FAMILIES, LOOPED, built, config, randomized
 
 CONTEXT = 24

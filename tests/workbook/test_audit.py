@@ -13,7 +13,7 @@ import scipy.stats
 from lib.base import files
 from lib.base.errors import InputError
 from lib.config import OptimConfig
-from lib.model import kernels
+from lib.kernels import functions as kernels
 from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep

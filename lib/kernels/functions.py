@@ -27,7 +27,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.base.machine import compiler
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCE = Path(__file__).with_name("kernels.c")
 #: nothing here lets the compiler assume that there is no nan, or reorder sums that are not marked
 FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-w", "-fopenmp-simd", "-ffp-contract=fast"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]

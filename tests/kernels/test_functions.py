@@ -13,7 +13,8 @@ from lib.base.errors import DiskFull
 from lib.base.machine import compiler
 from lib.base.processes import one_thread_on_cpu
 from lib.config import ModelConfig, OptimConfig
-from lib.model import head, kernels, layers
+from lib.kernels import functions as kernels
+from lib.model import head, layers
 from lib.model.layers import Attention, Block, RMSNorm, rope_angles
 from lib.model.looped import Draw, LoopedLM
 from lib.train import optimiser
@@ -282,7 +283,7 @@ def test_updates_of_muon(monkeypatch, how, experts):
 
 def test_without_a_compiler_there_are_the_same_numbers():
     program = (
-        "import torch; from lib.model import kernels; from lib.model.looped import LoopedLM; "
+        "import torch; from lib.kernels import functions as kernels; from lib.model.looped import LoopedLM; "
         "from lib.config import ModelConfig; torch.manual_seed(0); "
         "number = LoopedLM(ModelConfig()).eval()(torch.arange(9)[None])[0, -1, 5].item()"
     )
