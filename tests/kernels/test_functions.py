@@ -1,128 +1,17 @@
-"""What is compiled computes what the plain PyTorch beside it computes, with its gradients, or is left out."""
+"""Products of any layout, what no vector decides, and what is refused."""
 
 import itertools
-import os
-import random
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from lib.base.errors import DiskFull
-from lib.base.machine import compiler
-from lib.base.processes import one_thread_on_cpu
-from lib.config import ModelConfig, OptimConfig
-from lib.kernels import functions as kernels
-from lib.model import head, layers
-from lib.model.layers import Attention, Block, RMSNorm, rope_angles
+from lib.config import ModelConfig
+from lib.kernels import compiled, functions
+from lib.model import layers
+from lib.model.layers import Attention, Block, rope_angles
 from lib.model.looped import Draw, LoopedLM
-from lib.train import optimiser
-from lib.train.optimiser import Optimizer
-
-
-@pytest.fixture(autouse=True)
-def one_thread_and_any_rows(monkeypatch):
-    """What training has; and sizes too small to gain are tried too."""
-    torch.manual_seed(0)
-    monkeypatch.setattr(kernels, "FEW", 0)
-    with one_thread_on_cpu():
-        yield
-
-
-def both(monkeypatch, compute):
-    """What ``compute`` gives with the kernels and without."""
-    served = compute()
-    with monkeypatch.context() as patch:
-        patch.setattr(kernels, "serve", lambda *x: False)
-        return served, compute()
-
-
-def gradients(y, *inputs):
-    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
-    return [y, *torch.autograd.grad(y, inputs, g)]
-
-
-def close(found, expected, dtype=torch.float32):
-    """To rounding: of fp32 sums in another order, or of bf16 results."""
-    for a, b in zip(found, expected, strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-        apart = (a.double() - b.double()).abs().max()
-        assert apart <= (2e-5 if dtype == torch.float32 else 0.02) * b.double().abs().max() + 1e-10
-
-
-def no_worse(found, plain, exact):
-    """bf16 with about as much rounding as plain PyTorch has. That rounds more often on the way; but as in every flash
-    attention the way back reads the output that was rounded."""
-    for a, b, c in zip(found, plain, exact, strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-        assert (a.double() - c).norm() <= 3 * (b.double() - c).norm() + 1e-3 * c.norm()
-
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-
-
-@BOTH
-@pytest.mark.parametrize("width", [3, 5, 16, 40, 129])
-@pytest.mark.parametrize("gain", [True, False])
-def test_norms(monkeypatch, width, gain, dtype):
-    norm, x = RMSNorm(width, gain, 1e-5), torch.randn(3, 7, width, requires_grad=True)
-    if gain:
-        torch.nn.init.normal_(norm.weight)
-    close(*both(monkeypatch, lambda: gradients(norm(x, dtype), x, *norm.parameters())), dtype)
-
-
-@BOTH
-@pytest.mark.parametrize("n", [1, 15, 4096])
-def test_activations(monkeypatch, n, dtype):
-    x, y = (torch.randn(2, n).mul(4).to(dtype).requires_grad_() for _ in range(2))
-    close(*both(monkeypatch, lambda: gradients(layers.relu2(x), x)), dtype)
-    close(*both(monkeypatch, lambda: gradients(layers.swiglu(x, y), x, y)), dtype)
-    assert layers.swiglu(x * 1e4, y).isfinite().all()
-
-
-@BOTH
-@pytest.mark.parametrize(("V", "c"), [(256, 0.0), (256, 15.0), (61, 2.0), (1, 15.0)])
-def test_cross_entropies_and_their_gradient(monkeypatch, V, c, dtype):
-    logits, targets = torch.randn(33, V).mul(5).to(dtype), torch.randint(V, (33,))
-    close(*both(monkeypatch, lambda: head.losses_and_gradient(logits.clone(), targets, c, 33)), dtype)
-    found, _ = head.losses_and_gradient(logits.clone(), targets, c, None)
-    close([found], [head.losses_and_gradient(logits.clone(), targets, c, 33)[0]])
-
-
-@BOTH
-@pytest.mark.parametrize("seed", range(24))
-def test_attention(monkeypatch, seed, dtype):
-    torch.manual_seed(seed)
-    draw = random.Random(seed)
-    H, D, S = draw.choice([1, 3]), draw.choice([2, 8, 12, 16, 40, 64]), draw.choice([2, 16, 31, 32, 33, 70])
-    cfg = ModelConfig(
-        width=H * D,
-        heads=H,
-        context=S,
-        rope=draw.choice(["interleaved", "half-split"]),
-        qk_norm=draw.choice([True, False]),
-        qk_norm_eps=None,
-    )
-    window = draw.choice([None, 2, S // 2 + 1])
-    values = H * D >= layers.GATE_CHANNELS and draw.choice([True, False])
-    attention = Attention(cfg, values, window)
-    weights = list(attention.parameters())
-    for weight in weights:
-        torch.nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
-    given = torch.randn(2, S, H * D).to(dtype)
-    v = torch.randn(2, S, H * D, requires_grad=True) if values else None
-    angles = rope_angles(S, D, 1e4)
-
-    def compute(x):
-        x = x.detach().requires_grad_()
-        return gradients(attention(x, angles, v), x, *weights, *([v] if values else []))
-
-    found, plain = both(monkeypatch, lambda: compute(given))
-    if dtype == torch.float32:
-        close(found, plain)
-    else:
-        no_worse(found, plain, both(monkeypatch, lambda: compute(given.float()))[1])
 
 
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 1, 1), (7, 33, 5), (64, 40, 300), (130, 129, 17), (16, 256, 513)])
@@ -131,10 +20,10 @@ def test_products_of_any_size_and_layout(M, N, K):
         A, B = torch.randn(K, M).T if turned[0] else torch.randn(M, K), torch.randn(N, K).T
         B = B if turned[1] else B.contiguous()
         wide = torch.ones(M, N + 3)
-        kernels.product(A, B, wide[:, 1 : N + 1])
+        functions.product(A, B, wide[:, 1 : N + 1])
         torch.testing.assert_close(wide[:, 1 : N + 1].double(), A.double() @ B.double(), rtol=0, atol=1e-5 * K**0.5)
         assert (wide[:, [0, N + 1, N + 2]] == 1).all()
-        kernels.product(A, B, wide[:, 1 : N + 1], add=True)
+        functions.product(A, B, wide[:, 1 : N + 1], add=True)
         torch.testing.assert_close(
             wide[:, 1 : N + 1].double(), 2 * (A.double() @ B.double()), rtol=0, atol=2e-5 * K**0.5
         )
@@ -152,7 +41,7 @@ def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypat
 
     def times(A, B):
         C = torch.zeros(len(A), B.shape[1])
-        kernels.product(A, B, C)
+        functions.product(A, B, C)
         return C
 
     def compute():
@@ -161,59 +50,19 @@ def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypat
         return [
             *(times(A[:m], B) for m in range(1, 18)),
             times(A, B[:, :70]),
-            *gradients(attended, x, *attention.parameters()),
+            attended,
+            *torch.autograd.grad(attended.float().square().sum(), [x, *attention.parameters()]),
             *torch.autograd.grad(loss, list(model.parameters())),
         ]
 
     expected = compute()
-    kernels.library.cache_clear()
-    monkeypatch.setattr(kernels, "FLAGS", [*kernels.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
+    compiled.library.cache_clear()
+    monkeypatch.setattr(compiled, "FLAGS", [*compiled.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
     try:
         found = compute()
     finally:
-        kernels.library.cache_clear()
+        compiled.library.cache_clear()
     assert all(map(torch.equal, found, expected))
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_whole_models(monkeypatch, seed):
-    draw = random.Random(seed)
-    H, D, S = draw.choice([1, 2, 3]), draw.choice([4, 8, 12, 16, 32]), draw.choice([5, 16, 33, 64])
-    windows = {"windows": "SL", "short_window": draw.randint(2, S - 1)} if draw.random() < 0.4 else {}
-    cfg = ModelConfig(
-        width=H * D,
-        heads=H,
-        mlp_width=draw.choice([12, 16, 40, 64]),
-        context=S,
-        vocab_size=draw.choice([40, 256]),
-        prelude=1,
-        recur=1,
-        coda=1,
-        mean_loops=2,
-        backprop_loops="all",
-        depth="fixed",
-        qk_norm=draw.choice([True, False]),
-        rope=draw.choice(["interleaved", "half-split"]),
-        mlp=draw.choice(["relu2", "half-relu2", "swiglu"]),
-        block=draw.choice(["pre-norm", "sandwich", "post-norm"]),
-        residual=draw.choice(["none", "1/N"]),
-        norm_gain=draw.choice([True, False]),
-        softcap=draw.choice([0.0, 15.0]),
-        injection=draw.choice(["add", "lti", "concat"]),
-        **windows,
-    )
-    model, x = LoopedLM(cfg).train(), torch.randint(cfg.vocab_size, (2, S + 1))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-
-    def compute():
-        loss, end = model.loss(x[:, :-1], x[:, 1:], 2, Draw(0, 0, range(2)))
-        return [loss, end.state, *torch.autograd.grad(loss, list(model.parameters()))]
-
-    found, expected = both(monkeypatch, compute)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5 + 1e-4 * b.abs().max().item())
 
 
 def test_a_nan_stays_one():
@@ -225,168 +74,17 @@ def test_a_nan_stays_one():
     logits = torch.randn(3, 256)
     logits[1, 8] = float("nan")
     for c in (0.0, 15.0):
-        losses = kernels.cross_entropies(logits.clone(), torch.zeros(3, dtype=torch.long), c, None)
+        losses = functions.cross_entropies(logits.clone(), torch.zeros(3, dtype=torch.long), c, None)
         assert losses.isnan().tolist() == [False, True, False]
-
-
-@pytest.mark.parametrize("shape", [(3, 7, 7), (5, 12), (2, 13, 5), (40, 16, 16), (2, 16, 64), (2, 96, 24), (24, 36)])
-@pytest.mark.parametrize("method", ["polar-express", "newton-schulz"])
-def test_orthogonalisation(monkeypatch, shape, method):
-    steps = optimiser.POLAR_EXPRESS if method == "polar-express" else optimiser.NEWTON_SCHULZ
-    given = torch.randn(shape)
-    found, plain = both(monkeypatch, lambda: optimiser.orthogonalize(given, method, torch.float32))
-    x = given.double()
-    x = x / ((1.02 if method == "polar-express" else 1.0) * x.norm(dim=(-2, -1), keepdim=True) + 1e-6)
-    for a, b, c in steps:
-        A = x @ x.mT
-        x = a * x + (b * A + c * (A @ A)) @ x
-    torch.testing.assert_close(found.double(), x, rtol=0, atol=2e-5)
-    torch.testing.assert_close(plain.double(), x, rtol=0, atol=2e-5)
-
-
-OF_MUON = {"name": "muon", "muon_weight_decay": 0.3}
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"name": "muonh"},
-        OF_MUON,
-        {**OF_MUON, "muon_variance_reduction": False},
-        {**OF_MUON, "muon_cautious": False},
-        {**OF_MUON, "muon_orthogonalizer": "newton-schulz"},
-    ],
-)
-@pytest.mark.parametrize("experts", [1, 4])
-def test_updates_of_muon(monkeypatch, how, experts):
-    """Three of them from the same gradients: what moves, and all that the next one depends on."""
-
-    def compute():
-        more = {"experts": experts, "active_experts": 2, "mlp": "swiglu"} if experts > 1 else {}
-        model = LoopedLM(ModelConfig(width=24, heads=2, mlp_width=72, injection="concat", **more))
-        optimizer = Optimizer(model, OptimConfig(lr=1e-2, muon_lr=0.05, clip=2.0, **how), steps=4)
-        generator, norms = torch.Generator().manual_seed(3), []
-        for step in range(3):
-            for parameter in model.parameters():
-                parameter.grad = torch.randn(parameter.shape, generator=generator)
-            norms.append(optimizer.clip_gradients())
-            optimizer.step(step)
-            optimizer.zero_grad()
-            assert all(parameter.grad is None for parameter in model.parameters())
-        return [torch.tensor(norms), *optimizer.state().values(), *(p.detach() for p in model.parameters())]
-
-    for found, expected in zip(*both(monkeypatch, compute), strict=True):
-        apart = (found - expected).abs() > 2e-4 * expected.abs().max() + 1e-10
-        # an update of nearly nothing may fall on either side of what decides whether its entry decays
-        assert apart.float().mean() <= (5e-3 if how.get("muon_cautious", how["name"] == "muon") else 0)
-
-
-def test_without_a_compiler_there_are_the_same_numbers():
-    program = (
-        "import torch; from lib.kernels import functions as kernels; from lib.model.looped import LoopedLM; "
-        "from lib.config import ModelConfig; torch.manual_seed(0); "
-        "number = LoopedLM(ModelConfig()).eval()(torch.arange(9)[None])[0, -1, 5].item()"
-    )
-    command = [sys.executable, "-c", f"{program}; print(kernels.library(torch.float32), number)"]
-    done = subprocess.run(command, env={**os.environ, "PATH": ""}, capture_output=True, text=True)
-    there, (what, number) = {}, done.stdout.split()
-    exec(program, there)
-    assert what == "None" and there["number"] == pytest.approx(float(number), rel=1e-4)
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A home where nothing has been compiled yet, and the folder in it where that goes."""
-    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
-    kernels.library.cache_clear()
-    yield tmp_path / ".cache" / "looped-lm"
-    kernels.library.cache_clear()
-
-
-def compiled(cache):
-    kernels._loaded([compiler(), *kernels.FLAGS])
-    (path,) = cache.glob("*.so")
-    return path
-
-
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    """A source that compiles in no time."""
-    monkeypatch.setattr(kernels, "SOURCE", tmp_path / "tiny.c")
-    kernels.SOURCE.write_text("int one(void) { return 1; }")
-
-
-def test_it_is_compiled_once_and_anew_where_the_file_is_damaged(cache, tiny):
-    path = compiled(cache)
-    whole, check, command = path.read_bytes(), path.with_suffix(".json"), [compiler(), *kernels.FLAGS]
-    made = path.stat().st_mtime_ns
-    assert compiled(cache).stat().st_mtime_ns == made
-    for damaged in (whole[:1000], b"", whole[:-1] + b"x"):
-        path.unlink()  # it is mapped
-        path.write_bytes(damaged)
-        assert kernels._kept(path.with_suffix(""), command).read_bytes() == whole
-    check.write_text("{")
-    assert kernels._kept(path.with_suffix(""), command).read_bytes() == whole
-
-
-def test_a_home_that_cannot_be_written_costs_a_compilation(cache, tiny, monkeypatch):
-    cache.parent.write_text("a file where the folder should be")
-    assert kernels._loaded([compiler(), *kernels.FLAGS]).one() == 1
-
-    def full(path):
-        raise DiskFull("no space left")
-
-    monkeypatch.setattr(kernels.files, "need_folder", lambda path: full(path) if cache in path.parents else None)
-    assert kernels._loaded([compiler(), *kernels.FLAGS]).one() == 1
-
-
-def test_what_does_not_compile_is_left_out_and_said(cache, tmp_path, monkeypatch):
-    source = tmp_path / "kernels.c"
-    source.write_text("no C")
-    monkeypatch.setattr(kernels, "SOURCE", source)
-    with pytest.warns(UserWarning, match="no C compiler works here .*error"):
-        assert kernels.library(torch.float32) is None and not kernels.serve(torch.ones(3))
-    assert not [*cache.glob("*.so")]
-
-
-# ---- what is not served, and what is refused
-
-
-def test_several_threads_few_rows_and_other_numbers_go_the_plain_way(monkeypatch):
-    x = torch.ones(64, 8)
-    monkeypatch.setattr(kernels, "FEW", 64)
-    assert kernels.serve(x, None, x) and not kernels.serve(x[:63])
-    assert not kernels.serve(x, x.double()) and not kernels.serve(x.double()) and not kernels.serve(x, x.to("meta"))
-    torch.set_num_threads(2)
-    assert not kernels.serve(x)
-
-
-def test_weights_that_are_turned_or_of_another_dtype(monkeypatch):
-    block, x = Block(ModelConfig(width=32, heads=2, mlp_width=64, context=40)), torch.randn(2, 40, 32)
-    for weight in block.parameters():
-        torch.nn.init.normal_(weight, std=0.2)
-    block.attn.q.weight = torch.nn.Parameter(block.attn.q.weight.detach().T.contiguous().T)
-    angles = rope_angles(40, 16, 1e4)
-    close(*both(monkeypatch, lambda: gradients(block(x, angles, torch.float32)[0], *block.parameters())))
-    block.mlp.up.weight = torch.nn.Parameter(block.mlp.up.weight.detach().bfloat16())
-    close(*both(monkeypatch, lambda: [block(x, angles, torch.float32)[0]]))
-
-
-def test_who_listens_inside_a_block_hears_it():
-    block, heard = Block(ModelConfig(width=32, heads=2, mlp_width=64, context=16)), []
-    block.mlp.register_full_backward_hook(lambda *_: heard.append("mlp"))
-    block.attn.register_forward_hook(lambda *_: heard.append("attn"))
-    block(torch.randn(2, 16, 32), rope_angles(16, 16, 1e4), torch.float32)[0].sum().backward()
-    assert heard == ["attn", "mlp"]
 
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(IndexError, match="from 0 to 8 are not all among 8"):
-        kernels.cross_entropies(torch.randn(2, 8), torch.tensor([0, 8]), 0.0, 1)
+        functions.cross_entropies(torch.randn(2, 8), torch.tensor([0, 8]), 0.0, 1)
     with pytest.raises(IndexError):
-        kernels.cross_entropies(torch.randn(2, 8), torch.tensor([-100, 1]), 0.0, 1)
+        functions.cross_entropies(torch.randn(2, 8), torch.tensor([-100, 1]), 0.0, 1)
     with pytest.raises(AssertionError, match="angles of"):
-        kernels.Attention.apply(torch.randn(1, 9, 6, 4), None, rope_angles(8, 4, 1e4), "interleaved", None, None)
+        functions.Attention.apply(torch.randn(1, 9, 6, 4), None, rope_angles(8, 4, 1e4), "interleaved", None, None)
     with pytest.raises(RuntimeError, match="does not require grad"):  # there is no second derivative
         x = torch.randn(3, 4, requires_grad=True)
         (g,) = torch.autograd.grad(layers.relu2(x).sum(), x, create_graph=True)
@@ -403,5 +101,5 @@ def test_a_nan_in_one_row_stays_there_also_behind_padding():
     qkv = torch.randn(2, 20, 3, 8, dtype=torch.bfloat16)
     qkv[0] = float("nan")
     qkv.requires_grad_()
-    kernels.Attention.apply(qkv, None, rope_angles(20, 8, 1e4), "interleaved", 1e-6, None).sum().backward()
+    functions.Attention.apply(qkv, None, rope_angles(20, 8, 1e4), "interleaved", 1e-6, None).sum().backward()
     assert qkv.grad[1].isfinite().all() and qkv.grad[0].isnan().any()
