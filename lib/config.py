@@ -442,7 +442,7 @@ class TrainConfig(Config):
     compile: bool = Field(
         False,
         description="compile the block also where that need not pay. A GPU compiles it in any case from so many steps "
-        "on as pay for it: the same run has one key on every machine. On a CPU lib/model/kernels.py is faster at every "
+        "on as pay for it: the same run has one key on every machine. On a CPU lib/kernels is faster at every "
         "shape that was timed. On a GPU a block that does not compile stays eager",
     )
     checkpoint_loops: bool = Field(

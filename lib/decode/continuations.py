@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib.base.errors import InputError
-from lib.model import kernels
+from lib.kernels import door
 from lib.model.layers import Attention, linear
 from lib.model.looped import LoopedLM
 
@@ -173,27 +173,17 @@ class _Layout:
 
     def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention over the row [1, B S, d]: each token over what it may see."""
-        if attn.plain and kernels.serve(x, attn.q.weight if x.dtype == torch.float32 else None):
-            qkv, more = linear(x, attn.q.weight, attn.k.weight, attn.v.weight), attn.gated(x, values)
-            heads = (*self.shape, -1, qkv.shape[-1] // (3 * attn.heads))
-            out = kernels.attention_to_choices(
-                qkv.view(heads),
-                None if more is None else more.view(heads),
-                self.angles.view(*self.shape, *self.angles.shape[1:]),
-                self.positions,
-                self.own,
-                self.prefix,
-                attn.rope,
-                attn.qk_eps if attn.qk_norm else None,
-                attn.window,
-            )
-            return linear(out.view(*x.shape[:2], -1), attn.out.weight)
+        return linear(self._attended(attn, x, values).reshape(*x.shape[:2], -1), attn.out.weight)
+
+    @door.served_by(door.attention_to_choices)
+    def _attended(self, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
+        """What each head has found [B, S, H, D]."""
         projected = attn.project(x, attn.fused(), self.angles, values)
         q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
         seen = self.seen if attn.window is None else self.seen & (self.back < attn.window)
         grouped = attn.key_heads != attn.heads
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None], enable_gqa=grouped)
-        return linear(out.transpose(1, 2).reshape(*x.shape[:2], -1), attn.out.weight)
+        return out.transpose(1, 2)
 
 
 def _score(

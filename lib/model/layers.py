@@ -6,7 +6,7 @@ D head_dim; E experts, of which a token takes k.
 
 import importlib.util
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -14,16 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.config import ModelConfig
-from lib.model import kernels
+from lib.kernels import door
 
 GATE_CHANNELS = 32  # of the normed input that a value-embedding gate reads (001)
 
 
+@door.served_by(door.linear)
 def linear(x: Tensor, *weights: Tensor) -> Tensor:
     """x W^T in the dtype of x, for several W side by side. Casting at every use keeps the gradient's sum over loops in
     fp32."""
-    if x.dtype == torch.float32 and kernels.serve(x, *weights):
-        return kernels.Linear.apply(x, *weights)  # type: ignore[no-untyped-call]
     return F.linear(x, (weights[0] if len(weights) == 1 else torch.cat(weights)).to(x.dtype))
 
 
@@ -35,12 +34,10 @@ class RMSNorm(nn.Module):
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(width)) if gain else None
 
+    @door.served_by(door.norm)
     def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        dtype = dtype or x.dtype
-        if x.dtype == torch.float32 and kernels.serve(x, self.weight) and kernels.library(dtype):
-            return kernels.Norm.apply(x, self.weight, self.eps, dtype)  # type: ignore[no-untyped-call]
         weight = None if self.weight is None else self.weight.to(x.dtype)
-        return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype)
+        return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype or x.dtype)
 
 
 class NoNorm(nn.Module):
@@ -141,18 +138,19 @@ class Attention(nn.Module):
         self.qk_norm, self.qk_eps = cfg.qk_norm, cfg.qk_norm_eps or torch.finfo(torch.float32).eps
         self.q, self.k, self.v, self.out = (nn.Linear(d, rows, bias=False) for rows in (d, kv, kv, d))
         self.qk_bias = nn.Parameter(torch.zeros(cfg.heads + cfg.key_heads, cfg.head_dim)) if cfg.qk_bias else None
-        #: what lib/model/kernels.c knows
-        self.plain = cfg.key_heads == cfg.heads and not cfg.qk_bias
         self.gate = nn.Linear(GATE_CHANNELS, cfg.heads, bias=False) if value_embeddings else None
 
     def forward(self, x: Tensor, angles: Tensor, values: Tensor | None = None) -> Tensor:
-        if self.plain and kernels.serve(x):
-            eps, angles = self.qk_eps if self.qk_norm else None, angles[: x.shape[1]]
-            qkv = linear(x, self.q.weight, self.k.weight, self.v.weight).unflatten(-1, (3 * self.heads, -1))
-            y = kernels.Attention.apply(qkv, self.gated(x, values), angles, self.rope, eps, self.window)  # type: ignore[no-untyped-call]
-        else:
-            y = attention(*self.project(x, self.fused(), angles, values), self.window)
-        return linear(y.flatten(-2), self.out.weight)
+        return linear(self._attended(x, angles, values).flatten(-2), self.out.weight)
+
+    @door.served_by(door.attention)
+    def _attended(self, x: Tensor, angles: Tensor, values: Tensor | None) -> Tensor:
+        """What each head has found [B, S, H, D]."""
+        return attention(*self.project(x, self.fused(), angles, values), self.window)
+
+    def qkv(self, x: Tensor) -> Tensor:
+        """The three projections side by side [B, S, (H + 2 KV) D]."""
+        return linear(x, self.q.weight, self.k.weight, self.v.weight)
 
     def fused(self) -> Tensor:
         """The three projections as one matrix [(H + 2 KV) D, d]."""
@@ -284,25 +282,14 @@ class Pick(torch.autograd.Function):
         return grad.new_zeros(ctx.length, grad.shape[1]).index_copy_(0, rows, grad), None
 
 
+@door.served_by(door.relu2)
 def relu2(x: Tensor) -> Tensor:
-    if kernels.serve(x):
-        return kernels.Relu2.apply(x)  # type: ignore[no-untyped-call]
     return F.relu(x).square()
 
 
+@door.served_by(door.swiglu)
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    if kernels.serve(gate, up):
-        return kernels.SwiGLU.apply(gate, up)  # type: ignore[no-untyped-call]
     return F.silu(gate) * up
-
-
-def is_one_operation(x: Tensor, dtype: torch.dtype, weights: Sequence[Tensor | None], *parts: nn.Module) -> bool:
-    """Whether a branch with these weights and parts is computed as a whole: in fp32, and nobody listens inside."""
-    heard = any(
-        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
-        for part in parts
-    )
-    return x.dtype == dtype == torch.float32 and not heard and kernels.serve(x, *weights)
 
 
 class Block(nn.Module):
@@ -335,33 +322,22 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Routing | None]:
         """``attend``, if given, takes the place of causal attention over x itself: a decoder's, over its cache."""
         x = self._attend(x, angles, dtype, values, attend)
-        return self._feed_forward(x, dtype)
+        if isinstance(self.mlp, MoE):
+            y, routing = self.mlp(self.mlp_norm(x, dtype))
+            return self._add(x, y, self.mlp_post), routing
+        return self._feed_forward(x, dtype), None
 
+    @door.served_by(door.attention_branch)
     def _attend(
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None, attend: Attend | None
     ) -> Tensor:
-        at, norm = self.attn, self.attn_norm
-        weights = (norm.weight, at.q.weight, at.k.weight, at.v.weight, at.out.weight)
-        whole = attend is None and at.gate is None and at.plain and not self.peri
-        if whole and is_one_operation(x, dtype, weights, norm, at):
-            how = (at.heads, at.rope, at.qk_eps if at.qk_norm else None, at.window)
-            added = kernels.AttentionBranch.apply(x, *weights, angles[: x.shape[1]], norm.eps, self.a, how)  # type: ignore[no-untyped-call]
-            return self.attn_post(added)
-        normed = norm(x, dtype)
-        branch = at(normed, angles, values) if attend is None else attend(at, normed, values)
+        normed = self.attn_norm(x, dtype)
+        branch = self.attn(normed, angles, values) if attend is None else attend(self.attn, normed, values)
         return self._add(x, branch, self.attn_post)
 
-    def _feed_forward(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Routing | None]:
-        mlp, norm = self.mlp, self.mlp_norm
-        if isinstance(mlp, MoE):
-            y, routing = mlp(norm(x, dtype))
-            return self._add(x, y, self.mlp_post), routing
-        gate = None if mlp.gate is None else mlp.gate.weight
-        weights = (norm.weight, mlp.up.weight, gate, mlp.down.weight)
-        if not self.peri and is_one_operation(x, dtype, weights, norm, mlp):
-            a = self.a * (0.5 if mlp.kind == "half-relu2" else 1)
-            return self.mlp_post(kernels.MLPBranch.apply(x, *weights, norm.eps, a)), None  # type: ignore[no-untyped-call]
-        return self._add(x, mlp(norm(x, dtype)), self.mlp_post), None
+    @door.served_by(door.mlp_branch)
+    def _feed_forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        return self._add(x, self.mlp(self.mlp_norm(x, dtype)), self.mlp_post)
 
     def _add(self, x: Tensor, branch: Tensor, post: RMSNorm | NoNorm) -> Tensor:
         if self.peri:

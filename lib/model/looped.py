@@ -399,7 +399,7 @@ class LoopedLM(nn.Module):
 
     def compile_blocks(self) -> "LoopedLM":
         """Compile the block alone: the loop count stays outside, so that one compilation serves every depth. On a GPU
-        the loss of a chunk of logits too, which lib/model/kernels.py computes on a CPU."""
+        the loss of a chunk of logits too, which lib/kernels computes on a CPU."""
         # blocks share their code, so that those with and without values, with and without gradient, count together
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
         if not torch.cuda.is_available():

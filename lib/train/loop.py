@@ -32,7 +32,7 @@ from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading
 from lib.flops import run_flops
-from lib.model import kernels
+from lib.kernels.compiled import library
 from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
@@ -338,7 +338,7 @@ class _Training:
 
     def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype
-        compiled = self.device.type == "cpu" and not self.compiles and kernels.library(dtype) is not None
+        compiled = self.device.type == "cpu" and not self.compiles and library(dtype) is not None
         return {
             "recipe": lib.RECIPE,
             "attention": "kernels.c" if compiled else attention_kind(self.device, dtype, self.cfg.data.context),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lib.base.distributed import ALONE, Ranks, as_held, local, whole
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
-from lib.model import kernels
+from lib.kernels import door
 from lib.model.looped import LoopedLM
 from lib.model.parameterisation import BLOCK_MATRICES, init, multipliers, of_muon, role
 
@@ -144,10 +144,7 @@ class Optimizer:
         """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""
         parameters = [p for p in self.parameters if p.grad is not None]
         gradients = [_gradient(p) for p in parameters]
-        if self.adamw.ranks.size == 1 and kernels.serve(*gradients):
-            norm = torch.tensor(kernels.total_norm(gradients))
-        else:
-            norm = nn.utils.get_total_norm(gradients)
+        norm = total_norm(gradients) if self.adamw.ranks.size == 1 else nn.utils.get_total_norm(gradients)
         had = float(whole(norm))
         if not had <= self.cfg.clip:  # a nan goes on
             nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
@@ -249,7 +246,7 @@ class Muon:
     beta2 = 0.95  # of the variance reduction; there is no bias correction
 
     def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
-        self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
+        self.cfg, self.dtype, self.ranks, self.quintic = cfg, dtype, ranks, _quintic(cfg.muon_orthogonalizer)
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
             rows, columns = parameter.shape[-2:]
@@ -275,44 +272,25 @@ class Muon:
             early = min(EARLY_MOMENTUM, beta)
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for shape, members in self.stacks.items():
-            own = self.own[shape]
-            parameters = [p for _, p in members]
-            heights = [_height(p) for p in parameters]
-            rates = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(heights))
-            if self.ranks.size == 1 and kernels.serve(self.momentum[shape], *parameters):
-                self._updated(shape, parameters, rate * rates, beta, decay)
-                continue
-            gradient = self._stacked(shape, [_gradient(p) for _, p in members])[own]
-            momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
-            update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
-            if self.cfg.muon_variance_reduction:
-                update = self._reduce_variance(update, self.variance[shape])
-            lr = rate * rates[own].view(-1, 1, 1).to(update)
-            moved = self._moved(shape, self._stacked(shape, parameters)[own], update, lr, decay)
-            parts = self.ranks.gather(moved, sum(heights)).split(heights)
-            held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
-            torch._foreach_copy_([local(p) for p in parameters], held)
+            heights = torch.tensor([_height(p) for _, p in members])
+            rates = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(heights)
+            self._update(shape, rate * rates, beta, decay)
 
-    def _updated(
-        self, shape: tuple[int, int], parameters: list[nn.Parameter], lr: Tensor, beta: float, decay: float
-    ) -> None:
-        """The same as one operation."""
-        steps, room = _quintic(self.cfg.muon_orthogonalizer)
-        variance = self.variance[shape] if self.cfg.muon_variance_reduction else None
-        kernels.muon(
-            [_gradient(p) for p in parameters],
-            parameters,
-            self.momentum[shape],
-            variance,
-            lr,
-            self.norms.get(shape),
-            beta=beta,
-            beta2=self.beta2,
-            decay=self.cfg.muon_weight_decay * decay,
-            cautious=self.cfg.muon_cautious,
-            abc=torch.tensor(steps),
-            room=room,
-        )
+    @door.served_by(door.muon)
+    def _update(self, shape: tuple[int, int], lr: Tensor, beta: float, decay: float) -> None:
+        """Of all n matrices of one shape, at rates lr [n]."""
+        parameters, own = [p for _, p in self.stacks[shape]], self.own[shape]
+        gradient = self._stacked(shape, [_gradient(p) for p in parameters])[own]
+        momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
+        update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
+        if self.cfg.muon_variance_reduction:
+            update = self._reduce_variance(update, self.variance[shape])
+        rates = lr[own].view(-1, 1, 1).to(update)
+        moved = self._moved(shape, self._stacked(shape, parameters)[own], update, rates, decay)
+        heights = [_height(p) for p in parameters]
+        parts = self.ranks.gather(moved, sum(heights)).split(heights)
+        held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
+        torch._foreach_copy_([local(p) for p in parameters], held)
 
     @staticmethod
     def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
@@ -387,6 +365,12 @@ def _height(parameter: nn.Parameter) -> int:
     return math.prod(parameter.shape[:-2])
 
 
+@door.served_by(door.total_norm)
+def total_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of all ``tensors`` as one vector."""
+    return nn.utils.get_total_norm(tensors)
+
+
 def _norm(matrices: Tensor) -> Tensor:
     """Frobenius norm of each matrix [..., R, C] -> [..., 1, 1]."""
     return matrices.norm(dim=(-2, -1), keepdim=True)
@@ -402,9 +386,11 @@ def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.
     """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out. On a
     CPU the steps are in fp32: there they take half as many products as here, so that bf16 is no faster."""
     steps, room = _quintic(method)
-    x = matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype)
-    if kernels.serve(x):
-        return kernels.orthogonalize(x, torch.tensor(steps, dtype=torch.float32), room)
+    return _orthogonalized(matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype), steps, room)
+
+
+@door.served_by(door.orthogonalize)
+def _orthogonalized(x: Tensor, steps: Sequence[tuple[float, float, float]], room: float) -> Tensor:
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT

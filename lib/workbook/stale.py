@@ -34,7 +34,7 @@ COMPUTING = ("lib.model", "lib.train", "lib.data", "lib.decode", "lib.tasks")  #
 IDLE = (
     *(("lib.sweep", room) for room in COMPUTING),
     ("lib.workbook.notebook", WIDGETS),
-    ("lib.model.layers", "lib.model.kernels"),
+    ("lib.model.layers", "lib.kernels"),
 )
 FACES = ("lib.model", "lib.train", "lib.sweep")  # offer what computes beside what does not
 
@@ -66,10 +66,10 @@ def _within(module: str, room: str) -> bool:
 
 
 def _files(module: str) -> list[Path]:
-    """A module, what is beside it under its name (kernels.c), and its package's tables."""
+    """A module, the C beside it, and its package's tables."""
     path = Path(lib.__file__).parent.joinpath(*module.split(".")[1:])
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return sorted({path, *path.parent.glob(f"{path.stem}.*"), *path.parent.glob("data/*.csv")})
+    return sorted({path, *path.parent.glob("*.c"), *path.parent.glob("data/*.csv")})
 
 
 # ---- all but the records ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import torch
 from lib.base.errors import InputError
 from lib.decode import continuations
 from lib.decode.continuations import Question, score
-from lib.model import kernels
+from lib.kernels import door
 from tests.models import FAMILIES, LOOPED, built, config, randomized
 
 CONTEXT = 24
@@ -41,7 +41,7 @@ QUESTIONS = questions_of((7, 3, 1, 5), (1, 2, 2), (12, 9), (20, 4, 1), (3, 1, 1,
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["kernels", "plain"])
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_choices_score_what_rows_of_their_own_give_them(kind, few, monkeypatch):
-    monkeypatch.setattr(kernels, "FEW", few)
+    monkeypatch.setattr(door, "FEW", few)
     model = built(kind)
     ((T, found),) = score(model, QUESTIONS).items()
     assert model.cfg.mean_loops == T

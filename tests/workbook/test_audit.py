@@ -13,7 +13,7 @@ import scipy.stats
 from lib.base import files
 from lib.base.errors import InputError
 from lib.config import OptimConfig
-from lib.model import kernels
+from lib.kernels import door
 from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
@@ -258,7 +258,7 @@ def test_first_losses_agree_without_kernels_and_tell_a_rate_a_seed_and_a_loop_th
     }
     for fault, wrong in faults.items():
         assert audit.difference(record, train(wrong), False, None, 30).startswith("the loss of step "), fault
-    monkeypatch.setattr(kernels, "serve", lambda *x: False)
+    monkeypatch.setattr(door, "serve", lambda *x: False)
     plain = train(cfg)
     assert audit.difference(record, plain, False, None, 30) == ""
     assert audit.difference(record, plain, True, None, 30) != ""  # to the last digit they differ

@@ -83,7 +83,7 @@ def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(wo
         ("locks/packages.txt", "numpy==", "no-numpy=="): NAMES,
     }
     at_desk = {("desk", *change): names for change, names in expected.items()}
-    training = ("lib/train/loop.py", "lib/model/kernels.c", "lib/sweep/cost.py")
+    training = ("lib/train/loop.py", "lib/kernels/kernels.c", "lib/sweep/cost.py")
     at_both = [(profile, *line(file)) for profile in ("desk", "cpu") for file in training]
     found = stale(workbook, [*at_desk, *at_both])
     assert {change: found[change] for change in at_desk} == at_desk
@@ -99,7 +99,7 @@ def test_who_opens_a_run_counts_what_computes_with_it():
     now = Now("desk", names, places.ROOT / "none")
     for name in names:
         if any(f"lib.sweep.finished.{opens}" in now.imports[name] for opens in ("run_model", "trained_model")):
-            assert {"lib.model.looped", "lib.model.kernels", "lib.data.rows"} <= now.modules(name), name
+            assert {"lib.model.looped", "lib.kernels.functions", "lib.data.rows"} <= now.modules(name), name
 
 
 @pytest.fixture

@@ -1,21 +1,8 @@
-"""``kernels.c`` in PyTorch: products, norms, activations, attention, whole residual branches, the head's losses and
-Muon's orthogonalisation, on one thread of a CPU.
-
-At widths up to some hundreds a step is bound by the number of operations, not by its matrix products, and here each of
-these is one. They compute what the plain PyTorch beside their callers computes, in another order of sums. Where there
-is no C compiler, on a GPU, with several threads, for a few rows, and inside what ``torch.compile`` compiles, those
-callers go the plain way.
-"""
+"""The functions of ``kernels.c`` for tensors: products, norms, activations, attention, whole residual branches, the
+head's losses and Muon's update. Each is one operation for autograd; ``door`` says when they serve."""
 
 import ctypes
-import functools
-import hashlib
-import os
-import subprocess
-import tempfile
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,18 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from lib.base import files
-from lib.base.errors import InputError
-from lib.base.machine import compiler
-
-SOURCE = Path(__file__).with_suffix(".c")
-#: nothing here lets the compiler assume that there is no nan, or reorder sums that are not marked
-FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-w", "-fopenmp-simd", "-ffp-contract=fast"]
-FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
-#: the machine's own instructions, or what every machine of its kind has
-NATIVE: tuple[list[str], ...] = (["-march=native", "-mprefer-vector-width=512"], ["-mcpu=native"], [])
-FEW = 64  # rows below which a call costs more than it gains: a decoder's
-FORMATS = {torch.float32: [], torch.bfloat16: ["-DBF16"]}
+from lib.kernels.compiled import call
 
 
 class Shape(ctypes.Structure):
@@ -69,116 +45,6 @@ def _of(angles: Tensor, S: int, D: int) -> Tensor:
     return angles.float().contiguous()
 
 
-# ---- compiling -------------------------------------------------------------------------------------------------------
-
-
-_P, _N, _F, _I = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int  # pointers, sizes, numbers, whether
-ARGUMENTS = {
-    "matmul": (_P, _N, _N, _P, _N, _N, _P, _N, _N, _N, _N, _I),
-    "norm": (_P, _P, _P, _P, _N, _N, _F),
-    "norm_backward": (_P, _P, _P, _P, _P, _P, _N, _N),
-    "relu2": (_P, _P, _N),
-    "relu2_backward": (_P, _P, _P, _N),
-    "swiglu": (_P, _P, _P, _N),
-    "swiglu_backward": (_P, _P, _P, _P, _P, _N),
-    "cross_entropy": (_P, _P, _P, _N, _N, _F, _F, _I),
-    "attention": (_P, _P, _P, _P, _P, _P),
-    "attention_to_choices": (_P, _P, _P, _P, _P, _P, _P, _P),
-    "attention_backward": (_P, _P, _P, _P, _P, _P, _P, _P),
-}
-#: and of those in fp32 alone
-ARGUMENTS_FP32 = {
-    "orthogonalize": (_P, _N, _N, _N, _P, _N, _F),
-    "muon": (*(_P,) * 6, _N, _N, _N, _P),
-    "total_norm": (_P, _P, _N, _P),
-    "attention_branch": (*(_P,) * 12, _F, _F, _P),
-    "attention_branch_backward": (*(_P,) * 18, _F, _P),
-    "mlp_branch": (*(_P,) * 9, _N, _N, _N, _F, _F),
-    "mlp_branch_backward": (*(_P,) * 14, _N, _N, _N, _F),
-}
-
-
-@functools.cache
-def library(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The functions for activations of ``dtype``, compiled where this machine has not done so yet; None, and a warning,
-    where it cannot."""
-    if dtype not in FORMATS:
-        return None
-    problem = "there is none"
-    for native in NATIVE if compiler() else ():
-        try:
-            found = _loaded([compiler(), *FLAGS, *native, *FORMATS[dtype]])
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or str(error).encode()
-            problem = said.decode(errors="replace").strip().rpartition("\n")[2]
-            continue
-        for name, types in (ARGUMENTS | (ARGUMENTS_FP32 if dtype == torch.float32 else {})).items():
-            function = getattr(found, name)
-            function.argtypes, function.restype = types, None
-        return found
-    warnings.warn(
-        f"no C compiler works here ({problem}): small models train at half the speed, install gcc", stacklevel=2
-    )
-    return None
-
-
-def _loaded(command: list[str]) -> ctypes.CDLL:
-    """What ``command`` makes of the source, kept in the user's cache under a name that says all that decides it; used
-    and forgotten where that cannot be written."""
-    # what the compiler says of itself and of the processor
-    given = subprocess.run([*command, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, check=True).stdout
-    decides = [SOURCE.read_bytes(), given, *(word.encode() for word in command)]
-    name = "kernels-" + hashlib.sha256(b"\0".join(decides)).hexdigest()[:16]
-    try:
-        return ctypes.CDLL(str(_kept(Path.home() / ".cache" / "looped-lm" / name, command)))
-    except (OSError, InputError, RuntimeError, subprocess.SubprocessError):  # no home, or one that is full or another's
-        with tempfile.TemporaryDirectory(prefix="looped-lm-") as folder:
-            return ctypes.CDLL(str(_kept(Path(folder) / name, command)))
-
-
-def _kept(place: Path, command: list[str]) -> Path:
-    """``place``.so, made by one process at a time where it is not there or damaged: to load half a file ends a
-    process."""
-    path, check = place.with_suffix(".so"), place.with_suffix(".json")
-    if not _is_whole(path, check):
-        files.need_folder(path.parent)
-        with files.lock(place.with_suffix(".lock")):
-            if not _is_whole(path, check):
-                with files.replacing(path) as draft:
-                    subprocess.run([*command, str(SOURCE), "-o", str(draft), "-lm"], capture_output=True, check=True)
-                files.write_checked(check, {"sha256": files.digest(path)})
-    return path
-
-
-def _is_whole(path: Path, check: Path) -> bool:
-    try:
-        return bool(files.read_checked(check)["sha256"] == files.digest(path))
-    except (OSError, ValueError):
-        return False
-
-
-# ---- calling ---------------------------------------------------------------------------------------------------------
-
-
-def serve(x: Tensor, *others: Tensor | None) -> bool:
-    """Whether these tensors are computed with here: many rows of fp32 or bf16 numbers, all of one dtype, in the main
-    memory of a machine that can compile, by one thread."""
-    return (
-        not torch.compiler.is_compiling()  # first, so that nothing below guards what is compiled
-        and x.dtype in FORMATS
-        and x.device.type == "cpu"
-        and all(other is None or (other.dtype == x.dtype and other.device == x.device) for other in others)
-        and x.numel() >= FEW * x.shape[-1]
-        and torch.get_num_threads() == 1
-        and library(x.dtype) is not None
-    )
-
-
-def _call(dtype: torch.dtype, name: str, *arguments: Any) -> None:
-    """A function of the library; tensors go as pointers, and must be contiguous."""
-    getattr(library(dtype), name)(*(x.data_ptr() if isinstance(x, Tensor) else x for x in arguments))
-
-
 class Norm(Function):
     """x / rms(x), fp32 [..., d], times a gain [d] if there is one; the result in ``dtype``."""
 
@@ -187,7 +53,7 @@ class Norm(Function):
         x, d, gain = x.contiguous(), x.shape[-1], None if gain is None else gain.contiguous()
         rows = x.numel() // d
         y, r = torch.empty_like(x, dtype=dtype), x.new_empty(rows)
-        _call(dtype, "norm", x, gain, y, r, rows, d, eps)
+        call(dtype, "norm", x, gain, y, r, rows, d, eps)
         ctx.save_for_backward(x, gain, r)
         return y
 
@@ -197,7 +63,7 @@ class Norm(Function):
         x, gain, r = ctx.saved_tensors
         d = x.shape[-1]
         dx, dgain = torch.empty_like(x), None if gain is None else torch.zeros_like(gain)
-        _call(grad.dtype, "norm_backward", grad.contiguous(), x, gain, r, dx, dgain, len(r), d)
+        call(grad.dtype, "norm_backward", grad.contiguous(), x, gain, r, dx, dgain, len(r), d)
         return dx, dgain, None, None
 
 
@@ -206,7 +72,7 @@ def product(A: Tensor, B: Tensor, C: Tensor, add: bool = False) -> None:
     wider matrix."""
     assert 1 in B.stride() and C.stride(1) == 1
     strides = *A.stride(), B.data_ptr(), *B.stride(), C.data_ptr(), C.stride(0)
-    _call(torch.float32, "matmul", A, *strides, *C.shape, A.shape[1], add)
+    call(torch.float32, "matmul", A, *strides, *C.shape, A.shape[1], add)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -250,7 +116,7 @@ class Relu2(Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         x = x.contiguous()
         y = torch.empty_like(x)
-        _call(x.dtype, "relu2", x, y, x.numel())
+        call(x.dtype, "relu2", x, y, x.numel())
         ctx.save_for_backward(x)
         return y
 
@@ -259,7 +125,7 @@ class Relu2(Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         dx = torch.empty_like(x)
-        _call(x.dtype, "relu2_backward", grad.contiguous(), x, dx, x.numel())
+        call(x.dtype, "relu2_backward", grad.contiguous(), x, dx, x.numel())
         return dx
 
 
@@ -270,7 +136,7 @@ class SwiGLU(Function):
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         gate, up = gate.contiguous(), up.contiguous()
         y = torch.empty_like(up)
-        _call(up.dtype, "swiglu", gate, up, y, up.numel())
+        call(up.dtype, "swiglu", gate, up, y, up.numel())
         ctx.save_for_backward(gate, up)
         return y
 
@@ -279,7 +145,7 @@ class SwiGLU(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         gate, up = ctx.saved_tensors
         dgate, dup = torch.empty_like(gate), torch.empty_like(up)
-        _call(up.dtype, "swiglu_backward", grad.contiguous(), gate, up, dgate, dup, up.numel())
+        call(up.dtype, "swiglu_backward", grad.contiguous(), gate, up, dgate, dup, up.numel())
         return dgate, dup
 
 
@@ -296,7 +162,7 @@ class Attention(Function):
         more = None if more is None else more.contiguous()
         ctx.shape = _shape(B, S, H, D, rope, eps, window)
         out, sums = qkv.new_empty(B, S, H, D), torch.empty(B, H, S, dtype=torch.float32)
-        _call(qkv.dtype, "attention", qkv, more, angles, out, sums, _at(ctx.shape))
+        call(qkv.dtype, "attention", qkv, more, angles, out, sums, _at(ctx.shape))
         ctx.save_for_backward(qkv, more, angles, out, sums)
         return out
 
@@ -305,7 +171,7 @@ class Attention(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
         qkv, more, angles, out, sums = ctx.saved_tensors
         dqkv, shape = torch.empty_like(qkv), _at(ctx.shape)
-        _call(grad.dtype, "attention_backward", grad.contiguous(), qkv, more, angles, out, sums, dqkv, shape)
+        call(grad.dtype, "attention_backward", grad.contiguous(), qkv, more, angles, out, sums, dqkv, shape)
         return dqkv, None if more is None else dqkv[:, :, -out.shape[2] :], None, None, None, None
 
 
@@ -329,7 +195,7 @@ def attention_to_choices(
     position, own = position.int().contiguous(), own.int().contiguous()
     out, shape = qkv.new_empty(B, S, H, D), _shape(B, S, H, D, rope, eps, window)
     more = None if more is None else more.contiguous()
-    _call(
+    call(
         qkv.dtype, "attention_to_choices", qkv, more, angles, position, own, prefix.long().contiguous(), out, _at(shape)
     )
     return out
@@ -360,7 +226,7 @@ class AttentionBranch(Function):
         r = None if norm_eps is None else x.new_empty(B, S)  # 1 / rms(x)
         qkv, o, y, lse = x.new_empty(B, S, 3 * d), torch.empty_like(x), torch.empty_like(x), x.new_empty(B, heads, S)
         kept = (r, qkv, o, lse)
-        _call(x.dtype, "attention_branch", x, gain, q, k, v, out, angles, *kept, y, norm_eps or 0, a, _at(ctx.shape))
+        call(x.dtype, "attention_branch", x, gain, q, k, v, out, angles, *kept, y, norm_eps or 0, a, _at(ctx.shape))
         ctx.save_for_backward(x, gain, q, k, v, out, angles, *kept)
         return y
 
@@ -371,7 +237,7 @@ class AttentionBranch(Function):
         x, gain, *weights = kept[:6]
         gradients = [torch.empty_like(x), _zeros(gain), *map(torch.empty_like, weights)]
         given = (grad.contiguous(), *kept, *gradients)
-        _call(x.dtype, "attention_branch_backward", *given, ctx.a, _at(ctx.shape))
+        call(x.dtype, "attention_branch_backward", *given, ctx.a, _at(ctx.shape))
         return *gradients, None, None, None, None
 
 
@@ -396,7 +262,7 @@ class MLPBranch(Function):
         r = None if norm_eps is None else x.new_empty(rows)
         u, z = x.new_empty(rows, F), None if gate is None else x.new_empty(rows, F)
         y, kept = torch.empty_like(x), (r, u, z)
-        _call(x.dtype, "mlp_branch", x, gain, up, gate, down, *kept, y, rows, d, F, norm_eps or 0, a)
+        call(x.dtype, "mlp_branch", x, gain, up, gate, down, *kept, y, rows, d, F, norm_eps or 0, a)
         ctx.save_for_backward(x, gain, up, gate, down, *kept)
         return y
 
@@ -412,7 +278,7 @@ class MLPBranch(Function):
             *(None if W is None else torch.empty_like(W) for W in kept[2:5]),
         ]
         given = (grad.contiguous(), *kept, *gradients)
-        _call(x.dtype, "mlp_branch_backward", *given, x.numel() // d, d, F, ctx.a)
+        call(x.dtype, "mlp_branch_backward", *given, x.numel() // d, d, F, ctx.a)
         return *gradients, None, None
 
 
@@ -430,7 +296,7 @@ def orthogonalize(matrices: Tensor, coefficients: Tensor, room: float) -> Tensor
     fp32."""
     X = matrices.detach().clone(memory_format=torch.contiguous_format)
     R, C = X.shape[-2:]
-    _call(X.dtype, "orthogonalize", X, X.numel() // (R * C), R, C, coefficients, len(coefficients), room)
+    call(X.dtype, "orthogonalize", X, X.numel() // (R * C), R, C, coefficients, len(coefficients), room)
     return X
 
 
@@ -452,17 +318,17 @@ def muon(
     gradients = [g.contiguous() for g in gradients]
     assert len(lr) == n and all(p.is_contiguous() for p in parameters)
     at = _pointers(gradients, R * C), _pointers(parameters, R * C)
-    _call(torch.float32, "muon", *at, momentum, variance, lr.contiguous(), radii, n, R, C, _at(given))
+    call(torch.float32, "muon", *at, momentum, variance, lr.contiguous(), radii, n, R, C, _at(given))
 
 
 def total_norm(tensors: Sequence[Tensor]) -> float:
     """The norm of all ``tensors`` as one vector."""
     tensors = [x.contiguous() for x in tensors]
-    sizes, norm = (_N * len(tensors))(*(x.numel() for x in tensors)), ctypes.c_double()
-    _call(
+    sizes, norm = (ctypes.c_long * len(tensors))(*(x.numel() for x in tensors)), ctypes.c_double()
+    call(
         torch.float32,
         "total_norm",
-        (_P * len(tensors))(*(x.data_ptr() for x in tensors)),
+        (ctypes.c_void_p * len(tensors))(*(x.data_ptr() for x in tensors)),
         sizes,
         len(tensors),
         _at(norm),
@@ -473,7 +339,7 @@ def total_norm(tensors: Sequence[Tensor]) -> float:
 def _pointers(tensors: Sequence[Tensor], size: int) -> Any:
     """Where each matrix of ``size`` numbers begins, in every one of the tensors."""
     places = [x.data_ptr() + 4 * start for x in tensors for start in range(0, x.numel(), size)]
-    return (_P * len(places))(*places)
+    return (ctypes.c_void_p * len(places))(*places)
 
 
 def cross_entropies(logits: Tensor, targets: Tensor, c: float, n: int | None) -> Tensor:
@@ -483,7 +349,7 @@ def cross_entropies(logits: Tensor, targets: Tensor, c: float, n: int | None) ->
     if N and not (targets.min() >= 0 and targets.max() < V):
         raise IndexError(f"targets from {targets.min()} to {targets.max()} are not all among {V} logits")
     losses = torch.empty(N, dtype=torch.float32)
-    _call(
+    call(
         logits.dtype, "cross_entropy", logits, targets.long().contiguous(), losses, N, V, c, 1 / (n or 1), n is not None
     )
     return losses

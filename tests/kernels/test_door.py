@@ -1,39 +1,24 @@
-"""What is compiled computes what the plain PyTorch beside it computes, with its gradients, or is left out."""
+"""What is computed in C is what the plain PyTorch that it serves computes, with its gradients, or is left to that."""
 
-import itertools
-import os
 import random
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from lib.base.errors import DiskFull
-from lib.base.machine import compiler
-from lib.base.processes import one_thread_on_cpu
 from lib.config import ModelConfig, OptimConfig
-from lib.model import head, kernels, layers
+from lib.kernels import door
+from lib.model import head, layers
 from lib.model.layers import Attention, Block, RMSNorm, rope_angles
 from lib.model.looped import Draw, LoopedLM
 from lib.train import optimiser
 from lib.train.optimiser import Optimizer
 
 
-@pytest.fixture(autouse=True)
-def one_thread_and_any_rows(monkeypatch):
-    """What training has; and sizes too small to gain are tried too."""
-    torch.manual_seed(0)
-    monkeypatch.setattr(kernels, "FEW", 0)
-    with one_thread_on_cpu():
-        yield
-
-
 def both(monkeypatch, compute):
     """What ``compute`` gives with the kernels and without."""
     served = compute()
     with monkeypatch.context() as patch:
-        patch.setattr(kernels, "serve", lambda *x: False)
+        patch.setattr(door, "serve", lambda *x: False)
         return served, compute()
 
 
@@ -124,56 +109,6 @@ def test_attention(monkeypatch, seed, dtype):
         no_worse(found, plain, both(monkeypatch, lambda: compute(given.float()))[1])
 
 
-@pytest.mark.parametrize(("M", "N", "K"), [(1, 1, 1), (7, 33, 5), (64, 40, 300), (130, 129, 17), (16, 256, 513)])
-def test_products_of_any_size_and_layout(M, N, K):
-    for turned in itertools.product([False, True], repeat=2):
-        A, B = torch.randn(K, M).T if turned[0] else torch.randn(M, K), torch.randn(N, K).T
-        B = B if turned[1] else B.contiguous()
-        wide = torch.ones(M, N + 3)
-        kernels.product(A, B, wide[:, 1 : N + 1])
-        torch.testing.assert_close(wide[:, 1 : N + 1].double(), A.double() @ B.double(), rtol=0, atol=1e-5 * K**0.5)
-        assert (wide[:, [0, N + 1, N + 2]] == 1).all()
-        kernels.product(A, B, wide[:, 1 : N + 1], add=True)
-        torch.testing.assert_close(
-            wide[:, 1 : N + 1].double(), 2 * (A.double() @ B.double()), rtol=0, atol=2e-5 * K**0.5
-        )
-
-
-@BOTH
-@pytest.mark.parametrize(("wide", "rows"), [(4, 8), (8, 6), (16, 4)])
-def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypatch, wide, rows, dtype):
-    """Products of any number of rows, attention and a model of odd sizes, to the last bit, also with vectors that the
-    machine has not."""
-    cfg = ModelConfig(width=60, heads=3, mlp_width=72, context=45, vocab_size=70, mean_loops=2, depth="fixed")
-    attention, model = Attention(cfg, False, None), LoopedLM(cfg).train()
-    x = torch.randn(2, 45, 60).to(dtype).requires_grad_()
-    tokens, A, B = torch.randint(70, (2, 46)), torch.randn(45, 37), torch.randn(37, 80)
-
-    def times(A, B):
-        C = torch.zeros(len(A), B.shape[1])
-        kernels.product(A, B, C)
-        return C
-
-    def compute():
-        loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], 2, Draw(0, 0, range(2)))
-        attended = attention(x, rope_angles(45, 20, 1e4), None)
-        return [
-            *(times(A[:m], B) for m in range(1, 18)),
-            times(A, B[:, :70]),
-            *gradients(attended, x, *attention.parameters()),
-            *torch.autograd.grad(loss, list(model.parameters())),
-        ]
-
-    expected = compute()
-    kernels.library.cache_clear()
-    monkeypatch.setattr(kernels, "FLAGS", [*kernels.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
-    try:
-        found = compute()
-    finally:
-        kernels.library.cache_clear()
-    assert all(map(torch.equal, found, expected))
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_whole_models(monkeypatch, seed):
     draw = random.Random(seed)
@@ -213,19 +148,6 @@ def test_whole_models(monkeypatch, seed):
     found, expected = both(monkeypatch, compute)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5 + 1e-4 * b.abs().max().item())
-
-
-def test_a_nan_stays_one():
-    x = torch.randn(2, 40, 32)
-    x[1, 7, 3] = float("nan")
-    cfg = ModelConfig(width=32, heads=2, mlp_width=64, context=40)
-    y, _ = Block(cfg)(x, rope_angles(40, 16, 1e4), torch.float32)
-    assert y[0].isfinite().all() and y[1, 7:].isnan().all()
-    logits = torch.randn(3, 256)
-    logits[1, 8] = float("nan")
-    for c in (0.0, 15.0):
-        losses = kernels.cross_entropies(logits.clone(), torch.zeros(3, dtype=torch.long), c, None)
-        assert losses.isnan().tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 7), (5, 12), (2, 13, 5), (40, 16, 16), (2, 16, 64), (2, 96, 24), (24, 36)])
@@ -280,84 +202,13 @@ def test_updates_of_muon(monkeypatch, how, experts):
         assert apart.float().mean() <= (5e-3 if how.get("muon_cautious", how["name"] == "muon") else 0)
 
 
-def test_without_a_compiler_there_are_the_same_numbers():
-    program = (
-        "import torch; from lib.model import kernels; from lib.model.looped import LoopedLM; "
-        "from lib.config import ModelConfig; torch.manual_seed(0); "
-        "number = LoopedLM(ModelConfig()).eval()(torch.arange(9)[None])[0, -1, 5].item()"
-    )
-    command = [sys.executable, "-c", f"{program}; print(kernels.library(torch.float32), number)"]
-    done = subprocess.run(command, env={**os.environ, "PATH": ""}, capture_output=True, text=True)
-    there, (what, number) = {}, done.stdout.split()
-    exec(program, there)
-    assert what == "None" and there["number"] == pytest.approx(float(number), rel=1e-4)
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A home where nothing has been compiled yet, and the folder in it where that goes."""
-    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
-    kernels.library.cache_clear()
-    yield tmp_path / ".cache" / "looped-lm"
-    kernels.library.cache_clear()
-
-
-def compiled(cache):
-    kernels._loaded([compiler(), *kernels.FLAGS])
-    (path,) = cache.glob("*.so")
-    return path
-
-
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    """A source that compiles in no time."""
-    monkeypatch.setattr(kernels, "SOURCE", tmp_path / "tiny.c")
-    kernels.SOURCE.write_text("int one(void) { return 1; }")
-
-
-def test_it_is_compiled_once_and_anew_where_the_file_is_damaged(cache, tiny):
-    path = compiled(cache)
-    whole, check, command = path.read_bytes(), path.with_suffix(".json"), [compiler(), *kernels.FLAGS]
-    made = path.stat().st_mtime_ns
-    assert compiled(cache).stat().st_mtime_ns == made
-    for damaged in (whole[:1000], b"", whole[:-1] + b"x"):
-        path.unlink()  # it is mapped
-        path.write_bytes(damaged)
-        assert kernels._kept(path.with_suffix(""), command).read_bytes() == whole
-    check.write_text("{")
-    assert kernels._kept(path.with_suffix(""), command).read_bytes() == whole
-
-
-def test_a_home_that_cannot_be_written_costs_a_compilation(cache, tiny, monkeypatch):
-    cache.parent.write_text("a file where the folder should be")
-    assert kernels._loaded([compiler(), *kernels.FLAGS]).one() == 1
-
-    def full(path):
-        raise DiskFull("no space left")
-
-    monkeypatch.setattr(kernels.files, "need_folder", lambda path: full(path) if cache in path.parents else None)
-    assert kernels._loaded([compiler(), *kernels.FLAGS]).one() == 1
-
-
-def test_what_does_not_compile_is_left_out_and_said(cache, tmp_path, monkeypatch):
-    source = tmp_path / "kernels.c"
-    source.write_text("no C")
-    monkeypatch.setattr(kernels, "SOURCE", source)
-    with pytest.warns(UserWarning, match="no C compiler works here .*error"):
-        assert kernels.library(torch.float32) is None and not kernels.serve(torch.ones(3))
-    assert not [*cache.glob("*.so")]
-
-
-# ---- what is not served, and what is refused
-
-
 def test_several_threads_few_rows_and_other_numbers_go_the_plain_way(monkeypatch):
     x = torch.ones(64, 8)
-    monkeypatch.setattr(kernels, "FEW", 64)
-    assert kernels.serve(x, None, x) and not kernels.serve(x[:63])
-    assert not kernels.serve(x, x.double()) and not kernels.serve(x.double()) and not kernels.serve(x, x.to("meta"))
+    monkeypatch.setattr(door, "FEW", 64)
+    assert door.serve(x, None, x) and not door.serve(x[:63])
+    assert not door.serve(x, x.double()) and not door.serve(x.double()) and not door.serve(x, x.to("meta"))
     torch.set_num_threads(2)
-    assert not kernels.serve(x)
+    assert not door.serve(x)
 
 
 def test_weights_that_are_turned_or_of_another_dtype(monkeypatch):
@@ -377,30 +228,3 @@ def test_who_listens_inside_a_block_hears_it():
     block.attn.register_forward_hook(lambda *_: heard.append("attn"))
     block(torch.randn(2, 16, 32), rope_angles(16, 16, 1e4), torch.float32)[0].sum().backward()
     assert heard == ["attn", "mlp"]
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(IndexError, match="from 0 to 8 are not all among 8"):
-        kernels.cross_entropies(torch.randn(2, 8), torch.tensor([0, 8]), 0.0, 1)
-    with pytest.raises(IndexError):
-        kernels.cross_entropies(torch.randn(2, 8), torch.tensor([-100, 1]), 0.0, 1)
-    with pytest.raises(AssertionError, match="angles of"):
-        kernels.Attention.apply(torch.randn(1, 9, 6, 4), None, rope_angles(8, 4, 1e4), "interleaved", None, None)
-    with pytest.raises(RuntimeError, match="does not require grad"):  # there is no second derivative
-        x = torch.randn(3, 4, requires_grad=True)
-        (g,) = torch.autograd.grad(layers.relu2(x).sum(), x, create_graph=True)
-        g.sum().backward()
-
-
-def test_a_product_of_nothing_is_zero():
-    x, W = torch.ones(0, 4, requires_grad=True), torch.ones(3, 4, requires_grad=True)
-    layers.linear(x, W).sum().backward()
-    assert torch.equal(W.grad, torch.zeros(3, 4))
-
-
-def test_a_nan_in_one_row_stays_there_also_behind_padding():
-    qkv = torch.randn(2, 20, 3, 8, dtype=torch.bfloat16)
-    qkv[0] = float("nan")
-    qkv.requires_grad_()
-    kernels.Attention.apply(qkv, None, rope_angles(20, 8, 1e4), "interleaved", 1e-6, None).sum().backward()
-    assert qkv.grad[1].isfinite().all() and qkv.grad[0].isnan().any()

@@ -1,0 +1,1 @@
+"""What takes most of a step, in C beside the plain PyTorch: ``door`` says where it serves."""

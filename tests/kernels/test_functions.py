@@ -1,0 +1,105 @@
+"""Products of any layout, what no vector decides, and what is refused."""
+
+import itertools
+
+import pytest
+import torch
+
+from lib.config import ModelConfig
+from lib.kernels import compiled, functions
+from lib.model import layers
+from lib.model.layers import Attention, Block, rope_angles
+from lib.model.looped import Draw, LoopedLM
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(1, 1, 1), (7, 33, 5), (64, 40, 300), (130, 129, 17), (16, 256, 513)])
+def test_products_of_any_size_and_layout(M, N, K):
+    for turned in itertools.product([False, True], repeat=2):
+        A, B = torch.randn(K, M).T if turned[0] else torch.randn(M, K), torch.randn(N, K).T
+        B = B if turned[1] else B.contiguous()
+        wide = torch.ones(M, N + 3)
+        functions.product(A, B, wide[:, 1 : N + 1])
+        torch.testing.assert_close(wide[:, 1 : N + 1].double(), A.double() @ B.double(), rtol=0, atol=1e-5 * K**0.5)
+        assert (wide[:, [0, N + 1, N + 2]] == 1).all()
+        functions.product(A, B, wide[:, 1 : N + 1], add=True)
+        torch.testing.assert_close(
+            wide[:, 1 : N + 1].double(), 2 * (A.double() @ B.double()), rtol=0, atol=2e-5 * K**0.5
+        )
+
+
+@BOTH
+@pytest.mark.parametrize(("wide", "rows"), [(4, 8), (8, 6), (16, 4)])
+def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypatch, wide, rows, dtype):
+    """Products of any number of rows, attention and a model of odd sizes, to the last bit, also with vectors that the
+    machine has not."""
+    cfg = ModelConfig(width=60, heads=3, mlp_width=72, context=45, vocab_size=70, mean_loops=2, depth="fixed")
+    attention, model = Attention(cfg, False, None), LoopedLM(cfg).train()
+    x = torch.randn(2, 45, 60).to(dtype).requires_grad_()
+    tokens, A, B = torch.randint(70, (2, 46)), torch.randn(45, 37), torch.randn(37, 80)
+
+    def times(A, B):
+        C = torch.zeros(len(A), B.shape[1])
+        functions.product(A, B, C)
+        return C
+
+    def compute():
+        loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:], 2, Draw(0, 0, range(2)))
+        attended = attention(x, rope_angles(45, 20, 1e4), None)
+        return [
+            *(times(A[:m], B) for m in range(1, 18)),
+            times(A, B[:, :70]),
+            attended,
+            *torch.autograd.grad(attended.float().square().sum(), [x, *attention.parameters()]),
+            *torch.autograd.grad(loss, list(model.parameters())),
+        ]
+
+    expected = compute()
+    compiled.library.cache_clear()
+    monkeypatch.setattr(compiled, "FLAGS", [*compiled.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
+    try:
+        found = compute()
+    finally:
+        compiled.library.cache_clear()
+    assert all(map(torch.equal, found, expected))
+
+
+def test_a_nan_stays_one():
+    x = torch.randn(2, 40, 32)
+    x[1, 7, 3] = float("nan")
+    cfg = ModelConfig(width=32, heads=2, mlp_width=64, context=40)
+    y, _ = Block(cfg)(x, rope_angles(40, 16, 1e4), torch.float32)
+    assert y[0].isfinite().all() and y[1, 7:].isnan().all()
+    logits = torch.randn(3, 256)
+    logits[1, 8] = float("nan")
+    for c in (0.0, 15.0):
+        losses = functions.cross_entropies(logits.clone(), torch.zeros(3, dtype=torch.long), c, None)
+        assert losses.isnan().tolist() == [False, True, False]
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(IndexError, match="from 0 to 8 are not all among 8"):
+        functions.cross_entropies(torch.randn(2, 8), torch.tensor([0, 8]), 0.0, 1)
+    with pytest.raises(IndexError):
+        functions.cross_entropies(torch.randn(2, 8), torch.tensor([-100, 1]), 0.0, 1)
+    with pytest.raises(AssertionError, match="angles of"):
+        functions.Attention.apply(torch.randn(1, 9, 6, 4), None, rope_angles(8, 4, 1e4), "interleaved", None, None)
+    with pytest.raises(RuntimeError, match="does not require grad"):  # there is no second derivative
+        x = torch.randn(3, 4, requires_grad=True)
+        (g,) = torch.autograd.grad(layers.relu2(x).sum(), x, create_graph=True)
+        g.sum().backward()
+
+
+def test_a_product_of_nothing_is_zero():
+    x, W = torch.ones(0, 4, requires_grad=True), torch.ones(3, 4, requires_grad=True)
+    layers.linear(x, W).sum().backward()
+    assert torch.equal(W.grad, torch.zeros(3, 4))
+
+
+def test_a_nan_in_one_row_stays_there_also_behind_padding():
+    qkv = torch.randn(2, 20, 3, 8, dtype=torch.bfloat16)
+    qkv[0] = float("nan")
+    qkv.requires_grad_()
+    functions.Attention.apply(qkv, None, rope_angles(20, 8, 1e4), "interleaved", 1e-6, None).sum().backward()
+    assert qkv.grad[1].isfinite().all() and qkv.grad[0].isnan().any()
