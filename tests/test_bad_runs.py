@@ -250,7 +250,6 @@ RUNS = [
         "parameters need",
         "vocab_size",
     ),
-    (lambda store: RunStore(store.path / "new", remote="nope://x").find(CFG), "STORE: nope://x", "mend it"),
 ]
 
 

@@ -185,25 +185,6 @@ def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
         assert held
 
 
-def test_without_a_url_nothing_is_sent_or_fetched(store, capsys):
-    store.path.mkdir()
-    store.partial("abc").write_bytes(b"a checkpoint")
-    assert store.remote is None and store.fetch_partial("abc") is None
-    store.send_partial("abc")
-    assert capsys.readouterr().out == "" and [path.name for path in store.path.iterdir()] == [".abc.partial"]
-
-
-def test_a_checkpoint_is_fetched_beside_ones_own(tmp_path):
-    url = (tmp_path / "bucket").as_uri()
-    one, two = (RunStore(tmp_path / name / "runs", remote=url) for name in ("one", "two"))
-    one.path.mkdir(parents=True)
-    assert two.fetch_partial("abc") is None
-    one.partial("abc").write_bytes(b"a checkpoint")
-    one.send_partial("abc")
-    fetched = two.fetch_partial("abc")
-    assert fetched.read_bytes() == b"a checkpoint" and fetched != two.partial("abc")
-
-
 def test_a_failure_that_is_no_race_is_raised(store):
     def full(path):
         raise OSError(errno.ENOSPC, "no space left on device")
