@@ -18,8 +18,7 @@ RAY_ADDRESS ?=
 RUN_CPUS    ?=
 RUN_GPUS    ?=
 RUN_MEMORY  ?=
-STORE       ?=
-export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY STORE
+export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY
 
 BIN   := .venv/bin
 NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
@@ -106,7 +105,7 @@ help:
 	@echo 'SEED=$(SEED)            by which make audit draws runs, 0 when empty'
 	@echo 'SHARD=$(SHARD)           of several machines on which make records runs, which this is: 1/2 and 2/2, say'
 	@echo 'ENGINE=$(ENGINE)          ray trains sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), as RAY_ADDRESS,'
-	@echo '                 RUN_CPUS, RUN_GPUS, RUN_MEMORY and STORE say: docs/machines.md'
+	@echo '                 RUN_CPUS, RUN_GPUS and RUN_MEMORY say: docs/machines.md'
 	@echo 'TORCH=$(TORCH)       the build of torch that make env installs: cpu or cuda'
 	@echo 'PYTHON=$(PYTHON)   the Python 3.11 that make env begins with'
 

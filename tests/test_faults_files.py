@@ -46,7 +46,7 @@ def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind
     for name, damage in DAMAGE.items():
         shutil.rmtree(folder)
         shutil.copytree(whole, folder)
-        records._part.cache_clear()  # a part is read once by a process
+        records._records.cache_clear()  # parts are read once by a process
         path.write_bytes(damage(path.read_bytes()))
         capfd.readouterr()
         complaint = ""
@@ -91,13 +91,7 @@ def whole_record(folder):
     cfg, store = small_run(train={"steps": 2}), RunStore(folder / "runs")
     records.add(folder / "records", [train(cfg, store)], [])
 
-    def read(path):
-        try:
-            records.Part(folder / "records", path.stem)
-        except ValueError as error:
-            raise InputError(f"{path.name}: {error}") from None
-
-    return sorted((folder / "records").rglob("*.parquet/*")), read
+    return sorted((folder / "records").rglob("*.parquet/*")), lambda path: records.Records(path.parents[1], [path.stem])
 
 
 def header(folder):

@@ -1,4 +1,4 @@
-"""Finished runs, on disk or at a URL."""
+"""Finished runs, and records of them."""
 
 from lib.store.runs import RunStore
 

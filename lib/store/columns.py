@@ -1,6 +1,17 @@
 """The columns of records: name, type and meaning. Every part has them; what a run or a measurement lacks is empty."""
 
-from typing import NamedTuple
+import functools
+import typing
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lib.config import RunConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLES = ("curves", "measured", "runs")  # in the order in which a part is written: it is there once its runs are
+SUMMARY, MADE = "summary.", "provenance."  # what names of columns begin with
 
 
 class Column(NamedTuple):
@@ -75,3 +86,49 @@ MEASURED = [
     Column("kind", "text", "float, int or bool; text, none, no names or no items where it is no number"),
     Column("text", "text", "what is measured in words"),
 ]
+
+
+@functools.cache
+def config_kinds() -> dict[str, set[str]]:
+    """Column of a config's field -> the kinds of its values: int, float, bool, text or floats."""
+    kinds = {"integer": "int", "number": "float", "boolean": "bool", "string": "text", "array": "floats"}
+    found = {}
+    for part, info in RunConfig.model_fields.items():
+        fields = typing.cast(Any, info.annotation).model_json_schema()["properties"]
+        for field, schema in fields.items():
+            types = {option["type"] for option in schema.get("anyOf", [schema])} - {"null"}
+            found[f"{part}.{field}"] = {kinds[name] for name in types}
+    return found
+
+
+def row_types() -> dict[str, str]:
+    """Column of a config's field -> what it holds. Numbers or words are text."""
+    return {name: "text" if len(kinds) > 1 else next(iter(kinds)) for name, kinds in config_kinds().items()}
+
+
+def schema(table: str, followed: Iterable[str] = ()) -> "pa.Schema":
+    """Of one of TABLES; curves also have what was ``followed``."""
+    import pyarrow as pa
+
+    who = [column for column in MADE_BY if column.name in WHO]
+    kinds = {"key": "text"}
+    if table == "runs":
+        kinds |= row_types() | {"status": "text"} | _kinds(ENDS, SUMMARY) | _kinds(MADE_BY, MADE)
+    elif table == "curves":
+        kinds |= dict.fromkeys([*_kinds(CURVES), *followed], "float32") | {"step": "int32"}
+    else:
+        kinds = _kinds(MEASURED) | _kinds(who, MADE)
+    arrow = {
+        "int": pa.int64(),
+        "int32": pa.int32(),
+        "float": pa.float64(),
+        "float32": pa.float32(),
+        "bool": pa.bool_(),
+        "text": pa.string(),
+        "floats": pa.list_(pa.float64()),
+    }
+    return pa.schema([(name, arrow[kind]) for name, kind in kinds.items()])
+
+
+def _kinds(some: Iterable[Column], prefix: str = "") -> dict[str, str]:
+    return {prefix + column.name: column.kind for column in some}

@@ -29,10 +29,3 @@ class RunResult:
     @property
     def key(self) -> str:
         return self.config.key
-
-    @property
-    def folder(self) -> Path:
-        """Where it is kept. Raises ValueError for a run that has no folder."""
-        if self.path is None:
-            raise ValueError(f"run {self.key} has no folder")
-        return self.path

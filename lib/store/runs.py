@@ -6,17 +6,16 @@
     runs/.<key>.lock       held by the process that trains it
     tokens/                tokenised texts, beside runs/
 
-Records may be read along: runs made elsewhere, without weights (``lib/store/records.py``). With a ``remote``, the
-directory is this machine's own; finished runs and checkpoints are sent to the remote and fetched from there.
+Records may be read along: runs made elsewhere, without weights (``lib/store/records.py``).
 """
 
 import contextlib
 import dataclasses
 import errno
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import safetensors
 
@@ -24,8 +23,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.store import records
-from lib.store.remote import Remote
-from lib.store.result import STATUSES, RunResult
+from lib.store.result import RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,11 +35,10 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, safetens
 
 
 class RunStore:
-    """Runs under ``path``. ``records``: folders of records that are read along; ``remote``: the URL of a folder, for
-    machines that share no file system."""
+    """Runs under ``path``. ``records``: folders of records that are read along."""
 
-    def __init__(self, path: Path | str, records: Sequence[Path | str] = (), remote: str = ""):
-        self.path, self.remote = Path(path), Remote(remote) if remote else None
+    def __init__(self, path: Path | str, records: Sequence[Path | str] = ()):
+        self.path = Path(path)
         self.records = [Path(record) for record in records]
         self.tokens = self.path.parent / "tokens"
 
@@ -57,26 +54,9 @@ class RunStore:
     def partial(self, key: str) -> Path:
         return self.path / f".{key}.partial"
 
-    def fetch_partial(self, key: str) -> Path | None:
-        """The checkpoint that some machine sent last, put beside this machine's own, which may be the later one."""
-        sent = self.partial(key).with_suffix(".fetched")
-        return sent if self.remote and self.remote.fetch(self.partial(key).name, sent) else None
-
-    def send_partial(self, key: str) -> None:
-        """Sends the checkpoint, if there is a remote. A failure is printed, since the next one is sent again."""
-        try:
-            if self.remote:
-                self.remote.send(self.partial(key), self.partial(key).name)
-        except InputError as error:
-            print(error)
-
-    def _send_run(self, remote: Remote, key: str) -> None:
-        remote.send_run(self.path / key)
-        remote.remove(self.partial(key).name)
-
     def has(self, cfg: RunConfig) -> bool:
         """Whether this machine has it, be it damaged: what is found is read."""
-        kept = any(cfg.key in part.runs for folder in self.records for part in records.parts(folder))
+        kept = any(cfg.key in records.of(folder).runs for folder in self.records)
         return kept or (self.path / cfg.key).is_dir()
 
     def find(self, cfg: RunConfig) -> RunResult | None:
@@ -86,11 +66,6 @@ class RunStore:
     def find_key(self, key: str) -> RunResult | None:
         """``find`` for a run whose key is known."""
         path = self.path / key
-        if self.remote and path.is_dir():
-            self._send_run(self.remote, key)  # unless it was: the network may have gone when the run ended
-        elif self.remote:
-            with _unless_there(path):
-                self.remote.fetch_run(path)
         if path.is_dir():
             with set_aside_if_unreadable(path, "run", "trained"):
                 return read_run(path, with_weights=True)
@@ -116,10 +91,16 @@ class RunStore:
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             fields["files"] = {file.name: files.digest(file) for file in sorted(draft.iterdir())}
             (draft / "result.json").write_text(files.sealed(fields))
-        if self.remote:
-            self._send_run(self.remote, result.key)
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
+
+    def take_in(self, key: str, contents: Mapping[str, bytes]) -> None:
+        """Writes a finished run that a machine sent which does not see this folder: name of a file -> its bytes."""
+        path = self.path / key
+        with _unless_there(path), files.replacing(path) as draft:
+            draft.mkdir()
+            for name, content in contents.items():
+                (draft / name).write_bytes(content)
 
     def weights(self, result: RunResult) -> Path:
         """The weights of a finished run. Raises InputError for a record without any, and for damaged ones."""
@@ -129,7 +110,7 @@ class RunStore:
                 raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
             return kept
         path = result.path / WEIGHTS
-        if files.read_checked(result.folder / "result.json")["files"][WEIGHTS] != files.digest(path):
+        if files.read_checked(result.path / "result.json")["files"][WEIGHTS] != files.digest(path):
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
         return path
 
@@ -148,10 +129,10 @@ class RunStore:
                 with contextlib.suppress(*UNREADABLE):
                     results[folder.name] = read_run(folder, with_weights=False)
         for root in self.records:
-            for part in records.parts(root):
-                for key in part.runs:
-                    with contextlib.suppress(*UNREADABLE):
-                        results.setdefault(key, part.run(key))
+            recorded = records.of(root)
+            for key in recorded.runs:
+                with contextlib.suppress(*UNREADABLE):
+                    results.setdefault(key, recorded.run(key))
         return list(results.values())
 
     def playable(self) -> list[RunResult]:
@@ -212,16 +193,6 @@ def curves(results: list[RunResult], names: Sequence[str] = ()) -> "pd.DataFrame
     return whole.reindex(columns=["key", "step", *names]) if names else whole
 
 
-def _compare(path: Path, where: str, sums: Any, needed: set[str]) -> None:
-    """Raises ValueError if a file of a run is not what ``where`` has the checksum of. Weights are large, and checked
-    where they are used."""
-    if not isinstance(sums, dict) or not sums.keys() >= needed or any(Path(name).name != name for name in sums):
-        raise ValueError(f"{where} does not name the files beside it")
-    for name, expected in sums.items():
-        if name != WEIGHTS and (not (path / name).exists() or files.digest(path / name) != expected):
-            raise ValueError(f"{name} is not what {where} has the checksum of")
-
-
 @contextlib.contextmanager
 def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
     """Sets aside what the block cannot read, and says so."""
@@ -236,15 +207,13 @@ def read_run(path: Path, with_weights: bool) -> RunResult:
     """A run from its directory; raises one of UNREADABLE when something in it is missing, cut off, altered since it was
     written, or not its own."""
     fields = files.read_checked(path / "result.json")
-    _compare(path, "result.json", fields["files"], {WEIGHTS, *DESCRIBED})
+    for name in DESCRIBED:  # weights are large, and checked where they are used
+        if files.digest(path / name) != fields["files"][name]:
+            raise ValueError(f"{name} is not what result.json has the checksum of")
     config = RunConfig(**files.read_json(path / "config.json"))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")
     metrics = dict(files.read_json(path / "metrics.json")["columns"])
-    if fields["status"] not in STATUSES or not all(isinstance(fields[x], dict) for x in ("summary", "provenance")):
-        raise ValueError("result.json is not that of a run")
-    if len({len(column) for column in metrics.values()}) > 1:
-        raise ValueError("the columns of metrics.json differ in length")
     if with_weights:
         try:
             with safetensors.safe_open(path / WEIGHTS, framework="pt"):

@@ -1,12 +1,12 @@
 """Sweeps on a Ray cluster: a run is a core task, Ray places it, and the store owns what is finished.
 
-A worker or a node that dies costs the runs in flight, which begin again elsewhere at their checkpoints. The driver may
-die too: started again, it asks for what the store does not have.
+A worker or a node that dies costs the runs in flight, which begin again elsewhere: at their checkpoints, where the node
+sees the folder of the driver. Where it does not, it keeps checkpoints of its own and sends the files of what is
+finished. The driver may die too: started again, it asks for what the store does not have.
 """
 
 import contextlib
 import dataclasses
-import hashlib
 import logging
 import math
 import os
@@ -47,25 +47,22 @@ class Cluster:
     address: host:port of a running cluster, or "auto" for the one of this machine; when empty, a new one is started on
     this machine. cpus, gpus: of a run, also fractions; gpus None: 1 if the cluster has any. A run with several GPUs is
     trained on all of them. memory: bytes of a run, estimated from its size when None. checkpoint_seconds: the work that
-    a death may cost. store: URL of a folder for machines that share no file system (``lib/store/remote.py``)."""
+    a death may cost."""
 
     address: str = ""
     cpus: float = 1.0
     gpus: float | None = None
     memory: int | None = None
     checkpoint_seconds: float = 30.0
-    store: str = ""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Cluster | None":
-        """What make was told: ENGINE (ray, or nothing), RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY (bytes), STORE (a
-        URL). They say where runs are trained and not which, so they are no parameters of notebooks. Raises InputError
+        """What make was told: ENGINE (ray, or nothing), RAY_ADDRESS, RUN_CPUS, RUN_GPUS, RUN_MEMORY (bytes). They
+        say where runs are trained and not which, so they are no parameters of notebooks. Raises InputError
         for values that they cannot have."""
         engine = environment.get("ENGINE", "")
         if engine not in ("", "ray"):
             raise InputError(f"ENGINE: {engine!r} is not known, use ray, or leave it out for the cores of this machine")
-        if not engine and environment.get("STORE"):
-            raise InputError("STORE: only a cluster needs a URL, use ENGINE=ray, or leave STORE out")
         if not engine:
             return None
         asked: dict[str, Any] = {}
@@ -82,7 +79,7 @@ class Cluster:
                 raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
         if "memory" in asked:
             asked["memory"] = int(asked["memory"])
-        return cls(environment.get("RAY_ADDRESS", ""), store=environment.get("STORE", ""), **asked)
+        return cls(environment.get("RAY_ADDRESS", ""), **asked)
 
 
 def memory_of(cfg: RunConfig) -> int:
@@ -100,22 +97,27 @@ def train_all(
     """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises.
     The others then stop, as when this is interrupted, and go on from their checkpoints another time."""
     gpus = gpus_of(ray, cluster)
+    store.path.mkdir(parents=True, exist_ok=True)
     # a run on several GPUs has processes of its own: where one dies, the one that Ray started raises ChildFailedError
     task = ray.remote(max_retries=RETRIES, retry_exceptions=[ChildFailedError], num_cpus=cluster.cpus, num_gpus=gpus)(
         _train
     )
     done, pending = [0.0] * len(configs), {}
-    for i, cfg in enumerate(configs):
-        one = task.options(memory=cluster.memory or memory_of(cfg), name=f"run {cfg.key}")
-        pending[one.remote(_absolute(cfg), store, cluster.checkpoint_seconds, max(1, int(gpus)))] = i
-    while pending:
-        finished, _ = ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
-        for reference in finished:
-            _result(ray, reference)
-            done[pending.pop(reference)] = 1.0
-        for i in pending.values():
-            done[i] = max(done[i], _share(configs[i], store))
-        show(done)
+    with tempfile.NamedTemporaryFile(prefix=".driver-", dir=store.path) as sign:
+        for i, cfg in enumerate(configs):
+            one = task.options(memory=cluster.memory or memory_of(cfg), name=f"run {cfg.key}")
+            asked = _absolute(cfg), store, Path(sign.name), cluster.checkpoint_seconds, max(1, int(gpus))
+            pending[one.remote(*asked)] = i
+        while pending:
+            finished, _ = ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
+            for reference in finished:
+                i = pending.pop(reference)
+                if sent := _result(ray, reference):
+                    store.take_in(configs[i].key, sent)
+                done[i] = 1.0
+            for i in pending.values():
+                done[i] = max(done[i], _share(configs[i], store))
+            show(done)
 
 
 def gpus_of(ray: ModuleType, cluster: Cluster) -> float:
@@ -141,17 +143,17 @@ def slots(ray: ModuleType, cluster: Cluster, configs: Sequence[RunConfig]) -> in
     return held
 
 
-def _train(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
-    """Trains one run on the node where Ray has put it, unless another process has trained it."""
-    if store.remote:  # the driver's directory means nothing here
-        url = store.remote.url
-        folder = f"looped-lm-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
-        here = RunStore(Path(tempfile.gettempdir()) / folder / "runs", remote=url)
-        if not store.remote.has_run(cfg.key):
-            _train_here(cfg, here, checkpoint_seconds, processes)
-        files.remove(here.path / cfg.key)  # it is at the URL
-    else:
+def _train(cfg: RunConfig, store: RunStore, sign: Path, checkpoint_seconds: float, processes: int) -> dict[str, bytes]:
+    """Trains one run on the node where Ray has put it, unless another process has trained it. Returns its files where
+    the node does not see the driver's folder, in which ``sign`` lies; elsewhere the run is there."""
+    if sign.exists():
         _train_here(cfg, store, checkpoint_seconds, processes)
+        return {}
+    own = RunStore(Path(tempfile.gettempdir()) / f"looped-lm-{os.getuid()}" / "runs")
+    _train_here(cfg, own, checkpoint_seconds, processes)
+    found = {file.name: file.read_bytes() for file in (own.path / cfg.key).iterdir()}
+    files.remove(own.path / cfg.key)
+    return found
 
 
 def _train_here(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
@@ -164,8 +166,8 @@ def _train_here(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, proc
 
 
 def _share(cfg: RunConfig, store: RunStore) -> float:
-    """How much of a run its last checkpoint has; what came after is lost if its worker dies. 0 for checkpoints at a
-    URL, which would have to be fetched."""
+    """How much of a run its last checkpoint has; what came after is lost if its worker dies. 0 where the node keeps it
+    to itself."""
     return max(0, step_of(store.partial(cfg.key))) / cfg.train.steps
 
 
@@ -280,9 +282,9 @@ def _imports() -> str:
     return ""
 
 
-def _result(ray: ModuleType, reference: Any) -> None:
-    """Raises what a run raised, without what Ray puts around it."""
+def _result(ray: ModuleType, reference: Any) -> dict[str, bytes]:
+    """What a run returned; raises what it raised, without what Ray puts around it."""
     try:
-        ray.get(reference)
+        return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, InputError) else error from None

@@ -156,7 +156,7 @@ def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | N
 def has(function: Function[C], case: C, store: RunStore) -> bool:
     """Whether it has been measured; nothing is read."""
     asked = name(function), key(case)
-    kept = any(asked in part.measured for folder in store.records for part in records.parts(folder))
+    kept = any(asked in records.of(folder).measured for folder in store.records)
     return kept or _path(*asked, store).exists()
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -286,15 +285,9 @@ class _Training:
         }
         with files.replacing(self.partial) as draft:
             save_checkpoint(tensors, position, draft)
-        self.store.send_partial(self.cfg.key)
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
-        sent = self.store.fetch_partial(self.cfg.key) if self.ranks.first else None
-        if sent is not None:
-            if step_of(sent) > step_of(self.partial):
-                os.replace(sent, self.partial)
-            files.remove(sent)
         if not self.ranks.first_says(self.partial.exists()):
             return
         try:

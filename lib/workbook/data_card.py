@@ -11,8 +11,7 @@ from typing import Any
 
 from lib.base import files
 from lib.config import RunConfig
-from lib.store.columns import CURVES, ENDS, FAMILIES, MADE_BY, MEASURED, WHO, Column
-from lib.store.records import MADE, SUMMARY, TABLES, row_types
+from lib.store.columns import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, TABLES, WHO, Column, row_types
 from lib.workbook import audit, findings, pages, verdicts
 
 CONTEXT = Path(__file__).parent / "templates" / "croissant_context.json"  # the format's own

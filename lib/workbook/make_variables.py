@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 PROFILES = ["smoke", "cpu", "desk", "gpu", "paper", "addendum", "second-text"]
-ON_A_CLUSTER = ["RAY_ADDRESS", "RUN_CPUS", "RUN_GPUS", "RUN_MEMORY", "STORE"]
+ON_A_CLUSTER = ["RAY_ADDRESS", "RUN_CPUS", "RUN_GPUS", "RUN_MEMORY"]
 VARIABLES = ["PROFILE", "ONLY", "JOBS", "MINUTES", "SHARD", "SEED", "PYTHON", "TORCH", "ENGINE", *ON_A_CLUSTER]
 
 

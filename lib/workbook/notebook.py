@@ -67,8 +67,7 @@ class Notebook:
     @property
     def store(self) -> RunStore:
         """Runs of the workbook, and the committed records of this profile."""
-        cluster = Cluster.of(os.environ)
-        return RunStore(self.outputs / "runs", places.records(self.profile), cluster.store if cluster else "")
+        return RunStore(self.outputs / "runs", places.records(self.profile))
 
     def plan(self, configs: dict[Label, RunConfig]) -> "pd.DataFrame":
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.

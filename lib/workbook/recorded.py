@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 #: what names the rows of a table, and what they say: all that runs have, where None stands; a curve is known by its
 #: loss, and its run by when and where it was trained
-NAMES = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key", "run"]}
+NAMES = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
 SAY = {"runs": None, "curves": ["step", "loss"], "measured": ["quantity", "i", "j", "value", "kind", "text"]}
 
 
@@ -29,8 +29,7 @@ def said(folder: Path) -> dict[str, str]:
     of_curve = curves.set_index(["key", "part"])["sum"]
     own = of_curve.reindex(pd.MultiIndex.from_arrays([runs.index, runs["part"]]), fill_value=0).to_numpy()
     found = dict(zip(runs.index, _spelt(runs["sum"] + own), strict=True))
-    measured["away"] = measured["run"].map(runs["part"]) != measured["part"]
-    measured = measured.sort_values(["away", "part"]).drop_duplicates(["measurement", "key"])
+    measured = measured.drop_duplicates(["measurement", "key"])
     found |= dict(zip(measured["measurement"] + " " + measured["key"], _spelt(measured["sum"]), strict=True))
     for path in sorted((folder / "weights").glob("*-*")):
         key, _, digest = path.stem.partition("-")

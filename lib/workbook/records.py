@@ -125,8 +125,6 @@ def make(
     )
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
     unmeasured = len(_missing(asked, configs, store))
-    if not (names or unmeasured or any(store.find(cfg) is None for cfg in configs)):
-        print(f"           all of it is there: {records.compact(folder)} parts are one")
     print(_how_far(configs, store) + (f"; {unmeasured} measurements are missing" if unmeasured else ""))
     return bool(failed)
 

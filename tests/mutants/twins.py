@@ -30,7 +30,6 @@ IMPORTED = [
     "safetensors.torch",
     "tokenizers",
     "tiktoken",
-    "fsspec",
     "datasets",
     "tqdm.auto",
     "torch.utils.flop_counter",

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from lib.store import records
-from lib.store.columns import CURVES, ENDS, FAMILIES, MADE_BY, MEASURED, WHO
-from lib.store.records import MADE, SUMMARY
+from lib.store.columns import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, TABLES, WHO, row_types
 from lib.sweep.measurements import Asked, measure
 from lib.train.loop import train
 from tests.cases import Case, squared
@@ -21,8 +20,8 @@ def test_a_part_has_the_columns_that_are_described_and_no_others(store, tmp_path
     runs = [train(small_run(model=model, train={"trace_every": 2}), store) for model in ({}, SPARSE)]
     measure(squared, [Case(x=2)], store, jobs=1)
     records.add(tmp_path, runs, [Asked(squared, Case(x=2)).found(store)])
-    tables = {table: pd.read_parquet(tmp_path / f"{table}.parquet") for table in records.TABLES}
-    fields = {"key", "status", *records.row_types()}
+    tables = {table: pd.read_parquet(tmp_path / f"{table}.parquet") for table in TABLES}
+    fields = {"key", "status", *row_types()}
     assert {*tables["runs"]} == fields | names(ENDS, SUMMARY) | names(MADE_BY, MADE)
     further = {*tables["curves"]} - {"key"} - names(CURVES)
     assert further and all(name.startswith((*FAMILIES,)) for name in further)

@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.base import files
 from lib.base.errors import InputError
 from lib.config import OptimConfig, RunConfig, TrainConfig
 from lib.presets import preset
 from lib.store import records
-from lib.store.records import Measured, Part, reduced
+from lib.store.records import Measured, reduced
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from tests.runs import records_alone, same, small_run
@@ -112,7 +111,8 @@ def test_a_part_is_named_by_what_it_holds_and_never_changed(tmp_path):
     before = {path: path.stat().st_mtime_ns for path in one.rglob("*.parquet/*")}
     assert records.add(one, [a_run()], [a_measurement(x=1.0)]) == (0, 0)
     assert records.add(one, [a_run(), a_run(small_run(train={"seed": 1}))], [a_measurement("l", x=2.0)]) == (1, 1)
-    assert {path: path.stat().st_mtime_ns for path in before} == before and len(records.parts(one)) == 2
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len([*(one / "runs.parquet").iterdir()]) == 2
 
 
 def test_two_peoples_parts_are_merged_by_copying(tmp_path):
@@ -132,127 +132,16 @@ def test_two_peoples_parts_are_merged_by_copying(tmp_path):
 
 
 def test_what_a_killed_process_left_is_no_part(tmp_path):
-    """The file of runs is written last, so that a part without it is none, and is written whole another time."""
-    records.add(tmp_path, [a_run()], [])
-    (last,) = (tmp_path / "runs.parquet").iterdir()
-    last.rename(last.with_name(f".{last.name}.host-1.tmp"))
-    assert records.parts(tmp_path) == [] and records.find(tmp_path, a_run().key) is None
-    assert records.add(tmp_path, [a_run()], []) == (1, 0)
-    assert records.find(tmp_path, a_run().key).status == "finished" and last.exists()
-
-
-def test_what_is_left_of_a_part_goes_with_the_next(tmp_path):
+    """The file of runs is written last: a part without it is none, goes with the next, and is written another time."""
     records.add(tmp_path, [a_run()], [a_measurement(x=1.0)])
     (last,) = (tmp_path / "runs.parquet").iterdir()
-    last.unlink()
-    draft = tmp_path / "curves.parquet" / ".x.parquet.host-1.tmp"
-    draft.write_bytes(b"half")
+    last.rename(last.with_name(f".{last.name}.host-1.tmp"))
+    assert records.find(tmp_path, a_run().key) is None
     assert records.add(tmp_path, [a_run(small_run(train={"seed": 1}))], []) == (1, 0)
-    assert len(pd.read_parquet(tmp_path / "curves.parquet")) == 3 and not draft.exists()
+    assert [len([*folder.iterdir()]) for folder in tmp_path.glob("*.parquet")] == [1, 1, 1]
     assert pd.read_parquet(tmp_path / "measured.parquet").empty
-
-
-def test_a_measurement_is_read_from_the_part_of_its_run(tmp_path):
-    """Two machines' runs differ in their last digits, and so does what was measured on them."""
-    key = a_run().key
-    for loss in (1.0, 2.0, 3.0, 4.0):
-        of_run = Measured("tests.f", "k", {"run": key}, {"x": loss}, {})
-        records.write(tmp_path, [a_run(val_loss=loss)], [of_run])
-    assert (
-        records.find_measured(tmp_path, "tests.f", "k").measured["x"] == records.find(tmp_path, key).summary["val_loss"]
-    )
-
-
-def parts_of_many(folder, salt=0):
-    """Three parts, of which two have a run in common, with what was measured on it by both and more. Another salt gives
-    them other names, so that they are read in another order."""
-    first, second, third = (small_run(train={"seed": seed}) for seed in range(3))
-    on_second = [Measured("tests.f", "k", {"run": second.key}, {"x": x}, {"device": f"{salt}"}) for x in (1.0, 2.0)]
-    records.add(folder, [a_run(first)], [a_measurement("l", x=3.0), a_measurement("m", rows=[[1.0, 2.0], [3.0]])])
-    in_common = [
-        records.write(folder, [a_run(second, val_loss=1.0)], on_second[:1]),
-        records.write(folder, [a_run(second, val_loss=2.0), a_run(third)], on_second[1:]),
-    ]
-    return [first, second, third], ["k", "l", "m"], in_common
-
-
-def read_all(folder, configs, keys):
-    runs = [records.find(folder, cfg.key) for cfg in configs]
-    told = [(run.config, run.status, repr(run.summary), repr(dict(run.metrics)), repr(run.provenance)) for run in runs]
-    return told, [records.find_measured(folder, "tests.f", key) for key in keys]
-
-
-def test_compacted_records_are_one_part_that_says_what_all_said(tmp_path):
-    configs, keys, _ = parts_of_many(tmp_path)
-    before = read_all(tmp_path, configs, keys)
-    assert records.compact(tmp_path) == 3 and len(records.parts(tmp_path)) == 1
-    assert read_all(tmp_path, configs, keys) == before
-    assert (
-        len(pd.read_parquet(tmp_path / "runs.parquet")) == 3 and len(pd.read_parquet(tmp_path / "curves.parquet")) == 9
-    )
-    assert len([*tmp_path.glob("*.parquet/*")]) == 3 and records.compact(tmp_path) == 1
-    assert records.add(tmp_path, [a_run(configs[0])], []) == (0, 0)
-
-
-def test_parts_without_measurements_or_without_runs_are_compacted_too(tmp_path):
-    first, second = CONFIGS[:2]
-    for runs, measured in (([a_run(first)], []), ([], [a_measurement("k", x=1.0)]), ([a_run(second)], [])):
-        records.add(tmp_path, runs, measured)
-    before = read_all(tmp_path, [first, second], ["k"])
-    assert records.compact(tmp_path) == 3 and read_all(tmp_path, [first, second], ["k"]) == before
-    assert None not in before[1]
-
-
-def whole_of(folder, copy):
-    """The name that all parts get as one."""
-    shutil.copytree(folder, copy)
-    records.compact(copy)
-    (path,) = (copy / "runs.parquet").iterdir()
-    return path.stem
-
-
-def test_compacting_loses_nothing_wherever_it_is_killed(tmp_path, monkeypatch):
-    """Wherever the name of the whole falls among those of the two parts that have a run in common."""
-    orders = set()
-    for salt in itertools.count():
-        folder = tmp_path / f"{salt}"
-        configs, keys, names = parts_of_many(folder / "0", salt)
-        order = sorted([*names, whole := whole_of(folder / "0", folder / "whole")]).index(whole)
-        if order in orders:
-            continue
-        orders.add(order)
-        before = read_all(folder / "0", configs, keys)
-        left = killed(folder / "0", folder / "killed", monkeypatch)
-        assert len(left) > 9  # three files of each of the three parts, and drafts
-        for copy in (*left, folder / "0"):
-            assert read_all(copy, configs, keys) == before
-            records.compact(copy)
-            records.add(copy, [a_run(small_run(train={"seed": 9}))], [])
-            assert read_all(copy, configs, keys) == before
-        if len(orders) == 3:
-            break
-
-
-def killed(folder, copies, monkeypatch):
-    """Compacts a folder; copies of what would be left if that was killed before it removes a file, for each of them."""
-    remove, left = files.remove, []
-
-    def removing(path):
-        left.append(shutil.copytree(folder, copies / f"{len(left)}"))
-        remove(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "remove", removing)
-        records.compact(folder)
-    return left
-
-
-@pytest.mark.parametrize("left", ["0123456789abcdef/checksums.json", "measured/f/k.json"])
-def test_records_of_an_earlier_form_are_named(tmp_path, left):
-    (tmp_path / left).parent.mkdir(parents=True)
-    (tmp_path / left).write_text("{}")
-    with pytest.raises(InputError, match=r"^records: .* has the form of an earlier version, run make migrate once"):
-        records.find(tmp_path, a_run().key)
+    assert records.add(tmp_path, [a_run()], []) == (1, 0)
+    assert records.find(tmp_path, a_run().key).status == "finished"
 
 
 def test_a_store_reads_its_own_runs_first_and_records_in_their_order(store, tmp_path):
@@ -271,20 +160,10 @@ def test_a_run_under_another_runs_name_is_not_believed(tmp_path):
     other = a_run(small_run(train={"seed": 1}))
     wrong = RunResult(small_run().planned, "finished", {}, {}, {})
     object.__setattr__(wrong.config, "key", other.key)  # the cached hash
-    name = records.write(tmp_path, [wrong], [])
-    with pytest.raises(ValueError, match=f"the config of run {other.key} is that of run {small_run().key}"):
-        Part(tmp_path, name).run(other.key)
+    records.write(tmp_path, [wrong], [])
+    with pytest.raises(InputError, match=f"the config of run {other.key} is that of run {small_run().key}"):
+        records.find(tmp_path, other.key)
     del vars(wrong.config)["key"]
-
-
-def test_a_damaged_part_names_itself_and_the_remedy(tmp_path):
-    records.add(tmp_path, [a_run()], [])
-    (path,) = (tmp_path / "curves.parquet").iterdir()
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(
-        InputError, match=rf"^records: part {path.stem}.parquet of .* restore its files in .* or remove them$"
-    ):
-        records.find(tmp_path, a_run().key)
 
 
 # ---- curves ----------------------------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lib.base import files
 from lib.base.errors import InputError
-from lib.store import records, runs
+from lib.store import records
 from lib.store.result import RunResult
 from lib.store.runs import RunStore, curves
 from lib.train.loop import train
@@ -40,15 +39,6 @@ def test_a_finished_run_is_found_by_what_it_is(store):
         "result.json",
     ]
     assert store.find(small_run(train={"seed": 1})) is None
-
-
-def test_sums_that_leave_out_a_file_or_name_another_folders_are_refused(store):
-    path = finish(store, small_run()).path
-    sums = files.read_checked(path / "result.json")["files"]
-    runs._compare(path, "result.json", sums, {*sums})
-    for wrong in ({}, dict([*sums.items()][1:]), sums | {"../x": ""}, [*sums]):
-        with pytest.raises(ValueError, match=r"result\.json does not name the files beside it"):
-            runs._compare(path, "result.json", wrong, {*sums})
 
 
 def test_a_run_that_fails_to_be_written_is_not_there(store):
@@ -185,25 +175,6 @@ def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
         assert held
 
 
-def test_without_a_url_nothing_is_sent_or_fetched(store, capsys):
-    store.path.mkdir()
-    store.partial("abc").write_bytes(b"a checkpoint")
-    assert store.remote is None and store.fetch_partial("abc") is None
-    store.send_partial("abc")
-    assert capsys.readouterr().out == "" and [path.name for path in store.path.iterdir()] == [".abc.partial"]
-
-
-def test_a_checkpoint_is_fetched_beside_ones_own(tmp_path):
-    url = (tmp_path / "bucket").as_uri()
-    one, two = (RunStore(tmp_path / name / "runs", remote=url) for name in ("one", "two"))
-    one.path.mkdir(parents=True)
-    assert two.fetch_partial("abc") is None
-    one.partial("abc").write_bytes(b"a checkpoint")
-    one.send_partial("abc")
-    fetched = two.fetch_partial("abc")
-    assert fetched.read_bytes() == b"a checkpoint" and fetched != two.partial("abc")
-
-
 def test_a_failure_that_is_no_race_is_raised(store):
     def full(path):
         raise OSError(errno.ENOSPC, "no space left on device")
@@ -233,8 +204,8 @@ def test_of_curves_the_quantities_that_are_asked_for_are_read(store, tmp_path, m
     records.add(tmp_path / "records", [result], [])
     kept = records.find(tmp_path / "records", result.key)
     read = []
-    whole = records.Part.followed
-    monkeypatch.setattr(records.Part, "followed", lambda part, key, name: read.append(name) or whole(part, key, name))
+    whole = records.Records.followed
+    monkeypatch.setattr(records.Records, "followed", lambda own, key, name: read.append(name) or whole(own, key, name))
     assert curves([kept], ["loss"]).equals(curves([result])) and {*read} == {"step", "loss"}
     assert curves([kept, result], ["rho"])["rho"].isna().all() and {*read} == {"step", "loss", "rho"}
 

@@ -65,7 +65,6 @@ def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):
 def test_make_says_where_and_what_a_run_asks_for():
     assert Cluster.of({}) is None and Cluster.of({"RAY_ADDRESS": "a:1"}) is None
     assert Cluster.of({"ENGINE": "ray"}) == Cluster()
-    assert Cluster.of({"ENGINE": "ray", "STORE": "s3://a/b"}).store == "s3://a/b"
     assert Cluster.of({"ENGINE": "ray", "RUN_CPUS": "1.5"}).cpus == 1.5  # processors are shared, GPUs are not
     asked = {"ENGINE": "ray", "RAY_ADDRESS": "a:1", "RUN_CPUS": "0.5", "RUN_GPUS": "0.25", "RUN_MEMORY": "4e9"}
     assert Cluster.of(asked) == Cluster("a:1", 0.5, 0.25, 4_000_000_000)
@@ -257,16 +256,16 @@ def workers_at_it() -> list[int]:
     return found
 
 
-def test_rows_that_do_not_divide_among_the_gpus_of_a_run_are_refused(store):
+def test_rows_that_do_not_divide_among_the_gpus_of_a_run_are_refused(store, tmp_path):
     with pytest.raises(InputError, match=r"^train\.batch: 6 rows of a pass do not divide among 4 processes"):
-        clusters._train(small_run(train={"batch": 6}), store, 30.0, processes=4)
+        clusters._train(small_run(train={"batch": 6}), store, tmp_path, 30.0, processes=4)
 
 
 @pytest.mark.long
 def test_a_run_with_several_gpus_is_trained_on_all_of_them(tmp_path):
     cfg = small_run(train={"precision": "fp32", "batch": 6})
     one, store = train(cfg, RunStore(tmp_path / "one" / "runs")), RunStore(tmp_path / "runs")
-    clusters._train(cfg, store, 30.0, processes=2)
+    clusters._train(cfg, store, tmp_path, 30.0, processes=2)
     found = store.find(cfg)
     assert found.provenance["processes"] == 2
     assert found.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=0, abs=1e-5)
@@ -313,26 +312,25 @@ from lib.config import RunConfig
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
 configs = [RunConfig(**config) for config in json.loads({configs!r})]
-cluster = Cluster({address!r}, memory=1 << 20, checkpoint_seconds=0.5, store={url!r})
-sweep(configs, RunStore({path!r}, remote={url!r}), cluster=cluster)
+cluster = Cluster({address!r}, memory=1 << 20, checkpoint_seconds=0.5)
+sweep(configs, RunStore({path!r}), cluster=cluster)
 """
 
 
 @pytest.mark.long
-def test_a_driver_that_dies_is_started_again_on_another_machine(cluster, three_nodes, tmp_path):
+def test_a_driver_that_dies_is_started_again(cluster, three_nodes, tmp_path):
     configs = [small_run(train={"steps": 200 + 200 * seed, "seed": seed, "batch": 8}) for seed in range(4)]
     serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
-    bucket = tmp_path / "bucket"
+    runs = tmp_path / "runs"
 
-    def driver(name: str):
+    def driver():
         given = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
-        path, url = str(tmp_path / name / "runs"), bucket.as_uri()
-        return python(DRIVER.format(configs=given, address=cluster.address, path=path, url=url))
+        return python(DRIVER.format(configs=given, address=cluster.address, path=str(runs)))
 
-    first = driver("one")
+    first = driver()
 
     def under_way() -> bool:
-        return any(bucket.glob("*/result.json")) and any(bucket.glob(".*.partial"))
+        return any(runs.glob("*/result.json")) and any(runs.glob(".*.partial"))
 
     def said() -> str:
         return first.communicate()[0] if first.poll() is not None else "it runs"
@@ -340,14 +338,43 @@ def test_a_driver_that_dies_is_started_again_on_another_machine(cluster, three_n
     until(under_way, within=COMES, running=lambda: first.poll() is None, said=said)
     first.kill()
     first.communicate()
-    finished = {path.parent.name: path.stat().st_mtime_ns for path in bucket.glob("*/result.json")}
+    finished = {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}
     assert 0 < len(finished) < len(configs)
-    second = driver("two")
+    second = driver()
     said, _ = second.communicate(timeout=COMES)
     assert second.returncode == 0, said
-    store = RunStore(tmp_path / "two" / "runs", remote=bucket.as_uri())
+    store = RunStore(runs)
     assert [numbers(store.find(cfg)) for cfg in configs] == [numbers(result) for result in serial.results]
-    assert all((bucket / key / "result.json").stat().st_mtime_ns == at for key, at in finished.items())
+    assert all(path.stat().st_mtime_ns == at for path, at in finished.items())
+
+
+@pytest.mark.long
+def test_a_run_comes_home_from_a_node_that_does_not_see_the_drivers_folder(cluster, three_nodes, tmp_path, monkeypatch):
+    """Nodes of one machine see it: what they are shown does not exist."""
+
+    class Elsewhere:
+        name = str(tmp_path / "nowhere")
+
+    monkeypatch.setattr(
+        clusters.tempfile, "NamedTemporaryFile", lambda **_: contextlib.nullcontext(Elsewhere), raising=True
+    )
+    configs = [small_run(train={"seed": seed}) for seed in range(40, 42)]
+    serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
+    store = RunStore(tmp_path / "runs")
+    runs = sweep(configs, store, cluster=Cluster(cluster.address, memory=1 << 20))
+    assert [numbers(result) for result in runs.results] == [numbers(result) for result in serial.results]
+    assert all(store.weights(result) for result in runs.results)
+
+
+def test_a_node_that_does_not_see_the_drivers_folder_sends_the_run(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters.tempfile, "tempdir", str(tmp_path / "node"))
+    cfg = small_run()
+    sent = clusters._train(cfg, RunStore("/nobody/runs"), tmp_path / "absent", 30.0, processes=1)
+    assert not list((tmp_path / "node").rglob(f"{cfg.key}*"))  # it keeps nothing but the text
+    store.take_in(cfg.key, sent)
+    assert numbers(store.find(cfg)) == numbers(train(cfg, RunStore(tmp_path / "other" / "runs")))
+    store.take_in(cfg.key, sent)  # and once more it is there already
+    assert [path.name for path in store.path.iterdir()] == [cfg.key]
 
 
 @pytest.mark.long
@@ -373,7 +400,7 @@ def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(cluster,
         train_all(ray, [cfg], store, Cluster(cluster.address), lambda shares: None)
 
 
-def test_a_run_with_one_processor_is_trained_where_it_is(store, monkeypatch):
+def test_a_run_with_one_processor_is_trained_where_it_is(store, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "launch", lambda *_: pytest.fail("another process was started"))
-    clusters._train(small_run(train={"steps": 2}), store, 30.0, processes=1)
+    clusters._train(small_run(train={"steps": 2}), store, tmp_path, 30.0, processes=1)
     assert store.find(small_run(train={"steps": 2})).status == "finished"

@@ -31,9 +31,7 @@ def test_the_validator_accepts_the_metadata_and_the_loader_reads_the_rows(folder
     dataset = mlcroissant.Dataset(str(folder / "croissant.json"))
     assert not dataset.metadata.ctx.issues.errors and not dataset.metadata.ctx.issues.warnings
     runs = list(dataset.records("runs"))
-    assert {row["runs/key"].decode() for row in runs} == {
-        run.key for part in records.parts(folder) for run in map(part.run, part.runs)
-    }
+    assert {row["runs/key"].decode() for row in runs} == records.of(folder).runs.keys()
     assert {row["runs/model.width"] for row in runs} == {32}
     steps = [row["curves/step"] for row in itertools.islice(dataset.records("curves"), 3)]
     assert steps == [1, 2, 3]

@@ -35,7 +35,7 @@ FINE = {
         *({"SHARD": shard, "GOALS": "records"} for shard in ("1/1", "2/2", "10/12")),
         {"MINUTES": "8", "SEED": "3", "GOALS": "audit"},
         {"MINUTES": "8"},  # without a goal make helps
-        {"ENGINE": "ray", "GIVEN": "ENGINE STORE RUN_GPUS", "GOALS": "reproduce-figures"},
+        {"ENGINE": "ray", "GIVEN": "ENGINE RAY_ADDRESS RUN_GPUS", "GOALS": "reproduce-figures"},
         {"TORCH": "cuda", "GIVEN": "TORCH PYTHON", "GOALS": "env lab"},
     ],
 )
@@ -74,7 +74,7 @@ def test_what_is_fine_is_fine(changes):
         ({"SEED": "1", "GOALS": "records"}, "SEED: make records draws nothing, use it with make audit alone"),
         ({"SHARD": "1/2", "GOALS": "lab"}, "SHARD: make lab is not shared by machines, use it with make records alone"),
         ({"ENGINE": "ray", "GOALS": "lab records"}, "ENGINE: make records trains on this machine, leave it out"),
-        ({"GIVEN": "STORE"}, "STORE: only a cluster needs it, use ENGINE=ray, or leave it out"),
+        ({"GIVEN": "RUN_GPUS"}, "RUN_GPUS: only a cluster needs it, use ENGINE=ray, or leave it out"),
         ({"TORCH": "tpu"}, "TORCH: 'tpu' is not known, use cpu or cuda"),
         ({"TORCH": "cpu cuda"}, "TORCH: 'cpu cuda' is not known"),
     ],

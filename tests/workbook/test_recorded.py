@@ -53,8 +53,9 @@ def test_parts_say_together_what_one_says(tmp_path):
     ]
     of(tmp_path, first, measured)
     several = of(tmp_path, second, [measured[1]._replace(measured={"x": 2})])
-    assert len(several) == 5 and records.compact(tmp_path) == 2
-    assert said(tmp_path) == several
+    there = records.of(tmp_path)
+    numbers = [there.measurement(*of) for of in there.measured]
+    assert of(tmp_path / "one", [*map(there.run, there.runs)], numbers) == several and len(several) == 5
 
 
 def test_a_part_that_cannot_be_read_says_nothing(tmp_path):

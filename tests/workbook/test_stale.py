@@ -141,12 +141,6 @@ def test_records_of_others_are_no_matter_and_its_own_are(drawn):
     assert not fresh()
 
 
-def test_compacting_the_records_is_no_matter(drawn):
-    folder, _, fresh = drawn
-    records.add(folder, [a_run(small_run(train={"seed": 3}, optim={"betas": (0.8, 0.99)}))], [])
-    assert records.compact(folder) == 2 and fresh()
-
-
 def test_a_run_that_says_something_else_is_noticed(drawn):
     folder, _, fresh = drawn
     for path in folder.glob("*.parquet/*"):
