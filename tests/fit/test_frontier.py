@@ -31,10 +31,7 @@ def test_a_looped_410m_costs_a_billion_and_is_worth_580m():
     worth = frontier.effective_parameters(4, 4, 4, 0.46) / 20
     assert worth == pytest.approx(0.58, abs=0.005)
     assert pytest.approx(0.41, abs=0.005) == (8 + 1 / 6) / 20
-    assert frontier.phi_to_match(4, 4, 4, 20 * worth) == pytest.approx(0.46)
-    assert frontier.phi_to_match(4, 4, 4, 20) == pytest.approx(1)  # all unrolled
-    with pytest.raises(InputError, match="no phi makes r=1 worth"):
-        frontier.phi_to_match(4, 16, 1, 20)
+    assert frontier.effective_parameters(4, 4, 4, 1.0) == 20  # all unrolled
 
 
 @pytest.mark.parametrize("r", [1, 4])
