@@ -273,27 +273,3 @@ def residuals_by_r(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
     """One row an r: mean, rmse and largest size of the measured less the predicted loss."""
     by = readings.misfit(table, fit).groupby(table["r"])
     return pd.DataFrame({"mean": by.mean(), "rmse": by.agg(rms), "largest": by.agg(lambda off: off.abs().max())})
-
-
-# ---- margins ---------------------------------------------------------------------------------------------------------
-
-
-def by_own_laws(
-    table: pd.DataFrame, families: dict[int, pd.DataFrame], resamples: int, seed: int
-) -> tuple[readings.Margins, readings.Draws]:
-    """What each recurrence's own law says of the grid, and of so many that might have been."""
-    budgets, own = table["budget"].unique(), readings.own_laws(table)
-
-    def margins(laws: dict[int, Fit]) -> readings.Margins:
-        return readings.cost_of_sharing(readings.law_optima(laws, families, budgets)) | readings.of_own_laws(laws)
-
-    return margins(own), readings.collected(map(margins, fresh_fits(own, resamples, seed)))
-
-
-def by_parabolas(table: pd.DataFrame, resamples: int, seed: int) -> tuple[readings.Margins, readings.Draws]:
-    """What the parabolas say of the grid, and of so many that might have been."""
-
-    def margins(runs: pd.DataFrame) -> readings.Margins:
-        return readings.every_gap(readings.optima(runs)) | readings.flatter(runs)
-
-    return margins(table), readings.collected(map(margins, readings.fresh_runs(table, table, resamples, seed)))

@@ -236,18 +236,3 @@ def test_phi_of_parts_of_the_grid(grid):
     assert found["r = 1 and 4 alone"] == pytest.approx(0.506, abs=1e-3)
     assert found["without r = 8"] == pytest.approx(0.502, abs=1e-3)
     assert found.filter(like="FLOPs").between(0.44, 0.47).all()
-
-
-# ---- margins ---------------------------------------------------------------------------------------------------------
-
-
-def test_margins_are_those_of_the_grid_and_of_grids_like_it(grid):
-    families, optima = published.families(grid), readings.optima(grid)
-    of_laws, of_parabolas = published.by_own_laws(grid, families, 4, 1), published.by_parabolas(grid, 4, 1)
-    exponents = {r: readings.a_D(fit) for r, fit in readings.own_laws(grid).items()}
-    assert of_laws[0]["a_D, r = 1"] == {"": exponents[1]} and of_laws[0]["r = 4"][""] == pytest.approx(0.065, abs=1e-3)
-    assert of_parabolas[0]["r = 2"] == readings.every_gap(optima)["r = 2"]
-    for found, drawn in (of_laws, of_parabolas):
-        assert found.keys() == drawn.keys()
-        assert all(len(draws) == 4 for of in drawn.values() for draws in of.values())
-    assert np.mean(of_laws[1]["r = 4"][""]) == pytest.approx(0.065, abs=0.01)
