@@ -89,18 +89,12 @@ def curvatures(runs: pd.DataFrame) -> dict[int, float]:
 def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) -> Iterator[pd.DataFrame]:
     """n grids that might have been: each cell's parabola in log N, and noise as large as all of them leave over, and as
     runs of the same cell and width differ by their seed."""
-    cells = [cell for _, cell in runs.groupby(["budget", "r"])]
-    degrees = [min(2, len(cell) - 1) for cell in cells]
-    lines = [
-        np.polyval(np.polyfit(np.log(cell["N"]), cell["loss"], degree), np.log(cell["N"]))
-        for cell, degree in zip(cells, degrees, strict=True)
-    ]
-    left = [cell["loss"] - line for cell, line in zip(cells, lines, strict=True)]
+    runs = runs.sort_values(["budget", "r"], kind="stable")
+    fitted, coefficients = isoflop.parabolas(runs, ["budget", "r"])
     again = [own["loss"] - own["loss"].mean() for _, own in repeated.groupby(["budget", "r", "width"]) if len(own) > 1]
-    noise = Noise.left_over([*left, *again], sum(degrees) + len(cells) + len(again))
-    ordered, fitted = pd.concat(cells), np.concatenate(lines)
-    for shifts in noise.draws(n, len(fitted), np.random.default_rng(seed)):
-        yield ordered.assign(loss=fitted + shifts)
+    noise = Noise.left_over([runs["loss"] - fitted, *again], coefficients + len(again))
+    for shifts in noise.draws(n, len(runs), np.random.default_rng(seed)):
+        yield runs.assign(loss=fitted + shifts)
 
 
 # ---- each recurrence by its own law ----------------------------------------------------------------------------------
