@@ -339,14 +339,9 @@ def _least_squares(own: Fit) -> Fit:
     return fit(own.law, own.inputs, own.loss, objective="squares")
 
 
-def halves(fit: Callable[..., Fit], arrays: Sequence[ArrayLike], by: ArrayLike) -> tuple[Fit, Fit]:
-    """Fits to the points of low and of high ``by`` [n], the budget say (000, App. F.3)."""
-    low, high = (fit(*(np.asarray(x)[half] for x in arrays)) for half in split(by))
-    return low, high
-
-
 def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
-    """Which points [n] lie low and which high in ``by`` [n], cut between its values where the halves are most equal."""
+    """Which points [n] lie low and which high in ``by`` [n], the budget say (000, App. F.3), cut between its values
+    where the halves are most equal."""
     by = np.asarray(by)
     cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
     if cut is None:

@@ -1,6 +1,6 @@
 """The figures of the iso-depth study (000)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -10,7 +10,19 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, MARKERS, PAGE, budget_axis, count_axis, isoflop_curve, legend_above, rate, shades
+from lib.figures.style import (
+    COLOURS,
+    MARKERS,
+    PAGE,
+    budget_axis,
+    count_axis,
+    doublings_axis,
+    isoflop_curve,
+    legend_above,
+    rate,
+    row_of_panels,
+    shades,
+)
 
 #: (colour, marker) of 000's probes
 PROBES: dict[str, tuple[ColorType, str]] = {
@@ -27,6 +39,17 @@ def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str
     colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True))
     colours[1] = to_rgb(COLOURS["transformer"])
     return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
+
+
+def by_recurrence(
+    table: pd.DataFrame, recurrences: Iterable[int] = ()
+) -> Iterator[tuple[pd.DataFrame, dict[str, Any]]]:
+    """The rows of each r, and how they are drawn and named: as among all ``recurrences``, where the table has some of
+    them alone."""
+    look = of_recurrences([*recurrences] or table["r"].unique())
+    for r, own in table.groupby("r"):
+        colour, marker = look[r]
+        yield own, {"color": colour, "marker": marker, "label": f"r = {r}"}
 
 
 def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
@@ -55,20 +78,18 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     """000, Figs. 8 and 10: predicted against measured loss, one panel a fit. panels: title -> (fit, runs)."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.7), squeeze=False, sharex=True, sharey=True)
-    look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
-    for axis, (title, (fit, runs)) in zip(axes[0], panels.items(), strict=True):
-        predicted = runs["loss"] * np.exp(fit.residuals)
-        for r, (colour, marker) in look.items():
-            at = (runs["r"] == r).to_numpy()
-            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
+    titles = [
+        f"{_broken(title)}\n$R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3f} nats" for title, (fit, _) in panels.items()
+    ]
+    labels = "measured loss (nats)", "predicted loss (nats)"
+    figure, axes = row_of_panels(titles, 2.7, *labels, sharex=True, sharey=True)
+    recurrences = {r for _, runs in panels.values() for r in runs["r"]}
+    for axis, (fit, runs) in zip(axes, panels.values(), strict=True):
+        for own, look in by_recurrence(runs.assign(predicted=runs["loss"] * np.exp(fit.residuals)), recurrences):
+            axis.plot(own["loss"], own["predicted"], ls="", ms=3.5, **look)
         ends = [runs["loss"].min(), runs["loss"].max()]
         axis.plot(ends, ends, color="#666666", lw=0.8, ls=":", label="equal")
-        rms = np.sqrt(np.mean((predicted - runs["loss"]) ** 2))
-        axis.set_title(f"{_broken(title)}\n$R^2$ = {fit.r2:.3f}, rms {rms:.3f} nats")
-        axis.set_xlabel("measured loss (nats)")
-    axes[0, 0].set_ylabel("predicted loss (nats)")
-    legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0])
     return figure
 
 
@@ -76,32 +97,24 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1
     (``readings.worth``). Right: compute-optimal loss against budget by the law (``readings.frontiers``), dashed by the
     one fitted at phi = 1, crosses for the ``measured`` optima."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
-    look = of_recurrences(worth["r"])
+    figure, (left, right) = row_of_panels(["at one width", "at the best width"], 2.8, ylabel="relative to r = 1")
     for column, colour, marker, label in (
         ("flops", "#666666", "o", "training FLOPs"),
         ("effective", COLOURS["isodepth"], "s", r"effective, $N_{once} + r^\varphi N_{rec}$"),
         ("unique", "#000000", "D", "unique parameters N"),
     ):
         left.plot(worth["r"], worth[column], marker=marker, color=colour, label=label)
-    left.set_xscale("log", base=2)
-    left.set_xticks(worth["r"], [str(r) for r in worth["r"]])
+    doublings_axis(left, worth["r"], "recurrences r")
     left.set_ylim(bottom=0)
-    left.set_title("at one width")
-    left.set_xlabel("recurrences r")
-    left.set_ylabel("relative to r = 1")
     left.legend(loc="lower left")
-    for r, line in frontier.groupby("r"):
-        shade, _ = look[r]
-        right.plot(line["budget"], line["loss"], color=shade, label=f"r = {r}")
-        points = measured[measured["r"] == r] if len(measured) else measured
-        if len(points):
-            right.plot(points["budget"], points["loss"], "x", color=shade, ms=4.5)
+    for line, look in by_recurrence(frontier, worth["r"]):
+        right.plot(line["budget"], line["loss"], **look | {"marker": ""})
+        points = measured[measured["r"].isin(line["r"])]
+        right.plot(points["budget"], points["loss"], "x", color=look["color"], ms=4.5)
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
     dashed = dict(color="#666666", ls="--", lw=0.9)
     right.plot(unrolled["budget"], unrolled["loss_unrolled"], **dashed, label=r"fit with $\varphi = 1$")
     right.plot([], [], "x", color="#666666", ms=4.5, label="minima of the parabolas")
-    right.set_title("at the best width")
     budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
     right.legend()
