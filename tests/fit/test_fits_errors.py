@@ -94,10 +94,3 @@ def test_two_terms_of_one_shape_leave_their_amplitudes_open_and_nothing_else():
     assert twins.params["A"] + twins.params["B"] == pytest.approx(alone.params["A"], rel=1e-5)
     for name in ("E", "z"):
         assert twins.params[name] == pytest.approx(alone.params[name], rel=1e-5)
-
-
-def test_a_table_of_fits_says_what_is_open():
-    frame = iso_depth_grid()
-    table = fits.table({"free": fit_joint(*joint_arrays(frame)), "phi = 1": fit_joint(*joint_arrays(frame), phi=1.0)})
-    assert table.loc["free", "phi"] == pytest.approx(PUBLISHED["phi"]) and np.isnan(table.loc["phi = 1", "phi"])
-    assert table.columns[-4:].tolist() == ["objective", "R2", "on a bound", "open"]

@@ -83,10 +83,12 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     ]
     labels = "measured loss (nats)", "predicted loss (nats)"
     figure, axes = row_of_panels(titles, 2.7, *labels, sharex=True, sharey=True)
-    recurrences = {r for _, runs in panels.values() for r in runs["r"]}
+    look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
     for axis, (fit, runs) in zip(axes, panels.values(), strict=True):
-        for own, look in by_recurrence(runs.assign(predicted=runs["loss"] * np.exp(fit.residuals)), recurrences):
-            axis.plot(own["loss"], own["predicted"], ls="", ms=3.5, **look)
+        predicted = runs["loss"] * np.exp(fit.residuals)
+        for r, (colour, marker) in look.items():  # also those of other panels, for the legend
+            at = runs["r"] == r
+            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
         ends = [runs["loss"].min(), runs["loss"].max()]
         axis.plot(ends, ends, color="#666666", lw=0.8, ls=":", label="equal")
     legend_above(figure, axes[0])
@@ -129,7 +131,7 @@ def _broken(title: str) -> str:
 def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame | None = None) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
     probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``, and so
-    has ``diverged`` (``readings.diverged``), whose runs are crosses at the top."""
+    has ``diverged``, whose runs are crosses at the top."""
     lost = runs.head(0) if diverged is None else diverged
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
     budgets = sorted(runs["budget"].unique())

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from lib.figures import style
-from lib.fit.fits import fit_chinchilla, fit_joint
+from lib.fit.fits import fit_joint
 from lib.papers.isodepth import designs, figures, readings
 
 pytestmark = pytest.mark.usefixtures("style")
@@ -50,11 +50,3 @@ def test_the_probes_are_drawn_over_their_baseline():
     crosses = [[*line.get_xdata()] for axis in figure.axes for line in axis.lines if line.get_marker() == "x"]
     assert [x for x in crosses if x] == [[2e7]] and [2e7] in crosses[4:]  # in the panel of its budget
     assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "diverged"
-
-
-def test_each_recurrence_keeps_its_colour_in_a_panel_of_its_own():
-    runs = designs.published_grid()
-    own = {f"r = {r}": (fit_chinchilla(cell["N"], cell["D"], cell["loss"]), cell) for r, cell in runs.groupby("r")}
-    figure = figures.predicted_against_measured(own)
-    drawn = [next(line.get_color() for line in axis.lines if len(line.get_xdata()) > 2) for axis in figure.axes]
-    assert len(set(drawn)) == 4

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib.papers.isodepth import figures_axes
-from lib.papers.isodepth.axes import by_axis, macro, optimal
+from lib.papers.isodepth.axes import by_axis, optimal
 from tests.papers.isodepth.test_axes import BUDGETS, RECURRENCES, grid
 
 pytestmark = pytest.mark.usefixtures("style")
@@ -27,22 +27,6 @@ def test_axes_by_budget(points):
         np.testing.assert_allclose(line.get_ydata(orig=False), 2 + r / 10 + len("Reading comprehension") / 100 + 0.008)
         np.testing.assert_allclose(line.get_xdata(orig=False), BUDGETS, rtol=0.1)
     assert len({tuple(line.get_xdata()) for line in lines}) == len(lines)  # beside one another
-
-
-def test_axes_by_loss(points):
-    figure = figures_axes.axes_by_loss(points)
-    assert len(figure.axes) == 5
-    left, right = figure.axes[0].get_xlim()
-    assert left > right  # better models to the right
-    dots = [line for line in figure.axes[0].lines if line.get_linestyle() == "None"]
-    assert sum(len(line.get_xdata()) for line in dots) == 12
-
-
-def test_accuracy_and_loss(points):
-    figure = figures_axes.accuracy_and_loss(macro(points))
-    accuracy, loss = figure.axes
-    assert accuracy.yaxis_inverted() and not loss.yaxis_inverted()
-    assert accuracy.xaxis_inverted() and loss.xaxis_inverted()
 
 
 def test_by_depth():

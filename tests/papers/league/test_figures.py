@@ -49,11 +49,6 @@ def test_nothing_is_far_out_that_an_interval_reaches():
     assert not figures.far_out(means, means - reach, means + reach).any()
 
 
-def test_without_phi_the_panel_says_why():
-    (text,) = drawn(NOTHING).axes[2].texts
-    assert "not resolved" in text.get_text() and "three are needed" in text.get_text()
-
-
 def test_phi_is_drawn_with_its_interval():
     shifts = pd.DataFrame(
         {"phi": [0.45, 0.38], "delta": [0, -0.07], "delta_low": [0, -0.1], "delta_high": [0, -0.02]}
