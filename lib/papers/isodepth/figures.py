@@ -12,7 +12,6 @@ from matplotlib.typing import ColorType
 
 from lib.figures.style import (
     COLOURS,
-    MARKERS,
     PAGE,
     budget_axis,
     count_axis,
@@ -23,14 +22,6 @@ from lib.figures.style import (
     row_of_panels,
     shades,
 )
-
-#: (colour, marker) of 000's probes
-PROBES: dict[str, tuple[ColorType, str]] = {
-    "baseline": (COLOURS["isodepth"], MARKERS["isodepth"]),
-    "truncated": (COLOURS["truncated"], MARKERS["truncated"]),
-    "hyper-connections": (COLOURS["hyper-connections"], MARKERS["hyper-connections"]),
-    "hyper-connections, as printed": (shades("hyper-connections", 4)[1], "H"),
-}
 
 
 def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:

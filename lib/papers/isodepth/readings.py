@@ -12,7 +12,7 @@ from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
 from lib.fit.fits import Fit, cell_signs, fit, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
-from lib.fit.frontier import at_width, compute_optimal, data_to_match, effective_parameters, phi_to_cross
+from lib.fit.frontier import compute_optimal, effective_parameters
 from lib.fit.laws import hold
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import size
@@ -389,29 +389,3 @@ def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
             for r, row in sorted(at.items())
         ]
     )
-
-
-def equivalences(fit: Fit, families: dict[int, pd.DataFrame], budget: float) -> pd.DataFrame:
-    """What looping makes of the compute-optimal plain model of a budget, at its width: one row an r (000, App. F.4).
-
-    unique, worth, cost: unique and effective parameters and FLOPs per token, relative to the plain model (at r = 4 a
-    looped 410M is worth 580M and costs 1B). tokens: as many times the plain model's to reach its loss, inf where none
-    do. phi to cross: where the compute-optimal losses of both families would meet.
-    """
-    plain = compute_optimal(fit, families[1], 1, budget)
-    *_, plain_flops = at_width(families[1], plain["width"])
-    rows = []
-    for r in sorted(r for r in families if r > 1):
-        n_once, n_rec, flops = at_width(families[r], plain["width"])
-        worth = effective_parameters(n_once, n_rec, r, fit.params["phi"])
-        rows.append(
-            {
-                "r": r,
-                "unique": (n_once + n_rec) / plain["N"],
-                "worth": worth / plain["N"],
-                "cost": flops / plain_flops,
-                "tokens": data_to_match(fit, n_once, n_rec, r, plain["loss"]) / plain["D"],
-                "phi to cross": phi_to_cross(fit, families[r], families[1], r, budget),
-            }
-        )
-    return pd.DataFrame(rows).set_index("r")

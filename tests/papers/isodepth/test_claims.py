@@ -37,12 +37,6 @@ def test_they_are_the_published_claims_of_the_ledger(reported):
     assert reported.keys() == of_000 - OTHERS
 
 
-def test_every_number_has_draws(reported):
-    for one in reported.values():
-        assert one.draws.keys() == one.values.keys(), one.id
-        assert all(len(x) >= 3 for x in one.draws.values()) and all(len(x) == 1 for x in one.values.values()), one.id
-
-
 def test_the_numbers_are_those_of_the_grid(reported, grid):
     values = {id: {name: x for name, (x,) in one.values.items()} for id, one in reported.items()}
     assert values["000-phi"][""] == pytest.approx(0.4587, abs=1e-4) and reported["000-phi"].note == "a note"

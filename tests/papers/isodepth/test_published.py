@@ -149,17 +149,6 @@ def test_the_interval_of_phi_is_the_printed_one(grid):
         assert percentile_interval(phi) == pytest.approx(expected, abs=6e-4)
 
 
-def test_in_the_loop_the_injection_lowers_phi():
-    found = {name: published.sets(published.runs(name)) for name in published.ACCOUNTINGS}
-    phi = {
-        name: {which: fit_joint(*readings.joint_arrays(own)).params["phi"] for which, own in by.items()}
-        for name, by in found.items()
-    }
-    assert {name: round(by["all"], 3) for name, by in phi.items()} == {"authors": 0.459, "once": 0.458, "loop": 0.433}
-    loop = {which: round(value, 3) for which, value in phi["loop"].items()}
-    assert (loop["lower four"], loop["truncated"], loop["hyper-connections"]) == (0.429, 0.362, 0.649)
-
-
 def test_the_minima_are_those_that_are_printed(grid):
     found = published.minima(readings.optima(grid))
     assert len(found) == 24 and found["loss off"].abs().max() < 1.4e-4 and found["N off"].abs().max() < 3e-3

@@ -311,10 +311,3 @@ def test_frontiers_keep_the_order_of_the_paper(published, published_fit):
     assert len(table) > 5 and (np.diff(table[[1, 2, 4, 8]], axis=1) > 0).all()
     unrolled = lines.pivot(index="budget", columns="r", values="loss_unrolled").dropna()
     assert (unrolled.max(axis=1) - unrolled.min(axis=1)).max() < 0.02  # one curve, but for the injection's FLOPs
-
-
-def test_a_model_of_410_is_worth_580_at_the_cost_of_1000(published_fit):
-    table = readings.equivalences(published_fit, designs.published_families(), 4.64e18).loc[4]
-    assert table["unique"] == pytest.approx(0.41, abs=0.005) and table["cost"] == pytest.approx(1.03, abs=0.01)
-    assert table["worth"] == pytest.approx(0.59, abs=0.01)  # 0.58 without the injection
-    assert table["tokens"] > 1.2 and 0.9 < table["phi to cross"] < 1.1

@@ -62,10 +62,3 @@ def test_phi_is_drawn_with_its_interval():
     axis = drawn(shifts).axes[2]
     assert [text.get_text() for text in axis.texts] == ["not resolved"] and axis.texts[0].xy[1] == 0
     assert not [line for line in axis.lines if line.get_marker() == "D"]
-
-
-def test_a_single_seed_has_no_interval():
-    runs = {BASELINE: made_up(0.0, seeds=(1,)), "truncated": made_up(-0.02, seeds=(1,))}
-    figure = figures.league(designs.standings(runs, 4), designs.gains(runs, 4), NOTHING, 4)
-    for axis in figure.axes[:2]:
-        assert not axis.patches and not [line for line in axis.lines if line.get_linewidth() == 2]

@@ -33,13 +33,6 @@ def test_loops_that_no_model_brackets_are_not_counted():
     assert found["tried"].xs(best_loops.BUDGETS[-1], level="budget").eq(4).all()
 
 
-def test_fresh_text_wants_one_or_two_loops_and_repeated_text_more():
-    found = best_loops.optima(runs.loops())["K"].unstack("budget")
-    assert found.loc["one epoch, tied"].between(1, 2).all() and found.loc["one epoch, own weights"].between(1, 2).all()
-    again = found.loc["one recipe, 10 epochs"]
-    assert again.is_monotonic_increasing and [round(again.iloc[0], 1), round(again.iloc[-1], 1)] == [1.4, 6.7]
-
-
 def test_an_optimum_stands_in_its_interval():
     table = runs.loops()
     found = best_loops.optima(table)

@@ -66,15 +66,6 @@ def test_at_one_D_the_law_is_found_again():
     assert by["worth"].tolist() == pytest.approx((by.index.to_numpy() ** 0.7).tolist(), rel=1e-4)
 
 
-def test_their_loops_saturate_where_000s_do_not(grid):
-    """phi of one pass and r alone falls from 1 to .56; 000's does not fall."""
-    found = phi.by_loops(runs.loops(), grid, 2, 0)
-    theirs, ours = found.loc[phi.THEIRS], found.loc[phi.OURS]
-    assert theirs["phi"].round(2).tolist() == [0.99, 0.83, 0.7, 0.56] and [*theirs.index] == [2, 3, 4, 6]
-    assert ours["phi"].round(2).tolist() == [0.42, 0.51, 0.44] and [*ours.index] == [2, 4, 8]
-    assert theirs["worth"].round(1).tolist() == [2.0, 2.5, 2.7, 2.7] and ours["worth"].round(1).max() == 2.5
-
-
 def test_the_tied_share_of_a_law_with_phi_below_one_is_below_one():
     made = runs.loops().query("recipe == 'tuned'")
     worth = made["n_rec"] * made["r"] ** 0.7
