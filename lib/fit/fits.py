@@ -146,11 +146,6 @@ def fit_joint(
     return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
 
 
-def fit_joint_at_one_D(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
-    """L = E + A (N_once + r^phi N_rec)^-alpha, the joint law of runs that all have as many tokens."""
-    return fit(laws.JOINT_AT_ONE_D, (n_once, n_rec, r), loss, **options)
-
-
 def fit_parcae(n_eff: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
     """L = E + A N^-a + B D^-b on effective parameters with all loops unrolled, the training law of 001."""
     return fit(laws.PARCAE, (n_eff, D), loss, **options)

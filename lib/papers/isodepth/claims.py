@@ -100,6 +100,9 @@ def of_probes(
     (``readings.probe_draws``); families: of each, at r, whose compute-optimal width is asked for."""
     moves = readings.probe_shifts(drawn, families, r, sorted(sets["baseline"]["budget"].unique()))
     without = readings.without(drawn["truncated"], sets["truncated"], 2)
+    lower, lower_too = (readings.cell_means(gains[probe], seed) for probe in ("truncated", "hyper-connections"))
+    worst = readings.worst_fitted(sets["truncated"], 2, seed)
+    lead = readings.lead_over_plain(sets["hyper-connections"], 2, seed)
     of_fits = {
         "000-truncation-lowers-phi": ("truncated, lower phi", "phi"),
         "000-hyper-connections-raise-phi": ("hyper-connections, higher phi", "phi"),
@@ -111,27 +114,12 @@ def of_probes(
         "000-truncation-widens-the-optimum": ("truncated, wider", "octaves of width"),
         "000-hyper-connections-narrow-the-optimum": ("hyper-connections, narrower", "octaves of width"),
     }
-    of_runs: dict[str, tuple[Drawn, str, str]] = {
-        "000-truncation-lowers-loss": (readings.cell_means(gains["truncated"], seed), "nats", "mean over widths"),
-        "000-hyper-connections-lower-loss": (
-            readings.cell_means(gains["hyper-connections"], seed),
-            "nats",
-            "mean over widths",
-        ),
-        "000-truncated-r2-fits-worst": (
-            readings.worst_fitted(sets["truncated"], 2, seed),
-            "octaves of rms residual",
-            "",
-        ),
-        "000-truncated-phi-without-r2": ({"": without["phi"]}, "phi", ""),
-        "000-truncated-fit-without-r2": ({"": without["r2"]}, "R^2", ""),
-        "000-hyper-connected-r2-matches-plain": (
-            {"": readings.lead_over_plain(sets["hyper-connections"], 2, seed)},
-            "nats",
-            "",
-        ),
-    }
     return [
+        compared("000-truncation-lowers-loss", lower, "nats", "mean over widths"),
+        compared("000-hyper-connections-lower-loss", lower_too, "nats", "mean over widths"),
         *(compared(id, {"": moves[name]}, unit, note) for id, (name, unit) in of_fits.items()),
-        *(compared(id, numbers, unit, said) for id, (numbers, unit, said) in of_runs.items()),
+        compared("000-truncated-r2-fits-worst", worst, "octaves of rms residual"),
+        compared("000-truncated-phi-without-r2", {"": without["phi"]}, "phi"),
+        compared("000-truncated-fit-without-r2", {"": without["r2"]}, "R^2"),
+        compared("000-hyper-connected-r2-matches-plain", {"": lead}, "nats"),
     ]
