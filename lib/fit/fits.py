@@ -74,8 +74,8 @@ class Fit:
 
     @property
     def r2(self) -> float:
-        """Of the losses in nats."""
-        return r2(self.loss * np.exp(self.residuals), self.loss)
+        """Share of the variance of the losses, in nats, that the law explains."""
+        return float(1 - np.mean((self.loss * np.expm1(self.residuals)) ** 2) / np.var(self.loss))
 
     @property
     def rms_residual(self) -> float:
@@ -94,28 +94,24 @@ class Fit:
         near = np.minimum(self.theta - low, high - self.theta) < 1e-6 * (high - low)
         return self._named(near)
 
-    @property
-    def covariance(self) -> ndarray:
-        """Of theta [p, p] (sandwich of the Hessian)."""
-        return self._spread[0]
-
-    @property
-    def stderr(self) -> dict[str, float]:
-        """Standard errors: of log A for an amplitude, of the parameter itself for a shape."""
-        return dict(zip(self.names, np.sqrt(np.diag(self.covariance)), strict=True))
-
-    @property
+    @cached_property
     def unidentified(self) -> tuple[str, ...]:
-        """Parameters that the data leave open, by the Hessian."""
-        return self._named(self._spread[1])
+        """Parameters that the data leave open: those along which the losses hardly change. What is held or on the box
+        is not among them."""
+        low, high = self.law.box
+        free = (low < high) & ~np.isin(self.names, self.at_bound)
+        left_open = np.zeros(len(free), dtype=bool)
+        if free.any():
+            _, _, (J,) = self._problem.derivatives(self.theta[None])
+            J = J[free]
+            J /= np.sqrt(np.maximum((J**2).sum(-1), 1e-300))[:, None]
+            information, axes = np.linalg.eigh(J @ J.T)
+            flat = information < 1e-9 * information.max()
+            left_open[free] = (np.abs(axes[:, flat]) > 0.3).any(1)
+        return self._named(left_open)
 
     def _named(self, which: ndarray) -> tuple[str, ...]:
         return tuple(name for name, so in zip(self.names, which, strict=True) if so)
-
-    @cached_property
-    def _spread(self) -> tuple[ndarray, ndarray]:
-        low, high = self.law.box
-        return _covariance(self._problem, self.theta, (low < high) & ~np.isin(self.names, self.at_bound))
 
 
 def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str = "huber") -> Fit:
@@ -148,11 +144,6 @@ def fit_joint(
 ) -> Fit:
     """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None."""
     return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
-
-
-def fit_joint_at_one_D(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
-    """L = E + A (N_once + r^phi N_rec)^-alpha, the joint law of runs that all have as many tokens."""
-    return fit(laws.JOINT_AT_ONE_D, (n_once, n_rec, r), loss, **options)
 
 
 def fit_parcae(n_eff: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
@@ -223,37 +214,6 @@ def table(fits: dict[str, Fit]) -> pd.DataFrame:
     rows = {name: {**fit.params, "objective": fit.objective, "R2": fit.r2} for name, fit in fits.items()}
     words = pd.DataFrame.from_dict(flags, orient="index", columns=["on a bound", "open"])
     return pd.DataFrame.from_dict(rows, orient="index").join(words).rename_axis("fit")
-
-
-def r2(predicted: ArrayLike, loss: ArrayLike, weights: ndarray | pd.Series | None = None) -> float:
-    """Share of the variance of the losses, in nats, that the predictions explain; each point counts as its weight."""
-    loss = np.asarray(loss)
-    mean = np.average(loss, weights=weights)
-    return float(
-        1 - np.average((predicted - loss) ** 2, weights=weights) / np.average((loss - mean) ** 2, weights=weights)
-    )
-
-
-def _covariance(problem: Problem, theta: ndarray, free: ndarray) -> tuple[ndarray, ndarray]:
-    """H^-1 (sum psi^2 J J^T) H^-1, and which parameters it leaves open: those along which the losses hardly change, so
-    that the Hessian is flat but for curvature that noise makes. Of the ``free`` parameters; the others, held or on the
-    box, have no variance."""
-    covariance, unidentified = np.zeros((len(theta), len(theta))), np.zeros(len(theta), dtype=bool)
-    if not free.any():
-        return covariance, unidentified
-    _, (hessian,), (J,) = problem.derivatives(theta[None])
-    hessian, J = hessian[np.ix_(free, free)], J[free]
-    psi = np.clip(problem.residuals(theta[None])[0], -problem.delta, problem.delta)
-    scale = np.sqrt(np.maximum((J**2).sum(-1), 1e-300))
-    information, axes = np.linalg.eigh(J @ J.T / np.outer(scale, scale))
-    flat = information < 1e-9 * information.max()
-    seen = axes[:, ~flat]
-    inverse = (
-        seen @ np.linalg.pinv(seen.T @ (hessian / np.outer(scale, scale)) @ seen) @ seen.T / np.outer(scale, scale)
-    )
-    covariance[np.ix_(free, free)] = inverse @ (J * psi**2) @ J.T @ inverse
-    unidentified[free] = (np.abs(axes[:, flat]) > 0.3).any(1)
-    return covariance, unidentified
 
 
 # ---- how sure --------------------------------------------------------------------------------------------------------
@@ -374,14 +334,9 @@ def _least_squares(own: Fit) -> Fit:
     return fit(own.law, own.inputs, own.loss, objective="squares")
 
 
-def halves(fit: Callable[..., Fit], arrays: Sequence[ArrayLike], by: ArrayLike) -> tuple[Fit, Fit]:
-    """Fits to the points of low and of high ``by`` [n], the budget say (000, App. F.3)."""
-    low, high = (fit(*(np.asarray(x)[half] for x in arrays)) for half in split(by))
-    return low, high
-
-
 def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
-    """Which points [n] lie low and which high in ``by`` [n], cut between its values where the halves are most equal."""
+    """Which points [n] lie low and which high in ``by`` [n], the budget say (000, App. F.3), cut between its values
+    where the halves are most equal."""
     by = np.asarray(by)
     cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
     if cut is None:

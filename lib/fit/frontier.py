@@ -79,13 +79,6 @@ def effective_parameters(n_once: float, n_rec: float, r: int, phi: float) -> flo
     return n_once + r**phi * n_rec
 
 
-def phi_to_match(n_once: float, n_rec: float, r: int, target: float) -> float:
-    """The phi at which a looped model is worth ``target`` plain parameters: r^phi = (target - N_once) / N_rec."""
-    if r < 2 or target <= n_once:
-        raise InputError(f"target: no phi makes r={r} worth {target:g} parameters, with {n_once:g} of them run once")
-    return float(np.log((target - n_once) / n_rec) / np.log(r))
-
-
 def data_to_match(fit: Fit, n_once: float, n_rec: float, r: int, loss: float) -> float:
     """Tokens at which the model reaches ``loss``, inf where its parameters alone keep it above."""
     p = fit.params

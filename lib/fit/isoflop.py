@@ -50,6 +50,18 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def parabolas(runs: pd.DataFrame, by: list[str], column: str = "loss") -> tuple[np.ndarray, int]:
+    """What the parabola in log N through each cell, the runs alike in the columns ``by``, says of its runs [n]; and how
+    many coefficients all parabolas have: as many as a cell has runs where these are fewer than three."""
+    fitted, coefficients = np.empty(len(runs)), 0
+    x, y = np.log(runs["N"].to_numpy(float)), runs[column].to_numpy(float)
+    for rows in runs.groupby(by).indices.values():
+        degree = min(2, len(rows) - 1)
+        fitted[rows] = np.polynomial.Polynomial.fit(x[rows], y[rows], degree)(x[rows])
+        coefficients += degree + 1
+    return fitted, coefficients
+
+
 def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[float, tuple[float, float]]:
     """The exponent of a power law of ``column`` in ``of`` over the optima inside, and its 95 % interval (Student's t
     over the line's residuals); no interval below three of them."""

@@ -18,12 +18,6 @@ def test_the_optimum_of_a_parabola_in_log_x():
     assert math.isnan(isoflop_optimum(x[:3], (np.log(x[:3]) - 18) ** 2)[2])
 
 
-def test_the_stderr_of_an_optimum_is_its_spread():
-    x, random = np.geomspace(1e7, 1e9, 7), np.random.default_rng(0)
-    found = [isoflop_optimum(x, 3 + 0.02 * np.log(x / 1.3e8) ** 2 + random.normal(0, 0.002, 7)) for _ in range(400)]
-    assert np.sqrt(np.mean([f[2] ** 2 for f in found])) == pytest.approx(np.std([f[0] for f in found]), rel=0.15)
-
-
 def test_the_stderr_of_an_optimum_is_that_of_a_parabola_around_it():
     x, random = np.array([1e7, 1.5e7, 4e7, 3e8, 1e9]), np.random.default_rng(1)  # not even in log x
     loss = 3 + 0.02 * np.log(x / 1.3e8) ** 2 + random.normal(0, 0.002, 5)
@@ -68,36 +62,18 @@ def test_a_power_law_through_three_points_has_its_error():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: isoflop_optimum([1, 2], [1, 2]), "a parabola needs three different points"),
+        (lambda: isoflop_optimum([1, 1, 2], [1, 2, 2]), "needs three different points with a loss each, there are 2"),
+        (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 3]), "a parabola needs three different points"),
         (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
-        (lambda: isoflop_optimum([1, 2, -3], [1, 2, 2]), "x: values must be positive"),
+        (lambda: isoflop_optimum([1, 2, -3], [1, 2, 2]), "x: values must be positive and losses finite"),
+        (lambda: isoflop_optimum([1, 2, 3], [1, np.nan, 2]), "x: values must be positive and losses finite"),
         (lambda: power_law([1], [1]), "a power law needs two points"),
-        (lambda: power_law([1, 2], [1, 0]), "x: values must be positive"),
+        (lambda: power_law([1, 2, 3], [1, 2]), "a power law needs two points"),
+        (lambda: power_law([1, 0], [1, 2]), "x: values must be positive and finite"),
+        (lambda: power_law([1, 2], [1, np.inf]), "x: values must be positive and finite"),
         (lambda: power_law([2, 2], [1, 3]), "x: is 2 in every point"),
     ],
 )
 def test_bad_points_are_one_line(call, message):
-    with one_line(message):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: isoflop_optimum([1, 1, 2], [1, 2, 2]),
-            "a parabola needs three different points with a loss each, there are 2",
-        ),
-        (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 3]), "a parabola needs three different points"),
-        (lambda: isoflop_optimum([1, 2, np.inf], [1, 2, 2]), "x: values must be positive and losses finite"),
-        (lambda: isoflop_optimum([1, 2, 3], [1, np.nan, 2]), "x: values must be positive and losses finite"),
-        (lambda: isoflop_optimum([1, 2, 0], [1, 2, 2]), "x: values must be positive and losses finite"),
-        (lambda: power_law([1, 2, 3], [1, 2]), "a power law needs two points"),
-        (lambda: power_law([1, 0], [1, 2]), "x: values must be positive and finite"),
-        (lambda: power_law([1, np.inf], [1, 2]), "x: values must be positive and finite"),
-        (lambda: power_law([1, 2], [1, np.inf]), "x: values must be positive and finite"),
-    ],
-)
-def test_points_without_a_logarithm_or_a_partner_are_one_line(call, message):
     with one_line(message):
         call()

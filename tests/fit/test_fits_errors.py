@@ -1,4 +1,4 @@
-"""Standard errors are the spread and those of closed forms, and what a bound or the data leave open is named."""
+"""Fits of a power law are those of closed forms, and what a bound or the data leave open is named."""
 
 import dataclasses
 import math
@@ -7,99 +7,48 @@ import numpy as np
 import pytest
 
 from lib.fit import fits, laws
-from lib.fit.fits import fit, fit_chinchilla, fit_joint, fit_saturation
+from lib.fit.fits import fit_chinchilla, fit_joint, fit_saturation
 from lib.papers.isodepth.designs import PUBLISHED
 from tests.fit.known import huber, iso_depth_grid, joint_arrays, line
 
-# ---- the spread over noise -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def over_noise():
-    """The joint law on sixty draws of the noise."""
-    return [fit_joint(*joint_arrays(iso_depth_grid(0.005, seed))) for seed in range(60)]
-
 
 @pytest.mark.long
-def test_standard_errors_are_the_spread_over_noise(over_noise):
-    for name in ("alpha", "beta", "phi"):
-        spread = np.std([f.params[name] for f in over_noise], ddof=1)
-        assert np.mean([f.stderr[name] for f in over_noise]) == pytest.approx(spread, rel=0.45), name
-
-
-@pytest.mark.long
-def test_phi_is_unbiased(over_noise):
-    phis = np.array([f.params["phi"] for f in over_noise])
+def test_phi_is_unbiased():
+    fits = [fit_joint(*joint_arrays(iso_depth_grid(0.005, seed))) for seed in range(60)]
+    phis = np.array([f.params["phi"] for f in fits])
     assert abs(phis.mean() - PUBLISHED["phi"]) < 3.5 * phis.std(ddof=1) / math.sqrt(60)
-
-
-HELD = ("A", "B", "E", "alpha", "beta")
-
-
-def phi_alone(*arrays):
-    held = laws.hold(laws.JOINT, **{name: PUBLISHED[name] for name in HELD})
-    return fit(held, arrays[:-1], arrays[-1])
-
-
-def test_held_parameters_have_no_error_and_phi_has_its_own():
-    for ours in (phi_alone(*joint_arrays(iso_depth_grid(0.01, seed))) for seed in range(5)):
-        assert all(ours.stderr[name] == 0 for name in HELD) and ours.stderr["phi"] > 0
-        assert ours.unidentified == () == ours.at_bound
-    few = [np.asarray(x)[:3] for x in joint_arrays(iso_depth_grid())]
-    assert phi_alone(*few).params["phi"] == pytest.approx(PUBLISHED["phi"], rel=1e-6)
-
-
-@pytest.mark.long
-def test_the_error_of_phi_alone_is_its_spread_over_noise():
-    found = [phi_alone(*joint_arrays(iso_depth_grid(0.01, seed))) for seed in range(60)]
-    assert all(ours.stderr[name] == 0 for ours in found for name in HELD)
-    assert all(ours.unidentified == () == ours.at_bound for ours in found)
-    spread = np.std([ours.params["phi"] for ours in found])
-    assert np.median([ours.stderr["phi"] for ours in found]) == pytest.approx(spread, rel=0.35)
 
 
 # ---- closed forms: a power law is a straight line in logs ------------------------------------------------------------
 
 
-def test_squares_of_a_power_law_are_linear_regression_with_whites_errors():
+def test_squares_of_a_power_law_are_linear_regression():
     T, loss, X = line()
     found = fit_saturation(T, loss, laws.POWER, objective="squares")
-    inverse = np.linalg.inv(X.T @ X)
-    theta = inverse @ X.T @ np.log(loss)
+    theta = np.linalg.lstsq(X, np.log(loss))[0]
     assert found.theta == pytest.approx(theta) and found.params["Z"] == pytest.approx(np.exp(theta[0]))
     residuals = X @ theta - np.log(loss)
     assert found.residuals == pytest.approx(residuals, abs=1e-9)
-    white = inverse @ (X.T * residuals**2) @ X @ inverse
-    np.testing.assert_allclose(found.covariance, white, rtol=1e-6)
-    assert found.stderr == pytest.approx({"Z": white[0, 0] ** 0.5, "z": white[1, 1] ** 0.5}, rel=1e-6)
     assert found.objective == pytest.approx(huber(residuals))
     assert found.predict(T) == pytest.approx(np.exp(X @ theta))
     assert found.r2 == pytest.approx(1 - np.sum((np.exp(X @ theta) - loss) ** 2) / np.sum((loss - loss.mean()) ** 2))
     assert found.at_bound == found.unidentified == () and found.names == ("Z", "z")
 
 
-def test_hubers_errors_count_the_points_inside_delta():
+def test_at_hubers_optimum_the_clipped_residuals_balance():
     T, loss, X = line(noise=0.0013)
     found = fit_saturation(T, loss, laws.POWER)
-    inside = np.abs(found.residuals) <= 1e-3
-    assert 5 < inside.sum() < 25
-    inverse = np.linalg.inv((X.T * inside) @ X)
-    psi = np.clip(found.residuals, -1e-3, 1e-3)
-    np.testing.assert_allclose(found.covariance, inverse @ (X.T * psi**2) @ X @ inverse, rtol=1e-5)
-    assert X.T @ psi == pytest.approx(0, abs=1e-9)  # it is the optimum
+    assert 5 < (np.abs(found.residuals) <= 1e-3).sum() < 25
+    assert X.T @ np.clip(found.residuals, -1e-3, 1e-3) == pytest.approx(0, abs=1e-9)
 
 
-def test_what_is_held_or_on_the_box_has_no_variance_and_the_others_have_theirs():
+def test_what_is_held_or_on_the_box_is_not_open():
     T, loss, _ = line()
-    held = fit_saturation(T, loss, laws.hold(laws.POWER, z=0.4), objective="squares")
-    assert held.stderr["z"] == 0 and held.at_bound == held.unidentified == ()
-    assert held.stderr["Z"] == pytest.approx(np.sqrt(np.sum(held.residuals**2)) / len(T), rel=1e-6)
-    bound = fit_saturation(T, loss, laws.hold(laws.POWER, Z=3.0, z=0.4), objective="squares")
-    assert not bound.covariance.any()
-    boxed = dataclasses.replace(laws.POWER, shapes={"z": (0.5, 20.0)})
-    found = fit_saturation(T, loss, boxed, objective="squares")
+    for values in ({"z": 0.4}, {"Z": 3.0, "z": 0.4}):
+        held = fit_saturation(T, loss, laws.hold(laws.POWER, **values))
+        assert held.at_bound == held.unidentified == ()
+    found = fit_saturation(T, loss, dataclasses.replace(laws.POWER, shapes={"z": (0.5, 20.0)}))
     assert found.at_bound == ("z",) and found.params["z"] == 0.5
-    assert found.stderr["z"] == 0 and found.stderr["Z"] == pytest.approx(np.linalg.norm(found.residuals) / len(T))
     table = fits.table({"boxed": found})
     assert table.loc["boxed", "on a bound"] == "z" and table.loc["boxed", "open"] == ""
     assert table.loc["boxed", "R2"] == found.r2 and table.loc["boxed", "objective"] == found.objective
@@ -108,12 +57,8 @@ def test_what_is_held_or_on_the_box_has_no_variance_and_the_others_have_theirs()
 def test_the_units_of_an_input_leave_nothing_open():
     T, noise = np.linspace(1e6, 5e7, 30), np.random.default_rng(0).normal(0, 0.01, 30)
     decay = laws.Law("decay", ("T",), {"Z": (-5.0, 5.0)}, {"z": (0.0, 1e-5)}, lambda p, T: [-p["z"] * T])
-    found = fit_saturation(T, 3 * np.exp(-2e-8 * T + noise), decay, objective="squares")
-    X = np.stack([np.ones(30), -T / 1e7], axis=1)
-    inverse = np.linalg.inv(X.T @ X)
-    white = inverse @ (X.T * found.residuals**2) @ X @ inverse
+    found = fit_saturation(T, 3 * np.exp(-2e-8 * T + noise), decay)
     assert found.unidentified == () == found.at_bound
-    assert found.stderr == pytest.approx({"Z": white[0, 0] ** 0.5, "z": white[1, 1] ** 0.5 / 1e7}, rel=1e-5)
 
 
 # ---- what is open ----------------------------------------------------------------------------------------------------
@@ -147,13 +92,5 @@ def test_two_terms_of_one_shape_leave_their_amplitudes_open_and_nothing_else():
     alone, twins = (fit_saturation(T, loss, law, objective="squares") for law in (one, two))
     assert twins.unidentified == ("A", "B") and alone.unidentified == ()
     assert twins.params["A"] + twins.params["B"] == pytest.approx(alone.params["A"], rel=1e-5)
-    for name in ("E", "z"):  # what the data do determine is as sure as with one of the two
+    for name in ("E", "z"):
         assert twins.params[name] == pytest.approx(alone.params[name], rel=1e-5)
-        assert twins.stderr[name] == pytest.approx(alone.stderr[name], rel=1e-3)
-
-
-def test_a_table_of_fits_says_what_is_open():
-    frame = iso_depth_grid()
-    table = fits.table({"free": fit_joint(*joint_arrays(frame)), "phi = 1": fit_joint(*joint_arrays(frame), phi=1.0)})
-    assert table.loc["free", "phi"] == pytest.approx(PUBLISHED["phi"]) and np.isnan(table.loc["phi = 1", "phi"])
-    assert table.columns[-4:].tolist() == ["objective", "R2", "on a bound", "open"]

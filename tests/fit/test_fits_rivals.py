@@ -5,7 +5,6 @@ import pytest
 
 from lib.fit import laws
 from lib.fit.fits import fit, fit_chinchilla
-from lib.papers.isodepth.designs import PUBLISHED
 from tests.fit.known import huber
 from tests.fit.rivals import (
     MIDDLE,
@@ -69,17 +68,3 @@ def test_scipys_own_tolerances_stop_early(runs, ours):
     """They are absolute and the objective is small, as Besiroglu et al. (arXiv 2404.10102) found of the first fit."""
     assert excess(lbfgs(*runs, [MIDDLE]), runs, ours) > 0.5
     assert excess(lbfgs(*runs, STARTS[::47]), runs, ours) > 1e-6
-
-
-def test_without_noise_all_end_at_the_truth(runs):
-    exact = *runs[:2], laws.CHINCHILLA.loss(PUBLISHED, *runs[:2])
-    truth = [PUBLISHED["alpha"], PUBLISHED["beta"]]
-    off = {
-        "ours": fit_chinchilla(*exact).theta,
-        "grid": grid(*exact, step=0.01),
-        "refined": refined(*exact),
-        "L-BFGS-B": lbfgs(*exact, [MIDDLE], SCALE, **TIGHT),
-    }
-    off = {name: np.abs(theta[3:] - truth).max() for name, theta in off.items()}
-    assert off["ours"] < 1e-12 < off["grid"] < 0.01
-    assert off["refined"] < 1e-6 and off["L-BFGS-B"] < 1e-6

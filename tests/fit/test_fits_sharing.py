@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib.fit import laws
-from lib.fit.fits import fit, fit_joint, fit_joint_at_one_D, objective_at, sharing
+from lib.fit.fits import fit, fit_joint, objective_at, sharing
 from tests.fit.known import iso_depth_grid, joint_arrays
 
 LADDER = laws.POWER_WITH_FLOOR
@@ -68,7 +68,7 @@ def test_the_law_of_several_groups_is_each_groups_law():
 def test_at_one_D_the_truth_of_the_joint_law_is_found():
     frame, truth = iso_depth_grid(), dict(A=28.0, alpha=0.2, E=2.0, phi=0.46)
     loss = laws.JOINT_AT_ONE_D.loss(truth, frame.n_once, frame.n_rec, frame.r)
-    assert fit_joint_at_one_D(frame.n_once, frame.n_rec, frame.r, loss).params == pytest.approx(truth, rel=1e-6)
+    assert fit(laws.JOINT_AT_ONE_D, (frame.n_once, frame.n_rec, frame.r), loss).params == pytest.approx(truth, rel=1e-6)
 
 
 def test_the_objective_of_a_law_from_elsewhere_is_that_of_a_fit():

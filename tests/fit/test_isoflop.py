@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.fit.isoflop import exponent, minimum, optima
+from lib.fit.isoflop import exponent, minimum, optima, parabolas
 
 
 def curves(budgets=(1e9, 4e9, 16e9), sizes=(1e3, 2e3, 4e3, 8e3, 16e3)) -> pd.DataFrame:
@@ -60,3 +60,14 @@ def test_a_minimum_says_whether_it_lies_between_what_was_tried():
         none = minimum(x, loss)
         assert np.isnan([none.x, none.loss, none.stderr]).all() and not none.inside
     assert not minimum(x[:2], x[:2]).inside  # too few for a parabola
+
+
+def test_parabolas_go_through_what_is_one_and_count_their_coefficients():
+    runs = curves().drop([0, 1, 5, 6, 7])  # three and two are left of two cells
+    fitted, coefficients = parabolas(runs, ["architecture", "budget"])
+    np.testing.assert_allclose(fitted, runs["loss"], rtol=1e-12)
+    assert coefficients == 5 * 3 + 2
+    kinked = runs.assign(x=runs["loss"] + (runs["N"] == 4e3))
+    off = kinked["x"] - parabolas(kinked, ["architecture", "budget"], "x")[0]
+    by = off.groupby([runs["architecture"], runs["budget"]])
+    assert by.sum().abs().max() < 1e-12 and (by.std() > 0.1).sum() == 4  # what is left over has no level

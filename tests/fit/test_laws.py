@@ -79,13 +79,6 @@ def test_phi_is_learned_from_more_than_one_r_and_held_from_one():
     assert np.array_equal(found, inputs)
 
 
-def test_a_steep_law_lies_in_its_box():
-    steep = Law("steep", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
-    sizes = np.geomspace(1e3, 1e6, 12)
-    found = fit(steep, [sizes], 8.8e5 * sizes**-2.0)
-    assert found.params == pytest.approx({"A": 8.8e5, "alpha": 2.0}, rel=1e-6) and not found.at_bound
-
-
 def test_a_small_decay_that_more_loops_quicken_is_found():
     truth = dict(E=1.4, X=80.0, x=0.4, Y=300.0, y=0.4, Z=0.3, z=0.2, gamma=-0.5)
     grid = [(1e6 * mu, D, mu, T) for mu in (2, 4, 8) for D in (1e7, 4e7, 16e7) for T in (1, 2, 4, 8, 16)]

@@ -1,6 +1,8 @@
 """A verdict follows from the interval over seeds, and the notebook that the ledger names reports each claim."""
 
+import ast
 import math
+import re
 from fnmatch import fnmatch
 
 import nbformat
@@ -206,11 +208,16 @@ def test_the_ledger_is_complete_and_well_formed():
 
 
 def reporting(path):
-    """The code of a notebook, and of the rooms' modules that hand it claims."""
+    """The code of a notebook, and of the functions of its rooms that hand it claims."""
     code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
-    modules = [ROOT / "lib/papers/isodepth/published_claims.py", ROOT / "lib/papers/others/claims.py"]
-    imported = [one for one in modules if f"{one.parent.name} import" in code and f"{one.stem}.of_" in code]
-    return "\n".join([code, *(one.read_text() for one in imported)])
+    parts = [code]
+    for room, name in (("isodepth", "claims"), ("others", "others_claims")):
+        source = (ROOT / "lib" / "papers" / room / "claims.py").read_text()
+        called = re.findall(rf"\b{name}\.(of_\w+)\(", code)
+        for node in ast.parse(source).body if called else []:
+            if not isinstance(node, ast.FunctionDef) or node.name in called:
+                parts.append(ast.get_source_segment(source, node))
+    return "\n".join(parts)
 
 
 def test_each_claim_of_a_notebook_is_reported_by_it():

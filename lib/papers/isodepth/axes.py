@@ -13,6 +13,7 @@ from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit.noise import Noise
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
+from lib.papers.shared.reported import read_off
 from lib.store.runs import RunStore
 from lib.tasks import primitives
 from lib.tasks.evaluations import Evaluation, Subject, evaluations, suite
@@ -20,8 +21,6 @@ from lib.tasks.suites import CORE, Task, table
 
 #: comparison -> number
 Margins = dict[str, float]
-#: comparison -> its estimate, or its draws
-Numbers = dict[str, list[float]]
 
 _TRIVIA = ("triviaqa_wikipedia_nocontext_val", "triviaqa_sm_sub", "triviaqa")
 _named = {task.name: task for task in CORE} | table(
@@ -158,19 +157,15 @@ def each(gaps: pd.DataFrame, recurrences: Iterable[int]) -> Margins:
 
 def per_task(
     table: pd.DataFrame, wanted: dict[str, Callable[[pd.DataFrame], Margins]], n: int, seed: int
-) -> tuple[Numbers, Numbers]:
-    """Estimates and draws of what is read off the ``gaps`` of single tasks at the largest budget (000, Table 8), with
-    the noise of their own runs. table: ``labelled``; wanted: task -> how it is read. Tasks that are not there are left
-    out."""
-    points, values, draws = table.assign(axis=table["task"]), Numbers(), Numbers()
+) -> dict[str, list[float]]:
+    """What is read off the ``gaps`` of single tasks at the largest budget (000, Table 8), and its draws with the noise
+    of their own runs. table: ``labelled``; wanted: task -> how it is read. Tasks that are not there are left out."""
+    points, drawn = table.assign(axis=table["task"]), dict[str, list[float]]()
     for task, read in wanted.items():
-        if task not in {*table["task"]}:
-            continue
-        at_the_largest = [gaps.iloc[[-1]] for gaps in drawn_gaps(points, task, n, seed)]
-        own, drawn = numbers(read, at_the_largest)
-        values |= {f"{task}, {name}": x for name, x in own.items()}
-        draws |= {f"{task}, {name}": x for name, x in drawn.items()}
-    return values, draws
+        if task in {*table["task"]}:
+            at_the_largest = [gaps.iloc[[-1]] for gaps in drawn_gaps(points, task, n, seed)]
+            drawn |= {f"{task}, {name}": x for name, x in read_off(read, at_the_largest).items()}
+    return drawn
 
 
 def leads(gaps: pd.DataFrame, recurrences: Iterable[int]) -> Margins:
@@ -183,16 +178,9 @@ def at_the_top(gaps: pd.DataFrame) -> Margins:
     return {"": float(gaps.to_numpy()[-1, -1])}
 
 
-def numbers(read: Callable[[pd.DataFrame], Margins], drawn: list[pd.DataFrame]) -> tuple[Numbers, Numbers]:
-    """Estimates and draws of what is read off ``drawn_gaps``, as ``nb.claim`` takes them."""
-    margins = [read(found) for found in drawn]
-    every = {name: [of[name] for of in margins] for name in margins[0]}
-    return {name: x[:1] for name, x in every.items()}, {name: x[1:] for name, x in every.items()}
-
-
 def beyond(
     points: pd.DataFrame, pair: pd.DataFrame, axis: str, n: int, seed: int, over_validation: bool = False
-) -> tuple[float, list[float]]:
+) -> np.ndarray:
     """What r = 4 loses on r = 1 on an axis in the pair beyond the grid (000, Table 9), or by how much more it loses
     there than in validation loss, and n draws of it with the noise of a run of the grid; nan without tasks or runs.
 
@@ -201,11 +189,10 @@ def beyond(
         points, pair = (some.assign(loss=some["loss"] - some["val_loss"]) for some in (points, pair))
     of_a_run = noise(points, axis)
     if of_a_run is None:
-        return np.nan, [np.nan] * n
+        return np.full(1 + n, np.nan)
     loss = pair[pair["axis"] == axis].set_index("r")["loss"].reindex([1, 4])  # nan where one blew up
     shifts = of_a_run.draws(n, 2, np.random.default_rng(seed))
-    gap = float(loss[4] - loss[1])
-    return gap, (gap + shifts[:, 1] - shifts[:, 0]).tolist()
+    return float(loss[4] - loss[1]) + np.append(0.0, shifts[:, 1] - shifts[:, 0])
 
 
 def macro(points: pd.DataFrame) -> pd.DataFrame:
@@ -214,13 +201,13 @@ def macro(points: pd.DataFrame) -> pd.DataFrame:
     return by[["accuracy", "loss"]].mean()
 
 
-def tracking_margin(runs: pd.DataFrame, resamples: int, seed: int) -> tuple[float, np.ndarray]:
+def tracking_margin(runs: pd.DataFrame, resamples: int, seed: int) -> list[float]:
     """How much closer the continuation loss is to a line in the validation loss than the accuracy is: the difference of
     the |correlations| over runs (``macro``), and on resampled runs."""
     columns = runs[["val_loss", "loss", "accuracy"]].to_numpy(float)
     random = np.random.default_rng(seed)
     drawn = [columns[random.integers(len(columns), size=len(columns))] for _ in range(resamples)]
-    return _closer(columns), np.array([_closer(some) for some in drawn])
+    return [_closer(some) for some in (columns, *drawn)]
 
 
 def _closer(columns: np.ndarray) -> float:

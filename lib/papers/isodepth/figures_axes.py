@@ -1,15 +1,16 @@
 """The figures of the downstream axes (000, App. H)."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from matplotlib.typing import ColorType
 
-from lib.figures.style import PAGE, budget_axis, legend_above, rate
-from lib.papers.isodepth.figures import of_recurrences
+from lib.figures.style import PAGE, budget_axis, doublings_axis, legend_above, rate
+from lib.papers.isodepth.figures import by_recurrence
 
 
 def axes_by_budget(best: pd.DataFrame) -> Figure:
@@ -17,15 +18,13 @@ def axes_by_budget(best: pd.DataFrame) -> Figure:
     an axis, one line a recurrence; bars are a standard error over examples."""
     names = list(dict.fromkeys(best["axis"]))
     figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
-    look = of_recurrences(best["r"].unique())
+    recurrences = best["r"].unique()
     budgets = sorted(best["budget"].unique())
     for panel, name in zip(panels[0], names, strict=True):
         of_axis = best[best["axis"] == name]
-        for i, (r, line) in enumerate(of_axis.groupby("r")):
-            colour, marker = look[r]
-            beside = line["budget"] * 1.04 ** (i - (len(look) - 1) / 2)  # so that bars do not lie on one another
-            of_r = dict(color=colour, marker=marker, ms=3.5, lw=0.9, label=f"r = {r}")
-            panel.errorbar(beside, line["loss"], line["stderr"], **of_r)
+        for i, (line, look) in enumerate(by_recurrence(of_axis, recurrences)):
+            beside = line["budget"] * 1.04 ** (i - (len(recurrences) - 1) / 2)  # bars do not lie on one another
+            panel.errorbar(beside, line["loss"], line["stderr"], ms=3.5, lw=0.9, **look)
         budget_axis(panel, budgets)
         every = 1 if len(budgets) < 4 else 2  # there is room for so many names
         panel.set_xticks(budgets, ["" if i % every else rate(budget) for i, budget in enumerate(budgets)], rotation=0)
@@ -42,10 +41,9 @@ def axes_by_loss(points: pd.DataFrame) -> Figure:
     recurrence's; better models to the right."""
     names = list(dict.fromkeys(points["axis"]))
     figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
-    look = of_recurrences(points["r"].unique())
     for panel, name in zip(panels[0], names, strict=True):
-        for r, runs in points[points["axis"] == name].groupby("r"):
-            _with_curve(panel, runs["val_loss"], runs["loss"], *look[r], label=f"r = {r}")
+        for runs, look in by_recurrence(points[points["axis"] == name], points["r"].unique()):
+            _with_curve(panel, runs["val_loss"], runs["loss"], look)
         panel.set_title(name.replace(" ", "\n", 1), fontsize=7)
         panel.invert_xaxis()
         panel.xaxis.set_major_locator(MaxNLocator(5))
@@ -56,22 +54,21 @@ def axes_by_loss(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _with_curve(panel: Axes, x: pd.Series, y: pd.Series, colour: ColorType, marker: str, label: str) -> None:
-    panel.plot(x, y, marker, color=colour, ms=3, label=label)
+def _with_curve(panel: Axes, x: pd.Series, y: pd.Series, look: dict[str, Any]) -> None:
+    panel.plot(x, y, ls="", ms=3, **look)
     if len(x) > 3:
         curve = np.polynomial.Polynomial.fit(x, y, 2)
         at = np.linspace(x.min(), x.max(), 60)
-        panel.plot(at, curve(at), color=colour, lw=0.9)
+        panel.plot(at, curve(at), color=look["color"], lw=0.9)
 
 
 def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
     """000, Fig. 13: accuracy and continuation loss, averaged over the axes (``axes.macro``), against validation loss.
     Better is to the right and down; for that, accuracy's axis is turned over."""
     figure, panels = plt.subplots(1, 2, figsize=(PAGE, 2.6))
-    look = of_recurrences(runs["r"].unique())
     for panel, column in zip(panels, ("accuracy", "loss"), strict=True):
-        for r, own in runs.groupby("r"):
-            _with_curve(panel, own["val_loss"], own[column], *look[r], label=f"r = {r}")
+        for own, look in by_recurrence(runs):
+            _with_curve(panel, own["val_loss"], own[column], look)
         panel.invert_xaxis()
         panel.set_xlabel("validation loss (nats per token)")
     panels[0].invert_yaxis()
@@ -82,24 +79,6 @@ def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
     return figure
 
 
-def whole_prompts(gaps: pd.DataFrame, r: int) -> Figure:
-    """A panel a budget: by how much r loops lose on one, axis by axis, task by task, and in validation; bars are 95 %
-    intervals. gaps: ``whole_prompts.summary``."""
-    budgets = [*dict.fromkeys(gaps.index.get_level_values("budget"))]
-    figure, panels = plt.subplots(1, len(budgets), figsize=(PAGE, 2.6), sharey=True, sharex=True, squeeze=False)
-    colour, marker = of_recurrences([1, r])[r]
-    for panel, budget in zip(panels[0], budgets, strict=True):
-        own = gaps.loc[budget]
-        bars = [own["gap"] - own["low"], own["high"] - own["gap"]]
-        panel.errorbar(own["gap"], range(len(own)), xerr=bars, fmt=marker, color=colour, ms=3.5, lw=0.9)
-        panel.axvline(0, color="0.6", lw=0.8, zorder=0)
-        panel.set_yticks(range(len(own)), own.index)
-        panel.set_title(f"{rate(budget)} FLOPs", fontsize=7)
-        panel.set_xlabel(f"loss at r = {r} less that at r = 1\n(nats per token)")
-    panels[0, 0].invert_yaxis()
-    return figure
-
-
 def by_depth(table: pd.DataFrame) -> Figure:
     """The loss of the right answer against test-time loops T, one panel a task, one line a trained number of loops;
     filled where T is the trained one. Bars are a standard error."""
@@ -107,18 +86,12 @@ def by_depth(table: pd.DataFrame) -> Figure:
     columns = min(5, len(names))
     rows = -(-len(names) // columns)
     figure, panels = plt.subplots(rows, columns, figsize=(PAGE, 1.7 * rows + 0.6), squeeze=False, sharex=True)
-    look = of_recurrences(table["r"].unique())
     for panel, name in zip(panels.flat, names, strict=False):
-        for r, line in table[table["task"] == name].groupby("r"):
-            colour, marker = look[r]
-            of_r, bars = dict(color=colour, marker=marker, ms=3.5), dict(mfc="white", lw=0.9, label=f"r = {r}")
-            panel.errorbar(line["T"], line["loss"], line["loss_stderr"], **of_r, **bars)
-            trained = line[line["T"] == r]
-            panel.plot(trained["T"], trained["loss"], zorder=3, **of_r)  # above the bars' own
-        panel.set_xscale("log", base=2)
-        depths = sorted(table["T"].unique())
-        panel.set_xticks(depths, [str(T) for T in depths])
-        panel.minorticks_off()
+        for line, look in by_recurrence(table[table["task"] == name], table["r"].unique()):
+            panel.errorbar(line["T"], line["loss"], line["loss_stderr"], ms=3.5, mfc="white", lw=0.9, **look)
+            trained = line[line["T"] == line["r"]]
+            panel.plot(trained["T"], trained["loss"], zorder=3, ms=3.5, **look | {"label": ""})  # above the bars' own
+        doublings_axis(panel, table["T"])
         panel.set_title(name, fontsize=7)
         panel.yaxis.set_major_locator(MaxNLocator(4))
     for panel in panels.flat[len(names) :]:

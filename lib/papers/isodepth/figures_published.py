@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, COLUMN, PAGE, budget_axis, legend_above, rate, shades
+from lib.figures.style import COLOURS, COLUMN, budget_axis, doublings_axis, legend_above, rate, row_of_panels, shades
 from lib.fit.fits import Fit
 from lib.papers.isodepth.figures import of_recurrences
 from lib.papers.isodepth.readings import misfit
@@ -15,8 +15,8 @@ def gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float, float]])
     """000, Sec. 4.2: loss of each looped frontier above the plain one against the budget, one panel a way to read it.
 
     panels: title -> ``readings.frontier_gaps``. bands: r -> least and most of the gap as the paper prints them."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), sharey=True, squeeze=False)
-    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+    figure, axes = row_of_panels(panels, 2.5, ylabel="loss above r = 1 (nats)", sharey=True)
+    for axis, table in zip(axes, panels.values(), strict=True):
         look = of_recurrences([1, *table.columns])
         for r in table.columns:
             colour, marker = look[r]
@@ -24,10 +24,8 @@ def gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float, float]])
             axis.plot(table.index, table[r], color=colour, marker=marker, label=f"r = {r}")
         axis.axhline(0, color="#666666", lw=0.8, ls=":")
         budget_axis(axis, [*table.index])
-        axis.set_title(title)
-    axes[0, 0].set_ylabel("loss above r = 1 (nats)")
-    axes[0, 0].fill_between([], [], color="#bbbbbb", label="range over budgets, as printed")
-    legend_above(figure, axes[0, 0])
+    axes[0].fill_between([], [], color="#bbbbbb", label="range over budgets, as printed")
+    legend_above(figure, axes[0])
     return figure
 
 
@@ -38,7 +36,8 @@ def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: f
     optima: ``readings.optima`` of the runs."""
     best = optima.set_index(["budget", "r"])["N"]
     recurrences, budgets = sorted(runs["r"].unique()), sorted(runs["budget"].unique())
-    figure, axes = plt.subplots(1, len(recurrences), figsize=(PAGE, 2.4), sharex=True, sharey=True)
+    titles, ylabel = [f"r = {r}" for r in recurrences], "measured less\npredicted (nats)"
+    figure, axes = row_of_panels(titles, 2.4, ylabel=ylabel, sharex=True, sharey=True)
     off = misfit(runs, fit)
     colours = shades("looped-nanochat", len(budgets))
     for axis, r in zip(axes, recurrences, strict=True):
@@ -48,11 +47,7 @@ def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: f
             x = cell["N"] / best[budget, r]
             axis.plot(x, off[cell.index], color=colour, marker=marker, ms=3, lw=0.9, label=rate(budget))
         axis.axhline(0, color="#666666", lw=0.8, ls=":")
-        axis.set_xscale("log", base=2)
-        axis.set_xticks([0.5, 1, 2], ["1/2", "1", "2"])
-        axis.set_title(f"r = {r}")
-        axis.set_xlabel("N / optimal N*")
-    axes[0].set_ylabel("measured less\npredicted (nats)")
+        doublings_axis(axis, (0.5, 1, 2), "N / optimal N*", {0.5: "1/2", 1: "1", 2: "2"}.__getitem__)
     legend_above(figure, axes[0])
     figure.legends[0].set_title("budget (FLOPs)")
     return figure

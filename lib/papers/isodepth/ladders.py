@@ -5,25 +5,14 @@ its gap is A (N_eff(r)^-alpha - N_eff(1)^-alpha), whatever D. Losses are in nats
 the plain model's parameters.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from lib.config import Label, RunConfig
-from lib.store.result import RunResult
-
-COLUMNS = ("width", "rung", "lr", "r", "seed", "loss")
-CELL = ["width", "r"]
+#: parts of a run's label
+CELL = ("width", "rung", "lr", "r", "seed")
+SERIES = ["width", "r", "seed"]
 FEWEST = 5  # rungs; a width with fewer of some r and seed has no slope
-
-
-def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
-    """One row a run that ``designs.ladders`` planned and that finished: COLUMNS."""
-    found = {result.key: result for result in results if result.status == "finished"}
-    rows = [(*label[1:], found[cfg.key].summary["val_loss"]) for label, cfg in plan.items() if cfg.key in found]
-    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def gaps(runs: pd.DataFrame) -> pd.DataFrame:
@@ -31,7 +20,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     same = ["width", "rung", "lr", "seed"]
     plain = runs[runs["r"] == 1].set_index(same)["loss"].rename("plain")
     looped = runs[runs["r"] > 1].join(plain, on=same)
-    return looped.assign(gap=looped["loss"] - looped["plain"]).dropna().drop(columns=["loss", "plain"])
+    return looped.assign(gap=looped["loss"] - looped["plain"]).dropna()[[*CELL, "gap"]]
 
 
 def at_their_best(runs: pd.DataFrame) -> pd.DataFrame:
@@ -45,11 +34,11 @@ def at_their_best(runs: pd.DataFrame) -> pd.DataFrame:
 def slopes(gaps: pd.DataFrame, fewest: int = FEWEST) -> pd.DataFrame:
     """One row a width, r and seed: ``slope``, by least squares, of the gap in ln D, nats an e-fold; none of a width
     where one of them has fewer rungs than ``fewest``."""
-    rungs = gaps.groupby([*CELL, "seed"])["rung"].transform("nunique").groupby(gaps["width"]).transform("min")
+    rungs = gaps.groupby(SERIES)["rung"].transform("nunique").groupby(gaps["width"]).transform("min")
     gaps = gaps[rungs >= fewest]
     if gaps.empty:
-        return pd.DataFrame(columns=[*CELL, "seed", "slope"])
-    lines = gaps.groupby([*CELL, "seed"])[["rung", "gap"]]
+        return pd.DataFrame(columns=[*SERIES, "slope"])
+    lines = gaps.groupby(SERIES)[["rung", "gap"]]
     found = lines.apply(lambda of: float(np.polyfit(np.log(of["rung"]), of["gap"], 1)[0]))
     return found.rename("slope").reset_index()
 
@@ -57,7 +46,7 @@ def slopes(gaps: pd.DataFrame, fewest: int = FEWEST) -> pd.DataFrame:
 def by_width(slopes: pd.DataFrame) -> pd.DataFrame:
     """A width's mean slope over r and seeds with its 95 % interval, ``low`` and ``high``: Student's t. Seeds of one r
     and width tell the spread, all of them together, since each has few."""
-    cells = slopes.groupby(CELL)["slope"]
+    cells = slopes.groupby(["width", "r"])["slope"]
     freedom = len(slopes) - cells.ngroups
     spread = np.sqrt(cells.var().mul(cells.size() - 1).sum() / freedom) if freedom else np.nan
     found = slopes.groupby("width")["slope"].agg(["mean", "size"])

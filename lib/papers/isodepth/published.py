@@ -5,6 +5,7 @@ Numbers without a unit are nats per token. ``sets`` names the groups of runs tha
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ import pandas as pd
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
 from lib.figures.style import rate
-from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, halves, refits, residual_rank_test, split
+from lib.fit import isoflop
+from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, refits, residual_rank_test, split
 from lib.flops import count
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import intervention
@@ -212,26 +214,20 @@ def rms(values: pd.Series) -> float:
 
 def scatter(table: pd.DataFrame) -> float:
     """Standard deviation of a run about the parabola of its probe, budget and r: the root of the cells' mean variance.
-    It holds the noise of a seed, and what a parabola leaves out."""
-    variances = [float((_off_parabola(cell) ** 2).sum() / (len(cell) - 3)) for cell in cells(table)]
-    return float(np.sqrt(np.mean(variances)))
+    It holds the noise of a seed, and what a parabola leaves out. Cells of three runs, which leave nothing, do not
+    count."""
+    cell = ["probe", "budget", "r"]
+    enough = table[table.groupby(cell)["N"].transform("size") > 3]
+    off = enough.assign(squared=(enough["loss"] - isoflop.parabolas(enough, cell)[0]) ** 2).groupby(cell)["squared"]
+    return float(np.sqrt((off.sum() / (off.size() - 3)).mean()))
 
 
 def smooth_share(table: pd.DataFrame, fit: Fit) -> float:
     """Of a law's squared misfit, the share that a parabola in log N in each (budget, r) cell takes: what is the law's,
     not the runs'."""
-    left = sum((_off_parabola(cell, "off") ** 2).sum() for cell in cells(table.assign(off=readings.misfit(table, fit))))
-    return float(1 - left / (readings.misfit(table, fit) ** 2).sum())
-
-
-def cells(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """The runs of each probe, budget and r with enough widths to scatter about a parabola."""
-    return [cell for _, cell in table.groupby(["probe", "budget", "r"]) if len(cell) > 3]
-
-
-def _off_parabola(cell: pd.DataFrame, column: str = "loss") -> np.ndarray:
-    x = np.log(cell["N"].to_numpy())
-    return cell[column].to_numpy() - np.polynomial.Polynomial.fit(x, cell[column], 2)(x)
+    off = readings.misfit(table, fit)
+    smooth, _ = isoflop.parabolas(table.assign(off=off), ["probe", "budget", "r"], "off")
+    return float(1 - ((off - smooth) ** 2).sum() / (off**2).sum())
 
 
 def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
@@ -254,46 +250,17 @@ def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataF
 def phi_of_parts(table: pd.DataFrame) -> pd.Series:
     """phi of the joint law on parts of the grid: each half of the budgets, the grid without one budget or one r, and
     the plain model with one looped r alone."""
-    low, high = halves(fit_joint, readings.joint_arrays(table), table["budget"])
-    found = {"lower half of the budgets": low.params["phi"], "upper half of the budgets": high.params["phi"]}
-    for budget in sorted(table["budget"].unique()):
-        found[f"without {rate(budget)} FLOPs"] = _phi(table[table["budget"] != budget])
-    for r in sorted(table["r"].unique()):
-        found[f"without r = {r}"] = _phi(table[table["r"] != r])
-    for r in sorted(table["r"].unique())[1:]:
-        found[f"r = 1 and {r} alone"] = _phi(table[table["r"].isin([1, r])])
-    return pd.Series(found, name="phi").rename_axis("runs")
-
-
-def _phi(table: pd.DataFrame) -> float:
-    return fit_joint(*readings.joint_arrays(table)).params["phi"]
+    low, high = split(table["budget"])
+    budgets, recurrences = sorted(table["budget"].unique()), sorted(table["r"].unique())
+    parts: dict[str, Any] = {"lower half of the budgets": low, "upper half of the budgets": high}
+    parts |= {f"without {rate(budget)} FLOPs": table["budget"] != budget for budget in budgets}
+    parts |= {f"without r = {r}": table["r"] != r for r in recurrences}
+    parts |= {f"r = 1 and {r} alone": table["r"].isin([1, r]) for r in recurrences[1:]}
+    fits = {name: fit_joint(*readings.joint_arrays(table[rows])) for name, rows in parts.items()}
+    return pd.Series({name: fit.params["phi"] for name, fit in fits.items()}, name="phi").rename_axis("runs")
 
 
 def residuals_by_r(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
     """One row an r: mean, rmse and largest size of the measured less the predicted loss."""
     by = readings.misfit(table, fit).groupby(table["r"])
     return pd.DataFrame({"mean": by.mean(), "rmse": by.agg(rms), "largest": by.agg(lambda off: off.abs().max())})
-
-
-# ---- margins ---------------------------------------------------------------------------------------------------------
-
-
-def by_own_laws(
-    table: pd.DataFrame, families: dict[int, pd.DataFrame], resamples: int, seed: int
-) -> tuple[readings.Margins, readings.Draws]:
-    """What each recurrence's own law says of the grid, and of so many that might have been."""
-    budgets, own = table["budget"].unique(), readings.own_laws(table)
-
-    def margins(laws: dict[int, Fit]) -> readings.Margins:
-        return readings.cost_of_sharing(readings.law_optima(laws, families, budgets)) | readings.of_own_laws(laws)
-
-    return margins(own), readings.collected(map(margins, fresh_fits(own, resamples, seed)))
-
-
-def by_parabolas(table: pd.DataFrame, resamples: int, seed: int) -> tuple[readings.Margins, readings.Draws]:
-    """What the parabolas say of the grid, and of so many that might have been."""
-
-    def margins(runs: pd.DataFrame) -> readings.Margins:
-        return readings.every_gap(readings.optima(runs)) | readings.flatter(runs)
-
-    return margins(table), readings.collected(map(margins, readings.fresh_runs(table, table, resamples, seed)))

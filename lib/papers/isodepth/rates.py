@@ -15,9 +15,6 @@ from lib.fit.noise import Noise
 
 ALLOWED = 0.005  # nats that the base rate may lose (App. D.2)
 
-#: of a claim: comparison -> estimate, and -> draws
-Numbers = tuple[dict[str, list[float]], dict[str, list[float]]]
-
 
 @dataclasses.dataclass(frozen=True)
 class Parabolas:
@@ -80,8 +77,3 @@ def _design(runs: pd.DataFrame, base: float) -> ndarray:
     x = np.log(runs["lr"].to_numpy(float) / base)[:, None]
     own = np.array([runs["condition"] == condition for condition in runs["condition"].unique()]).T
     return np.hstack([own, own * x, x**2])
-
-
-def split(numbers: dict[str, ndarray]) -> Numbers:
-    """Estimates and draws, as ``nb.claim`` takes them."""
-    return {name: x[:1].tolist() for name, x in numbers.items()}, {name: x[1:].tolist() for name, x in numbers.items()}

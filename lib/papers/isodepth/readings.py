@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,67 +12,43 @@ from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
 from lib.fit.fits import Fit, cell_signs, fit, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
-from lib.fit.frontier import at_width, compute_optimal, data_to_match, effective_parameters, phi_to_cross
+from lib.fit.frontier import compute_optimal, effective_parameters
 from lib.fit.laws import hold
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import size
+from lib.papers.shared.frames import labelled
+from lib.papers.shared.reported import Drawn
 from lib.store.result import RunResult
 
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
-#: of a claim: comparison -> number, and -> its draws; claims whose only comparison has no name have ""
-Margins = dict[str, dict[str, float]]
-Draws = dict[str, dict[str, list[float]]]
+Margins = dict[str, dict[str, float]]  # name -> comparison -> number; a claim's only comparison has no name
 
 DRAWS = 4000  # of numbers that cost nothing to draw
 FLAT = 0.006  # nats that the gap may change by between the two largest budgets (000, Sec. 4.2)
 MATCHED = 0.015  # nats within which a looped model matches the plain one: half the least gap of r = 2 (Sec. 4.2)
 
-COLUMNS = ("budget", "r", "width", "seed", "n_once", "n_rec", "N", "F", "D", "loss")
+CELL = ("budget", "r", "width", "seed")
+COLUMNS = (*CELL, "n_once", "n_rec", "N", "F", "D", "loss")
 
 
-def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
+def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig], status: str = "finished") -> pd.DataFrame:
     """One row a run of the plan: budget, r, width, seed, n_once, n_rec, N = n_once + n_rec, F FLOPs per token, D
     tokens, loss in nats per token.
 
-    plan: (group, budget, r, width, seed) -> run, as ``designs.grid`` makes it. A run that diverged has no loss and is
-    left out.
+    plan: (group, budget, r, width, seed) -> run, as ``designs.grid`` makes it. Those that diverged are left out, or
+    asked for by their ``status``.
     """
-    found = {result.key: result for result in results}
-    rows = []
-    for (_, *cell), cfg in plan.items():
-        result = found[cfg.key]
-        if result.status == "finished":
-            label = dict(zip(("budget", "r", "width", "seed"), cell, strict=True))
-            outcome = {"D": result.summary["tokens"], "loss": result.summary["val_loss"]}
-            rows.append(label | size(result.config.model) | outcome)
-    return pd.DataFrame(rows, columns=COLUMNS)
+    runs = labelled(results, plan, ["group", *CELL]).query("status == @status")
+    sizes = pd.DataFrame([size(plan[label].model) for label in runs.pop("label")], runs.index, COLUMNS[4:8])
+    return runs.rename(columns={"tokens": "D"}).join(sizes)[[*COLUMNS]].reset_index(drop=True)
 
 
-def diverged(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
-    """What ``frame`` leaves out: budget, r and N of each run of the plan that diverged."""
-    found = {result.key: result for result in results}
-    lost = [
-        {"budget": budget, "r": r, "N": size(cfg.model)["N"]}
-        for (_, budget, r, *_), cfg in plan.items()
-        if found[cfg.key].status != "finished"
-    ]
-    return pd.DataFrame(lost, columns=["budget", "r", "N"])
-
-
-def collected(draws: Iterable[Margins]) -> Draws:
-    """The draws of each comparison, from one draw of all."""
-    every: Draws = {}
-    for draw in draws:
-        for name, of in draw.items():
-            for comparison, x in of.items():
-                every.setdefault(name, {}).setdefault(comparison, []).append(float(x))
-    return every
-
-
-def as_values(margins: dict[str, float]) -> dict[str, list[float]]:
-    """The only number of each comparison, as ``nb.claim`` takes it."""
-    return {comparison: [float(x)] for comparison, x in margins.items()}
+def gains(runs: pd.DataFrame) -> pd.DataFrame:
+    """By how much the looped runs under each probe end below those of the baseline: a row a budget, r, width and seed,
+    a column a probe. runs: several of ``frame`` with a column probe."""
+    losses = runs.pivot(index=["budget", "r", "width", "seed"], columns="probe", values="loss").query("r > 1")
+    return losses.drop(columns="baseline").rsub(losses["baseline"], axis=0)
 
 
 # ---- optima ----------------------------------------------------------------------------------------------------------
@@ -113,18 +89,12 @@ def curvatures(runs: pd.DataFrame) -> dict[int, float]:
 def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) -> Iterator[pd.DataFrame]:
     """n grids that might have been: each cell's parabola in log N, and noise as large as all of them leave over, and as
     runs of the same cell and width differ by their seed."""
-    cells = [cell for _, cell in runs.groupby(["budget", "r"])]
-    degrees = [min(2, len(cell) - 1) for cell in cells]
-    lines = [
-        np.polyval(np.polyfit(np.log(cell["N"]), cell["loss"], degree), np.log(cell["N"]))
-        for cell, degree in zip(cells, degrees, strict=True)
-    ]
-    left = [cell["loss"] - line for cell, line in zip(cells, lines, strict=True)]
+    runs = runs.sort_values(["budget", "r"], kind="stable")
+    fitted, coefficients = isoflop.parabolas(runs, ["budget", "r"])
     again = [own["loss"] - own["loss"].mean() for _, own in repeated.groupby(["budget", "r", "width"]) if len(own) > 1]
-    noise = Noise.left_over([*left, *again], sum(degrees) + len(cells) + len(again))
-    ordered, fitted = pd.concat(cells), np.concatenate(lines)
-    for shifts in noise.draws(n, len(fitted), np.random.default_rng(seed)):
-        yield ordered.assign(loss=fitted + shifts)
+    noise = Noise.left_over([runs["loss"] - fitted, *again], coefficients + len(again))
+    for shifts in noise.draws(n, len(runs), np.random.default_rng(seed)):
+        yield runs.assign(loss=fitted + shifts)
 
 
 # ---- each recurrence by its own law ----------------------------------------------------------------------------------
@@ -132,23 +102,19 @@ def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) ->
 
 def own_laws(runs: pd.DataFrame) -> dict[int, Fit]:
     """r -> its Chinchilla law (000, Table 1); those with too few runs are left out."""
-    return {r: fit_chinchilla(*of) for r, of in _by_r(runs).items() if len(of[0]) > 5}
+    groups: dict[Any, pd.DataFrame] = dict(iter(runs.groupby("r")))
+    return {r: fit_chinchilla(own["N"], own["D"], own["loss"]) for r, own in groups.items() if len(own) > 5}
 
 
-def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int, n: int = DRAWS) -> tuple[float, list[float]]:
-    """What r = 4 loses on r = 1, the mean over the pairs of runs that share a seed, and its draws, from a run's noise.
-    nan where none of them has both."""
+def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int, n: int = DRAWS) -> np.ndarray:
+    """What r = 4 loses on r = 1, the mean over the pairs of runs that share a seed, and its n draws, from a run's
+    noise. nan where none of them has both."""
     pairs = runs.pivot(index="seed", columns="r", values="loss").reindex(columns=[1, 4]).dropna()
     if pairs.empty:
-        return np.nan, [np.nan] * n
-    shifts = np.exp(noise.draws(n, pairs.size, np.random.default_rng(seed)))
-    plain, looped = (pairs.to_numpy() * shifts.reshape(n, *pairs.shape)).mean(1).T
-    return float((pairs[4] - pairs[1]).mean()), (looped - plain).tolist()
-
-
-def _by_r(runs: pd.DataFrame) -> dict[int, tuple[pd.Series, pd.Series, pd.Series]]:
-    of: dict[Any, pd.DataFrame] = dict(iter(runs.groupby("r")))
-    return {r: (own["N"], own["D"], own["loss"]) for r, own in of.items()}
+        return np.full(1 + n, np.nan)
+    shifts = np.exp(noise.draws(n, pairs.size, np.random.default_rng(seed))).reshape(n, *pairs.shape)
+    plain, looped = (pairs.to_numpy() * np.concatenate([np.ones((1, *pairs.shape)), shifts])).mean(1).T
+    return looped - plain
 
 
 def law_optima(laws: dict[int, Fit], families: dict[int, pd.DataFrame], budgets: Iterable[float]) -> pd.DataFrame:
@@ -216,52 +182,52 @@ def misfit(runs: pd.DataFrame, fit: Fit) -> pd.Series:
     return runs["loss"] * -np.expm1(fit.residuals)
 
 
-def fresh_joint(fit: Fit, runs: pd.DataFrame, n: int, seed: int) -> list[Fit]:
-    """The joint law on n grids that might have been: what it leaves over in a (budget, r) cell keeps together
-    (``fits.flipped``)."""
-    return flipped(fit, cell_signs(runs[["budget", "r"]], n, seed))
+def joint_fits(runs: pd.DataFrame, n: int, seed: int) -> list[Fit]:
+    """The joint law, and the same on n grids that might have been: what it leaves over in a (budget, r) cell keeps
+    together (``fits.flipped``)."""
+    law = fit_joint(*joint_arrays(runs))
+    return [law, *flipped(law, cell_signs(runs[["budget", "r"]], n, seed))]
 
 
-def joint_quality(fit: Fit, fresh: list[Fit], runs: pd.DataFrame, seed: int) -> tuple[Margins, Draws]:
-    """How well the joint law fits (000, App. F.1), and on fresh grids: the share of the variance that it leaves, the
-    root mean square and the largest of its residuals in nats, and their rank correlations with N and D.
+def joint_quality(fits: Sequence[Fit], runs: pd.DataFrame, seed: int) -> dict[str, Drawn]:
+    """How well the joint law fits (000, App. F.1), and on fresh grids (``joint_fits``): the share of the variance that
+    it leaves, the root mean square and the largest of its residuals in nats, and their rank correlations with N and D.
 
     Fresh grids are made by the law, so that their correlations count from the one that was found. What is left over is
     known as well as the variance of so many independent residuals."""
-    ranks = {name: residual_rank_test(fit, runs[name])[0] for name in ("N", "D")}
-    moved = {name: [rho + residual_rank_test(own, runs[name])[0] for own in fresh] for name, rho in ranks.items()}
-    freedom = len(runs) - fit.free
-    ratios = freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS)  # of the variance to what was found
-    found: Margins = {
-        "unexplained": {"": 1 - fit.r2},
-        "rms": {"": fit.rms_residual},
-        "largest residual": {"": fit.largest_residual},
+    law, *fresh = fits
+    trend = {name: [residual_rank_test(law, runs[name])[0]] for name in ("N", "D")}
+    for name, drawn in trend.items():
+        drawn += [drawn[0] + residual_rank_test(own, runs[name])[0] for own in fresh]
+    freedom = len(runs) - law.free
+    ratios = freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS)
+    of_variance = np.append(1.0, ratios)  # to what was found
+    return {
+        "unexplained": {"": (1 - law.r2) * of_variance},
+        "rms": {"": law.rms_residual * of_variance**0.5},
+        "largest residual": {"": law.largest_residual * of_variance**0.5},
+        "trend": trend,
     }
-    powers = {"unexplained": 1.0, "rms": 0.5, "largest residual": 0.5}
-    drawn = {name: {"": (found[name][""] * ratios**power).tolist()} for name, power in powers.items()}
-    return found | {"trend": ranks}, drawn | {"trend": moved}
 
 
-def held_phi_margin(fresh: list[Fit], runs: pd.DataFrame) -> tuple[float, list[float]]:
-    """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and on fresh grids."""
-    arrays = joint_arrays(runs)
-    zero, one = (fit_joint(*arrays, phi=phi) for phi in (0.0, 1.0))
-    of_zero, of_one = (refits(held, [own.loss for own in fresh]) for held in (zero, one))
-    return zero.r2 - one.r2, [a.r2 - b.r2 for a, b in zip(of_zero, of_one, strict=True)]
+def held_phi_margin(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
+    """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and on fresh grids (``joint_fits``)."""
+    losses = [own.loss for own in fits]
+    zero, one = (refits(fit_joint(*joint_arrays(runs), phi=phi), losses) for phi in (0.0, 1.0))
+    return [a.r2 - b.r2 for a, b in zip(zero, one, strict=True)]
 
 
-def drift_of_phi(fit: Fit, fresh: list[Fit], runs: pd.DataFrame) -> tuple[float, list[float]]:
-    """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids, which are
-    made with one phi and count from the drift that was found. Each half moves phi and E alone; a half of a small grid
-    does not identify the rest, which is the whole grid's."""
-    fits = [fit, *fresh]
-    held = {name: [own.params[name] for own in fits] for name in fit.names if name not in ("phi", "E")}
+def drift_of_phi(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
+    """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids
+    (``joint_fits``), which are made with one phi and count from the drift that was found. Each half moves phi and E
+    alone; a half of a small grid does not identify the rest, which is the whole grid's."""
+    held = {name: [own.params[name] for own in fits] for name in fits[0].names if name not in ("phi", "E")}
     low, high = (_phis_of_part(fits, half, held) for half in split(runs["budget"]))
     found, *draws = high - low
-    return float(found), [float(found + draw) for draw in draws]
+    return [found, *(found + draw for draw in draws)]
 
 
-def _phis_of_part(fits: list[Fit], part: np.ndarray, held: dict[str, list[float]]) -> np.ndarray:
+def _phis_of_part(fits: Sequence[Fit], part: np.ndarray, held: dict[str, list[float]]) -> np.ndarray:
     """phi by these points of each fit [fits], all that is held at its own value."""
     first = dataclasses.replace(fits[0], inputs=[x[part] for x in fits[0].inputs], loss=fits[0].loss[part])
     return np.array([own.params["phi"] for own in refits(first, [own.loss[part] for own in fits], **held)])
@@ -309,7 +275,7 @@ def phi_shifts(drawn: dict[str, list[Fit]]) -> pd.DataFrame:
 
 def probe_shifts(
     drawn: dict[str, list[Fit]], families: dict[str, pd.DataFrame], r: int, budgets: Iterable[float]
-) -> tuple[dict[str, float], dict[str, list[float]]]:
+) -> dict[str, np.ndarray]:
     """What the fits of ``probe_draws`` say: phi and a_D of each set of runs, how far phi and, at r, the compute-optimal
     width (octaves, mean over the budgets) have moved from those of the first set, both ways."""
     of = {name: np.array([_of_refit(own, families[name], r, budgets) for own in fits]) for name, fits in drawn.items()}
@@ -320,7 +286,7 @@ def probe_shifts(
         every |= {f"{name}, phi": numbers[:, 0], f"{name}, a_D": numbers[:, 1]}
         every |= {f"{name}, higher phi": higher, f"{name}, lower phi": -higher}
         every |= {f"{name}, wider": wider, f"{name}, narrower": -wider}
-    return {name: float(x[0]) for name, x in every.items()}, {name: x[1:].tolist() for name, x in every.items()}
+    return every
 
 
 def _of_refit(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) -> tuple[float, float, float]:
@@ -328,20 +294,18 @@ def _of_refit(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) 
     return fit.params["phi"], a_D(fit), float(np.log2(allocations(fit, family, r, budgets)["width"]).mean())
 
 
-def lead_over_plain(
-    runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS
-) -> tuple[dict[str, float], dict[str, list[float]]]:
+def lead_over_plain(runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> np.ndarray:
     """How far below ``MATCHED`` the loss of one r stands above the plain model's at the same budget, width and seed,
-    mean over all, and its draws, with the noise that the joint law leaves over in every run."""
+    mean over all, and its n draws, with the noise that the joint law leaves over in every run."""
     losses = runs.pivot(index=["budget", "width", "seed"], columns="r", values="loss")[[1, r]].dropna()
     room = MATCHED - float((losses[r] - losses[1]).mean())
     squared = fit_joint(*joint_arrays(runs), objective="squares")
     noise = Noise.left_over([squared.loss * squared.residuals], len(squared.names))
     shifts = noise.draws(n, 2 * len(losses), np.random.default_rng(seed)).reshape(n, 2, -1).mean(-1)
-    return {"": room}, {"": (room + shifts[:, 0] - shifts[:, 1]).tolist()}
+    return np.append(room, room + shifts[:, 0] - shifts[:, 1])
 
 
-def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> tuple[Margins, Draws]:
+def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> dict[str, np.ndarray]:
     """What becomes of the joint law without the runs of one r, and on fresh grids (``fits``, the law first): how far
     phi moves, and how much less of the losses' variance is left (000, Table 3). Fresh grids are made with one phi for
     all r, so that theirs counts from the move that was found."""
@@ -349,49 +313,43 @@ def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> tuple[Margins, Draws
     part = fit_joint(*joint_arrays(runs[rest]))
     parts = [part, *refits(part, [own.loss[rest] for own in fits[1:]])]
     moves = np.array([b.params["phi"] - a.params["phi"] for a, b in zip(fits, parts, strict=True)])
-    gains = [b.r2 - a.r2 for a, b in zip(fits, parts, strict=True)]
-    found = {"phi": {"": float(moves[0])}, "r2": {"": gains[0]}}
-    return found, {"phi": {"": (moves[0] + moves[1:]).tolist()}, "r2": {"": gains[1:]}}
+    moves[1:] += moves[0]
+    return {"phi": moves, "r2": np.array([b.r2 - a.r2 for a, b in zip(fits, parts, strict=True)])}
 
 
-def worst_fitted(fit: Fit, runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> tuple[Margins, Draws]:
-    """By how many octaves the root mean square of one r's residuals exceeds that of each other r, and n draws of that
-    for residuals that are independent and normal, of a variance for each r (the F distribution)."""
-    random = np.random.default_rng(seed)
-    groups = {of: own for of, own in pd.Series(fit.residuals**2, runs.index).groupby(runs["r"])}
-    spread = {of: np.sqrt(own.mean()) for of, own in groups.items()}
-    drawn = {of: spread[of] * np.sqrt(len(own) / random.chisquare(len(own), n)) for of, own in groups.items()}
-    others = [of for of in groups if of != r]
-    return (
-        {"worst": {f"r = {of}": float(np.log2(spread[r] / spread[of])) for of in others}},
-        {"worst": {f"r = {of}": np.log2(drawn[r] / drawn[of]).tolist() for of in others}},
-    )
+def worst_fitted(runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> dict[str, np.ndarray]:
+    """By how many octaves the root mean square of one r's residuals about the joint law exceeds that of each other r,
+    and n draws of that for residuals that are independent and normal, of a variance for each r (the F distribution)."""
+    random, fit = np.random.default_rng(seed), fit_joint(*joint_arrays(runs))
+    spread = {}
+    for of, own in pd.Series(fit.residuals**2, runs.index).groupby(runs["r"]):
+        drawn = np.sqrt(len(own) / random.chisquare(len(own), n))
+        spread[of] = np.sqrt(own.mean()) * np.append(1.0, drawn)
+    return {f"r = {of}": np.log2(spread[r] / other) for of, other in spread.items() if of != r}
 
 
-def cell_means(gains: pd.Series, seed: int, n: int = DRAWS) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+def cell_means(gains: pd.Series, seed: int, n: int = DRAWS) -> dict[str, np.ndarray]:
     """The mean over the widths of each (budget, r) cell, and n draws of it: its noise is the spread of all runs about
     the mean of their cell. gains: of pairs of runs that share a seed, by budget, r and width."""
     runs = gains.dropna().rename("gain").reset_index()
-    cells = {(budget, r): own["gain"].to_numpy(float) for (budget, r), own in runs.groupby(["budget", "r"])}
+    cells = {f"r = {r}, {budget:.3g} FLOPs": own["gain"] for (budget, r), own in runs.groupby(["budget", "r"])}
     noise = Noise.left_over([own - own.mean() for own in cells.values()], len(cells))
-    shifts = noise.draws(n, len(cells), np.random.default_rng(seed))
-    values, draws = {}, {}
-    for ((budget, r), own), shift in zip(cells.items(), shifts.T, strict=True):
-        values[f"r = {r}, {budget:.3g} FLOPs"] = [float(own.mean())]
-        draws[f"r = {r}, {budget:.3g} FLOPs"] = (own.mean() + shift / np.sqrt(len(own))).tolist()
-    return values, draws
+    shifts = noise.draws(n, len(cells), np.random.default_rng(seed)).T
+    return {
+        name: own.mean() + np.append(0.0, shift / np.sqrt(len(own)))
+        for (name, own), shift in zip(cells.items(), shifts, strict=True)
+    }
 
 
 # ---- what a law says -------------------------------------------------------------------------------------------------
 
 
-def predicted(runs: pd.DataFrame, fit: Fit, fresh: list[Fit]) -> pd.DataFrame:
+def predicted(runs: pd.DataFrame, fits: Sequence[Fit]) -> pd.DataFrame:
     """The runs with what a joint law predicts for them, the interval of that by the laws of fresh grids (low, high),
-    and its error in per cent of the loss."""
+    and its error in per cent of the loss. fits: the law, and those (``joint_fits``)."""
     inputs = [x.to_numpy(float) for x in joint_arrays(runs)[:-1]]
-    of_draws = np.array([own.predict(*inputs) for own in fresh])
-    low, high = np.quantile(of_draws, [0.025, 0.975], axis=0)
-    loss = fit.predict(*inputs)
+    loss, *fresh = (own.predict(*inputs) for own in fits)
+    low, high = np.quantile(fresh, [0.025, 0.975], axis=0)
     return runs.assign(predicted=loss, low=low, high=high, **{"error (%)": 100 * (loss / runs["loss"] - 1)})
 
 
@@ -431,29 +389,3 @@ def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
             for r, row in sorted(at.items())
         ]
     )
-
-
-def equivalences(fit: Fit, families: dict[int, pd.DataFrame], budget: float) -> pd.DataFrame:
-    """What looping makes of the compute-optimal plain model of a budget, at its width: one row an r (000, App. F.4).
-
-    unique, worth, cost: unique and effective parameters and FLOPs per token, relative to the plain model (at r = 4 a
-    looped 410M is worth 580M and costs 1B). tokens: as many times the plain model's to reach its loss, inf where none
-    do. phi to cross: where the compute-optimal losses of both families would meet.
-    """
-    plain = compute_optimal(fit, families[1], 1, budget)
-    *_, plain_flops = at_width(families[1], plain["width"])
-    rows = []
-    for r in sorted(r for r in families if r > 1):
-        n_once, n_rec, flops = at_width(families[r], plain["width"])
-        worth = effective_parameters(n_once, n_rec, r, fit.params["phi"])
-        rows.append(
-            {
-                "r": r,
-                "unique": (n_once + n_rec) / plain["N"],
-                "worth": worth / plain["N"],
-                "cost": flops / plain_flops,
-                "tokens": data_to_match(fit, n_once, n_rec, r, plain["loss"]) / plain["D"],
-                "phi to cross": phi_to_cross(fit, families[r], families[1], r, budget),
-            }
-        )
-    return pd.DataFrame(rows).set_index("r")

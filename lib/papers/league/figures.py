@@ -29,32 +29,20 @@ def league(standings: pd.DataFrame, gains: pd.DataFrame, shifts: pd.DataFrame, r
     its bootstrap interval, or why there is none, also where that of its own phi is not within (0, 1)."""
     figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 1.05 + 0.24 * len(standings)), sharey=True)
     rows: dict[Any, int] = {name: y for y, name in enumerate(standings.index)}
-    for axis, column in zip(axes, ("loss", "price"), strict=False):
-        intervals = standings[[column, f"{column}_low", f"{column}_high"]]
-        far = far_out(*(intervals[name] for name in intervals))
-        shown = standings[~far]
-        _intervals(axis, intervals[~far], rows)
-        for own, of in gains[gains["intervention"].isin(shown.index)].groupby("intervention"):
-            axis.plot(of[column], np.full(len(of), rows[own] - ABOVE), "o", ms=3, **_colour(own))
-        for name, mean in standings.loc[far, column].items():
-            _say_far_out(axis, mean, rows[name])
-    for axis in axes[:2]:
+    for axis, column, of in zip(axes, ("loss", "price"), ("the baseline's", "its own plain model's"), strict=False):
+        _differences(axis, standings, gains, column, rows)
         axis.axvline(0, color="#666666", lw=0.8)
+        axis.set_xlabel(f"loss at r = {r} less\n{of}\n(nats per token)")
     band = standings.loc[BASELINE, ["price_low", "price_high"]].astype(float)
     if np.isfinite(band).all():
         axes[1].axvspan(*band, color="#e6e6e6", zorder=0)
-    axes[0].set_xlabel(f"loss at r = {r} less\nthe baseline's\n(nats per token)")
-    axes[1].set_xlabel(f"loss at r = {r} less\nits own plain model's\n(nats per token)")
     axes[2].set_xlabel("shift of $\\varphi$")
     _phi(axes[2], shifts, rows)
-    axes[0].set_yticks(range(len(rows)), [_label(name, row) for name, row in standings.iterrows()])
+    names = standings.index + " (" + standings["paper"] + np.where(standings.index == BASELINE, "), baseline", ")")
+    lost = standings["diverged"].map(lambda n: f", {n} diverged" if n else "")
+    axes[0].set_yticks(range(len(rows)), names + lost)
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
     return figure
-
-
-def _label(name: Any, row: pd.Series) -> str:
-    diverged = f", {row['diverged']} diverged" if row["diverged"] else ""
-    return f"{name} ({row['paper']}){', baseline' * (name == BASELINE)}{diverged}"
 
 
 def _colour(name: Any) -> dict[str, Any]:
@@ -70,20 +58,23 @@ def far_out(means: pd.Series, low: pd.Series, high: pd.Series) -> pd.Series:
     return far & ~means.between(low[finite].min(), high[finite].max())
 
 
-def _say_far_out(axis: Axes, mean: float, y: int) -> None:
-    """The value of a mean at the edge of the panel, with an arrow to where it lies."""
-    text, x, side = f"$\\leftarrow$ {mean:+.2f}", 0.01, "left"
-    if mean > 0:
-        text, x, side = f"{mean:+.2f} $\\rightarrow$", 0.99, "right"
-    axis.annotate(text, (x, y), xycoords=("axes fraction", "data"), fontsize=6, ha=side, va="center")
-
-
-def _intervals(axis: Axes, columns: pd.DataFrame, rows: dict[Any, int]) -> None:
-    for name, mean, low, high in columns.itertuples():
+def _differences(axis: Axes, standings: pd.DataFrame, gains: pd.DataFrame, column: str, rows: dict[Any, int]) -> None:
+    """Seeds and intervals; of what lies far out the value of its mean at the edge of the panel, with an arrow."""
+    mean, low, high = (standings[f"{column}{end}"] for end in ("", "_low", "_high"))
+    far = far_out(mean, low, high)
+    for name in standings.index[~far]:
         y = rows[name] + ABOVE
-        if np.isfinite([low, high]).all():
-            axis.plot([low, high], [y, y], color="#999999", lw=2, solid_capstyle="butt", zorder=2.5)
-        axis.plot(mean, y, "|", color="black", ms=6, zorder=3)
+        if np.isfinite([low[name], high[name]]).all():
+            axis.plot([low[name], high[name]], [y, y], color="#999999", lw=2, solid_capstyle="butt", zorder=2.5)
+        axis.plot(mean[name], y, "|", color="black", ms=6, zorder=3)
+    for name, of in gains[~gains["intervention"].map(far)].groupby("intervention"):
+        axis.plot(of[column], np.full(len(of), rows[name] - ABOVE), "o", ms=3, **_colour(name))
+    for name in standings.index[far]:
+        words, x, side = f"$\\leftarrow$ {mean[name]:+.2f}", 0.01, "left"
+        if mean[name] > 0:
+            words, x, side = f"{mean[name]:+.2f} $\\rightarrow$", 0.99, "right"
+        across = axis.get_yaxis_transform()
+        axis.annotate(words, (x, rows[name]), xycoords=across, fontsize=6, ha=side, va="center")
 
 
 def _phi(axis: Axes, shifts: pd.DataFrame, rows: dict[Any, int]) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from lib.papers.others import best_loops, cart, isoflop, ladders
 from lib.papers.others.test_time_loops import Curves
-from lib.papers.shared.reported import Reported, compared, exact
+from lib.papers.shared.reported import Reported, compared, exact, read_off
 
 LOW, HIGH = 1e18, 1e20  # FLOPs that arXiv 2609.19107 compares its ladders at
 #: claim -> the arm whose saving at HIGH it states
@@ -28,7 +28,7 @@ TRAINED = 6  # loops of the CART model on LAMBADA
 
 def of_ladders(curves: ladders.Curves, fresh: list[ladders.Fits]) -> list[Reported]:
     """What an arm saves and how its exponent differs; ``fresh``: the arms' laws on ladders that might have been."""
-    fits, note = ladders.own_floors(curves), f"each arm's own law; {len(fresh)} fresh ladders"
+    every, note = [ladders.own_floors(curves), *fresh], f"each arm's own law; {len(fresh)} fresh ladders"
 
     def rises(laws: ladders.Fits) -> dict[str, float]:
         return {arm: float(np.log2(ladders.saved(laws, arm, HIGH) / ladders.saved(laws, arm, LOW))) for arm in RISING}
@@ -41,31 +41,25 @@ def of_ladders(curves: ladders.Curves, fresh: list[ladders.Fits]) -> list[Report
         low, high = over_tied(laws).values()
         return {"": high - low}
 
-    savings = []
-    for id, arm in SAVINGS.items():
-        draws = [{"": ladders.saved(one, arm, HIGH)} for one in fresh]
-        savings.append(compared(id, {"": ladders.saved(fits, arm, HIGH)}, draws, "times the compute", note))
     octaves = {
         "005-savings-grow-with-compute": rises,
         "005-own-weights-save-over-tied": over_tied,
         "005-tied-and-own-weights-scale-alike": drift,
     }
-    steeper, *drawn = ladders.steeper([fits, *fresh])
+    savings = {id: {"": [ladders.saved(laws, arm, HIGH) for laws in every]} for id, arm in SAVINGS.items()}
+    steeper = read_off(dict, ladders.steeper(every))
     return [
-        *savings,
-        *(compared(id, of(fits), [*map(of, fresh)], "octaves of compute", note) for id, of in octaves.items()),
-        compared("005-growth-raises-the-exponent", steeper, drawn, "gamma", note),
+        *(compared(id, drawn, "times the compute", note) for id, drawn in savings.items()),
+        *(compared(id, read_off(of, every), "octaves of compute", note) for id, of in octaves.items()),
+        compared("005-growth-raises-the-exponent", steeper, "gamma", note),
     ]
 
 
 def of_isoflop(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> list[Reported]:
     """Tokens a stored parameter at the optimum; ``fresh``: ``isoflop.fresh_optima``."""
-    found, draws = isoflop.ratios(optima), [*map(isoflop.ratios, fresh)]
+    drawn = read_off(isoflop.ratios, [optima, *fresh])
     note = f"parabolas in log N, geometric mean over five budgets; {len(fresh)} fresh sets"
-    return [
-        compared(id, {"": found[arm]}, [{"": one[arm]} for one in draws], "tokens a stored parameter", note)
-        for id, arm in RATIOS.items()
-    ]
+    return [compared(id, {"": drawn[arm]}, "tokens a stored parameter", note) for id, arm in RATIOS.items()]
 
 
 def of_loops(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> list[Reported]:
@@ -78,12 +72,10 @@ def of_loops(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> list[Reported]:
     def grows(table: pd.DataFrame) -> dict[str, float]:
         return {"": float(np.log2(table["K"][REPEATED, high] / table["K"][REPEATED, low]))}
 
-    note = f"{len(fresh)} fresh sets of runs"
+    every, note = [optima, *fresh], f"{len(fresh)} fresh sets of runs"
     return [
-        compared(
-            "005-fresh-text-wants-two-loops-at-most", left_to_two(optima), [*map(left_to_two, fresh)], "octaves", note
-        ),
-        compared("005-repeated-text-wants-more-loops", grows(optima), [*map(grows, fresh)], "octaves of loops", note),
+        compared("005-fresh-text-wants-two-loops-at-most", read_off(left_to_two, every), "octaves", note),
+        compared("005-repeated-text-wants-more-loops", read_off(grows, every), "octaves of loops", note),
     ]
 
 
@@ -114,8 +106,8 @@ def of_cart(losses: pd.DataFrame, fresh: list[pd.DataFrame], curves: Curves) -> 
         "005-cart-loops-help-the-narrow-in-the-end": then,
     }
     note = "the noise of the seeds that are printed at width 1024, in every row"
-    draws = [one.to_dict() for one in fresh]  # which is asked ten times as fast
+    every = [one.to_dict() for one in (losses, *fresh)]  # which is asked ten times as fast
     return [
-        *(compared(id, of(losses), [*map(of, draws)], "nats", note) for id, of in asked.items()),
+        *(compared(id, read_off(of, every), "nats", note) for id, of in asked.items()),
         exact("005-cart-degrades-beyond-its-loops", beyond, "nats", "one model, so that nothing is drawn"),
     ]

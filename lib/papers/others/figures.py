@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from lib.figures.style import COLOURS, LOOKS, PAGE, budget_axis, few_decades, legend_above, shades
+from lib.figures.style import COLOURS, LOOKS, PAGE, budget_axis, doublings_axis, few_decades, legend_above, shades
 from lib.fit.fits import fit_saturation
 from lib.papers.others import ladders, phi
 from lib.papers.others.test_time_loops import Curves
@@ -208,6 +208,4 @@ def _curve(axis: Axes, key: tuple[Any, ...], curve: pd.DataFrame, colour: Any) -
         at = np.linspace(T.min(), T[until - 1], 200)
         axis.plot(at, fit.predict(at) - loss.min(), color=colour, lw=0.8)
     if T.max() > 20:
-        axis.set_xscale("log", base=2)
-        ticks = [tick for tick in (1, 4, 16, 64) if T.min() <= tick <= T.max()]
-        axis.set_xticks(ticks, [str(tick) for tick in ticks])
+        doublings_axis(axis, [tick for tick in (1, 4, 16, 64) if T.min() <= tick <= T.max()])

@@ -41,15 +41,10 @@ def gaps(optima: pd.DataFrame, than: str) -> pd.DataFrame:
 def fresh_optima(runs: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataFrame]:
     """``optima`` of so many sets of runs that might have been: the parabolas, and noise anew as large as they leave
     over."""
-    curve, left, parameters = np.empty(len(runs)), [], 0
-    for _, at in runs.reset_index(drop=True).groupby(["arm", "budget"]).groups.items():
-        cell = runs.iloc[at]
-        x = np.log(cell["N"].to_numpy())
-        curve[at] = np.polynomial.Polynomial.fit(x, cell["loss"], 2)(x)
-        left.append(cell["loss"].to_numpy() - curve[at])
-        parameters += 3
-    noise = Noise.left_over(left, parameters).draws(resamples, len(runs), np.random.default_rng(seed))
-    return [optima(runs.assign(loss=curve + shifts)) for shifts in noise]
+    curve, coefficients = isoflop.parabolas(runs, ["arm", "budget"])
+    noise = Noise.left_over([runs["loss"] - curve], coefficients)
+    draws = noise.draws(resamples, len(runs), np.random.default_rng(seed))
+    return [optima(runs.assign(loss=curve + shifts)) for shifts in draws]
 
 
 def ratios(optima: pd.DataFrame) -> dict[str, float]:

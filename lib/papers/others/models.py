@@ -39,7 +39,6 @@ AT_ONCE = 1 << 11  # tokens that are measured at once
 class Opened:
     """A model in eval mode on this device, its tokenizer, and rows [B, S + 1] of held-out text."""
 
-    name: str
     model: LoopedLM
     tokenizer: Tokenizer
     rows: Tensor
@@ -62,7 +61,7 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
     check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
     device = device_type()
     rows = torch.as_tensor(validation_batch(data, tokens), device=device)
-    return Opened(Path(path).name, model.to(device), tokens.tokenizer, rows)
+    return Opened(model.to(device), tokens.tokenizer, rows)
 
 
 def of_run(key: str, store: RunStore) -> Opened:
@@ -70,7 +69,7 @@ def of_run(key: str, store: RunStore) -> Opened:
     run = store.named(key)
     model, rows = trained_model(run.config, store)
     tokenizer = token_store(run.config.planned.data, store.tokens).tokenizer
-    return Opened(f"run {run.key[:8]}", model, tokenizer, torch.as_tensor(rows, device=model.embed.weight.device))
+    return Opened(model, tokenizer, torch.as_tensor(rows, device=model.embed.weight.device))
 
 
 def depths_of(opened: Opened, asked: Sequence[int]) -> list[int]:

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from lib.base.statistics import percentile_interval
-from lib.fit.fits import bootstrap, cell_signs, fit_joint, fit_joint_at_one_D, flipped
+from lib.fit.fits import bootstrap, cell_signs, fit, fit_joint, flipped
+from lib.fit.laws import JOINT_AT_ONE_D
 from lib.papers.isodepth import published
 from lib.papers.isodepth.readings import joint_arrays
 from lib.presets import preset
@@ -79,8 +80,8 @@ def by_regime(runs: pd.DataFrame, grid: pd.DataFrame, resamples: int, seed: int)
 def _row(group: str, runs: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
     """The interval is of a bootstrap of (budget, arm) cells, as 000's of (budget, r)."""
     arrays, cell = joint_arrays(runs), "arm" if "arm" in runs else "r"
-    fit, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, runs[["budget", cell]], resamples, seed)
-    return _as_row(group, len(runs), fit.params["phi"], draws["phi"], fit.r2)
+    law, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, runs[["budget", cell]], resamples, seed)
+    return _as_row(group, len(runs), law.params["phi"], draws["phi"], law.r2)
 
 
 def _as_row(group: str, runs: int, phi: float, draws: Sequence[float] | pd.Series, r2: float) -> dict[str, Any]:
@@ -141,9 +142,9 @@ def _row_at_one_D(group: str, runs: pd.DataFrame, resamples: int, seed: int) -> 
     """These sets have few sizes, so that what the law leaves over is turned size by size (``fits.flipped``) in the
     place of a bootstrap."""
     inputs = runs["n_once"], runs["n_rec"], runs["r"]
-    fit = fit_joint_at_one_D(*inputs, runs["loss"])
-    fresh = flipped(fit, cell_signs(runs[["width"]], resamples, seed))
-    return _as_row(group, len(runs), fit.params["phi"], [one.params["phi"] for one in fresh], fit.r2)
+    law = fit(JOINT_AT_ONE_D, inputs, runs["loss"])
+    fresh = flipped(law, cell_signs(runs[["width"]], resamples, seed))
+    return _as_row(group, len(runs), law.params["phi"], [one.params["phi"] for one in fresh], law.r2)
 
 
 def tied_share(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -> pd.DataFrame:

@@ -41,15 +41,14 @@ def shapes(curves: Curves) -> pd.DataFrame:
     return _frame(rows)
 
 
-def laws(curves: Curves, to_best: bool, resamples: int, seed: int) -> pd.DataFrame:
-    """One row a curve: how many points there are, on all T or on those up to the best; the rms residual of each law in
+def laws(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
+    """One row a curve, by what is fitted up to its best T: how many points there are; the rms residual of each law in
     nats; the law that has the least; and of the exponential its rate z and floor, each with its 95 % interval (low,
     high): other curves of the law, with noise as large as the exponentials leave over on all curves of a model. Curves
     with fewer than four of these T are left out."""
     rows, own = {}, {}
     for key, curve in curves.items():
-        best = curve["T"].to_numpy()[curve["loss"].to_numpy().argmin()]
-        kept = curve[curve["T"] <= best] if to_best else curve
+        kept = curve.iloc[: curve["loss"].to_numpy().argmin() + 1]
         if len(kept) >= LEAST:
             fits = {name: fit_saturation(kept["T"], kept["loss"], law) for name, law in LAWS.items()}
             rms = {name: fit.rms_residual for name, fit in fits.items()}

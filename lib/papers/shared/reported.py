@@ -1,30 +1,41 @@
 """What a room of papers hands a notebook, to be reported as a claim of the ledger."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
-Numbers = Sequence[float] | Mapping[str, Sequence[float]]
+import numpy as np
+from numpy.typing import ArrayLike
+
+T = TypeVar("T")
+
+#: comparison -> [1 + n], what is estimated and its n draws; the only comparison of a claim has no name
+Drawn = Mapping[str, ArrayLike]
 
 
 class Reported(NamedTuple):
-    """The arguments of ``nb.claim_of_published``: one number, or one for each comparison; the resamples of each, or the
-    two ends of an interval that comes from elsewhere."""
+    """The arguments of ``nb.claim_of_published``: the number of each comparison, and its draws."""
 
     id: str
-    values: Numbers
-    draws: Numbers | tuple[float, float]
+    values: dict[str, list[float]]
+    draws: dict[str, list[float]]
     unit: str
     note: str = ""
 
 
-def compared(
-    id: str, found: Mapping[str, float], draws: Sequence[Mapping[str, float]], unit: str, note: str = ""
-) -> Reported:
-    """A claim that speaks of several comparisons, by name, and the same numbers in each of the draws."""
-    values = {name: [float(x)] for name, x in found.items()}
-    return Reported(id, values, {name: [float(draw[name]) for draw in draws] for name in found}, unit, note)
+def compared(id: str, drawn: Drawn, unit: str, note: str = "") -> Reported:
+    """A claim on these numbers."""
+    every = {name: np.asarray(x, dtype=float).tolist() for name, x in drawn.items()}
+    values, draws = ({name: x[part] for name, x in every.items()} for part in (slice(1), slice(1, None)))
+    return Reported(id, values, draws, unit, note)
 
 
 def exact(id: str, found: Mapping[str, float], unit: str, note: str = "") -> Reported:
     """A claim on numbers that nothing was drawn for: each is its own interval."""
-    return compared(id, found, [found], unit, note)
+    return compared(id, {name: [x, x] for name, x in found.items()}, unit, note)
+
+
+def read_off(read: Callable[[T], Mapping[str, float]], every: Sequence[T]) -> dict[str, list[float]]:
+    """What is read off a grid of runs, or a law, and off those that might have been, the first of ``every`` being the
+    one that is."""
+    margins = [read(one) for one in every]
+    return {name: [of[name] for of in margins] for name in margins[0]}

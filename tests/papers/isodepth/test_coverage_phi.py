@@ -20,8 +20,7 @@ def test_intervals_of_phi_cover_what_they_should():
     widths, inside, grids = given(PhiProbes).widths, [], 100
     for seed in range(grids):
         runs, others = simulated(seed), simulated(1000 + seed)
-        law = fit_joint(*readings.joint_arrays(runs))
-        phis = [one.params["phi"] for one in readings.fresh_joint(law, runs, ENDS, seed)]
+        phis = [one.params["phi"] for one in readings.joint_fits(runs, ENDS, seed)[1:]]
         part = [width in widths.get(budget, ()) for budget, width in zip(runs["budget"], runs["width"], strict=True)]
         probed = pd.concat([runs[part].query("r == 1"), others[part].query("r > 1")])
         drawn = readings.probe_draws({"baseline": runs[part], "probe": probed}, fit_joint, ENDS, seed)

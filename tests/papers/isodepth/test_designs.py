@@ -35,12 +35,6 @@ def test_every_recurrence_has_the_same_depth_and_fewer_parameters():
         designs.model(P, 2, 20)
 
 
-def test_at_the_papers_sizes_it_is_the_papers_model():
-    p = given(IsodepthIsoflop, "paper")
-    for r in (1, 2, 4, 8):
-        assert designs.model(p, r, 640) == preset(f"isodepth-s10-r{r}")
-
-
 def test_the_injections_of_the_ablation():
     models = {name: designs.model(P, 4, 16, **designs.injection(name)) for name in designs.INJECTIONS}
     lanes = ["hyper-connections"] * 2
@@ -110,11 +104,6 @@ def test_a_rate_of_the_lanes_leaves_other_models_their_runs():
     for cfg in designs.grid(P, [4], cells, [1], "hyper-connections", lanes_lr=0.5).values():
         assert cfg.optim.lanes_lr == 0.5
     assert next(iter(designs.grid(P, [4], cells, [1], "hyper-connections").values())).optim.lanes_lr == 0.01
-
-
-def test_where_seeds_are_repeated():
-    p = P.replace(recurrences=[1, 2, 4], budgets=[3.0, 1.0, 2.0], widths={b: [8, 16, 24] for b in (1.0, 2.0, 3.0)})
-    assert designs.noise_cell(p) == ([1, 4], {1.0: [16]})
 
 
 def test_the_grid_of_a_notebook_repeats_seeds_in_one_cell():
@@ -199,13 +188,6 @@ def test_truncation_buys_the_papers_tokens():
     assert designs.published_token_gain("truncated") == pytest.approx(1.315, abs=0.0015)
     s10 = preset("isodepth-s10-r4", **designs.intervention("truncated", 4))
     assert count(s10).published["000"] == 799_569_920
-
-
-def test_the_published_families_have_the_papers_sizes():
-    families = designs.published_families()
-    assert [*families] == [1, 2, 4, 8] and all(len(family) == 15 for family in families.values())
-    at_640 = families[4].set_index("width").loc[640]
-    assert np.isclose(at_640["n_once"] + at_640["n_rec"], 40_152_960) and at_640["flops"] == 1_047_336_960
 
 
 def test_a_family_reaches_beyond_the_grid():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib.figures import style
-from lib.fit.fits import fit_chinchilla, fit_joint
+from lib.fit.fits import fit_joint
 from lib.papers.isodepth import designs, figures, readings
 
 pytestmark = pytest.mark.usefixtures("style")
@@ -23,13 +23,6 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     assert named == ["", "", *["unique parameters N"] * 3]
     stars = sum(line.get_marker() == "*" and len(line.get_xdata()) for axis in curves.axes for line in axis.lines)
     assert stars == optima["inside"].sum() > 15
-    against = figures.optima_against_budget(optima)
-    assert [axis.get_ylabel() for axis in against.axes] == ["optimal parameters N*", "optimal tokens D*"]
-    plain = optima[(optima["r"] == 1) & optima["inside"]]
-    exponent = np.polyfit(np.log(plain["budget"]), np.log(plain["N"]), 1)[0]
-    assert against.axes[0].get_legend().get_texts()[0].get_text() == f"r = 1: {exponent:.2f}"
-    few = figures.optima_against_budget(optima.assign(inside=optima["budget"] == 1e18)).axes[0]
-    assert few.get_legend().get_texts()[0].get_text() == "r = 1: too few"
     fit = fit_joint(*readings.joint_arrays(runs))
     (panel,) = figures.predicted_against_measured({"the law": (fit, runs)}).axes
     assert "$R^2$ = 1.000" in panel.get_title()
@@ -74,55 +67,3 @@ def test_the_probes_are_drawn_over_their_baseline():
     crosses = [[*line.get_xdata()] for axis in figure.axes for line in axis.lines if line.get_marker() == "x"]
     assert [x for x in crosses if x] == [[2e7]] and [2e7] in crosses[4:]  # in the panel of its budget
     assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "diverged"
-
-
-def test_an_optimum_at_the_edge_is_an_open_marker():
-    allocations = pd.DataFrame(
-        {
-            "probe": ["baseline", "baseline", "truncated"],
-            "budget": [1e18, 2e18, 1e18],
-            "width": [640.0, 700.0, 384.0],
-            "at_edge": [False, False, True],
-        }
-    )
-    figure = figures.allocation_shifts({"ours": allocations, "theirs": allocations})
-    assert [axis.get_title() for axis in figure.axes] == ["ours", "theirs"]
-    faces = [
-        line.get_markerfacecolor()
-        for line in figure.axes[0].lines
-        if line.get_marker() == "<" and line.get_linestyle() == "None"
-    ]
-    assert faces == ["white"]
-
-
-def test_predictions_stand_beside_what_was_trained():
-    grid = designs.published_grid()
-    held_out = pd.DataFrame({"budget": [4e20] * 2, "r": [1, 4], "loss": [2.1, 2.16], "predicted": [2.11, 2.15]})
-    # resamples may leave a prediction out
-    ends = held_out.assign(low=held_out["predicted"] + [-0.01, 0.001], high=held_out["predicted"] + 0.02)
-    left, right = figures.beyond_the_grid(grid, ends).axes
-    for axis in (left, right):
-        stars = [line for line in axis.lines if line.get_marker() == "*" and len(line.get_xdata())]
-        assert [line.get_ydata()[0] for line in stars] == [2.1, 2.16]
-        assert stars[0].get_xdata()[0] != stars[1].get_xdata()[0]  # side by side
-    intervals = [bar.get_segments()[0][:, 1].tolist() for bar in right.collections]
-    predictions = [line.get_ydata().tolist() for line in right.lines if line.get_marker() != "*"]
-    assert predictions == [[one] for one in held_out["predicted"]]
-    assert intervals == ends[["low", "high"]].to_numpy().tolist()
-
-
-def test_each_recurrence_keeps_its_colour_in_a_panel_of_its_own():
-    runs = designs.published_grid()
-    own = {f"r = {r}": (fit_chinchilla(cell["N"], cell["D"], cell["loss"]), cell) for r, cell in runs.groupby("r")}
-    figure = figures.predicted_against_measured(own)
-    drawn = [next(line.get_color() for line in axis.lines if len(line.get_xdata()) > 2) for axis in figure.axes]
-    assert len(set(drawn)) == 4
-    residuals = figures.residuals(own)
-    assert [axis.get_xlabel() for axis in residuals.axes] == [""] * 6 + ["unique parameters N", "tokens D"]
-    assert [axis.get_ylabel() for axis in residuals.axes[::2]] == [
-        f"r = {r}\nmeasured less\npredicted (nats)" for r in (1, 2, 4, 8)
-    ]
-    losses = np.concatenate(
-        [line.get_ydata() for axis in residuals.axes for line in axis.lines if line.get_marker() != "None"]
-    )
-    assert np.abs(losses).max() < 1e-6  # the law's own losses leave nothing

@@ -17,7 +17,9 @@ RUNGS = [2.0, 4.0, 8.0, 16.0, 32.0]
 def runs(loss, seeds=(1, 2), noise=0.0) -> pd.DataFrame:
     random = np.random.default_rng(0)
     cells = itertools.product((32, 64), RUNGS, (0.1,), N_EFF, seeds)
-    return pd.DataFrame([(*cell, loss(*cell) + noise * random.normal()) for cell in cells], columns=ladders.COLUMNS)
+    return pd.DataFrame(
+        [(*cell, loss(*cell) + noise * random.normal()) for cell in cells], columns=[*ladders.CELL, "loss"]
+    )
 
 
 def test_a_law_that_adds_has_one_gap_at_a_width():
@@ -57,7 +59,7 @@ def test_at_their_best_each_model_has_its_own_rate():
     rows = [(32, x, lr, r, seed, 1 + r + abs(lr - best)) for x in RUNGS[::4] for lr in (0.1, 0.2) for seed in (1, 2)
             for r, best in ((1, 0.1), (8, 0.2))]  # fmt: skip
     only = [(32, RUNGS[1], 0.1, r, 1, 0.0) for r in (1, 8)]  # a rung where one rate was tried
-    best = ladders.at_their_best(pd.DataFrame(rows + only, columns=ladders.COLUMNS))
+    best = ladders.at_their_best(pd.DataFrame(rows + only, columns=[*ladders.CELL, "loss"]))
     assert {*best["rung"]} == {*RUNGS[::4]} and {*best["seed"]} == {1}
     assert ladders.gaps(best)["gap"].to_list() == [7.0, 7.0]
 

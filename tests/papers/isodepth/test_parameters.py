@@ -3,14 +3,7 @@
 import pytest
 
 from lib.papers.isodepth import designs, parameters
-from lib.papers.isodepth.parameters import (
-    LANES,
-    DownstreamAxes,
-    InjectionAblation,
-    IsodepthIsoflop,
-    LrTransferHyperp,
-    PhiProbes,
-)
+from lib.papers.isodepth.parameters import LANES, DownstreamAxes, InjectionAblation, LrTransferHyperp, PhiProbes
 from tests.given import given
 from tests.lines import one_line
 
@@ -61,10 +54,3 @@ def test_a_task_is_asked_of_some_examples_after_some_loops():
         given(DownstreamAxes, depths=[1, 0])
     with one_line("seeds: [] is empty"):
         given(DownstreamAxes, seeds=[])
-
-
-def test_a_changed_copy_is_checked_too():
-    p = given(IsodepthIsoflop)
-    assert p.replace(batch=64).batch == 64 and p.batch != 64
-    with one_line("widths: has none for the budget 1e+07"):
-        p.replace(budgets=[1e7])

@@ -49,11 +49,6 @@ def test_nothing_is_far_out_that_an_interval_reaches():
     assert not figures.far_out(means, means - reach, means + reach).any()
 
 
-def test_without_phi_the_panel_says_why():
-    (text,) = drawn(NOTHING).axes[2].texts
-    assert "not resolved" in text.get_text() and "three are needed" in text.get_text()
-
-
 def test_phi_is_drawn_with_its_interval():
     shifts = pd.DataFrame(
         {"phi": [0.45, 0.38], "delta": [0, -0.07], "delta_low": [0, -0.1], "delta_high": [0, -0.02]}
@@ -67,10 +62,3 @@ def test_phi_is_drawn_with_its_interval():
     axis = drawn(shifts).axes[2]
     assert [text.get_text() for text in axis.texts] == ["not resolved"] and axis.texts[0].xy[1] == 0
     assert not [line for line in axis.lines if line.get_marker() == "D"]
-
-
-def test_a_single_seed_has_no_interval():
-    runs = {BASELINE: made_up(0.0, seeds=(1,)), "truncated": made_up(-0.02, seeds=(1,))}
-    figure = figures.league(designs.standings(runs, 4), designs.gains(runs, 4), NOTHING, 4)
-    for axis in figure.axes[:2]:
-        assert not axis.patches and not [line for line in axis.lines if line.get_linewidth() == 2]

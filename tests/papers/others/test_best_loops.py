@@ -33,20 +33,6 @@ def test_loops_that_no_model_brackets_are_not_counted():
     assert found["tried"].xs(best_loops.BUDGETS[-1], level="budget").eq(4).all()
 
 
-def test_fresh_text_wants_one_or_two_loops_and_repeated_text_more():
-    found = best_loops.optima(runs.loops())["K"].unstack("budget")
-    assert found.loc["one epoch, tied"].between(1, 2).all() and found.loc["one epoch, own weights"].between(1, 2).all()
-    again = found.loc["one recipe, 10 epochs"]
-    assert again.is_monotonic_increasing and [round(again.iloc[0], 1), round(again.iloc[-1], 1)] == [1.4, 6.7]
-
-
-def test_other_noise_moves_the_optima():
-    table = runs.loops()
-    draws = best_loops.fresh_optima(table, 0.002, 5, 0)
-    K = np.array([one["K"].to_numpy() for one in draws])
-    assert K.shape == (5, 25) and (K.std(0) > 0).all() and (K.std(0) < 0.5).all()
-
-
 def test_an_optimum_stands_in_its_interval():
     table = runs.loops()
     found = best_loops.optima(table)

@@ -18,10 +18,6 @@ def test_gains_are_the_printed_ones(losses):
     assert found.iloc[:, 1].round(1).tolist() == [1.1, -1.0, -0.5, -0.7]
 
 
-def test_a_gain_is_a_difference_of_losses(losses):
-    assert cart.gain(losses, 2, 1024, 6, 10) == pytest.approx(np.log(20.354 / 20.495))
-
-
 def test_the_printed_powers_of_the_width_come_back(losses):
     found = cart.width_laws(losses)
     assert (found["ours"] - found["printed"]).abs().max() < 0.001

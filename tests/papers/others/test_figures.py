@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.isodepth import published
-from lib.papers.others import best_loops, figures, isoflop, ladders, phi, runs, test_time_loops
+from lib.papers.others import figures, phi, runs, test_time_loops
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -57,52 +56,6 @@ def test_worth_and_shares_stand_with_their_bars(theirs):
     assert drawn["6 passes"].tolist() == share.xs(6, level="loops")["share"].tolist()
 
 
-def test_savings_have_marks_laws_and_what_is_printed():
-    curves = ladders.curves(runs.ladders())
-    names = ["vanilla's E", "own E"]
-    exponents = pd.DataFrame(
-        {
-            (way, arm): {"gamma": 0.1 + k / 100, "gamma low": 0.09, "gamma high": 0.13}
-            for k, way in enumerate(names)
-            for arm in figures.ARMS
-        }
-    ).T.rename_axis(["way", "arm"])
-    left, right = figures.savings(curves, exponents).axes
-    dashes = [line for line in left.lines if line.get_marker() == "_" and len(line.get_xdata())]
-    assert [line.get_ydata()[0] for line in dashes] == [*ladders.PRINTED.values()]
-    # side by side, and none as far as half way to the next budget
-    beside = [line.get_xdata()[0] / compute for line, (_, compute) in zip(dashes, ladders.PRINTED, strict=True)]
-    assert np.abs(np.log(beside)).max() < 0.2 < np.log(curves["vanilla"]["compute"]).diff().min() / 2
-    at_one = {line.get_xdata()[0] for line in dashes if line.get_xdata()[0] > 1e19}
-    assert len(at_one) == 5  # arms
-    assert "printed" in [text.get_text() for text in left.figure.legends[0].get_texts()]
-    marks = [line for line in left.lines if line.get_linestyle() == "None" and line.get_marker() != "_"]
-    assert len(marks) == 7 and all(len(line.get_ydata()) == 8 for line in marks)
-    tied = next(line for line in marks if line.get_color() == figures.ARMS["loop_2"][0] and line.get_mfc() != "white")
-    assert tied.get_ydata()[1] == pytest.approx(ladders.saved_as_measured(curves, "loop_2", 8))
-    assert len(right.lines) == 8 and right.lines[0].get_ydata().tolist() == pytest.approx([0.1, 0.11])
-    assert ends(right.collections[0]) == [[0.09, 0.13]] * 2 and len(right.collections) == 8
-
-
-def test_gaps_and_best_loops_are_drawn_by_budget(theirs):
-    optima, loops = isoflop.optima(theirs), runs.loops()
-    gaps = isoflop.gaps_with_intervals(optima, isoflop.fresh_optima(theirs, 4, 0), "untied_2")
-    best = best_loops.with_intervals(best_loops.optima(loops), best_loops.fresh_optima(loops, 0.002, 4, 0))
-    left, right = figures.gaps_and_loops(gaps, best).axes
-    lines = {line.get_label(): line.get_ydata() for line in left.lines}
-    assert lines["loop 2"].tolist() == gaps.loc["loop_2", "gap"].tolist() and "untied 2" not in lines
-    assert [ends(bars) for bars in left.collections] == [
-        own[["gap low", "gap high"]].to_numpy().tolist() for _, own in gaps.dropna().groupby("arm", sort=False)
-    ]
-    assert ends(right.collections[-1]) == best.loc["one recipe, 10 epochs", ["low", "high"]].to_numpy().tolist()
-    drawn = {line.get_label(): line.get_ydata() for line in right.lines}
-    assert {*drawn} == {*best_loops.SETS}
-    assert left.get_ylim()[1] < 1.2 * gaps["gap high"].max() and right.get_ylim()[1] < 1.2 * best["high"].max()
-    firsts = [line.get_xdata()[0] for line in right.lines]
-    assert len({*firsts}) == 5 and max(firsts) / min(firsts) < 1.2  # side by side
-    assert drawn["one recipe, 10 epochs"].tolist() == best.loc["one recipe, 10 epochs", "K"].tolist()
-
-
 def test_a_panel_a_model_with_every_loss_and_the_trained_loops():
     curves = test_time_loops.curves(runs.test_time({}))
     figure = figures.test_time(curves)
@@ -120,7 +73,3 @@ def test_a_panel_a_model_with_every_loss_and_the_trained_loops():
     assert ends == [test_time_loops.shapes(curves).loc[key, "best T"] for key in curves if key[1] == "loop_grow_random"]
     for axis, trained in zip(shown, (2, 4, 4, 6), strict=True):
         assert {line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"} == {trained}
-
-
-def test_000s_colour_is_its_own():
-    assert figures.GROUPS[phi.OURS][0] != figures.GROUPS[phi.THEIRS][0] and published.PRINTED["all", "phi"][1] == 0.459

@@ -52,18 +52,6 @@ def test_phi_by_what_the_loop_is_compared_with(theirs, grid):
     assert found.loc[phi.OWN, ["low", "high"]].tolist() == pytest.approx([0.66, 0.93], abs=0.07)
 
 
-def test_where_tables_count_moves_000s_phi_and_hardly_theirs(theirs, grid):
-    found = phi.by_accounting(theirs, grid, 2, 0)["phi"].round(2)
-    assert found[: len(phi.COUNTED)].tolist() == [0.79, 0.78, 0.77]
-    assert found[len(phi.COUNTED) :].tolist() == [0.46, 0.38, 0.29]
-
-
-def test_few_tokens_raise_theirs_and_lower_000s(theirs, grid):
-    found = phi.by_regime(theirs, grid, 2, 0)
-    assert found["phi"].round(2).tolist() == [0.86, 0.72, 0.43, 0.47, 0.47]
-    assert found["runs"].tolist()[:4] == [25, 25, 58, 58]
-
-
 # ---- at one D --------------------------------------------------------------------------------------------------------
 
 
@@ -76,22 +64,6 @@ def test_at_one_D_the_law_is_found_again():
     by = phi.by_loops(made, published.sets(published.runs())["all"], 2, 0).loc[phi.THEIRS]
     assert by["phi"].tolist() == pytest.approx([0.7] * 4, abs=1e-4)
     assert by["worth"].tolist() == pytest.approx((by.index.to_numpy() ** 0.7).tolist(), rel=1e-4)
-
-
-def test_phi_at_one_D():
-    sets = phi.sets_at_one_D(runs.loops(), runs.allocation(), runs.cart())
-    assert [len(own) for own in sets.values()] == [53, 30, 41, 30, 30, 37, 16, 12]
-    found = phi.at_one_D(sets, 2, 0)["phi"].round(2).tolist()
-    assert found[:6] == [0.68, 0.55, 0.56, 0.64, 0.64, 0.76] and found[6] == pytest.approx(0.22, abs=0.01)
-
-
-def test_their_loops_saturate_where_000s_do_not(grid):
-    """phi of one pass and r alone falls from 1 to .56; 000's does not fall."""
-    found = phi.by_loops(runs.loops(), grid, 2, 0)
-    theirs, ours = found.loc[phi.THEIRS], found.loc[phi.OURS]
-    assert theirs["phi"].round(2).tolist() == [0.99, 0.83, 0.7, 0.56] and [*theirs.index] == [2, 3, 4, 6]
-    assert ours["phi"].round(2).tolist() == [0.42, 0.51, 0.44] and [*ours.index] == [2, 4, 8]
-    assert theirs["worth"].round(1).tolist() == [2.0, 2.5, 2.7, 2.7] and ours["worth"].round(1).max() == 2.5
 
 
 def test_the_tied_share_of_a_law_with_phi_below_one_is_below_one():

@@ -33,7 +33,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_law_that_made_a_curve_fits_it_best(name):
-    found = laws(curves(made(FORMS[name])), False, 5, 0).iloc[0]
+    found = laws(curves(made(FORMS[name])), 5, 0).iloc[0]
     assert found["least"] == name and found[name] < 1e-6 and found["points"] == 12
     if name == "exponential":
         assert (found["z"], found["floor"]) == pytest.approx((0.9, 3.0), rel=1e-5)
@@ -45,7 +45,7 @@ def test_beyond_the_best_T_a_rise_does_not_count():
     shuffled = made(loss).sample(frac=1, random_state=0)
     shape = shapes(curves(shuffled)).iloc[0]
     assert (shape["best T"], shape["share"], shape["last T"]) == (5, 1.25, 12) and shape["rise"] == pytest.approx(0.14)
-    found = laws(curves(shuffled), True, 2, 0).iloc[0]
+    found = laws(curves(shuffled), 2, 0).iloc[0]
     assert found["points"] == 5 and found["least"] == "exponential" and found["exponential"] < 1e-6
 
 
@@ -55,7 +55,7 @@ def test_what_has_no_curve_is_left_out():
     assert not curves(made([3.0, 2.9, 2.8], at=[1.0, 2.0, 3.0])) and not curves(
         made(FORMS["exponential"], model="untied_2")
     )
-    assert laws(curves(made(FORMS["exponential"][::-1].copy())), True, 2, 0).empty
+    assert laws(curves(made(FORMS["exponential"][::-1].copy())), 2, 0).empty
 
 
 def test_sizes_with_one_decay_have_it_found():
@@ -93,18 +93,7 @@ def test_drawn_depths_saturate_exponentially_and_fixed_ones_rise(published):
     assert len(random) == 7 and random["rise"].between(0.0008, 0.0041).all() and random["share"].between(1, 1.25).all()
     assert len(fixed) == 15 and (fixed["share"] == 1).all() and fixed["rise"].min() >= 0.0079
     drawn = {key: curve for key, curve in published.items() if key[1] == RANDOM}
-    for to_best in (True, False):
-        found = laws(drawn, to_best, 20, 0)
-        assert (found["least"] == "exponential").all()
-        for number in ("z", "floor"):
-            assert ((found[f"{number} low"] < found[number]) & (found[number] < found[f"{number} high"])).all()
-    assert found["z"].between(1.8, 2.3).all()  # on all T
-
-
-def test_one_rate_for_all_sizes_leaves_little_more(published):
-    found = one_decay(published, 40, 0)
-    own, one = found.loc["own z"], found.loc["one z"]
-    assert one["z"].iloc[0] == pytest.approx(2.04, abs=0.01) and len(one) == len(own) == 7
-    assert one["z"].nunique() == one["z low"].nunique() == 1
-    assert own["rms"].max() < 0.0014 and one["rms"].max() < 0.0019
-    assert one["z low"].iloc[0] < own["z"].median() < one["z high"].iloc[0]
+    found = laws(drawn, 20, 0)
+    assert (found["least"] == "exponential").all()
+    for number in ("z", "floor"):
+        assert ((found[f"{number} low"] < found[number]) & (found[number] < found[f"{number} high"])).all()
