@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,6 +139,46 @@ class _Counts(LogLocator):
         return MaxNLocator(4).tick_values(vmin, vmax)
 
 
+def row_of_panels(
+    titles: Iterable[Any], height: float, xlabel: str = "", ylabel: str = "", **layout: Any
+) -> tuple[Figure, Any]:
+    """A figure as wide as a page with a row of panels, one a title; ``ylabel`` stands at the first. layout: of
+    ``plt.subplots``."""
+    titles = list(titles)
+    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, height), squeeze=False, **layout)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set(title=title, xlabel=xlabel)
+    axes[0, 0].set_ylabel(ylabel)
+    return figure, axes[0]
+
+
+def filled_where(
+    axis: Axes,
+    x: pd.Series,
+    y: pd.Series,
+    filled: pd.Series,
+    marker: str,
+    colour: ColorType,
+    hollow: str = "white",
+    **look: Any,
+) -> None:
+    """Markers, those in the colour ``hollow`` where ``filled`` is False."""
+    for which, face in ((True, colour), (False, hollow)):
+        at = (filled == which).to_numpy()
+        axis.plot(x[at], y[at], marker, color=colour, mfc=face, **look)
+
+
+def doublings_axis(
+    axis: Axes, values: Iterable[float], label: str = "", words: Callable[[float], str] = "{:g}".format, **look: Any
+) -> None:
+    """A log-2 x axis, with a tick at each of the values."""
+    axis.set_xscale("log", base=2)
+    ticks = sorted(set(values))
+    axis.set_xticks(ticks, [words(tick) for tick in ticks], **look)
+    axis.minorticks_off()
+    axis.set_xlabel(label)
+
+
 def count_axis(axis: Axes, label: str) -> None:
     """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M; aslant where four panels or more stand side by
     side, or where there is no room for the words between 1 and 2."""
@@ -210,10 +250,15 @@ def isoflop_curve(
     open star at its minimum ``best``, which hides no run."""
     axis.plot(cell["N"], cell["loss"], marker, color=colour, ms=3.5, label=label)
     if cell["N"].nunique() >= 3:
-        curve = np.polynomial.Polynomial.fit(np.log(cell["N"]), cell["loss"], 2)
-        x = np.geomspace(cell["N"].min(), cell["N"].max(), 60)
-        axis.plot(x, curve(np.log(x)), style, color=colour, lw=0.9)
+        parabola(axis, cell["N"], cell["loss"], color=colour, ls=style)
     axis.plot(best["N"], best["loss"], "*", color=colour, ms=8, mfc="none", mew=0.8)
+
+
+def parabola(axis: Axes, x: pd.Series, loss: pd.Series, **look: Any) -> None:
+    """The parabola of the loss in log x, between the least x and the largest."""
+    curve = np.polynomial.Polynomial.fit(np.log(x), loss, 2)
+    over = np.geomspace(x.min(), x.max(), 60)
+    axis.plot(over, curve(np.log(over)), lw=0.9, **look)
 
 
 def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:

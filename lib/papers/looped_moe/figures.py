@@ -9,12 +9,25 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, count_axis, isoflop_curve, legend_above, rate, shades
+from lib.figures.style import (
+    COLOURS,
+    COLUMN,
+    MARKERS,
+    PAGE,
+    count_axis,
+    filled_where,
+    isoflop_curve,
+    legend_above,
+    rate,
+    row_of_panels,
+    shades,
+)
 from lib.fit.fits import power_law
 from lib.model.routing import KINDS
 from lib.papers.looped_moe.core_nine import NINE
@@ -30,17 +43,16 @@ CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceler
 def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """004, Fig. isoflops: loss against active parameters; a panel an architecture, a shade a budget with its parabola
     and star. Three stars or more have a line through them, and beside it, dashed, Kaplan's slope."""
-    names = list(dict.fromkeys(runs["architecture"]))
+    titles = {name: TITLES[name] for name in runs["architecture"].unique()}
     slopes: list[Line2D] = []
-    figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
-    for axis, name in zip(axes[0], names, strict=True):
+    budgets = sorted(runs["budget"].unique())
+    figure, axes = row_of_panels(titles.values(), 2.6, ylabel="validation loss (nats per token)", sharey=True)
+    for axis, name in zip(axes, titles, strict=True):
         own, stars = runs[runs["architecture"] == name], optima[(optima["architecture"] == name) & optima["inside"]]
-        budgets = sorted(runs["budget"].unique())
         for budget, colour in zip(budgets, shades(LOOK[name], len(budgets)), strict=True):
             cell = own[own["budget"] == budget]
             best = stars[stars["budget"] == budget]
             isoflop_curve(axis, cell, best, colour, "o")  # a MoE's own marker is a star
-        title = TITLES[name]
         if len(stars) > 2:
             coef, slope, _ = power_law(stars["N"], stars["loss"])
             N = np.array([own["N"].min(), own["N"].max()])
@@ -48,12 +60,10 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
             middle = np.exp(np.log(stars["N"]).mean()), np.exp(np.log(stars["loss"]).mean())
             kaplan = middle[1] * (N / middle[0]) ** -KAPLAN
             slopes += axis.plot(N, kaplan, "--", color="#999999", lw=0.9, label=f"slope {-KAPLAN}")
-            title += f"\n$L \\sim N^{{{slope:.2f}}}$"
-        axis.set_title(title)
+            axis.set_title(f"{TITLES[name]}\n$L \\sim N^{{{slope:.2f}}}$")
         count_axis(axis, "active parameters")
-    axes[0, 0].set_ylabel("validation loss (nats per token)")
     span = runs["loss"].max() - runs["loss"].min()
-    axes[0, 0].set_ylim(runs["loss"].min() - 0.08 * span, runs["loss"].max() + 0.08 * span)
+    axes[0].set_ylim(runs["loss"].min() - 0.08 * span, runs["loss"].max() + 0.08 * span)
     handles = [
         Line2D([], [], color=colour, marker="o", ms=3.5, lw=0.9, label=f"{rate(budget)} FLOPs")
         for budget, colour in zip(budgets, shades("looped-nanochat", len(budgets)), strict=True)
@@ -72,12 +82,12 @@ def combined(best: pd.DataFrame) -> Figure:
         for name, line in best.groupby("architecture", sort=False):
             look = LOOK[name]
             axis.plot(line[column], line["loss"], "-", color=COLOURS[look], lw=0.9)
-            for inside, face in ((True, COLOURS[look]), (False, "white")):
-                own, title = line[line["inside"] == inside], TITLES[name] if inside else None
-                axis.plot(own[column], own["loss"], MARKERS[look], color=COLOURS[look], mfc=face, label=title)
+            filled_where(axis, line[column], line["loss"], line["inside"], MARKERS[look], COLOURS[look])
+            axis.plot([], [], MARKERS[look], color=COLOURS[look], label=TITLES[name])
         count_axis(axis, label)
         if column == "budget":
-            axis.set_xticks(budgets := sorted(best["budget"].unique()), [rate(x) for x in budgets])
+            budgets = sorted(best["budget"].unique())
+            axis.set_xticks(budgets, [rate(x) for x in budgets])
     axes[0].set_ylabel("best loss (nats per token)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LOOK))
     return figure
@@ -106,11 +116,10 @@ def overlaps(panels: dict[str, Any]) -> Figure:
         several = table[["first", "second"]].drop_duplicates().shape[0] > 1
         names = [f"{row.layer}: {row.first}-{row.second}" if several else f"{row.layer}" for row in table.itertuples()]
         axis.set_xticks(x, names, rotation=90 if len(names) > 8 else 0)
-        axis.set_xlabel("layer: loops" if several else "layer")
-        axis.set_title(title)
+        axis.set(title=title, xlabel="layer: loops" if several else "layer")
         axis.grid(visible=False, axis="x")
         axis.set_axisbelow(True)
-    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _in_percent(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("tokens")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     words = [f"{label} of the experts kept" if label == "none" else label for label in labels]
@@ -123,10 +132,9 @@ def overlap_growth(curves: pd.DataFrame) -> Figure:
     """The shares of tokens that keep none or all of their experts from one loop to another, over training steps, means
     of layers and pairs of loops. A thin line is a seed, a thick one the mean of the seeds, a dashed one what chance
     gives. curves: a table of ``designs.routing_curves``."""
-    names = list(dict.fromkeys(curves["name"]))
-    figure, axes = plt.subplots(1, len(names), figsize=(PAGE, 2.4), sharey=True, squeeze=False)
-    for axis, name in zip(axes[0], names, strict=True):
-        own = curves[curves["name"] == name]
+    models = dict(tuple(curves.groupby("name", sort=False)))
+    figure, axes = row_of_panels(models, 2.4, "training step", "tokens", sharey=True)
+    for axis, own in zip(axes, models.values(), strict=True):
         for kind, colour, marker in (("none", COLOURS["looped-moe"], "d"), ("identical", "#6B6B6B", "s")):
             for _, line in own.groupby("seed"):
                 axis.plot(line["step"], line[kind], color=colour, lw=0.5, alpha=0.6)
@@ -134,11 +142,8 @@ def overlap_growth(curves: pd.DataFrame) -> Figure:
             label = "none kept" if kind == "none" else kind
             axis.plot(mean.index, mean[kind], marker + "-", color=colour, ms=3, label=label)
             axis.plot(mean.index, mean[f"{kind} by chance"], "--", color=colour, lw=0.9, label=f"{label}, by chance")
-        axis.set_xlabel("training step")
-        axis.set_title(name)
-    axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes[0, 0].set_ylabel("tokens")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    _in_percent(axes[0].yaxis)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
@@ -176,12 +181,10 @@ def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
     for axis in axes:
         for boundary in boundaries:
             axis.axvline(boundary, color="#666666", lw=0.8, ls=":")
-        axis.set_xticks(sorted(table["layer"].unique()))
-        axis.set_xlabel("effective layer")
-    axes[0].set_ylabel("divergence from the last (JSD)")
-    axes[0].set_ylim(bottom=0)
+        axis.set(xticks=sorted(table["layer"].unique()), xlabel="effective layer")
+    axes[0].set(ylabel="divergence from the last (JSD)", ylim=(0, None))
     axes[1].set_ylabel("tokens with JSD below 0.5")
-    axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _in_percent(axes[1].yaxis)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(looks))
     return figure
 
@@ -189,19 +192,16 @@ def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
 def trade_offs(panels: dict[str, Any]) -> Figure:
     """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, the mean of
     the seeds where all of them save so much. panels: title -> table with the columns name, saved, perplexity."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.9), sharey=True, squeeze=False)
+    figure, axes = row_of_panels(panels, 2.9, "FLOPs saved", "perplexity per token", sharey=True)
     looks = look_of(name for table in panels.values() for name in table["name"])
-    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
-        for name in dict.fromkeys(table["name"]):
+    for axis, table in zip(axes, panels.values(), strict=True):
+        for name, own in table.groupby("name", sort=False):
             colour, marker = looks[name]
-            line = table[table["name"] == name].groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
+            line = own.groupby("saved")["perplexity"].mean(skipna=False)
             axis.plot(line.index, line, marker + "-", color=colour, ms=3.5, label=name)
         _perplexities(axis)
-        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axis.set_xlabel("FLOPs saved")
-        axis.set_title(title)
-    axes[0, 0].set_ylabel("perplexity per token")
-    handles = {line.get_label(): line for axis in axes[0] for line in axis.lines}
+        _in_percent(axis.xaxis)
+    handles = {line.get_label(): line for axis in axes for line in axis.lines}
     figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=4)
     return figure
 
@@ -232,14 +232,9 @@ def leaving(models: dict[str, dict[str, Any]], threshold: float) -> Figure:
             label=name,
         )
     _perplexities(left)
-    left.set_title(f"out below {threshold:.2f} nats of entropy")
-    left.set_xlabel("FLOPs saved")
-    left.set_ylabel("perplexity per token")
-    right.set_xlabel("share of the depth")
-    right.set_ylabel("tokens still computed")
-    right.set_ylim(-0.03, 1.03)
-    for axis in (left.xaxis, right.xaxis, right.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    left.set(title=f"out below {threshold:.2f} nats of entropy", xlabel="FLOPs saved", ylabel="perplexity per token")
+    right.set(xlabel="share of the depth", ylabel="tokens still computed", ylim=(-0.03, 1.03))
+    _in_percent(left.xaxis, right.xaxis, right.yaxis)
     figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(models))
     return figure
 
@@ -248,19 +243,16 @@ def criteria(table: pd.DataFrame) -> Figure:
     """Perplexity against the share of the depth that each criterion saves, a panel a model. table: name, criterion,
     saved, perplexity."""
     looks = look_of(table["name"])
-    figure, axes = plt.subplots(1, len(looks), figsize=(PAGE, 2.6), sharex=True, sharey=True, squeeze=False)
-    for axis, name in zip(axes[0], looks, strict=True):
-        colours = shades("looped-nanochat", 5)
+    colours = shades("looped-nanochat", 5)
+    figure, axes = row_of_panels(looks, 2.6, "FLOPs saved", "perplexity per token", sharex=True, sharey=True)
+    for axis, name in zip(axes, looks, strict=True):
         for (criterion, (style, marker)), colour in zip(CRITERIA.items(), reversed(colours), strict=False):
             own = table[(table["name"] == name) & (table["criterion"] == criterion)]
-            line = own.groupby("saved")["perplexity"].agg(lambda x: x.mean(skipna=False))
+            line = own.groupby("saved")["perplexity"].mean(skipna=False)
             axis.plot(line.index, line, marker + style, color=colour, ms=3.5, label=criterion)
         _perplexities(axis)
-        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axis.set_xlabel("FLOPs saved")
-        axis.set_title(name)
-    axes[0, 0].set_ylabel("perplexity per token")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        _in_percent(axis.xaxis)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
@@ -268,12 +260,11 @@ def saved_time(table: pd.DataFrame) -> Figure:
     """Time saved against loops saved, a panel a width; on the dotted line they are the same. Batches stand beside each
     other. table: width, what (decoding or prefill), batch, saved, time, and the range of the rounds' times from low to
     high."""
-    widths = sorted(table["width"].unique())
-    figure, axes = plt.subplots(1, len(widths), figsize=(PAGE, 2.8), sharex=True, sharey=True, squeeze=False)
+    widths = {f"d = {width}": own for width, own in table.groupby("width")}
+    figure, axes = row_of_panels(widths, 2.8, "loops saved", "time saved", sharex=True, sharey=True)
     palette = itertools.cycle((COLOURS["looped"], "#E69F00", "#000000"))
     colours = {batch: next(palette) for batch in sorted(table["batch"].unique())}
-    for axis, width in zip(axes[0], widths, strict=True):
-        own = table[table["width"] == width]
+    for axis, own in zip(axes, widths.values(), strict=True):
         axis.plot([0, own["saved"].max()], [0, own["saved"].max()], color="#999999", lw=0.8, ls=":")
         for (what, batch), line in own.groupby(["what", "batch"], sort=False):
             style, marker = ("-", "o") if what == "decoding" else ("--", "s")
@@ -281,12 +272,8 @@ def saved_time(table: pd.DataFrame) -> Figure:
             x = line["saved"] + BESIDE * (list(colours).index(batch) - (len(colours) - 1) / 2)
             axis.plot(x, line["time"], marker + style, color=colour, ms=3.5, label=label)
             axis.vlines(x, line["low"], line["high"], color=colour, lw=0.7)
-        axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axis.set_xlabel("loops saved")
-        axis.set_title(f"d = {width}")
-    axes[0, 0].set_ylabel("time saved")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        _in_percent(axis.xaxis, axis.yaxis)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
@@ -300,9 +287,8 @@ def debts(table: pd.DataFrame) -> Figure:
             label = f"{name}, {column}"
             axis.plot(own["saved"], own[column], marker + style, color=colour, ms=3.5, mfc=face, label=label)
     _perplexities(axis)
-    axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axis.set_xlabel("loops saved")
-    axis.set_ylabel("perplexity per token")
+    _in_percent(axis.xaxis)
+    axis.set(xlabel="loops saved", ylabel="perplexity per token")
     axis.legend()
     return figure
 
@@ -313,6 +299,11 @@ def _perplexities(axis: Axes) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(6))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_minor_locator(NullLocator())
+
+
+def _in_percent(*axes: Axis) -> None:
+    for axis in axes:
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 def core_9(runs: pd.DataFrame) -> Figure:

@@ -3,11 +3,10 @@
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, PAGE, count_axis, rate, shades
+from lib.figures.style import COLOURS, PAGE, budget_axis, count_axis, parabola, rate, row_of_panels, shades
 
 DEFINITIONS = {"physical": ("physical parameters", "o", "-"), "usage": ("usage-weighted parameters", "s", "--")}
 
@@ -20,12 +19,10 @@ def width_sweep(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     for axis, (definition, (label, marker, _)) in zip(axes, DEFINITIONS.items(), strict=True):
         for budget in budgets:
             cell = runs[runs["budget"] == budget]
-            mean = cell.groupby(definition)["loss"].mean()
             axis.plot(cell[definition], cell["loss"], marker, color=colours[budget], ms=3)
-            if len(mean) >= 3:
-                curve = np.polynomial.Polynomial.fit(np.log(cell[definition]), cell["loss"], 2)
-                x = np.geomspace(mean.index.min(), mean.index.max(), 60)
-                axis.plot(x, curve(np.log(x)), color=colours[budget], lw=0.9, label=f"{rate(budget)} FLOPs")
+            if cell[definition].nunique() >= 3:
+                words = f"{rate(budget)} FLOPs"
+                parabola(axis, cell[definition], cell["loss"], color=colours[budget], label=words)
             best = optima[(optima["N is"] == definition) & (optima["budget"] == budget)]
             axis.plot(best["N"], best["loss"], "*", color=colours[budget], ms=8, mfc="none", mew=0.8)
         count_axis(axis, label)
@@ -37,8 +34,8 @@ def width_sweep(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 def ratio_against_budget(panels: dict[str, Any]) -> Figure:
     """Optimal tokens per parameter against the budget, one panel a source (title -> optima), one line a definition of
     N; dots are seeds."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.6), squeeze=False)
-    for axis, (title, optima) in zip(axes[0], panels.items(), strict=True):
+    figure, axes = row_of_panels(panels, 2.6, ylabel="tokens per parameter, D* / N*")
+    for axis, optima in zip(axes, panels.values(), strict=True):
         for definition, (label, marker, style) in DEFINITIONS.items():
             line = optima[optima["N is"] == definition].dropna(subset=["ratio"])
             colour = COLOURS["looped-nanochat"] if definition == "physical" else "#000000"
@@ -46,16 +43,11 @@ def ratio_against_budget(panels: dict[str, Any]) -> Figure:
             axis.plot(line["budget"], line["ratio"], marker, color=colour, ms=3.5)
             axis.plot(mean.index, mean, style, color=colour, label=label)
         budgets = sorted(optima["budget"].unique())
-        axis.set_xscale("log")
-        axis.set_xticks(budgets, [rate(budget) for budget in budgets])
-        axis.minorticks_off()
         axis.set_xlim(budgets[0] / 1.3, budgets[-1] * 1.3)
+        budget_axis(axis, budgets)
         axis.set_ylim(bottom=0)
         if optima["ratio"].isna().all():
             words = "no optimum lies inside the widths"
             axis.text(0.5, 0.5, words, ha="center", va="center", transform=axis.transAxes, fontsize=7)
-        axis.set_xlabel("budget (FLOPs)")
-        axis.set_title(title)
-    axes[0, 0].set_ylabel("tokens per parameter, D* / N*")
-    axes[0, 0].legend(loc="lower left")
+    axes[0].legend(loc="lower left")
     return figure

@@ -7,7 +7,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, MARKERS, NAMES, PAGE, budget_axis, count_axis, few_decades, legend_above, shades
+from lib.figures.style import (
+    COLOURS,
+    MARKERS,
+    NAMES,
+    PAGE,
+    budget_axis,
+    count_axis,
+    doublings_axis,
+    few_decades,
+    legend_above,
+    row_of_panels,
+    shades,
+)
 from lib.papers.parcae.figures_transformer import VARIANTS
 
 
@@ -18,19 +30,18 @@ def by_size(runs: pd.DataFrame) -> Figure:
     column architecture."""
     units = {"Core": "points", "Core-Extended": "points", "LAMBADA per token": "perplexity"}
     shown = {column: unit for column, unit in units.items() if runs[column].notna().any()}
-    figure, panels = plt.subplots(1, len(shown), figsize=(PAGE, 2.6), squeeze=False)
-    for panel, (column, unit) in zip(panels[0], shown.items(), strict=True):
+    figure, row = row_of_panels(shown, 2.6)
+    for panel, (column, unit) in zip(row, shown.items(), strict=True):
         for architecture, own in runs.groupby("architecture", sort=False):
             look = {"color": COLOURS[architecture], "marker": MARKERS[architecture]}
             mean = own.groupby("parameters")[[column, f"{column} stderr"]].mean()
             panel.errorbar(mean.index, *mean.T.to_numpy(), ms=4, lw=1, label=NAMES[architecture], **look)
             panel.plot(own["parameters"], own[column], ls="", ms=2.5, alpha=0.5, **look)
         count_axis(panel, "parameters")
-        panel.set_title(column)
         panel.set_ylabel(unit)
         if unit == "perplexity":
             few_decades(panel)
-    legend_above(figure, panels[0, 0])
+    legend_above(figure, row[0])
     return figure
 
 
@@ -46,11 +57,7 @@ def ladder_and_frontier(ladder: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     for i, (rung, own) in enumerate(groups):
         colour, marker = VARIANTS[rung]
         _suite_line(left, own, "T", 1.04 ** (i - (len(groups) - 1) / 2), color=colour, marker=marker, label=rung)
-    depths = sorted(ladder["T"].astype(int).unique())
-    left.set_xscale("log", base=2)
-    left.set_xticks(depths, [str(T) for T in depths])
-    left.minorticks_off()
-    left.set_xlabel("test-time loops T")
+    doublings_axis(left, ladder["T"], "test-time loops T")
     left.set_ylabel("Core (points)")
     widths = sorted(frontier["width"].unique())
     colours = [COLOURS["parcae"]] if len(widths) == 1 else shades("residual-norm", len(widths))

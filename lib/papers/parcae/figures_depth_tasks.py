@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, PAGE, legend_above, shades
+from lib.figures.style import COLOURS, PAGE, doublings_axis, legend_above, shades
 from lib.papers.parcae.depth_tasks import DEEP, LOOPED, PLAIN, SAMPLED
 from lib.papers.parcae.figures_transformer import ordered
 
@@ -38,14 +38,11 @@ def by_steps(table: pd.DataFrame) -> Figure:
         last = steps.index(own[own["trained"]]["steps"].max())
         axis.axvline(last + 0.5, color="#666666", lw=0.8, ls=":")
         axis.set_xticks(range(len(steps)), [str(n) for n in steps])
-        axis.set_title(family)
-        axis.set_ylim(-4, 104)
+        axis.set(title=family, ylim=(-4, 104))
     for axis in axes.flat[len(families) :]:
         axis.set_visible(False)
-    for axis in axes[-1]:
-        axis.set_xlabel("steps of the answer")
-    for row in axes:
-        row[0].set_ylabel("right answers (%)")
+    plt.setp(axes[-1], xlabel="steps of the answer")
+    plt.setp(axes[:, 0], ylabel="right answers (%)")
     legend_above(figure, axes[0, 0])
     return figure
 
@@ -71,15 +68,12 @@ def by_loops(table: pd.DataFrame, mean_loops: int) -> Figure:
                 line = "-" if cell["trained"].all() else "--"
                 axis.plot(mean.index, mean, marker + line, color=colour, mfc="none", ms=4, lw=1, label=f"{steps}")
             axis.axvline(mean_loops, color="#666666", lw=0.8, ls=":")
-            axis.set_xscale("log", base=2)
-            axis.set_xticks(ticks := sorted(own["T"].unique()), [str(T) for T in ticks], fontsize=6)
-            axis.set_xlim(0.9, 1.1 * own["T"].max())
-            axis.minorticks_off()
-            axis.set_ylim(-0.04 * most, 1.04 * most)
+            doublings_axis(axis, own["T"], fontsize=6)
+            axis.set(xlim=(0.9, 1.1 * own["T"].max()), ylim=(-0.04 * most, 1.04 * most))
             axis.set_title(f"{family}, {model.removeprefix('looped, ')}", fontsize=7)
-        row[0].set_ylabel("right answers (%)")
+    plt.setp(axes[:, 0], ylabel="right answers (%)")
+    plt.setp(axes[-1], xlabel="test-time loops T")
     for axis in axes[-1]:
-        axis.set_xlabel("test-time loops T")
         axis.legend(
             title="steps", title_fontsize=6, fontsize=6, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.3)
         )

@@ -1,15 +1,27 @@
 """The figures of 001's scaling laws of looping: training, test time, and both at once."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, COLUMN, PAGE, count_axis, few_decades, legend_above, rate, shades
+from lib.figures.style import (
+    COLOURS,
+    COLUMN,
+    PAGE,
+    budget_axis,
+    count_axis,
+    doublings_axis,
+    few_decades,
+    filled_where,
+    legend_above,
+    parabola,
+    rate,
+    row_of_panels,
+    shades,
+)
 from lib.fit.fits import Fit
 from lib.fit.isoflop import exponent
 from lib.papers.parcae.figures_transformer import ordered
@@ -21,14 +33,8 @@ FORMS = {
     "power with floor": ("#0072B2", "v"),
     "power": ("#D55E00", "o"),
 }
+MEAN_LOOPS = r"mean loops $\mu_{rec}$"
 EXACT = 1e-10  # a mean Huber loss below it says only that a form goes through every point
-
-
-def loops_axis(axis: Axes, loops: Sequence[int], label: str = r"mean loops $\mu_{rec}$") -> None:
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(loops, [f"{mu:g}" for mu in loops])
-    axis.minorticks_off()
-    axis.set_xlabel(label)
 
 
 def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
@@ -42,18 +48,15 @@ def isoflop(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
         axis.plot(looped["mean_loops"], looped["loss"], "o", color=colour, ms=3, label=f"{rate(budget)} FLOPs")
         fixed = cell[cell["mean_loops"] == 1]
         axis.plot(fixed["mean_loops"], fixed["loss"], "o", color=colour, mfc="white", ms=3)
-        curve = np.polynomial.Polynomial.fit(np.log(looped["mean_loops"]), looped["loss"], 2)
-        x = np.geomspace(looped["mean_loops"].min(), looped["mean_loops"].max(), 60)
-        axis.plot(x, curve(np.log(x)), color=colour, lw=0.9)
+        parabola(axis, looped["mean_loops"], looped["loss"], color=colour)
         for _, of_seed in cell.groupby("seed"):
             first = of_seed.nsmallest(2, "mean_loops")
             if first["mean_loops"].iloc[0] == 1:  # from fixed depth to the fewest loops
                 axis.plot(first["mean_loops"], first["loss"], ":", color=colour, lw=0.7, zorder=1)
         best = optima[(optima["budget"] == budget) & optima["inside"]]
         axis.plot(best["mean_loops"], best["loss"], "*", color=colour, ms=9, mec="white", mew=0.5)
-    loops_axis(axis, sorted(runs["mean_loops"].unique()))
-    axis.set_ylabel("validation loss (nats per token)")
-    axis.set_title(f"d = {runs['width'].iloc[0]}")
+    doublings_axis(axis, runs["mean_loops"], MEAN_LOOPS)
+    axis.set(title=f"d = {runs['width'].iloc[0]}", ylabel="validation loss (nats per token)")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 
@@ -64,9 +67,7 @@ def powers(optima: pd.DataFrame, law: pd.DataFrame, width: int) -> Figure:
     where its optimum lies among the loops trained."""
     figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.5))
     for axis, column, label in zip(axes, ("mean_loops", "D"), (r"optimal $\mu_{rec}$", "optimal tokens"), strict=True):
-        for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
-            at = optima["inside"] == inside
-            axis.plot(optima["budget"][at], optima[column][at], "o", color=COLOURS["parcae"], mfc=face)
+        filled_where(axis, optima["budget"], optima[column], optima["inside"], "o", COLOURS["parcae"])
         if not optima["inside"].all():
             open_label = "open: end of the loops trained,\nno minimum inside"
             axis.plot([], [], "o", color=COLOURS["parcae"], mfc="white", label=open_label)
@@ -79,14 +80,9 @@ def powers(optima: pd.DataFrame, law: pd.DataFrame, width: int) -> Figure:
         wanted = law[law["inside"]]
         if len(wanted):
             axis.plot(wanted["budget"], wanted[column], "s--", color="#666666", ms=3, label="parametric law")
-        axis.set_xscale("log")
         few_decades(axis)
-        budgets = sorted(optima["budget"])
-        axis.set_xticks(budgets, [rate(budget) for budget in budgets])
-        axis.minorticks_off()
-        axis.set_xlabel("budget (FLOPs)")
-        axis.set_ylabel(label)
-        axis.set_title(f"d = {width}")
+        budget_axis(axis, sorted(optima["budget"]))
+        axis.set(title=f"d = {width}", ylabel=label)
         if axis.get_legend_handles_labels()[0]:
             axis.legend()
     low, high = axes[0].get_ylim()
@@ -114,10 +110,9 @@ def contours(fit: Fit, runs: pd.DataFrame, law: pd.DataFrame) -> Figure:
     inside = law[law["inside"]]
     if len(inside):
         axis.plot(inside["mean_loops"], inside["D"], "-", color="#0072B2", lw=1.6, label="efficient frontier")
-    loops_axis(axis, sorted(sizes.index))
+    doublings_axis(axis, sizes.index, MEAN_LOOPS)
     few_decades(axis)
-    axis.set_ylabel("training tokens D")
-    axis.set_title(f"d = {runs['width'].iloc[0]}")
+    axis.set(title=f"d = {runs['width'].iloc[0]}", ylabel="training tokens D")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 
@@ -131,19 +126,13 @@ def against_fixed_depth(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     axis.plot(fixed["budget"], fixed["loss"], "D", color=COLOURS["transformer"], ms=3, zorder=3)
     axis.plot(mean.index, mean, color=COLOURS["transformer"])
     axis.plot(optima["budget"], optima["loss"], color=COLOURS["parcae"])
-    for inside, face in ((True, COLOURS["parcae"]), (False, "white")):
-        at = optima["inside"] == inside
-        axis.plot(optima["budget"][at], optima["loss"][at], "^", color=COLOURS["parcae"], mfc=face, ms=6)
+    filled_where(axis, optima["budget"], optima["loss"], optima["inside"], "^", COLOURS["parcae"], ms=6)
     axis.plot([], [], "D-", color=COLOURS["transformer"], ms=3, label="fixed depth, one loop")
     axis.plot([], [], "^-", color=COLOURS["parcae"], ms=6, label=r"best $\mu_{rec} > 1$")
     if not optima["inside"].all():
         axis.plot([], [], "^", color=COLOURS["parcae"], mfc="white", ms=6, label="open: end of the loops trained")
-    axis.set_xscale("log")
-    axis.set_xticks(list(mean.index), [rate(budget) for budget in mean.index])
-    axis.minorticks_off()
-    axis.set_xlabel("budget (FLOPs)")
-    axis.set_ylabel("validation loss (nats per token)")
-    axis.set_title(f"d = {runs['width'].iloc[0]}")
+    budget_axis(axis, list(mean.index))
+    axis.set(title=f"d = {runs['width'].iloc[0]}", ylabel="validation loss (nats per token)")
     axis.legend()
     return figure
 
@@ -168,13 +157,12 @@ def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Fig
             axis.plot([], [], looks[mu][1] + "-", color=looks[mu][0], label=f"$\\mu_{{rec}}$ = {mu}", **look)
         low, high = curves["loss"].min(), np.quantile(curves["loss"], 0.97)
         axis.set_ylim(low - 0.05 * (high - low), high)  # T = 1 of the deepest models lies far above
-        axis.set_xlabel("test-time loops T")
         beyond = curves[curves["T"] > seen]
         if len(beyond):
             axis.axvspan(seen + 0.5, beyond["T"].max() + 0.5, color="#eeeeee", lw=0, zorder=0)
             off = [fitted[key].predict(own["T"]) / own["loss"] - 1 for key, own in beyond.groupby("key")]
             title += f", {100 * np.abs(np.concatenate(off)).mean():.2g} % off beyond T = {seen}"
-        axis.set_title(title)
+        axis.set(title=title, xlabel="test-time loops T")
     axes[0, 0].set_ylabel("validation loss (nats per token)")
     legend_above(figure, axes[0, 0])
     return figure
@@ -183,10 +171,9 @@ def saturation(panels: dict[str, Any], fitted: dict[str, Any], seen: int) -> Fig
 def forms(table: pd.DataFrame) -> Figure:
     """Mean Huber loss of each functional form, one mark a model: fitted on all T (left) and extrapolated (right). A bar
     is the mean; an arrow at EXACT stands for less. Models lie in their order below each other."""
-    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.3), sharex=True, sharey=True)
-    for axis, column, title in zip(
-        axes, ("in", "beyond"), ("fitted on all T", r"fitted on $T \leq \mu_{rec}$, judged beyond"), strict=True
-    ):
+    titles = "fitted on all T", r"fitted on $T \leq \mu_{rec}$, judged beyond"
+    figure, axes = row_of_panels(titles, 2.3, "mean Huber loss of the log residuals", sharex=True, sharey=True)
+    for axis, column in zip(axes, ("in", "beyond"), strict=True):
         for y, (form, (colour, marker)) in enumerate(FORMS.items()):
             values = table[table["form"] == form][column].dropna()
             at, exact = y + np.linspace(-0.25, 0.25, len(values)), values < EXACT
@@ -194,11 +181,8 @@ def forms(table: pd.DataFrame) -> Figure:
             axis.plot(values[exact].clip(lower=EXACT), at[exact], ls="", marker="$<$", color=colour, ms=3.5, mew=0.4)
             if len(values):
                 axis.plot(values.mean(), y, "|", color="black", ms=12)
-        axis.set_xscale("log")
         axis.set_yticks(range(len(FORMS)), list(FORMS))
-        axis.set_ylim(len(FORMS) - 0.5, -0.5)
-        axis.set_xlabel("mean Huber loss of the log residuals")
-        axis.set_title(title)
+        axis.set(xscale="log", ylim=(len(FORMS) - 0.5, -0.5))
     return figure
 
 
@@ -208,16 +192,17 @@ def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarra
     predictions in its order."""
     curves = curves.assign(fitted=fitted, oracle=oracle)
     titles = list(dict.fromkeys(curves["title"]))
-    size = (PAGE, 3.9)
-    figure, axes = plt.subplots(2, len(titles), figsize=size, height_ratios=(3, 2), squeeze=False, sharex=True)
+    figure, axes = plt.subplots(2, len(titles), figsize=(PAGE, 3.9), height_ratios=(3, 2), squeeze=False, sharex=True)
     for axis, below, title in zip(axes[0], axes[1], titles, strict=True):
         of_title = curves[curves["title"] == title]
         for i, (_, curve) in enumerate(of_title.groupby("key")):
-            axis.plot(curve["T"], curve["loss"], "o", color="black", ms=3, label="measured" * (i == 0) or None)
-            axis.plot(curve["T"], curve["fitted"], color="#E69F00", label="unified law" * (i == 0) or None)
-            axis.plot(curve["T"], curve["oracle"], "--", color="#0072B2", label="oracle floor" * (i == 0) or None)
-            below.plot(curve["T"], 100 * (curve["fitted"] / curve["loss"] - 1), color="#E69F00")
-            below.plot(curve["T"], 100 * (curve["oracle"] / curve["loss"] - 1), "--", color="#0072B2")
+            axis.plot(curve["T"], curve["loss"], "o", color="black", ms=3, label="measured" if i == 0 else None)
+            for column, label, colour, line in (
+                ("fitted", "unified law", "#E69F00", "-"),
+                ("oracle", "oracle floor", "#0072B2", "--"),
+            ):
+                axis.plot(curve["T"], curve[column], line, color=colour, label=label if i == 0 else None)
+                below.plot(curve["T"], 100 * (curve[column] / curve["loss"] - 1), line, color=colour)
         axis.set_title(title)
         below.axhline(0, color="black", lw=0.6)
         below.set_xlabel("test-time loops T")

@@ -5,7 +5,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, legend_above, rate, shades
+from lib.figures.style import (
+    COLOURS,
+    COLUMN,
+    MARKERS,
+    NAMES,
+    PAGE,
+    doublings_axis,
+    filled_where,
+    legend_above,
+    rate,
+    shades,
+)
 from lib.papers.parcae.figures_transformer import log_axis
 
 
@@ -93,17 +104,14 @@ def curves_by_rate(curves: pd.DataFrame, reference: dict[str, float], columns: i
                     end = (run["step"].iloc[-1], np.fmin(y.iloc[-1], top))  # at the panel's top where it lies above
                     axis.plot(*end, "x", color=COLOURS[architecture], ms=4.5, mew=1.2, clip_on=False, zorder=3)
         above.axhline(reference["loss"], color="#666666", lw=0.8, ls=":")
-        above.set_ylim(*losses_within)
-        below.set_yscale("log")
-        below.set_ylim(*norms_within)
-        above.set_title(f"lr {rate(lr)}")
+        above.set(title=f"lr {rate(lr)}", ylim=losses_within)
+        below.set(yscale="log", ylim=norms_within)
         for axis in (above, below):
             axis.tick_params(labelleft=i % columns == 0)
     for axis in axes.flat:
         axis.set_visible(len(axis.lines) > 0)
-    for block in range(blocks):
-        axes[2 * block, 0].set_ylabel("training loss,\nsmoothed (nats)")
-        axes[2 * block + 1, 0].set_ylabel(r"$\|h_T\|_2$")
+    plt.setp(axes[::2, 0], ylabel="training loss,\nsmoothed (nats)")
+    plt.setp(axes[1::2, 0], ylabel=r"$\|h_T\|_2$")
     for column in axes.T:
         lowest = [axis for axis in column if axis.get_visible()][-1]
         lowest.tick_params(labelbottom=True)
@@ -127,21 +135,16 @@ def loss_against_rate(frame: pd.DataFrame, limit: float, limit_name: str) -> Fig
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
         beside = 2 ** (offsets[architecture] * 2)  # seeds of different architectures side by side
+        # the edges of several open ones on one place would fill them, were they not white
         x = runs["lr"] * beside
-        for trains, face in ((True, colour), (False, "white")):  # the edges of several on one place would fill "none"
-            at = runs["trains"] == trains
-            axis.plot(x[at], runs["val_loss"][at], marker, color=colour, mfc=face, ms=4, mew=0.9, zorder=3)
+        filled_where(axis, x, runs["val_loss"], runs["trains"], marker, colour, ms=4, mew=0.9, zorder=3)
         median = runs.groupby("lr")["val_loss"].median()
         axis.plot(median.index * beside, median, color=colour, lw=1)
         axis.plot([], [], marker + "-", color=colour, lw=1, label=NAMES[architecture])
     axis.plot([], [], "o", color="#666666", mfc="none", label="open: does not train", ls="")
     axis.axhline(limit, color="#666666", lw=0.8, ls=":", label=limit_name)
-    axis.set_xscale("log", base=2)
+    doublings_axis(axis, frame["lr"], "learning rate", rate, rotation=45)
     axis.set_yscale("log")  # one run that ended far up would flatten the others
-    rates = sorted(frame["lr"].unique())
-    axis.set_xticks(rates, [rate(lr) for lr in rates], rotation=45)
-    axis.xaxis.minorticks_off()
-    axis.set_xlabel("learning rate")
     axis.set_ylabel("validation loss (nats per token)")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
@@ -153,15 +156,13 @@ def outcome_against_radius(frame: pd.DataFrame) -> Figure:
     figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
     for architecture, runs in frame.groupby("architecture", sort=False):
         colour, marker = COLOURS[architecture], MARKERS[architecture]
-        for trains, face in ((True, colour), (False, "none")):  # two open ones on each other are seen
-            at = runs["trains"] == trains
-            axis.plot(runs["rho_max"][at], runs["max_state_rms"][at], marker, color=colour, mfc=face, mew=0.9, ls="")
+        # two open ones on each other are seen where they are not white
+        at = runs["rho_max"], runs["max_state_rms"]
+        filled_where(axis, *at, runs["trains"], marker, colour, "none", mew=0.9)
         axis.plot([], [], marker, color=colour, label=NAMES[architecture], ls="")
     axis.plot([], [], "o", color="#666666", mfc="none", label="open: does not train", ls="")
     axis.axvline(1, color="#666666", lw=0.8, ls=":")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel(r"largest $\rho(\bar A)$ in training")
-    axis.set_ylabel(r"largest rms of $h_T$")
+    axis.set(xscale="log", xlabel=r"largest $\rho(\bar A)$ in training")
+    axis.set(yscale="log", ylabel=r"largest rms of $h_T$")
     figure.legend(loc="outside upper center", ncols=2)
     return figure

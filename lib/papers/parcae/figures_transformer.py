@@ -1,7 +1,7 @@
 """The figures of 001's ablations and comparisons in its Transformer set-up."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,7 +11,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import COLOURS, COLUMN, MARKERS, NAMES, PAGE, count_axis, few_decades, legend_above, shades
+from lib.figures.style import (
+    COLOURS,
+    COLUMN,
+    MARKERS,
+    NAMES,
+    PAGE,
+    count_axis,
+    doublings_axis,
+    few_decades,
+    legend_above,
+    row_of_panels,
+    shades,
+)
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
@@ -60,7 +72,9 @@ def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | 
                 mean = own.groupby("T")["loss"].mean()
                 axis.plot(own["T"], own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
                 axis.plot(mean.index, mean, marker + "-", color=colour, mfc="none", ms=4, lw=1, label=str(variant))
-            _depth_axis(axis, sorted(shown["T"].unique()))
+            depths = sorted(shown["T"].unique())
+            few = [T for T in depths if T in (1, 2, 4, 8, 12, 16, 20, 24, 32, 64)]
+            doublings_axis(axis, few or depths, "test-time loops T")
             if trained is not None:
                 axis.axvline(trained, color="#666666", lw=0.8, ls=":", label=r"$T = \mu_{rec}$")
         row[0].set_ylabel(f"validation loss{f' from T = {start} on' * (start > 1)}\n(nats per token)")
@@ -71,14 +85,6 @@ def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | 
     if len(panels) == 1:
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
-
-
-def _depth_axis(axis: Axes, depths: Sequence[int]) -> None:
-    axis.set_xscale("log", base=2)
-    shown = [T for T in depths if T in (1, 2, 4, 8, 12, 16, 20, 24, 32, 64)] or depths
-    axis.set_xticks(shown, [str(T) for T in shown])
-    axis.minorticks_off()
-    axis.set_xlabel("test-time loops T")
 
 
 def log_axis(axis: Axes, values: pd.Series) -> None:
@@ -108,11 +114,9 @@ def state_trace(traces: dict[str, Any], loops: int, trained: int) -> Figure:
             first.plot(range(len(way)), row[way], "o-", color=colour, ms=3)
             after.plot(range(1, len(done) + 1), row[done], "-", color=colour, label=f"{row['step']:.0f}")
         first.set_xticks(range(len(way)), way, rotation=30, ha="right", rotation_mode="anchor")
-        first.set_ylabel("mean 2-norm of a token")
-        first.set_title(f"{title}: up to the first loop")
-        after.set_title(f"{title}: after each loop")
+        first.set(title=f"{title}: up to the first loop", ylabel="mean 2-norm of a token")
         after.axvline(trained, color="#666666", lw=0.8, ls=":")
-        after.set_xlabel(r"loop, dotted at $\mu_{rec}$")
+        after.set(title=f"{title}: after each loop", xlabel=r"loop, dotted at $\mu_{rec}$")
         for axis in (first, after):
             log_axis(axis, trace[[*way, *done]].stack())
     axes[0, 1].legend(title="training step", title_fontsize=7, ncols=3)
@@ -129,25 +133,21 @@ def spectra(curves: pd.DataFrame) -> Figure:
         "c_norm": (r"$\|C\|$", "#009E73", "-."),
         "trace expansion": (r"$\|Ch\|/\|h\|$", "#000000", "o"),
     }
-    variants = list(dict.fromkeys(curves["variant"]))
-    figure, axes = plt.subplots(1, len(variants), figsize=(PAGE, 2.5), sharey=True, squeeze=False)
-    for axis, variant in zip(axes[0], variants, strict=True):
-        runs = curves[curves["variant"] == variant]
+    variants = dict(tuple(curves.groupby("variant", sort=False)))
+    figure, axes = row_of_panels(variants, 2.5, "step", "spectral norm, expansion ratio", sharey=True)
+    for axis, runs in zip(axes, variants.values(), strict=True):
         for quantity, (label, colour, style) in quantities.items():
             mean = runs.dropna(subset=[quantity]).groupby("step")[quantity].mean()
             if len(mean):
                 axis.plot(mean.index, mean, style, color=colour, ms=3.5, label=label)
-        axis.set_title(variant)
-        axis.set_xlabel("step")
-    axes[0, 0].set_ylabel("spectral norm, expansion ratio")
-    legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0])
     return figure
 
 
 def depth_distributions(panels: dict[str, Any]) -> Figure:
     """P(T) under each rule, one panel for each title -> {label: (probabilities, colour)}; triangles at the means."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(PAGE, 2.5), squeeze=False)
-    for axis, (title, rules) in zip(axes[0], panels.items(), strict=True):
+    figure, axes = row_of_panels(panels, 2.5, "loops of a training step, T", "probability")
+    for axis, rules in zip(axes, panels.values(), strict=True):
         last = 1
         for i, (label, (p, colour)) in enumerate(rules.items()):
             T = np.arange(len(p))
@@ -158,10 +158,7 @@ def depth_distributions(panels: dict[str, Any]) -> Figure:
         axis.set_xlim(0, last)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylim(bottom=0)
-        axis.set_title(title)
-        axis.set_xlabel("loops of a training step, T")
         axis.legend()
-    axes[0, 0].set_ylabel("probability")
     return figure
 
 
@@ -173,8 +170,7 @@ def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, 
     for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
         for width, (variant, run) in zip(widths, curves.groupby("variant", sort=False), strict=True):
             axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=width, label=str(variant))
-        axis.set_xlabel("step")
-        axis.set_ylabel(label)
+        axis.set(xlabel="step", ylabel=label)
         if quantity != "loss":
             log_axis(axis, curves[quantity])
     axes[0].legend()

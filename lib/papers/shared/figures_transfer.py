@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, panels_beside, rate, shades
+from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, panels_beside, rate, row_of_panels, shades
 
 LINES = "osD^PXph"  # markers of conditions
 APART = 0.04  # of an axis, from one line's best rates to the next one's
@@ -30,8 +30,7 @@ def loss_against_base_rate(
         _minima(axis, best[(best["group"] == group) & best["inside"]], colour, i)
     _rates(axis, runs["lr"], kept)
     _room_below(axis, len(look))
-    axis.set_xlabel(x)
-    axis.set_ylabel("validation loss (nats per token)")
+    axis.set(xlabel=x, ylabel="validation loss (nats per token)")
     axis.legend()
     return figure
 
@@ -56,12 +55,11 @@ def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = 
             _rates(axis, frame["lr"], kept)
             axis.set_title(f"{group}: {title}")
             axis.legend(loc="upper right", frameon=True, framealpha=1, facecolor="white", edgecolor="none")
-        axes[-1, column].set_xlabel(x)
+    plt.setp(axes[-1], xlabel=x)
+    plt.setp(axes[:, 0], ylabel="regret (nats)")
     low, high = axes[0, 0].get_ylim()
     most = max(len(axis.get_legend().get_texts()) for axis in axes.flat)
     axes[0, 0].set_ylim(low, high + 0.15 * most * (high - low))  # room for the legends, of all panels
-    for row in axes:
-        row[0].set_ylabel("regret (nats)")
     return figure
 
 
@@ -80,8 +78,9 @@ def loss_curves(
     means = runs.groupby([panel, condition, "lr"])["loss"].mean()
     most = _outer_fence(means)
     titles, lines = list(dict.fromkeys(runs[panel])), list(dict.fromkeys(runs[condition]))
-    figure, axes = plt.subplots(1, len(titles), figsize=(PAGE, 2.6), sharey=True, squeeze=False)
-    for axis, title in zip(axes[0], titles, strict=True):
+    below = x if len(titles) < 5 else x.replace(" ", "\n", 1)
+    figure, axes = row_of_panels(titles, 2.6, below, "validation loss (nats per token)", sharey=True)
+    for axis, title in zip(axes, titles, strict=True):
         cell, minima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
         for i, (line, colour, marker) in enumerate(zip(lines, shades(look[title], len(lines)), LINES, strict=False)):
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
@@ -93,12 +92,9 @@ def loss_curves(
                 axis.annotate(words, at, xycoords=coordinates, bbox=over, ha="right", va="top", fontsize=6)
             _minima(axis, minima[minima[condition] == line], colour, i)
         _rate_axis(axis, cell["lr"])
-        axis.set_xlabel(x if len(titles) < 5 else x.replace(" ", "\n", 1))
-        axis.set_title(title)
-    axes[0, 0].set_ylabel("validation loss (nats per token)")
     if means.max() > most:
-        axes[0, 0].set_ylim(top=most)
-    _room_below(axes[0, 0], len(lines))
+        axes[0].set_ylim(top=most)
+    _room_below(axes[0], len(lines))
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]] if len(set(look.values())) == 1 else "looped-nanochat", len(lines))
     handles = [

@@ -49,10 +49,10 @@ def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
 def test_optima_against_what_is_active_and_stored(runs):
     axes = figures.combined(sparse.best_models(runs)).axes
     assert [axis.get_xlabel() for axis in axes] == ["budget (FLOPs)", "active parameters", "stored parameters"]
-    assert [to_hex(line.get_color()).upper() for line in axes[0].lines[::3]] == [
+    assert [to_hex(line.get_color()).upper() for line in axes[0].lines[::4]] == [
         style.COLOURS[look] for look in sparse.LOOK.values()
     ]
-    assert axes[2].lines[9].get_xdata() == pytest.approx(4 * axes[1].lines[9].get_xdata(), rel=1e-6)
+    assert axes[2].lines[12].get_xdata() == pytest.approx(4 * axes[1].lines[12].get_xdata(), rel=1e-6)
     filled, hollow = axes[0].lines[1:3]
     assert len(filled.get_xdata()) == 3 and len(hollow.get_xdata()) == 0
 
