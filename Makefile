@@ -250,4 +250,4 @@ clean:
 	rm -rf outputs/notebooks outputs/figures outputs/tables outputs/claims outputs/plans outputs/report outputs/site
 
 distclean: clean
-	rm -rf outputs/runs outputs/tokens outputs/measured outputs/.form-* outputs/audits .venv *.egg-info
+	rm -rf outputs/runs outputs/tokens outputs/measured outputs/audits .venv *.egg-info

@@ -67,7 +67,7 @@ def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
         "raise InputError('lr: mend it')"
     )
     folder.mkdir(parents=True)
-    (folder / ".tiny.done").write_text("12 34")  # an earlier version's
+    (folder / ".tiny.done").write_text("12 34")
     with pytest.raises(execute.Failed, match=r"^tiny, cell 3:\nInputError: lr: mend it$"):
         run()
     assert not (folder / ".tiny.done").exists() and "lr: mend it" in (folder / "tiny.ipynb").read_text()

@@ -19,7 +19,7 @@ def copy(tmp_path):
     bar = [new_output("stream", name="stderr", text=f"\rrun {n} of 300") for n in range(300)]
     wide = {"application/javascript": "fetch('https://example.org')", "text/plain": "only text"}
     widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "a slider"}
-    stamp = {"application/vnd.looped.provenance+json": {"commit": "unseen"}}  # of an earlier version
+    stamp = {"application/vnd.looped.provenance+json": {"commit": "unseen"}}
     error = new_output(
         "error",
         ename="InputError",
