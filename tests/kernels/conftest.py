@@ -1,3 +1,5 @@
+"""Kernels are tested by one thread, as training has, and at any number of rows."""
+
 import pytest
 import torch
 
