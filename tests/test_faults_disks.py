@@ -55,8 +55,8 @@ KEY = small_run().key
 WRITERS = {
     f"runs/.{KEY}.partial": (lambda folder: run_here(folder, 0), lambda folder: tokens("*.bin")(folder / "tokens"), 0),
     f"runs/{KEY}": (run_here, lambda folder: tokens("*.bin")(folder / "tokens"), 0),
-    "tokens/*/00000.bin": (run_here, None, 0),
-    "tokens/*bpe-300*.json": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
+    "tokens/*.tokens": (run_here, None, 0),
+    "tokens/*bpe-300*.tokens": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
     "records/*.parquet/*.parquet": (
         lambda folder: records.add(folder / "records", [elsewhere(folder).find(small_run())], []),
         elsewhere,

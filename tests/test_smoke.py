@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lib.base.parameters import PROFILES
-from lib.second.readings import READINGS, WITHOUT_RUNS
 from lib.workbook import claims
 from tests import made
 from tests.made import LEDGER, NAMES
@@ -26,14 +25,6 @@ def outputs(request) -> Path:
 def test_a_notebook_left_all_it_promises(outputs, name, plans_once):
     made.check(outputs, name)
     made.check_plan(outputs, name, made.plans.plan(name, "smoke"))
-
-
-def test_the_second_opinion_found_its_records(outputs):
-    """Each claim that has a reading of its own, or was computed without a run; those of fewer seeds have none."""
-    folder = outputs / "claims" / "smoke"
-    found = {claim.id: claims.read(folder / f"{claim.id}.json") for claim in LEDGER.values() if claim.notebook}
-    read = {id for id, finding in found.items() if finding.read_again}
-    assert {LEDGER[id].notebook for id in read} == {*READINGS} and not read & {*WITHOUT_RUNS}
 
 
 def test_nothing_else_lies_there(outputs):

@@ -23,9 +23,9 @@ def cores() -> int:
 
 
 def spare() -> int:
-    """How many processes this one may use: one a core. A process that this library or torchrun has started shares the
-    cores with others and uses itself alone; but torchrun's first on a machine uses all cores."""
-    return 1 if multiprocessing.parent_process() or torch.distributed.get_node_local_rank(0) else cores()
+    """How many processes this one may use: one a core. A process that this library has started shares the cores with
+    others and uses itself alone."""
+    return 1 if multiprocessing.parent_process() else cores()
 
 
 def processes(jobs: int | None) -> int:

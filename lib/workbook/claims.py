@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 from lib.base import files
 from lib.base.errors import InputError, one_line
 from lib.base.statistics import Comparison, Interval, all_of, all_resampled, fresh_draws, fresh_resamples
-from lib.second import judge
-from lib.workbook import places
+from lib.workbook import places, second
 
 REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
 DISPUTED = "opinions differ"
@@ -201,13 +200,13 @@ def again(
 
 
 def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[float]]) -> str:
-    """What a permutation of the seeds says (lib/second/judge.py); nothing where the first opinion judges nothing, or
+    """What a permutation of the seeds says (lib/workbook/second.py); nothing where the first opinion judges nothing, or
     counts. One grid of runs is one replicate, however often it is resampled."""
     if first in (INCOMPARABLE, UNJUDGED) or claim.replicates == "exact":
         return ""
     if claim.replicates == "resamples":
-        return judge.TOO_FEW
-    return judge.opinion(dataclasses.asdict(claim), numbers)
+        return second.TOO_FEW
+    return second.opinion(dataclasses.asdict(claim), numbers)
 
 
 def as_comparisons(values: Numbers) -> dict[str, list[float]]:
@@ -242,16 +241,14 @@ def report(
     note: str,
     draws: Numbers = (),
     provenance: dict[str, Any] | None = None,
-    read: Mapping[str, Sequence[float]] | None = None,
     part: str = "",
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it.
 
     ``values``: one number a seed, or one a seed for each of the comparisons that the claim says all of; a single number
-    where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. ``read``: the same
-    numbers as the second opinion reads them, where it does. ``part``: how much of the plan they are from, where that is
-    not all of it; then nothing is judged. Raises InputError for another notebook's claim, and for
-    numbers that do not fit its replicates."""
+    where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. ``part``: how much of
+    the plan they are from, where that is not all of it; then nothing is judged. Raises InputError for another
+    notebook's claim, and for numbers that do not fit its replicates."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
     measured, resamples = as_comparisons(values), as_comparisons(draws) if len(draws) else {}
@@ -265,7 +262,7 @@ def report(
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
     found = intervals(claim, measured, resamples)
-    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, read, part)
+    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, part)
 
 
 def report_published(
@@ -303,14 +300,13 @@ def _write(
     unit: str,
     note: str,
     provenance: dict[str, Any] | None,
-    read: Mapping[str, Sequence[float]] | None = None,
     part: str = "",
 ) -> Finding:
     first = UNJUDGED if part else verdict(claim, found, profile)
-    second = second_opinion(claim, first, measured if read is None else read)
+    other = second_opinion(claim, first, measured)
     finding = Finding(
         claim.id,
-        first if second in ("", judge.TOO_FEW, first) else DISPUTED,
+        first if other in ("", second.TOO_FEW, first) else DISPUTED,
         measured,
         {name: (one.own.low, one.own.high) for name, one in found.items()},
         *shown(claim, found, first),
@@ -320,8 +316,8 @@ def _write(
         note,
         again(claim, measured, found, profile),
         first,
-        second,
-        read is not None,
+        other,
+        False,
         provenance or {},
     )
     files.write_checked(folder / f"{claim.id}.json", dataclasses.asdict(finding))

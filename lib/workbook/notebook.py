@@ -18,8 +18,6 @@ from lib.base.provenance import provenance
 from lib.config import Label, RunConfig
 from lib.figures import style, words
 from lib.flops import count, run_flops
-from lib.second.readings import READINGS
-from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
@@ -58,7 +56,6 @@ class Notebook:
     part: str = ""
     cut_from: dict[str, Any] = dataclasses.field(default_factory=dict)
     #: what its sweeps returned
-    swept: list[RunResult] = dataclasses.field(default_factory=list)
 
     @property
     def profile(self) -> str:
@@ -162,7 +159,6 @@ class Notebook:
         store = self.store
         self._need([cfg.key for cfg in configs if self._only_draws and store.find(cfg) is None], "runs")
         runs = training.sweep(configs, store, *self._limits(), Cluster.of(os.environ))
-        self.swept.extend(runs.results)
         diverged = sum(result.status == "diverged" for result in runs.results)
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60
         self._say(
@@ -276,27 +272,10 @@ class Notebook:
         """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
         says all of; ``draws``: their resamples, where those are its replicates. Of a part of the plan nothing is
         judged."""
-        folder, read = self.outputs / "claims" / self.profile, self._read_again.get(id)
+        folder = self.outputs / "claims" / self.profile
         return claims.report(
-            _entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp, read, self.part
+            _entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp, self.part
         )
-
-    @functools.cached_property
-    def _read_again(self) -> dict[str, dict[str, list[float]]]:
-        """Claim -> comparison -> the numbers that the second opinion reads off what this notebook asked for."""
-        if self.name not in READINGS:
-            return {}
-        store = self.store
-        kept = {name: [measurements.kept_under(name, key, store) for key in keys] for name, keys in self.asked.items()}
-        records: dict[str, list[dict[str, Any]]] = {
-            name: [{"case": one.case, "measured": one.measured} for one in found if one] for name, found in kept.items()
-        }
-        records["runs"] = [
-            {"config": run.config.model_dump(mode="json"), "status": run.status, "summary": run.summary}
-            for run in self.swept
-        ]
-        tables = READINGS[self.name](records, self.parameters.model_dump())
-        return {id: {str(name): table[name].tolist() for name in table} for id, table in tables.items()}
 
     def claim_of_published(
         self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""

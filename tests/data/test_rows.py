@@ -8,7 +8,6 @@ import pytest
 
 from lib.base.errors import InputError
 from lib.data import rows as data
-from lib.data import tokens
 from lib.data.rows import Packer, Rows, ngram_entropy, training_rows, validation_batch
 from lib.data.tokens import token_store
 from lib.text.tokenizer import ByteTokenizer
@@ -27,14 +26,11 @@ def test_the_split_is_by_document(tmp_path, letters):
 
 
 @pytest.mark.parametrize(("tokenizer", "expected"), [("bytes", "6b961d4b7e182a66"), ("bpe-600", "96afc504cecdc862")])
-def test_rows_are_those_that_runs_were_trained_on(tmp_path, monkeypatch, tokenizer, expected):
+def test_rows_are_those_that_runs_were_trained_on(tmp_path, tokenizer, expected):
     cfg = config(context=128, tokenizer=tokenizer, max_bytes=3_000_000, val_rows=128)
-    for size in (1 << 25, 100_003):
-        monkeypatch.setattr(tokens, "SHARD_TOKENS", size)
-        store = token_store(cfg, tmp_path / str(size))
-        rows = training_rows(cfg, store, 7).batch(0, 500), validation_batch(cfg, store)
-        digest = hashlib.sha256(b"".join(part.astype("<i4").tobytes() for part in rows))
-        assert digest.hexdigest()[:16] == expected
+    store = token_store(cfg, tmp_path)
+    rows = training_rows(cfg, store, 7).batch(0, 500), validation_batch(cfg, store)
+    assert hashlib.sha256(b"".join(part.astype("<i4").tobytes() for part in rows)).hexdigest()[:16] == expected
 
 
 def slow_packing(lengths, context, seed, rows, buffer_size=data.BUFFER):
@@ -80,9 +76,7 @@ def test_packing_equals_a_slow_reference(monkeypatch, context, longest, seed):
 
 
 @pytest.mark.parametrize("context", [8, 33])
-@pytest.mark.parametrize("size", [37, 1 << 25])
-def test_rows_hold_the_pieces_that_were_planned(tmp_path, monkeypatch, letters, context, size):
-    monkeypatch.setattr(tokens, "SHARD_TOKENS", size)
+def test_rows_hold_the_pieces_that_were_planned(tmp_path, letters, context):
     store = token_store(config(source=str(letters)), tmp_path)
     documents = np.arange(3, 37, 2)
     rows = Rows(store, documents, context, seed=1)

@@ -10,8 +10,9 @@ from lib.papers.isodepth import designs as isodepth
 from lib.papers.isodepth.parameters import InjectionAblation
 from lib.papers.residual import at_init, designs
 from lib.papers.residual.parameters import ResidualScalingInit
-from lib.second.readings import READINGS
 from lib.workbook.parameters import of_profile
+from tests.second import at_init as again
+from tests.second import injections
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def measured():
     }
     relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds)
     notebook = at_init.statistics(states, changes, relu, cosines, p.least)
-    return p, notebook, READINGS[p.notebook](records, p.model_dump())
+    return p, notebook, again.numbers(records, p.model_dump())
 
 
 def a_record(cfg, loss):
@@ -79,4 +80,4 @@ def ablation():
     )
     nothing = math.log(p.vocab_size)
     known = {name: pd.Series(by).astype(float).fillna(nothing) for name, by in losses.items()}
-    return known, READINGS[p.notebook]({"runs": records}, p.model_dump())
+    return known, injections.numbers({"runs": records}, p.model_dump())

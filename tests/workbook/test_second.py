@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lib.second.judge import TOO_FEW, opinion, p_above, p_below
+from lib.workbook.second import TOO_FEW, opinion, p_above, p_below
 
 NOISES = {
     "normal": lambda random, shape: random.normal(size=shape),
