@@ -253,21 +253,19 @@ def as_held(value: Tensor, like: Tensor) -> Tensor:
 # ---- routers ---------------------------------------------------------------------------------------------------------
 
 
-def of_all_tokens(
-    ranks: Ranks, slots: list[tuple[int, int, int]], shares: Tensor, tokens: Tensor
-) -> tuple[Tensor, Tensor]:
+def of_all_tokens(ranks: Ranks, slots: list[tuple[int, int]], shares: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """(shares, weights) of the u times that this process used a router, where load is balanced over all processes.
 
-    slots: (unique layer, phase, loop) of each use; other processes may have other ones, since rows loop a different
-    number of times. shares [u, E]: the share of tokens that took each expert, in this process, and in the result over
-    the tokens of all. tokens [u]: how many tokens this process had there. weights [u]: the mean over a process's uses,
-    weighted so, and then over processes, is the mean over all uses and tokens.
+    slots: of each use, (unique layer, which of its uses this is); other processes may have other ones, since rows loop
+    a different number of times. shares [u, E]: the share of tokens that took each expert, in this process, and in the
+    result over the tokens of all. tokens [u]: how many tokens this process had there. weights [u]: the mean over a
+    process's uses, weighted so, and then over processes, is the mean over all uses and tokens.
     """
     if ranks.size == 1:
         return shares, shares.new_ones(len(shares))
-    layers, phases, loops = (1 + most for most in ranks.most(torch.tensor(slots).amax(0)).tolist())
-    at = torch.tensor([(layer * phases + phase) * loops + loop for layer, phase, loop in slots], device=shares.device)
-    everybodys = shares.new_zeros(layers * phases * loops, shares.shape[1] + 1)
+    layers, times = (1 + most for most in ranks.most(torch.tensor(slots).amax(0)).tolist())
+    at = torch.tensor([layer * times + time for layer, time in slots], device=shares.device)
+    everybodys = shares.new_zeros(layers * times, shares.shape[1] + 1)
     everybodys[at] = torch.cat((shares * tokens[:, None], tokens[:, None]), 1)
     everybodys = ranks.mean(everybodys) * ranks.size
     total = everybodys[:, -1]

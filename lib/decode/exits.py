@@ -18,6 +18,7 @@ from torch import Tensor
 from lib.config import RunConfig
 from lib.decode.criteria import CRITERIA, GATE, Seen, score
 from lib.model.looped import LoopedLM
+from lib.model.probes import listening
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
 
@@ -173,13 +174,8 @@ def _outputs(model: LoopedLM, tokens: Tensor, every_layer: bool) -> Iterator[tup
             yield (cfg.prelude + T * cfg.recur + cfg.coda) / layers, state, x
         return
     states: list[Tensor] = []
-    blocks = [*model.prelude, *model.recur, *model.coda]
-    hooks = [block.register_forward_hook(lambda _, __, out: states.append(out[0])) for block in blocks]
-    try:
+    with listening(model.blocks, lambda _, __, state: states.append(state)):
         end, _ = model.hidden(tokens)
-    finally:
-        for hook in hooks:
-            hook.remove()
     for used, state in enumerate(states[:-1], start=1):
         yield used / layers, state, model.final_norm(state, model.compute_dtype)
     yield 1.0, states[-1], end

@@ -23,6 +23,12 @@ def split(loops: np.ndarray, backprop_loops: int | None) -> tuple[np.ndarray, np
     return loops - k, k
 
 
+def turns(n: np.ndarray, k: np.ndarray) -> list[tuple[int, bool]]:
+    """(how many rows run, whether with gradient) in each loop of a batch: all rows make their n, and then their k."""
+    without = [(int((n > t).sum()), False) for t in range(n.max())]
+    return without + [(int((k > t).sum()), True) for t in range(k.max())]
+
+
 @dataclasses.dataclass(frozen=True)
 class DepthRule:
     """The depth rule of a config."""

@@ -7,7 +7,7 @@ D head_dim; E experts, of which a token takes k.
 import importlib.util
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from lib.config import ModelConfig
 from lib.kernels import door
+from lib.model.routing import Routing
 
 GATE_CHANNELS = 32  # of the normed input that a value-embedding gate reads (001)
 
@@ -202,20 +203,6 @@ class MLP(nn.Module):
         hidden = relu2(up) if self.gate is None else swiglu(linear(x, self.gate.weight), up)
         out = linear(hidden, self.down.weight)
         return 0.5 * out if self.kind == "half-relu2" else out
-
-
-class Routing(NamedTuple):
-    """What a router did with a batch."""
-
-    chosen: Tensor  # [B, S, k], the experts each token took, the likeliest first
-    share: Tensor  # f [E], of the tokens that took each expert
-    probability: Tensor  # p [E], the mean over tokens
-    z: Tensor  # mean squared log-sum-exp of the router's logits
-
-    @property
-    def balance(self) -> Tensor:
-        """E sum_i f_i p_i."""
-        return len(self.share) * (self.share * self.probability).sum()
 
 
 class MoE(nn.Module):

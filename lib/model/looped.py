@@ -22,13 +22,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from lib.base import seeds
-from lib.base.distributed import ALONE, of_all_tokens
+from lib.base.distributed import ALONE, Ranks
 from lib.base.errors import InputError
 from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
 from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
 from lib.model.injection import Prepared, make_injection, per_token
-from lib.model.layers import Attention, Block, RMSNorm, Routing, linear, rope_angles
+from lib.model.layers import Attention, Block, RMSNorm, linear, rope_angles
+from lib.model.routing import LayerUse, router_loss
 
 #: (unique layer, its attention, its input [B, S, d], value embeddings) -> its branch [B, S, d]
 LayerAttend = Callable[[int, Attention, Tensor, Tensor | None], Tensor]
@@ -41,17 +42,6 @@ class Draw:
     seed: int
     step: int
     rows: range
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerUse:
-    """One use of a mixture-of-experts layer: which unique layer, in which loop (0 outside the loop; where truncation
-    sets rows apart, the deepest row's), and what its router did, with -1 for rows that rest."""
-
-    layer: int
-    loop: int | Tensor
-    routing: Routing
-    turn: tuple[int, int] = (0, 0)  # (1 in loops before the truncation, and which of those or of the others)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +70,6 @@ class LoopedLM(nn.Module):
         self.cfg = cfg
         self.precision, self.compute_dtype, self.residual_dtype = "fp32", torch.float32, torch.float32
         self.checkpoint_loops = self.any_rows = False
-        self.ranks = ALONE  # those that share a batch's rows with this model's
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
         self.embed = _table(cfg)
         self.value_embeds = nn.ModuleDict({str(i): _table(cfg) for i in range(cfg.layers) if cfg.has_values(i)})
@@ -104,6 +93,16 @@ class LoopedLM(nn.Module):
     def _norm(self, present: bool) -> RMSNorm | None:
         return RMSNorm(self.cfg.width, self.cfg.norm_gain, self.cfg.norm_eps) if present else None
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The unique layers in their order."""
+        return [*self.prelude, *self.recur, *self.coda]
+
+    @property
+    def looped_layers(self) -> range:
+        """Which of them loop."""
+        return range(self.cfg.prelude, self.cfg.prelude + self.cfg.recur)
+
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
         """In eval mode, and afterwards in the mode that it was in."""
@@ -121,14 +120,20 @@ class LoopedLM(nn.Module):
         return self.logits(hidden)
 
     def loss(
-        self, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None
+        self,
+        tokens: Tensor,
+        targets: Tensor,
+        loops: int | Tensor | None = None,
+        draw: Draw | None = None,
+        ranks: Ranks = ALONE,
     ) -> tuple[Tensor, LoopEnd]:
-        """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end."""
+        """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end.
+        ranks: the processes that share a batch, over all of which the routers' load is balanced."""
         hidden, end = self.hidden(tokens, loops, draw)
         cross_entropy = HeadLoss.apply(  # type: ignore[no-untyped-call]
             hidden.flatten(0, 1), self.head_weight, targets.flatten(), self.cfg.softcap, self.head_loss
         )
-        loss = cross_entropy + self._router_loss(end.routing) if end.routing else cross_entropy
+        loss = cross_entropy + router_loss(self.cfg, end.routing, ranks) if end.routing else cross_entropy
         return loss, dataclasses.replace(end, cross_entropy=cross_entropy.detach())
 
     def hidden(
@@ -138,12 +143,38 @@ class LoopedLM(nn.Module):
         if draw is None and self.training:
             draw = Draw(int(torch.randint(2**62, ())), 0, range(len(tokens)))
         n, k = self._split_loops(len(tokens), loops, draw)
-        if not torch.is_grad_enabled():  # there is nothing to truncate
-            n, k = 0 * n, n + k
-        e, values, routing = self.before(tokens)
-        end = self._loop(e, values, n, k, draw if self.training else None)
+        e, values, first = self.before(tokens)
+        end = self._loop(e, values, n, k, draw if self.training else None) if self.cfg.recur else LoopEnd(e, e)
         x, last = self.after(end.state, values)
-        return x, dataclasses.replace(end, routing=[*routing, *end.routing, *last])
+        return x, dataclasses.replace(end, routing=[*first, *end.routing, *last])
+
+    def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
+        """Each row makes n loops without gradient and then k with, [B] each; then it rests, and is not computed.
+
+        What is computed without gradient is a constant to the loops that follow. Rows stand with the deepest first, so
+        that those that run are always the first of the batch."""
+        h, order = self.initial_state(e, draw), None
+        if len({*(n + k)}) > 1:
+            deepest_first = np.argsort(-(n + k), kind="stable")
+            n, k, order = n[deepest_first], k[deepest_first], torch.as_tensor(deepest_first, device=e.device)
+            h, e, values = h[order], e[order], {layer: v[order] for layer, v in values.items()}
+        prepared = self.injection.prepare(e)
+        h = previous = self.injection.spread(h)
+        routing: list[LayerUse] = []
+        step = functools.partial(_recomputed, self.step) if self.checkpoint_loops else self.step
+        # rows may be at different loops t; what knows its loop, hyper-connections, has no truncation
+        for t, (rows, with_gradient) in enumerate(depth.turns(n, k)):
+            running = _of_the_first(rows, h, prepared, values)
+            with contextlib.nullcontext() if with_gradient else torch.no_grad():
+                state, used = step(*running, t)
+            previous = _in_place_of_the_first(previous, running[0].detach())
+            h = _in_place_of_the_first(h, state)
+            routing += used if order is None else [use.of_rows(order[:rows], len(h)) for use in used]
+        h, previous = self.injection.pool(h), self.injection.pool(previous)
+        if order is not None:
+            as_given = torch.argsort(order)
+            h, previous = h[as_given], previous[as_given]
+        return LoopEnd(h, previous, routing)
 
     @torch.no_grad()
     def hidden_at(
@@ -160,16 +191,16 @@ class LoopedLM(nn.Module):
         self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
     ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
         """(T, h_T [B, S, d], the value embeddings that ``after`` takes with it): ``hidden_at`` without the coda."""
-        e, values, _ = self.before(tokens)
-        h = previous = self.injection.spread(self.initial_state(e, None, state_seed))
-        prepared, done = self.injection.prepare(e), np.zeros(len(tokens), dtype=int)
-        for T in sorted(set(depths)):
+        wanted = sorted({*depths})
+        for T in wanted:
             self.loops_of(len(tokens), T)  # refuses a T that the model cannot make
+        e, values, _ = self.before(tokens)
+        h, prepared = self.injection.spread(self.initial_state(e, None, state_seed)), self.injection.prepare(e)
+        for t in range(max(wanted, default=0)):
             if self.cfg.recur:
-                more = T - done
-                h, previous = self._run(h, previous, prepared, values, more, done, [])
-                done = done + more
-            yield T, self.injection.pool(h), values
+                h, _ = self.step(h, prepared, values, t)
+            if t + 1 in wanted:
+                yield t + 1, self.injection.pool(h), values
 
     # The three parts of a pass. A decoder calls them for the tokens that it has on their way, as one row [1, n], and
     # passes ``attend(layer, ...)``, which takes the place of attention over that row.
@@ -187,7 +218,7 @@ class LoopedLM(nn.Module):
             x = self.embed_norm(x)
         # looked up once: the loop uses its layers' value tables again and again
         values = {int(layer): table(tokens) for layer, table in self.value_embeds.items()}
-        e, routing = self._stack(self.prelude, 0, x, values, attend=attend)
+        e, routing = self._stack(self.prelude, 0, x, values, attend)
         if self.prelude_norm is not None:
             e = self.prelude_norm(e)
         return e, values, routing
@@ -202,7 +233,7 @@ class LoopedLM(nn.Module):
     ) -> tuple[Tensor, list[LayerUse]]:
         """h_{t+1} = R(A-bar h_t + B-bar e)."""
         u = self.injection.inject(h, prepared, t)
-        s, uses = self._stack(self.recur, self.cfg.prelude, u, values, t, attend)
+        s, uses = self._stack(self.recur, self.cfg.prelude, u, values, attend)
         if self.cfg.loop_norm in ("final", "closing"):
             s = self.final_norm(s)
         elif self.loop_norm is not None:
@@ -216,7 +247,7 @@ class LoopedLM(nn.Module):
         x = state if self.readout is None else linear(state, self.readout.weight)
         if self.cfg.coda_norm:
             x = self.final_norm(x)
-        x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values, attend=attend)
+        x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values, attend)
         if self.cfg.loop_norm == "closing":  # the last loop has ended in it
             return x.to(self.compute_dtype), uses
         return self.final_norm(x, self.compute_dtype), uses
@@ -234,8 +265,12 @@ class LoopedLM(nn.Module):
     def _split_loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
         """(n, k) for each row: loops without gradient, then with."""
         if loops is None and self.training and draw is not None:
-            return depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
-        return depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
+            n, k = depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
+        else:
+            n, k = depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
+        if torch.is_grad_enabled():
+            return n, k
+        return 0 * n, n + k  # there is nothing to truncate
 
     def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
         """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
@@ -256,13 +291,7 @@ class LoopedLM(nn.Module):
         return total
 
     def _stack(
-        self,
-        blocks: nn.ModuleList,
-        first: int,
-        x: Tensor,
-        values: dict[int, Tensor],
-        loop: int | Tensor = 0,
-        attend: LayerAttend | None = None,
+        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
     ) -> tuple[Tensor, list[LayerUse]]:
         """Applies blocks, the unique layers first, first + 1, ..."""
         uses: list[LayerUse] = []
@@ -273,89 +302,8 @@ class LoopedLM(nn.Module):
             own = None if attend is None else functools.partial(attend, layer)
             x, routing = block(x, self.angles, self.compute_dtype, values.get(layer), own)
             if routing is not None:
-                uses.append(LayerUse(layer, loop, routing))
+                uses.append(LayerUse(layer, routing))
         return x, uses
-
-    def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
-        """max(n) loops without gradient, then max(k) with. A row that has done its own is frozen and not computed.
-
-        Rows are sorted by their loops, the deepest first, so that the rows still running are always a prefix.
-        """
-        if self.cfg.recur == 0:
-            return LoopEnd(e, e)
-        h = self.initial_state(e, draw)
-        order = np.argsort(-(n + k), kind="stable")
-        n, k = n[order], k[order]
-        sort = torch.as_tensor(order, device=e.device) if len({*(n + k)}) > 1 else None
-        if sort is not None:
-            h, e, values = h[sort], e[sort], {layer: v[sort] for layer, v in values.items()}
-        start = previous = h = self.injection.spread(h)
-        prepared = self.injection.prepare(e)
-        uses: list[LayerUse] = []
-        if n.any():
-            detach = self.cfg.truncation == "detach"
-            with contextlib.nullcontext() if detach else torch.no_grad():
-                h, previous = self._run(h, previous, prepared, values, n, np.zeros_like(n), uses, detach)
-            # what these loops computed is a constant to those that follow; rows without any keep theirs
-            constant = int((n > 0).sum())
-            h = torch.cat((h[:constant].detach(), start[constant:]))
-        h, previous = self._run(h, previous, prepared, values, k, n, uses)
-        h, previous = self.injection.pool(h), self.injection.pool(previous)
-        if sort is not None:
-            undo = torch.argsort(sort)
-            h, previous, uses = h[undo], previous[undo], [_unsort(use, sort, undo) for use in uses]
-        return LoopEnd(h, previous, uses)
-
-    def _run(
-        self,
-        h: Tensor,
-        previous: Tensor,
-        prepared: Prepared,
-        values: dict[int, Tensor],
-        loops: np.ndarray,
-        done: np.ndarray,
-        uses: list[LayerUse],
-        detach: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """``loops`` [B] more loops of each row, the most first, after ``done``; ``detach`` cuts the graph before each.
-        Returns h and the state before the last loop, and appends to uses."""
-        finished = []
-        if detach:
-            prepared, values = _detached(prepared), {layer: v.detach() for layer, v in values.items()}
-        for t in range(loops.max()):
-            rows = int((loops > t).sum())
-            if rows < len(h):
-                h, resting = h.split((rows, len(h) - rows))
-                finished.append((resting, previous[rows:]))
-                prepared = per_token(lambda x, rows=rows: x[:rows], prepared)
-                values = {layer: v[:rows] for layer, v in values.items()}
-            previous = h.detach()
-            h = previous if detach else h
-            # rows may be at different loops here; what knows its loop, hyper-connections, has no truncation
-            arguments = (h, prepared, values, int(done[0]) + t)
-            if self.checkpoint_loops and torch.is_grad_enabled():
-                h, used = checkpoint(self.step, *arguments, use_reentrant=False, preserve_rng_state=False)
-            else:
-                h, used = self.step(*arguments)
-            uses += [dataclasses.replace(use, turn=(int(detach), t)) for use in used]
-        for resting, before in reversed(finished):
-            h, previous = torch.cat((h, resting)), torch.cat((previous, before))
-        return h, previous
-
-    def _router_loss(self, uses: list[LayerUse]) -> Tensor:
-        """The load-balance and z-losses, averaged over the uses of a router that carry gradient (004)."""
-        live = [use for use in uses if use.routing.z.requires_grad] or uses
-        routings = [use.routing for use in live]
-        shares, weights = of_all_tokens(
-            self.ranks,
-            [(use.layer, *use.turn) for use in live],
-            torch.stack([r.share for r in routings]),
-            torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
-        )
-        routings = [r._replace(share=share) for r, share in zip(routings, shares, strict=True)]
-        balance = (weights * torch.stack([routing.balance for routing in routings])).mean()
-        z = (weights * torch.stack([routing.z for routing in routings])).mean()
-        return self.cfg.balance_loss * balance + self.cfg.router_z_loss * z
 
     def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
         """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
@@ -406,9 +354,8 @@ class LoopedLM(nn.Module):
             torch._inductor.config.compile_threads = 1  # a run has one core, and leaves no helpers behind
         else:
             self.head_loss = torch.compile(fused)
-        for stack in (self.prelude, self.recur, self.coda):
-            for block in stack:
-                block.compile()
+        for block in self.blocks:
+            block.compile()
         # rows that are done leave the batch: compile for any number of rows at once (one row is a case of its own)
         self.any_rows = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
         return self
@@ -438,16 +385,22 @@ def _zeros(map: nn.Linear) -> nn.Linear:
     return map
 
 
-def _detached(prepared: Prepared) -> Prepared:
-    """What an injection prepared, as constants."""
-    return tuple(x.detach() for x in prepared)
+def _recomputed(step: Callable[..., Any], *given: Any) -> Any:
+    """A loop that keeps nothing for its gradient, and is computed once more for it."""
+    return checkpoint(step, *given, use_reentrant=False, preserve_rng_state=False)
 
 
-def _unsort(use: LayerUse, sort: Tensor, undo: Tensor) -> LayerUse:
-    """A routing in the order of the batch, with -1 for rows that did not make this loop."""
-    chosen = use.routing.chosen
-    resting = chosen.new_full((len(sort) - len(chosen), *chosen.shape[1:]), -1)
-    return dataclasses.replace(use, routing=use.routing._replace(chosen=torch.cat((chosen, resting))[undo]))
+def _of_the_first(
+    rows: int, h: Tensor, prepared: Prepared, values: dict[int, Tensor]
+) -> tuple[Tensor, Prepared, dict[int, Tensor]]:
+    """What ``step`` takes, of the first rows alone."""
+    if rows == len(h):
+        return h, prepared, values
+    return h[:rows], per_token(lambda x: x[:rows], prepared), {layer: v[:rows] for layer, v in values.items()}
+
+
+def _in_place_of_the_first(x: Tensor, first: Tensor) -> Tensor:
+    return first if len(first) == len(x) else torch.cat((first, x[len(first) :]))
 
 
 @torch.no_grad()

@@ -1,6 +1,8 @@
 """What happens inside a looped model while it trains."""
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -54,6 +56,21 @@ def spectra(model: LoopedLM) -> dict[str, float]:
     }
 
 
+@contextlib.contextmanager
+def listening(modules: Sequence[nn.Module], hear: Callable[[int, Tensor, Tensor], None]) -> Iterator[None]:
+    """Meanwhile ``hear(i, x, y)`` is told of each use of the i-th of ``modules``, which made y of x."""
+
+    def hook(i: int) -> Callable[[nn.Module, tuple[Tensor, ...], Any], None]:
+        return lambda _, given, made: hear(i, given[0], made[0] if isinstance(made, tuple) else made)
+
+    hooks = [module.register_forward_hook(hook(i)) for i, module in enumerate(modules)]
+    try:
+        yield
+    finally:
+        for one in hooks:
+            one.remove()
+
+
 @torch.no_grad()
 def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]:
     """Where a token's state grows: 2-norms averaged over tokens [B, S] (001, App. "Ablation of Prelude Normalization").
@@ -63,24 +80,23 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
     last. In eval mode.
     """
     norms: dict[str, float] = {}
+    parts: dict[str, nn.Module] = {f"prelude {i}": block for i, block in enumerate(model.prelude, start=1)}
+    if model.prelude_norm is not None:
+        parts["e"] = model.prelude_norm
+    parts |= {f"recur {i}": block for i, block in enumerate(model.recur, start=1)}
+    names = [*parts]
 
     def note(name: str, x: Tensor) -> None:  # the first loop's, of a block that loops
         norms.setdefault(name, x.float().norm(dim=-1).mean().item())
 
-    hooks = []
-    for stack, blocks in (("prelude", model.prelude), ("recur", model.recur)):
-        for i, block in enumerate(blocks, start=1):
-            hooks.append(block.register_forward_hook(lambda _, __, out, name=f"{stack} {i}": note(name, out[0])))
-    hooks.append(model.recur[0].register_forward_pre_hook(lambda _, given: note("injection", given[0])))
-    if model.prelude_norm is not None:
-        hooks.append(model.prelude_norm.register_forward_hook(lambda _, __, out: note("e", out)))
-    try:
-        with model.evaluating():
-            for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
-                note(f"loop {T}", state)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    def hear(i: int, x: Tensor, y: Tensor) -> None:
+        if names[i] == "recur 1":
+            note("injection", x)
+        note(names[i], y)
+
+    with model.evaluating(), listening([*parts.values()], hear):
+        for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
+            note(f"loop {T}", state)
     if model.prelude_norm is None and model.prelude:
         norms["e"] = norms[f"prelude {len(model.prelude)}"]
     if model.readout is not None:
@@ -94,23 +110,13 @@ def hidden_states(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> 
     """(unique layer, loop) -> what the layer makes of the stream there [B, S, d], in the order in which they are
     computed; layers outside the loop have loop 0, those in it 1 to ``loops``, mean_loops when None. In eval mode."""
     states: dict[tuple[int, int], Tensor] = {}
-    looped = range(model.cfg.prelude, model.cfg.prelude + model.cfg.recur)
 
-    def note(layer: int, x: Tensor) -> None:
+    def note(layer: int, _: Tensor, state: Tensor) -> None:
         passes = sum(of == layer for of, _ in states)
-        states[layer, passes + 1 if layer in looped else 0] = x
+        states[layer, passes + 1 if layer in model.looped_layers else 0] = state
 
-    blocks = [*model.prelude, *model.recur, *model.coda]
-    hooks = [
-        block.register_forward_hook(lambda _, __, out, layer=layer: note(layer, out[0]))
-        for layer, block in enumerate(blocks)
-    ]
-    try:
-        with model.evaluating():
-            model.hidden(tokens, loops)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with model.evaluating(), listening(model.blocks, note):
+        model.hidden(tokens, loops)
     return states
 
 
@@ -122,24 +128,16 @@ def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
     every, uses = every or len(model.recur), 0
     states: list[Tensor] = []
 
-    def entry(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        if not states:
-            states.append(given[0].float())
-
-    def used(_: nn.Module, __: object, out: tuple[Tensor, Any]) -> None:
+    def note(_: int, before: Tensor, after: Tensor) -> None:
         nonlocal uses
+        if not states:
+            states.append(before.float())
         uses += 1
         if uses % every == 0:
-            states.append(out[0].float())
+            states.append(after.float())
 
-    hooks = [model.recur[0].register_forward_pre_hook(entry)]
-    hooks += [block.register_forward_hook(used) for block in model.recur]
-    try:
-        with model.evaluating():
-            model.hidden(tokens)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with model.evaluating(), listening([*model.recur], note):
+        model.hidden(tokens)
     return torch.stack(states)
 
 
@@ -165,4 +163,12 @@ def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) ->
     assignment overlap"); layers outside the loop have loop 0. In eval mode at ``loops``, mean_loops when None."""
     with model.evaluating():
         _, end = model.hidden(tokens, loops)
-    return {(use.layer, int(use.loop)): use.routing.chosen for use in end.routing}
+    choices: dict[tuple[int, int], Tensor] = {}
+    for layer, routing in end.routing:
+        choices[layer, sum(of == layer for of, _ in choices)] = routing.chosen
+    return choices
+
+
+def looped_choices(model: LoopedLM, tokens: Tensor) -> dict[tuple[int, int], Tensor]:
+    """The choices of the layers that loop, on tokens [B, S] in eval mode."""
+    return {use: chosen for use, chosen in expert_choices(model, tokens).items() if use[0] in model.looped_layers}

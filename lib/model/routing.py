@@ -1,24 +1,67 @@
-"""Which experts a token takes in one loop and in another (004, Sec. "Why do MoE Layers Improve Looped Scaling Laws?").
+"""What the routers of a mixture of experts did: the losses on that, and which experts a token takes in one loop and in
+another (004, Sec. "Why do MoE Layers Improve Looped Scaling Laws?").
 
 Choices are as ``probes.expert_choices`` gives them: (unique layer, loop) -> the k experts [B, S, k] of each token.
 """
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from lib.model.looped import LoopedLM
-from lib.model.probes import expert_choices
+from lib.base.distributed import Ranks, of_all_tokens
+from lib.config import ModelConfig
 
 KINDS = ("none", "partial", "identical")
 
 
-def looped_choices(model: LoopedLM, tokens: Tensor) -> dict[tuple[int, int], Tensor]:
-    """The choices of the layers that loop, on tokens [B, S] in eval mode."""
-    inside = range(model.cfg.prelude, model.cfg.prelude + model.cfg.recur)
-    return {use: chosen for use, chosen in expert_choices(model, tokens).items() if use[0] in inside}
+class Routing(NamedTuple):
+    """What a router did with a batch."""
+
+    chosen: Tensor  # [B, S, k], the experts each token took, the likeliest first; -1 in rows that rest
+    share: Tensor  # f [E], of the tokens that took each expert
+    probability: Tensor  # p [E], the mean over tokens
+    z: Tensor  # mean squared log-sum-exp of the router's logits
+
+    @property
+    def balance(self) -> Tensor:
+        """E sum_i f_i p_i."""
+        return len(self.share) * (self.share * self.probability).sum()
+
+
+class LayerUse(NamedTuple):
+    """One use of a mixture-of-experts layer: which unique layer, and what its router did."""
+
+    layer: int
+    routing: Routing
+
+    def of_rows(self, rows: Tensor, B: int) -> "LayerUse":
+        """The same, of a batch of B rows of which only ``rows`` were there."""
+        chosen = self.routing.chosen
+        everybodys = chosen.new_full((B, *chosen.shape[1:]), -1)
+        everybodys[rows] = chosen
+        return LayerUse(self.layer, self.routing._replace(chosen=everybodys))
+
+
+def router_loss(cfg: ModelConfig, uses: list[LayerUse], ranks: Ranks) -> Tensor:
+    """The load-balance and z-losses, averaged over the uses of a router that carry gradient (004)."""
+    live = [use for use in uses if use.routing.z.requires_grad] or uses
+    routings = [use.routing for use in live]
+    layers = [use.layer for use in live]
+    shares, weights = of_all_tokens(
+        ranks,
+        [(layer, layers[:i].count(layer)) for i, layer in enumerate(layers)],
+        torch.stack([r.share for r in routings]),
+        torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
+    )
+    routings = [r._replace(share=share) for r, share in zip(routings, shares, strict=True)]
+    balance = (weights * torch.stack([routing.balance for routing in routings])).mean()
+    z = (weights * torch.stack([routing.z for routing in routings])).mean()
+    return cfg.balance_loss * balance + cfg.router_z_loss * z
+
+
+# ---- which experts a token takes -------------------------------------------------------------------------------------
 
 
 def overlap(first: Tensor, second: Tensor) -> dict[str, float]:

@@ -34,8 +34,16 @@ from lib.flops import run_flops
 from lib.kernels.compiled import library
 from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
-from lib.model.probes import increment_cosines, mean_cosines, spectra, state_metrics, state_trace, stream
-from lib.model.routing import divergence_by_pair, looped_choices
+from lib.model.probes import (
+    increment_cosines,
+    looped_choices,
+    mean_cosines,
+    spectra,
+    state_metrics,
+    state_trace,
+    stream,
+)
+from lib.model.routing import divergence_by_pair
 from lib.model.weights import load_strictly
 from lib.store.result import RunResult
 from lib.store.runs import UNREADABLE, RunStore
@@ -143,7 +151,7 @@ class _Training:
         """Puts the run before its first step."""
         cfg = self.cfg
         self.model = LoopedLM(cfg.model, seed=cfg.train.seed).set_precision(cfg.train.precision)
-        self.model.checkpoint_loops, self.model.ranks = cfg.train.checkpoint_loops, self.ranks
+        self.model.checkpoint_loops = cfg.train.checkpoint_loops
         self.compiles = cfg.train.compiles_on(self.device.type)
         if self.compiles:
             _find_compiler(self.device)
@@ -194,7 +202,7 @@ class _Training:
             rows = self.ranks.rows(start, start + size)
             batch = torch.as_tensor(self.rows.batch(rows.start, rows.stop)).to(self.device)
             with accumulating(self.loss, last=start + size == end_of_step):
-                loss, end = self.loss(batch[:, :-1], batch[:, 1:], loops, Draw(cfg.seed, self.step, rows))
+                loss, end = self.loss(batch[:, :-1], batch[:, 1:], loops, Draw(cfg.seed, self.step, rows), self.ranks)
                 (loss * (size / cfg.batch)).backward()
             passes.append({"loss": end.cross_entropy.item(), **state_metrics(end)})
             if end.routing:

@@ -214,5 +214,5 @@ def test_every_piece_of_work_is_somebodys(n, size):
 
 def test_alone_a_routers_batch_is_its_own():
     shares, tokens = torch.rand(3, 4), torch.tensor([5.0, 5.0, 2.0])
-    found, weights = of_all_tokens(ALONE, [(1, 0, 0), (1, 0, 1), (1, 0, 2)], shares, tokens)
+    found, weights = of_all_tokens(ALONE, [(1, 0), (1, 1), (1, 2)], shares, tokens)
     assert found is shares and weights.tolist() == [1, 1, 1]

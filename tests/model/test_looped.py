@@ -158,29 +158,7 @@ def test_hyper_connections_have_parameters_for_their_loops_alone():
         model(tokens(), 7)
 
 
-# ---- how the first loops lose their gradient, and what they cost
-
-
-def test_detached_loops_give_the_gradients_of_loops_without_any():
-    cfg = config("parcae", depth="poisson")
-    grads = []
-    for truncation in ("no-grad", "detach"):
-        model = randomized(cfg.replace(truncation=truncation)).train()
-        for step in range(3):
-            model.loss(tokens(), tokens().roll(-1, 1), draw=Draw(0, step, range(4)))[0].backward()
-        grads.append([p.grad for p in model.parameters()])
-    for a, b in zip(*grads, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_detached_loops_leave_a_router_its_own_losses():
-    grads = {}
-    for truncation in ("no-grad", "detach"):
-        cfg = config("experts", backprop_loops=1, balance_loss=1.0, truncation=truncation)
-        model = randomized(cfg).train()
-        _, end = model.hidden(tokens(), 4, Draw(0, 0, range(4)))
-        grads[truncation] = [use.loop for use in end.routing if use.routing.balance.requires_grad and use.layer == 1]
-    assert grads == {"no-grad": [3], "detach": [0, 1, 2, 3]}
+# ---- what a truncation costs
 
 
 def test_fill_draws_around_the_truncation():
@@ -219,9 +197,9 @@ def saved_bytes(model: LoopedLM, loops: int) -> int:
     return Kept.most
 
 
-@pytest.mark.parametrize(("kind", "how"), [("parcae", "no-grad"), ("parcae", "detach"), ("experts", "no-grad")])
-def test_with_truncation_memory_does_not_grow_with_the_loops(kind, how):
-    model = LoopedLM(config(kind, backprop_loops=2, truncation=how)).train()
+@pytest.mark.parametrize("kind", ["parcae", "experts"])
+def test_with_truncation_memory_does_not_grow_with_the_loops(kind):
+    model = LoopedLM(config(kind, backprop_loops=2)).train()
     assert saved_bytes(model, 64) <= 1.01 * saved_bytes(model, 4)
     everything = LoopedLM(config(kind, backprop_loops="all")).train()
     assert saved_bytes(everything, 64) > 8 * saved_bytes(everything, 4)
@@ -246,13 +224,14 @@ def test_checkpointed_loops_take_less_memory_and_give_the_same_bits(kind):
 def test_routing_is_seen_per_layer_and_loop():
     model, x = randomized(config("experts", mean_loops=3)).eval(), tokens()
     _, end = model.hidden(x)
-    assert [(use.layer, use.loop) for use in end.routing] == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert [use.layer for use in end.routing] == [0, 1, 1, 1, 2]
     assert all(use.routing.chosen.shape == (4, 16, 2) for use in end.routing)
     # rows of different depths: what a row does is what it does alone, and -1 where it rests
+    loops = torch.tensor([1, 3, 2, 3])
     with torch.no_grad():
-        _, mixed = model.hidden(x, torch.tensor([1, 3, 2, 3]))
-    for use, together in zip(mixed.routing, end.routing, strict=True):
-        resting = use.loop >= torch.tensor([1, 3, 2, 3]) if use.layer == 1 else torch.zeros(4, dtype=torch.bool)
+        _, mixed = model.hidden(x, loops)
+    for loop, use, together in zip((None, 0, 1, 2, None), mixed.routing, end.routing, strict=True):
+        resting = torch.zeros(4, dtype=torch.bool) if loop is None else loop >= loops
         assert (use.routing.chosen[resting] == -1).all()
         if use.layer < 2:  # the coda sees other states
             assert torch.equal(use.routing.chosen[~resting], together.routing.chosen[~resting])
@@ -432,7 +411,6 @@ LOOPED = dict(
     depth=["fixed", "poisson", "lognormal-poisson"],
     depth_per=["batch", "sequence"],
     fill=[False, True],
-    truncation=["no-grad", "detach"],
 )
 MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
 MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from lib.model.routing import by_chance, divergence, divergence_by_pair, looped_choices, overlap
+from lib.model.probes import looped_choices
+from lib.model.routing import by_chance, divergence, divergence_by_pair, overlap
 from tests.models import config, randomized, tokens
 
 

@@ -10,7 +10,8 @@ import torch
 from lib.config import RunConfig
 from lib.decode import exits, pace
 from lib.decode.criteria import CRITERIA
-from lib.model.routing import divergence, looped_choices
+from lib.model.probes import looped_choices
+from lib.model.routing import divergence
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model, validation_flops
 from lib.sweep.measurements import named

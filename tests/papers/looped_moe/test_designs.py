@@ -7,7 +7,8 @@ import torch
 from lib.base.errors import InputError
 from lib.flops import count
 from lib.model.looped import LoopedLM
-from lib.model.routing import divergence_by_pair, looped_choices
+from lib.model.probes import looped_choices
+from lib.model.routing import divergence_by_pair
 from lib.papers.looped_moe import designs
 from lib.papers.looped_moe.parameters import EarlyExit, MoeIsoflop, RoutingDivergence
 from lib.sweep.finished import trained_model
