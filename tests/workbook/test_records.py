@@ -150,7 +150,7 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
     said = capsys.readouterr().out
     assert "6 of 6 runs are missing" in said and "6 runs finished, 0 are left" in said and "packed" in said
     configs = plans.planned("instability", "smoke")
-    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained again"))
     both = [
         sweep(configs, RunStore(tmp_path / "runs")),
         sweep(configs, records_alone(tmp_path / "records" / "smoke", tmp_path)),
