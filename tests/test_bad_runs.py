@@ -72,7 +72,7 @@ def gone(name):
 
 DAMAGES = [
     (gone("result.json"), "result.json"),
-    (written("result.json", b'{"status": "fin'), "Unterminated"),
+    (written("result.json", b'{"status": "fin'), "has changed since it was written"),
     (written("config.json", bytes(range(256))), "utf-8"),
     (edited("config.json", speed=1), "speed: unknown name"),
     (edited("config.json", train={"seed": 5}), "config.json belongs to run"),

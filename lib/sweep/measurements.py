@@ -158,14 +158,9 @@ def kept_under(name: str, key: str, store: RunStore) -> Measured | None:
     path = _path(name, key, store)
     if path.exists():
         with set_aside_if_unreadable(path, "measurement", "made"):
-            return read(path)
+            fields = files.read_checked(path)
+            return Measured(name, key, fields["case"], dict(fields["measured"]), fields["provenance"])
     return next((kept for folder in store.records if (kept := records.find_measured(folder, name, key))), None)
-
-
-def read(path: Path) -> Measured:
-    """What a file says was measured."""
-    fields = files.read_checked(path)
-    return Measured(path.parent.name, path.stem, fields["case"], dict(fields["measured"]), fields["provenance"])
 
 
 def _path(name: str, key: str, store: RunStore) -> Path:

@@ -254,7 +254,7 @@ def test_a_record_that_lacks_a_measurement_is_trained_once_more_for_it(store, tm
 
 def test_a_run_whose_measurements_were_cut_off_is_measured_another_time(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
-        patch.setattr(measurements, "_keep", lambda *args: (_ for _ in ()).throw(RuntimeError("out of memory")))
+        patch.setattr(measurements, "provenance", lambda: (_ for _ in ()).throw(RuntimeError("out of memory")))
         assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 1
     said = capsys.readouterr().out
     assert "failed: out of memory" in said and "0 runs and 0 measurements were packed" in said
