@@ -16,9 +16,8 @@ from lib.config import ModelConfig
 from lib.model.looped import LoopedLM, load_weights
 from lib.store import records
 from lib.store.runs import RunStore
-from lib.sweep.cost import missing
 from lib.sweep.finished import run_model
-from lib.sweep.training import sweep
+from lib.sweep.training import Here, sweep
 from lib.train.loop import train
 from lib.workbook.widgets import Player
 from tests.lines import everything, in_one_line, refused
@@ -73,7 +72,7 @@ def gone(name):
 
 DAMAGES = [
     (gone("result.json"), "result.json"),
-    (written("result.json", b'{"status": "fin'), "Unterminated"),
+    (written("result.json", b'{"status": "fin'), "has changed since it was written"),
     (written("config.json", bytes(range(256))), "utf-8"),
     (edited("config.json", speed=1), "speed: unknown name"),
     (edited("config.json", train={"seed": 5}), "config.json belongs to run"),
@@ -255,6 +254,6 @@ def test_what_is_asked_of_runs(run, ask, words):
     assert everything(run.parent) == before
 
 
-def test_more_processes_than_there_are_runs_are_no_more_than_runs(run):
+def test_more_processes_than_there_are_runs_are_no_more_than_runs():
     """A slip that asks for a thousand billion of them costs nothing."""
-    assert missing([small_run(train={"seed": 3})], RunStore(run.parent), jobs=10**12).jobs == 1
+    assert Here(jobs=10**12).at_once([CFG]) == 1

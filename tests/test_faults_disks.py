@@ -97,7 +97,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_disk, 
 
 
 def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small_disk, monkeypatch):
-    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
+    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained"))
     cfg = small_run()
     (small_disk.path / "runs").mkdir()
     begun = small_disk.path / "runs" / cfg.key

@@ -12,7 +12,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.store import records
 from lib.store.runs import UNREADABLE, RunStore
-from lib.sweep.measurements import found
+from lib.sweep.measurements import Asked
 from lib.train.loop import load_checkpoint, train
 from lib.workbook import claims
 from lib.workbook.notebook import read_plan
@@ -72,7 +72,7 @@ def plan_of_one_run(folder):
 
 def measured_case(folder):
     path, _ = a_measurement(folder)
-    return [path], lambda path: found(squared, Case(x=1.5), RunStore(folder / "runs"))
+    return [path], lambda path: Asked(squared, Case(x=1.5)).found(RunStore(folder / "runs"))
 
 
 def one_finding(folder):

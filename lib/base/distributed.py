@@ -1,8 +1,7 @@
 """One run on several processes: which rows and matrices are whose, and what is summed over all of them.
 
-torchrun starts the processes; each takes its share of the rows of every pass. Weights are copied (DDP) where a device
-holds them with their gradients and moments, and sharded (FSDP2) where it does not. What is computed does not depend on
-how many there are, but for the order of sums.
+torchrun starts the processes; each has a copy of the weights (DDP) and takes its share of the rows of every pass. What
+is computed does not depend on how many there are, but for the order of sums.
 """
 
 import atexit
@@ -11,16 +10,13 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from lib.base.errors import InputError
-
-if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
 
 STATE = 16  # bytes of a parameter while it trains: weight, gradient and two moments, in fp32
 WAITS = datetime.timedelta(hours=1)  # how long processes wait for the slowest, which may have a text to tokenise
@@ -87,11 +83,6 @@ class Ranks:
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return largest.to(values.device)
 
-    def to_write(self, tensor: Tensor) -> Tensor:
-        """The whole tensor, in main memory of the process that writes; the others get nothing, but have to call too."""
-        tensor = whole(tensor)
-        return tensor.cpu() if self.first else tensor.new_empty(0)
-
     def first_says(self, value: int) -> int:
         """The first process's value, for all."""
         if self.size == 1:
@@ -144,110 +135,38 @@ def launch(processes: int, function: Callable[..., object], *arguments: Any) -> 
 # ---- the loss --------------------------------------------------------------------------------------------------------
 
 
-M = TypeVar("M", bound=nn.Module)
-#: a LoopedLM, of which this module knows that it has a loss, a prelude and a coda
+#: a LoopedLM, of which this module knows that it has a loss
 Model = Any
 
 
 class _Loss(nn.Module):
-    """A model whose call is its loss: DDP and FSDP2 act when the module that they wrap is called."""
+    """A model whose call is its loss: DDP acts when the module that it wraps is called."""
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: Model):
         super().__init__()
-        self.model: Model = model
+        self.model = model
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         return self.model.loss(*arguments, **named)
 
 
-def distribute(model: Model, ranks: Ranks, sharded: bool | None) -> Callable[..., Any]:
-    """``model.loss`` on all processes: gradients of the mean over them appear in the model's parameters.
-
-    ``sharded``: FSDP2; None: only if a device cannot hold the model. A block of prelude or coda is gathered only while
-    it computes. All other weights are gathered for a whole pass: processes may loop a different number of times, and
-    would wait for each other for ever if they had to gather the loop's weights each time.
-    """
+def distribute(model: Model, ranks: Ranks) -> Callable[..., Any]:
+    """``model.loss`` on all processes: gradients of the mean over them appear in the model's parameters."""
+    model.to(ranks.device)
     if ranks.size == 1:
-        return model.to(ranks.device).loss
-    if sharded is None:
-        too_large = torch.tensor(int(_too_large(model, ranks.device)))
-        sharded = bool(ranks.most(too_large))  # all shard where one has to
-    loss = _Loss(model)
-    if not sharded:
-        model.to(ranks.device)
-        # each step has a gradient for each parameter, however often a model loops: DDP need not look for unused ones
-        return nn.parallel.DistributedDataParallel(loss, forward_sync_buffers=False)
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh(ranks.device.type, (ranks.size,))
-    for block in [*model.prelude, *model.coda]:
-        fully_shard(block, mesh=mesh)
-    fully_shard(loss, mesh=mesh)
-    return loss
-
-
-def whole_model(model: M) -> M:
-    """The model; where its weights are sharded, a copy with all of them, at four bytes a parameter on each device."""
-    tensors = model.state_dict()
-    if not any(map(_sharded, tensors.values())):
-        return model
-    with torch.device("meta"):
-        copy = type(model)(model.cfg, seed=None)
-    copy.load_state_dict({name: whole(tensor) for name, tensor in tensors.items()}, assign=True)
-    copy.angles = model.angles
-    copy.precision = model.precision
-    copy.compute_dtype, copy.residual_dtype = model.compute_dtype, model.residual_dtype
-    return copy.train(model.training)
-
-
-def _too_large(model: nn.Module, device: torch.device) -> bool:
-    """Whether weights, gradients and moments would take more than half of a device; the rest is for activations."""
-    if device.type == "cpu":
-        return False
-    needed = STATE * sum(p.numel() for p in model.parameters())
-    return needed > torch.cuda.get_device_properties(device).total_memory / 2
+        return model.loss
+    # each step has a gradient for each parameter, however often a model loops: DDP need not look for unused ones
+    return nn.parallel.DistributedDataParallel(_Loss(model), forward_sync_buffers=False)
 
 
 @contextlib.contextmanager
 def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
-    """Gradients of copied weights are exchanged after the ``last`` pass of a step only, those of shards after each:
-    whole gradients would need room."""
+    """Gradients are exchanged after the ``last`` pass of a step only."""
     if isinstance(loss, nn.parallel.DistributedDataParallel) and not last:
         with loss.no_sync():
             yield
     else:
         yield
-
-
-# ---- sharded tensors -------------------------------------------------------------------------------------------------
-
-
-def _sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, whose class is not imported for this: that takes a second."""
-    return hasattr(tensor, "full_tensor")
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """All of it, where each process has a shard."""
-    return cast("DTensor", tensor).full_tensor() if _sharded(tensor) else tensor
-
-
-def local(tensor: Tensor) -> Tensor:
-    """What this process holds of it."""
-    return cast("DTensor", tensor).to_local() if _sharded(tensor) else tensor
-
-
-def as_held(value: Tensor, like: Tensor) -> Tensor:
-    """The part of a whole ``value`` that this process would hold, if it were ``like``."""
-    is_number = value.ndim == 0  # such as a count of steps, which every process has
-    if is_number or not _sharded(like):
-        return value
-    from torch.distributed.tensor import distribute_tensor
-
-    like = cast("DTensor", like)
-    value = value.to(like.device)
-    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
 
 
 # ---- routers ---------------------------------------------------------------------------------------------------------

@@ -11,12 +11,10 @@ import logging
 import math
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,10 +29,10 @@ from lib.base.provenance import provenance
 from lib.config import RunConfig
 from lib.flops import count
 from lib.store.runs import RunStore
+from lib.sweep.jobs import Show
 from lib.train.loop import load_data, step_of, train
 
-ANSWERS_WITHIN = 30.0  # seconds for an address
-IMPORTS_WITHIN = 300.0  # seconds for every node to import what a run needs, from a cold disk and on busy cores
+ANSWERS_WITHIN = 30.0  # seconds for a cluster
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
 LOOK_EVERY = 2.0  # seconds between looks at what has finished
 RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
@@ -52,7 +50,7 @@ class Cluster:
     address: str = ""
     cpus: float = 1.0
     gpus: float | None = None
-    memory: int | None = None
+    memory: float | None = None
     checkpoint_seconds: float = 30.0
 
     @classmethod
@@ -67,19 +65,21 @@ class Cluster:
             return None
         asked: dict[str, Any] = {}
         for name, field, least in (("RUN_CPUS", "cpus", 0.01), ("RUN_GPUS", "gpus", 0), ("RUN_MEMORY", "memory", 1)):
-            given = environment.get(name, "")
-            if not given:
-                continue
-            try:
-                asked[field] = float(given)
-            except ValueError:
-                asked[field] = math.nan
-            in_parts = field == "gpus" and asked[field] > 1 and asked[field] % 1  # Ray gives out several GPUs whole
-            if not least <= asked[field] < math.inf or in_parts:
-                raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
-        if "memory" in asked:
-            asked["memory"] = int(asked["memory"])
+            if given := environment.get(name, ""):
+                asked[field] = _number(name, given, least)
+        if asked.get("gpus", 0) > 1 and asked["gpus"] % 1:
+            raise InputError(f"RUN_GPUS: {asked['gpus']:g} GPUs are given to no run, use a whole number or less than 1")
         return cls(environment.get("RAY_ADDRESS", ""), **asked)
+
+
+def _number(name: str, given: str, least: float) -> float:
+    try:
+        number = float(given)
+    except ValueError:
+        number = math.nan
+    if not least <= number < math.inf:
+        raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
+    return number
 
 
 def memory_of(cfg: RunConfig) -> int:
@@ -91,56 +91,79 @@ def memory_of(cfg: RunConfig) -> int:
     return int(RESIDENT + STATE * count(model).n_params + 34 * rows * cfg.data.context * model.width * layers)
 
 
-def train_all(
-    ray: ModuleType, configs: list[RunConfig], store: RunStore, cluster: Cluster, show: Callable[[list[float]], None]
-) -> None:
-    """Trains every run on ``connected`` Ray; ``show`` is told the share of each that is done. Raises what a run raises.
-    The others then stop, as when this is interrupted, and go on from their checkpoints another time."""
-    gpus = gpus_of(ray, cluster)
-    store.path.mkdir(parents=True, exist_ok=True)
-    # a run on several GPUs has processes of its own: where one dies, the one that Ray started raises ChildFailedError
-    task = ray.remote(max_retries=RETRIES, retry_exceptions=[ChildFailedError], num_cpus=cluster.cpus, num_gpus=gpus)(
-        _train
-    )
-    done, pending = [0.0] * len(configs), {}
-    with tempfile.NamedTemporaryFile(prefix=".driver-", dir=store.path) as sign:
-        for i, cfg in enumerate(configs):
-            one = task.options(memory=cluster.memory or memory_of(cfg), name=f"run {cfg.key}")
-            asked = _absolute(cfg), store, Path(sign.name), cluster.checkpoint_seconds, max(1, int(gpus))
-            pending[one.remote(*asked)] = i
-        while pending:
-            finished, _ = ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
-            for reference in finished:
-                i = pending.pop(reference)
-                if sent := _result(ray, reference):
-                    store.take_in(configs[i].key, sent)
-                done[i] = 1.0
-            for i in pending.values():
-                done[i] = max(done[i], _share(configs[i], store))
-            show(done)
+@dataclasses.dataclass(frozen=True)
+class Nodes:
+    """Ray, ``connected``, as what trains a sweep."""
 
+    ray: ModuleType
+    cluster: Cluster
 
-def gpus_of(ray: ModuleType, cluster: Cluster) -> float:
-    """How many GPUs a run asks for."""
-    has_any = ray.cluster_resources().get("GPU", 0) > 0
-    return float(has_any) if cluster.gpus is None else cluster.gpus
+    @property
+    def gpus(self) -> float:
+        """How many GPUs a run asks for."""
+        has_any = self.ray.cluster_resources().get("GPU", 0) > 0
+        return float(has_any) if self.cluster.gpus is None else self.cluster.gpus
 
+    def at_once(self, configs: Sequence[RunConfig]) -> int:
+        """How many of the runs the cluster can train at once. Raises InputError if no node could hold the largest of
+        them: Ray would wait for one in silence."""
+        asked = {"CPU": self.cluster.cpus, "GPU": self.gpus}
+        for cfg in configs:
+            Ranks(size=max(1, int(self.gpus))).rows(0, cfg.train.micro_batch or cfg.train.batch)
+        asked["memory"] = self.cluster.memory or max(memory_of(cfg) for cfg in configs)
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        held = sum(int(min(node.get(what, 0) / much for what, much in asked.items() if much)) for node in nodes)
+        if not held:
+            raise InputError(
+                f"RUN_CPUS: no node has {asked['CPU']:g} CPUs, {asked['GPU']:g} GPUs and {asked['memory'] / 1e9:.3g} "
+                "GB of memory at once, ask for less (RUN_CPUS, RUN_GPUS, RUN_MEMORY)"
+            )
+        return held
 
-def slots(ray: ModuleType, cluster: Cluster, configs: Sequence[RunConfig]) -> int:
-    """How many of the runs the cluster can train at once. Raises InputError if no node could hold the largest of them:
-    Ray would wait for one in silence."""
-    asked = {"CPU": cluster.cpus, "GPU": gpus_of(ray, cluster)}
-    for cfg in configs:
-        Ranks(size=max(1, int(asked["GPU"]))).rows(0, cfg.train.micro_batch or cfg.train.batch)
-    asked["memory"] = cluster.memory or max(memory_of(cfg) for cfg in configs)
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    held = sum(int(min(node.get(what, 0) / much for what, much in asked.items() if much)) for node in nodes)
-    if not held:
-        raise InputError(
-            f"RUN_CPUS: no node has {asked['CPU']:g} CPUs, {asked['GPU']:g} GPUs and {asked['memory'] / 1e9:.3g} GB of "
-            "memory at once, ask for less (RUN_CPUS, RUN_GPUS, RUN_MEMORY)"
+    def train(self, configs: Sequence[RunConfig], store: RunStore, show: Show) -> None:
+        """Trains every run. Raises what a run raises; the others then stop, as when this is interrupted, and go on from
+        their checkpoints another time."""
+        with _sign(store) as sign:
+            pending = {self._begin(cfg, store, sign): i for i, cfg in enumerate(configs)}
+            while pending:
+                finished, _ = self.ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
+                for reference in finished:
+                    i = pending.pop(reference)
+                    if sent := self._result(reference):
+                        store.take_in(configs[i].key, sent)
+                    show(i, 1.0)
+                for i in pending.values():
+                    show(i, _share(configs[i], store))
+
+    def _begin(self, cfg: RunConfig, store: RunStore, sign: Path) -> Any:
+        # a run on several GPUs has processes of its own: where one dies, the one that Ray started raises
+        # ChildFailedError
+        task = self.ray.remote(max_retries=RETRIES, retry_exceptions=[ChildFailedError])(_train).options(
+            name=f"run {cfg.key}",
+            num_cpus=self.cluster.cpus,
+            num_gpus=self.gpus,
+            memory=self.cluster.memory or memory_of(cfg),
         )
-    return held
+        return task.remote(_absolute(cfg), store, sign, self.cluster.checkpoint_seconds, max(1, int(self.gpus)))
+
+    def _result(self, reference: Any) -> dict[str, bytes]:
+        """What ``_train`` returned; raises what it raised, without what Ray puts around it."""
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ImportError):
+                raise InputError(
+                    f"ENGINE: a node cannot train ({error.cause}), install environment.yml there"
+                ) from None
+            raise error.cause if isinstance(error.cause, InputError) else error from None
+
+
+@contextlib.contextmanager
+def _sign(store: RunStore) -> Iterator[Path]:
+    """A file in the store by which a node sees that its folder is the driver's."""
+    store.path.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(prefix=".driver-", dir=store.path) as sign:
+        yield Path(sign.name)
 
 
 def _train(cfg: RunConfig, store: RunStore, sign: Path, checkpoint_seconds: float, processes: int) -> dict[str, bytes]:
@@ -183,10 +206,9 @@ def _absolute(cfg: RunConfig) -> RunConfig:
 
 
 @contextlib.contextmanager
-def connected(cluster: Cluster) -> Iterator[ModuleType]:
-    """Yields Ray, connected, once every node has imported the library. A cluster that is started for this ends with it.
-
-    Raises InputError where Ray is not installed or does not start, nobody answers, or a node lacks a package."""
+def connected(cluster: Cluster) -> Iterator[Nodes]:
+    """Yields the nodes. A cluster that is started for this ends with it. Raises InputError where Ray is not installed,
+    does not start or does not answer."""
     try:
         import ray
     except ImportError:
@@ -206,15 +228,12 @@ def connected(cluster: Cluster) -> Iterator[ModuleType]:
             )
         except Exception as error:  # Ray has no class for a node of its own that takes more than half a minute to start
             problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-            if cluster.address:  # nobody there, or of another version
-                raise InputError(f"RAY_ADDRESS: {cluster.address} cannot be joined ({problem}), mend it") from None
-            raise InputError(
-                f"ENGINE: Ray did not start on this machine ({problem}), close other programs and start again, or "
-                "leave ENGINE out"
-            ) from None
+            what = (
+                f"RAY_ADDRESS: {cluster.address} cannot be joined" if cluster.address else "ENGINE: Ray did not start"
+            )
+            raise InputError(f"{what} ({problem}), start it again, or leave ENGINE out") from None
         try:
-            _every_node_imports(ray)
-            yield ray
+            yield Nodes(ray, cluster)
         finally:
             ray.shutdown()
 
@@ -227,64 +246,14 @@ def _packed(folder: Path) -> Path:
 
 
 def _answers(address: str) -> None:
-    """Raises InputError if nobody listens there, or somebody else does; Ray itself would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise InputError(f"RAY_ADDRESS: {address!r} is no address, use HOST:PORT as ray start prints it")
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        raise InputError(f"RAY_ADDRESS: {address} does not answer ({error}), start the cluster or mend it") from None
+    """Raises InputError if no cluster answers there; Ray itself would wait for minutes."""
     ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        healthy = subprocess.run(ask, capture_output=True, timeout=ANSWERS_WITHIN - 10).returncode == 0
+        healthy = subprocess.run(ask, capture_output=True, timeout=ANSWERS_WITHIN).returncode == 0
     except subprocess.TimeoutExpired:
         healthy = False
     if not healthy:
-        raise InputError(f"RAY_ADDRESS: what answers at {address} is no Ray cluster of this version, mend the address")
-
-
-def _every_node_imports(ray: ModuleType) -> None:
-    """Raises InputError for a node that does not answer in time or cannot import the library."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
-    asked = {
-        ray.remote(num_cpus=0, max_retries=0)(_imports)
-        .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
-        .remote(): name
-        for node, name in nodes.items()
-    }
-    give_up, missing = time.monotonic() + IMPORTS_WITHIN, list(asked)
-    while missing:  # the first node that says it cannot is named at once
-        finished, missing = ray.wait(missing, timeout=max(0.0, give_up - time.monotonic()))
-        for reference in finished:
-            try:
-                problem = ray.get(reference)
-            except ray.exceptions.RayError as error:
-                problem = str(error).strip().splitlines()[-1]
-            if problem:
-                raise InputError(
-                    f"ENGINE: node {asked[reference]} cannot train ({problem}), install environment.yml there"
-                )
-        if finished:
-            continue
-        names = ", ".join(asked[reference] for reference in missing)
-        raise InputError(f"ENGINE: node {names} did not answer in {IMPORTS_WITHIN:.0f} s, mend it or take it out")
-
-
-def _imports() -> str:
-    """Which package this node lacks, "" if none."""
-    try:
-        import lib.train.loop  # noqa: F401
-    except ImportError as error:
-        return str(error)
-    return ""
-
-
-def _result(ray: ModuleType, reference: Any) -> dict[str, bytes]:
-    """What a run returned; raises what it raised, without what Ray puts around it."""
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause if isinstance(error.cause, InputError) else error from None
+        raise InputError(
+            f"RAY_ADDRESS: no Ray cluster of this version answers at {address}, start it, or use HOST:PORT as ray "
+            "start prints it"
+        )

@@ -3,16 +3,16 @@
 import dataclasses
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from lib.base import processes
 from lib.base.distributed import STATE
 from lib.base.errors import InputError
 from lib.base.machine import device_name, device_type
 from lib.base.processes import one_thread_on_cpu
-from lib.config import Label, ModelConfig, RunConfig
+from lib.config import ModelConfig, RunConfig
 from lib.flops import count, run_flops
 from lib.model.looped import Draw, LoopedLM
 from lib.store.runs import RunStore
@@ -22,42 +22,46 @@ PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
 
 @dataclasses.dataclass(frozen=True)
-class Missing:
-    """What a sweep would have to train."""
+class Cost:
+    """Of the missing runs of a sweep."""
 
-    runs: int  # of the sweep
-    configs: list[RunConfig]  # that the store does not have
-    flops: float  # of these, all together
-    hours: float  # that they would take here
-    jobs: int  # on so many processes
+    flops: float
+    hours: float  # that they take here
+    at_once: int  # on so many processes
+    compiled: int  # so many with compiled blocks
 
     def __str__(self) -> str:
-        if not self.configs:
-            return f"all {self.runs} runs are in the store"
-        compiled = sum(cfg.train.compiles_on(device_type()) for cfg in self.configs)
+        with_what = f", {self.compiled} with compiled blocks" if self.compiled else ""
         return (
-            f"{len(self.configs)} of {self.runs} runs are missing: {self.flops:.3g} FLOPs, "
-            f"about {spell(self.hours)} with {self.jobs} process{'es' * (self.jobs > 1)} on {device_name()}"
-            + f", {compiled} with compiled blocks"
-            * (compiled > 0)
+            f"{self.flops:.3g} FLOPs, about {spell(self.hours)} with {self.at_once} "
+            f"process{'es' * (self.at_once > 1)} on {device_name()}{with_what}"
         )
 
+    def check(self, max_hours: float | None) -> None:
+        """Raises InputError for more hours than that."""
+        if max_hours is not None and not self.hours <= max_hours:  # nan is no limit to keep
+            raise InputError(
+                f"max_hours: the missing runs need about {spell(self.hours)} here, more than max_hours={max_hours:g}; "
+                "raise max_hours, or choose a smaller profile"
+            )
 
-def missing(configs: list[RunConfig], store: RunStore, jobs: int | None = None) -> Missing:
-    """What is missing and what it costs. The time is measured, on a step of each shape that is missing."""
-    jobs = processes.processes(jobs)
+
+def missing(configs: Sequence[RunConfig], store: RunStore) -> list[RunConfig]:
+    """What the store does not have, once each, the longest first."""
     unique = {cfg.key: cfg for cfg in configs}
-    todo = [cfg for cfg in unique.values() if store.find(cfg) is None]
-    todo.sort(key=run_flops, reverse=True)
-    rates: dict[Label, float] = {}
-    for cfg in todo:
-        if _shape(cfg) not in rates:
-            rates[_shape(cfg)] = flops_per_second(cfg)
-    jobs = min(jobs, len(todo) or 1)
-    finish = [0.0] * jobs  # when each process would be done, the longest run first
-    for cfg in todo:
+    return sorted((cfg for cfg in unique.values() if store.find(cfg) is None), key=run_flops, reverse=True)
+
+
+def price(configs: Sequence[RunConfig], at_once: int, gpus: float = 1.0) -> Cost:
+    """What these runs cost, the longest first, on so many processes with so many GPUs each. The time is measured, on a
+    step of each shape."""
+    shapes = {_shape(cfg): cfg for cfg in reversed(configs)}
+    rates = {shape: flops_per_second(cfg) * max(1, int(gpus)) for shape, cfg in shapes.items()}
+    finish = [0.0] * at_once  # when each process would be done
+    for cfg in configs:
         finish[finish.index(min(finish))] += run_flops(cfg) / rates[_shape(cfg)]
-    return Missing(len(unique), todo, sum(map(run_flops, todo)), max(finish) / 3600, jobs)
+    compiled = sum(cfg.train.compiles_on(device_type()) for cfg in configs)
+    return Cost(sum(map(run_flops, configs)), max(finish) / 3600, at_once, compiled)
 
 
 def check_size(cfg: ModelConfig) -> None:

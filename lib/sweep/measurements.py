@@ -12,19 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import torch
-
 import lib
 from lib.base import files, processes
 from lib.base.errors import InputError
 from lib.base.processes import one_thread_on_cpu
-from lib.base.progress import Bar
 from lib.base.provenance import provenance
 from lib.config import ModelConfig
 from lib.store import records
 from lib.store.numbers import check
 from lib.store.records import Measured
 from lib.store.runs import RunStore, set_aside_if_unreadable
+from lib.sweep.jobs import Progress, flop_bar, work_through
 
 
 class Case(Protocol):
@@ -71,39 +69,28 @@ def measure(
     an InputError says so.
     """
     keys = [key(case) for case in cases]
-    distinct = dict(zip(keys, cases, strict=True))
-    there = {of: found(function, case, store) for of, case in distinct.items()}
-    missing = sorted((case for of, case in distinct.items() if there[of] is None), key=lambda case: case.flops)
-    jobs = min(processes.processes(jobs), max(1, len(missing)))
-    with Bar(total=len(missing), desc=f"{len(missing)} measurements", disable=not missing) as bar:
-        middle, rate = len(missing) // 2, 0.0
-        timed = missing[:1] if middle == 0 else [missing[0], missing[middle]]
-        others = missing[1:middle] + missing[middle + 1 :]
-        for case in timed:  # the first of all pays for what torch loads
+    asked = {of: Asked(function, case) for of, case in zip(keys, cases, strict=True)}
+    there = {of: one.found(store) for of, one in asked.items()}
+    missing = sorted((one for of, one in asked.items() if there[of] is None), key=lambda one: one.case.flops)
+    at_once = min(processes.processes(jobs), max(1, len(missing)))
+    timed = [missing[i] for i in sorted({0, len(missing) // 2})] if missing else []
+    others = [one for one in reversed(missing) if one not in timed]  # none is left alone at the end
+    with flop_bar([one.case.flops for one in (*timed, *others)], "measurements") as show:
+        rate = 0.0
+        for i, one in enumerate(timed):
             begin = time.perf_counter()
-            with one_thread_on_cpu():
-                _keep(function, case, store)
-            bar.update()
-            rate = max(rate, case.flops / (time.perf_counter() - begin))
-        hours = sum(case.flops for case in others) / rate / jobs / 3600 if others else 0.0
+            one.measure(store)
+            rate = max(rate, one.case.flops / (time.perf_counter() - begin))
+            show(i, 1.0)
+        hours = sum(one.case.flops for one in others) / rate / at_once / 3600 if others else 0.0
         if max_hours is not None and not hours <= max_hours:
             raise InputError(
                 f"max_hours: {len(others)} missing measurements need up to {hours:.2g} hours here, more than "
                 f"max_hours={max_hours:g}; raise max_hours, or choose a smaller profile"
             )
-        if jobs == 1:
-            for case in others:
-                with one_thread_on_cpu():
-                    _keep(function, case, store)
-                bar.update()
-        else:
-            with processes.pool(jobs, torch.set_num_threads, 1) as pool:
-                # the longest first, so that none is left alone at the end
-                for future in [pool.submit(_keep, function, case, store) for case in reversed(others)]:
-                    future.result()
-                    bar.update()
-    there |= {key(case): found(function, case, store) for case in missing}
-    return [typing.cast(dict[str, Any], there[of]) for of in keys]
+        work_through(functools.partial(_measure, store), others, at_once, lambda i, share: show(len(timed) + i, share))
+    there |= {one.key: one.found(store) for one in missing}
+    return [typing.cast(Measured, there[of]).measured for of in keys]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,10 +114,22 @@ class Asked:
         return kept_under(name(self.function), self.key, store)
 
     def measure(self, store: RunStore) -> None:
-        """Measures and keeps it, where nobody has."""
-        if self.found(store) is None:
-            with one_thread_on_cpu():
-                _keep(self.function, self.case, store)
+        """Measures and keeps it, unless it is kept, or is when the lock of another process is released."""
+        path = _path(name(self.function), self.key, store)
+        lock = path.with_name(f".{path.stem}.lock")
+        with files.lock(lock):
+            if not path.exists():
+                with one_thread_on_cpu():
+                    measured = self.function(self.case)
+                check(measured)
+                kept = {"case": self.case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
+                files.write_checked(path, kept)
+        with contextlib.suppress(FileNotFoundError):
+            lock.unlink()
+
+
+def _measure(store: RunStore, asked: Asked, progress: Progress) -> None:
+    asked.measure(store)
 
 
 def key(case: Case) -> str:
@@ -147,12 +146,6 @@ def name(function: Function[C]) -> str:
     return declared
 
 
-def found(function: Function[C], case: C, store: RunStore) -> dict[str, Any] | None:
-    """What was measured, or None. A file that cannot be read is set aside, so that it is measured again."""
-    kept = kept_under(name(function), key(case), store)
-    return None if kept is None else kept.measured
-
-
 def has(function: Function[C], case: C, store: RunStore) -> bool:
     """Whether it has been measured; nothing is read."""
     asked = name(function), key(case)
@@ -161,33 +154,14 @@ def has(function: Function[C], case: C, store: RunStore) -> bool:
 
 
 def kept_under(name: str, key: str, store: RunStore) -> Measured | None:
-    """A measurement of the store or of its records, by its names."""
+    """A measurement of the store or of its records. A file that cannot be read is set aside, to be measured again."""
     path = _path(name, key, store)
     if path.exists():
         with set_aside_if_unreadable(path, "measurement", "made"):
-            return read(path)
+            fields = files.read_checked(path)
+            return Measured(name, key, fields["case"], dict(fields["measured"]), fields["provenance"])
     return next((kept for folder in store.records if (kept := records.find_measured(folder, name, key))), None)
-
-
-def read(path: Path) -> Measured:
-    """What a file says was measured; raises OSError, ValueError, KeyError or TypeError where it is damaged."""
-    fields = files.read_checked(path)
-    return Measured(path.parent.name, path.stem, fields["case"], dict(fields["measured"]), fields["provenance"])
 
 
 def _path(name: str, key: str, store: RunStore) -> Path:
     return store.path.parent / "measured" / name / f"{key}.json"
-
-
-def _keep(function: Function[C], case: C, store: RunStore) -> None:
-    """Measures a case and writes the result, unless another process did while this one waited for the lock."""
-    path = _path(name(function), key(case), store)
-    lock = path.with_name(f".{path.stem}.lock")
-    with files.lock(lock):
-        if not path.exists():
-            measured = function(case)
-            check(measured)
-            kept = {"case": case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
-            files.write_checked(path, kept)
-    with contextlib.suppress(FileNotFoundError):
-        lock.unlink()

@@ -1,17 +1,16 @@
 """Many runs until a limit of time, each with what is measured on it: what the limit stops goes on another time."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import signal
+import functools
 import time
 from collections.abc import Sequence
 
-from lib.base import processes
 from lib.base.errors import InputError
-from lib.base.progress import Bar
 from lib.config import RunConfig
+from lib.flops import run_flops
 from lib.store.runs import RunStore
+from lib.sweep.jobs import Progress, flop_bar, work_through
 from lib.sweep.measurements import Asked, name
 from lib.sweep.texts import TimeIsUp, one_of_each_text, prepare_texts
 from lib.train.loop import train
@@ -31,6 +30,10 @@ class Job:
     def key(self) -> str:
         return self.cfg.key if self.cfg else self.asked[0].key
 
+    @property
+    def flops(self) -> float:
+        return (run_flops(self.cfg) if self.cfg else 0.0) + sum(one.case.flops for one in self.asked)
+
     def __str__(self) -> str:
         return f"run {self.key}" if self.cfg else f"{name(self.asked[0].function)} {self.key}"
 
@@ -42,44 +45,33 @@ def train_until(until: float, jobs: Sequence[Job], store: RunStore, at_once: int
     that says why if it failed; the others are done all the same. A run that is stopped, or interrupted, goes on from
     its last checkpoint another time. Texts are tokenised first. Raises what concerns all jobs: a full disk, a worker
     that was killed."""
-    outcomes = {}
     try:
         for cfg in one_of_each_text([job.cfg for job in jobs if job.cfg]):
             with contextlib.suppress(InputError):  # a text that does not fit its runs is their failure
                 prepare_texts([cfg], store, until)
     except TimeIsUp:
         return {str(job): STOPPED for job in jobs}
-    with Bar(total=len(jobs), unit="run", disable=not jobs) as bar:
-        if at_once == 1:
-            for job in jobs:
-                outcomes[str(job)] = _do(job, store, until)
-                bar.update()
-            return outcomes
-        ignoring_ctrl_c = signal.signal, signal.SIGINT, signal.SIG_IGN  # which the caller hears
-        with processes.pool(at_once, *ignoring_ctrl_c) as pool:
-            futures = {pool.submit(_do, job, store, until): str(job) for job in jobs}
-            for future in concurrent.futures.as_completed(futures):
-                outcomes[futures[future]] = future.result()
-                bar.update()
-    return outcomes
+    with flop_bar([job.flops for job in jobs], "jobs") as show:
+        outcomes = work_through(functools.partial(_do, store, until), jobs, at_once, show)
+    return dict(zip(map(str, jobs), outcomes, strict=True))
 
 
-def _do(job: Job, store: RunStore, until: float) -> str:
+def _do(store: RunStore, until: float, job: Job, progress: Progress) -> str:
     def look_at_the_clock() -> None:
         if time.monotonic() >= until:
             raise TimeIsUp
 
-    def progress(step: int, loss: float) -> None:
+    def after_step(step: int, loss: float) -> None:
         if job.cfg and step < job.cfg.train.steps:  # after its last step a run has only to be written
             look_at_the_clock()
+            progress(run_flops(job.cfg) * step / job.cfg.train.steps / job.flops)
 
     finished = True
     try:
         look_at_the_clock()
         if job.cfg:
-            finished = (
-                train(job.cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=progress).status == "finished"
-            )
+            run = train(job.cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=after_step)
+            finished = run.status == "finished"
         for one in job.asked:
             look_at_the_clock()
             if finished or not one.of_finished:

@@ -1,21 +1,20 @@
-"""Many runs: what is missing is trained, one process per core and the longest first; the rest is read."""
+"""Many runs: what is missing is trained, the longest first, on this machine or on Ray; the rest is read."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
-from collections.abc import MutableSequence, Sequence
-from types import ModuleType
+import functools
+from collections.abc import Sequence
 
 from lib.base import processes
 from lib.base.distributed import here
 from lib.base.errors import InputError
-from lib.base.progress import Bar
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
-from lib.sweep.cluster import Cluster, connected, gpus_of, slots, train_all
-from lib.sweep.cost import check_size, missing, spell
+from lib.sweep.cluster import Cluster, Nodes, connected
+from lib.sweep.cost import check_size, missing, price
 from lib.sweep.finished import Runs
+from lib.sweep.jobs import Progress, Show, flop_bar, work_through
 from lib.sweep.texts import prepare_texts
 from lib.train.loop import train
 
@@ -36,85 +35,48 @@ def sweep(
         raise InputError(
             "jobs: torchrun trains one run on all its processes, call lib.train.loop.train for each run instead"
         )
-    if cluster and all(store.find(cfg) is not None for cfg in configs):
-        cluster = None  # nobody has to be reached
-    with connected(cluster) if cluster else contextlib.nullcontext() as ray:
-        jobs = slots(ray, cluster, configs) if cluster and ray else jobs
-        if jobs != 1 and not cluster and not all(map(store.has, configs)):
-            processes.start()  # they import torch while the cost is measured
-        todo = missing(configs, store, jobs)
-        if cluster and ray:  # the rate is one GPU's
-            todo = dataclasses.replace(todo, hours=todo.hours / max(1, int(gpus_of(ray, cluster))))
-        print(todo)
-        if max_hours is not None and not todo.hours <= max_hours:  # nan is no limit to keep
-            raise InputError(
-                f"max_hours: the missing runs need about {spell(todo.hours)} here, more than max_hours={max_hours:g}; "
-                "raise max_hours, or choose a smaller profile"
-            )
-        if todo.configs:
-            if not cluster:  # whose nodes have been asked
-                for cfg in todo.configs:
-                    check_size(cfg.model)
-            prepare_texts(todo.configs, store)
-            if cluster and ray:
-                _train_on(ray, todo.configs, store, cluster)
-            else:
-                _train_all(todo.configs, store, todo.jobs)
+    todo, asked = missing(configs, store), len({cfg.key for cfg in configs})
+    if not todo:
+        print(f"all {asked} runs are in the store")
+        return _read(configs, store)
+    engine: Engine = connected(cluster) if cluster else contextlib.nullcontext(Here(jobs))
+    with engine as where:
+        cost = price(todo, where.at_once(todo), where.gpus)
+        print(f"{len(todo)} of {asked} runs are missing: {cost}")
+        cost.check(max_hours)
+        prepare_texts(todo, store)
+        with flop_bar([run_flops(cfg) for cfg in todo], "runs") as show:
+            where.train(todo, store, show)
+    return _read(configs, store)
+
+
+def _read(configs: Sequence[RunConfig], store: RunStore) -> Runs:
     return Runs([store.find(cfg) or train(cfg, store) for cfg in configs])
 
 
-def _bar(flops: list[float]) -> Bar:
-    return Bar(total=sum(flops), unit="FLOP", unit_scale=True, desc=f"{len(flops)} runs")
+@dataclasses.dataclass(frozen=True)
+class Here:
+    """This machine, with ``jobs`` processes: one a core when None, or one on a GPU. A cluster has the same members."""
+
+    jobs: int | None
+    gpus: float = 1.0  # of a run
+
+    def at_once(self, configs: Sequence[RunConfig]) -> int:
+        """How many of these runs are trained together. Raises InputError for one that has no room."""
+        for cfg in configs:
+            check_size(cfg.model)
+        count = min(processes.processes(self.jobs), len(configs))
+        if count > 1:
+            processes.start()  # they import torch while the cost is measured
+        return count
+
+    def train(self, configs: Sequence[RunConfig], store: RunStore, show: Show) -> None:
+        """Trains every run, begun in this order; ``show`` is told how much of each is done."""
+        work_through(functools.partial(_train, store), configs, self.at_once(configs), show)
 
 
-def _advance(bar: Bar, shares: Sequence[float], flops: list[float]) -> None:
-    """Moves the bar to where these shares of the runs are done."""
-    bar.update(sum(share * cost for share, cost in zip(shares, flops, strict=True)) - bar.n)
+Engine = contextlib.AbstractContextManager[Here | Nodes]
 
 
-def _train_on(ray: ModuleType, configs: list[RunConfig], store: RunStore, cluster: Cluster) -> None:
-    flops = [run_flops(cfg) for cfg in configs]
-    with _bar(flops) as bar:
-        train_all(ray, configs, store, cluster, lambda shares: _advance(bar, shares, flops))
-
-
-def _train_all(configs: list[RunConfig], store: RunStore, jobs: int) -> None:
-    flops = [run_flops(cfg) for cfg in configs]
-    with _bar(flops) as bar:
-        if jobs == 1:
-            done = 0.0
-            for cfg, cost in zip(configs, flops, strict=True):
-
-                def show(
-                    step: int, loss: float, before: float = done, cfg: RunConfig = cfg, cost: float = cost
-                ) -> None:
-                    bar.update(before + cost * step / cfg.train.steps - bar.n)
-
-                train(cfg, store, progress=show)
-                done += cost
-                bar.update(done - bar.n)
-            return
-        progress = processes.start().Array("d", len(configs), lock=False)  # share of each run that is done
-        with processes.pool(jobs, _worker_starts, progress) as pool:  # what an error stops goes on from its checkpoint
-            pending = {pool.submit(_worker_trains, i, cfg, store) for i, cfg in enumerate(configs)}
-            while pending:
-                finished, pending = concurrent.futures.wait(pending, 0.5, concurrent.futures.FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                _advance(bar, progress, flops)
-
-
-_progress: MutableSequence[float]  # in a process that trains: the share of each run that is done
-
-
-def _worker_starts(progress: MutableSequence[float]) -> None:
-    global _progress
-    _progress = progress
-
-
-def _worker_trains(index: int, cfg: RunConfig, store: RunStore) -> None:
-    def show(step: int, loss: float) -> None:
-        _progress[index] = step / cfg.train.steps
-
-    train(cfg, store, progress=show)
-    _progress[index] = 1.0
+def _train(store: RunStore, cfg: RunConfig, progress: Progress) -> None:
+    train(cfg, store, progress=lambda step, loss: progress(step / cfg.train.steps))

@@ -23,7 +23,7 @@ import torch
 
 import lib
 from lib.base import distributed, files, processes
-from lib.base.distributed import Ranks, accumulating, as_held, distribute, whole_model
+from lib.base.distributed import Ranks, accumulating, distribute
 from lib.base.errors import InputError
 from lib.base.processes import one_thread_on_cpu
 from lib.base.provenance import provenance
@@ -61,25 +61,18 @@ processes.import_first(__name__)  # every process that trains needs this module,
 
 
 def train(
-    cfg: RunConfig,
-    store: RunStore | None = None,
-    *,
-    checkpoint_seconds: float = 30.0,
-    progress: Progress | None = None,
-    sharded: bool | None = None,
+    cfg: RunConfig, store: RunStore | None = None, *, checkpoint_seconds: float = 30.0, progress: Progress | None = None
 ) -> RunResult:
     """The finished run: read from the store, waited for while another process trains it, or trained here.
 
     checkpoint_seconds: the time between two checkpoints, longer if one takes long to write; 0 asks for one after every
     step. Without a store nothing is kept. Under torchrun every process calls this with the same cfg and a store that
-    all of them see. ``sharded``: whether weights, gradients and moments are shared out among them (FSDP2); None: only
-    if a device cannot hold them. Raises InputError for data that does not fit the config; divergence is a result, not
-    an error.
+    all of them see. Raises InputError for data that does not fit the config; divergence is a result, not an error.
     """
     if store is None:
         with tempfile.TemporaryDirectory() as folder:
             alone = RunStore(Path(folder) / "runs")
-            result = train(cfg, alone, checkpoint_seconds=math.inf, progress=progress, sharded=sharded)
+            result = train(cfg, alone, checkpoint_seconds=math.inf, progress=progress)
             return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
     cfg = cfg.planned
     together = distributed.here()
@@ -89,7 +82,7 @@ def train(
         if together.first_says(found is not None):
             return found or store.get(cfg)
         with one_thread_on_cpu():
-            training = _Training(cfg, store, together, sharded)
+            training = _Training(cfg, store, together)
             return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
 
 
@@ -139,9 +132,9 @@ def _find_compiler(device: torch.device) -> None:
 class _Training:
     """The state of one run between steps: model, optimiser, metrics so far, and the next step."""
 
-    def __init__(self, cfg: RunConfig, store: RunStore, together: Ranks, sharded: bool | None):
+    def __init__(self, cfg: RunConfig, store: RunStore, together: Ranks):
         self.cfg, self.store, self.partial = cfg, store, store.partial(cfg.key)
-        self.ranks, self.sharded, self.device = together, sharded, together.device
+        self.ranks, self.device = together, together.device
         tokens, self.rows, self.validation = load_data(cfg, store)
         self.token_bytes = tokens.tokenizer.token_bytes
         self.text = tokens.meta
@@ -158,7 +151,7 @@ class _Training:
             # a block that does not compile on this card stays as it is
             torch._dynamo.config.suppress_errors = self.device.type == "cuda"
             self.model.compile_blocks()
-        self.loss = distribute(self.model, self.ranks, self.sharded)
+        self.loss = distribute(self.model, self.ranks)
         self.optimizer = Optimizer(
             self.model, cfg.optim, cfg.train.steps, cfg.tokens_per_step, self.ranks, cfg.train.grown
         )
@@ -184,10 +177,9 @@ class _Training:
                 saved = time.monotonic()
                 cost = saved - begin
         result = RunResult(self.cfg, status, self._summary(), self.metrics, self._provenance())
-        model = whole_model(self.model)
         with self.ranks.first_before_the_others():
             if self.ranks.first:
-                return self.store.finish(result, model.save)
+                return self.store.finish(result, self.model.save)
             return dataclasses.replace(result, path=self.store.path / self.cfg.key)
 
     # ---- a step ------------------------------------------------------------------------------------------------------
@@ -240,37 +232,36 @@ class _Training:
         values = {"step": self.step, **values, "tokens_per_s": self.cfg.tokens_per_step / seconds}
         looks = validates or traces or self.step == 1 or self.step % max(1, cfg.steps // SPECTRA_LOGGED) == 0
         if looks:
-            model = whole_model(self.model)
-            values |= spectra(model)
+            values |= spectra(self.model)
         if validates or traces:
             # one pass is not worth a compilation of its own
             with torch.compiler.set_stance("force_eager") if self.compiles else contextlib.nullcontext():
-                values |= self._validate(model) if validates else {}
-                values |= self._trace(model) if traces else {}
+                values |= self._validate() if validates else {}
+                values |= self._trace() if traces else {}
         rows = len(self.metrics.get("step", []))
         for name in {**self.metrics, **values}:  # what is not measured now is nan
             self.metrics.setdefault(name, [math.nan] * rows).append(values.get(name, math.nan))
 
-    def _validate(self, model: LoopedLM) -> dict[str, float]:
+    def _validate(self) -> dict[str, float]:
         """The losses. Where routers loop, also ``routing none 1-2`` and so on: the share of tokens that keep none of
         their experts from loop 1 to loop 2, the mean over layers."""
-        values = validate(model, self.validation, self.token_bytes)
+        values = validate(self.model, self.validation, self.token_bytes)
         if self.cfg.model.experts > 1 and self.cfg.model.mean_loops > 1:
             tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
-            pairs = divergence_by_pair(looped_choices(model, tokens))
+            pairs = divergence_by_pair(looped_choices(self.model, tokens))
             values |= {f"routing {name}": share for name, share in pairs.items()}
         return values
 
-    def _trace(self, model: LoopedLM) -> dict[str, float]:
+    def _trace(self) -> dict[str, float]:
         """``trace loop 1`` and so on: the state's norms on its way through the model. Where nothing is injected, also
         the mean cosines between the increments of loops: ``trace cosine`` of early pairs, ``trace last cosine``."""
         own = self.cfg.model.mean_loops
         # hyper-connections have no more loops than they are trained with
         loops = own if self.cfg.model.injection == "hyper-connections" else max(TRACED_LOOPS, own)
         tokens = torch.as_tensor(self.validation[:TRACED_ROWS, :-1], device=self.device)
-        trace = state_trace(model, tokens, loops)
+        trace = state_trace(self.model, tokens, loops)
         if self.cfg.model.injection == "none":
-            cosines = increment_cosines(stream(model, tokens))
+            cosines = increment_cosines(stream(self.model, tokens))
             trace["cosine"], trace["last cosine"] = mean_cosines(cosines)
         return {f"trace {place}": value for place, value in trace.items()}
 
@@ -279,11 +270,11 @@ class _Training:
     def _checkpoint(self) -> None:
         """Writes model, optimiser and position to one safetensors file, which replaces the last one in one step. The
         file does not depend on the number of processes, and any number can go on from it."""
-        tensors = {f"model.{name}": self.ranks.to_write(value) for name, value in self.model.state_dict().items()}
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= self.optimizer.state()
         if not self.ranks.first:
             return
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         position = {
             "key": self.cfg.key,
             "step": self.step,
@@ -302,9 +293,8 @@ class _Training:
             tensors, position = load_checkpoint(self.partial)
             if position["key"] != self.cfg.key:
                 raise ValueError(f"it is one of run {position['key']}")
-            own = self.model.state_dict()
             weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-            load_strictly(self.model, {k: as_held(v, own[k]) if k in own else v for k, v in weights.items()})
+            load_strictly(self.model, weights)
             self.optimizer.load_state(tensors)
             self.step, self.seconds, self.metrics = position["step"], position["seconds"], position["metrics"]
             problem = None

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lib.base.distributed import ALONE, Ranks, as_held, local, whole
+from lib.base.distributed import ALONE, Ranks
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
 from lib.kernels import door
@@ -145,7 +145,7 @@ class Optimizer:
         parameters = [p for p in self.parameters if p.grad is not None]
         gradients = [_gradient(p) for p in parameters]
         norm = total_norm(gradients) if self.adamw.ranks.size == 1 else nn.utils.get_total_norm(gradients)
-        had = float(whole(norm))
+        had = float(norm)
         if not had <= self.cfg.clip:  # a nan goes on
             nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
         return had
@@ -155,7 +155,7 @@ class Optimizer:
             parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
-        """Everything an update depends on, whole and in main memory of the process that writes."""
+        """Everything an update depends on; of several processes all have to call."""
         return self.adamw.state() | self.muon.state()
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -211,16 +211,16 @@ class AdamW:
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         beta2 = self.cfg.betas[1]
-        squared = whole(_gradient(parameter)).square()
+        squared = _gradient(parameter).square()
         old = self.held.get(parameter, {}).get("exp_avg_sq", torch.zeros_like(squared))
-        v_hat = (beta2 * whole(old) + (1 - beta2) * squared) / (1 - beta2**self.steps)
+        v_hat = (beta2 * old + (1 - beta2) * squared) / (1 - beta2**self.steps)
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
     def state(self) -> dict[str, Tensor]:
         tensors = {"adamw.steps": torch.tensor(self.steps)}
         for placement, parameter in self.parameters.items():
             for name, value in self.held.get(parameter, {}).items():
-                tensors[f"adamw.{name}.{placement.name}"] = self.ranks.to_write(value)
+                tensors[f"adamw.{name}.{placement.name}"] = value
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -230,9 +230,7 @@ class AdamW:
             names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
             present = {name: tensors[long] for name, long in names.items() if long in tensors}
             if present:
-                self.held[parameter] = {
-                    name: as_held(value.to(parameter.device), parameter) for name, value in present.items()
-                }
+                self.held[parameter] = {name: value.to(parameter.device) for name, value in present.items()}
 
 
 class Muon:
@@ -289,13 +287,13 @@ class Muon:
         moved = self._moved(shape, self._stacked(shape, parameters)[own], update, rates, decay)
         heights = [_height(p) for p in parameters]
         parts = self.ranks.gather(moved, sum(heights)).split(heights)
-        held = [local(as_held(part.view(p.shape), p)) for part, p in zip(parts, parameters, strict=True)]
-        torch._foreach_copy_([local(p) for p in parameters], held)
+        held = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
+        torch._foreach_copy_(parameters, held)
 
     @staticmethod
     def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
         """All matrices of one shape [n, R, C]."""
-        return torch.cat([whole(tensor.detach()).reshape(-1, *shape) for tensor in tensors])
+        return torch.cat([tensor.detach().reshape(-1, *shape) for tensor in tensors])
 
     def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
         """p - lr wd p - lr update for a stack [n, R, C]; cautious decay leaves out the entries that the update itself
@@ -318,7 +316,7 @@ class Muon:
         return {f"muon.{kind}.{r}x{c}": self._whole(own, (r, c)) for kind, of in kinds for (r, c), own in of.items()}
 
     def _whole(self, own: Tensor, shape: tuple[int, int]) -> Tensor:
-        return self.ranks.to_write(self.ranks.gather(own, sum(_height(p) for _, p in self.stacks[shape])))
+        return self.ranks.gather(own, sum(_height(p) for _, p in self.stacks[shape]))
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         for kind, values in (("momentum", self.momentum), ("variance", self.variance)):
@@ -337,7 +335,7 @@ class MuonH(Muon):
             for shape, members in self.stacks.items()
         }
         for placement, parameter in parameters.items():
-            if not _norm(whole(parameter.detach())).all():
+            if not _norm(parameter.detach()).all():
                 name = placement.name
                 raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
 

@@ -1,4 +1,4 @@
-"""Several processes, copied or sharded, train what one does up to rounding, and continue each other's checkpoints."""
+"""Several processes train what one does up to rounding, and continue each other's checkpoints."""
 
 import json
 import os
@@ -48,20 +48,20 @@ from lib.train.loop import train
 
 class Enough(Exception): pass
 
-for cases, path, sharded, stop_at in json.loads(Path(sys.argv[1]).read_text()):
+for cases, path, stop_at in json.loads(Path(sys.argv[1]).read_text()):
     def stop(step, loss):
         if step == stop_at: raise Enough
 
     for name, config in cases.items():
         try:
-            train(RunConfig(**config), RunStore(path), checkpoint_seconds=0.0, sharded=sharded, progress=stop)
+            train(RunConfig(**config), RunStore(path), checkpoint_seconds=0.0, progress=stop)
         except Enough:
             pass
 """
 
 
-def job(cases, store, sharded=False, stop_at=-1):
-    return {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}, str(store.path), sharded, stop_at
+def job(cases, store, stop_at=-1):
+    return {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}, str(store.path), stop_at
 
 
 def together(folder, *jobs, processes=2):
@@ -91,7 +91,6 @@ def assert_same(one, many):
         assert (theirs[name] - ours[name]).norm() <= 1e-4 * ours[name].norm(), name
 
 
-SHARDED = {name: CASES[name] for name in ("AdamW in passes", "MuonH, hyper-connections", "MoE, detached")}
 CONTINUED = {name: CASES[name] for name in ("Muon", "MoE")}
 
 
@@ -126,53 +125,29 @@ def test_two_processes_train_what_one_does(alone, by_two):
 
 
 @pytest.mark.long
-def test_sharded_over_two_processes_too(alone, tmp_path):
-    store = RunStore(tmp_path / "runs")
-    together(tmp_path, job(SHARDED, store, sharded=True))
-    for name, cfg in SHARDED.items():
-        assert_same(alone[name], store.find(cfg))
-
-
-def both(tmp_path, cfg, processes=2):
-    """A run with its weights copied, and sharded."""
-    stores = {sharded: RunStore(tmp_path / f"sharded {sharded}" / "runs") for sharded in (False, True)}
-    together(tmp_path, *(job({"": cfg}, stores[sharded], sharded) for sharded in stores), processes=processes)
-    return [store.find(cfg) for store in stores.values()]
-
-
-@pytest.mark.long
 def test_compiled_blocks_too(alone, tmp_path):
     cfg = CASES["AdamW"].replace(train=CASES["AdamW"].train.replace(compile=True))
-    for result in both(tmp_path, cfg):
-        assert_same(alone["AdamW"], result)
+    store = RunStore(tmp_path / "runs")
+    together(tmp_path, job({"": cfg}, store))
+    assert_same(alone["AdamW"], store.find(cfg))
 
 
 @pytest.mark.long
-def test_matrices_and_shards_that_do_not_divide_among_three(tmp_path):
+def test_matrices_that_do_not_divide_among_three(tmp_path):
     cfg = small_run(train={**FP32, "batch": 6}, optim=MUON, model={"prelude": 2})
-    one = train(cfg, RunStore(tmp_path / "alone" / "runs"))
-    for result in both(tmp_path, cfg, processes=3):
-        assert_same(one, result)
+    one, store = train(cfg, RunStore(tmp_path / "alone" / "runs")), RunStore(tmp_path / "runs")
+    together(tmp_path, job({"": cfg}, store), processes=3)
+    assert_same(one, store.find(cfg))
 
 
-def assert_continued_either_way(alone, two_first, one_first):
+def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(alone, by_two):
+    two_first, one_first = by_two["two first"], by_two["one first"]
     for name, cfg in CONTINUED.items():
         assert two_first.find(cfg) is None and two_first.partial(cfg.key).exists()
         steps = []
         assert_same(alone[name], train(cfg, two_first, progress=lambda step, loss, steps=steps: steps.append(step)))
         assert steps == [2, 3, 4]  # the checkpoint is written after a step's progress is told
         assert_same(alone[name], one_first.find(cfg))
-
-
-def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(alone, by_two):
-    assert_continued_either_way(alone, by_two["two first"], by_two["one first"])
-
-
-@pytest.mark.long
-def test_so_is_a_checkpoint_of_shards(alone, tmp_path):
-    two_first, one_first = RunStore(tmp_path / "two first" / "runs"), begun_by_one(tmp_path / "one first" / "runs")
-    together(tmp_path, job(CONTINUED, two_first, True, stop_at=2), job(CONTINUED, one_first, True))
-    assert_continued_either_way(alone, two_first, one_first)
 
 
 @pytest.mark.long

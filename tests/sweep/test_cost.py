@@ -5,21 +5,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib.base.errors import InputError
 from lib.flops import count
 from lib.sweep import cost
-from lib.sweep.cost import missing
+from lib.sweep.cost import missing, price
 from lib.train.loop import train
 from tests.runs import several, small_run
 
 
 def test_it_says_what_is_missing_and_what_it_costs(store):
     train(several()[0], store)
-    todo = missing(several(), store, jobs=2)
-    per_run = 6 * 4 * 32 * count(several()[0].model, 32).flops_per_token
-    assert (todo.runs, len(todo.configs), todo.jobs) == (3, 2, 2)
-    assert todo.flops == pytest.approx(2 * per_run)
-    assert 0 < todo.hours < 0.1 and "2 of 3 runs are missing" in str(todo)
+    todo = missing([*several(), *several()], store)
+    assert todo == several()[1:]
+    cost = price(todo, 2)
+    assert cost.flops == pytest.approx(2 * 6 * 4 * 32 * count(todo[0].model, 32).flops_per_token)
+    assert 0 < cost.hours < 0.1 and "with 2 processes" in str(cost)
 
 
 def test_the_estimate_is_of_the_right_size(store, monkeypatch):
@@ -29,7 +28,7 @@ def test_the_estimate_is_of_the_right_size(store, monkeypatch):
     ratios = []
     for seed in range(3):
         cfg = small_run(train={"steps": 40, "seed": seed})
-        estimate = missing([cfg], store, jobs=1).hours * 3600
+        estimate = price([cfg], 1).hours * 3600
         begin = time.process_time()
         train(cfg, store)
         ratios.append((time.process_time() - begin) / estimate)
@@ -38,12 +37,7 @@ def test_the_estimate_is_of_the_right_size(store, monkeypatch):
 
 def test_the_longest_run_comes_first(store):
     short, long = small_run(train={"steps": 3}), small_run(train={"steps": 9})
-    assert missing([short, long], store).configs == [long, short]
-
-
-def test_jobs_must_be_a_number_of_processes(store):
-    with pytest.raises(InputError, match="jobs: 0 processes train nothing"):
-        missing(several(), store, jobs=0)
+    assert missing([short, long], store) == [long, short]
 
 
 def test_a_large_model_is_timed_on_a_small_one():

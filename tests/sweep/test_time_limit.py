@@ -77,7 +77,7 @@ def test_the_process_that_trains_a_run_measures_what_is_asked_of_it(store, monke
     outcomes = train_until(math.inf, [Job(cfg, asked[:1]), Job(None, asked[1:])], store, 1)
     assert outcomes == {f"run {cfg.key}": "", f"tests.cases.squared {asked[1].key}": ""}
     assert list(asked[0].found(store).measured) == ["1", "2"] and asked[1].found(store).measured == {"square": 9.0}
-    monkeypatch.setattr(measurements, "_keep", lambda *args: pytest.fail("measured again"))
+    monkeypatch.setattr(measurements, "provenance", lambda: pytest.fail("measured again"))
     assert train_until(math.inf, [Job(cfg, asked)], store, 1) == {f"run {cfg.key}": ""}
 
 

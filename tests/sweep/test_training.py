@@ -28,7 +28,7 @@ def test_two_processes_train_what_one_would(tmp_path):
 
 def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
     sweep(several(2), store, jobs=1)
-    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained again"))
     capsys.readouterr()
     again = sweep([*several(2), *several(1)], store)  # also when asked for twice
     assert len(again.results) == 3
@@ -36,7 +36,7 @@ def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
 
 
 def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
-    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained"))
+    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained"))
     huge = small_run(train={"steps": 10**9})
     with one_line("raise max_hours", starts="max_hours: "):
         sweep([huge], store, jobs=1, max_hours=0.5)
@@ -57,7 +57,7 @@ def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, short
 
 def test_an_error_in_a_worker_is_the_callers_error(store, short):
     with pytest.raises(InputError, match="less than one row"):
-        sweeping._train_all([short, *several(1)], store, jobs=2)
+        sweeping.Here(2).train([short, *several(1)], store, lambda i, share: None)
 
 
 def below(pid: int) -> list[int]:
@@ -88,5 +88,5 @@ if __name__ == "__main__":
     assert len(of_it) >= 3  # them, and the server they are forked from
     done = len(store.frame())
     assert 2 <= done < 6
-    assert len(missing(configs, store).configs) == 6 - done
+    assert len(missing(configs, store)) == 6 - done
     assert len(sweep(configs, store, jobs=2).frame()) == 6

@@ -150,7 +150,7 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
     said = capsys.readouterr().out
     assert "6 of 6 runs are missing" in said and "6 runs finished, 0 are left" in said and "packed" in said
     configs = plans.planned("instability", "smoke")
-    monkeypatch.setattr(sweeping, "_train_all", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained again"))
     both = [
         sweep(configs, RunStore(tmp_path / "runs")),
         sweep(configs, records_alone(tmp_path / "records" / "smoke", tmp_path)),
@@ -254,7 +254,7 @@ def test_a_record_that_lacks_a_measurement_is_trained_once_more_for_it(store, tm
 
 def test_a_run_whose_measurements_were_cut_off_is_measured_another_time(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
-        patch.setattr(measurements, "_keep", lambda *args: (_ for _ in ()).throw(RuntimeError("out of memory")))
+        patch.setattr(measurements, "provenance", lambda: (_ for _ in ()).throw(RuntimeError("out of memory")))
         assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 1
     said = capsys.readouterr().out
     assert "failed: out of memory" in said and "0 runs and 0 measurements were packed" in said

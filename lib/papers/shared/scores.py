@@ -60,7 +60,7 @@ def questions(
     if found is None:
         return cases
     at_hand = {key for key in asked if (store.path / key / WEIGHTS).exists()}
-    return [case for case in cases if case.subject in at_hand or measurements.found(evaluate, case, store) is not None]
+    return [case for case in cases if case.subject in at_hand or measurements.has(evaluate, case, store)]
 
 
 def there(source: str, suites: Mapping[str, Sequence[Task]]) -> str:

@@ -1,0 +1,69 @@
+"""Work on the processes of this machine: one thing after another, or so many at once."""
+
+import concurrent.futures
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from lib.base import processes
+from lib.base.progress import Bar
+
+T = TypeVar("T")
+R = TypeVar("R")
+Progress = Callable[[float], None]  # the share of a thing that is done
+Show = Callable[[int, float], None]  # the same of the i-th
+
+LOOK_EVERY = 0.5  # seconds between looks at what processes have done
+
+
+def work_through(work: Callable[[T, Progress], R], things: Sequence[T], at_once: int, show: Show) -> list[R]:
+    """``work(thing, progress)`` for each, begun in their order. The first error ends all, as an interrupt does. With
+    several processes ``work`` and the things are sent to them, so they must be importable."""
+    if at_once == 1:
+        return [_one(work, thing, functools.partial(show, i)) for i, thing in enumerate(things)]
+    shares = processes.start().Array("d", len(things), lock=False)
+    with processes.pool(at_once, _begin, shares) as pool:
+        futures = [pool.submit(_elsewhere, work, thing, i) for i, thing in enumerate(things)]
+        pending = set(futures)
+        while pending:
+            finished, pending = concurrent.futures.wait(pending, LOOK_EVERY, concurrent.futures.FIRST_COMPLETED)
+            for future in finished:
+                future.result()
+            for i, share in enumerate(shares):
+                show(i, share)
+    return [future.result() for future in futures]
+
+
+def _one(work: Callable[[T, Progress], R], thing: T, progress: Progress) -> R:
+    result = work(thing, progress)
+    progress(1.0)
+    return result
+
+
+_shares: MutableSequence[float]  # in a process that works: the share of each thing that is done
+
+
+def _begin(shares: MutableSequence[float]) -> None:
+    global _shares
+    _shares = shares
+    torch.set_num_threads(1)
+
+
+def _elsewhere(work: Callable[[Any, Progress], Any], thing: Any, i: int) -> Any:
+    return _one(work, thing, functools.partial(_shares.__setitem__, i))
+
+
+@contextlib.contextmanager
+def flop_bar(costs: Sequence[float], what: str) -> Iterator[Show]:
+    """A bar of the FLOPs of things; yields what says how much of the i-th is done."""
+    done, total = [0.0] * len(costs), sum(costs)
+    with Bar(total=total, unit="FLOP", unit_scale=True, desc=f"{len(costs)} {what}", disable=not costs) as bar:
+
+        def show(i: int, share: float) -> None:
+            bar.update(min(costs[i] * (share - done[i]), total - bar.n))  # sums of floats do not pass the total
+            done[i] = share
+
+        yield show
