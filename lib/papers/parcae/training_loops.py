@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
 from lib.fit.fits import Fit, fit_parcae, fresh_fits, noise_of
@@ -20,19 +19,11 @@ from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import LoopGrid
+from lib.papers.shared.budgets import steps_for
+from lib.papers.shared.frames import finished
 from lib.store.result import RunResult
 
-COLUMNS = ("width", "budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
 COEFFICIENTS = 5  # of the training law
-
-
-def steps_for(p: LoopGrid, width: int, mean_loops: int, budget: float) -> int:
-    """Steps that ``budget`` FLOPs buy at a width and mean_loops. Raises InputError for fewer than ten."""
-    flops = count(transformer_setup.model(p.at(width), mean_loops), p.context).published["001"]
-    steps = budget / flops / (p.batch * p.context)
-    if not steps >= 9.5:
-        raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at {mean_loops} loops, raise them")
-    return round(steps)
 
 
 def grid(p: LoopGrid) -> dict[Label, RunConfig]:
@@ -44,7 +35,7 @@ def grid(p: LoopGrid) -> dict[Label, RunConfig]:
             one = p.at(width)
             cfg = transformer_setup.model(one, mu)
             for budget in p.budgets_of(width):
-                steps = steps_for(p, width, mu, budget)
+                steps = steps_for(p, budget, count(cfg, p.context).published["001"], width)
                 for seed in p.seeds_of(width):
                     label = (f"mean_loops = {mu}", width, budget, mu, seed)
                     runs[label] = transformer_setup.run(one, cfg, steps, seed)
@@ -73,14 +64,7 @@ def size(cfg: RunConfig) -> dict[str, Any]:
 
 def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
     """One row a finished run of a plan that ``grid`` or ``held_out`` made."""
-    found = {result.key: result for result in results}
-    rows = []
-    for (_, width, budget, mu, seed), cfg in plan.items():
-        result = found[cfg.key]
-        if result.status == "finished":
-            label = {"width": width, "budget": budget, "mean_loops": mu, "seed": seed}
-            rows.append(label | size(cfg) | {"loss": result.summary["val_loss"]})
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return finished(results, plan, ("plan", "width", "budget", "mean_loops", "seed"), size)
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:

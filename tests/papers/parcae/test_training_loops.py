@@ -59,8 +59,8 @@ def test_every_run_of_the_grid_costs_its_budget():
         assert cfg.tokens * flops == pytest.approx(budget, rel=0.02)
         assert (cfg.model.width, cfg.model.mean_loops, cfg.train.seed) == (width, mu, seed)
         assert training_loops.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
-    with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at 8 loops, raise them"):
-        training_loops.steps_for(SMALL, 64, 8, 1e9)
+    with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at width 64, raise them"):
+        training_loops.grid(SMALL.replace(budgets=[1e9, 4e11]))
 
 
 def test_a_run_that_diverged_is_in_no_frame():
