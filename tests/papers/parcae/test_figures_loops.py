@@ -99,19 +99,3 @@ def test_predicted_curves_share_one_legend():
     first = curves["loss"][curves["key"] == "s1"]
     np.testing.assert_allclose(off.get_ydata(), 10 / first)
     assert labelled(figure.axes[1]) == ["measured", "unified law", "oracle floor"]
-
-
-def test_compression_marks_the_tokenizers_of_others():
-    table = pd.DataFrame(
-        {
-            "tokenizer": ["bpe-512", "bpe-1024", "gpt2"],
-            "vocabulary": [512, 1024, 50257],
-            "train": [2.0, 2.5, 4.6],
-            "validation": [1.9, 2.4, np.nan],
-            "own": [True, True, False],
-        }
-    )
-    (axis,) = figures_loops.compression(table).axes
-    assert labelled(axis) == ["train text", "validation text"]
-    assert [text.get_text() for text in axis.texts] == ["gpt2"]
-    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["512", "1,024"]

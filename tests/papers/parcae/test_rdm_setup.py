@@ -106,11 +106,6 @@ def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):
     assert np.isnan(rdm_setup.state_ratios(frame, "c", "a", lowest)).all()
 
 
-def test_largest_is_per_run():
-    curves = pd.DataFrame({"key": ["x", "x", "y"], "rho": [1.0, math.nan, 3.0]})
-    assert rdm_setup.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}
-
-
 SETUP = given(
     Instability,
     width=32,

@@ -52,7 +52,7 @@ def test_the_ladder_changes_one_thing_a_rung():
 
 def test_the_released_sampler_is_the_second_rung_with_loops_on_top():
     ours = transformer_setup.model(P, 8, **transformer_setup.LADDER["+ constrained A"])
-    runs = transformer_setup.as_released(P)
+    runs = transformer_setup.ladder(P, transformer_setup.RELEASED)
     assert [label for label in runs] == [("+ constrained A, as released", 1), ("+ constrained A, as released", 2)]
     for cfg in runs.values():
         assert cfg.model == ours.replace(on_top=True) and cfg.model.depth_per == "batch"
@@ -100,8 +100,6 @@ def test_the_three_samplers_differ_in_their_truncation_alone():
     )
     assert full.max_backprop_loops is None and fill.max_backprop_loops == correction.max_backprop_loops == 8
     assert fill.fill and not correction.fill and not full.fill
-    with pytest.raises(InputError, match="samplers: 'none' is not known"):
-        transformer_setup.sampler("none", 8)
 
 
 def test_without_looping_nothing_is_sampled():
