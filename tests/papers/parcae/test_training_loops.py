@@ -14,7 +14,6 @@ from lib.papers.parcae import training_loops, transformer_setup
 from lib.papers.parcae.parameters import LoopingIsoflop
 from lib.presets import preset
 from tests.given import given
-from tests.runs import ended
 
 SMALL = given(
     LoopingIsoflop,
@@ -61,18 +60,6 @@ def test_every_run_of_the_grid_costs_its_budget():
         assert training_loops.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
     with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at width 64, raise them"):
         training_loops.grid(SMALL.replace(budgets=[1e9, 4e11]))
-
-
-def test_a_run_that_diverged_is_in_no_frame():
-    grid = training_loops.grid(SMALL)
-    found = [ended(cfg, None if mu == 8 else float(mu)) for (*_, mu, _), cfg in grid.items()]
-    frame = training_loops.frame(found, grid)
-    assert sorted(frame["loss"]) == sorted(frame["mean_loops"]) == [1, 1, 2, 2, 4, 4]
-
-
-def test_effective_parameters_are_those_of_the_unrolled_model():
-    one, eight = (count(transformer_setup.model(SMALL.at(64), mu)) for mu in (1, 8))
-    assert one.n_usage == one.n_params and eight.n_usage - one.n_usage == 7 * one.n_rec
 
 
 def test_the_papers_own_law_gives_its_models_the_losses_it_prints():
@@ -204,16 +191,6 @@ def test_held_out_runs_are_those_of_the_sizes_notebook():
     (_, _, budget, mu, _), cfg = next(iter(held_out.items()))
     assert cfg == transformer_setup.run(p.at(64), transformer_setup.model(p.at(64), 8), 300, 1) and mu == 8
     assert budget == pytest.approx(cfg.tokens * training_loops.size(cfg)["F"])
-
-
-def test_each_size_has_its_budgets_and_steps():
-    p = SMALL.replace(sizes={32: 1, 64: 2}, budgets=[1e11, 2e11], budgets_at={64: [4e11, 8e11]}, steps_at={64: 600})
-    grid, held_out = training_loops.grid(p), training_loops.held_out(p.replace(mean_loops=8))
-    assert {label[1:3] for label in grid} == {(32, 1e11), (32, 2e11), (64, 4e11), (64, 8e11)} and len(grid) == 16
-    assert all((cfg.model.width, cfg.model.recur) == (d, p.sizes[d]) for (_, d, *_), cfg in grid.items())
-    assert [(cfg.model.width, cfg.train.steps) for cfg in held_out.values()] == [(32, 300), (64, 600)]
-    frame = training_loops.frame([ended(cfg, 2.0) for cfg in grid.values()], grid)
-    assert frame.groupby("width")["budget"].unique().map(sorted).tolist() == [[1e11, 2e11], [4e11, 8e11]]
 
 
 def test_one_grids_law_predicts_held_out_runs_by_its_own_error():
