@@ -13,6 +13,8 @@ from lib.fit import isoflop
 from lib.flops import count
 from lib.model.routing import KINDS
 from lib.papers.looped_moe.parameters import FourModels, MoeIsoflop, Studied
+from lib.papers.shared.budgets import steps_for
+from lib.papers.shared.frames import finished
 from lib.presets import head_count, optimizer, preset
 from lib.store.result import RunResult
 
@@ -72,25 +74,20 @@ def grid(p: MoeIsoflop) -> dict[Label, RunConfig]:
                 raise InputError(f"widths: {widths} at {budget:g} FLOPs are too few for a parabola, list three")
             for width in widths:
                 cfg = model(p, architecture, width, p.loops)
-                steps = round(budget / count(cfg).published["004"] / (p.batch * p.context))
-                if steps < 10:
-                    raise InputError(f"widths: {width} has {steps} steps at {budget:g} FLOPs, leave it out there")
+                steps = steps_for(p, budget, count(cfg).published["004"], width)
                 plan |= {(architecture, budget, width, seed): run(p, cfg, p.lr, steps, seed) for seed in p.seeds}
     return plan
 
 
 def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
-    """One row a finished run of ``grid``: what its label says, N active and ``stored`` parameters, F training FLOPs per
-    token as 004 counts them, D tokens, and the validation loss in nats per token."""
-    rows = []
-    for label, result in zip(plan, results, strict=True):
-        if result.status != "finished":
-            continue
-        counts = count(result.config.model)
-        sizes = {"N": counts.n_active, "stored": counts.n_params, "F": counts.published["004"]}
-        found = {"D": result.config.tokens, "loss": result.summary["val_loss"]}
-        rows.append(dict(zip(("architecture", "budget", "width", "seed"), label, strict=True)) | sizes | found)
-    return pd.DataFrame(rows)
+    """One row a finished run of ``grid``: what its label says, ``size``, and the validation loss in nats per token."""
+    return finished(results, plan, ("architecture", "budget", "width", "seed"), size)
+
+
+def size(cfg: RunConfig) -> dict[str, float]:
+    """N active and ``stored`` parameters, F training FLOPs per token as 004 counts them, D tokens."""
+    counts = count(cfg.model)
+    return {"N": counts.n_active, "stored": counts.n_params, "F": counts.published["004"], "D": cfg.tokens}
 
 
 def best_models(runs: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:

@@ -11,10 +11,12 @@ import pandas as pd
 
 from lib.config import Label, ModelConfig, RunConfig
 from lib.figures.style import rate
-from lib.fit.isoflop import minimum
+from lib.fit import isoflop
 from lib.flops import count
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
+from lib.papers.shared.frames import finished
+from lib.papers.shared.slopes import log_slope
 from lib.presets import head_count, preset
 from lib.store.result import RunResult
 
@@ -95,35 +97,26 @@ def grid(p: UsageWeighted) -> dict[Label, RunConfig]:
 
 
 def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
-    """One row a finished run: budget, seed, width, physical and usage-weighted parameters, D tokens, loss in nats per
-    token, bpb. plan: (group, budget, width, seed) -> run."""
-    budget_of = {cfg.key: budget for (_, budget, _, _), cfg in plan.items()}
-    rows = []
-    for result in results:
-        if result.status == "finished":
-            cfg, summary = result.config, result.summary
-            counts = count(cfg.model, cfg.data.context)
-            sizes = {"width": cfg.model.width, "physical": counts.n_params, "usage": counts.n_usage}
-            outcome = {"D": summary["tokens"], "loss": summary["val_loss"], "bpb": summary["val_bpb"]}
-            rows.append({"budget": budget_of[result.key], "seed": cfg.train.seed, **sizes, **outcome})
-    return pd.DataFrame(rows, columns=("budget", "seed", "width", "physical", "usage", "D", "loss", "bpb"))
+    """One row a finished run of ``grid``: what its label says, ``size``, and the loss in nats per token."""
+    return finished(results, plan, ("group", "budget", "width", "seed"), size)
+
+
+def size(cfg: RunConfig) -> dict[str, float]:
+    """Physical and usage-weighted parameters, D tokens."""
+    counts = count(cfg.model, cfg.data.context)
+    return {"physical": counts.n_params, "usage": counts.n_usage, "D": cfg.tokens}
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a definition of N, a budget and a seed: the minimum of the parabola of the loss in log N, the tokens
     there, and the ratio D / N; nan where the minimum lies outside the widths trained."""
-    rows = []
+    parts = []
     for definition in PUBLISHED_OPTIMA:
-        for (budget, seed), cell in runs.groupby(["budget", "seed"]):
-            cell = cell.sort_values("width")
-            sizes = cell[definition]
-            N, loss, _, inside = minimum(sizes, cell["loss"])
-            if not inside:
-                N = loss = np.nan
-            D = np.exp(np.interp(np.log(N), np.log(sizes), np.log(cell["D"])))
-            found = {"N": N, "D": D, "ratio": D / N, "loss": loss}
-            rows.append({"N is": definition, "budget": budget, "seed": seed, **found})
-    return pd.DataFrame(rows)
+        sized = runs.assign(N=runs[definition], F=runs["budget"] / runs["D"])
+        found = isoflop.optima(sized, ["budget", "seed"])
+        found.loc[~found["inside"], ["N", "D", "loss"]] = np.nan
+        parts.append(found.assign(ratio=found["D"] / found["N"], **{"N is": definition}))
+    return pd.concat(parts, ignore_index=True)[["N is", "budget", "seed", "N", "D", "ratio", "loss"]]
 
 
 def published_optima() -> pd.DataFrame:
@@ -146,6 +139,4 @@ def ratios(optima: pd.DataFrame, definition: str) -> pd.Series:
 def drift(optima: pd.DataFrame, definition: str) -> float:
     """The exponent b of ratio ~ C^b over the budgets that have an optimum, 0 for a ratio that stays; nan below two."""
     line = optima[optima["N is"] == definition].dropna()
-    if line["budget"].nunique() < 2:
-        return np.nan
-    return float(np.polyfit(np.log(line["budget"]), np.log(line["ratio"]), 1)[0])
+    return log_slope(line["budget"], line["ratio"])

@@ -13,7 +13,7 @@ from lib.papers.parcae.parameters import BackpropDepth, DepthSampling, EndToEnd,
 
 #: one depth a batch or one a sequence: the rungs of the ladder that they are
 PAIR = {"per batch": "+ constrained A", "per sequence": "+ per-sequence"}
-#: one depth a batch, as 001's released code samples it (``transformer_setup.AS_RELEASED``)
+#: one depth a batch, as 001's released code samples it (``transformer_setup.RELEASED``)
 RELEASED = "per batch, as released"
 #: the models at mu_bwd = mu_rec (``transformer_setup.sampler``)
 THREE = ("full backpropagation", "fill", "correction")
@@ -25,7 +25,7 @@ def samplings(p: DepthSampling, ends: EndToEnd, setup: Instability) -> dict[Labe
     three = {name: transformer_setup.sampler(name, p.mean_loops) for name in THREE}
     if not p.rdm:
         changes = {name: transformer_setup.LADDER[rung] for name, rung in PAIR.items()}
-        changes |= {RELEASED: transformer_setup.AS_RELEASED} | three
+        changes |= {RELEASED: transformer_setup.RELEASED["+ constrained A, as released"]} | three
         models = {name: transformer_setup.model(p, p.mean_loops, **fields) for name, fields in changes.items()}
         return {
             (name, p.width, seed): transformer_setup.run(p, model, p.steps, seed)
@@ -39,17 +39,14 @@ def samplings(p: DepthSampling, ends: EndToEnd, setup: Instability) -> dict[Labe
         "per sequence": {"depth_per": "sequence"},
         RELEASED: {"depth_per": "batch", "on_top": True},
     }
-    runs: dict[Label, RunConfig] = {}
-    for d in ends.rdm_sizes:
-        for name, fields in sampled.items():
-            for seed in p.seeds:
-                runs[name, d, seed] = rdm_setup.of_size(ends, setup, d, own, seed, **fields)
     smallest = min(ends.rdm_sizes)
-    for name, fields in three.items():
-        for seed in p.seeds:
-            looped = {"mean_loops": p.mean_loops, **fields}
-            runs[name, smallest, seed] = rdm_setup.of_size(ends, setup, smallest, own, seed, **looped)
-    return runs
+    cells = {(name, d): fields for d in ends.rdm_sizes for name, fields in sampled.items()}
+    cells |= {(name, smallest): {"mean_loops": p.mean_loops, **fields} for name, fields in three.items()}
+    return {
+        (name, d, seed): rdm_setup.of_size(ends, setup, d, own, seed, **fields)
+        for (name, d), fields in cells.items()
+        for seed in p.seeds
+    }
 
 
 def truncations(p: BackpropDepth, ends: EndToEnd, setup: Instability) -> dict[Label, RunConfig]:

@@ -14,6 +14,7 @@ from lib.base.statistics import mean_and_interval
 from lib.config import Label, ModelConfig, RunConfig
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import DepthTasks
+from lib.papers.shared.frames import with_labels
 from lib.store.runs import RunStore
 from lib.tasks.evaluations import Evaluation, Subject, evaluations, over_seeds, tabulate
 from lib.tasks.primitives import BEYOND, graded
@@ -69,12 +70,11 @@ def answers(
 ) -> pd.DataFrame:
     """One row a run, steps and T: model, family, seed, steps, ``trained`` (whether its text has these steps), T,
     ``accuracy`` (of whole answers, in per cent) and ``loss`` of the answer in nats a token."""
-    table = over_seeds(tabulate(cases, found))
-    names = {graded(family, steps).name: (family, steps) for family in TRAINED for steps in steps_of(family)}
-    labels = {cfg.key: label for label, cfg in configs.items()}
-    table[["model", "family", "seed"]] = [labels[key] for key in table["subject"]]
-    table["steps"] = [names[task][1] for task in table["task"]]
-    table["trained"] = [names[task][1] in TRAINED[names[task][0]] for task in table["task"]]
+    answered = over_seeds(tabulate(cases, found)).rename(columns={"subject": "key"})
+    table = with_labels(answered, configs, ["model", "family", "seed"])
+    steps = {graded(family, n).name: n for family in TRAINED for n in steps_of(family)}
+    table["steps"] = table["task"].map(steps)
+    table["trained"] = [n in TRAINED[family] for n, family in zip(table["steps"], table["family"], strict=True)]
     table["accuracy"] *= 100
     return table[["model", "family", "seed", "steps", "trained", "T", "accuracy", "loss"]]
 

@@ -3,12 +3,12 @@
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lib.config import Label, RunConfig
 from lib.papers.parcae import rdm_setup, transformer_setup
 from lib.papers.parcae.parameters import EndToEnd, Instability
+from lib.papers.shared.frames import labelled
 
 
 def in_rdm_setup(architecture: str) -> str:
@@ -32,9 +32,5 @@ def losses(runs: dict[Label, RunConfig], found: dict[str, Any]) -> pd.DataFrame:
     """Validation losses: one row a seed, columns (architecture, d), nan for what diverged or was not asked for.
 
     runs: (architecture, d, seed) -> run; found: key -> result of a sweep."""
-    rows = {
-        label: found[cfg.key].summary["val_loss"] if found[cfg.key].status == "finished" else np.nan
-        for label, cfg in runs.items()
-    }
-    names = pd.MultiIndex.from_tuples(list(rows), names=["architecture", "width", "seed"])
-    return pd.Series(list(rows.values()), names, dtype=float).unstack(["architecture", "width"])
+    table = labelled(found.values(), runs, ["architecture", "width", "seed"])
+    return table.pivot(index="seed", columns=["architecture", "width"], values="loss")

@@ -12,7 +12,6 @@ from lib.figures.style import (
     COLUMN,
     PAGE,
     budget_axis,
-    count_axis,
     doublings_axis,
     few_decades,
     filled_where,
@@ -209,25 +208,4 @@ def predicted_curves(curves: pd.DataFrame, fitted: np.ndarray, oracle: np.ndarra
     axes[0, 0].set_ylabel("validation loss\n(nats per token)")
     axes[1, 0].set_ylabel("predicted less\nmeasured (%)")
     axes[0, -1].legend()
-    return figure
-
-
-def compression(table: pd.DataFrame) -> Figure:
-    """Bytes per token against the size of the vocabulary, on training and on validation text. Stars are tokenizers of
-    others. table: tokenizer, vocabulary, train, validation, own."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
-    for column, colour, marker in (("train", "#009E73", "^"), ("validation", "#000000", "o")):
-        own = table[table["own"]].sort_values("vocabulary")
-        axis.plot(own["vocabulary"], own[column], marker + "-", color=colour, label=f"{column} text")
-        others = table[~table["own"]]
-        axis.plot(others["vocabulary"], others[column], "*", color=colour, ms=8)
-        for _, row in others.iterrows() if column == "train" else ():
-            axis.annotate(
-                row["tokenizer"], (row["vocabulary"], row[column]), (3, 4), textcoords="offset points", fontsize=6
-            )
-    count_axis(axis, "entries of the vocabulary")
-    sizes = sorted(table["vocabulary"][table["own"]])
-    axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
-    axis.set_ylabel("bytes per token")
-    axis.legend()
     return figure

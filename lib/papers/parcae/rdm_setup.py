@@ -78,11 +78,6 @@ def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
     return (frame["status"] == "finished") & (frame["val_loss"] <= loss_limit)
 
 
-def largest(curves: pd.DataFrame, quantity: str) -> pd.Series:
-    """The largest value of a logged quantity in each run, by key."""
-    return curves.groupby("key")[quantity].max()
-
-
 def lowest_failing_rate(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a seed, one column an architecture: the lowest rate of the ladder at which it does not train. It is inf
     where the architecture trains at every rate, for it fails, if at all, above the ladder's top."""

@@ -6,13 +6,11 @@ tables included: only so do the paper's own coefficients give its models the los
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
 from lib.fit.fits import Fit, fit_parcae, fresh_fits, noise_of
@@ -20,19 +18,11 @@ from lib.fit.isoflop import minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import LoopGrid
+from lib.papers.shared.budgets import steps_for
+from lib.papers.shared.frames import finished
 from lib.store.result import RunResult
 
-COLUMNS = ("width", "budget", "mean_loops", "seed", "n_eff", "F", "D", "loss")
 COEFFICIENTS = 5  # of the training law
-
-
-def steps_for(p: LoopGrid, width: int, mean_loops: int, budget: float) -> int:
-    """Steps that ``budget`` FLOPs buy at a width and mean_loops. Raises InputError for fewer than ten."""
-    flops = count(transformer_setup.model(p.at(width), mean_loops), p.context).published["001"]
-    steps = budget / flops / (p.batch * p.context)
-    if not steps >= 9.5:
-        raise InputError(f"budgets: {budget:g} FLOPs are {steps:.0f} steps at {mean_loops} loops, raise them")
-    return round(steps)
 
 
 def grid(p: LoopGrid) -> dict[Label, RunConfig]:
@@ -44,7 +34,7 @@ def grid(p: LoopGrid) -> dict[Label, RunConfig]:
             one = p.at(width)
             cfg = transformer_setup.model(one, mu)
             for budget in p.budgets_of(width):
-                steps = steps_for(p, width, mu, budget)
+                steps = steps_for(p, budget, count(cfg, p.context).published["001"], width)
                 for seed in p.seeds_of(width):
                     label = (f"mean_loops = {mu}", width, budget, mu, seed)
                     runs[label] = transformer_setup.run(one, cfg, steps, seed)
@@ -73,14 +63,7 @@ def size(cfg: RunConfig) -> dict[str, Any]:
 
 def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
     """One row a finished run of a plan that ``grid`` or ``held_out`` made."""
-    found = {result.key: result for result in results}
-    rows = []
-    for (_, width, budget, mu, seed), cfg in plan.items():
-        result = found[cfg.key]
-        if result.status == "finished":
-            label = {"width": width, "budget": budget, "mean_loops": mu, "seed": seed}
-            rows.append(label | size(cfg) | {"loss": result.summary["val_loss"]})
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return finished(results, plan, ("plan", "width", "budget", "mean_loops", "seed"), size)
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:
@@ -188,31 +171,22 @@ def errors(fits: Mapping[int, Fit], runs: pd.DataFrame, seeds: Sequence[int]) ->
     return found
 
 
-class OneGrid(NamedTuple):
-    """a, b and E of a law, and ``error``, its prediction of the held-out runs less their loss in percent of it; and the
-    same of each of the grids that might have been trained instead."""
-
-    values: dict[str, float]
-    draws: dict[str, np.ndarray]
-
-
-def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed: int) -> OneGrid:
-    """The law of all looped runs of a size that has a single grid, whose replicates are fresh grids: the law's own
-    predictions, with noise as large as it leaves over (``fits.fresh_fits``); held-out losses get noise of a run, too.
-    nan where the size is not trained."""
+def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """The law of all looped runs of a size that has a single grid: its a, b and E, and ``error``, its prediction of the
+    held-out runs less their loss in percent of it. The first row is the law's; the others are those of fresh grids: the
+    law's own predictions, with noise as large as it leaves over (``fits.fresh_fits``); held-out losses get noise of a
+    run, too. nan where the size is not trained."""
     looped = runs[runs["mean_loops"] > 1]
     if len(looped) <= COEFFICIENTS or held_out.empty:
-        names = ("a", "b", "E", "error")
-        return OneGrid(dict.fromkeys(names, np.nan), {name: np.full(resamples, np.nan) for name in names})
+        return pd.DataFrame(np.nan, range(1 + resamples), ["a", "b", "E", "error"])
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
     fresh = [grid[0] for grid in fresh_fits({0: law}, resamples, seed)]
     noise = np.sqrt(noise_of({0: law}).variance)
     shifts = noise * np.random.default_rng([seed, 1]).standard_normal((len(fresh), len(held_out)))
 
-    def error(fit: Fit, shift: ArrayLike = 0.0) -> float:
+    rows = []
+    for fit, shift in zip([law, *fresh], [np.zeros(len(held_out)), *shifts], strict=True):
         measured = held_out["loss"].to_numpy() * np.exp(shift)
-        return float(100 * (fit.predict(held_out["n_eff"], held_out["D"]) / measured - 1).mean())
-
-    draws = {name: np.array([fit.params[name] for fit in fresh]) for name in ("a", "b", "E")}
-    draws["error"] = np.array([error(fit, shift) for fit, shift in zip(fresh, shifts, strict=True)])
-    return OneGrid({**{name: law.params[name] for name in ("a", "b", "E")}, "error": error(law)}, draws)
+        off = 100 * (fit.predict(held_out["n_eff"], held_out["D"]) / measured - 1)
+        rows.append({"a": fit.params["a"], "b": fit.params["b"], "E": fit.params["E"], "error": off.mean()})
+    return pd.DataFrame(rows)

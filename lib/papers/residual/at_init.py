@@ -26,6 +26,7 @@ from lib.config import Config, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.model import probes
 from lib.model.looped import Draw, LoopedLM
+from lib.papers.shared.slopes import slopes
 from lib.sweep.measurements import named
 from lib.train.optimiser import Optimizer
 
@@ -192,9 +193,9 @@ def statistics(
 ) -> Statistics:
     """``Statistics`` of what ``tidy`` and ``relu_models`` give, and of the cosines between increments."""
 
-    def slopes(measured: pd.DataFrame, by: list[str], quantity: str) -> pd.DataFrame:
-        found = exponents(measured, [*by, "seed"], quantity, "N", least)
-        return found.pivot(index="seed", columns=by, values="exponent").sort_index(axis=1)
+    def by_seed(measured: pd.DataFrame, by: list[str], quantity: str) -> pd.DataFrame:
+        found = slopes(measured[measured["N"] >= least], [*by, "seed"], quantity, "N")
+        return found.unstack(by).sort_index(axis=1)
 
     start = states[states["step"] == 0]
     few = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
@@ -204,10 +205,10 @@ def statistics(
         found = {"absolute": np.abs(different).mean(), "5 %": np.quantile(different, 0.05)}
         pairs.append({"model": model, "seed": seed, **found})
     return Statistics(
-        squares=slopes(pd.concat([start, relu]), ["model", "rule"], "square"),
-        changes=slopes(changes, ["model", "rule", "step"], "change"),
-        relu_changes=slopes(relu, ["model", "rule"], "change"),
-        change_at_few_loops=exponents(few, ["seed"], "change", "N", 1).set_index("seed")["exponent"],
+        squares=by_seed(pd.concat([start, relu]), ["model", "rule"], "square"),
+        changes=by_seed(changes, ["model", "rule", "step"], "change"),
+        relu_changes=by_seed(relu, ["model", "rule"], "change"),
+        change_at_few_loops=slopes(few, ["seed"], "change", "N"),
         cosines=pd.DataFrame(pairs).pivot(index="seed", columns="model"),
     )
 
@@ -292,11 +293,8 @@ def of_blocks(
 def with_intervals(exponents: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """mean, low and high of the column ``exponent`` over the seeds of each combination of ``by``: the 95 % interval of
     the mean by Student's t."""
-    rows = []
-    for group, cell in exponents.groupby(by, sort=False):
-        mean, low, high = mean_and_interval(cell["exponent"])
-        rows.append({**dict(zip(by, group, strict=True)), "mean": mean, "low": low, "high": high})
-    return pd.DataFrame(rows).set_index(by)
+    found = exponents.groupby(by, sort=False)["exponent"].apply(mean_and_interval)
+    return pd.DataFrame(found.tolist(), found.index, ["mean", "low", "high"])
 
 
 def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:
@@ -306,14 +304,11 @@ def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:
     branches and change."""
     most, deepest = blocks[blocks["N"] == blocks["N"].max()], blocks[blocks["L"] == blocks["L"].max()]
 
-    def slopes(cells: pd.DataFrame, rule: str, quantity: str, over: str) -> pd.Series:
-        return exponents(cells[cells["rule"] == rule], ["seed"], quantity, over, 1).set_index("seed")["exponent"]
-
     found = {
-        "branches": slopes(most, "1/N", "branches", "L"),
-        "square in L": slopes(most, "1/(N sqrt(L))", "square", "L"),
-        "square in N": slopes(deepest, "1/(N sqrt(L))", "square", "N"),
-        "change in L": slopes(most, "1/(N sqrt(L))", "change", "L"),
+        "branches": slopes(most[most["rule"] == "1/N"], ["seed"], "branches", "L"),
+        "square in L": slopes(most[most["rule"] == "1/(N sqrt(L))"], ["seed"], "square", "L"),
+        "square in N": slopes(deepest[deepest["rule"] == "1/(N sqrt(L))"], ["seed"], "square", "N"),
+        "change in L": slopes(most[most["rule"] == "1/(N sqrt(L))"], ["seed"], "change", "L"),
     }
     return pd.DataFrame(found)
 
@@ -323,8 +318,4 @@ def exponents(measured: pd.DataFrame, by: list[str], quantity: str, over: str, l
     of ``by``, with a column ``exponent``, nan where one value of ``over`` is left.
 
     Only rows with ``over`` >= least count: at fewer loops the input x_0 outweighs the sum that the theory predicts."""
-    rows = []
-    for group, cell in measured[measured[over] >= least].groupby(by, sort=False):
-        slope = np.polyfit(np.log(cell[over]), np.log(cell[quantity]), 1)[0] if cell[over].nunique() > 1 else np.nan
-        rows.append({**dict(zip(by, group, strict=True)), "exponent": float(slope)})
-    return pd.DataFrame(rows)
+    return slopes(measured[measured[over] >= least], by, quantity, over).rename("exponent").reset_index()

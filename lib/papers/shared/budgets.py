@@ -3,13 +3,14 @@
 import numpy as np
 
 from lib.base.errors import InputError
+from lib.base.parameters import Training
 from lib.config import GROW_AT, DataConfig, ModelConfig, RunConfig, TrainConfig
 from lib.flops import count
 from lib.papers.shared.parameters import MuonRates
 from lib.presets import optimizer
 
 
-def steps_for(p: MuonRates, budget: float, flops_per_token: float, width: int) -> int:
+def steps_for(p: Training, budget: float, flops_per_token: float, width: int) -> int:
     """Steps that a budget of FLOPs buys. Raises InputError for fewer than ten."""
     steps = budget / flops_per_token / (p.batch * p.context)
     if not 9.5 <= steps < np.inf:

@@ -1,6 +1,7 @@
 """What a sweep found, as a table with the parts of the runs' labels for columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,16 +9,37 @@ import pandas as pd
 from lib.config import Label, RunConfig
 from lib.store.result import RunResult
 
+#: column -> what of a run's summary stands there
+SUMMARY = {"tokens": "tokens", "bpb": "val_bpb"}
+
 
 def labelled(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: Sequence[str]) -> pd.DataFrame:
-    """One row a run of the plan: ``label``, its parts under ``names``, ``status``, ``tokens``, and ``loss``, the last
-    validation loss in nats per token, nan where the run diverged."""
+    """One row a run of the plan: ``label``, its parts under ``names``, ``status``, ``tokens``, the last validation's
+    bits per byte ``bpb``, and its ``loss`` in nats per token, nan where the run diverged."""
     found = {result.key: result for result in results}
     rows = []
     for label, cfg in plan.items():
         result = found[cfg.key]
         finished = result.status == "finished"
-        outcome = {"status": result.status, "tokens": result.summary.get("tokens")}
+        outcome = {"status": result.status} | {name: result.summary.get(of) for name, of in SUMMARY.items()}
         loss = result.summary["val_loss"] if finished else np.nan
         rows.append({"label": label, **dict(zip(names, label, strict=True)), **outcome, "loss": loss})
-    return pd.DataFrame(rows, columns=["label", *names, "status", "tokens", "loss"])
+    return pd.DataFrame(rows, columns=["label", *names, "status", *SUMMARY, "loss"])
+
+
+def finished(
+    results: Iterable[RunResult],
+    plan: dict[Label, RunConfig],
+    names: Sequence[str],
+    size: Callable[[RunConfig], dict[str, Any]],
+) -> pd.DataFrame:
+    """``labelled`` runs that finished, with what ``size`` says of their configs besides."""
+    sizes = pd.DataFrame([size(cfg) for cfg in plan.values()])
+    return pd.concat([labelled(results, plan, names), sizes], axis=1).dropna(subset="loss").reset_index(drop=True)
+
+
+def with_labels(table: pd.DataFrame, plan: dict[Label, RunConfig], names: Sequence[str]) -> pd.DataFrame:
+    """The rows of a table that are of runs of the plan, by their ``key``, with the parts of its labels under ``names``.
+    A run that has several labels has its rows with each of them."""
+    labels = pd.DataFrame([*plan], columns=[*names], index=[cfg.key for cfg in plan.values()])
+    return table.merge(labels, left_on="key", right_index=True)

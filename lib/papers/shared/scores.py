@@ -15,6 +15,7 @@ from lib.base.errors import InputError
 from lib.base.parameters import Computing
 from lib.config import Label, RunConfig
 from lib.flops import count
+from lib.papers.shared import frames
 from lib.store.runs import WEIGHTS, RunStore
 from lib.sweep import measurements
 from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, examples_of, suite
@@ -107,13 +108,13 @@ def labelled(
 ) -> pd.DataFrame:
     """The scores of runs with the parts of their labels as columns, ``parameters``, ``mean_loops`` and validation
     ``loss`` and ``perplexity`` per token; nan for what diverged."""
-    rows = []
-    for label, cfg in runs.items():
-        loss = found[cfg.key].summary["val_loss"] if found[cfg.key].status == "finished" else np.nan
-        sizes = {"parameters": count(cfg.model).n_params, "mean_loops": cfg.model.mean_loops}
-        known = {"subject": cfg.key, **sizes, "loss": loss, "perplexity": np.exp(loss)}
-        rows.append(dict(zip(names, label, strict=True)) | known)
-    return pd.DataFrame(rows).merge(pd.concat(scores, axis=1).reset_index(), on="subject", how="left")
+    known = frames.labelled(found.values(), runs, names)[[*names, "loss"]].assign(
+        subject=[cfg.key for cfg in runs.values()],
+        parameters=[count(cfg.model).n_params for cfg in runs.values()],
+        mean_loops=[cfg.model.mean_loops for cfg in runs.values()],
+        perplexity=lambda runs: np.exp(runs["loss"]),
+    )
+    return known.merge(pd.concat(scores, axis=1).reset_index(), on="subject", how="left")
 
 
 def as_trained(runs: pd.DataFrame) -> pd.DataFrame:

@@ -4,21 +4,25 @@ A parameterisation transfers if the optimum stays where it is (000, App. D.2; 00
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.special
 
+from lib.config import Label, RunConfig
 from lib.fit.isoflop import minimum
+from lib.papers.shared.frames import labelled
+from lib.papers.shared.slopes import slopes
 from lib.store.result import RunResult
 
 
-def final_loss(result: RunResult) -> float:
-    """A run's final validation loss in nats per token. One that diverged, or knows less than nothing, counts as knowing
-    nothing, log V: it stays in every comparison, and one wild number decides none."""
-    nothing = math.log(result.config.model.vocab_size)
-    return min(result.summary["val_loss"], nothing) if result.status == "finished" else nothing
+def final_losses(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: Sequence[str]) -> pd.DataFrame:
+    """``frames.labelled`` runs, of which one that diverged, or knows less than nothing, counts as knowing nothing, with
+    a loss of log V: it stays in every comparison, and one wild number decides none."""
+    runs = labelled(results, plan, names)
+    return runs.assign(loss=np.fmin(runs["loss"], [math.log(cfg.model.vocab_size) for cfg in plan.values()]))
 
 
 def best_rates(runs: pd.DataFrame, by: list[str], kept: float, within: float = math.inf) -> pd.DataFrame:
@@ -59,12 +63,8 @@ def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
     number: the edge in its place would understate the drift.
 
     0 is a rate that transfers; a rule that leaves an output change like N^a wants a drift of -a (002, Theorem 2)."""
-    rows = []
-    for group, cell in best.groupby(by, sort=False):
-        known = cell["inside"].all() and cell[axis].nunique() > 1
-        slope = np.polyfit(np.log(cell[axis]), np.log(cell["lr"]), 1)[0] if known else np.nan
-        rows.append({**dict(zip(by, group, strict=True)), "drift": float(slope)})
-    return pd.DataFrame(rows)
+    inside = best.assign(lr=best["lr"].where(best["inside"]))
+    return slopes(inside, by, "lr", axis).rename("drift").reset_index()
 
 
 def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:

@@ -69,7 +69,7 @@ def test_all_runs_of_a_budget_cost_the_same_active_flops():
 
 
 @pytest.mark.parametrize(
-    ("widths", "says"), [({1e9: [16, 32]}, "too few for a parabola"), ({1e8: [16, 32, 64]}, "widths: 16 has 6 steps")]
+    ("widths", "says"), [({1e9: [16, 32]}, "too few for a parabola"), ({1e8: [16, 32, 64]}, "are 6 steps at width 16")]
 )
 def test_a_grid_that_says_nothing_is_refused(widths, says):
     with pytest.raises(InputError, match=says):

@@ -46,17 +46,6 @@ def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
     assert len(figures.isoflop_curves(runs, two).legends[0].get_texts()) == 3
 
 
-def test_optima_against_what_is_active_and_stored(runs):
-    axes = figures.combined(sparse.best_models(runs)).axes
-    assert [axis.get_xlabel() for axis in axes] == ["budget (FLOPs)", "active parameters", "stored parameters"]
-    assert [to_hex(line.get_color()).upper() for line in axes[0].lines[::4]] == [
-        style.COLOURS[look] for look in sparse.LOOK.values()
-    ]
-    assert axes[2].lines[12].get_xdata() == pytest.approx(4 * axes[1].lines[12].get_xdata(), rel=1e-6)
-    filled, hollow = axes[0].lines[1:3]
-    assert len(filled.get_xdata()) == 3 and len(hollow.get_xdata()) == 0
-
-
 def shares(none, partial, suffix=""):
     return {f"none{suffix}": none, f"partial{suffix}": partial, f"identical{suffix}": 1 - none - partial}
 
@@ -78,20 +67,6 @@ def test_bars_add_up_and_chance_stands_beside():
     assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
 
 
-def test_growth_has_a_line_a_seed_and_chance():
-    curve = pd.DataFrame(
-        [
-            {"name": "4x2", "seed": seed, "step": step, **shares(0.1 * step, 0.2), **shares(0.5, 0.4, " by chance")}
-            for seed in (1, 2)
-            for step in (1, 2, 3)
-        ]
-    )
-    (axis,) = figures.overlap_growth(curve).axes
-    assert len(axis.lines) == 2 * (2 + 2)
-    assert axis.lines[2].get_ydata() == pytest.approx([0.1, 0.2, 0.3])
-    assert axis.lines[2].get_label() == "none kept"
-
-
 def test_shades_and_markers_tell_numbers_of_loops_apart():
     looks = figures.look_of(iter(["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]))
     assert list(looks) == ["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]
@@ -102,15 +77,6 @@ def test_shades_and_markers_tell_numbers_of_loops_apart():
     many = figures.look_of(f"Looped {48 // loops}x{loops}" for loops in (2, 3, 4, 6, 8, 12, 16))
     assert len({str(look) for look in many.values()}) == 7
     assert len({str(look) for look in looks.values()}) == 5
-
-
-def test_convergence_has_a_band_and_the_boundaries():
-    cases = itertools.product(("Base", "Looped 2x2"), (1, 2), (1, 2, 3, 4))
-    table = pd.DataFrame(cases, columns=["name", "seed", "layer"])
-    table = table.assign(divergence=0.5 / table["layer"], spread=0.1, converged=table["layer"] / 4)
-    left, right = figures.convergence(table, [2]).axes
-    assert len(left.collections) == 2 and len(left.lines) == 3 and left.lines[2].get_xdata() == [2, 2]
-    assert right.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 0.75, 1])
 
 
 def test_a_line_ends_where_a_seed_saves_no_more():
@@ -136,29 +102,6 @@ def test_a_star_stands_where_a_threshold_puts_a_model():
     assert line.get_xdata()[-1] == pytest.approx(0.6) and line.get_ydata()[-1] == pytest.approx(np.exp(2))
     assert list(right.lines[0].get_xdata()) == [0, 0.4, 0.7, 1]
     assert list(right.lines[0].get_ydata()) == [1, 1, 0.75, 0.5]
-
-
-def test_time_is_compared_with_loops():
-    table = pd.DataFrame(
-        [
-            {"width": d, "what": what, "batch": batch, "saved": saved, "time": saved / 2, "low": 0, "high": saved}
-            for d in (32, 64)
-            for what in ("decoding", "prefill")
-            for batch in (1, 16)
-            for saved in (0.1, 0.3)
-        ]
-    )
-    axes = figures.saved_time(table).axes
-    assert [axis.get_title() for axis in axes] == ["d = 32", "d = 64"] and len(axes[0].lines) == 5
-    assert list(axes[0].lines[0].get_xdata()) == [0, 0.3]  # where a loop is its time
-    one, sixteen = axes[0].lines[1].get_xdata(), axes[0].lines[2].get_xdata()
-    assert (one < sixteen).all() and (one + sixteen) / 2 == pytest.approx([0.1, 0.3])  # beside each other
-
-
-def test_debts_stand_beside_what_was_counted():
-    table = pd.DataFrame({"name": ["Looped 2x4"] * 2, "saved": [0, 0.3], "counted": [5, 6], "decoded": [5, 7]})
-    counted, decoded = figures.debts(table).axes[0].lines
-    assert list(counted.get_ydata()) == [5, 6] and list(decoded.get_ydata()) == [5, 7]
 
 
 def test_core_9():

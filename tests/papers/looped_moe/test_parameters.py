@@ -10,17 +10,9 @@ from tests.given import given
 @pytest.mark.parametrize(
     ("kind", "changes", "says"),
     [
-        (parameters.MupTransfer, {"widths": [16, 0]}, "^widths.1: .* 1 .got 0.$"),
-        (parameters.MoeIsoflop, {"batch": 0}, "^batch: .* 1 .got 0.$"),
         (parameters.MoeIsoflop, {"widths": {1e9: [16, 16, 32]}}, "^widths: .* twice"),
-        (parameters.RoutingDivergence, {"depth": 0}, "^depth: .* 1 .got 0.$"),
         (parameters.Convergence, {"loops": 0}, "^loops: .* 1 .got 0.$"),
         (parameters.EarlyExit, {"loops": [2, 0]}, "^loops.1: .* 1 .got 0.$"),
-        (parameters.EarlyExit, {"rows": -1}, "^rows: .* 1 .got -1.$"),
-        (parameters.EarlyExitWallclock, {"batches": [0]}, "^batches.0: .* 1 .got 0.$"),
-        (parameters.EarlyExitWallclock, {"wide_steps": 0}, "^wide_steps: .* 1 .got 0.$"),
-        (parameters.Generate, {"new_tokens": 0}, "^new_tokens: .* 1 .got 0.$"),
-        (parameters.Generate, {"steps": 0}, "^steps: .* 1 .got 0.$"),
     ],
 )
 def test_what_is_below_one_is_refused(kind, changes, says):

@@ -3,19 +3,9 @@
 import pytest
 
 from lib.papers.nanochat import usage_weighted
-from lib.papers.nanochat.figures import ratio_against_budget, width_sweep
-from tests.papers.nanochat.test_usage_weighted import sweep
+from lib.papers.nanochat.figures import ratio_against_budget
 
 pytestmark = pytest.mark.usefixtures("style")
-
-
-def test_the_sweep_has_a_curve_and_a_star_a_budget_in_both_counts():
-    runs = sweep()
-    figure = width_sweep(runs, usage_weighted.optima(runs))
-    assert [axis.get_xlabel() for axis in figure.axes] == ["physical parameters", "usage-weighted parameters"]
-    for axis in figure.axes:
-        stars = [line for line in axis.lines if line.get_marker() == "*"]
-        assert len(stars) == 3 and all(len(star.get_xdata()) == 1 for star in stars)
 
 
 def test_the_ratios_of_the_log_are_drawn():

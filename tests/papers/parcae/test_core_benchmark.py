@@ -121,21 +121,6 @@ def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
     assert math.isnan(found(rows[6:] + rows[:5])["d = 64, 64 FLOPs"][0])  # its run diverged
 
 
-def test_the_ladder_is_compared_after_the_same_loops():
-    rows = [
-        {"variant": rung, "seed": seed, "T": float(T), "Core": 100 * gain * T / 8 + seed, "Core stderr": 1.0}
-        for rung, gain in (("+ constrained A", 0.1), ("+ per-sequence", 0.5), ("+ prelude norm", 0.3))
-        for seed in (1, 2)
-        for T in (1, 8)
-    ]
-
-    def found(rows, T):
-        return core_benchmark.up_the_ladder(pd.DataFrame(rows), ["Core"], T, [1, 2])["Core"].values
-
-    assert found(rows, 8) == pytest.approx([20.0, 20.0]) and found(rows, 1) == pytest.approx([2.5, 2.5])
-    assert math.isnan(found(rows[4:], 8)[0])
-
-
 @pytest.mark.parametrize("ours", ["parcae", "parcae-rdm"])
 def test_against_the_rdm_both_the_text_and_the_tasks_count(ours):
     rows = [

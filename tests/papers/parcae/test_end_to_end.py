@@ -1,13 +1,10 @@
 """Both set-ups are compared at all steps and at a share of them, seed by seed."""
 
-import math
-
 import pytest
 
 from lib.base.errors import InputError
 from lib.papers.parcae import end_to_end, rdm_setup, transformer_setup
 from lib.papers.parcae.parameters import EndToEnd
-from lib.store.result import RunResult
 from tests.given import given
 from tests.papers.parcae.test_rdm_setup import SETUP
 
@@ -43,17 +40,6 @@ def test_without_a_share_there_is_one_length_the_one_of_each_set_up():
     assert {cfg.key for cfg in runs.values()} == {
         cfg.key for cfg in [*transformer_setup.against_transformer(p).values(), *rdm.values()]
     }
-
-
-def test_losses_are_by_seed_and_nan_where_a_run_diverged():
-    runs = {label: cfg for label, cfg in end_to_end.lengths(P, SETUP)[""].items() if label[0] == "parcae"}
-    found = {}
-    for (name, d, seed), cfg in runs.items():
-        status = "diverged" if (name, d, seed) == ("parcae", 64, 4) else "finished"
-        found[cfg.key] = RunResult(cfg, status, {"val_loss": d + seed / 10}, {}, {})
-    losses = end_to_end.losses(runs, found)
-    assert losses["parcae", 32].to_dict() == {3: 32.3, 4: 32.4}
-    assert losses["parcae", 64][3] == 64.3 and math.isnan(losses["parcae", 64][4])
 
 
 def test_a_share_of_unknown_steps_is_refused():

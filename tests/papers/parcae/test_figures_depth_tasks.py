@@ -21,17 +21,6 @@ TABLE = pd.DataFrame(
 )  # fmt: skip
 
 
-def test_every_family_has_a_panel_with_every_model_and_the_end_of_its_text():
-    figure = figures_depth_tasks.by_steps(TABLE[(TABLE["T"] == 4) | TABLE["model"].isin([PLAIN, DEEP])])
-    shown = [axis for axis in figure.axes if axis.get_visible()]
-    assert [axis.get_title() for axis in shown] == ["hops", "swaps", "chains"]
-    for axis in shown:
-        named = {line.get_label() for line in axis.lines} & set(figures_depth_tasks.LOOKS)
-        assert named == set(figures_depth_tasks.LOOKS)
-        assert [t.get_text() for t in axis.get_xticklabels()] == ["1", "2", "6"]
-        assert axis.lines[-1].get_xdata()[0] == 1.5  # between 2 and 6 steps
-
-
 def test_loops_have_a_line_for_every_number_of_steps_dashed_where_no_text_has_it():
     figure = figures_depth_tasks.by_loops(TABLE, 4)
     assert len(figure.axes) == 2 * 3

@@ -45,14 +45,6 @@ def test_isoflop_figures(runs):
     assert len(labelled(axis)) == 2
 
 
-def test_optima_between_one_loop_and_three_have_two_ticks_or_more():
-    optima = pd.DataFrame({"budget": [1.0, 2.0], "mean_loops": [1.5, 2.6], "D": [1e3, 2e3], "inside": True})
-    axis = figures_loops.powers(optima, optima.assign(inside=False), 64).axes[0]
-    low, high = axis.get_ylim()
-    shown = [text.get_text() for text in axis.get_yticklabels() if low <= text.get_position()[1] <= high]
-    assert shown == ["1.5", "2"]
-
-
 def test_ends_of_the_loops_trained_are_open_and_named():
     optima = training_loops.optima(parabolas(loops=(1, 8, 12, 16), budgets=(1.0, 2.0)))
     assert not optima["inside"].any()  # the best is 4 to 5.3
@@ -89,29 +81,3 @@ def test_a_form_that_goes_through_every_point_is_an_arrow():
     arrows = [line for line in left.lines if line.get_marker() == "$<$" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in arrows] == [[figures_loops.EXACT]]
     assert left.lines[-1].get_xdata() == pytest.approx([4e-6 / 3])  # the mean of all
-
-
-def test_predicted_curves_share_one_legend():
-    curves = pd.concat([curve(f"s{seed}", 8, 0.7, title=f"seed {seed}") for seed in (1, 2)], ignore_index=True)
-    figure = figures_loops.predicted_curves(curves, curves["loss"] + 0.1, curves["loss"] + 0.01)
-    assert [axis.get_title() for axis in figure.axes[:2]] == ["seed 1", "seed 2"]
-    off, _, _ = figure.axes[2].lines  # in per cent of the loss
-    first = curves["loss"][curves["key"] == "s1"]
-    np.testing.assert_allclose(off.get_ydata(), 10 / first)
-    assert labelled(figure.axes[1]) == ["measured", "unified law", "oracle floor"]
-
-
-def test_compression_marks_the_tokenizers_of_others():
-    table = pd.DataFrame(
-        {
-            "tokenizer": ["bpe-512", "bpe-1024", "gpt2"],
-            "vocabulary": [512, 1024, 50257],
-            "train": [2.0, 2.5, 4.6],
-            "validation": [1.9, 2.4, np.nan],
-            "own": [True, True, False],
-        }
-    )
-    (axis,) = figures_loops.compression(table).axes
-    assert labelled(axis) == ["train text", "validation text"]
-    assert [text.get_text() for text in axis.texts] == ["gpt2"]
-    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["512", "1,024"]

@@ -6,7 +6,6 @@ import pytest
 
 from lib.figures import style
 from lib.papers.parcae.figures_rdm import curves_by_rate, loss_against_rate, outcome_against_radius, training_curves
-from tests.figures.test_style import ticks
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -37,16 +36,6 @@ def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
     assert [t.get_text() for t in axes[1, 0].get_legend().get_texts()] == ["1e-2", "2e-1"]
 
 
-def test_a_cross_without_a_line_has_its_step():
-    run = {"architecture": "base", "loss": 3.0}
-    curves = pd.DataFrame(
-        [{**run, "lr": 0.01, "status": "finished", "step": s} for s in range(0, 1000, 100)]
-        + [{**run, "lr": 0.2, "status": "diverged", "step": 3}]
-    )
-    (axis,) = training_curves(curves, {"loss": "loss"}).axes
-    assert [text.get_text() for text in axis.texts] == ["step 3"]
-
-
 def test_runs_that_do_not_train_are_open_markers():
     frame = pd.DataFrame(
         {
@@ -65,16 +54,6 @@ def test_runs_that_do_not_train_are_open_markers():
                 faces[line.get_markerfacecolor()] = faces.get(line.get_markerfacecolor(), 0) + len(line.get_xdata())
         assert faces == {style.COLOURS["base"]: 1, face: 1, style.COLOURS["parcae"]: 1}
         assert "open: does not train" in [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_the_level_of_training_is_named_off_the_data():
-    frame = pd.DataFrame(
-        {"architecture": ["base"] * 2, "lr": [0.01, 0.2], "val_loss": [2.0, 6.0], "trains": [True, False]}
-    )
-    (axis,) = loss_against_rate(frame, 2.4, "2-gram entropy").axes
-    (legend,) = axis.figure.legends
-    assert [text.get_text() for text in legend.get_texts()][-1] == "2-gram entropy" and not axis.texts
-    assert {"2", "3", "4", "6"} <= {*ticks(axis.yaxis)} and ticks(axis.xaxis) == ["1e-2", "2e-1"]
 
 
 def test_every_rate_has_its_loss_and_its_state_norm():

@@ -9,15 +9,7 @@ from tests.lines import one_line
 
 NO_COUNTS = [
     ("StabilityAblation", {"depths": [1, 0]}, "depths.1:"),
-    ("StabilityAblation", {"state_draws": 0}, "state_draws:"),
-    ("BackpropDepth", {"means": [0, 4]}, "means.0:"),
-    ("BackpropDepth", {"fixed_backprop": 0}, "fixed_backprop:"),
-    ("BackpropDepth", {"backprops": [-4]}, "backprops.0:"),
     ("BackpropDepth", {"fixed_mean": 0}, "fixed_mean:"),
-    ("BackpropDepth", {"depths": [0]}, "depths.0:"),
-    ("DepthSampling", {"depths": [0]}, "depths.0:"),
-    ("DepthSampling", {"timing_rounds": 0}, "timing_rounds:"),
-    ("UnifiedLaw", {"depths": [0]}, "depths.0:"),
 ]
 
 

@@ -76,12 +76,6 @@ def test_past_is_counted_from_the_last_rate_that_trains(frame):
     assert octaves == pytest.approx(math.log2(2.5))
 
 
-def test_the_table_counts_seeds(frame):
-    table = rdm_setup.table(frame)
-    assert table.loc[2.0].tolist() == ["0 of 2 train", "2 of 2 train", "2 of 2 train"]
-    assert table.columns.tolist() == ["a", "b", "c"]
-
-
 def test_radius_margins(frame):
     # a's failing runs have radii 2 and 4, its training one 1
     failing = rdm_setup.radius_margins(frame, "a", False, [1, 2])
@@ -104,11 +98,6 @@ def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):
     lowest = rdm_setup.lowest_failing_rate(frame)
     assert rdm_setup.state_ratios(frame, "a", "c", lowest) == pytest.approx([4, 4])
     assert np.isnan(rdm_setup.state_ratios(frame, "c", "a", lowest)).all()
-
-
-def test_largest_is_per_run():
-    curves = pd.DataFrame({"key": ["x", "x", "y"], "rho": [1.0, math.nan, 3.0]})
-    assert rdm_setup.largest(curves, "rho").to_dict() == {"x": 1.0, "y": 3.0}
 
 
 SETUP = given(
@@ -154,10 +143,3 @@ def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
     assert (small.train.steps, small.optim.lr, large.train.steps, large.optim.lr) == (24, 0.01, 24, 0.02)
     assert rdm_setup.of_size(p.replace(rdm_steps=0), SETUP, 32, "parcae", 3).train.steps == SETUP.steps
     assert rdm_setup.of_size(p.replace(rdm_steps_at={32: 7}), SETUP, 32, "parcae", 3).train.steps == 7
-
-
-def test_a_run_is_what_the_parameters_say():
-    base, parcae = (rdm_setup.run(SETUP, name, 0.01, 3) for name in ("base", "parcae"))
-    assert base.model.injection == "concat" and parcae.model.injection == "lti" and parcae.model.readout
-    assert base.optim == parcae.optim and base.data == parcae.data
-    assert (base.optim.lr, base.optim.update_clipping, base.train.seed, base.train.max_state_rms) == (0.01, True, 3, 50)

@@ -12,7 +12,7 @@ from lib.config import OptimConfig
 from lib.flops import count
 from lib.model.looped import LoopedLM
 from lib.papers.residual import at_init
-from lib.papers.residual.at_init import RULES, FirstSteps, Start, exponents, first_steps, initial_increments, relu_steps
+from lib.papers.residual.at_init import RULES, FirstSteps, Start, first_steps, initial_increments, relu_steps
 from lib.presets import preset
 
 LOOPS = [8, 16, 32, 64]
@@ -103,29 +103,6 @@ def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
         assert cosines.shape == (8, 8) and np.diag(cosines) == pytest.approx(np.ones(8), abs=1e-5)
         off[name] = cosines[~np.eye(8, dtype=bool)].mean()
     assert off["looped"] > 0.5 and abs(off["stacked"]) < 0.2
-
-
-def test_exponents_are_slopes_from_least_on():
-    measured = pd.DataFrame(
-        [
-            {"rule": rule, "seed": seed, "N": N, "square": 3.0 * N**a if N > 2 else 7.0}
-            for rule, a in (("none", 2.0), ("1/N", 0.0))
-            for seed in (1, 2)
-            for N in (1, 2, 4, 8, 16)
-        ]
-    )
-    found = exponents(measured, ["rule", "seed"], "square", "N", 4)
-    assert found["exponent"].tolist() == pytest.approx([2, 2, 0, 0], abs=1e-9)
-    assert exponents(measured, ["rule"], "square", "N", 16)["exponent"].isna().all()  # one point has no slope
-
-
-def test_intervals_are_of_the_mean_over_seeds():
-    slopes = pd.DataFrame({"rule": ["a", "a", "a", "b"], "exponent": [1.0, 2.0, 3.0, 5.0]})
-    found = at_init.with_intervals(slopes, ["rule"])
-    assert found.index.name == "rule" and list(found.index) == ["a", "b"]
-    half = 4.302653 / 3**0.5  # Student's t at two degrees of freedom, standard deviation 1
-    assert found.iloc[0].tolist() == pytest.approx([2, 2 - half, 2 + half], rel=1e-6)
-    assert found.iloc[1].tolist() == [5, -np.inf, np.inf]
 
 
 def test_blocks_of_layers_have_their_exponents():

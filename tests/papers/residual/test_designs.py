@@ -135,12 +135,6 @@ def test_increments_and_traces_of_finished_runs(tmp_path, layers):
     assert traces[traces["N"] == 1]["early"].isna().all()
 
 
-def test_more_loops_than_usual_are_traced_to_their_end(tmp_path):
-    cfg = designs.run(P.replace(steps=1), designs.model(P, "1/N", 30), 0.004, 1)
-    (result,) = [train(cfg, RunStore(tmp_path / "runs"))]
-    assert "trace loop 30" in result.metrics and "trace loop 31" not in result.metrics
-
-
 def test_final_norms_are_compared_with_the_one_at_most_loops():
     norms = {
         (L, N, seed): 2.0 ** (seed + L / N)

@@ -5,9 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 
-from lib.figures import style
 from lib.papers.residual import figures
 from lib.papers.residual.at_init import RULES, exponents
 from lib.papers.shared.transfer import best_rates
@@ -30,18 +28,6 @@ def states():
 
 
 LOOK = {"looped": "looped", "stack": "transformer"}
-
-
-def test_a_line_a_number_of_loops_in_every_panel(states):
-    axes = figures.steps_by_rule(states, "norm", "norm", LOOK).axes
-    assert len(axes) == 6 and all(len(axis.lines) == 4 for axis in axes)
-    assert [axis.get_title() for axis in axes][:3] == [
-        r"looped, $\alpha = 1$",
-        r"looped, $\alpha = 1/\sqrt{N}$",
-        r"looped, $\alpha = 1/N$",
-    ]
-    assert axes[0].lines[3].get_ydata() == pytest.approx([(8 + 8 * 2**0.5) / 2] * 3)  # the mean of the two seeds
-    assert to_hex(axes[3].lines[-1].get_color()) == style.COLOURS["transformer"]
 
 
 def test_the_legend_has_the_exponents(states):
@@ -68,29 +54,6 @@ def test_changes_are_drawn_step_by_step_with_the_predicted_slope(states):
         assert y == pytest.approx(axis.lines[0].get_ydata())  # through the first step, which grows as predicted here
 
 
-def test_blocks_of_layers_get_a_panel_a_quantity():
-    rows = [
-        {"rule": rule, "N": N, "L": L, "seed": 1, "square": L, "branches": L, "change": L}
-        for rule in ("1/N", "1/(N sqrt(L))")
-        for N in (1, 4)
-        for L in (1, 2, 4)
-    ]
-    figure = figures.growth_in_layers(pd.DataFrame(rows), "looped")
-    assert all(len(axis.lines) == 4 and axis.get_xlabel() == "L, layers of the block" for axis in figure.axes)
-    words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len(words) == 4 and words[0].endswith(", N = 1") and figure.legends[0]._ncols == 2  # a column a rule
-
-
-def test_matrices_share_one_scale():
-    figure = figures.cosine_matrices({"a": np.eye(12), "b": -np.ones((4, 4))}, 2)
-    images = [axis.images[0] for axis in figure.axes[:2]]
-    many = figures.cosine_matrices({f"L = {L}\n{when}": np.eye(4) for when in "ab" for L in range(5)}, 5)
-    many.canvas.draw()
-    boxes = [axis.title.get_window_extent() for axis in many.axes[:5]]
-    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
-    assert {image.get_clim() for image in images} == {(-1, 1)} and images[1].get_extent() == [0.5, 4.5, 4.5, 0.5]
-
-
 def test_a_best_rate_outside_the_rates_tried_is_hollow():
     rates = (0.01, 0.02, 0.04, 0.08)
     runs = pd.DataFrame(
@@ -107,14 +70,6 @@ def test_a_best_rate_outside_the_rates_tried_is_hollow():
     inside, outside = sorted(fills)
     assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
     assert fills[outside] == "white" != fills[inside]
-
-
-def test_norms_run_from_the_embedding_to_the_last_loop():
-    panels = {"L = 1": {1: [[1, 2], [1, 4]], 4: [[1, 1, 2, 2, 3]] * 2}}
-    (axis,) = figures.norms_by_loop(panels, "looped").axes
-    assert axis.lines[0].get_ydata().tolist() == [1, 3] and axis.lines[1].get_xdata().tolist() == [0, 1, 2, 3, 4]
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["N = 1", "N = 4"]
-    assert all(tick == round(tick) for tick in axis.get_xticks())
 
 
 def test_what_one_loop_does_not_have_is_not_drawn():

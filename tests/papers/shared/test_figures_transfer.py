@@ -2,9 +2,7 @@
 
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 
-from lib.figures.style import shades
 from lib.papers.shared.figures_transfer import loss_against_base_rate, loss_curves, regrets
 from lib.papers.shared.transfer import best_rates
 
@@ -44,22 +42,6 @@ def test_a_line_a_group_and_a_triangle_at_its_optimum(runs):
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["r = 1", "r = 4"]
     triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v" and line.get_markersize() == 4]
     assert triangles == pytest.approx(best["lr"].tolist())
-
-
-def test_curves_have_a_panel_a_group_in_its_own_colour(runs):
-    best = best_rates(runs, ["group", "condition"], 0.02)
-    figure = loss_curves(runs, best, "group", "condition", LOOK)
-    axes = figure.axes
-    assert [axis.get_title() for axis in axes] == ["r = 1", "r = 4"]
-    for axis, name in zip(axes, LOOK.values(), strict=True):
-        curves = [line for line in axis.lines if line.get_marker() in "os"]
-        assert [to_hex(line.get_color()) for line in curves] == [to_hex(colour) for colour in shades(name, 2)]
-        triangles = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "v"]
-        assert triangles == pytest.approx(best[best["group"] == axis.get_title()]["lr"].tolist())
-    handles = figure.legends[0].legend_handles
-    assert [handle.get_label() for handle in handles] == ["d = 16", "d = 24"]
-    greys = [to_hex(colour) for colour in shades("looped-nanochat", 2)]
-    assert [to_hex(handle.get_color()) for handle in handles] == greys  # the panels' colours differ
 
 
 def test_a_loss_far_above_the_others_is_said_and_leaves_room_for_them(runs):

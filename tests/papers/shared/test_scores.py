@@ -1,7 +1,5 @@
 """Who is asked, what a contrast of scores is and how far it can be trusted are worked out by hand."""
 
-import gzip
-import itertools
 import math
 
 import numpy as np
@@ -19,9 +17,8 @@ from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
 from lib.sweep import measurements
-from lib.tasks import files as taskfiles
 from lib.tasks.evaluations import evaluate
-from lib.tasks.suites import CORE_9, LAMBADA, ZERO_SHOT
+from lib.tasks.suites import LAMBADA, ZERO_SHOT
 from lib.workbook.parameters import at_profile
 from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
 
@@ -88,27 +85,6 @@ def test_accuracies_are_in_points_with_their_mean_first():
     assert [[*part] for part in each] == [["a", "a stderr"], ["b", "b stderr"]]
     found = pd.concat([mean["both"], each[0]["a"], each[1]["b"]], axis=1).to_numpy()
     assert found == pytest.approx(np.array([[50.0, 25.0, 75.0]] * len(PLAN)))
-
-
-def test_what_a_source_has_is_said_before_anything_is_asked(tmp_path, monkeypatch):
-    def first_lines(path):
-        """What there is does not depend on the hundreds of thousands of others, which test_taskfiles reads."""
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            return [*enumerate(itertools.islice(file, 50), 1)]
-
-    monkeypatch.setattr(taskfiles, "_lines", first_lines)
-    for keeps, name in ((scores, "examples_of"), (taskfiles, "_of_package")):  # they would keep so few
-        monkeypatch.setattr(keeps, name, getattr(keeps, name).__wrapped__)
-    assert scores.there("", core_benchmark.SUITES) == "Core: 13 of 22 tasks, Core-Extended: 13 of 46 tasks"
-    texts = [*scores.TEXTS.values()]
-    assert scores.there("", {"texts": texts, "nine": CORE_9}) == "texts: 1 of 2 tasks, nine: 9 of 9 tasks"
-    (tmp_path / "wikitext.jsonl").write_text('{"page": "One two three."}')
-    assert scores.there(str(tmp_path), {"texts": texts}) == "texts: 1 of 2 tasks"
-    with pytest.raises(InputError, match="is not a folder"):
-        scores.there(str(tmp_path / "nowhere"), core_benchmark.SUITES)
-    (tmp_path / "copa.jsonl").write_text('{"context": "a"}')
-    with pytest.raises(InputError, match=r"copa\.jsonl, line 1"):
-        scores.there(str(tmp_path), core_benchmark.SUITES)
 
 
 def test_a_contrast_is_a_weighted_sum_with_both_errors():

@@ -1,14 +1,11 @@
 """Best rates, their errors, drifts and regrets are those of parabolas with known optima."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.shared.transfer import best_rates, drift, final_loss, regret_at, regret_of_keeping, regrets
-from lib.train.loop import train
-from tests.runs import small_run
+from lib.papers.shared.transfer import best_rates, drift, final_losses, regret_at, regret_of_keeping, regrets
+from tests.runs import ended, small_run
 
 
 def sweep(best: float, condition: str, noise=0.0, curvature=0.02, rates=(0.01, 0.02, 0.04, 0.08)) -> pd.DataFrame:
@@ -131,9 +128,7 @@ def test_a_regret_at_a_rate_is_over_the_best_rate_tried():
     assert found[1, 1] == pytest.approx(expected) and list(found.index) == [(1, 1), (1, 2), (1, 4), (1, 8)]
 
 
-def test_a_run_that_diverged_knows_nothing(store):
-    result = train(small_run(), store)
-    assert final_loss(result) == result.summary["val_loss"] < np.log(256)
-    for status, val_loss in (("diverged", np.nan), ("diverged", 3.0), ("finished", 80.0)):
-        broken = dataclasses.replace(result, status=status, summary={**result.summary, "val_loss": val_loss})
-        assert final_loss(broken) == pytest.approx(np.log(256))
+def test_a_run_that_diverged_or_ended_far_up_knows_nothing():
+    plan = {(seed,): small_run(train={"seed": seed}) for seed in (1, 2, 3)}
+    results = [ended(cfg, loss) for cfg, loss in zip(plan.values(), (2.5, None, 80.0), strict=True)]
+    assert final_losses(results, plan, ["seed"])["loss"].tolist() == [2.5, *[pytest.approx(np.log(256))] * 2]
