@@ -288,7 +288,7 @@ class Muon:
         heights = [_height(p) for p in parameters]
         parts = self.ranks.gather(moved, sum(heights)).split(heights)
         held = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
-        torch._foreach_copy_(parameters, held)
+        torch._foreach_copy_(tuple(parameters), held)
 
     @staticmethod
     def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
