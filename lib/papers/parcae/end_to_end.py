@@ -1,14 +1,9 @@
 """Parcae beside what it replaces, in both of 001's set-ups: Tables "Comparing Parcae to Fixed-Depth Transformers" and
 "Zero-Shot and Perplexity Results Trained on RDM Setup"."""
 
-from typing import Any
-
-import pandas as pd
-
 from lib.config import Label, RunConfig
 from lib.papers.parcae import rdm_setup, transformer_setup
 from lib.papers.parcae.parameters import EndToEnd, Instability
-from lib.papers.shared.frames import labelled
 
 
 def in_rdm_setup(architecture: str) -> str:
@@ -26,11 +21,3 @@ def lengths(p: EndToEnd, setup: Instability) -> dict[str, dict[Label, RunConfig]
 def _both(p: EndToEnd, setup: Instability) -> dict[Label, RunConfig]:
     rdm = {(in_rdm_setup(name), *label): cfg for (name, *label), cfg in rdm_setup.against_rdm(p, setup).items()}
     return transformer_setup.against_transformer(p) | rdm
-
-
-def losses(runs: dict[Label, RunConfig], found: dict[str, Any]) -> pd.DataFrame:
-    """Validation losses: one row a seed, columns (architecture, d), nan for what diverged or was not asked for.
-
-    runs: (architecture, d, seed) -> run; found: key -> result of a sweep."""
-    table = labelled(found.values(), runs, ["architecture", "width", "seed"])
-    return table.pivot(index="seed", columns=["architecture", "width"], values="loss")

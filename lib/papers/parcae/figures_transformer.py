@@ -11,19 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import (
-    COLOURS,
-    COLUMN,
-    MARKERS,
-    NAMES,
-    PAGE,
-    count_axis,
-    doublings_axis,
-    few_decades,
-    legend_above,
-    row_of_panels,
-    shades,
-)
+from lib.figures.style import COLOURS, COLUMN, PAGE, doublings_axis, few_decades, legend_above, row_of_panels, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
@@ -159,34 +147,4 @@ def depth_distributions(panels: dict[str, Any]) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylim(bottom=0)
         axis.legend()
-    return figure
-
-
-def training(curves: pd.DataFrame, quantities: dict[str, str], looks: dict[str, Any]) -> Figure:
-    """One panel for each quantity (column -> label) against the step, one line for each variant, of one seed. The first
-    line is the widest, so that it shows where a later one lies on it."""
-    figure, axes = plt.subplots(1, len(quantities), figsize=(PAGE, 2.5))
-    widths = np.linspace(2.0, 0.6, curves["variant"].nunique())
-    for axis, (quantity, label) in zip(axes, quantities.items(), strict=True):
-        for width, (variant, run) in zip(widths, curves.groupby("variant", sort=False), strict=True):
-            axis.plot(run["step"], run[quantity], color=looks[variant][0], lw=width, label=str(variant))
-        axis.set(xlabel="step", ylabel=label)
-        if quantity != "loss":
-            log_axis(axis, curves[quantity])
-    axes[0].legend()
-    return figure
-
-
-def by_size(frame: pd.DataFrame) -> Figure:
-    """Validation perplexity against parameters. Each architecture has a line through its means over seeds and a dot for
-    each seed. frame: architecture, parameters, perplexity."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.8))
-    for architecture, runs in frame.groupby("architecture", sort=False):
-        colour, marker = COLOURS[architecture], MARKERS[architecture]
-        mean = runs.groupby("parameters")["perplexity"].mean()
-        axis.plot(runs["parameters"], runs["perplexity"], marker, color=colour, ms=2.5, alpha=0.6)
-        axis.plot(mean.index, mean, color=colour, lw=1, label=NAMES[architecture], marker=marker, ms=4)
-    count_axis(axis, "parameters")
-    axis.set_ylabel("validation perplexity per token")
-    axis.legend()
     return figure

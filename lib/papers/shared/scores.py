@@ -94,12 +94,15 @@ def text_scores(table: pd.DataFrame) -> list[pd.DataFrame]:
     parts = []
     for name, task in TEXTS.items():
         own = table[table["task"] == task.name].set_index(["subject", "T"])
-        part = pd.DataFrame({f"{name} nats": np.log(own["token_perplexity"])})
-        part[f"{name} nats stderr"] = own["token_perplexity_stderr"] / own["token_perplexity"]
-        for per in ("token", "word"):
-            part[f"{name} per {per}"] = own[f"{per}_perplexity"]
-            part[f"{name} per {per} stderr"] = own[f"{per}_perplexity_stderr"]
-        parts.append(part)
+        columns = {
+            "nats": np.log(own["token_perplexity"]),
+            "nats stderr": own["token_perplexity_stderr"] / own["token_perplexity"],
+            "per token": own["token_perplexity"],
+            "per token stderr": own["token_perplexity_stderr"],
+            "per word": own["word_perplexity"],
+            "per word stderr": own["word_perplexity_stderr"],
+        }
+        parts.append(pd.DataFrame(columns).add_prefix(f"{name} "))
     return parts
 
 

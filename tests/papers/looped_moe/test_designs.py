@@ -10,7 +10,7 @@ from lib.model.looped import LoopedLM
 from lib.model.probes import looped_choices
 from lib.model.routing import divergence_by_pair
 from lib.papers.looped_moe import designs
-from lib.papers.looped_moe.parameters import EarlyExit, MoeIsoflop, RoutingDivergence
+from lib.papers.looped_moe.parameters import MoeIsoflop, RoutingDivergence
 from lib.sweep.finished import trained_model
 from lib.train.loop import train
 from lib.train.optimiser import placements
@@ -130,14 +130,6 @@ def test_one_size_is_studied_with_every_number_of_loops():
     assert list(dict.fromkeys(name for name, _ in plan)) == [*looks]
     assert {name: cfg.train.eval_every for (name, seed), cfg in plan.items() if seed == 1} == looks
     assert designs.studied(p, [2], ["looped"])["Looped 2x2", 1] == plan["Looped 2x2", 1]
-
-
-def test_each_of_the_four_has_its_own_size():
-    own = {"width": 32, "steps": 80, "width_at": {"base": 48, "looped": 64}, "steps_at": {"looped": 40}}
-    plan = designs.studied(given(EarlyExit, depth=4, seeds=[1], **TEXT, **own), [2, 4])
-    found = {name: (cfg.model.width, cfg.train.steps) for (name, _), cfg in plan.items()}
-    assert found["Base"] == (48, 80) and found["MoE"] == found["Looped-MoE 1x4"] == (32, 80)
-    assert found["Looped 2x2"] == found["Looped 1x4"] == (64, 40)
 
 
 def test_routing_is_followed_through_training(store):

@@ -5,18 +5,12 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex, to_rgb
 
 from lib.decode.exits import Exits, at_thresholds
-from lib.figures import style
 from lib.fit import isoflop
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe import figures
-from lib.papers.looped_moe.core_nine import nine_scores
-from lib.tasks.suites import CORE_9
 from tests.fit.test_isoflop import curves
-from tests.runs import small_run
-from tests.scored import NAMES, asked, results
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -67,18 +61,6 @@ def test_bars_add_up_and_chance_stands_beside():
     assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
 
 
-def test_shades_and_markers_tell_numbers_of_loops_apart():
-    looks = figures.look_of(iter(["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]))
-    assert list(looks) == ["Base", "Looped 4x2", "Looped 2x4", "MoE", "Looped-MoE 4x2"]
-    for name, architecture in {"Looped 4x2": "looped", "MoE": "moe", "Looped-MoE 4x2": "looped-moe"}.items():
-        assert to_hex(looks[name][0]) == style.COLOURS[architecture].lower()  # as in a figure that has it alone
-    assert sum(to_rgb(looks["Looped 2x4"][0])) < sum(to_rgb(looks["Looped 4x2"][0]))
-    assert figures.look_of(["Looped 2x4"]) == {"Looped 2x4": looks["Looped 2x4"]}
-    many = figures.look_of(f"Looped {48 // loops}x{loops}" for loops in (2, 3, 4, 6, 8, 12, 16))
-    assert len({str(look) for look in many.values()}) == 7
-    assert len({str(look) for look in looks.values()}) == 5
-
-
 def test_a_line_ends_where_a_seed_saves_no_more():
     cases = itertools.product(["Base"], (1, 2), (0.0, 0.1, 0.2), figures.CRITERIA)
     table = pd.DataFrame(cases, columns=["name", "seed", "saved", "criterion"])
@@ -102,18 +84,3 @@ def test_a_star_stands_where_a_threshold_puts_a_model():
     assert line.get_xdata()[-1] == pytest.approx(0.6) and line.get_ydata()[-1] == pytest.approx(np.exp(2))
     assert list(right.lines[0].get_xdata()) == [0, 0.4, 0.7, 1]
     assert list(right.lines[0].get_ydata()) == [1, 1, 0.75, 0.5]
-
-
-def test_core_9():
-    plan = {(name, 32, 5): small_run(train={"seed": i}) for i, name in enumerate(("looped-moe", "base"))}
-    table = asked(plan, lambda label, task, T: 0.3 + 0.1 * (label[0] == "base"), CORE_9)
-    figure = figures.core_9(nine_scores(table, plan, NAMES, results(plan)))
-    (axis,) = figure.axes
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Base", "Looped-MoE"]
-    assert [label.get_text() for label in axis.get_xticklabels()][:3] == ["ARC-E", "ARC-C", "BoolQ"]
-    base, sparse = (container.lines[0].get_ydata(orig=False) for container in axis.containers)
-    np.testing.assert_allclose(base, 40)
-    np.testing.assert_allclose(sparse, 30)
-    chances = next(c for c in axis.collections if len(c.get_segments()) == 9 and c.get_linestyle()[0][1] is not None)
-    heights = [segment[0][1] for segment in chances.get_segments()]
-    assert heights == pytest.approx([25, 25, 50, 20, 25, 25, 50, 100 / 3, 50])

@@ -26,8 +26,6 @@ def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
             for s in range(5)
         ]
     )
-    titled = training_curves(curves, {"loss": "loss"}, names={"base": "RDM", "parcae": "constrained"})
-    assert [axis.get_title() for axis in titled.axes] == ["RDM", "constrained"]
     figure = training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
     axes = np.array(figure.axes).reshape(2, 2)
     assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
@@ -76,9 +74,6 @@ def test_every_rate_has_its_loss_and_its_state_norm():
     shown = [axis for axis in figure.axes if axis.get_visible()]
     assert len(shown) == 2 * 7
     losses = [axis for axis in shown if axis.get_title()]
-    assert [axis.get_title() for axis in losses] == [
-        f"lr {x}" for x in ("1e-1", "2e-1", "3e-1", "4e-1", "6e-1", "8e-1", "1.6e0")
-    ]
     crosses = [sum(line.get_marker() == "x" for line in axis.lines) for axis in losses]
     assert crosses == [0, 0, 0, 0, 1, 1, 1]
     assert {axis.get_yscale() for axis in shown} == {"linear", "log"}

@@ -89,13 +89,6 @@ def test_a_rate_of_the_table_alone_moves_nothing_else():
     assert designs.run(P, cfg, 0.002, 7, table_lr=0.002).key == plain.key  # trained once
 
 
-def test_only_runs_at_the_kept_rate_are_traced():
-    cfg = designs.model(P, "1/(N sqrt(L))", 3)
-    assert designs.run(P, cfg, 0.004, 1).train.trace_every == 1
-    assert designs.run(P, cfg, 0.002, 1).train.trace_every is None
-    assert designs.run(P, cfg, 0.004, 1, table_lr=0.008).train.trace_every is None
-
-
 @pytest.mark.parametrize("kind", designs.INJECTIONS)
 @pytest.mark.parametrize("rule", RULES)
 def test_every_injection_takes_every_rule(kind, rule):
