@@ -92,8 +92,6 @@ class Finding:
     #: what the interval says, and what a permutation of the seeds says, empty where nothing is judged or it is counted
     first: str = ""
     second: str = ""
-    #: whether the second opinion read its numbers off the records by itself
-    read_again: bool = False
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -317,7 +315,6 @@ def _write(
         again(claim, measured, found, profile),
         first,
         other,
-        False,
         provenance or {},
     )
     files.write_checked(folder / f"{claim.id}.json", dataclasses.asdict(finding))

@@ -17,7 +17,7 @@ from lib.workbook import audit, claims, markdown, places
 from lib.workbook.claims import Claim, Finding
 
 NAMES = ("verdicts.parquet", "verdicts.json")
-FORM = 1  # of the columns below, raised when one changes its meaning or goes
+FORM = 2  # of the columns below, raised when one changes its meaning or goes
 #: what is nested in JSON, and JSON in a cell of Parquet
 NESTED = ("measured", "bounds", "parameters")
 #: columns in which two say the same that differ: where and how it was judged, and what is drawn or spelled there
@@ -38,7 +38,6 @@ COLUMNS = [
     Column("verdict", "text", "the outcome: the first opinion, or opinions differ"),
     Column("first", "text", "what the interval says"),
     Column("second", "text", "what a permutation of the seeds says; empty where nothing is judged, or it is counted"),
-    Column("read_again", "bool", "whether the second opinion read its numbers off the records by itself"),
     Column("mean", "float", "of the comparison that decides; empty where there is no number"),
     Column("low", "float", "lower end of its 95 % interval; empty where there is none"),
     Column("high", "float", "upper end"),
