@@ -76,10 +76,9 @@ def saturations(curves: pd.DataFrame) -> pd.DataFrame:
     """One row a model: L_inf, Z and z of its exponential, and ``on a bound``, which of them the fit's box holds; the
     loss at T = mean_loops, and how far L_inf lies from it, in percent; and ``beyond``, what the loops from mean_loops
     to the deepest T still gain, as a share of the gain from T = 1 to mean_loops: negative where the loss rises."""
-    rows = []
+    rows, exponentials = [], foreseen(curves, curves["T"].max())
     for key, curve in curves.groupby("key", sort=False):
-        mu = curve["mean_loops"].iloc[0]
-        fitted = fits(curve)["exponential"]
+        mu, fitted = curve["mean_loops"].iloc[0], exponentials[str(key)]
         losses = curve.set_index("T")["loss"]
         rows.append(
             {

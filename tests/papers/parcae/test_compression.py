@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import requests
 
@@ -63,14 +62,3 @@ def test_an_encoding_that_cannot_be_had_is_left_out_with_a_line(cache, monkeypat
     row = compression.table(DATA, [300], ["gpt2"], cache).iloc[1]
     assert row["tokenizer"] == "gpt2" and not row["own"] and math.isnan(row["train"])
     assert capsys.readouterr().out == "gpt2: tiktoken cannot load it here (ConnectionError), left out\n"
-
-    class Letters:
-        n_vocab = 128
-
-        @staticmethod
-        def encode_ordinary_batch(texts):
-            return [list(text) for text in texts]
-
-    monkeypatch.setattr(tiktoken, "get_encoding", lambda name: Letters)
-    row = compression.table(DATA, [300], ["letters"], cache).iloc[1]
-    assert row["vocabulary"] == 128 and row["train"] == pytest.approx(1, abs=0.02) and np.isfinite(row["validation"])
