@@ -1,0 +1,36 @@
+"""Things are worked through in their order, by one process or several, and what is done of each is shown."""
+
+import os
+
+import pytest
+
+from lib.sweep import jobs
+
+
+def square(x, progress):
+    progress(0.5)
+    if x < 0:
+        raise ValueError(f"{x} is negative")
+    return x * x, os.getpid()
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_results_come_in_the_order_of_things_and_each_is_shown_to_its_end(at_once):
+    shown = {}
+    found = jobs.work_through(square, [3, 1, 2], at_once, lambda i, share: shown.update({i: share}))
+    assert [x for x, _ in found] == [9, 1, 4] and shown == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert ({pid for _, pid in found} == {os.getpid()}) == (at_once == 1)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_the_first_error_ends_all(at_once):
+    with pytest.raises(ValueError, match="-1 is negative"):
+        jobs.work_through(square, [3, -1, 2], at_once, lambda i, share: None)
+
+
+def test_a_bar_counts_what_each_thing_costs(capsys):
+    with jobs.flop_bar([30.0, 10.0], "things") as show:
+        show(0, 0.5)
+        show(1, 1.0)
+        show(0, 1.0)
+    assert "40.0/40.0" in capsys.readouterr().err
