@@ -103,11 +103,11 @@ class Records:
 
     def followed(self, key: str, quantity: str) -> list[Any] | None:
         """A column of a run's curve; None where it did not follow that."""
-        if key not in self._curves or quantity not in self.quantities:
-            return None
-        if quantity not in self._columns:
+        if quantity not in self._columns and quantity in self.quantities:
             column = self._tables["curves"].to_table(columns=[quantity])[quantity]
             self._columns[quantity] = column.combine_chunks()
+        if quantity not in self._columns or key not in self._curves:
+            return None
         start, length = self._curves[key]
         values = self._columns[quantity].slice(start, length)
         return None if values.null_count == length else values.to_pylist()
@@ -139,7 +139,7 @@ class Records:
 
     @functools.cached_property
     def _numbers(self) -> "pa.Table":
-        return self._tables["measured"].to_table()
+        return self._tables["measured"].to_table().combine_chunks()
 
     def measurement(self, function: str, key: str) -> Measured:
         rows = self._numbers.slice(*self.measured[function, key])
