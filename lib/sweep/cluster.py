@@ -151,10 +151,9 @@ class Nodes:
         try:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ImportError):
-                raise InputError(
-                    f"ENGINE: a node cannot train ({error.cause}), install environment.yml there"
-                ) from None
+            if isinstance(error.cause, self.ray.exceptions.RaySystemError):  # what it was sent cannot be imported there
+                problem = str(error).strip().splitlines()[-1]
+                raise InputError(f"ENGINE: a node cannot train ({problem}), install environment.yml there") from None
             raise error.cause if isinstance(error.cause, InputError) else error from None
 
 
