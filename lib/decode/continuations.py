@@ -5,7 +5,6 @@ positions that follow the prefix, and see it and themselves, not the other choic
 own would give it. In a looped model this holds loop by loop.
 """
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.kernels import door
-from lib.model.layers import Attention, linear
+from lib.model.layers import Attention, linear, sees
 from lib.model.looped import LoopedLM
 
 ROW_TOKENS = 1 << 13  # tokens of a batch, padding included
@@ -160,16 +159,15 @@ class _Layout:
             for x in (tokens, positions, branch, own, prefix, source, targets)
         )
         self.angles = model.angles[self.positions.flatten()]
+        self.masks: dict[int | None, Tensor] = {}  # by the window of a layer
 
-    @functools.cached_property
-    def back(self) -> Tensor:
-        """How far before a token another stands [B, S, S]."""
-        return self.positions[:, :, None] - self.positions[:, None]
-
-    @functools.cached_property
-    def seen(self) -> Tensor:
-        of = self.branch
-        return ((of[:, :, None] == of[:, None]) | (of[:, None] == 0)) & (self.back >= 0)
+    def seen(self, window: int | None) -> Tensor:
+        """Which tokens each token sees [B, S, S]: of the prefix and of its own branch."""
+        if window not in self.masks:
+            of = self.branch
+            reachable = (of[:, :, None] == of[:, None]) | (of[:, None] == 0)
+            self.masks[window] = reachable & sees(self.positions, self.positions, window)
+        return self.masks[window]
 
     def attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention over the row [1, B S, d]: each token over what it may see."""
@@ -180,7 +178,7 @@ class _Layout:
         """What each head has found [B, S, H, D]."""
         projected = attn.project(x, attn.fused(), self.angles, values)
         q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
-        seen = self.seen if attn.window is None else self.seen & (self.back < attn.window)
+        seen = self.seen(attn.window)
         grouped = attn.key_heads != attn.heads
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None], enable_gqa=grouped)
         return out.transpose(1, 2)

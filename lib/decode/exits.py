@@ -15,12 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lib.config import RunConfig
 from lib.decode.criteria import CRITERIA, GATE, Seen, score
 from lib.model.looped import LoopedLM
 from lib.model.probes import listening
-from lib.store.runs import RunStore
-from lib.sweep.finished import trained_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,12 +61,6 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
 
 
 EXIT_TOKENS = 1 << 11  # tokens that are measured at once
-
-
-def exits_of_run(cfg: RunConfig, store: RunStore, rows: int, every_layer: bool = False) -> Exits:
-    """``measure_exits`` of a run in the store, on the first ``rows`` of its validation text: n = rows x S tokens."""
-    model, validation = trained_model(cfg, store)
-    return exits_of_rows(model, torch.as_tensor(validation[:rows], device=model.embed.weight.device), every_layer)
 
 
 def exits_of_rows(model: LoopedLM, x: Tensor, every_layer: bool = False) -> Exits:

@@ -21,7 +21,7 @@ from torch import Tensor
 from lib.base.errors import InputError
 from lib.decode.criteria import CRITERIA, GATE, PREDICTING, Seen, score
 from lib.model.injection import Prepared, per_token
-from lib.model.layers import Attention, linear
+from lib.model.layers import Attention, linear, sees
 from lib.model.looped import LoopedLM
 
 PIECE = 128  # tokens of a row that attend at once
@@ -303,15 +303,12 @@ class Decoder:
             end = int(positions[-1]) + 1
             first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)
             keys, vals = cache[self.slot_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
-            mask = self._mask(positions, first, attn.window) if stop - start > 1 else None
+            mask = None
+            if stop - start > 1:
+                at = torch.as_tensor(positions, device=self.device)
+                mask = sees(at, torch.arange(first, int(positions[-1]) + 1, device=self.device), attn.window)
             grouped = attn.key_heads != attn.heads
             y = F.scaled_dot_product_attention(q[:, :, start:stop], keys, vals, attn_mask=mask, enable_gqa=grouped)
             parts.append(y)
         out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
         return linear(out.transpose(1, 2).flatten(2), attn.out.weight)
-
-    def _mask(self, positions: np.ndarray, first: int, window: int | None) -> Tensor:
-        """[tokens, keys]: which of the keys from position ``first`` on each token may see."""
-        at = torch.as_tensor(positions, device=self.device)[:, None]
-        keys = torch.arange(first, int(positions[-1]) + 1, device=self.device)
-        return keys <= at if window is None else (keys <= at) & (keys > at - window)

@@ -109,22 +109,26 @@ def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Ten
         if grouped:
             k, v = (t.repeat_interleave(q.shape[2] // t.shape[2], 2) for t in (k, v))
         return _bmm_attention(q, k, v, window)
-    mask = None if window is None else _mask(S, window, q).isfinite()
+    at = torch.arange(S, device=q.device)
+    mask = None if window is None else sees(at, at, window)
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
     return y.transpose(1, 2)
 
 
-def _mask(S: int, window: int | None, like: Tensor) -> Tensor:
-    """0 where position i may see position j, -inf elsewhere [S, S]."""
-    mask = torch.full((S, S), -math.inf, dtype=like.dtype, device=like.device)
-    return mask.triu(1) if window is None else mask.triu(1) + mask.tril(-window)
+def sees(queries: Tensor, keys: Tensor, window: int | None) -> Tensor:
+    """Whether a token at one of the positions ``queries`` [..., Q] sees one at ``keys`` [..., K]: itself and those
+    before it, with a window the last few alone [..., Q, K]."""
+    back = queries[..., :, None] - keys[..., None, :]
+    return back >= 0 if window is None else (back >= 0) & (back < window)
 
 
 def _bmm_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
     B, S, H, D = q.shape
     q, k, v = (t.transpose(1, 2).reshape(B * H, S, D) for t in (q, k, v))
-    scores = torch.baddbmm(_mask(S, window, q), q, k.transpose(1, 2), alpha=1 / math.sqrt(D))
+    at = torch.arange(S, device=q.device)
+    mask = q.new_zeros(S, S).masked_fill(~sees(at, at, window), -math.inf)
+    scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=1 / math.sqrt(D))
     return torch.bmm(scores.softmax(-1), v).view(B, H, S, D).transpose(1, 2)
 
 

@@ -9,21 +9,9 @@ import torch
 from scipy.spatial.distance import jensenshannon
 
 from lib.decode import exits as exiting
-from lib.decode.exits import (
-    Exits,
-    convergence,
-    exits_of_run,
-    first_common,
-    jensen_shannon,
-    leave,
-    measure_exits,
-    trade_off,
-)
+from lib.decode.exits import Exits, convergence, first_common, jensen_shannon, leave, measure_exits, trade_off
 from lib.model.looped import token_losses
-from lib.sweep.finished import trained_model
-from lib.train.loop import train
 from tests.models import KINDS, config, randomized, tokens
-from tests.runs import small_run
 
 
 def measured(kind, **options):
@@ -139,20 +127,6 @@ def test_convergence_by_layer():
     assert table["layer"].tolist() == [1, 2, 3] and table["converged"].tolist() == [0.5, 0.75, 1]
     assert table["divergence"].tolist() == pytest.approx([0.5, 0.25, 0])
     assert table["spread"].tolist() == pytest.approx([0.3, 0.15, 0])  # rows of .8 and .2, .4 and .1
-
-
-def test_the_exits_of_a_run_are_those_of_its_validation_rows(store, monkeypatch):
-    cfg = small_run(model={"depth": "fixed"})
-    train(cfg, store)
-    whole = exits_of_run(cfg, store, rows=6)
-    monkeypatch.setattr(exiting, "EXIT_TOKENS", 64)  # two rows at once
-    parts = exits_of_run(cfg, store, rows=6)
-    assert whole.loss.shape == (4, 6 * 32)
-    np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-4)
-    np.testing.assert_allclose(parts.scores["l2"][1:], whole.scores["l2"][1:], rtol=1e-3, atol=1e-5)
-    model, validation = trained_model(cfg, store)
-    x = torch.as_tensor(validation[:6], device=model.head_weight.device)
-    np.testing.assert_allclose(whole.loss[-1], token_losses(model, x[:, :-1], x[:, 1:]).flatten().cpu(), rtol=1e-4)
 
 
 def test_criteria_meet_at_the_first_exit_where_all_have_a_score():

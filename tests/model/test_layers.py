@@ -210,8 +210,9 @@ def test_a_window_of_the_whole_sequence_is_full_attention(dtype):
     assert torch.equal(attention(q, k, v, 24), attention(q, k, v))
     # also where it is masked like any other window, and not recognised as full
     torch.testing.assert_close(layers._bmm_attention(q, k, v, 24), layers._bmm_attention(q, k, v, None))
-    assert torch.equal(layers._mask(24, 24, q), layers._mask(24, None, q))
-    assert not torch.equal(layers._mask(24, 23, q), layers._mask(24, None, q))
+    at = torch.arange(24)
+    assert torch.equal(layers.sees(at, at, 24), layers.sees(at, at, None))
+    assert not torch.equal(layers.sees(at, at, 23), layers.sees(at, at, None))
 
 
 # ---- mixture of experts

@@ -27,7 +27,9 @@ class OfExits(OfRun):
 
     @property
     def exits(self) -> exits.Exits:
-        return exits.exits_of_run(self.cfg, self.store, self.rows, self.every_layer or not self.cfg.model.recur)
+        model, validation = trained_model(self.cfg, self.store)
+        x = torch.as_tensor(validation[: self.rows], device=model.embed.weight.device)
+        return exits.exits_of_rows(model, x, self.every_layer or not self.cfg.model.recur)
 
 
 def of_exits(
