@@ -66,7 +66,7 @@ EACH    := $(JOBS)
 endif
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env lock reproduce-figures notebooks records audit report site power
+.PHONY: help env lock reproduce-figures notebooks records audit report site
 .PHONY: lint test test-precision test-smoke test-long browser mutants truth
 .PHONY: bench lab flash clean distclean
 
@@ -75,8 +75,7 @@ help:
 	@echo 'make records             trains what is missing, the most telling runs first, and packs results for outputs/records/'
 	@echo 'make audit               trains records drawn at random anew, and compares: to the last digit on a machine of their class'
 	@echo 'make report              writes outputs/report/index.html from what is there; beside it a page a claim, the notebooks, data'
-	@echo 'make site                the report and all that it leads to as outputs/site/, for GitHub Pages or any server'
-	@echo 'make power               says how many more seeds would settle what is not resolved, and in how many core-hours'
+	@echo 'make site                the report with all its pages as outputs/site/, for GitHub Pages or any server'
 	@echo 'make lab                 starts JupyterLab, for this machine alone, with a token'
 	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
 	@echo 'make distclean           removes .venv and all outputs but the committed records'
@@ -177,7 +176,7 @@ report: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.renew import main; main("$(PROFILE)")'
 
 site: $(READY)
-	@exec $(BIN)/python -c 'from lib.workbook.site import main; main("$(PROFILE)")'
+	@exec $(BIN)/python -c 'from lib.workbook.renew import main; main("$(PROFILE)", True)'
 
 # desk was recorded on CPUs, and random states are drawn on the device that trains
 ifeq ($(PROFILE),desk)
@@ -185,9 +184,6 @@ audit: export CUDA_VISIBLE_DEVICES :=
 endif
 audit: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.audit import main; main("$(PROFILE)", "$(MINUTES)", "$(SEED)", $(JOBS))'
-
-power: $(READY)
-	@exec $(BIN)/python -c 'from lib.workbook.power import main; main("$(PROFILE)")'
 
 lab: $(READY)
 # --allow-root is for containers, where one is root

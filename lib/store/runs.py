@@ -144,8 +144,8 @@ class RunStore:
         found = [run for run in self.playable() if run.key.startswith(key)]
         if not key or len(found) != 1:
             raise InputError(
-                f"run: {key!r} names {len(found)} finished runs with weights in {self.path}, use a whole key, from "
-                "lib.workbook.widgets.choices(store)"
+                f"run: {key!r} names {len(found)} finished runs with weights in {self.path}, use a whole key, the name "
+                "of a run's folder there"
             )
         return found[0]
 

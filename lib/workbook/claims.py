@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pydantic
 import pydantic.dataclasses
 import yaml
@@ -18,7 +19,16 @@ from numpy.typing import ArrayLike
 
 from lib.base import files
 from lib.base.errors import InputError, one_line
-from lib.base.statistics import Comparison, Interval, all_of, all_resampled, fresh_draws, fresh_resamples
+from lib.base.statistics import (
+    Comparison,
+    Interval,
+    all_of,
+    all_resampled,
+    fresh_draws,
+    fresh_resamples,
+    replicates,
+    resampled_replicates,
+)
 from lib.workbook import places, second
 
 REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
@@ -338,3 +348,40 @@ def read(path: Path) -> Finding:
 def findings(folder: Path) -> dict[str, Finding]:
     """All findings in a folder, by claim. Raises InputError for one that is damaged."""
     return {path.stem: read(path) for path in sorted(folder.glob("*.json"))}
+
+
+# ---- what would settle a claim ---------------------------------------------------------------------------------------
+
+
+def to_settle(claim: Claim, finding: Finding, hours: float) -> str:
+    """How many replicates give 80 % power for the smallest effect that matters, at the spread that was observed, and
+    what they cost; or why none would. ``hours`` of one core that a replicate takes."""
+    there = len(finding.seeds) if claim.replicates == "seeds" else 1
+    wanted, why = _wanted(claim, finding)
+    if wanted is not None and wanted <= there:
+        wanted, why = None, f"{there} show the smallest effect in 80 % of all cases, so that what is there is smaller"
+    if wanted is None:
+        return f"no number of replicates: {why}"
+    unit = "seeds" if claim.replicates == "seeds" else "times the grid"
+    return f"{wanted} {unit} in place of {there}, {(wanted - there) * hours:.2g} core-hours more"
+
+
+def _wanted(claim: Claim, finding: Finding) -> tuple[int | None, str]:
+    """The replicates; or None, and why."""
+    if not finding.measured or not all(np.isfinite(x).all() for x in finding.measured.values()):
+        return None, "there is no number: an optimum lies outside the grid, or a run diverged"
+    if claim.replicates == "exact":
+        return None, "it is counted, and lies on the limit"
+    within = claim.kind in ("value", "tie")  # both ends have to lie within the margin, not one end above 0
+    effect = claim.margin if within else claim.effect
+    if claim.replicates == "seeds":
+        if min(map(len, finding.measured.values())) < 2:
+            return None, "one replicate shows no spread, run two"
+        spreads = [float(np.std(x, ddof=1)) for x in finding.measured.values()]
+        found = replicates(effect, spreads * (2 if within else 1))
+    else:
+        widths = [high - low for low, high in finding.bounds.values()]
+        found = resampled_replicates(effect, widths * (2 if within else 1))
+    if found is None:
+        return None, f"the spread is too wide for an effect of {effect:.2g}, longer runs or other tasks are needed"
+    return found, ""

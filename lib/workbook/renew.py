@@ -1,10 +1,13 @@
-"""``make report``: writes the report where something that it is made from has changed.
+"""``make report``: writes the report where something that it is made from has changed. ``make site`` copies it.
 
 Nothing that takes long to import is imported before that is known.
 """
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+from lib.base import files
 from lib.base.errors import in_one_line
 from lib.workbook import made_from, places
 
@@ -41,11 +44,23 @@ def _made(outputs: Path, profile: str) -> list[Path]:
     return [outputs / "report", *sorted(path for path in (outputs / "records" / profile).glob("*") if path.is_file())]
 
 
-def main(profile: str) -> None:
-    """``renew`` for the Makefile. It fails, with a line for each, where files could not be read."""
-    in_one_line(_renew_or_complain, profile)
+def site(outputs: Path, profile: str) -> list[str]:
+    """Writes the report, then outputs/site/, the same as a folder that any server of files shows, GitHub Pages too.
+    Returns the lines of ``renew``."""
+    problems = renew(outputs, profile)
+    files.remove(outputs / "site")
+    with files.replacing(outputs / "site") as draft:
+        shutil.copytree(outputs / "report", draft, ignore=shutil.ignore_patterns(".*", "*.lock"))
+        (draft / ".nojekyll").touch()  # GitHub would leave out names that begin with an underscore
+    print("site       outputs/site/")
+    return problems
 
 
-def _renew_or_complain(profile: str) -> None:
-    if problems := renew(Path("outputs"), profile):
+def main(profile: str, also_site: bool = False) -> None:
+    """``renew``, or ``site``, for the Makefile. It fails, with a line for each, where files could not be read."""
+    in_one_line(_make_or_complain, site if also_site else renew, profile)
+
+
+def _make_or_complain(make: Callable[[Path, str], list[str]], profile: str) -> None:
+    if problems := make(Path("outputs"), profile):
         raise SystemExit("\n".join(problems))

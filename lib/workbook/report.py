@@ -1,29 +1,30 @@
 """Writes the report: one HTML page of figures, tables, claims with their verdicts, and provenance; it opens from disk.
 Beside it lie a page for every claim, the executed notebooks, and verdicts and runs as data.
 
-A file that cannot be read does not hide the others: the page is written without it, and names it at the top.
+A page of a claim says what the paper states, by which rule it is judged, what was measured, and how to do it again.
+These lie in report/claims/, with one stylesheet, pictures and tables of runs beside them in report/; nothing else is
+loaded. A file that cannot be read does not hide the others: the page is written without it, and names it at the top.
 """
 
 import base64
 import collections
-import csv
 import dataclasses
-import functools
 import json
 import math
-from collections.abc import Callable, Collection
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from markupsafe import Markup
 
 from lib.base import files
-from lib.base.errors import InputError
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import audit, claim_pages, claims, data_card, pages, places, power, ran, verdicts
-from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
-from lib.workbook.ran import Ran
+from lib.workbook import claims, data_card, findings, pages, parameters, places, verdicts
+from lib.workbook.claims import OF_PUBLISHED, PUBLISHED, Claim, Finding
+from lib.workbook.outputs import Item, Outputs, Ran, Row, hardware, hours, in_yaml, scale, table
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -35,49 +36,7 @@ PAPERS = {
 }
 BEYOND = "Beyond the papers"
 Agreed = Callable[[str, Collection[str]], str]  # profile, keys of runs -> how many of those agreed in its audit
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A claim at a profile. ``finding`` is None where nothing was measured, ``need`` where nothing is unresolved."""
-
-    claim: claims.Claim
-    profile: str
-    finding: claims.Finding | None
-    need: power.Need | None
-
-    @property
-    def verdict(self) -> str:
-        return self.finding.verdict if self.finding else claims.OPEN
-
-    @property
-    def notebook(self) -> str | None:
-        return OF_PUBLISHED if self.profile == PUBLISHED else self.claim.notebook
-
-    @property
-    def figure(self) -> str:
-        """The figure of the notebook that shows the claim, empty where none does."""
-        return self.claim.published_figure if self.profile == PUBLISHED else self.claim.figure
-
-
-@dataclasses.dataclass(frozen=True)
-class Item:
-    """A figure or a table. ``content`` is a PNG in base64, or the table's rows; ``stamp`` is the provenance beside it,
-    empty where that is damaged."""
-
-    name: str
-    notebook: str
-    content: str | list[list[str]]
-    stamp: dict[str, Any]
-
-    @property
-    def provenance(self) -> str:
-        return claim_pages.in_yaml(json.dumps({name: value for name, value in self.stamp.items() if name != "alt"}))
-
-    @property
-    def alt(self) -> str:
-        """What a figure shows; its name where it has no words."""
-        return self.stamp.get("alt") or f"figure {self.name.replace('_', ' ')}"
+PER_MACHINE = ("jobs", "max_hours", "outputs")  # parameters that change no number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,116 +63,6 @@ class Glance:
     audited: str = ""
 
 
-@dataclasses.dataclass
-class Outputs:
-    """Reads a folder of outputs. Each file that cannot be read becomes a line of ``problems``."""
-
-    folder: Path
-    problems: list[str] = dataclasses.field(default_factory=list)
-    #: profile and notebook -> what ``runs`` has read
-    _ran: dict[tuple[str, str], Ran] = dataclasses.field(default_factory=dict)
-
-    def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
-        """A row for every claim at this profile, and for those at other profiles, or on published runs, that have a
-        finding. smoke judges nothing, and is shown only when it is asked for."""
-        found = {}
-        for other in [name for name in (*PROFILES, PUBLISHED) if name == profile or name != "smoke"]:
-            for path in sorted((self.folder / "claims" / other).glob("*.json")):
-                if path.stem not in ledger:
-                    self.problems.append(f"{path}: is of no claim in params/claims.yaml, remove it or add the claim")
-                    continue
-                try:
-                    found[path.stem, other] = claims.read(path)
-                except InputError as error:
-                    row = Row(ledger[path.stem], other, None, None)
-                    self._complain(error, profile if other == PUBLISHED else other, row.notebook)
-        readable = {other: {id: one for (id, at), one in found.items() if at == other} for other in PROFILES}
-        needs = {
-            (id, at): one
-            for at in PROFILES
-            for id, one in power.needs(readable[at], functools.partial(self.runs, at)).items()
-        }
-        return [
-            Row(claim, other, found.get((claim.id, other)), needs.get((claim.id, other)))
-            for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
-            for other in (*PROFILES, PUBLISHED)
-            if other == profile or (claim.id, other) in found
-        ]
-
-    def pages(self, profile: str) -> dict[str, str]:
-        """Writes the executed notebooks as HTML; notebook -> why it failed, empty where it did not."""
-        failures = {}
-        for path in sorted((self.folder / "notebooks" / profile).glob("*.ipynb")):
-            try:
-                pages.page(path, self.folder / "report" / "notebooks" / profile / f"{path.stem}.html")
-                failures[path.stem] = pages.failure(path)
-            except InputError as error:
-                self._complain(error, profile, path.stem)
-        return failures
-
-    def figures(self, profile: str, notebooks: list[str]) -> list[Item]:
-        return self._items("figures", ".png", _png, profile, notebooks)
-
-    def tables(self, profile: str, notebooks: list[str]) -> list[Item]:
-        return self._items("tables", ".csv", _csv, profile, notebooks)
-
-    def _items(
-        self, kind: str, suffix: str, read: Callable[[Path], Any], profile: str, notebooks: list[str]
-    ) -> list[Item]:
-        folder = self.folder / kind / profile
-        items = []
-        for name in sorted({path.stem for path in folder.glob("*") if path.suffix in (suffix, ".json")}):
-            prefixes = [notebook for notebook in notebooks if name.startswith(notebook)]
-            notebook, stamp = max(prefixes, key=len, default=""), {}
-            try:
-                stamp = _stamp(folder / f"{name}.json")
-                notebook = stamp["notebook"]
-            except InputError as error:
-                self._complain(error, profile, notebook)
-            try:
-                items.append(Item(name, notebook, read(folder / f"{name}{suffix}"), stamp))
-            except InputError as error:
-                self._complain(error, profile, notebook)
-        return items
-
-    def runs(self, profile: str, notebook: str) -> Ran:
-        if (profile, notebook) not in self._ran:
-            self._ran[profile, notebook] = self._runs(profile, notebook)
-        return self._ran[profile, notebook]
-
-    def _runs(self, profile: str, notebook: str) -> Ran:
-        try:
-            return ran.ran(self.folder, profile, notebook)
-        except InputError as error:
-            path = self.folder / "plans" / profile / f"{notebook}.json"
-            self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
-            return Ran()
-
-    def audited(self, profile: str) -> str:
-        try:
-            return audit.last(self.folder, profile)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
-            return ""
-
-    def agreed(self, profile: str, keys: Collection[str]) -> str:
-        """How many of these runs agreed when they were trained anew, empty where none was; ``audited`` says what is
-        wrong with the file."""
-        try:
-            said = audit.summary(self.folder, profile)
-        except (OSError, ValueError, KeyError, TypeError):
-            return ""
-        return audit.agreed(said, keys) if said else ""
-
-    def _complain(self, error: InputError, profile: str, notebook: str | None) -> None:
-        if notebook:
-            again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
-            remedy = f"run its notebook again: rm -f outputs/notebooks/{profile}/.{notebook}.done; {again}"
-        else:
-            remedy = "run the notebook that wrote it again"
-        self.problems.append(f"{error}, {remedy}")
-
-
 def build(outputs: Path, profile: str) -> list[str]:
     """Writes outputs/report/index.html from what a profile made, and beside it the pages of claims and of executed
     notebooks, and verdicts and runs as data.
@@ -222,11 +71,12 @@ def build(outputs: Path, profile: str) -> list[str]:
     damaged ledger, and leaves the page that is there."""
     ledger = claims.ledger(places.LEDGER)
     papers = _papers(ledger)
-    found = Outputs(outputs)
+    found, report = Outputs(outputs), outputs / "report"
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
-    figures_at = {other: found.figures(other, [*papers]) for other in failures}
-    figures, tables = figures_at[profile], found.tables(profile, [*papers])
+    every_figure = [item for other in failures for item in found.figures(other, [*papers])]
+    figures = [item for item in every_figure if item.profile == profile]
+    tables = found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
     print(verdicts.write(outputs, profile, judged(rows, profile)))
     if (outputs / "records" / profile / verdicts.NAMES[0]).exists():
@@ -244,10 +94,14 @@ def build(outputs: Path, profile: str) -> list[str]:
         "number": _number,
         "finite": math.isfinite,
         "fragile": claims.FRAGILE,
-        "data": (outputs / "report" / verdicts.NAMES[0]).exists(),
+        "data": (report / verdicts.NAMES[0]).exists(),
     }
-    shown = _shown(outputs / "report", rows, profile, figures_at, runs, executed)
-    claim_pages.write(outputs / "report", shown, ledger, **said)
+    for item in every_figure:
+        _put(report / item.path, base64.b64decode(str(item.content)))
+    for (at, name), own in runs.items():
+        if own.runs:
+            _put(report / _table_of_runs(at, name), table(own.runs.values()).encode())
+    _write_claims(report, _shown(rows, profile, every_figure, runs, executed), ledger, said)
     page = pages.template("report.html.j2").render(
         **said,
         profile=profile,
@@ -267,60 +121,15 @@ def build(outputs: Path, profile: str) -> list[str]:
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
-    with files.replacing(outputs / "report" / "index.html") as draft:
+    with files.replacing(report / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")
     return found.problems
 
 
-def judged(rows: list[Row], profile: str) -> list[verdicts.Judged]:
+def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
     """The findings of a profile, and those on the papers' own runs."""
     ours = (row for row in rows if row.profile in (profile, PUBLISHED))
-    return [verdicts.Judged(row.claim, row.finding) for row in ours if row.finding]
-
-
-def _shown(
-    report: Path,
-    rows: list[Row],
-    profile: str,
-    figures_at: dict[str, list[Item]],
-    runs: dict[tuple[str, str], Ran],
-    executed: set[tuple[str, str]],
-) -> dict[str, list[claim_pages.Shown]]:
-    """Claim -> what its page shows, with pictures and tables of runs that are written on the way."""
-    shown: dict[str, list[claim_pages.Shown]] = {}
-    pictures: dict[tuple[str, str], list[claim_pages.Figure]] = {}
-    for at, items in figures_at.items():
-        for item in items:
-            pictures.setdefault((at, item.notebook), []).append(_picture(report, at, item))
-    tables = {one: _table_of_runs(report, *one, own) for one, own in runs.items() if own.runs}
-    for row in rows:
-        made = row.finding.provenance if row.finding else {}
-        at, name = made.get("profile", profile if row.profile == PUBLISHED else row.profile), row.notebook or ""
-        figures = pictures.get((at, name), [])
-        shown.setdefault(row.claim.id, []).append(
-            claim_pages.Shown(
-                row,
-                next((one for one in figures if one.name == row.figure), None),
-                [one for one in figures if one.name != row.figure],
-                f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
-                tables.get((at, name), ""),
-                runs.get((at, name)),
-                claim_pages.command(name, at, made) if name else "",
-            )
-        )
-    return shown
-
-
-def _picture(report: Path, profile: str, item: Item) -> claim_pages.Figure:
-    path = f"figures/{profile}/{item.name}.png"
-    claim_pages.put(report / path, base64.b64decode(str(item.content)))
-    return claim_pages.Figure(item.name, path, item.alt)
-
-
-def _table_of_runs(report: Path, profile: str, notebook: str, own: Ran) -> str:
-    path = f"runs/{profile}/{notebook}.csv"
-    claim_pages.put(report / path, ran.table(own.runs.values()).encode())
-    return path
+    return [(row.claim, row.finding) for row in ours if row.finding]
 
 
 def _glances(
@@ -339,8 +148,8 @@ def _glances(
                 continue
             some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
             own = {key: run for found in some for key, run in found.items()}
-            every = own.values()
-            said = ran.scale(every), ran.hardware(every), ran.hours(every), agreed(at, own)
+            every = [*own.values()]
+            said = scale(every), hardware(every), hours(every), agreed(at, own)
             glances.append(Glance(paper, at, counts, *said))
     return glances
 
@@ -390,37 +199,117 @@ def _title(name: str) -> Markup:
     return pages.title(path) if path.exists() else Markup.escape(name or "Of a notebook that is not known")
 
 
-def _stamp(path: Path) -> dict[str, Any]:
-    try:
-        stamp = json.loads(path.read_text())
-        if isinstance(stamp, dict) and {"notebook", "parameters", "commit", "device"} <= {*stamp}:
-            return stamp
-        reason = "it is no provenance"
-    except (OSError, ValueError) as error:
-        reason = _reason(error)
-    raise InputError(f"{path}: cannot be read ({reason})")
-
-
-def _png(path: Path) -> str:
-    image = path.read_bytes() if path.exists() else b""
-    if not (image.startswith(b"\x89PNG") and image.endswith(b"IEND\xaeB`\x82")):
-        raise InputError(f"{path}: {'is damaged' if image else 'is missing'}")
-    return base64.b64encode(image).decode()
-
-
-def _csv(path: Path) -> list[list[str]]:
-    try:
-        rows = list(csv.reader(path.read_text().splitlines()))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
-    if not rows:
-        raise InputError(f"{path}: is empty")
-    return rows
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
 def _number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1e4 or not math.isfinite(value) else f"{value:.3e}".replace("e+", "e")
+
+
+# ---- the pages of claims ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """What a page shows of a claim at one profile, or on published runs."""
+
+    row: Row
+    #: of the notebook that measured it, the one that the ledger names, None where that is not there, and the others
+    figure: Item | None
+    others: list[Item]
+    #: of the notebook's executed copy, and of the table of its runs; empty where there is none
+    notebook: str
+    table: str
+    ran: Ran | None
+    command: str
+
+    @property
+    def provenance(self) -> str:
+        return in_yaml(json.dumps(self.row.finding.provenance)) if self.row.finding else ""
+
+
+def _shown(
+    rows: list[Row], profile: str, figures: list[Item], runs: dict[tuple[str, str], Ran], executed: set[tuple[str, str]]
+) -> dict[str, list[Shown]]:
+    """Claim -> what its page shows."""
+    shown: dict[str, list[Shown]] = {}
+    for row in rows:
+        made = row.finding.provenance if row.finding else {}
+        at, name = made.get("profile", profile if row.profile == PUBLISHED else row.profile), row.notebook
+        own = runs.get((at, name))
+        ours = [one for one in figures if (one.profile, one.notebook) == (at, name)]
+        one = Shown(
+            row,
+            next((one for one in ours if one.name == row.figure), None),
+            [one for one in ours if one.name != row.figure],
+            f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
+            _table_of_runs(at, name) if own and own.runs else "",
+            own,
+            command(name, at, made) if name else "",
+        )
+        shown.setdefault(row.claim.id, []).append(one)
+    return shown
+
+
+def _table_of_runs(profile: str, notebook: str) -> str:
+    """Its place in report/."""
+    return f"runs/{profile}/{notebook}.csv"
+
+
+def _write_claims(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[str, Claim], said: Any) -> None:
+    """A page for each claim of ``shown``, in that order, and the stylesheet. ``said``: what else the template names."""
+    style = pages.template("style.css").render() + pages.template("claim.css").render()
+    _put(report / "style.css", style.encode())
+    order, template, papers = [*shown], pages.template("claim.html.j2"), findings.cited()
+    for at, id in enumerate(order):
+        text = template.render(
+            claim=ledger[id],
+            rule=rule(ledger[id]),
+            paper=[findings.source(entry) for entry in papers.get(ledger[id].paper, [])],
+            every=shown[id],
+            previous=order[at - 1] if at else "",
+            next=order[at + 1] if at + 1 < len(order) else "",
+            **said,
+        )
+        _put(report / "claims" / f"{id}.html", text.encode())
+    for path in (report / "claims").glob("*.html"):
+        if path.stem not in shown:
+            files.remove(path)
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Writes a file unless it is there."""
+    if not path.exists() or path.read_bytes() != content:
+        with files.replacing(path) as draft:
+            draft.write_bytes(content)
+
+
+def rule(claim: Claim) -> str:
+    """What decides, in a sentence (docs/verdicts.md)."""
+    if claim.kind == "value":
+        where = "whatever the size" if claim.scale_free else "at the paper's scale alone"
+        of = f"within {claim.margin:.3g} of {claim.value:.4g}"
+        return f"reproduced where the interval lies {of}, contradicted where it is disjoint from that; judged {where}"
+    if claim.kind == "tie":
+        return f"reproduced where the interval lies within {claim.margin:.3g} of 0, contradicted where it is disjoint"
+    absent = f", absent here where it lies within {claim.effect:.3g} of 0" if claim.kind == "ordering" else ""
+    return f"reproduced where the interval lies above 0, contradicted where it lies below{absent}"
+
+
+def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
+    """What makes a finding again, by its provenance: make, or papermill where somebody asked for other parameters than
+    the profile's. What a notebook that trains nothing cut by itself, it cuts again."""
+    known = _as_kept(parameters.of_profile(profile, notebook))
+    given = _as_kept(made.get("parameters", {}) | made.get("cut_from", {}))
+    changed = {
+        name: value
+        for name, value in given.items()
+        if name in known and known[name] != value and name not in PER_MACHINE
+    }
+    if not changed:
+        return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
+    other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())
+    return f"papermill notebooks/{notebook}.ipynb out.ipynb -f params/{profile}/{notebook}.yaml -y {other}"
+
+
+def _as_kept(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a finding's file has them: in JSON a width, say, that is a key is text."""
+    kept: dict[str, Any] = json.loads(json.dumps(given))
+    return kept

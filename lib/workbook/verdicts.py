@@ -8,7 +8,7 @@ import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import lib
 from lib.base import files
@@ -54,14 +54,7 @@ COLUMNS = [
 ]
 
 
-class Judged(NamedTuple):
-    """A finding beside its claim."""
-
-    claim: Claim
-    finding: Finding
-
-
-def rows(found: list[Judged]) -> list[dict[str, Any]]:
+def rows(found: list[tuple[Claim, Finding]]) -> list[dict[str, Any]]:
     """Of each finding what ``COLUMNS`` names. What is no finite number is None."""
     return [{one.name: _finite(_cell(one.name, *both)) for one in COLUMNS} for both in found]
 
@@ -97,7 +90,7 @@ def committed(records: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def write(outputs: Path, profile: str, found: list[Judged]) -> str:
+def write(outputs: Path, profile: str, found: list[tuple[Claim, Finding]]) -> str:
     """Writes both files beside the report and, where the profile has records, beside these; returns a line on it.
     ``found``: the findings of the profile and on the papers' own runs, by paper.
 

@@ -1,11 +1,10 @@
-"""Moving something by hand: a figure with sliders, and a trained model with a prompt, sliders for its loops and
-threshold, and a picture of which token left at which loop.
+"""Moving something by hand: a figure with sliders; and a trained model that answers a prompt, with a picture of which
+token left at which loop.
 
 Widgets are for JupyterLab, where a running kernel answers them. Run by make, a notebook has figures alone: in an
 executed copy, or its HTML, a widget would be an empty box. ``somebody_is_there`` tells the two apart.
 """
 
-import functools
 import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from lib.decode.generation import Sampling, generate
 from lib.decode.inflight import Exit
 from lib.figures import decoding
 from lib.figures.style import SCREEN_DPI
-from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 
@@ -61,33 +59,14 @@ def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> "ipywidget
         name: kinds[type(step)](at, min=low, max=high, step=step, description=name, continuous_update=False)
         for name, (at, low, high, step) in parts.items()
     }
-    return _above(made, lambda **values: display(shown(draw(**values))))
-
-
-def _above(parts: dict[str, Any], answer: Callable[..., object]) -> "ipywidgets.VBox":
-    """Widgets above what ``answer`` shows for their values, or its InputError."""
-    import ipywidgets as widgets
 
     def show(**values: Any) -> None:
         try:
-            answer(**values)
+            display(shown(draw(**values)))
         except InputError as error:
             print(error)
 
-    return widgets.VBox([*parts.values(), widgets.interactive_output(show, parts)])
-
-
-def choices(store: RunStore) -> dict[str, str]:
-    """What a menu shows -> key, for every finished run with weights, the lowest loss first."""
-    return {_title(run): run.key for run in sorted(store.playable(), key=lambda run: run.summary["val_loss"])}
-
-
-def _title(run: RunResult) -> str:
-    cfg = run.config.model
-    layers = "+".join(str(n) for n in (cfg.prelude, cfg.recur, cfg.coda) if n)
-    loops = f" x {cfg.mean_loops}" if cfg.recur else ""
-    kind = f"{cfg.experts} experts, " * (cfg.experts > 1)
-    return f"{run.summary['val_loss']:.3f} nats: d {cfg.width}, {kind}{layers} layers{loops}, {run.key[:8]}"
+    return widgets.VBox([*made.values(), widgets.interactive_output(show, made)])
 
 
 class Player:
@@ -117,36 +96,3 @@ class Player:
         figure = decoding.left_at(pieces, loops, leave.loops or self.model.cfg.mean_loops, len(tokens))
         plt.close(figure)  # or the end of a cell would show it once more
         return self.tokenizer.decode(found.tokens), figure
-
-
-def controls(
-    store: RunStore, key: str, prompt: str, new_tokens: int, leave: Exit, sampling: Sampling
-) -> "ipywidgets.VBox":
-    """The widgets: a menu of the store's runs, the prompt, sliders for loops, threshold and temperature. They begin
-    where the arguments are, and answer when something is moved."""
-    import ipywidgets as widgets
-    from IPython.display import display
-
-    menu, player = choices(store), functools.cache(functools.partial(Player, store))
-    own = next(title for title, found in menu.items() if found.startswith(key))
-    loops = leave.loops or player(menu[own]).model.cfg.mean_loops
-    late = {"continuous_update": False}
-    hottest, most = max(2, sampling.temperature), max(4, leave.threshold)
-    parts = {
-        "run": widgets.Dropdown(options=list(menu), value=own, description="run"),
-        "prompt": widgets.Text(prompt, description="prompt", **late),
-        "loops": widgets.IntSlider(loops, 1, max(16, loops), description="loops", **late),
-        "threshold": widgets.FloatSlider(leave.threshold, min=0, max=most, step=0.05, description="threshold", **late),
-        "temperature": widgets.FloatSlider(
-            sampling.temperature, min=0, max=hottest, step=0.1, description="temperature", **late
-        ),
-    }
-
-    def answer(run: str, prompt: str, loops: int, threshold: float, temperature: float) -> None:
-        moved = Exit(threshold, leave.criterion, loops, leave.kept_loops)
-        drawn = Sampling(temperature, sampling.top_k, sampling.top_p, sampling.seed)
-        text, figure = player(menu[run]).answer(prompt, new_tokens, moved, drawn)
-        print(prompt + text)
-        display(shown(figure))
-
-    return _above(parts, answer)

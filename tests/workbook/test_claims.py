@@ -297,3 +297,48 @@ def test_of_a_part_of_a_plan_nothing_is_judged(tmp_path):
     assert claims.report(*given).verdict == REPRODUCED
     assert claims.report(*given, part="20 % of its plan").verdict == UNJUDGED
     assert claims.read(tmp_path / f"{one_of_them.id}.json").verdict == UNJUDGED
+
+
+# ---- what would settle a claim
+
+
+def settles(values, entry=None, folder=None, hours=1.0, **given):
+    seeds = [*range(len(next(iter(claims.as_comparisons(values).values()))))]
+    entry = entry or claim()
+    said = claims.to_settle(entry, claims.report(entry, "n", values, seeds, "cpu", folder, "nats", "", **given), hours)
+    return said, int((re.match(r"\d+", said) or ["0"])[0])
+
+
+def test_so_many_seeds_settle_it_four_times_in_five(tmp_path):
+    values = np.random.default_rng(0).normal(0.0, 0.02, 5).tolist()
+    said, wanted = settles(values, folder=tmp_path, hours=2.0)
+    random, spread = np.random.default_rng(1), np.std(values, ddof=1)
+    draws = [random.normal(claim().effect, spread, wanted) for _ in range(2000)]
+    assert np.mean([mean_and_interval(x)[1] > 0 for x in draws]) == pytest.approx(0.8, abs=0.06)
+    assert said == f"{wanted} seeds in place of 5, {2.0 * (wanted - 5):.2g} core-hours more"
+
+
+def test_several_comparisons_and_two_ends_need_more(tmp_path):
+    one = [0.02, -0.02, 0.0]
+    few, both = settles(one, folder=tmp_path)[1], settles({"a": one, "b": one}, folder=tmp_path)[1]
+    assert both == settles(one, claim("tie"), tmp_path)[1] > few > 3
+
+
+def test_a_grid_is_made_again_as_often_as_its_interval_has_to_shrink(tmp_path):
+    draws = np.random.default_rng(0).normal(0.0, 0.1, 4000)  # ((1.96 + 0.84) x 0.1 / 0.1)^2 = 7.8
+    said, wanted = settles([0.0], claim(replicates="resamples", effect=0.1), tmp_path, 3.0, draws=draws)
+    assert wanted == 8 and said.endswith("times the grid in place of 1, 21 core-hours more")
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([math.nan, 1.0], "no number"),
+        ([1.0], "one replicate shows no spread"),
+        ([1.0, -1.0, 0.5], "too wide for an effect of 0.01"),
+        ([0.001, -0.001, 0.0, 0.002, 0.0005], "5 show the smallest effect in 80 % of all cases"),
+    ],
+)
+def test_what_nothing_settles_says_why(tmp_path, values, why):
+    said, _ = settles(values, folder=tmp_path)
+    assert said.startswith("no number of replicates: ") and why in said

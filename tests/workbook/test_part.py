@@ -13,7 +13,7 @@ from lib.flops import run_flops
 from lib.papers.isodepth.parameters import RecurrenceExponent
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.store.runs import RunStore
-from lib.workbook import claim_pages, notebook, part, places, plans
+from lib.workbook import notebook, part, places, plans, report
 from lib.workbook.parameters import of_profile
 from tests.lines import one_line
 from tests.runs import untrained
@@ -90,7 +90,7 @@ def test_a_notebook_starts_with_what_is_there_and_trains_nothing(planned, output
     nb.save_table(pd.DataFrame({"x": [1]}), "a")
     made = json.loads((outputs / "tables" / "smoke" / "a.json").read_text())
     assert made["parameters"]["seeds"] == [1, 3] and made["cut_from"] == {"seeds": [1, 2, 3]}
-    assert claim_pages.command(NAME, "smoke", made).endswith("-y '{seeds: [1, 2, 3], train: false}'")
+    assert report.command(NAME, "smoke", made).endswith("-y '{seeds: [1, 2, 3], train: false}'")
     there = [cfg for cfg in planned if cfg.train.seed != 2]
     assert [run.key for run in nb.sweep(there).results] == [cfg.key for cfg in there]
     with one_line("set it to true", starts="train: 1 runs are missing, "):

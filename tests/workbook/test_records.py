@@ -17,7 +17,7 @@ from lib.sweep.measurements import Asked
 from lib.sweep.training import sweep
 from lib.train import loop
 from lib.train.loop import train
-from lib.workbook import plans, records, widgets
+from lib.workbook import plans, records
 from lib.workbook.records import Grid, by_value, pack
 from tests.cases import Case, squared
 from tests.runs import records_alone, small_run
@@ -126,7 +126,7 @@ def test_the_weights_that_a_notebook_opens_stand_beside_its_records(tmp_path, ca
     trained, alone = RunStore(tmp_path / "runs"), records_alone(folder, tmp_path)
     before, after = (run_model(cfg, store).state_dict() for store in (trained, alone))
     assert before.keys() == after.keys() and all(before[name].equal(after[name]) for name in before)
-    assert [*widgets.choices(alone).values()] == [cfg.key]
+    assert [run.key for run in alone.playable()] == [cfg.key]
     kept.write_bytes(kept.read_bytes()[:-1] + b"?")
     with pytest.raises(InputError, match=f"{kept.name} has changed since it was written, restore it, or remove it"):
         run_model(cfg, alone)

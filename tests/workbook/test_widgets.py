@@ -94,24 +94,3 @@ def test_what_is_not_there_is_refused(trained):
         widgets.Player(store, "nothing")
     with pytest.raises(InputError, match="prompt: has 40 tokens, this run reads 31"):
         widgets.Player(store, cfg.key).answer("a" * 40, 5, Exit(), Sampling())
-
-
-def test_the_menu_has_every_run_with_weights_the_best_first(trained):
-    store, cfg = trained
-    worse = small_run(optim={"lr": 1e-6})
-    train(worse, store)
-    (store.path / train(small_run(train={"seed": 5}), store).key / "model.safetensors").unlink()
-    menu = widgets.choices(store)
-    assert list(menu.values()) == [cfg.key, worse.key]
-    assert "d 32, 1+1+1 layers x 4" in next(iter(menu))
-
-
-def test_moving_something_answers_anew(trained, capsys):
-    store, cfg = trained
-    box = widgets.controls(store, cfg.key, "We", 3, Exit(), Sampling())
-    menu, prompt, loops, threshold, _ = box.children[:5]
-    assert menu.value.endswith(cfg.key[:8]) and (loops.value, threshold.value) == (4, 0.0)
-    output = box.children[5]
-    prompt.value = "a" * 40
-    shown = capsys.readouterr().out + "".join(part.get("text", "") for part in output.outputs)
-    assert "prompt: has 40 tokens" in shown

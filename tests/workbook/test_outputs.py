@@ -6,9 +6,10 @@ import dataclasses
 import pytest
 
 from lib.base import files
-from lib.flops import count
+from lib.figures.style import short
+from lib.flops import count, run_flops
 from lib.sweep.training import sweep
-from lib.workbook import ran
+from lib.workbook import outputs as read
 from tests.runs import several
 
 
@@ -28,29 +29,42 @@ def outputs(store, tmp_path):
 
 
 def test_a_plan_is_what_it_asked_for_and_what_is_there(outputs):
-    found = ran.ran(outputs, "cpu", "instability")
+    found = read.ran(outputs, "cpu", "instability")
     assert (found.planned, found.measurements, len(found.runs)) == (3, [1.0], 2)
     assert found.missing == [several(3)[2].planned]
-    assert ran.ran(outputs, "cpu", "of_no_plan") == ran.Ran({}, [], [])
+    assert read.ran(outputs, "cpu", "of_no_plan") == read.Ran({}, [], [])
 
 
 def test_scale_hardware_and_hours_are_those_of_the_runs(outputs):
-    runs = [*ran.ran(outputs, "cpu", "instability").runs.values()]
-    parameters = ran.short(count(runs[0].config.model).n_params)
-    assert ran.scale(runs) == f"2 runs: {parameters} parameters, {ran.short(runs[0].config.tokens)} tokens"
-    assert ran.scale([]) == ran.hours([]) == ran.hardware([]) == ""
+    runs = [*read.ran(outputs, "cpu", "instability").runs.values()]
+    parameters = short(count(runs[0].config.model).n_params)
+    assert read.scale(runs) == f"2 runs: {parameters} parameters, {short(runs[0].config.tokens)} tokens"
+    assert read.scale([]) == read.hours([]) == read.hardware([]) == ""
     hour = [dataclasses.replace(run, summary={**run.summary, "seconds": 1800.0}) for run in runs]
     own = [dataclasses.replace(run, provenance={**run.provenance, "device": "cpu x", "cpu": "A core"}) for run in hour]
     gpu = dataclasses.replace(hour[0], provenance={**hour[0].provenance, "device": "NVIDIA H200", "processes": 4})
-    assert ran.hours(own) == "1 core-hours" and ran.hours([*own, gpu]) == "1 core-hours, 2 GPU-hours"
-    assert ran.hardware([*own, gpu]) == "A core, NVIDIA H200"
+    assert read.hours(own) == "1 core-hours" and read.hours([*own, gpu]) == "1 core-hours, 2 GPU-hours"
+    assert read.hardware([*own, gpu]) == "A core, NVIDIA H200"
 
 
 def test_the_table_has_what_the_runs_differ_in_and_how_they_ended(outputs):
-    runs = ran.ran(outputs, "cpu", "instability").runs
-    rows = [*csv.DictReader(ran.table(runs.values()).splitlines())]
+    runs = read.ran(outputs, "cpu", "instability").runs
+    rows = [*csv.DictReader(read.table(runs.values()).splitlines())]
     assert [row["key"] for row in rows] == [*runs]
     for row, run in zip(rows, runs.values(), strict=True):
         assert float(row["val_loss"]) == run.summary["val_loss"] and row["status"] == run.status
     assert "model.width" not in rows[0]  # of all of them
     assert all(len({row[name] for row in rows}) > 1 for name in rows[0] if name.startswith(("model.", "train.")))
+
+
+def test_a_replicate_costs_what_one_seed_of_the_plan_does(outputs):
+    """What a run took, or, where it is not there, its FLOPs; without seeds, everything."""
+    found = read.ran(outputs, "cpu", "instability")
+    seed = {run.config.train.seed: run.summary["seconds"] for run in found.runs.values()}
+    (missing,) = found.missing
+    seed[missing.train.seed] = run_flops(missing) / read.RATE
+    measured = 1.0 / read.RATE
+    for one, took in seed.items():
+        assert found.seconds([one]) == pytest.approx(took + measured)
+    assert found.seconds([*seed][:2]) == pytest.approx((sum([*seed.values()][:2]) + measured) / 2)
+    assert found.seconds([]) == pytest.approx(sum(seed.values()) + measured)

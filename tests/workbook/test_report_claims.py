@@ -1,17 +1,20 @@
-"""A claim's page says what is stated, what was measured and how to do it again, and loads what lies beside it."""
+"""A claim's page says what is stated, what was measured and how to do it again; all pages lead to what lies beside."""
 
 import html
 import io
 import json
 import re
+import shutil
+from urllib.parse import urlsplit
 
+import nbformat
 import PIL.Image
 import pytest
+from nbformat.v4 import new_markdown_cell, new_notebook
 
-from lib.base.parameters import WHOLE
-from lib.workbook import claim_pages, claims, parameters, report
-from tests.pages import loaded
-from tests.workbooks import ROOT, a_notebook
+from lib.workbook import claims, parameters, places, renew, report
+from tests.pages import BINDER, loaded
+from tests.workbooks import ROOT, a_notebook, published_at
 
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
 ORDER = sorted(LEDGER, key=lambda id: LEDGER[id].paper)
@@ -52,7 +55,12 @@ def folder(tmp_path_factory):
     for notebook in NOTEBOOKS:
         for name in (f"a_{notebook}", *NAMED.get(notebook, ())):
             draw(outputs, notebook, name)
-    report.build(outputs, "cpu")
+    copies = outputs / "notebooks" / "cpu"
+    copies.mkdir(parents=True)
+    nbformat.write(new_notebook(cells=[new_markdown_cell("# A heading")]), copies / "instability.ipynb")
+    (outputs / "report" / "claims").mkdir(parents=True)
+    (outputs / "report" / "claims" / "of-no-claim.html").write_text("of another time")
+    assert renew.site(outputs, "cpu") == []
     return outputs / "report"
 
 
@@ -94,34 +102,25 @@ def test_what_nobody_measured_says_so_and_how_to(folder):
 
 def test_the_command_is_makes_unless_parameters_were_others():
     given = parameters.of_profile("cpu", "instability")
-    again = claim_pages.command("instability", "cpu", {"parameters": given})
+    again = report.command("instability", "cpu", {"parameters": given})
     assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
-    assert claim_pages.command("instability", "cpu", {"parameters": {**given, "jobs": 7, "outputs": "x"}}) == again
-    changed = claim_pages.command("instability", "cpu", {"parameters": {**given, "lrs": [0.5, 0.25]}})
+    assert report.command("instability", "cpu", {"parameters": {**given, "jobs": 7, "outputs": "x"}}) == again
+    changed = report.command("instability", "cpu", {"parameters": {**given, "lrs": [0.5, 0.25]}})
     assert (
         changed
         == "papermill notebooks/instability.ipynb out.ipynb -f params/cpu/instability.yaml -y '{lrs: [0.5, 0.25]}'"
     )
 
 
-@pytest.mark.parametrize("profile", WHOLE)
-def test_parameters_that_a_file_has_kept_are_still_the_profiles(profile):
-    """Among them tables by width or budget, whose keys are numbers, and text in JSON."""
-    for name in NOTEBOOKS:
-        kept = json.loads(json.dumps(parameters.of_profile(profile, name)))
-        again = f"make reproduce-figures PROFILE={profile} ONLY={name}"
-        assert claim_pages.command(name, profile, {"parameters": kept}) == again
-
-
 def test_what_was_drawn_in_part_is_drawn_so_again_by_make():
     given = parameters.of_profile("desk", "end_to_end")
     part = {"seeds": given["seeds"][:1], "sizes": dict([*given["sizes"].items()][:2])}
     made = {"parameters": {**given, **part}, "cut_from": {name: given[name] for name in part}}
-    assert claim_pages.command("end_to_end", "desk", made) == "make reproduce-figures PROFILE=desk ONLY=end_to_end"
+    assert report.command("end_to_end", "desk", made) == "make reproduce-figures PROFILE=desk ONLY=end_to_end"
     made["parameters"]["lr"] = 0.5
-    assert claim_pages.command("end_to_end", "desk", made).endswith(" -f params/desk/end_to_end.yaml -y '{lr: 0.5}'")
+    assert report.command("end_to_end", "desk", made).endswith(" -f params/desk/end_to_end.yaml -y '{lr: 0.5}'")
     del made["cut_from"]  # somebody asked for these alone
-    assert "{lr: 0.5, seeds: [" in claim_pages.command("end_to_end", "desk", made)
+    assert "{lr: 0.5, seeds: [" in report.command("end_to_end", "desk", made)
 
 
 def test_a_page_shows_the_figure_that_the_ledger_names_and_links_the_others(folder):
@@ -138,43 +137,43 @@ def test_a_page_shows_the_figure_that_the_ledger_names_and_links_the_others(fold
         assert shown.count("None of the notebook") == sum(not name for _, name in sections), one.id
 
 
-def test_a_figure_that_is_not_there_is_named(folder):
-    outputs = folder.parent
-    (outputs / "figures" / "cpu" / "instability_each_rate.png").rename(outputs / "kept.png")
-    (outputs / "figures" / "cpu" / "instability_each_rate.json").rename(outputs / "kept.json")
-    report.build(outputs, "cpu")
-    said = text(page(folder, JUDGED))
-    for kind in ("png", "json"):
-        (outputs / f"kept.{kind}").rename(outputs / "figures" / "cpu" / f"instability_each_rate.{kind}")
-    report.build(outputs, "cpu")
-    assert "The figure that shows this claim, instability_each_rate, is not here." in said
-    assert "is not here" not in text(page(folder, JUDGED))
-
-
-def test_a_page_loads_only_what_lies_beside_it(folder):
-    for id in ORDER:
-        assert "default-src 'none'" in page(folder, id) and "<script" not in page(folder, id)
-        for address in loaded(page(folder, id)):
-            assert (folder / "claims" / address.partition("#")[0]).is_file(), address
-
-
-def test_headers_have_a_scope_and_pictures_have_words(folder):
-    for id in (JUDGED, "000-phi"):
-        assert all("scope=" in header for header in re.findall(r"<th\b[^>]*>", page(folder, id)))
-        assert all(alt for alt in re.findall(r'<img [^>]*alt="(.*?)"', page(folder, id)))
-        assert page(folder, id).count("<h1>") == 1 and '<html lang="en">' in page(folder, id)
-
-
 @pytest.mark.parametrize("kind", ["ordering", "bound", "tie", "value"])
 def test_a_rule_names_the_outcomes_of_its_kind(kind):
     claim = next(one for one in LEDGER.values() if one.kind == kind)
-    said = claim_pages.rule(claim)
+    said = report.rule(claim)
     assert "reproduced" in said and "contradicted" in said and ("absent here" in said) == (kind == "ordering")
     if kind == "value":
         assert f"within {claim.margin:.3g} of {claim.value:.4g}" in said
 
 
-def test_a_page_of_a_claim_that_is_gone_goes(folder):
-    (folder / "claims" / "of-no-claim.html").write_text("old")
-    report.build(folder.parent, "cpu")
-    assert not (folder / "claims" / "of-no-claim.html").exists()
+def test_every_link_of_the_site_leads_to_a_file_and_a_place_in_it(folder, tmp_path):
+    """Without a network, and wherever the site is moved."""
+    site = shutil.copytree(folder.parent / "site", tmp_path / "elsewhere")
+    files = sorted(site.rglob("*.html"))
+    ids = {path: set(re.findall(r'\bid="(.*?)"', path.read_text())) for path in files}
+    followed = set()
+    for path in files:
+        text = path.read_text()
+        assert {*re.findall(r'href="#(.*?)"', text)} <= ids[path] and str(folder.parent) not in text, path.name
+        for address in loaded(text):
+            parts = urlsplit(address)
+            target = (path.parent / parts.path).resolve()
+            assert not parts.scheme and target.is_file() and target.is_relative_to(site), f"{path.name}: {address}"
+            assert not parts.fragment or parts.fragment in ids[target], f"{path.name}: {address}"
+            followed.add(target)
+    pages = {f"claims/{id}.html" for id in LEDGER} | {"index.html", "verdicts.json", "verdicts.parquet", "style.css"}
+    assert {site / name for name in pages} <= followed
+    assert [path.name for path in site.rglob(".*")] == [".nojekyll"]
+
+
+def test_a_notebook_opens_in_binder_where_the_workbook_is_published(folder, tmp_path, monkeypatch):
+    """From its place in the report and from its page, which is written anew when the field has changed."""
+    outputs = shutil.copytree(folder.parent, tmp_path / "outputs")
+    published_at("https://github.com/a/b", monkeypatch, tmp_path)
+    assert renew.site(outputs, "cpu") == []
+    link = f'href="{places.binder("instability")}"'
+    linking = {path.name for path in (outputs / "site").rglob("*.html") if link in path.read_text()}
+    assert linking == {"index.html", "instability.html"}
+    published_at("", monkeypatch, tmp_path)
+    assert renew.site(outputs, "cpu") == []
+    assert not [path for path in (outputs / "site").rglob("*.html") if BINDER in path.read_text()]

@@ -1,0 +1,323 @@
+"""Reads a folder of outputs, for the report: findings, figures, tables, and the runs of the notebooks' plans.
+
+A file that cannot be read does not hide the others: each becomes a line of ``Outputs.problems``.
+"""
+
+import base64
+import csv
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from lib.base.errors import InputError
+from lib.base.parameters import PROFILES
+from lib.config import RunConfig
+from lib.figures.style import short
+from lib.flops import count, run_flops
+from lib.store.result import RunResult
+from lib.store.runs import RunStore
+from lib.workbook import audit, claims, pages
+from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
+from lib.workbook.notebook import read_plan
+
+ENDS = ("val_loss", "tokens", "train_flops", "seconds")
+MADE_BY = ("device", "cpu", "commit")
+RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A claim at a profile. ``finding`` is None where nothing was measured; ``need`` says what would settle it, empty
+    where nothing is unresolved."""
+
+    claim: claims.Claim
+    profile: str
+    finding: claims.Finding | None
+    need: str
+
+    @property
+    def verdict(self) -> str:
+        return self.finding.verdict if self.finding else claims.OPEN
+
+    @property
+    def notebook(self) -> str:
+        """Which measures it there; empty where none does."""
+        return OF_PUBLISHED if self.profile == PUBLISHED else self.claim.notebook or ""
+
+    @property
+    def figure(self) -> str:
+        """The figure of the notebook that shows the claim, empty where none does."""
+        return self.claim.published_figure if self.profile == PUBLISHED else self.claim.figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A figure or a table. ``content`` is a PNG in base64, or the table's rows; ``stamp`` is the provenance beside it,
+    empty where that is damaged."""
+
+    name: str
+    profile: str
+    notebook: str
+    content: str | list[list[str]]
+    stamp: dict[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Of the picture, in report/."""
+        return f"figures/{self.profile}/{self.name}.png"
+
+    @property
+    def provenance(self) -> str:
+        return in_yaml(json.dumps({name: value for name, value in self.stamp.items() if name != "alt"}))
+
+    @property
+    def alt(self) -> str:
+        """What a figure shows; its name where it has no words."""
+        return self.stamp.get("alt") or f"figure {self.name.replace('_', ' ')}"
+
+
+@functools.lru_cache(maxsize=4096)
+def in_yaml(stamp: str) -> str:
+    """A provenance, given as JSON, as a page shows it; what one run of a notebook made has the same."""
+    return yaml.safe_dump(json.loads(stamp), default_flow_style=None, width=100, allow_unicode=True)
+
+
+# ---- what a notebook ran ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """Of a notebook's last plan: the runs that are there, by key, those that are not, and the FLOPs of each measurement
+    that it asked for."""
+
+    runs: dict[str, RunResult] = dataclasses.field(default_factory=dict)
+    missing: list[RunConfig] = dataclasses.field(default_factory=list)
+    measurements: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def planned(self) -> int:
+        """How many runs it asked for."""
+        return len(self.runs) + len(self.missing)
+
+    def seconds(self, seeds: Collection[int]) -> float:
+        """Of one core for one more of ``seeds``: their runs and what was measured, divided by their number. Without
+        seeds, for one more grid: everything. A run that is not there takes its FLOPs at RATE."""
+        took = [(run.config.train.seed, run.summary["seconds"]) for run in self.runs.values()]
+        took += [(cfg.train.seed, run_flops(cfg) / RATE) for cfg in self.missing]
+        own = sum(seconds for seed, seconds in took if not seeds or seed in seeds)
+        return (own + sum(self.measurements) / RATE) / max(1, len(seeds))
+
+
+def ran(outputs: Path, profile: str, notebook: str) -> Ran:
+    """From the plan that the notebook noted when it last ran; without one, nothing. Raises InputError for the plan of
+    another version."""
+    plan = read_plan(outputs / "plans" / profile / f"{notebook}.json")
+    store = RunStore(outputs / "runs", [outputs / "records" / profile])
+    planned = plan.get("runs", {})
+    found = {key: run for key in planned if (run := store.find_key(key))}
+    missing = [RunConfig(**fields) for key, fields in planned.items() if key not in found]
+    return Ran(found, missing, [flops for asked in plan.get("measurements", {}).values() for flops in asked.values()])
+
+
+def scale(runs: Collection[RunResult]) -> str:
+    """From the smallest model and the shortest training to the largest and longest."""
+    if not runs:
+        return ""
+    sizes = [count(run.config.model).n_params for run in runs]
+    return f"{len(runs)} runs: {_range(sizes)} parameters, {_range([run.config.tokens for run in runs])} tokens"
+
+
+def _range(values: list[int]) -> str:
+    low, high = short(min(values)), short(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def hardware(runs: Iterable[RunResult]) -> str:
+    """The accelerators, or the processors where there was none, that trained them."""
+    made_by = [run.provenance for run in runs]
+    names = {one.get("cpu") or one["device"] if _by_processor(one) else one["device"] for one in made_by}
+    return ", ".join(sorted(map(str, names)))
+
+
+def _by_processor(made_by: Mapping[str, Any]) -> bool:
+    return str(made_by.get("device", "")).startswith("cpu")
+
+
+def hours(runs: Iterable[RunResult]) -> str:
+    """What they took in all: core-hours of what processors trained, GPU-hours of the rest."""
+    cores = gpus = 0.0
+    for run in runs:
+        if _by_processor(run.provenance):
+            cores += run.summary["seconds"] / 3600
+        else:
+            gpus += run.summary["seconds"] / 3600 * (run.provenance.get("processes") or 1)
+    return ", ".join(f"{took:.2g} {unit}" for took, unit in ((cores, "core-hours"), (gpus, "GPU-hours")) if took)
+
+
+def table(runs: Iterable[RunResult]) -> str:
+    """CSV, a row a run: its key, the fields of its config in which the runs differ, and how it ended on what."""
+    rows = pd.DataFrame([_row(run) for run in runs], dtype=object)
+    same = [name for name in rows.columns if "." in str(name) and rows[name].map(repr).nunique() == 1]
+    return rows.drop(columns=same).to_csv(index=False, lineterminator="\n")
+
+
+def _row(run: RunResult) -> dict[str, Any]:
+    config = run.config.model_dump(mode="json")  # a store has no paths
+    fields = {f"{part}.{name}": value for part, named in config.items() for name, value in named.items()}
+    ends = {name: run.summary.get(name) for name in ENDS}
+    return {"key": run.key, **fields, "status": run.status, **ends} | {
+        name: run.provenance.get(name) for name in MADE_BY
+    }
+
+
+# ---- a folder --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Outputs:
+    """Reads a folder of outputs. Each file that cannot be read becomes a line of ``problems``."""
+
+    folder: Path
+    problems: list[str] = dataclasses.field(default_factory=list)
+    #: profile and notebook -> what ``runs`` has read
+    _ran: dict[tuple[str, str], Ran] = dataclasses.field(default_factory=dict)
+
+    def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
+        """A row for every claim at this profile, and for those at other profiles, or on published runs, that have a
+        finding. smoke judges nothing, and is shown only when it is asked for."""
+        found = {}
+        for other in [name for name in (*PROFILES, PUBLISHED) if name == profile or name != "smoke"]:
+            for path in sorted((self.folder / "claims" / other).glob("*.json")):
+                if path.stem not in ledger:
+                    self.problems.append(f"{path}: is of no claim in params/claims.yaml, remove it or add the claim")
+                    continue
+                try:
+                    found[path.stem, other] = claims.read(path)
+                except InputError as error:
+                    row = Row(ledger[path.stem], other, None, "")
+                    self._complain(error, profile if other == PUBLISHED else other, row.notebook)
+        return [
+            self._row(claim, other, found.get((claim.id, other)))
+            for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
+            for other in (*PROFILES, PUBLISHED)
+            if other == profile or (claim.id, other) in found
+        ]
+
+    def _row(self, claim: claims.Claim, profile: str, finding: claims.Finding | None) -> Row:
+        need = ""
+        if finding and profile != PUBLISHED and finding.verdict in (claims.UNRESOLVED, claims.DISPUTED):
+            seeds = finding.seeds if claim.replicates == "seeds" else []
+            seconds = self.runs(profile, claim.notebook or "").seconds(seeds)
+            need = claims.to_settle(claim, finding, seconds / 3600)
+        return Row(claim, profile, finding, need)
+
+    def pages(self, profile: str) -> dict[str, str]:
+        """Writes the executed notebooks as HTML; notebook -> why it failed, empty where it did not."""
+        failures = {}
+        for path in sorted((self.folder / "notebooks" / profile).glob("*.ipynb")):
+            try:
+                pages.page(path, self.folder / "report" / "notebooks" / profile / f"{path.stem}.html")
+                failures[path.stem] = pages.failure(path)
+            except InputError as error:
+                self._complain(error, profile, path.stem)
+        return failures
+
+    def figures(self, profile: str, notebooks: list[str]) -> list[Item]:
+        return self._items("figures", ".png", _png, profile, notebooks)
+
+    def tables(self, profile: str, notebooks: list[str]) -> list[Item]:
+        return self._items("tables", ".csv", _csv, profile, notebooks)
+
+    def _items(
+        self, kind: str, suffix: str, read: Callable[[Path], Any], profile: str, notebooks: list[str]
+    ) -> list[Item]:
+        folder = self.folder / kind / profile
+        items = []
+        for name in sorted({path.stem for path in folder.glob("*") if path.suffix in (suffix, ".json")}):
+            prefixes = [notebook for notebook in notebooks if name.startswith(notebook)]
+            notebook, stamp = max(prefixes, key=len, default=""), {}
+            try:
+                stamp = _stamp(folder / f"{name}.json")
+                notebook = stamp["notebook"]
+            except InputError as error:
+                self._complain(error, profile, notebook)
+            try:
+                items.append(Item(name, profile, notebook, read(folder / f"{name}{suffix}"), stamp))
+            except InputError as error:
+                self._complain(error, profile, notebook)
+        return items
+
+    def runs(self, profile: str, notebook: str) -> Ran:
+        if (profile, notebook) not in self._ran:
+            self._ran[profile, notebook] = self._runs(profile, notebook)
+        return self._ran[profile, notebook]
+
+    def _runs(self, profile: str, notebook: str) -> Ran:
+        try:
+            return ran(self.folder, profile, notebook)
+        except InputError as error:
+            path = self.folder / "plans" / profile / f"{notebook}.json"
+            self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
+            return Ran()
+
+    def audited(self, profile: str) -> str:
+        try:
+            return audit.last(self.folder, profile)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
+            return ""
+
+    def agreed(self, profile: str, keys: Collection[str]) -> str:
+        """How many of these runs agreed when they were trained anew, empty where none was; ``audited`` says what is
+        wrong with the file."""
+        try:
+            said = audit.summary(self.folder, profile)
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+        return audit.agreed(said, keys) if said else ""
+
+    def _complain(self, error: InputError, profile: str, notebook: str) -> None:
+        if notebook:
+            again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
+            remedy = f"run its notebook again: rm -f outputs/notebooks/{profile}/.{notebook}.done; {again}"
+        else:
+            remedy = "run the notebook that wrote it again"
+        self.problems.append(f"{error}, {remedy}")
+
+
+def _stamp(path: Path) -> dict[str, Any]:
+    try:
+        stamp = json.loads(path.read_text())
+        if isinstance(stamp, dict) and {"notebook", "parameters", "commit", "device"} <= {*stamp}:
+            return stamp
+        reason = "it is no provenance"
+    except (OSError, ValueError) as error:
+        reason = _reason(error)
+    raise InputError(f"{path}: cannot be read ({reason})")
+
+
+def _png(path: Path) -> str:
+    image = path.read_bytes() if path.exists() else b""
+    if not (image.startswith(b"\x89PNG") and image.endswith(b"IEND\xaeB`\x82")):
+        raise InputError(f"{path}: {'is damaged' if image else 'is missing'}")
+    return base64.b64encode(image).decode()
+
+
+def _csv(path: Path) -> list[list[str]]:
+    try:
+        rows = list(csv.reader(path.read_text().splitlines()))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
+    if not rows:
+        raise InputError(f"{path}: is empty")
+    return rows
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
