@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pydantic
 import torch
@@ -24,7 +24,7 @@ WORTH_COMPILING = 250  # steps on a GPU after which half a minute of compilation
 GROW_AT = 0.75  # share of the steps after which a growing model makes all its loops
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
 #: the inits whose branches add nothing at first
-ZERO_BRANCHES = ("scaled-zero", "parcae", "uniform-zero")
+ZERO_BRANCHES = ("parcae", "uniform-zero")
 #: names a run or a case in a plan: the group it belongs to, then what sets it apart there
 Label = tuple[Any, ...]
 
@@ -33,6 +33,15 @@ class Config(pydantic.BaseModel):
     """Frozen, strict, and with errors of one line."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    #: fields that are no more, and the only value that a stored config may have of them
+    former: ClassVar[dict[str, Any]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: x for name, x in values.items() if name not in cls.former or x != cls.former[name]}
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -54,6 +63,8 @@ class ModelConfig(Config):
 
     A plain Transformer is ``recur=0``; a fully looped model is ``prelude=coda=0``.
     """
+
+    former = {"truncation": "no-grad", "short_window": None}
 
     # sizes
     vocab_size: int = Field(256, ge=2)
@@ -81,9 +92,6 @@ class ModelConfig(Config):
     on_top: bool = Field(
         False,
         description="make the backprop_loops after all that were drawn, not the last of them (001's per-batch code)",
-    )
-    truncation: Literal["no-grad", "detach"] = Field(
-        "no-grad", description="how the first loops lose their gradient; detach leaves it to a router's own losses"
     )
     injection: Literal[
         "none", "add", "concat", "concat-identity", "lti", "orthogonal", "boundary", "hyper-connections"
@@ -117,8 +125,9 @@ class ModelConfig(Config):
     rope_base: float = Field(50_000.0, gt=0)
     mlp: Literal["relu2", "half-relu2", "swiglu"] = "relu2"
     value_embeddings: bool = False
-    windows: str = Field("L", pattern="^[LS]+$", description="Long or Short attention, repeated over the unique layers")
-    short_window: int | None = Field(None, ge=1, description="positions an S layer sees, half the context when empty")
+    windows: str = Field(
+        "L", pattern="^[LS]+$", description="Long or Short (half the context) attention, repeated over unique layers"
+    )
     residual: Literal["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"] = Field(
         "none", description="rule of the multiplier on the looped branches; N is mean_loops, L the layers that loop"
     )
@@ -135,7 +144,7 @@ class ModelConfig(Config):
     embed_scale: float = Field(1.0, gt=0, description="the factor on token embeddings, and on a like-init state")
     tied: bool = Field(True, description="the head shares the token table")
     softcap: float = Field(0.0, ge=0, description="logits become c tanh(z / c); 0 leaves them")
-    init: Literal["scaled", "scaled-zero", "parcae", "uniform", "uniform-zero", "normal", "mup"] = Field(
+    init: Literal["scaled", "parcae", "uniform", "uniform-zero", "normal", "mup"] = Field(
         "scaled", description="see the table of each in lib/model/parameterisation.py"
     )
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
@@ -188,8 +197,6 @@ class ModelConfig(Config):
             raise ValueError("lanes: only hyper-connections have them, use injection='hyper-connections'")
         if self.lanes_receive != "s - u" and self.injection != "hyper-connections":
             raise ValueError("lanes_receive: only hyper-connections have lanes, use injection='hyper-connections'")
-        if self.short_window is not None and "S" not in self.windows:
-            raise ValueError("short_window: no layer is short, put an S into windows")
         if self.init_std != 0.02 and self.init not in ("normal", "mup"):
             raise ValueError(f"init_std: {self.init} has its own, use init='normal' or 'mup'")
         if self.qk_norm_eps is not None and not self.qk_norm:
@@ -244,7 +251,7 @@ class ModelConfig(Config):
         """How many positions, its own included, a token sees in this unique layer; None for all."""
         if self.windows[layer % len(self.windows)] == "L":
             return None
-        return self.short_window or max(1, self.context // 2)
+        return max(1, self.context // 2)
 
     def has_values(self, layer: int) -> bool:
         """Value tables sit at every second unique layer, the last one included (001's code)."""
@@ -336,6 +343,8 @@ class DataConfig(Config):
 class OptimConfig(Config):
     """Optimiser and schedule. lr rises over warmup_steps, is constant, and falls over cooldown_steps to ``final``."""
 
+    former = {"muon_orthogonalizer": "polar-express"}
+
     name: Literal["adamw", "muon", "muonh"] = Field(
         "adamw", description="muon, muonh: matrices by it, the rest by AdamW"
     )
@@ -367,7 +376,6 @@ class OptimConfig(Config):
     muon_lr: float = Field(8e-3, gt=0)
     muon_momentum: float = Field(0.95, ge=0, lt=1)
     muon_momentum_warmup: int = Field(0, ge=0, description="steps over which momentum rises from 0.85")
-    muon_orthogonalizer: Literal["polar-express", "newton-schulz"] = "polar-express"
     muon_variance_reduction: bool = True
     muon_weight_decay: float = Field(0.2, ge=0, description="falls linearly to 0")
     muon_cautious: bool = Field(True, description="decay only what the update shrinks as well")
@@ -428,6 +436,8 @@ class OptimConfig(Config):
 class TrainConfig(Config):
     """How long, in what batches, in which arithmetic, and when a run counts as diverged."""
 
+    former = {"compile": False}
+
     steps: int = Field(300, ge=1)
     batch: int = Field(8, ge=1, description="rows per step")
     micro_batch: int | None = Field(
@@ -438,12 +448,6 @@ class TrainConfig(Config):
         "auto",
         validate_default=True,
         description="bf16-mixed: bf16 matmuls, fp32 residual stream; auto: that where the machine has bf16, else fp32",
-    )
-    compile: bool = Field(
-        False,
-        description="compile the block also where that need not pay. A GPU compiles it in any case from so many steps "
-        "on as pay for it: the same run has one key on every machine. On a CPU lib/kernels is faster at every "
-        "shape that was timed. On a GPU a block that does not compile stays eager",
     )
     checkpoint_loops: bool = Field(
         False, description="compute each loop again in the backward pass: less memory, the same numbers"
@@ -469,8 +473,8 @@ class TrainConfig(Config):
         return int(GROW_AT * self.steps) if self.grow_from else 0
 
     def compiles_on(self, device: str) -> bool:
-        """Whether blocks are compiled on a device of this type, "cuda" or "cpu"."""
-        return self.compile or (device == "cuda" and self.steps >= WORTH_COMPILING)
+        """Whether blocks are compiled on a device of this type, "cuda" or "cpu", where lib/kernels is faster."""
+        return device == "cuda" and self.steps >= WORTH_COMPILING
 
     @field_validator("precision")
     @classmethod
@@ -512,9 +516,9 @@ class RunConfig(Config):
             raise ValueError(
                 f"model.context: {self.model.context} is shorter than data.context {self.data.context}, raise it"
             )
-        if "S" in self.model.windows and (self.model.short_window or self.model.context // 2) >= self.data.context:
+        if "S" in self.model.windows and self.model.context // 2 >= self.data.context:
             raise ValueError(
-                f"model.short_window: S layers see all of data.context {self.data.context}, set it below that"
+                f"model.windows: S layers see all of data.context {self.data.context}, lower model.context"
             )
         if self.data.tokenizer == "bytes" and self.model.vocab_size < 256:
             raise ValueError(f"model.vocab_size: bytes need 256 entries, not {self.model.vocab_size}, raise it")
@@ -591,7 +595,7 @@ class RunConfig(Config):
             fields["data"]["tokenizer"] = "file"
         if "train" in fields:
             fields["train"].pop("checkpoint_loops", None)
-            fields["train"]["compile"] = self.train.compile  # also the default: machines once chose it
+            fields["train"]["compile"] = False  # a field that is no more, but in every key
         return {"recipe": lib.RECIPE, **fields}
 
     @functools.cached_property

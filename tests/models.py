@@ -21,7 +21,7 @@ KINDS = {
     "passthrough": dict(
         injection="none", state_init="prelude", prelude=0, coda=0, recur=2, mean_loops=6, backprop_loops="all"
     ),
-    "values": dict(injection="lti", state_init="unit", value_embeddings=True, mlp="half-relu2", init="scaled-zero"),
+    "values": dict(injection="lti", state_init="unit", value_embeddings=True, mlp="half-relu2", init="parcae"),
     "normal": dict(injection="lti", state_init="normal", norm_gain=False),
     "experts": dict(
         state_init="prelude",
@@ -42,7 +42,6 @@ KINDS = {
         softcap=5.0,
         block="sandwich",
         windows="LS",
-        short_window=6,
         init="uniform",
     ),
     "scaled residual": dict(

@@ -6,23 +6,22 @@ L_0 those at which the rate was tuned, B tokens a step, D tokens a run.
 
 Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the input width, s is cfg.init_std):
 
-| role                    | scaled        | scaled-zero  | parcae         | uniform        | normal | mup         |
-|-------------------------|---------------|--------------|----------------|----------------|--------|-------------|
-| embedding               | u             | orthogonal u | truncated u    | 1              | s      | s           |
-| head                    | u             | orthogonal u | truncated u    | .001           | s      | s / sqrt(w) |
-| matrix, router          | u             | orthogonal u | truncated u    | U: 1/sqrt(fan) | s      | s / sqrt(w) |
-| value gate              | u             | orthogonal u | U: 1/sqrt(3fan)| U: 1/sqrt(fan) | s      | s           |
-| branch output           | u / sqrt(2 l) | 0            | 0              | U: 1/sqrt(fan) | s      | s / sqrt(w) |
-| concatenating injection | u             | orthogonal u | cut normal u   | U: 1/sqrt(fan) | s      | s / sqrt(w) |
+| role                    | scaled        | parcae         | uniform        | normal | mup         |
+|-------------------------|---------------|----------------|----------------|--------|-------------|
+| embedding               | u             | truncated u    | 1              | s      | s           |
+| head                    | u             | truncated u    | .001           | s      | s / sqrt(w) |
+| matrix, router          | u             | truncated u    | U: 1/sqrt(fan) | s      | s / sqrt(w) |
+| value gate              | u             | U: 1/sqrt(3fan)| U: 1/sqrt(fan) | s      | s           |
+| branch output           | u / sqrt(2 l) | 0              | U: 1/sqrt(fan) | s      | s / sqrt(w) |
+| concatenating injection | u             | cut normal u   | U: 1/sqrt(fan) | s      | s / sqrt(w) |
 
-Orthogonal matrices come from normal entries, "truncated" ones from entries cut at 2 sigma; "cut normal" are entries cut
-at 3 sigma themselves. ``uniform-zero`` is uniform with branch outputs of 0.
+The readout's orthogonal matrix comes from normal entries, "truncated" ones are orthogonal and come from entries cut at
+2 sigma; "cut normal" are entries cut at 3 sigma themselves. ``uniform-zero`` is uniform with branch outputs of 0.
 
 A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes and
-B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s; ``scaled-zero`` the
-other init of 001's code, and ``parcae`` the same in its details, with value gates as torch makes a linear layer;
-``uniform`` is 000's App. C.1, ``uniform-zero`` nanochat's (003); ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is
-ours, neither states it.
+B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s; ``parcae`` that of
+001's code in its details, with value gates as torch makes a linear layer; ``uniform`` is 000's App. C.1, ``uniform-
+zero`` nanochat's (003); ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is ours, neither states it.
 
 Multipliers:
 
@@ -160,8 +159,6 @@ def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
     if cfg.init == "scaled":
         effective = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
         return Init("normal", unit / math.sqrt(2 * effective) if what == "branch output" else unit)
-    if cfg.init == "scaled-zero":
-        return Init("normal", 0.0) if what == "branch output" else Init("orthogonal", unit)
     if cfg.init == "parcae":
         return _init_of_001s_code(what, unit, shape[-1])
     if cfg.init in ("uniform", "uniform-zero"):

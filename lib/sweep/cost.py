@@ -102,7 +102,6 @@ def flops_per_second(cfg: RunConfig) -> float:
             on_top=False,
             context=context,
             windows="L",
-            short_window=None,
             vocab_size=min(model_cfg.vocab_size, 8192),
         )
     check_size(model_cfg)

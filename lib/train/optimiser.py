@@ -27,8 +27,7 @@ POLAR_EXPRESS = (
     (3.2858, -2.3681, 0.46449),
     (2.3465, -1.7098, 0.42324),
 )
-#: the quintic Newton-Schulz iteration of Jordan et al.: the same step with one set of coefficients
-NEWTON_SCHULZ = ((3.4445, -4.7750, 2.0315),) * 5
+ROOM = 1.02  # the factor on the norm that a matrix is first divided by: they want a little below 1
 
 EARLY_MOMENTUM = 0.85  # where Muon's momentum warms up from (001's code)
 
@@ -242,9 +241,10 @@ class Muon:
     """
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
+    quintic = POLAR_EXPRESS, ROOM
 
     def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
-        self.cfg, self.dtype, self.ranks, self.quintic = cfg, dtype, ranks, _quintic(cfg.muon_orthogonalizer)
+        self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
         self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
             rows, columns = parameter.shape[-2:]
@@ -280,7 +280,7 @@ class Muon:
         parameters, own = [p for _, p in self.stacks[shape]], self.own[shape]
         gradient = self._stacked(shape, [_gradient(p) for p in parameters])[own]
         momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
-        update = orthogonalize(gradient.lerp_(momentum, beta), self.cfg.muon_orthogonalizer, self.dtype)
+        update = orthogonalize(gradient.lerp_(momentum, beta), self.dtype)
         if self.cfg.muon_variance_reduction:
             update = self._reduce_variance(update, self.variance[shape])
         rates = lr[own].view(-1, 1, 1).to(update)
@@ -374,17 +374,10 @@ def _norm(matrices: Tensor) -> Tensor:
     return matrices.norm(dim=(-2, -1), keepdim=True)
 
 
-def _quintic(method: str) -> tuple[tuple[tuple[float, float, float], ...], float]:
-    """The steps' coefficients, and the factor on the norm that a matrix is first divided by: Polar Express wants a
-    little below 1."""
-    return (POLAR_EXPRESS, 1.02) if method == "polar-express" else (NEWTON_SCHULZ, 1.0)
-
-
-def orthogonalize(matrices: Tensor, method: str = "polar-express", dtype: torch.dtype = torch.bfloat16) -> Tensor:
+def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out. On a
     CPU the steps are in fp32: there they take half as many products as here, so that bf16 is no faster."""
-    steps, room = _quintic(method)
-    return _orthogonalized(matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype), steps, room)
+    return _orthogonalized(matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype), POLAR_EXPRESS, ROOM)
 
 
 @door.served_by(door.orthogonalize)

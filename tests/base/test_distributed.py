@@ -32,7 +32,7 @@ CASES = {
         model={"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"},
     ),
     "MoE": small_run(train=FP32, model=EXPERTS),
-    "MoE, detached": small_run(train=FP32, model={**EXPERTS, "truncation": "detach"}, optim=MUON),
+    "MoE, Muon": small_run(train=FP32, model=EXPERTS, optim=MUON),
     "MoE in passes": small_run(train={**FP32, "micro_batch": 4}, model=EXPERTS),
     "loops computed again": small_run(train={**FP32, "checkpoint_loops": True, "seed": 1}),
 }
@@ -41,14 +41,16 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 TOGETHER = """
 import json, sys
 from pathlib import Path
-from lib.config import RunConfig
+from lib.config import RunConfig, TrainConfig
 from lib.base.distributed import here
 from lib.store.runs import RunStore
 from lib.train.loop import train
 
 class Enough(Exception): pass
 
-for cases, path, stop_at in json.loads(Path(sys.argv[1]).read_text()):
+for cases, path, stop_at, compiled in json.loads(Path(sys.argv[1]).read_text()):
+    TrainConfig.compiles_on = lambda cfg, device: compiled
+
     def stop(step, loss):
         if step == stop_at: raise Enough
 
@@ -60,8 +62,8 @@ for cases, path, stop_at in json.loads(Path(sys.argv[1]).read_text()):
 """
 
 
-def job(cases, store, stop_at=-1):
-    return {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}, str(store.path), stop_at
+def job(cases, store, stop_at=-1, compiled=False):
+    return {name: cfg.model_dump(mode="json") for name, cfg in cases.items()}, str(store.path), stop_at, compiled
 
 
 def together(folder, *jobs, processes=2):
@@ -126,9 +128,9 @@ def test_two_processes_train_what_one_does(alone, by_two):
 
 @pytest.mark.long
 def test_compiled_blocks_too(alone, tmp_path):
-    cfg = CASES["AdamW"].replace(train=CASES["AdamW"].train.replace(compile=True))
-    store = RunStore(tmp_path / "runs")
-    together(tmp_path, job({"": cfg}, store))
+    store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
+    together(tmp_path, job({"": cfg}, store, compiled=True))
+    assert store.find(cfg).provenance["compiled"]
     assert_same(alone["AdamW"], store.find(cfg))
 
 

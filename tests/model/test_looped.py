@@ -400,7 +400,7 @@ ANY = dict(
     embed_norm=[False, True],
     tied=[False, True],
     softcap=[0.0, 15.0],
-    init=["scaled", "scaled-zero", "parcae", "uniform", "uniform-zero", "normal", "mup"],
+    init=["scaled", "parcae", "uniform", "uniform-zero", "normal", "mup"],
 )
 LOOPED = dict(
     recur=[1, 2],

@@ -218,14 +218,6 @@ def test_independent_decay_does_not_depend_on_the_rate():
     assert shrunk[1e-1, "coupled"] == pytest.approx(0.5 * 0.05 * 0.1, rel=1e-3)
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
-def test_newton_schulz_leaves_singular_values_around_one(shape):
-    torch.manual_seed(0)
-    singular = torch.linalg.svdvals(orthogonalize(torch.randn(3, *shape), "newton-schulz"))
-    big = singular[:, : int(0.9 * singular.shape[1])]
-    assert big.min() > 0.6 and singular.max() < 1.3  # its fixed set of coefficients does not converge to 1
-
-
 @pytest.mark.parametrize("shape", [(48, 32), (32, 32), (32, 96)])
 def test_a_step_of_muon_has_singular_values_near_its_rate(shape):
     torch.manual_seed(0)
@@ -290,7 +282,6 @@ def test_muons_parts_can_be_switched():
     results = [
         after(**bare),
         after(**{**bare, "muon_variance_reduction": True}),
-        after(**{**bare, "muon_orthogonalizer": "newton-schulz"}),
         decayed,
         after(**{**bare, "muon_weight_decay": 0.5, "muon_cautious": True}),
     ]
@@ -334,7 +325,7 @@ def test_muonh_keeps_every_norm_and_turns_by_its_rate():
 
 def test_muonh_refuses_a_matrix_without_a_norm():
     with pytest.raises(InputError, match=r"muonh keeps norms, but .* starts at norm 0"):
-        Optimizer(LoopedLM(ModelConfig(init="scaled-zero")), OptimConfig(name="muonh"), 1)
+        Optimizer(LoopedLM(ModelConfig(init="uniform-zero")), OptimConfig(name="muonh"), 1)
 
 
 def test_cautious_decay_touches_only_what_the_update_shrinks():
