@@ -5,10 +5,8 @@ import json
 import pytest
 
 import lib
-from lib.base.errors import InputError
 from lib.base.parameters import Training
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from lib.presets import preset
 from lib.train.loop import train
 from tests.lines import one_line
 from tests.runs import small_run
@@ -16,34 +14,9 @@ from tests.runs import small_run
 pytestmark = pytest.mark.precision
 
 
-def hyper(**changes) -> ModelConfig:
-    lanes = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all")
-    return ModelConfig(**{**lanes, **changes})
-
-
 @pytest.mark.parametrize(
     ("make", "field", "remedy"),
     [
-        (lambda: ModelConfig(widht=64), "widht", "spelling"),
-        (lambda: ModelConfig(width="64"), "width", "integer"),
-        (lambda: ModelConfig(width=65), "width", "heads"),
-        (lambda: ModelConfig(width=6, heads=2), "heads", "RoPE"),
-        (lambda: ModelConfig(vocab_size=2**32 + 1), "vocab_size", "at most"),
-        (lambda: ModelConfig(prelude=0, recur=0, coda=0), "recur", "layer"),
-        (lambda: ModelConfig(recur=0), "mean_loops", "recur"),
-        (lambda: ModelConfig(backprop_loops=0), "backprop_loops", "at least 1"),
-        (lambda: ModelConfig(injection="none"), "state_init", "prelude"),
-        (lambda: ModelConfig(injection="none", state_init="prelude"), "backprop_loops", "'all'"),
-        (
-            lambda: ModelConfig(recur=0, mean_loops=1, injection="none", state_init="prelude", loop_norm="own"),
-            "loop_norm",
-            "'none'",
-        ),
-        (lambda: ModelConfig(windows="LXS"), "windows", "[LS]"),
-        (lambda: ModelConfig(windows="LLSS"), "windows", "3 unique layers"),
-        (lambda: ModelConfig(short_window=8), "short_window", "unknown name"),
-        (lambda: ModelConfig(lanes=3), "lanes", "injection='hyper-connections'"),
-        (lambda: ModelConfig(lanes_receive="s"), "lanes_receive", "injection='hyper-connections'"),
         (lambda: OptimConfig(cooldown="sqrt"), "cooldown", "cooldown_steps"),
         (lambda: OptimConfig(name="muon", weight_decay=0.1), "weight_decay", "muon_weight_decay"),
         (lambda: OptimConfig(injection="adamw"), "injection", "leave it out"),
@@ -58,27 +31,7 @@ def hyper(**changes) -> ModelConfig:
             "leave it out",
         ),
         (lambda: small_run(model={"windows": "SL", "context": 64}), "model.windows", "lower model.context"),
-        (lambda: ModelConfig(fill=True), "fill", "sampled depth"),
-        (lambda: ModelConfig(fill=True, depth="poisson", backprop_loops=9), "backprop_loops", "mean_loops 8"),
-        (lambda: ModelConfig(on_top=True), "on_top", "sampled depth"),
-        (lambda: ModelConfig(on_top=True, depth="poisson", backprop_loops="all"), "on_top", "backprop_loops"),
-        (lambda: ModelConfig(on_top=True, fill=True, depth="poisson"), "on_top", "one of them"),
-        (lambda: hyper(depth="poisson"), "injection", "'fixed'"),
-        (lambda: hyper(backprop_loops=2), "injection", "'all'"),
-        (lambda: hyper(state_init="zero"), "state_init", "'prelude'"),
-        (lambda: ModelConfig(experts=4), "experts", "swiglu"),
-        (lambda: ModelConfig(injection="boundary"), "injection", "use 'prelude'"),
-        (lambda: ModelConfig(injection_bias=True), "injection_bias", "injection='concat'"),
-        (lambda: ModelConfig(heads=4, kv_heads=3), "kv_heads", "a divisor"),
-        (lambda: ModelConfig(heads=2, kv_heads=1, value_embeddings=True), "kv_heads", "leave"),
-        (lambda: ModelConfig(loop_norm="closing"), "loop_norm", "coda=0"),
-        (lambda: ModelConfig(coda=0, coda_norm=True), "coda_norm", "set coda"),
-        (lambda: hyper(recur=0, mean_loops=1, injection="none", exit_gate=True), "exit_gate", "leave it out"),
         (lambda: small_run(model={"exit_gate": True}), "model.exit_gate", "load a checkpoint"),
-        (lambda: ModelConfig(mlp="swiglu", experts=4, active_experts=5), "active_experts", "at most"),
-        (lambda: ModelConfig(mlp="swiglu", experts=4, active_experts=3), "mlp_width", "active_experts 3"),
-        (lambda: ModelConfig(init="mup"), "init", "tied=False"),
-        (lambda: ModelConfig(qk_norm=False, qk_norm_eps=1e-6), "qk_norm_eps", "qk_norm"),
         (lambda: OptimConfig(scaling="nanochat"), "scaling", "name='muon'"),
         (lambda: OptimConfig(scaling="hyperp"), "scaling", "name='muonh'"),
         (lambda: OptimConfig(name="muon", scaling="mup"), "scaling", "name='adamw'"),
@@ -90,8 +43,6 @@ def hyper(**changes) -> ModelConfig:
         (lambda: small_run(model={"init": "parcae"}, optim={"name": "muonh"}), "optim.name", "model.init"),
         (lambda: small_run(model={"init": "uniform-zero"}, optim={"name": "muonh"}), "optim.name", "model.init"),
         (lambda: RunConfig(data="sotu"), "data", "DataConfig"),
-        (lambda: ModelConfig(injection="glue"), "injection", "concat"),
-        (lambda: ModelConfig(balance_loss=-0.1), "balance_loss", "greater than or equal to 0"),
         (lambda: OptimConfig(lr=-1.0), "lr", "greater than 0"),
         (lambda: OptimConfig(lr=float("nan")), "lr", "finite"),
         (lambda: OptimConfig(betas=(0.9, 1.0)), "betas", "[0, 1)"),
@@ -109,16 +60,6 @@ def hyper(**changes) -> ModelConfig:
 def test_bad_input_is_one_line_with_the_field_and_the_remedy(make, field, remedy):
     with one_line(field, remedy):
         make()
-
-
-def test_a_truncation_that_cuts_nothing_is_none():
-    for k in ("half", 1, 4):
-        assert not preset("isodepth-s10-r1", backprop_loops=k).truncates
-    assert not preset("isodepth-s10-r4", injection="hyper-connections", backprop_loops=4).truncates
-    assert preset("isodepth-s10-r4", backprop_loops=2).truncates
-    assert ModelConfig(depth="poisson", backprop_loops=8).truncates and not ModelConfig(backprop_loops="all").truncates
-    with pytest.raises(InputError, match="only the first loop sees the input"):
-        preset("looped-256", backprop_loops=1)  # the table would never learn
 
 
 def test_another_optimiser_has_its_own_defaults():
@@ -337,12 +278,6 @@ def test_precision_is_resolved_before_hashing():
     assert TrainConfig(precision="fp32").precision == "fp32"
 
 
-def test_half_rounds_up():
-    assert ModelConfig(mean_loops=7, backprop_loops="half").max_backprop_loops == 4
-    assert ModelConfig(mean_loops=7, backprop_loops="all").max_backprop_loops is None
-    assert ModelConfig(mean_loops=7, backprop_loops=3).max_backprop_loops == 3
-
-
 def test_the_text_of_a_notebooks_parameters():
     p = Training(
         profile="cpu",
@@ -367,21 +302,6 @@ def test_the_text_of_a_notebooks_parameters():
     assert TrainConfig.of(p.replace(micro_batch=2)).micro_batch == 2
 
 
-def test_value_tables_need_the_width_that_their_gate_reads():
-    assert ModelConfig(width=32, heads=2, value_embeddings=True).value_embeddings
-    for width, heads in ((16, 1), (24, 3)):
-        with one_line("value_embeddings:", "widen"):
-            ModelConfig(width=width, heads=heads, value_embeddings=True)
-
-
-@pytest.mark.parametrize(
-    ("rule", "alpha"), [("none", 1), ("1/sqrt(N)", 4**-0.5), ("1/N", 1 / 4), ("1/(N sqrt(L))", 1 / (4 * 3))]
-)
-def test_the_residual_multiplier_is_002s(rule, alpha):
-    cfg = ModelConfig(mean_loops=4, recur=9, prelude=2, residual=rule, residual_c=3.0)
-    assert cfg.residual_multiplier == pytest.approx(3 * alpha)
-
-
 def test_tokens_are_those_of_all_steps():
     cfg = RunConfig(data=DataConfig(context=64), train=TrainConfig(steps=5, batch=3))
     assert (cfg.tokens_per_step, cfg.tokens) == (3 * 64, 5 * 3 * 64)
@@ -389,23 +309,3 @@ def test_tokens_are_those_of_all_steps():
 
 def test_a_pass_may_take_any_part_that_divides_the_batch():
     assert [TrainConfig(batch=6, micro_batch=rows).micro_batch for rows in (1, 2, 6)] == [1, 2, 6]
-
-
-@pytest.mark.parametrize("layers", [4, 5])
-def test_value_tables_are_at_every_second_layer_back_from_the_last(layers):
-    cfg = ModelConfig(value_embeddings=True, prelude=1, recur=2, coda=layers - 3)
-    assert [layer for layer in range(layers) if cfg.has_values(layer)] == [*range((layers - 1) % 2, layers, 2)]
-    assert not any(map(cfg.replace(value_embeddings=False).has_values, range(layers)))
-
-
-def test_fill_wants_a_truncation_of_at_most_the_mean():
-    assert all(ModelConfig(fill=True, depth="poisson", mean_loops=4, backprop_loops=k).fill for k in (2, 4))
-    with one_line("fill:", "backprop_loops 5 exceeds mean_loops 4"):
-        ModelConfig(fill=True, depth="poisson", mean_loops=4, backprop_loops=5)
-
-
-def test_sizes_that_nobody_could_train_are_refused():
-    widest = ModelConfig(width=2**20, heads=2**13)
-    assert widest.width == 2**20
-    with one_line("width:", "1048576"):
-        ModelConfig(width=2**20 + 2**13, heads=2**13)
