@@ -1,6 +1,6 @@
 // The small operations of a block and of the head, each as one pass over memory. At the widths that a core trains, ten
-// passes of a framework cost more than the matrix products between them. lib/model/kernels.py compiles this on the
-// machine that runs it.
+// passes of a framework cost more than the matrix products between them. lib/kernels/compiled.py compiles this on
+// the machine that runs it.
 //
 // T is the type of activations, float or bf16 (-DBF16); everything is computed in fp32, and a nan stays one. B batch,
 // S sequence, H heads, D head_dim, d width, V vocabulary. In attention the numbers of a vector are positions (`turned`
