@@ -167,23 +167,21 @@ def orthogonalize(x: Tensor, steps: Sequence[Sequence[float]], room: float) -> A
     return functions.orthogonalize(x, torch.tensor(steps), room) if serve(x) else NotImplemented
 
 
-def muon(optimizer: Any, shape: tuple[int, int], lr: Tensor, beta: float, decay: float) -> Any:
-    cfg, momentum = optimizer.cfg, optimizer.momentum[shape]
-    parameters = [parameter for _, parameter in optimizer.stacks[shape]]
-    if optimizer.ranks.size > 1 or not serve(momentum, *parameters):
+def muon(optimizer: Any, stack: Any, lr: Tensor, beta: float, decay: float) -> Any:
+    if optimizer.ranks.size > 1 or not serve(stack.momentum, *stack.parameters):
         return NotImplemented
     steps, room = optimizer.quintic
     functions.muon(
-        [parameter.grad for parameter in parameters],
-        parameters,
-        momentum,
-        optimizer.variance[shape] if cfg.muon_variance_reduction else None,
+        [parameter.grad for parameter in stack.parameters],
+        stack.parameters,
+        stack.momentum,
+        stack.variance if optimizer.cfg.muon_variance_reduction else None,
         lr,
-        optimizer.norms.get(shape),
+        stack.norm,
         beta=beta,
         beta2=optimizer.beta2,
-        decay=cfg.muon_weight_decay * decay,
-        cautious=cfg.muon_cautious,
+        decay=decay,
+        cautious=optimizer.cfg.muon_cautious,
         abc=torch.tensor(steps),
         room=room,
     )

@@ -5,6 +5,7 @@ MuonH those of 000.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -232,35 +233,53 @@ class AdamW:
                 self.held[parameter] = {name: value.to(parameter.device) for name, value in present.items()}
 
 
+@dataclasses.dataclass
+class Stack:
+    """All n matrices of one shape [R, C], which are updated together; a parameter [E, R, C] is E of them. Each process
+    updates m of them, and keeps momentum, variance and norm for these alone."""
+
+    parameters: list[nn.Parameter]
+    heights: list[int]  # how many matrices each is
+    lr: Tensor  # [n]
+    own: slice  # the m of them that are this process's
+    momentum: Tensor  # [m, R, C]
+    variance: Tensor  # [m, R, 1] of tall matrices, [m, 1, C] of wide ones
+    norm: Tensor | None = None  # [m, 1, 1], that MuonH keeps
+
+    @classmethod
+    def of(cls, members: list[tuple[Placement, nn.Parameter]], ranks: Ranks) -> "Stack":
+        parameters = [parameter for _, parameter in members]
+        heights = [math.prod(p.shape[:-2]) for p in parameters]
+        lr = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(heights))
+        own, (R, C) = ranks.share(sum(heights)), parameters[0].shape[-2:]
+        zeros = functools.partial(torch.zeros, own.stop - own.start, device=parameters[0].device)
+        return cls(parameters, heights, lr, own, zeros(R, C), zeros(R, 1) if R >= C else zeros(1, C))
+
+    def matrices(self, tensors: Sequence[Tensor]) -> Tensor:
+        """This process's matrices [m, R, C] of the parameters, or of tensors of their shapes."""
+        every = [x.detach().reshape(-1, *self.momentum.shape[1:]) for x in tensors]
+        return torch.cat(every)[self.own]
+
+    def kept(self) -> dict[str, Tensor]:
+        """What the next update depends on."""
+        tensors = {"momentum": self.momentum, "variance": self.variance, "norm": self.norm}
+        return {name: x for name, x in tensors.items() if x is not None}
+
+
 class Muon:
     """Nesterov momentum, orthogonalised in ``dtype``; factored variance reduction and cautious decay where the config
-    asks for them.
-
-    Matrices of one shape [R, C] are stacked and updated together; a parameter [E, R, C] is E matrices. Each process
-    updates its share of a stack [n, R, C], keeps momentum and variance for that alone, and is sent the other shares.
-    """
+    asks for them."""
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
     quintic = POLAR_EXPRESS, ROOM
 
     def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
         self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
-        self.stacks: dict[tuple[int, int], list[tuple[Placement, nn.Parameter]]] = {}
+        by_shape: dict[str, list[tuple[Placement, nn.Parameter]]] = {}
         for placement, parameter in parameters.items():
-            rows, columns = parameter.shape[-2:]
-            self.stacks.setdefault((rows, columns), []).append((placement, parameter))
-        self.momentum: dict[tuple[int, int], Tensor] = {}
-        self.variance: dict[tuple[int, int], Tensor] = {}
-        self.own: dict[tuple[int, int], slice] = {}
-        self.norms: dict[tuple[int, int], Tensor] = {}  # that matrices keep, MuonH's
-        for (rows, columns), members in self.stacks.items():
-            device = members[0][1].device
-            own = self.own[rows, columns] = ranks.share(sum(_height(p) for _, p in members))
-            n = own.stop - own.start
-            self.momentum[rows, columns] = torch.zeros(n, rows, columns, device=device)
-            # one second moment per row of a tall matrix, per column of a wide one
-            factored = (rows, 1) if rows >= columns else (1, columns)
-            self.variance[rows, columns] = torch.zeros(n, *factored, device=device)
+            R, C = parameter.shape[-2:]
+            by_shape.setdefault(f"{R}x{C}", []).append((placement, parameter))
+        self.stacks = {shape: Stack.of(members, ranks) for shape, members in by_shape.items()}
 
     @torch.no_grad()
     def step(self, rate: float, step: int, decay: float) -> None:
@@ -269,59 +288,48 @@ class Muon:
         if step + 1 < self.cfg.muon_momentum_warmup:
             early = min(EARLY_MOMENTUM, beta)
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
-        for shape, members in self.stacks.items():
-            heights = torch.tensor([_height(p) for _, p in members])
-            rates = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(heights)
-            self._update(shape, rate * rates, beta, decay)
+        for stack in self.stacks.values():
+            self._update(stack, rate * stack.lr, beta, self.cfg.muon_weight_decay * decay)
 
     @door.served_by(door.muon)
-    def _update(self, shape: tuple[int, int], lr: Tensor, beta: float, decay: float) -> None:
-        """Of all n matrices of one shape, at rates lr [n]."""
-        parameters, own = [p for _, p in self.stacks[shape]], self.own[shape]
-        gradient = self._stacked(shape, [_gradient(p) for p in parameters])[own]
-        momentum = self.momentum[shape].lerp_(gradient, 1 - beta)
-        update = orthogonalize(gradient.lerp_(momentum, beta), self.dtype)
+    def _update(self, stack: Stack, lr: Tensor, beta: float, decay: float) -> None:
+        """M <- beta M + (1 - beta) G, U the orthogonalised (1 - beta) G + beta M, and P <- P - lr (U + decay P)."""
+        G = stack.matrices([_gradient(p) for p in stack.parameters])
+        M = stack.momentum.lerp_(G, 1 - beta)
+        U = orthogonalize(G.lerp_(M, beta), self.dtype)
         if self.cfg.muon_variance_reduction:
-            update = self._reduce_variance(update, self.variance[shape])
-        rates = lr[own].view(-1, 1, 1).to(update)
-        moved = self._moved(shape, self._stacked(shape, parameters)[own], update, rates, decay)
-        heights = [_height(p) for p in parameters]
-        parts = self.ranks.gather(moved, sum(heights)).split(heights)
-        held = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
-        torch._foreach_copy_(tuple(parameters), held)
+            U = self._reduce_variance(U, stack.variance)
+        rates = lr[stack.own].view(-1, 1, 1).to(U)
+        moved = self._moved(stack.matrices(stack.parameters), U, rates, decay, stack.norm)
+        parts = self.ranks.gather(moved, sum(stack.heights)).split(stack.heights)
+        held = [part.view(p.shape) for part, p in zip(parts, stack.parameters, strict=True)]
+        torch._foreach_copy_(tuple(stack.parameters), held)
 
-    @staticmethod
-    def _stacked(shape: tuple[int, int], tensors: Sequence[Tensor]) -> Tensor:
-        """All matrices of one shape [n, R, C]."""
-        return torch.cat([tensor.detach().reshape(-1, *shape) for tensor in tensors])
+    def _moved(self, P: Tensor, U: Tensor, lr: Tensor, decay: float, norm: Tensor | None) -> Tensor:
+        """Cautious decay leaves out the entries that the update itself does not shrink."""
+        if decay:
+            shrink = lr * decay
+            P = P * (1 - shrink * ((U * P) >= 0) if self.cfg.muon_cautious else 1 - shrink)
+        return P - lr * U
 
-    def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
-        """p - lr wd p - lr update for a stack [n, R, C]; cautious decay leaves out the entries that the update itself
-        does not shrink."""
-        weight_decay = self.cfg.muon_weight_decay * decay
-        if weight_decay:
-            shrink = lr * weight_decay
-            p = p * (1 - shrink * ((update * p) >= 0) if self.cfg.muon_cautious else 1 - shrink)
-        return p - lr * update
-
-    def _reduce_variance(self, update: Tensor, variance: Tensor) -> Tensor:
+    def _reduce_variance(self, U: Tensor, variance: Tensor) -> Tensor:
         """Divide by the running rms of each row or column, keeping the Frobenius norm of the update."""
         along = -1 if variance.shape[-1] == 1 else -2
-        variance.lerp_(update.square().mean(along, keepdim=True), 1 - self.beta2)
-        reduced = update * variance.clamp_min(1e-10).rsqrt()
-        return reduced * (_norm(update) / _norm(reduced).clamp_min(1e-10))
+        variance.lerp_(U.square().mean(along, keepdim=True), 1 - self.beta2)
+        reduced = U * variance.clamp_min(1e-10).rsqrt()
+        return reduced * (_norm(U) / _norm(reduced).clamp_min(1e-10))
 
     def state(self) -> dict[str, Tensor]:
-        kinds = (("momentum", self.momentum), ("variance", self.variance))
-        return {f"muon.{kind}.{r}x{c}": self._whole(own, (r, c)) for kind, of in kinds for (r, c), own in of.items()}
-
-    def _whole(self, own: Tensor, shape: tuple[int, int]) -> Tensor:
-        return self.ranks.gather(own, sum(_height(p) for _, p in self.stacks[shape]))
+        return {
+            f"muon.{name}.{shape}": self.ranks.gather(own, sum(stack.heights))
+            for shape, stack in self.stacks.items()
+            for name, own in stack.kept().items()
+        }
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        for kind, values in (("momentum", self.momentum), ("variance", self.variance)):
-            for rows, columns in values:
-                values[rows, columns].copy_(tensors[f"muon.{kind}.{rows}x{columns}"][self.own[rows, columns]])
+        for shape, stack in self.stacks.items():
+            for name, own in stack.kept().items():
+                own.copy_(tensors[f"muon.{name}.{shape}"][stack.own])
 
 
 class MuonH(Muon):
@@ -330,37 +338,22 @@ class MuonH(Muon):
 
     def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
         super().__init__(cfg, parameters, dtype, ranks)
-        self.norms = {
-            shape: _norm(self._stacked(shape, [p for _, p in members])[self.own[shape]])
-            for shape, members in self.stacks.items()
-        }
         for placement, parameter in parameters.items():
             if not _norm(parameter.detach()).all():
                 name = placement.name
                 raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
+        for stack in self.stacks.values():
+            stack.norm = _norm(stack.matrices(stack.parameters))
 
-    def _moved(self, shape: tuple[int, int], p: Tensor, update: Tensor, lr: Tensor, decay: float) -> Tensor:
-        norm = self.norms[shape]
-        p = p - update * (lr * norm / _norm(update).clamp_min(1e-10))
-        return p * (norm / _norm(p))
-
-    def state(self) -> dict[str, Tensor]:
-        return super().state() | {f"muon.norm.{r}x{c}": self._whole(n, (r, c)) for (r, c), n in self.norms.items()}
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        super().load_state(tensors)
-        for (r, c), norm in self.norms.items():
-            norm.copy_(tensors[f"muon.norm.{r}x{c}"][self.own[r, c]])
+    def _moved(self, P: Tensor, U: Tensor, lr: Tensor, decay: float, norm: Tensor | None) -> Tensor:
+        assert norm is not None
+        P = P - U * (lr * norm / _norm(U).clamp_min(1e-10))
+        return P * (norm / _norm(P))
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:
     assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
     return parameter.grad
-
-
-def _height(parameter: nn.Parameter) -> int:
-    """How many matrices a parameter [..., R, C] is."""
-    return math.prod(parameter.shape[:-2])
 
 
 @door.served_by(door.total_norm)

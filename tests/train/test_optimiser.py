@@ -293,10 +293,10 @@ def test_momentum_warms_up_from_085():
     muon = Muon(cfg, {placement("muon", 0.02, 0.0): p})
     p.grad = torch.ones(4, 4)
     muon.step(1.0, 4, 1.0)  # half-way: 0.90
-    torch.testing.assert_close(muon.momentum[4, 4][0], torch.full((4, 4), 0.10))
+    torch.testing.assert_close(muon.stacks["4x4"].momentum[0], torch.full((4, 4), 0.10))
     p.grad = torch.ones(4, 4)
     muon.step(1.0, 30, 1.0)
-    torch.testing.assert_close(muon.momentum[4, 4][0], torch.full((4, 4), 0.10 + 0.05 * 0.9))
+    torch.testing.assert_close(muon.stacks["4x4"].momentum[0], torch.full((4, 4), 0.10 + 0.05 * 0.9))
 
 
 def test_muonh_keeps_every_norm_and_turns_by_its_rate():
