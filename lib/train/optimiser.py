@@ -125,11 +125,11 @@ class Optimizer:
     ):
         """ranks: the processes that train the same model, among which Muon's matrices are shared out. grown: the step
         at which the model makes more loops than before."""
-        self.cfg, self.steps, self.grown = cfg, steps, grown
+        self.cfg, self.steps, self.ranks, self.grown = cfg, steps, ranks, grown
         parameters = dict(model.named_parameters())
         self.parameters = list(parameters.values())  # to walk through a model's parts takes longer than its norm
         self.placements = placements(model, cfg, steps, tokens_per_step)
-        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"}, ranks)
+        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
         kind = MuonH if cfg.name == "muonh" else Muon
         matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
         self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
@@ -144,7 +144,7 @@ class Optimizer:
         """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""
         parameters = [p for p in self.parameters if p.grad is not None]
         gradients = [_gradient(p) for p in parameters]
-        norm = total_norm(gradients) if self.adamw.ranks.size == 1 else nn.utils.get_total_norm(gradients)
+        norm = total_norm(gradients) if self.ranks.size == 1 else nn.utils.get_total_norm(gradients)
         had = float(norm)
         if not had <= self.cfg.clip:  # a nan goes on
             nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
@@ -170,38 +170,36 @@ class AdamW:
     With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001).
     """
 
-    def __init__(self, cfg: OptimConfig, parameters: Placed, ranks: Ranks = ALONE):
-        self.cfg, self.parameters, self.ranks, self.steps = cfg, parameters, ranks, 0
+    def __init__(self, cfg: OptimConfig, parameters: Placed):
+        self.cfg, self.parameters = cfg, parameters
         # update clipping needs a rate for each tensor, otherwise those of one rate, decay and eps share a group
-        grouped: dict[object, list[Placement]] = {}
+        self.groups: dict[object, list[Placement]] = {}
         for p in parameters:
-            grouped.setdefault(p if cfg.update_clipping else (p.lr, p.weight_decay, p.eps), []).append(p)
-        self.members = list(grouped.values())
-        #: a parameter's number of steps, m and v, as torch names them; one that never had a gradient has none
-        self.held: dict[nn.Parameter, dict[str, Tensor]] = {}
+            self.groups.setdefault(p if cfg.update_clipping else (p.lr, p.weight_decay, p.eps), []).append(p)
+        #: a parameter's number of steps, m and v, as torch names them
+        self.held = {
+            parameter: {
+                "step": torch.zeros((), device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+            }
+            for parameter in parameters.values()
+        }
 
+    @torch.no_grad()
     def step(self, rate: float) -> None:
-        self.steps += 1
-        for members in self.members:
-            with_gradient = [self.parameters[p] for p in members if self.parameters[p].grad is not None]
+        for group in self.groups.values():
+            with_gradient = [self.parameters[p] for p in group if self.parameters[p].grad is not None]
             if not with_gradient:
                 continue
-            lr, decay = members[0].lr * rate, members[0].weight_decay
+            lr, decay = group[0].lr * rate, group[0].weight_decay
             if self.cfg.update_clipping:
                 lr /= max(1.0, self._update_rms(with_gradient[0]))
             if self.cfg.decay == "independent":  # torch multiplies by lr again
                 decay *= rate / lr if rate else 0.0
-            self._update(with_gradient, lr, decay, members[0].eps)
+            self._update(with_gradient, lr, decay, group[0].eps)
 
-    @torch.no_grad()
     def _update(self, parameters: list[nn.Parameter], lr: float, decay: float, eps: float) -> None:
-        for parameter in parameters:
-            if parameter not in self.held:
-                self.held[parameter] = {
-                    "step": torch.zeros((), device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
         steps, m, v = ([self.held[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
         gradients, (beta1, beta2) = [_gradient(parameter) for parameter in parameters], self.cfg.betas
         rates: dict[str, Any] = dict(lr=lr, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps)
@@ -210,27 +208,21 @@ class AdamW:
         torch._fused_adamw_(list(parameters), gradients, m, v, [], steps, **rates, amsgrad=False, maximize=False)
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
-        beta2 = self.cfg.betas[1]
-        squared = _gradient(parameter).square()
-        old = self.held.get(parameter, {}).get("exp_avg_sq", torch.zeros_like(squared))
-        v_hat = (beta2 * old + (1 - beta2) * squared) / (1 - beta2**self.steps)
+        """rms(g / sqrt(v-hat)) of the update that comes next."""
+        beta2, held, squared = self.cfg.betas[1], self.held[parameter], _gradient(parameter).square()
+        v_hat = (beta2 * held["exp_avg_sq"] + (1 - beta2) * squared) / (1 - beta2 ** (int(held["step"]) + 1))
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
     def state(self) -> dict[str, Tensor]:
-        tensors = {"adamw.steps": torch.tensor(self.steps)}
-        for placement, parameter in self.parameters.items():
-            for name, value in self.held.get(parameter, {}).items():
-                tensors[f"adamw.{name}.{placement.name}"] = value
-        return tensors
+        return {
+            f"adamw.{name}.{placement.name}": value
+            for placement, parameter in self.parameters.items()
+            for name, value in self.held[parameter].items()
+        }
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        self.steps = int(tensors["adamw.steps"])
-        for placement, parameter in self.parameters.items():
-            # a parameter that never had a gradient has no state
-            names = {name: f"adamw.{name}.{placement.name}" for name in ("step", "exp_avg", "exp_avg_sq")}
-            present = {name: tensors[long] for name, long in names.items() if long in tensors}
-            if present:
-                self.held[parameter] = {name: value.to(parameter.device) for name, value in present.items()}
+        for name, value in self.state().items():
+            value.copy_(tensors[name])
 
 
 @dataclasses.dataclass
