@@ -13,7 +13,8 @@ from lib.base.errors import InputError
 from lib.store import records
 from lib.store.runs import UNREADABLE, RunStore
 from lib.sweep.measurements import Asked
-from lib.train.loop import load_checkpoint, train
+from lib.train import checkpoints
+from lib.train.loop import train
 from lib.workbook import claims
 from lib.workbook.notebook import read_plan
 from tests.cases import Case, squared
@@ -100,7 +101,7 @@ def header(folder):
 
     def load(path):
         try:
-            load_checkpoint(path)
+            checkpoints.load(path)
         except UNREADABLE as error:
             raise InputError(f"{path.name}: {error}") from None
 

@@ -30,7 +30,8 @@ from lib.config import RunConfig
 from lib.flops import count
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Show
-from lib.train.loop import load_data, step_of, train
+from lib.train.checkpoints import step_of
+from lib.train.loop import load_data, train
 
 ANSWERS_WITHIN = 30.0  # seconds for a cluster
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time

@@ -8,14 +8,14 @@ import pytest
 import safetensors.torch
 import torch
 
-import lib.train.loop
 from lib.base import processes as workers
 from lib.base.errors import DiskFull, InputError
 from lib.config import TrainConfig
 from lib.flops import count
-from lib.model.looped import LoopedLM
 from lib.store.runs import RunStore
-from lib.train.loop import train
+from lib.train import checkpoints
+from lib.train.checkpoints import step_of
+from lib.train.loop import load_data, train
 from tests.lines import one_line
 from tests.processes import python, until
 from tests.runs import native_run, numbers, same_weights, stopped
@@ -26,7 +26,9 @@ CHILD = """
 import json
 from lib.config import RunConfig
 from lib.store.runs import RunStore
-from lib.train.loop import train
+from lib.train import checkpoints
+from lib.train.checkpoints import step_of
+from lib.train.loop import load_data, train
 cfg = RunConfig(**json.loads({config!r}))
 print("ready", flush=True)
 train(cfg, RunStore({path!r}), checkpoint_seconds={every}, progress=lambda step, loss: print("step", step, flush=True))
@@ -65,31 +67,6 @@ def test_the_numbers_of_the_recipe(store, monkeypatch):
     assert result.metrics["loss"] == pytest.approx(golden, abs=2e-3)
 
 
-def test_every_metric_is_followed(store):
-    result = train(native_run(train={"eval_every": 2, "trace_every": 3}), store)
-    expected = {"step", "loss", "state_norm", "residual", "state_rms", "grad_norm", "rho", "a_norm", "b_norm"}
-    expected |= {"c_norm", "val_loss", "val_perplexity", "val_bpb", "tokens_per_s"}
-    traced = {name for name in result.metrics if name.startswith("trace ")}
-    assert expected | traced == set(result.metrics) and {"trace e", "trace loop 24"} <= traced
-    assert {len(column) for column in result.metrics.values()} == {6}
-    assert [v == v for v in result.metrics["trace loop 1"]] == [False, False, True] * 2
-    assert result.metrics["step"] == [1, 2, 3, 4, 5, 6]
-    seconds = [result.summary["tokens"] / 6 / rate for rate in result.metrics["tokens_per_s"]]
-    assert sum(seconds) == pytest.approx(result.summary["seconds"])
-    assert [v == v for v in result.metrics["val_loss"]] == [False, True] * 3
-    assert all(0 < rho < 1 for rho in result.metrics["rho"])  # the default injection is LTI
-    assert all(math.isfinite(v) for name in ("state_norm", "residual", "grad_norm") for v in result.metrics[name])
-    assert {"attention", "text", "commit", "torch", "device", "recipe"} <= set(result.provenance)
-
-
-def test_a_validation_is_logged_whatever_else_is(store, monkeypatch):
-    monkeypatch.setattr("lib.train.loop.LOGGED", 2)  # every fifth step of ten
-    result = train(native_run(train={"steps": 10, "eval_every": 3}), store)
-    assert result.metrics["step"] == [3, 5, 6, 9, 10]
-    assert [v == v for v in result.metrics["val_loss"]] == [True, False, True, True, True]
-    assert [v == v for v in result.metrics["rho"]] == [True] * 5
-
-
 def test_the_same_config_gives_the_same_numbers(tmp_path):
     a, b = (train(native_run(), RunStore(tmp_path / name / "runs")) for name in "ab")
     assert numbers(a) == numbers(b) and same_weights(a, b)
@@ -114,11 +91,10 @@ def test_killed_at_a_random_step_and_resumed_gives_the_same_bits(tmp_path, optim
     process.kill()
     process.join()
     assert store.find(cfg) is None and store.partial(cfg.key).exists()
-    position = lib.train.loop.read_position(store.partial(cfg.key))
-    assert at - 1 <= position["step"] < 40 and position["next_row"] == position["step"] * cfg.train.batch
-    steps = []
+    begins_at, steps = step_of(store.partial(cfg.key)), []
+    assert at - 1 <= begins_at < 40
     resumed = train(cfg, store, progress=lambda step, loss: steps.append(step))
-    assert steps[0] == position["step"] + 1, f"killed at {at}"
+    assert steps[0] == begins_at + 1, f"killed at {at}"
     assert numbers(resumed) == numbers(whole) and same_weights(resumed, whole), f"killed at {at}"
     assert not store.partial(cfg.key).exists()
 
@@ -146,13 +122,6 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_run_begins_anew(tmp_path, cap
     assert numbers(resumed) == numbers(train(cfg, RunStore(tmp_path / "whole" / "runs")))
     assert "set aside as" in capsys.readouterr().out
     assert (store.path / f"{cfg.key}.partial.corrupt-1").exists()
-
-
-def test_a_checkpoint_holds_no_pickle(tmp_path):
-    store = RunStore(tmp_path / "runs")
-    checkpoint = stopped(native_run(), store, at=3)
-    assert len(safetensors.torch.load_file(checkpoint)) > 20 and lib.train.loop.read_position(checkpoint)["step"] == 2
-    assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}
 
 
 def exploding(**train_changes):
@@ -191,7 +160,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_no_run(tmp_path, monkeypatch
         save(tensors, path, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(lib.train.loop.safetensors.torch, "save_file", full)
+        patch.setattr(checkpoints.safetensors.torch, "save_file", full)
         with pytest.raises(DiskFull, match="nothing half-written was kept"):
             train(cfg, store, checkpoint_seconds=0)
     assert store.find(cfg) is None
@@ -211,7 +180,7 @@ def test_bad_data_is_said_before_any_training(tmp_path):
 
 def test_loading_says_what_it_is_doing(store):
     said = []
-    lib.train.loop.load_data(native_run(), store, lambda what, count: said.append(what))
+    load_data(native_run(), store, lambda what, count: said.append(what))
     assert list(dict.fromkeys(said)) == ["tokenising", "packing"]
 
 
@@ -227,21 +196,6 @@ def test_a_cpu_run_uses_one_thread_and_gives_the_others_back():
     before, seen = torch.get_num_threads(), []
     train(native_run(), progress=lambda *_: seen.append(torch.get_num_threads()))
     assert set(seen) == {1} and torch.get_num_threads() == before
-
-
-def test_a_validation_does_not_compile(store, monkeypatch):
-    """Also where it is the device that decides that blocks are compiled."""
-    monkeypatch.setattr(TrainConfig, "compiles_on", lambda self, device: True)
-    monkeypatch.setattr(LoopedLM, "compile_blocks", lambda self: self)
-    seen = []
-
-    def validate(*args, own=lib.train.loop.validate):
-        seen.append(torch._dynamo.eval_frame._stance.stance)
-        return own(*args)
-
-    monkeypatch.setattr(lib.train.loop, "validate", validate)
-    train(native_run(train={"steps": 2, "eval_every": 1}), store)
-    assert seen == ["force_eager", "force_eager"] and torch._dynamo.eval_frame._stance.stance == "default"
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model, validation_flops
 from lib.sweep.measurements import named
-from lib.train.loop import TRACED_ROWS
+from lib.train.followed import TRACED_ROWS
 
 R = TypeVar("R", bound=ResidualModel)
 

@@ -1,0 +1,39 @@
+"""A checkpoint gives back what was saved, says where it is, and holds nothing that runs."""
+
+import pytest
+import safetensors.torch
+import torch
+
+from lib.store.runs import UNREADABLE, RunStore
+from lib.train import checkpoints
+from tests.runs import native_run, stopped
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    tensors, position = {"a": torch.rand(3, 2).T, "b": torch.ones((), dtype=torch.int64)}, {"step": 7, "key": "x"}
+    checkpoints.save(tensors, position, tmp_path / "x")
+    loaded, at = checkpoints.load(tmp_path / "x")
+    assert at == position and checkpoints.step_of(tmp_path / "x") == 7
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+
+
+@pytest.mark.parametrize("byte", [-1, 200])  # of a tensor, and of the position
+def test_a_byte_that_changed_is_noticed(tmp_path, byte):
+    checkpoints.save({"a": torch.rand(3)}, {"step": 7, "metrics": {"loss": [0.5] * 100}}, tmp_path / "x")
+    raw = bytearray((tmp_path / "x").read_bytes())
+    raw[byte] ^= 1
+    (tmp_path / "x").write_bytes(raw)
+    with pytest.raises(UNREADABLE):
+        checkpoints.load(tmp_path / "x")
+
+
+def test_no_checkpoint_has_no_step(tmp_path):
+    (tmp_path / "damaged").write_bytes(b"not this")
+    assert checkpoints.step_of(tmp_path / "damaged") == checkpoints.step_of(tmp_path / "nowhere") == -1
+
+
+def test_a_checkpoint_holds_no_pickle(tmp_path):
+    store = RunStore(tmp_path / "runs")
+    checkpoint = stopped(native_run(), store, at=3)
+    assert len(safetensors.torch.load_file(checkpoint)) > 20 and checkpoints.step_of(checkpoint) == 2
+    assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}
