@@ -5,15 +5,15 @@ from typing import Any, ClassVar, Literal, Self
 import pydantic
 from pydantic import Field, model_validator
 
-from lib.base.errors import InputError, one_line
+from lib.base.checked import Checked
 
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
 
 
-class Config(pydantic.BaseModel):
-    """Frozen, strict, and with errors of one line."""
+class Config(Checked):
+    """Checked, and strict: no text where a number belongs."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(strict=True)
     #: fields that are no more, and the only value that a stored config may have of them
     former: ClassVar[dict[str, Any]] = {}
 
@@ -23,20 +23,6 @@ class Config(pydantic.BaseModel):
         if not isinstance(values, dict):
             return values
         return {name: x for name, x in values.items() if name not in cls.former or x != cls.former[name]}
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except pydantic.ValidationError as error:
-            raise InputError(one_line(error)) from None
-
-    def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked like a new config."""
-        return type(self)(**{**self.fields(), **changes})
-
-    def fields(self) -> dict[str, Any]:
-        """Name -> value, parts as they are: they have been checked."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 class ModelConfig(Config):

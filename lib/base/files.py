@@ -5,6 +5,7 @@ import errno
 import fcntl
 import glob
 import hashlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -71,15 +72,14 @@ def disk_full_says(path: Path) -> Iterator[None]:
 
 def need_folder(path: Path) -> None:
     """Makes a folder where there is none. Raises InputError where it cannot be written to, DiskFull, in one line."""
-    remedy = "choose another place for outputs, or change its rights"
     with disk_full_says(path):
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             if error.errno in FULL:
                 raise
-            raise InputError(f"outputs: {path} cannot be made ({error.strerror}), {remedy}") from None
     if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
+        remedy = "choose another place for outputs, or change its rights"
         raise InputError(f"outputs: {path} cannot be written to, {remedy}")
 
 
@@ -158,14 +158,9 @@ def lock(path: Path, wait: bool = True) -> Iterator[bool]:
         yield held
 
 
-def set_aside(path: Path, beside: Path | None = None) -> Path:
-    """Moves what cannot be trusted out of the way, under a name that says so; out of the folder that it is in and
-    beside that, where ``beside`` names the folder."""
-    need_folder((beside or path).parent)
-    name = path.name if beside is None else f"{beside.name}-{path.name}"
-    for number in range(1, 1000):
-        aside = (beside or path).with_name(f"{name.lstrip('.')}.corrupt-{number}")
-        if not aside.exists():
-            os.replace(path, aside)
-            return aside
-    raise FileExistsError(f"{aside.parent} holds 1000 corrupt copies of {path.name}, remove them")
+def set_aside(path: Path) -> Path:
+    """Moves what cannot be trusted out of the way, under a name that says so."""
+    places = (path.with_name(f"{path.name.lstrip('.')}.corrupt-{number}") for number in itertools.count(1))
+    aside = next(place for place in places if not place.exists())
+    os.replace(path, aside)
+    return aside

@@ -4,12 +4,12 @@ A field stands in the notebook's parameters cell with the same name and type; th
 """
 
 import itertools
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import Field
 
-from lib.base.errors import InputError, one_line
+from lib.base.checked import Checked
 
 WHOLE = ("smoke", "cpu", "desk", "gpu", "paper")  # profiles of all notebooks
 PROFILES = (*WHOLE, "addendum", "second-text")  # of some of desk's, with more runs, or another text
@@ -17,21 +17,13 @@ PROFILES = (*WHOLE, "addendum", "second-text")  # of some of desk's, with more r
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Parameters(pydantic.BaseModel):
-    """What every notebook has. Frozen; an error is one line that names the field."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class Parameters(Checked):
+    """What every notebook has."""
 
     notebook: ClassVar[str]  # the name of its file
 
     profile: str  # one of PROFILES
     outputs: str  # folder of all results, from the workbook's root
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except pydantic.ValidationError as error:
-            raise InputError(one_line(error)) from None
 
     @pydantic.field_validator("profile")
     @classmethod
@@ -49,10 +41,6 @@ class Parameters(pydantic.BaseModel):
         if any(isinstance(x, list | dict) and (not x or len({*x}) < len(x)) for x in lists if x or not exceptions):
             raise ValueError(f"{value} is empty or names something twice, list each once")
         return value
-
-    def replace(self, **changes: Any) -> Self:
-        """A copy with some parameters changed, checked like new ones."""
-        return type(self)(**{**self.model_dump(), **changes})
 
 
 class Computing(Parameters):

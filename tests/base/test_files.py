@@ -134,13 +134,6 @@ def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):
     assert process.returncode and "put it under if __name__ == '__main__'" in output
 
 
-def test_what_is_set_aside_from_a_folder_lies_beside_it(tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "a.bin").write_bytes(b"a")
-    aside = files.set_aside(tmp_path / "run" / "a.bin", beside=tmp_path / "run")
-    assert aside == tmp_path / "run-a.bin.corrupt-1" and aside.read_bytes() == b"a"
-
-
 def test_files_that_belong_together_are_those_of_one_process(tmp_path):
     """Whoever looks between two writers sees both files of one of them."""
     code = f"""

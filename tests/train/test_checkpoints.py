@@ -32,6 +32,7 @@ def test_no_checkpoint_has_no_step(tmp_path):
     assert checkpoints.step_of(tmp_path / "damaged") == checkpoints.step_of(tmp_path / "nowhere") == -1
 
 
+@pytest.mark.precision
 def test_a_checkpoint_holds_no_pickle(tmp_path):
     store = RunStore(tmp_path / "runs")
     checkpoint = stopped(native_run(), store, at=3)
