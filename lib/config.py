@@ -14,7 +14,6 @@ import torch
 from pydantic import Field, field_validator, model_validator
 
 import lib
-from lib.base.parameters import Training
 from lib.model_config import Config, ModelConfig
 from lib.text import sources as text
 
@@ -80,18 +79,6 @@ class DataConfig(Config):
         if self.content:
             return self
         return self.replace(content=text.content_id(self.source, self.subset, self.field, self.tokenizer))
-
-    @classmethod
-    def of(cls, p: Training) -> "DataConfig":
-        """The text that a notebook's parameters name."""
-        return cls(
-            source=p.source,
-            content=p.content,
-            tokenizer=p.tokenizer,
-            context=p.context,
-            val_rows=p.val_rows,
-            max_bytes=p.max_bytes or None,
-        )
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; the content of another text or tokenizer is not known yet."""
@@ -221,11 +208,6 @@ class TrainConfig(Config):
         description="loops until three quarters of the steps are made, the model's mean_loops then (arXiv 2609.19107); "
         "validations and traces make mean_loops from the first",
     )
-
-    @classmethod
-    def of(cls, p: Training, **fields: Any) -> "TrainConfig":
-        """The batches and the arithmetic that a notebook's parameters name, with the other ``fields``."""
-        return cls(**{"batch": p.batch, "micro_batch": p.micro_batch or None, "precision": p.precision, **fields})
 
     @property
     def grown(self) -> int:

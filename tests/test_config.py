@@ -5,7 +5,6 @@ import json
 import pytest
 
 import lib
-from lib.base.parameters import Training
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.train.loop import train
 from tests.lines import one_line
@@ -276,30 +275,6 @@ def test_a_config_reads_no_text_until_its_run_is_planned(tmp_path):
 def test_precision_is_resolved_before_hashing():
     assert TrainConfig().precision in ("fp32", "bf16-mixed")
     assert TrainConfig(precision="fp32").precision == "fp32"
-
-
-def test_the_text_of_a_notebooks_parameters():
-    p = Training(
-        profile="cpu",
-        outputs="o",
-        train=True,
-        jobs=0,
-        max_hours=1,
-        source="sotu",
-        max_bytes=0,
-        content="",
-        vocab_size=256,
-        context=32,
-        tokenizer="bytes",
-        val_rows=16,
-        batch=6,
-        micro_batch=0,
-        precision="fp32",
-    )
-    assert DataConfig.of(p) == DataConfig(context=32, val_rows=16)
-    assert DataConfig.of(p.replace(max_bytes=1000)).max_bytes == 1000
-    assert TrainConfig.of(p, seed=3) == TrainConfig(batch=6, precision="fp32", seed=3)
-    assert TrainConfig.of(p.replace(micro_batch=2)).micro_batch == 2
 
 
 def test_tokens_are_those_of_all_steps():

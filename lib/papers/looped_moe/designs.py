@@ -8,13 +8,14 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.base.parameters import Training
-from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
+from lib.config import Label, ModelConfig, RunConfig
 from lib.fit import isoflop
 from lib.flops import count
 from lib.model.routing import KINDS
 from lib.papers.looped_moe.parameters import FourModels, MoeIsoflop, Studied
 from lib.papers.shared.budgets import steps_for
 from lib.papers.shared.frames import finished
+from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
 from lib.store.result import RunResult
 
@@ -56,9 +57,9 @@ def run(p: Training, cfg: ModelConfig, lr: float, steps: int, seed: int, eval_ev
     up, stays, and falls over the last tenth like a square root."""
     return RunConfig(
         model=cfg,
-        data=DataConfig.of(p),
+        data=text_of(p),
         optim=optimizer("base-128", steps, lr=lr, warmup_steps=int(WARMUP * steps)),
-        train=TrainConfig.of(p, steps=steps, seed=seed, eval_every=eval_every),
+        train=training_of(p, steps=steps, seed=seed, eval_every=eval_every),
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.base.machine import device_type
-from lib.config import DataConfig, Label, OptimConfig, RunConfig, TrainConfig
+from lib.config import DataConfig, Label, OptimConfig, RunConfig
 from lib.data.rows import token_store, validation_batch
 from lib.decode import exits, pace
 from lib.decode.criteria import PREDICTING
@@ -25,6 +25,7 @@ from lib.flops import count
 from lib.model import load_weights, probes, weights
 from lib.model.looped import LoopedLM, target_losses
 from lib.papers.others.parameters import PublishedModels
+from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
@@ -208,9 +209,9 @@ def small_parcae(p: PublishedModels) -> dict[Label, RunConfig]:
     return {
         ("Parcae", seed): RunConfig(
             model=model,
-            data=DataConfig.of(p),
+            data=text_of(p),
             optim=OptimConfig(lr=p.lr, warmup_steps=p.steps // 10),
-            train=TrainConfig.of(p, steps=p.steps, seed=seed),
+            train=training_of(p, steps=p.steps, seed=seed),
         )
         for seed in p.seeds
     }

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib.config import DataConfig, Label, OptimConfig, RunConfig, TrainConfig
+from lib.config import Label, OptimConfig, RunConfig
 from lib.papers.parcae.parameters import EndToEnd, Instability
+from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import instability_model
 
 
@@ -35,9 +36,9 @@ def run(p: Instability, architecture: str, lr: float, seed: int, **fields: Any) 
         cooldown_steps=p.cooldown_steps,
         update_clipping=p.update_clipping,
     )
-    train = TrainConfig.of(p, steps=p.steps, seed=seed, max_state_rms=p.max_state_rms)
+    train = training_of(p, steps=p.steps, seed=seed, max_state_rms=p.max_state_rms)
     model = instability_model(architecture, **sizes | fields)
-    return RunConfig(model=model, data=DataConfig.of(p), optim=optim, train=train)
+    return RunConfig(model=model, data=text_of(p), optim=optim, train=train)
 
 
 def parcae(setup: Instability) -> str:

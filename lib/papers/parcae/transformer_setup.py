@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from lib.config import DataConfig, Label, ModelConfig, RunConfig, TrainConfig
+from lib.config import Label, ModelConfig, RunConfig
 from lib.papers.parcae.parameters import EndToEnd, OneSize, StabilityAblation
+from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
 
 #: 001, Table "Stability Results": a Transformer made into a recurrent depth model, and what is added to it one by one
@@ -104,7 +105,7 @@ def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float
     of_injection = None if injection_lr == p.lr else injection_lr
     return RunConfig(
         model=cfg,
-        data=DataConfig.of(p),
+        data=text_of(p),
         optim=optimizer("parcae-140m", steps, lr=p.lr, muon_lr=p.muon_lr, injection_lr=of_injection),
-        train=TrainConfig.of(p, steps=steps, seed=seed, trace_every=max(1, steps // TRACES)),
+        train=training_of(p, steps=steps, seed=seed, trace_every=max(1, steps // TRACES)),
     )

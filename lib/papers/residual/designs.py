@@ -9,11 +9,12 @@ import torch
 
 from lib.base.errors import InputError
 from lib.base.statistics import mean_and_interval
-from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from lib.config import ModelConfig, OptimConfig, RunConfig
 from lib.model import probes
 from lib.model.looped import LoopedLM
 from lib.papers.residual.at_init import FirstSteps
 from lib.papers.residual.parameters import ResidualModel, ResidualRuns
+from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
@@ -116,9 +117,9 @@ def run(
     looks inside."""
     return RunConfig(
         model=cfg,
-        data=DataConfig.of(p),
+        data=text_of(p),
         optim=optim(p, lr, cfg.recur, corrected, table_lr),
-        train=TrainConfig.of(
+        train=training_of(
             p,
             steps=p.steps,
             seed=seed,

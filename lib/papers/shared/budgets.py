@@ -4,9 +4,9 @@ import numpy as np
 
 from lib.base.errors import InputError
 from lib.base.parameters import Training
-from lib.config import GROW_AT, DataConfig, ModelConfig, RunConfig, TrainConfig
+from lib.config import GROW_AT, ModelConfig, RunConfig
 from lib.flops import count
-from lib.papers.shared.parameters import MuonRates
+from lib.papers.shared.parameters import MuonRates, text_of, training_of
 from lib.presets import optimizer
 
 
@@ -41,7 +41,7 @@ def run(
     steps = steps_for(p, budget, flops_per_token, cfg.width)
     return RunConfig(
         model=cfg,
-        data=DataConfig.of(p),
+        data=text_of(p),
         optim=optimizer(like, steps, **p.rates, **(rates or {})),
-        train=TrainConfig.of(p, steps=steps, seed=seed, grow_from=grow_from),
+        train=training_of(p, steps=steps, seed=seed, grow_from=grow_from),
     )

@@ -1,6 +1,9 @@
 """Parameters that notebooks of several papers share."""
 
+from typing import Any
+
 from lib.base.parameters import Training
+from lib.config import DataConfig, TrainConfig
 
 
 class MuonRates(Training):
@@ -15,3 +18,20 @@ class MuonRates(Training):
     def rates(self) -> dict[str, float]:
         """The rates under the names of the optimiser's fields (``OptimConfig``)."""
         return dict(muon_lr=self.muon_lr, embedding_lr=self.table_lr, head_lr=self.head_lr, norm_lr=self.norm_lr)
+
+
+def text_of(p: Training) -> DataConfig:
+    """The text that a notebook's parameters name."""
+    return DataConfig(
+        source=p.source,
+        content=p.content,
+        tokenizer=p.tokenizer,
+        context=p.context,
+        val_rows=p.val_rows,
+        max_bytes=p.max_bytes or None,
+    )
+
+
+def training_of(p: Training, **fields: Any) -> TrainConfig:
+    """The batches and the arithmetic that they name, with the other ``fields``."""
+    return TrainConfig(**{"batch": p.batch, "micro_batch": p.micro_batch or None, "precision": p.precision, **fields})

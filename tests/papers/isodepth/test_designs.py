@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from lib.base.errors import InputError
-from lib.config import DataConfig
 from lib.fit.fits import fit_joint
 from lib.flops import count
 from lib.papers.isodepth import designs
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop, LrTransferHyperp
 from lib.papers.isodepth.readings import joint_arrays
+from lib.papers.shared.parameters import text_of
 from lib.presets import preset
 from tests.given import given
 from tests.lines import one_line
@@ -145,10 +145,10 @@ def test_a_condition_of_the_transfer_test_has_its_budget_in_flops_or_in_tokens_a
 def test_a_run_is_what_a_notebook_says():
     p = given(IsodepthIsoflop, "paper")
     assert designs.model(p, 4, 640) == preset("isodepth-s10-r4", vocab_size=32_064)
-    assert DataConfig.of(p).max_bytes == 60_000_000_000 and DataConfig.of(p.replace(max_bytes=0)).max_bytes is None
+    assert text_of(p).max_bytes == 60_000_000_000 and text_of(p.replace(max_bytes=0)).max_bytes is None
     (cfg,) = designs.grid(p, [4], {1e18: [640]}, [101]).values()
     rates = (cfg.optim.muon_lr, cfg.optim.embedding_lr, cfg.optim.head_lr, cfg.optim.norm_lr)
-    assert rates == (0.014, 0.3, 0.004, 0.005) and cfg.data == DataConfig.of(p)
+    assert rates == (0.014, 0.3, 0.004, 0.005) and cfg.data == text_of(p)
     assert (cfg.train.batch, cfg.train.micro_batch, cfg.train.precision) == (128, 16, "bf16-mixed")
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lib.config import DataConfig
 from lib.flops import count
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
+from lib.papers.shared.parameters import text_of
 from lib.presets import preset
 from tests.given import given
 from tests.lines import one_line
@@ -21,7 +21,7 @@ def test_a_run_costs_its_budget_as_its_paper_counts(paper, like):
         cfg = budgets.run(P, preset(like, **shape), budget, 3, paper, like)
         a_step = 4 * 32 * count(cfg.model, 32).published[paper]
         assert abs(cfg.train.steps * a_step - budget) <= a_step / 2
-        assert (cfg.train.seed, cfg.data) == (3, DataConfig.of(P))
+        assert (cfg.train.seed, cfg.data) == (3, text_of(P))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The rates that notebooks give are those of the optimiser's fields of other names."""
 
-from lib.config import OptimConfig
+from lib.base.parameters import Training
+from lib.config import DataConfig, OptimConfig, TrainConfig
 from lib.papers.isodepth.parameters import IsodepthIsoflop
 from lib.papers.nanochat.parameters import UsageWeighted
+from lib.papers.shared.parameters import text_of, training_of
 from tests.given import given
 
 
@@ -12,3 +14,27 @@ def test_rates_are_fields_of_the_optimiser():
         found = given(kind, **rates).rates
         assert found == dict(muon_lr=0.1, embedding_lr=0.2, head_lr=0.3, norm_lr=0.4)
         assert found.keys() <= OptimConfig.model_fields.keys()
+
+
+def test_the_text_of_a_notebooks_parameters():
+    p = Training(
+        profile="cpu",
+        outputs="o",
+        train=True,
+        jobs=0,
+        max_hours=1,
+        source="sotu",
+        max_bytes=0,
+        content="",
+        vocab_size=256,
+        context=32,
+        tokenizer="bytes",
+        val_rows=16,
+        batch=6,
+        micro_batch=0,
+        precision="fp32",
+    )
+    assert text_of(p) == DataConfig(context=32, val_rows=16)
+    assert text_of(p.replace(max_bytes=1000)).max_bytes == 1000
+    assert training_of(p, seed=3) == TrainConfig(batch=6, precision="fp32", seed=3)
+    assert training_of(p.replace(micro_batch=2)).micro_batch == 2
