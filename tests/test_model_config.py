@@ -1,5 +1,7 @@
 """A bad field of a model is refused in one line, and what follows from its fields is what the papers say."""
 
+import math
+
 import pytest
 
 from lib.base.errors import InputError
@@ -58,6 +60,21 @@ def hyper(**changes) -> ModelConfig:
         (lambda: ModelConfig(qk_norm=False, qk_norm_eps=1e-6), "qk_norm_eps", "qk_norm"),
         (lambda: ModelConfig(injection="glue"), "injection", "concat"),
         (lambda: ModelConfig(balance_loss=-0.1), "balance_loss", "greater than or equal to 0"),
+        (
+            lambda: ModelConfig(vocab_size=5 * 10**9),
+            "vocab_size: 5000000000 does not fit tokens of 32 bits",
+            "use at most",
+        ),
+        (lambda: ModelConfig(width=2**70), "width:", "less than or equal to"),
+        (lambda: ModelConfig(width=64.0), "width:", "valid integer (got 64.0)"),
+        (lambda: ModelConfig(width=True), "width:", "valid integer (got True)"),
+        (lambda: ModelConfig(prelude=10**9), "prelude:", "less than or equal to"),
+        (lambda: ModelConfig(mean_loops=10**12), "mean_loops:", "less than or equal to"),
+        (lambda: ModelConfig(backprop_loops="quarter"), "backprop_loops", "'half' or 'all'"),
+        (lambda: ModelConfig(injection="add", state_init="prelude"), "state_init:", "use 'zero'"),
+        (lambda: ModelConfig(value_embeddings=True, width=16), "value_embeddings:", "widen it"),
+        (lambda: ModelConfig(softcap=math.nan), "softcap:", "finite number"),
+        (lambda: ModelConfig(init_std=0.5), "init_std:", "use init='normal'"),
     ],
 )
 def test_bad_input_is_one_line_with_the_field_and_the_remedy(make, field, remedy):

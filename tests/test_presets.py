@@ -90,6 +90,8 @@ def test_the_papers_optimisers():
     assert optimizer("residual-L48-N16", 10).scaling == "depth-loop"
     with pytest.raises(InputError, match="preset: 'x' is not known"):
         optimizer("x", 10)
+    with pytest.raises(InputError, match="steps: 0 train nothing, use at least 1"):
+        optimizer("parcae-140m", 0)
 
 
 def test_the_names_are_those_of_the_design():

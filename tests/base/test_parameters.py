@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import pydantic
 import pytest
 
 from lib.base.parameters import Computing, Parameters, Positive, Text, Training
@@ -56,25 +55,9 @@ def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
         Training(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, **text, **sizes)
 
 
-def test_exceptions_may_be_none():
-    assert SOME.widths_at == {} and SOME.replace(widths_at={}).widths_at == {}
-    assert SOME.replace(widths_at={8: [16]}).widths_at == {8: [16]}
-
-
 def test_a_parameter_that_is_not_given_is_named():
     with one_line("outputs: is required, add it"):
         Parameters(profile="cpu")
-
-
-def test_a_copy_has_the_changes_and_the_original_has_not():
-    other = SOME.replace(lrs=[0.2], widths={1e9: [16]})
-    assert type(other) is Some and other.lrs == [0.2] and other.widths == {1e9: [16]} and SOME.lrs == [0.1]
-    assert other.replace(lrs=[0.1], widths={1e9: [8]}) == SOME
-
-
-def test_parameters_are_frozen():
-    with pytest.raises(pydantic.ValidationError, match="frozen"):
-        SOME.jobs = 3
 
 
 def test_a_notebook_that_trains_computes_and_reads_text():

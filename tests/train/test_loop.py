@@ -15,7 +15,7 @@ from lib.flops import count
 from lib.store.runs import RunStore
 from lib.train import checkpoints
 from lib.train.checkpoints import step_of
-from lib.train.loop import load_data, train
+from lib.train.loop import train
 from tests.lines import one_line
 from tests.processes import python, until
 from tests.runs import native_run, numbers, same_weights, stopped
@@ -176,12 +176,6 @@ def test_bad_data_is_said_before_any_training(tmp_path):
     cfg = native_run(data={"source": str(path), "max_bytes": None})
     with pytest.raises(InputError, match="less than one row"):
         train(cfg, RunStore(tmp_path / "runs"), progress=lambda *_: pytest.fail("a step was taken"))
-
-
-def test_loading_says_what_it_is_doing(store):
-    said = []
-    load_data(native_run(), store, lambda what, count: said.append(what))
-    assert list(dict.fromkeys(said)) == ["tokenising", "packing"]
 
 
 def test_a_trained_tokenizer_and_bits_per_byte(store):

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -53,18 +52,6 @@ def test_each_role_has_its_rate():
     named |= {"injection.alpha": 5, "injection.M": 5, "injection.beta": 5, "recur.0.mlp.up.weight": 6}
     assert {name: rates[name] for name in named} == named
     assert {p.lr for p in placements(model, OptimConfig(lr=0.5))} == {0.5}
-
-
-def test_the_table_of_placements_can_be_printed():
-    table = pd.DataFrame(placements(preset("looped-moe-512"), OptimConfig(scaling="mup", lr=4e-3))).set_index("name")
-    columns = ["role", "shape", "init", "std", "optimizer", "multiplier", "lr", "weight_decay", "eps"]
-    assert list(table.columns) == columns
-    router = table.loc["recur.0.mlp.router.weight"]
-    assert (router["init"], router["std"], router["multiplier"], router["lr"]) == ("normal", 0.01, 0.25, 1e-3)
-    assert table.loc["embed.weight", "multiplier"] == 1
-    parcae = pd.DataFrame(placements(preset("parcae-140m"), OptimConfig(name="muon"))).set_index("name")
-    kinds = ["normal", "orthogonal", "truncated orthogonal", "uniform", "ones", "001's decay", "identity as made"]
-    assert parcae["init"].isin(kinds).all()
 
 
 def test_adamw_is_torchs():
@@ -218,18 +205,6 @@ def test_independent_decay_does_not_depend_on_the_rate():
     assert shrunk[1e-1, "coupled"] == pytest.approx(0.5 * 0.05 * 0.1, rel=1e-3)
 
 
-@pytest.mark.parametrize("shape", [(48, 32), (32, 32), (32, 96)])
-def test_a_step_of_muon_has_singular_values_near_its_rate(shape):
-    torch.manual_seed(0)
-    p = nn.Parameter(torch.randn(shape))
-    before = p.detach().clone()
-    p.grad = torch.randn(shape)
-    cfg = OptimConfig(name="muon", muon_variance_reduction=False, muon_weight_decay=0.0, muon_cautious=False)
-    Muon(cfg, {placement("muon", 0.1, 0.0): p}).step(1.0, 0, 1.0)
-    singular = torch.linalg.svdvals(before - p.detach()) / 0.1
-    assert singular[:-2].min() > 0.7 and singular.max() < 1.25
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
 def test_orthogonalized_matrices_have_singular_values_near_one(shape, dtype):
@@ -373,15 +348,6 @@ def test_the_state_resumes_bit_for_bit(name, clipping):
     steps(again, resumed, range(3, 6))
     for a, b in zip(model.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-def test_the_first_step_is_taken():
-    model = LoopedLM(ModelConfig(width=32))
-    before = [p.clone() for p in model.parameters()]
-    model.train().loss(torch.zeros(1, 8, dtype=torch.long), torch.ones(1, 8, dtype=torch.long))[0].backward()
-    Optimizer(model, OptimConfig(lr=1e-3, warmup_steps=10), 20).step(0)
-    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True) if b.grad.any()]
-    assert moved and all(moved)
 
 
 @pytest.mark.parametrize("threads", [1, 2])  # with the kernels, and without
