@@ -203,7 +203,8 @@ class _Training:
         if damaged:
             if self.ranks.first:
                 aside = files.set_aside(self.partial)
-                print(f"the checkpoint of run {self.cfg.key} is damaged ({problem}): set aside as {aside.name}")
+                damage = f"the checkpoint of run {self.cfg.key} is damaged ({problem})"
+                print(f"{damage}: set aside as {aside.name}, starting anew")
             del self.model, self.loss, self.optimizer  # there may be no room for two
             self._begin()
 
