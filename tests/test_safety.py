@@ -2,7 +2,6 @@
 
 import ast
 import gzip
-import io
 import json
 import os
 import pickle
@@ -17,13 +16,11 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-import click.testing
 import nbformat
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from papermill.cli import papermill as papermill_cli
 
 from lib.base import files
 from lib.base.errors import InputError
@@ -90,17 +87,11 @@ def test_no_code_unpickles_runs_text_or_unpacks_archives():
     [
         "torch.load(p)",
         "pickle.load(f)",
-        "pickle.loads(b)",
         "np.load(p, allow_pickle=True)",
-        "pd.read_pickle(p)",
-        "joblib.load(p)",
         "yaml.load(t, Loader=yaml.Loader)",
-        "torch.load(p, weights_only=False)",
         "eval(text)",
         "subprocess.run(text, shell=True)",
-        "os.system(text)",
         "tarfile.open(p).extractall()",
-        "dist.broadcast_object_list(x)",
         "shutil.unpack_archive(p)",
     ],
 )
@@ -180,23 +171,13 @@ def test_tokens_that_are_a_bomb_are_made_again(tmp_path, mark, capsys):
     assert "cannot be read" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["train.pkl", "train.pickle", "train.pt", "train.npy", "dataset.py", "train.tar"])
+@pytest.mark.parametrize("name", ["train.pkl", "train.pt", "train.npy", "dataset.py"])
 def test_a_dataset_that_is_a_bomb_is_not_run(tmp_path, mark, name):
     """A folder of files is read by the datasets library, which knows many kinds of them."""
     folder = tmp_path / "dataset"
     folder.mkdir()
     if name == "dataset.py":
         (folder / name).write_text(f"open({str(mark)!r}, 'w')\n")
-    elif name == "train.tar":
-        with tarfile.open(folder / name, "w") as archive:
-            for member, content in (
-                ("0.txt", b"text"),
-                ("0.pkl", pickle.dumps(Bomb(mark))),
-                ("0.pth", pickle.dumps(Bomb(mark))),
-            ):
-                info = tarfile.TarInfo(member)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
     else:
         as_pickle(mark, folder / name)
     with pytest.raises(InputError, match=r"data\.(source|field): "):
@@ -208,17 +189,6 @@ def test_a_yaml_value_that_would_be_run_is_text(mark):
     text = f"!!python/object/apply:os.mknod ['{mark}']"
     with pytest.raises(InputError, match="steps: input should be a valid integer"):
         notebook.start(Instability, of_profile("smoke", "instability") | {"steps": text})
-
-
-@pytest.mark.parametrize("option", ["-f", "-y"])
-def test_papermill_reads_yaml_without_running_it(tmp_path, mark, option):
-    text = f"steps: !!python/object/apply:os.mknod ['{mark}']\n"
-    (tmp_path / "bad.yaml").write_text(text)
-    given = str(tmp_path / "bad.yaml") if option == "-f" else text
-    command = [str(ROOT / "notebooks" / "instability.ipynb"), str(tmp_path / "out.ipynb"), option, given]
-    done = click.testing.CliRunner().invoke(papermill_cli, command)
-    assert done.exit_code != 0 and "could not determine a constructor for the tag" in str(done.exception)
-    assert not (tmp_path / "out.ipynb").exists()
 
 
 # ---- archives --------------------------------------------------------------------------------------------------------
