@@ -4,7 +4,6 @@ import datetime
 import re
 import tomllib
 
-import pytest
 import yaml
 
 from lib.workbook import places
@@ -12,7 +11,6 @@ from tests.workbooks import ROOT
 
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-RELEASE = (ROOT / "docs" / "release.md").read_text()
 
 #: of the schema's keys, those that this file has use for
 REQUIRED = {"authors", "cff-version", "message", "title"}
@@ -46,8 +44,3 @@ def test_a_release_has_a_date_and_a_doi_or_neither():
 def test_it_cites_the_document_behind_every_paper():
     assert [entry["notes"][:3] for entry in CITATION["references"]] == ["000", "001", "002", "003", "004", "005", "005"]
     assert all(entry["title"] and entry["authors"] for entry in CITATION["references"])
-
-
-@pytest.mark.parametrize("word", ["version", "repository", "repository-code", "doi", "date-released"])
-def test_the_checklist_names_every_field_that_a_release_sets(word):
-    assert f"`{word}`" in RELEASE

@@ -1,6 +1,6 @@
 """What the notebooks' runs cost, counted from their plans; nothing is trained.
 
-README.md and docs/scale.md show it in tables (lib/workbook/tables.py).
+docs/scale.md shows it in tables.
 """
 
 import collections
@@ -10,12 +10,16 @@ from collections.abc import Iterable, Sequence
 
 from lib.config import RunConfig
 from lib.flops import count, run_flops
+from lib.sweep.cluster import memory_of
 from lib.text import generated
 from lib.workbook import plans
+from lib.workbook.markdown import table
 
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 SAMPLE, BYTES_PER_TOKEN = 10e9, 4.65  # GPT-2's tokens of FineWeb-Edu's sample-10BT; 001's compression at 32,768 entries
 WEIGHT, MOMENTS = 4, 8  # bytes of a parameter in fp32, and of AdamW's two moments (Muon has one)
+
+STATED = {"000": "about 5,000", "004": "about 2,000"}  # GPU hours that the papers state
 
 #: paper -> its notebooks, in the order in which runs are counted: what two ask for is counted with the first
 NOTEBOOKS = {
@@ -103,12 +107,122 @@ def cells(configs: Iterable[RunConfig]) -> dict[str, RunConfig]:
     return first
 
 
-def by_budget(configs: Sequence[RunConfig], budgets: list[float]) -> dict[float, list[RunConfig]]:
-    """The runs at each budget: those that meet it, as their paper counts FLOPs, to within a tenth."""
-    found: dict[float, list[RunConfig]] = {budget: [] for budget in budgets}
-    for cfg in configs:
-        spent = cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published
-        nearest = min(budgets, key=lambda budget: abs(spent / budget - 1))
-        if abs(spent / nearest - 1) < 0.1:
-            found[nearest].append(cfg)
-    return found
+# ---- docs/scale.md ---------------------------------------------------------------------------------------------------
+
+
+def parts() -> dict[str, str]:
+    """The name of a part of docs/scale.md -> the part."""
+    return {
+        "cpu": distinct("cpu"),
+        "desk": distinct("desk"),
+        "sum": in_short(),
+        "papers": papers(),
+        "notebooks": notebooks(),
+    }
+
+
+def distinct(profile: str) -> str:
+    """What a profile trains, in a sentence."""
+    own = [cfg for cost in costs(profile).values() for cfg in cost.own]
+    seeds = {cfg.train.seed for cfg in own}
+    return f"{len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs."
+
+
+def in_short() -> str:
+    """What to know first, in sentences."""
+    every = costs("paper")
+    own = [cfg for cost in every.values() for cfg in cost.own]
+    flops = sum(cost.flops for cost in every.values())
+    without_002 = flops - sum(every[name].flops for name in NOTEBOOKS["002"])
+    first = cells(own).values()
+    longest, widest = max(own, key=run_flops), max(own, key=memory_of)
+    of = next(cost.notebook for cost in every.values() if longest in cost.own)
+    all_hours, other_hours, first_hours, longest_hours = (
+        _whole(hours(each)) for each in (flops, without_002, sum(map(run_flops, first)), run_flops(longest))
+    )
+    size, memory = _short(weights(widest)), _bytes(memory_of(widest))
+    return f"""\
+- Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {all_hours} GPU hours; without 002, whose runs read 10
+  billion tokens each, {other_hours}.
+- One seed of everything, the first: {len(first):,} runs, {first_hours} GPU hours.
+- The longest run, of `{of}`, takes {longest_hours} hours on one GPU: a run is given one unless
+  `RUN_GPUS` says more, and the whole takes as long as its longest run.
+- The largest run, of {size} parameters, needs about {memory} of a GPU's memory."""
+
+
+def papers() -> str:
+    """One row a paper, and their sum."""
+    every = costs("paper")
+    rows = [_paper(paper, [every[name] for name in names]) for paper, names in NOTEBOOKS.items()]
+    return table([*rows, _paper("all", list(every.values()))])
+
+
+def _paper(paper: str, its: Sequence[Cost]) -> dict[str, str]:
+    own = [cfg for cost in its for cfg in cost.own]
+    flops = sum(cost.flops for cost in its)
+    return {
+        "paper": paper,
+        "runs": f"{len(own):,}",
+        "FLOPs": f"{flops:.2g}",
+        "GPU hours": _whole(hours(flops)),
+        "the paper states": STATED.get(paper, "" if paper == "all" else "nothing"),
+        "longest run, hours": _whole(max(hours(run_flops(cfg)) for cfg in own)),
+        "text": _bytes(text_bytes(own)),
+        "store": _bytes(WEIGHT * sum(map(weights, own))),
+    }
+
+
+def notebooks() -> str:
+    """One row a notebook."""
+    return table([_notebook(cost) for cost in costs("paper").values()])
+
+
+def _notebook(cost: Cost) -> dict[str, str]:
+    runs, sizes = cost.runs, [weights(cfg) for cfg in cost.runs]
+    measured = f" + {cost.measurements:,} measured" if cost.measurements else ""
+    return {
+        "notebook": f"`{cost.notebook}`",
+        "runs": f"{len(cost.own):,}{measured}",
+        "besides, from": ", ".join(f"{n} `{name}`" for name, n in cost.shared.items()),
+        "parameters": _range(sizes),
+        "tokens": _short(sum(cfg.tokens for cfg in cost.own)),
+        "FLOPs": f"{cost.flops:.2g}",
+        "GPU hours": _whole(hours(cost.flops)),
+        "longest run, hours": _whole(max((hours(run_flops(cfg)) for cfg in runs), default=0)),
+        "text": _bytes(text_bytes(runs)),
+        "store": _bytes(WEIGHT * sum(map(weights, cost.own))),
+        "checkpoint": _bytes((WEIGHT + MOMENTS) * max(sizes, default=0)),
+        "memory": _bytes(max(map(memory_of, runs), default=0)),
+    }
+
+
+# ---- numbers in a cell -----------------------------------------------------------------------------------------------
+
+
+def _whole(value: float) -> str:
+    """Hours; nothing for none."""
+    if not value:
+        return ""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 0.1 else "below 0.1"
+
+
+def _range(values: Sequence[int]) -> str:
+    """From the least to the most, where they differ."""
+    low, high = (_short(least(values)) for least in (min, max)) if values else ("", "")
+    return low if low == high else f"{low} to {high}"
+
+
+def _short(value: float) -> str:
+    """Three digits and a unit; nothing for 0."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}" if value else ""
+
+
+def _bytes(value: float) -> str:
+    """GB or TB; nothing for 0."""
+    if not value:
+        return ""
+    unit, size = ("TB", 1e12) if value >= 1e12 else ("GB", 1e9)
+    return f"{value / size:,.2g} {unit}" if value / size < 10 else f"{value / size:,.0f} {unit}"

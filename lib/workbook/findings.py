@@ -1,28 +1,65 @@
-"""What was found, in Markdown: the papers and the most telling findings for README.md, every claim for docs/claims.md.
+"""What README.md and docs/ tell: the papers, the notebooks, the most telling findings, every claim, a picture a paper.
 
-Verdicts are those beside desk's records, so that nothing has to be run to write them. ``lib/workbook/tables.py`` puts
-the parts into the documents.
+Verdicts are those beside desk's records, so that nothing has to be run to write them. The prose is written by hand.
+``.venv/bin/python -c 'from lib.workbook.findings import write; write()'`` puts the tables between their marks, and a
+test sees that they are up to date.
 """
 
 import collections
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import yaml
 
-from lib.workbook import claims, places, verdicts
+from lib.workbook import audit, claims, costs, places, verdicts
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
-from lib.workbook.markdown import escaped, table
+from lib.workbook.costs import NOTEBOOKS
+from lib.workbook.markdown import escaped, filled, table
 
+README = places.ROOT / "README.md"
+SCALE, CLAIMS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims"))
 CITATION = places.ROOT / "CITATION.cff"
 PROFILE = "desk"  # whose verdicts are told
 RECORDS = places.RECORDS / PROFILE
 ON_RUNS = "on published runs"
+PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
+GALLERY = places.ROOT / "docs" / "gallery"
+WIDTH, COLOURS = 1000, 128  # of a picture: pixels across, and of a palette that keeps an architecture's colour
+#: paper -> the figure of desk that README.md shows
+PICTURES = {
+    "000": "published_phi",
+    "001": "instability_rates",
+    "002": "residual_init_growth",
+    "003": "usage_weighted_ratio",
+    "004": "moe_isoflop_combined",
+    "005": "published_others_savings",
+}
 LINES = 12  # of README's findings, at most
+
+
+def write() -> None:
+    """Puts the parts into their documents."""
+    for path, parts in documents().items():
+        path.write_text(filled(path.read_text(), parts))
+
+
+def documents() -> dict[Path, dict[str, str]]:
+    """Document -> the name of a part of it -> the part."""
+    every = judged()
+    of_readme = {
+        "found": found(every),
+        "numbers": in_numbers(every),
+        "papers": papers(),
+        "audit": audit.told(RECORDS),
+        "notebooks": overview(every),
+    }
+    return {README: of_readme, CLAIMS: {"claims": entries(every)}, SCALE: costs.parts()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +219,50 @@ def in_numbers(every: Sequence[Judged]) -> str:
     return f"{table(rows)}\n\n{said}"
 
 
+# ---- README's notebooks ----------------------------------------------------------------------------------------------
+
+
+def overview(every: Sequence[Judged]) -> str:
+    """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
+    claims on our runs and on published ones; all of the latter in the row of the notebook that reads these."""
+    rows = []
+    for paper, names in NOTEBOOKS.items():
+        for name in names:
+            title, where = heading(name)
+            own = [one for one in every if one.claim.notebook == name]
+            on_runs = every if name == claims.OF_PUBLISHED else own
+            place = ", ".join([*map(authors, sorted({one.claim.paper for one in own}) or [paper]), where])
+            rows.append(
+                {
+                    "notebook": _links(name),
+                    "question": f"{title} ({place.removesuffix(', ')})".removesuffix(" ()"),
+                    "verdicts": _both(counted(one.ours for one in own), counted(one.published for one in on_runs)),
+                }
+            )
+    return table(rows)
+
+
+def _links(name: str) -> str:
+    """To a notebook's file, and to where Binder opens it, if it does."""
+    binder = places.binder(name)
+    return f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else "")
+
+
+def _both(ours: str, on_runs: str) -> str:
+    """The verdicts on our runs and on published ones, in one cell."""
+    said = {f"at {PROFILE}": ours, ON_RUNS: on_runs}
+    return "; ".join(f"{where}: {what}" for where, what in said.items() if what) or "no claims"
+
+
+def heading(name: str) -> tuple[str, str]:
+    """(a notebook's title, where in its paper the claim stands, empty where none does), from its first cell."""
+    text = nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4).cells[0].source
+    title = text.partition("\n")[0].removeprefix("# ")
+    claim = re.search(r"\*\*Claim\*\* \((.*?)\)[.:]\s", " ".join(text.split()))
+    where = PLACE.search(claim.group(1)) if claim else None
+    return title, where.group() if where else ""
+
+
 # ---- docs/claims.md --------------------------------------------------------------------------------------------------
 
 
@@ -207,3 +288,25 @@ def verdict(one: Judged) -> str:
     said = [(one.ours, f"at {one.profile}", one.our_number), (one.published, ON_RUNS, one.published_number)]
     told = [f"{what} {where}" + (f": {number}" if number else "") for what, where, number in said if what]
     return "; ".join(told) or OPEN
+
+
+# ---- README's pictures -----------------------------------------------------------------------------------------------
+
+
+def write_pictures(outputs: Path = places.ROOT / "outputs", gallery: Path = GALLERY) -> None:
+    """Renews the pictures whose figures notebooks have drawn there, with their provenance; says which are missing."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    for paper, name in PICTURES.items():
+        figure = outputs / "figures" / PROFILE / f"{name}.png"
+        if not figure.exists():
+            print(f"{paper}: {figure} is not there, run make reproduce-figures first")
+            continue
+        with Image.open(figure) as image:
+            note = PngInfo()
+            note.add_text("Description", str(image.info["Description"]))
+            small = image.convert("RGB")
+            small.thumbnail((WIDTH, image.height), Image.Resampling.LANCZOS, reducing_gap=None)
+            small = small.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            small.save(gallery / f"{paper}.png", optimize=True, pnginfo=note)

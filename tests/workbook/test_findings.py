@@ -1,11 +1,23 @@
-"""README's findings and docs/claims.md say what the ledger and the committed verdicts say, contradictions first."""
+"""README.md and docs/ say what the notebooks, their plans, the ledger and the committed verdicts say."""
 
 import dataclasses
 import json
 import re
 
-from lib.workbook import claims, findings, places
+import nbformat
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from lib.figures import style
+from lib.workbook import claims, costs, findings, places
 from lib.workbook.findings import Judged
+from lib.workbook.markdown import filled
+from lib.workbook.plans import names
+from tests.workbooks import ROOT, moved, published_at
+
+MEND = ".venv/bin/python -c 'from lib.workbook.findings import write; write()'"
 
 LEDGER = claims.ledger(places.LEDGER)
 SHORT = [claim for claim in LEDGER.values() if claim.short]
@@ -60,11 +72,6 @@ def test_claims_are_counted_by_what_judged_them():
     ]
 
 
-def test_there_are_a_dozen_findings_at_most():
-    many = [of(f"a{i}", cpu="contradicted", short="A") for i in range(20)]
-    assert len(findings.found(many).splitlines()) == 2 + findings.LINES
-
-
 def test_short_statements_are_short_and_of_every_paper():
     assert all(len(claim.short) <= 110 < 3 * len(claim.short) for claim in SHORT)
     assert {claim.paper for claim in SHORT} == findings.cited().keys()
@@ -109,3 +116,101 @@ def test_every_claim_has_a_line_with_an_anchor():
     assert all(place == findings.anchor(id) for place, id, *_ in lines)
     linked = re.findall(r"\(docs/claims\.md#(.*?)\)", (places.ROOT / "README.md").read_text())
     assert len(linked) >= 10 and {*linked} <= {place for place, *_ in lines}
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return {}
+
+
+@pytest.fixture
+def documents(kept, plans_once):
+    """Made once: it takes half a minute."""
+    kept.update(kept or findings.documents())
+    return kept
+
+
+@pytest.mark.parametrize("path", [findings.README, findings.SCALE, findings.CLAIMS])
+def test_a_document_has_the_tables_of_today(documents, path):
+    text = path.read_text()
+    assert filled(text, documents[path]) == text, f"{path.name} is out of date, run {MEND}"
+
+
+def test_the_readme_has_a_row_for_every_notebook(documents):
+    table = documents[findings.README]["notebooks"].splitlines()
+    rows = [line for line in table if line.startswith("| [")]
+    assert sorted(row.partition("[")[2].partition("]")[0] for row in rows) == names()
+    assert table[0] == "| notebook | question | verdicts |"
+
+
+def test_the_readme_links_to_binder_where_the_workbook_is_published(tmp_path, monkeypatch):
+    published_at("", monkeypatch, tmp_path)
+    assert findings._links("instability") == "[instability](notebooks/instability.ipynb)"
+    published_at("https://github.com/a/b", monkeypatch, tmp_path)
+    link = f"[open in Binder]({places.binder('instability')})"
+    assert findings._links("instability") == f"[instability](notebooks/instability.ipynb), {link}"
+
+
+def test_the_readme_and_the_citation_say_how_many_runs_desk_has(documents):
+    runs = sum(len(cost.own) for cost in costs.costs("desk").values())
+    readme, citation = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "CITATION.cff"))
+    assert f"its {runs:,} runs are committed" in readme and f"{runs:,} training runs" in citation
+    assert documents[findings.SCALE]["desk"].startswith(f"{runs:,} distinct runs")
+
+
+def test_where_a_claim_stands_is_read_from_the_first_cell(tmp_path, monkeypatch):
+    moved(monkeypatch, tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    for text, found in {
+        "# Why?\n\n**Claim** (A et al., *A Title*, Sec. 3; App. B).\nBecause (see Fig. 9).": ("Why?", "Sec. 3; App. B"),
+        "# A game\n\nLoad a run (Fig. 1).": ("A game", ""),
+        "# New\n\n**Claim** (none: nobody measured it). More.": ("New", ""),
+    }.items():
+        cell = nbformat.v4.new_markdown_cell(text)
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "notebooks" / "x.ipynb")
+        assert findings.heading("x") == found
+
+
+def test_a_notebook_has_its_verdicts_and_the_one_that_reads_published_runs_has_all_of_these():
+    every = findings.judged()
+    rows = dict(line.split(" | ", 2)[::2] for line in findings.overview(every).splitlines()[2:])
+    told = {name.partition("[")[2].partition("]")[0]: cell.removesuffix(" |") for name, cell in rows.items()}
+    own = [one for one in every if one.claim.notebook == "phi_probes"]
+    ours, on_runs = (findings.counted(getattr(one, of) for one in own) for of in ("ours", "published"))
+    assert told["phi_probes"] == f"at desk: {ours}; on published runs: {on_runs}"
+    everybodys = findings.counted(one.published for one in every)
+    assert told["published_runs"].endswith(f"on published runs: {everybodys}") and everybodys != on_runs
+    assert told["generate"] == "no claims" and "claims" not in told["instability"]
+
+
+def test_every_paper_has_a_picture_of_desk_that_says_which_notebook_drew_it():
+    assert findings.PICTURES.keys() == findings.cited().keys()
+    assert {path.stem for path in findings.GALLERY.iterdir()} == findings.PICTURES.keys()
+    for paper in findings.PICTURES:
+        with Image.open(findings.GALLERY / f"{paper}.png") as image:
+            stamp = json.loads(image.info["Description"])
+        of_published = [one for one in LEDGER.values() if one.published and stamp["notebook"] == claims.OF_PUBLISHED]
+        assert paper in {one.paper for one in [*claims.of_notebook(stamp["notebook"]), *of_published]}
+        assert stamp["profile"] == findings.PROFILE, paper
+
+
+def test_a_picture_shows_what_its_figure_shows(tmp_path, capsys):
+    """Every colour within a twelfth of its range, smaller, with the stamp; a figure that is not there is named."""
+    figure = Figure(figsize=(7, 3), dpi=200)
+    figure.subplots().plot([1, 2, 4], label="loss")
+    outputs, small = tmp_path / "outputs", tmp_path / "000.png"
+    folder = outputs / "figures" / findings.PROFILE
+    folder.mkdir(parents=True)
+    drawn = style.save(figure, folder / findings.PICTURES["000"], {"notebook": "a"})
+    findings.write_pictures(outputs, tmp_path)
+    assert [path.name for path in tmp_path.glob("*.png")] == ["000.png"]
+    assert "instability_rates.png is not there, run make reproduce-figures first" in capsys.readouterr().out
+    with Image.open(small) as now, Image.open(drawn) as before:
+        assert (
+            now.info["Description"] == before.info["Description"]
+            and json.loads(now.info["Description"])["notebook"] == "a"
+        )
+        assert now.width == findings.WIDTH
+        wide = np.asarray(before.convert("RGB").resize(now.size, Image.Resampling.LANCZOS), float)
+        assert np.abs(wide - np.asarray(now.convert("RGB"), float)).max() < 256 / 12
+    assert small.stat().st_size < drawn.stat().st_size

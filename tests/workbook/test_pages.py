@@ -144,7 +144,3 @@ def test_every_formula_of_the_workbook_is_converted():
             for tex in filter(None, parts[1::2]):
                 assert "\\" not in pages.formula(tex), f"{path.name}: {tex}"
                 assert pages.formula(tex).startswith("<math"), f"{path.name}: {tex}"
-
-
-def test_a_title_is_the_first_heading(copy):
-    assert pages.title(copy).striptags() == "What φ is" and "<math" in pages.title(copy)

@@ -129,11 +129,6 @@ def test_of_a_profile_that_is_not_judged_nothing_is_written(outputs, profile):
     assert not list(outputs.rglob("verdicts.*"))
 
 
-def test_without_findings_nothing_is_written(tmp_path):
-    assert write(tmp_path, "cpu") == "verdicts   none are written: there are no findings"
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_damaged_finding_is_left_out(outputs):
     (outputs / "claims" / "cpu" / "001-base-state-explodes.json").write_text("{}")
     assert write(outputs, "cpu").startswith("verdicts   2 ")
