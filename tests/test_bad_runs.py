@@ -19,7 +19,6 @@ from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 from lib.sweep.training import Here, sweep
 from lib.train.loop import train
-from lib.workbook.widgets import Player
 from tests.lines import everything, in_one_line, refused
 from tests.runs import depth_losses, small_run, stopped
 
@@ -223,8 +222,8 @@ def test_a_checkpoint_of_another_run_is_not_gone_on_with(run, capsys):
 
 RUNS = [
     (lambda store: run_model(small_run(train={"seed": 3}), store), "runs: there is no run", "train it"),
-    (lambda store: Player(store, "nope"), "run: 'nope'", "use a whole key"),
-    (lambda store: Player(store, ""), "run: ''", "use a whole key"),
+    (lambda store: store.named("nope"), "run: 'nope'", "use a whole key"),
+    (lambda store: store.named(""), "run: ''", "use a whole key"),
     (lambda store: depth_losses([CFG], store, [0]), "loops: 0", "at least 1"),
     (lambda store: sweep([small_run(train={"seed": 3})], store, jobs=0), "jobs: 0", "at least 1"),
     (

@@ -9,6 +9,7 @@ A mark, .<name>.done beside a notebook's executed copy, says what that was made 
 """
 
 import ast
+import collections
 import functools
 import hashlib
 import json
@@ -27,15 +28,10 @@ from lib.workbook import made_from, parameters, places
 
 # ---- modules ---------------------------------------------------------------------------------------------------------
 
-WIDGETS = "lib.workbook.widgets"  # itself says whether somebody is there to move sliders
 COMPUTING = ("lib.model", "lib.train", "lib.data", "lib.decode", "lib.tasks")  # rooms
-#: what imports what for nothing where nothing is trained: a sweep, to train and to measure; a notebook, for sliders;
-#: and a layer, whose constants ``lib.flops`` needs: a model that runs reaches the kernels by its head
-IDLE = (
-    *(("lib.sweep", room) for room in COMPUTING),
-    ("lib.workbook.notebook", WIDGETS),
-    ("lib.model.layers", "lib.kernels"),
-)
+#: what imports what for nothing where nothing is trained: a sweep, to train and to measure; and a layer, whose
+#: constants ``lib.flops`` needs: a model that runs reaches the kernels by its head
+IDLE = (*(("lib.sweep", room) for room in COMPUTING), ("lib.model.layers", "lib.kernels"))
 FACES = ("lib.model", "lib.train", "lib.sweep")  # offer what computes beside what does not
 
 
@@ -53,7 +49,7 @@ def modules(graph: grimp.ImportGraph, imported: Iterable[str], trains: bool) -> 
             if trains or not any(_within(module, one) and _within(other, two) for one, two in IDLE):
                 followed.add(other)
         todo |= followed - found
-    return found.union(*map(_faces, found), {WIDGETS})
+    return found.union(*map(_faces, found))
 
 
 def _faces(module: str) -> set[str]:
@@ -115,8 +111,7 @@ class Now:
     # ---- marks, and records
 
     def fresh(self, name: str) -> bool:
-        """Whether a notebook's mark says that it ran on all this. Records that were made one, or have more of others,
-        are the same to it."""
+        """Whether a notebook's mark says that it ran on all this. More records of others are no matter to it."""
         mark = _read_mark(self.mark(name))
         if mark.get("made_from") != self._made_from[name]:
             return False
@@ -133,8 +128,8 @@ class Now:
             draft.write_text(json.dumps(mark if drawn else {}) + "\n")
 
     def _said_of(self, name: str) -> str:
-        """A digest of what the records say of what a notebook planned when it ran, and of the run that a parameter
-        names; empty where it drew a part of its plan: any further record may complete it."""
+        """A digest of where the records have what a notebook planned when it ran, and the run that a parameter names;
+        empty where it drew a part of its plan: any further record may complete it."""
         plan = json.loads(path.read_text()) if (path := self._plans / f"{name}.json").exists() else {}
         if plan.get("part"):
             return ""
@@ -144,10 +139,29 @@ class Now:
 
     @functools.cached_property
     def said(self) -> dict[str, str]:
-        """Key of a run, or function and key of a measurement -> a checksum of what its record says."""
-        from lib.workbook import recorded  # pandas takes its time
+        """Key of a run, or function and key of a measurement -> the files of records that hold something of it, each
+        of which never changes (``lib/store/records.py``)."""
+        found: dict[str, str] = collections.defaultdict(str)
+        for place in ("runs.parquet", "measured.parquet", "weights"):
+            for path in sorted(self._of(place)):
+                for key in _held(path):
+                    found[key] += f" {path.stem}"
+        return found
 
-        return {key: one for folder in reversed(self._records) for key, one in recorded.said(folder).items()}
+
+def _held(path: Path) -> list[str]:
+    """Of which runs or measurements a file of records holds something: of none where it cannot be read, which whoever
+    draws from it will say."""
+    if path.parent.name == "weights":
+        return [path.stem.partition("-")[0]]
+    import pyarrow.parquet  # takes its time
+
+    names = ["key"] if path.parent.name == "runs.parquet" else ["measurement", "key"]
+    try:
+        rows = pyarrow.parquet.read_table(path, columns=names).group_by(names).aggregate([])
+    except (OSError, ValueError):
+        return []
+    return [" ".join(row.values()) for row in rows.to_pylist()]
 
 
 def _read_mark(path: Path) -> dict[str, Any]:

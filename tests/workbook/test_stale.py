@@ -141,6 +141,14 @@ def test_records_of_others_are_no_matter_and_its_own_are(drawn):
     assert not fresh()
 
 
+def test_a_part_that_cannot_be_read_is_one_that_went(drawn):
+    folder, planned, fresh = drawn
+    (part,) = (folder / "runs.parquet").iterdir()
+    part.write_text("no table")
+    planned()
+    assert fresh()
+
+
 def test_a_run_that_says_something_else_is_noticed(drawn):
     folder, _, fresh = drawn
     for path in folder.glob("*.parquet/*"):

@@ -1,23 +1,12 @@
-"""Sliders draw and answer anew for somebody who can move them, and bad input among them is one line."""
+"""Sliders draw anew for somebody who can move them, and bad input among them is one line."""
 
 import matplotlib.pyplot as plt
 import pytest
 
 from lib.base.errors import InputError
-from lib.data.rows import token_store
-from lib.decode.generation import Exit, Sampling, generate
-from lib.train.loop import train
 from lib.workbook import widgets
-from tests.runs import small_run
 
 pytestmark = pytest.mark.usefixtures("style")
-
-
-@pytest.fixture
-def trained(store):
-    cfg = small_run(model={"depth": "fixed"})
-    train(cfg, store)
-    return store, cfg
 
 
 TWO_SLIDERS = """
@@ -68,29 +57,3 @@ def test_moving_a_slider_draws_anew_and_bad_input_is_one_line(capsys):
 
 def test_nobody_is_there_outside_a_kernel():
     assert not widgets.somebody_is_there()
-
-
-def test_an_answer_follows_its_prompt_and_every_token_read_has_a_bar(trained):
-    store, cfg = trained
-    player = widgets.Player(store, cfg.key[:6])
-    text, figure = player.answer("We", 5, Exit(), Sampling())
-    bytes_ = token_store(cfg.data, store.tokens).tokenizer
-    found = generate(player.model, [[bytes_.bos, *b"We"]], 5, stop=[bytes_.bos])[0]
-    assert text == bytes_.decode(found.tokens)
-    axis = figure.axes[0]
-    assert [bar.get_height() for bar in axis.patches] == [4] * (3 + 4)  # the last one is not read
-    assert [label.get_text() for label in axis.get_xticklabels()][:3] == ["^", "W", "e"]
-
-
-def test_an_answer_ends_with_the_context(trained):
-    store, cfg = trained
-    text, figure = widgets.Player(store, cfg.key).answer("a" * 30, 100, Exit(), Sampling())
-    assert len(figure.axes[0].patches) == 32 and len(text.encode()) >= 1
-
-
-def test_what_is_not_there_is_refused(trained):
-    store, cfg = trained
-    with pytest.raises(InputError, match="run: 'nothing' names 0 finished runs"):
-        widgets.Player(store, "nothing")
-    with pytest.raises(InputError, match="prompt: has 40 tokens, this run reads 31"):
-        widgets.Player(store, cfg.key).answer("a" * 40, 5, Exit(), Sampling())
