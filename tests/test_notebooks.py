@@ -44,7 +44,8 @@ def test_committed_notebooks_are_clean(name):
     assert notebook.metadata.kernelspec.name == "python3"
     assert not any(cell.outputs or cell.execution_count for cell in cells(name))
     assert len(cells(name, "parameters")) == len(cells(name, "check")) == len(cells(name, "plan")) == 1
-    assert len(cells(name)) <= 10 and sum(cell.source.count("\n") + 1 for cell in cells(name)) <= 160
+    shown = [cell for cell in cells(name) if "parameters" not in cell.metadata.get("tags", [])]
+    assert len(shown) <= 14 and sum(cell.source.count("\n") + 1 for cell in shown) <= 150
     text = (ROOT / "notebooks" / f"{name}.ipynb").read_text()
     assert not re.search(r"[\"' (](/[A-Za-z]+){2,}|[A-Z]:\\\\", text), "an absolute path"
     for cell in cells(name):
@@ -53,7 +54,7 @@ def test_committed_notebooks_are_clean(name):
         typed = any(isinstance(node, ast.AnnAssign) for node in ast.parse(cell.source).body)
         assert typed == parameters, "what has a type is a parameter"
         functions = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.FunctionDef)]
-        assert all(len(ast.unparse(f).splitlines()) <= 5 for f in functions)
+        assert all(len(ast.unparse(f).splitlines()) <= 25 for f in functions)
 
 
 def of_file(profile, name) -> dict:
