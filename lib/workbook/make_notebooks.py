@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
@@ -27,23 +25,22 @@ def _run_stale(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> N
     stale = [name for name in names if not now.fresh(name)]
     if not stale:
         return
-    if not warm.POSSIBLE:
-        _together([(partial(_spawn, name, profile, jobs, stale)) for name in stale], at_once)
-        return
-    warm.load({"lib.workbook.execute"}.union(*(now.modules(name) for name in stale)))
+    if warm.POSSIBLE:
+        warm.load({"lib.workbook.execute"}.union(*(now.modules(name) for name in stale)))
     now.said  # noqa: B018  # read once for all
-    _together([partial(warm.fork, partial(_here, name, jobs, now, stale)) for name in stale], at_once)
+    _together([partial(_one, name, jobs, now, stale) for name in stale], at_once)
 
 
-def _together(starts: Sequence[Callable[[], int]], at_once: int) -> None:
-    """Starts processes, at most so many at a time, and no more once make is gone. Exits with 1 where one fails."""
-    make, waiting, failed = os.getppid(), list(reversed(starts)), False
+def _together(functions: Sequence[Callable[[], None]], at_once: int) -> None:
+    """Calls each in a process that is forked for it, at most so many at a time, and no more once make is gone. Exits
+    with 1 where one fails."""
+    make, waiting, failed = os.getppid(), list(reversed(functions)), False
     running: set[int] = set()
     try:
         while running or (waiting and os.getppid() == make):
             if waiting and len(running) < at_once and os.getppid() == make:
                 signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until it is known what to stop
-                running.add(waiting.pop()())
+                running.add(warm.fork(waiting.pop()))
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             else:
                 pid, status = os.wait()
@@ -59,22 +56,10 @@ def _together(starts: Sequence[Callable[[], int]], at_once: int) -> None:
         raise SystemExit(1)
 
 
-def _here(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
-    """Runs a notebook in this process, which has been forked, and a kernel forked from it."""
-    _one(name, jobs, now, stale, warm.Kernel())
-
-
-def _spawn(name: str, profile: str, jobs: int, stale: Sequence[str]) -> int:
-    code = f"from lib.workbook.make_notebooks import alone; alone({name!r}, {profile!r}, {jobs}, {stale!r})"
-    return subprocess.Popen([sys.executable, "-c", code]).pid
-
-
-def alone(name: str, profile: str, jobs: int, stale: Sequence[str]) -> None:
-    """Runs a notebook in this process, which has been spawned, as its kernel will be."""
-    _one(name, jobs, Now(profile, [name], places.ROOT / "outputs"), stale, None)
-
-
-def _one(name: str, jobs: int, now: Now, stale: Sequence[str], kernel: warm.Kernel | None) -> None:
+def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
+    """Runs a notebook in this process, and its kernel in one that is forked from it, or spawned where that is not
+    safe."""
+    kernel = warm.Kernel() if warm.POSSIBLE else None
     from lib.workbook.execute import Failed, execute
 
     _stoppable()
