@@ -10,7 +10,7 @@ import PIL.Image
 
 from lib.sweep import measurements
 from lib.workbook import claims, parameters, plans
-from lib.workbook.notebook import read_plan
+from lib.workbook.plans import read_plan
 from tests.workbooks import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))

@@ -16,7 +16,7 @@ from lib.sweep.measurements import Asked
 from lib.train import checkpoints
 from lib.train.loop import train
 from lib.workbook import claims
-from lib.workbook.notebook import read_plan
+from lib.workbook.plans import read_plan
 from tests.cases import Case, squared
 from tests.kinds import KINDS, a_checkpoint, a_finding, a_measurement
 from tests.runs import small_run

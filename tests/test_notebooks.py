@@ -25,8 +25,8 @@ from lib.papers.looped_moe import designs as sparse
 from lib.papers.residual import designs as residual
 from lib.store.runs import RunStore
 from lib.workbook import plans, stale
-from lib.workbook.notebook import read_plan
 from lib.workbook.parameters import of_profile
+from lib.workbook.plans import read_plan
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
 from tests.workbooks import ROOT, papermill

@@ -22,8 +22,9 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
 from lib.sweep.finished import Runs
-from lib.sweep.measurements import C, M
-from lib.workbook import claims, parameters, places, widgets
+from lib.sweep.measurements import Asked, C, M
+from lib.workbook import claims, parameters, part, places, widgets
+from lib.workbook.plans import Plan, read_plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,22 +41,13 @@ class Notebook:
     name: str
     parameters: Parameters
     outputs: Path
-    #: key -> run of its plan
-    planned: dict[str, RunConfig] = dataclasses.field(default_factory=dict)
-    #: name of a measurement -> the keys that this notebook has asked for
-    asked: dict[str, set[str]] = dataclasses.field(default_factory=dict)
-    #: what it measures, and on what
-    to_measure: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
-    #: what it may measure, of which it chooses by what it finds
-    may_ask: list[tuple[measurements.Function[Any], list[Any]]] = dataclasses.field(default_factory=list)
-    #: keys of runs whose weights it opens
-    opened: set[str] = dataclasses.field(default_factory=set)
+    #: what it asks for, as far as its cells have said
+    planned: Plan = dataclasses.field(default_factory=Plan)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it
     part: str = ""
     cut_from: dict[str, Any] = dataclasses.field(default_factory=dict)
-    #: what its sweeps returned
 
     @property
     def profile(self) -> str:
@@ -76,10 +68,9 @@ class Notebook:
 
         store = self.store
         missing = {cfg.key for cfg in configs.values() if store.find(cfg) is None}
-        self.planned.clear()
-        self.planned.update((cfg.key, cfg.planned) for cfg in configs.values())
+        self.planned.runs[:] = {cfg.key: cfg.planned for cfg in configs.values()}.values()
         with self._noting() as noted:
-            noted["runs"] = {key: cfg.model_dump(mode="json") for key, cfg in self.planned.items()}
+            noted["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}
             noted["part"] = self.part
         self._say_what_is_added()
         others = self._plans_of_others()
@@ -107,8 +98,8 @@ class Notebook:
         """On the figures of an addendum, how many of its runs are not those of the profile that it adds to."""
         if base := places.ADDS_TO.get(self.profile):
             theirs = RunStore(self.outputs / "none", [places.RECORDS / base])
-            added = sum(theirs.find(cfg) is None for cfg in self.planned.values())
-            said = f"{added} of {len(self.planned)} runs are not {base}'s"
+            added = sum(theirs.find(cfg) is None for cfg in self.planned.runs)
+            said = f"{added} of {len(self.planned.runs)} runs are not {base}'s"
             style.use_style(self.profile, ", ".join(filter(None, [self.part, said])))
 
     def _plans_of_others(self) -> dict[str, set[str]]:
@@ -132,9 +123,8 @@ class Notebook:
         """Plans measurements, in addition to those asked for before: some are known only when the runs are there.
         Returns their cases, for ``measure``."""
         cases = list(cases)
-        self.to_measure.append((function, cases))
+        self.planned.asked += [Asked(function, case) for case in cases]
         name, costs = measurements.name(function), {measurements.key(case): case.flops for case in cases}
-        self.asked.setdefault(name, set()).update(costs)
         with self._noting() as noted:
             noted.setdefault("measurements", {}).setdefault(name, {}).update(costs)
         return cases
@@ -142,11 +132,11 @@ class Notebook:
     def may_measure(self, function: measurements.Function[C], cases: Iterable[C]) -> None:
         """Names all that the notebook might measure, where it chooses by what it finds: of the best run of a budget,
         say. Records of runs that finished have all of it; the notebook itself measures what it then asks for."""
-        self.may_ask.append((function, list(cases)))
+        self.planned.asked += [Asked(function, case, of_finished=True) for case in cases]
 
     def will_open(self, configs: Iterable[RunConfig]) -> None:
         """Says that the notebook opens these runs' weights, other than to measure: records keep them."""
-        self.opened.update(cfg.key for cfg in configs)
+        self.planned.opened.update(cfg.key for cfg in configs)
 
     def _limits(self) -> tuple[int | None, float]:
         """(processes, hours)"""
@@ -295,18 +285,6 @@ def _entry(id: str) -> claims.Claim:
     return entry
 
 
-def read_plan(path: Path) -> dict[str, Any]:
-    """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs;
-    ``part``, how much of the plan is there where it drew no more. {} where there is none; one that is damaged is set
-    aside, and its notebook writes it anew."""
-    try:
-        return files.read_checked(path) if path.exists() else {}
-    except ValueError as error:
-        aside = files.set_aside(path)
-        print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
-        return {}
-
-
 def _range(values: Sequence[float]) -> float | str:
     """The value, or from the least to the most where they differ."""
     low, high = min(values), max(values)
@@ -321,8 +299,6 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     cut_from: dict[str, Any] = {}
     _check_folder(checked.outputs)
     if isinstance(checked, Computing) and not checked.train:
-        from lib.workbook import part  # which starts this notebook once more, to see its plan
-
         whole = checked.model_dump()
         checked, note = part.there(checked)
         drawn = checked.model_dump()

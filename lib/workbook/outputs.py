@@ -24,7 +24,7 @@ from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.workbook import audit, claims, pages
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
-from lib.workbook.notebook import read_plan
+from lib.workbook.plans import read_plan
 
 ENDS = ("val_loss", "tokens", "train_flops", "seconds")
 MADE_BY = ("device", "cpu", "commit")

@@ -6,28 +6,29 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import nbformat
 
+from lib.base import files
 from lib.base.errors import InputError
 from lib.base.parameters import Computing
 from lib.config import RunConfig
 from lib.figures import style
 from lib.sweep.measurements import Asked
 from lib.workbook import parameters, places
-from lib.workbook.notebook import Notebook, read_plan
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Plan:
     """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs, also of what
-    was known only when it ran. ``asked``: what it plans to measure from the first, ready to be measured; ``opened``:
-    keys of runs whose weights it opens; ``parts``: changes to its parameters with which it can be drawn in part;
-    ``seeds``: its lists of seeds."""
+    was known only when it ran. ``asked``: what it plans to measure from the first, and may measure of runs that have
+    finished, ready to be measured; ``opened``: keys of runs whose weights it opens; ``parts``: changes to its
+    parameters with which it can be drawn in part; ``seeds``: its lists of seeds."""
 
-    runs: list[RunConfig]
-    measurements: dict[str, dict[str, float]]
+    runs: list[RunConfig] = dataclasses.field(default_factory=list)
+    measurements: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     asked: list[Asked] = dataclasses.field(default_factory=list, compare=False)
     opened: set[str] = dataclasses.field(default_factory=set, compare=False)
     parts: list[dict[str, Any]] = dataclasses.field(default_factory=list, compare=False)
@@ -61,18 +62,17 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         values = {**given, "outputs": forgotten, **changes, **({"train": True} if "train" in given else {})}
         # notebook.start resolves it from the workbook's root, wherever this process is
         written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
-        nb = _execute(name, values)
-        asked = [Asked(function, case) for function, cases in nb.to_measure for case in cases]
-        asked += [Asked(function, case, of_finished=True) for function, cases in nb.may_ask for case in cases]
-        plan = Plan([*nb.planned.values()], read_plan(written).get("measurements", {}), asked, nb.opened)
+        cells = _execute(name, values).values()
+        nb: Any = next(value for value in cells if isinstance(getattr(value, "planned", None), Plan))
+        plan: Plan = nb.planned
+        plan.measurements = read_plan(written).get("measurements", {})
         if isinstance(nb.parameters, Computing):
-            seeds = [*nb.parameters.seed_lists().values()]
-            plan = dataclasses.replace(plan, parts=nb.parameters.parts(), seeds=seeds)
+            plan.parts, plan.seeds = nb.parameters.parts(), [*nb.parameters.seed_lists().values()]
         return plan
 
 
-def _execute(name: str, values: dict[str, Any]) -> Notebook:
-    """Executes the cells up to the plan in a namespace of their own, and drops what they print."""
+def _execute(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The namespace of the cells up to the plan, which are executed in it; what they print is dropped."""
     namespace: dict[str, Any] = {}
     for cell in nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type != "code":
@@ -83,8 +83,20 @@ def _execute(name: str, values: dict[str, Any]) -> Notebook:
         if "parameters" in tags:
             namespace.update(values)
         if "plan" in tags:
-            return next(value for value in namespace.values() if isinstance(value, Notebook))
+            return namespace
     raise InputError(f"name: notebook {name!r} has no cell tagged plan, tag the one that calls nb.plan")
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs;
+    ``part``, how much of the plan is there where it drew no more. {} where there is none; one that is damaged is set
+    aside, and its notebook writes it anew."""
+    try:
+        return files.read_checked(path) if path.exists() else {}
+    except ValueError as error:
+        aside = files.set_aside(path)
+        print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
+        return {}
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 from lib.config import DataConfig, ModelConfig, RunConfig
 from lib.figures import style
 from lib.workbook import plans
-from lib.workbook.notebook import read_plan
+from lib.workbook.plans import read_plan
 from tests.lines import one_line
 from tests.workbooks import a_notebook
 
