@@ -23,7 +23,7 @@ class Parameters(Checked):
     notebook: ClassVar[str]  # the name of its file
 
     profile: str  # one of PROFILES
-    outputs: str  # folder of all results, from the workbook's root
+    outputs: Annotated[str, Field(min_length=1)]  # folder of all results, from the workbook's root
 
     @pydantic.field_validator("profile")
     @classmethod

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from IPython.display import Image
 
 #: columns of a plan
-PLAN = ("runs of", "runs", "missing", "shared with", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
+PLAN = ("runs of", "runs", "missing", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +61,8 @@ class Notebook:
     def plan(self, configs: dict[Label, RunConfig]) -> "pd.DataFrame":
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 
-        missing: runs that the store does not have; shared with: notebooks whose last plan asked for some of the same
-        runs, and for how many. The configs go to outputs/plans/<profile>/<name>.json. The time it would take on this
-        device is measured by ``sweep``, which says it before it begins."""
+        missing: runs that the store does not have. The configs go to outputs/plans/<profile>/<name>.json. The time it
+        would take on this device is measured by ``sweep``, which says it before it begins."""
         import pandas as pd
 
         store = self.store
@@ -73,7 +72,6 @@ class Notebook:
             noted["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}
             noted["part"] = self.part
         self._say_what_is_added()
-        others = self._plans_of_others()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
             runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
@@ -83,9 +81,6 @@ class Notebook:
                     "runs of": group,
                     "runs": len(runs),
                     "missing": sum(cfg.key in missing for cfg in runs),
-                    "shared with": ", ".join(
-                        f"{name} ({n})" for name, keys in others.items() if (n := sum(cfg.key in keys for cfg in runs))
-                    ),
                     "parameters": _range([c.n_params for c in counts]),
                     "FLOPs per token": _range([c.flops_per_token for c in counts]),
                     "tokens per run": _range([cfg.tokens for cfg in runs]),
@@ -101,11 +96,6 @@ class Notebook:
             added = sum(theirs.find(cfg) is None for cfg in self.planned.runs)
             said = f"{added} of {len(self.planned.runs)} runs are not {base}'s"
             style.use_style(self.profile, ", ".join(filter(None, [self.part, said])))
-
-    def _plans_of_others(self) -> dict[str, set[str]]:
-        """Notebook -> keys of the runs it planned last."""
-        paths = sorted(self._plan_path.parent.glob("*.json"))
-        return {path.stem: set(read_plan(path).get("runs", {})) for path in paths if path.stem != self.name}
 
     @property
     def _plan_path(self) -> Path:
@@ -297,7 +287,7 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     fresh = not any(isinstance(value, Notebook) for value in namespace.values())
     checked, note = parameters.checked(kind, namespace, fresh, widgets.somebody_is_there()), ""
     cut_from: dict[str, Any] = {}
-    _check_folder(checked.outputs)
+    files.need_folder(places.ROOT / checked.outputs)
     if isinstance(checked, Computing) and not checked.train:
         whole = checked.model_dump()
         checked, note = part.there(checked)
@@ -309,16 +299,3 @@ def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
     os.chdir(places.ROOT)
     style.use_style(checked.profile, note)
     return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from)
-
-
-def _check_folder(outputs: str) -> None:
-    """Raises InputError where results could not be written."""
-    folder = places.ROOT / outputs
-    try:
-        nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    except OSError as error:
-        raise InputError(f"outputs: {outputs:.80} is no path ({error.strerror}), give a folder") from None
-    if not outputs.strip() or not nearest.is_dir():
-        raise InputError(f"outputs: {outputs!r} is no folder and in none, give one, it is made where it is missing")
-    if not os.access(nearest, os.W_OK):
-        raise InputError(f"outputs: {nearest} may not be written to, give another folder")
