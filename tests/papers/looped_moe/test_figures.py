@@ -1,7 +1,5 @@
 """The figures of Looped-MoE and early exit put every star, bar and line at the numbers of their tables."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,16 +57,6 @@ def test_bars_add_up_and_chance_stands_beside():
     tops = [bar.get_y() + bar.get_height() for bar in right.patches]
     assert max(tops) == pytest.approx(1) and len(right.patches) == 6 * 6
     assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
-
-
-def test_a_line_ends_where_a_seed_saves_no_more():
-    cases = itertools.product(["Base"], (1, 2), (0.0, 0.1, 0.2), figures.CRITERIA)
-    table = pd.DataFrame(cases, columns=["name", "seed", "saved", "criterion"])
-    table["perplexity"] = (5.0 + table["seed"]).mask((table["saved"] > 0.1) & (table["seed"] == 2))
-    (axis,) = figures.trade_offs({"one": table}).axes
-    assert axis.lines[0].get_ydata()[:2] == pytest.approx([6.5, 6.5]) and np.isnan(axis.lines[0].get_ydata()[2])
-    (axis,) = figures.criteria(table).axes
-    assert [line.get_label() for line in axis.lines] == list(figures.CRITERIA)
 
 
 def test_a_star_stands_where_a_threshold_puts_a_model():
