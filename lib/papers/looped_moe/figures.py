@@ -121,39 +121,6 @@ def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
     return looks
 
 
-def leaving(models: dict[str, dict[str, Any]], threshold: float) -> Figure:
-    """Models, name -> what ``measured.leaving`` found, whose tokens leave where their entropy is below a threshold.
-    Left: perplexity against the share of the depth that is saved, over all thresholds, with a star at the one nearest
-    to this. Right: the share of the tokens that are still computed at each depth, each line thinner than those under
-    it, so that it hides none."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
-    for i, (name, (colour, marker)) in enumerate(look_of(models).items()):
-        found = models[name]
-        at = int(np.abs(np.array(found["threshold"]) - threshold).argmin())
-        left.plot(found["saved"], found["perplexity"], color=colour, lw=0.9)
-        left.plot(found["saved"][at], found["perplexity"][at], "*", color=colour, ms=10, mec="white", mew=0.5)
-        used = [computed[at] for computed in found["computed"]]
-        right.plot(
-            [0, *found["depth"]],
-            [1, *used],
-            drawstyle="steps-pre",  # all are computed up to the first exit
-            lw=2 * 0.8**i,
-            marker=marker,
-            ms=4.5,
-            mew=1,
-            mfc="none",
-            markevery=slice(1, None),
-            color=colour,
-            label=name,
-        )
-    perplexities(left)
-    left.set(title=f"out below {threshold:.2f} nats of entropy", xlabel="FLOPs saved", ylabel="perplexity per token")
-    right.set(xlabel="share of the depth", ylabel="tokens still computed", ylim=(-0.03, 1.03))
-    in_percent(left.xaxis, right.xaxis, right.yaxis)
-    figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(models))
-    return figure
-
-
 def perplexities(axis: Axes) -> None:
     """A log y axis that spans less than a decade."""
     axis.set_yscale("log")
