@@ -276,18 +276,6 @@ def test_notebooks_run_at_the_same_time_do_not_disturb_each_other(tmp_path, clea
 
 
 @pytest.mark.long
-def test_the_published_law_is_drawn_without_training(tmp_path, clean_workbook):
-    given = ["-p", "published", "True", "-p", "resamples", "8", "-p", "outputs", str(tmp_path)]
-    done = papermill(clean_workbook, "recurrence_exponent", tmp_path / "out.ipynb", *given)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert not list((tmp_path / "runs").glob("*")) and not (tmp_path / "claims").exists()
-    with (tmp_path / "tables" / "cpu" / "recurrence_exponent_equivalences.csv").open() as file:
-        rows = {row["r"]: row for row in csv.DictReader(file)}
-    # 410M looped, worth 580M, at the cost of 1B
-    assert [round(float(rows["4"][name]), 2) for name in ("unique", "worth", "cost")] == [0.41, 0.59, 1.02]
-
-
-@pytest.mark.long
 def test_a_checkpoint_is_measured_instead_of_training(tmp_path, clean_workbook):
     """A small random one in the official layout; its vocabulary is that of bytes."""
     tensors = official_parcae()

@@ -2,9 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 MANY = 8  # of a longer list the first ones are read out, and its length
@@ -13,63 +13,41 @@ SIGNS |= {"lambda": "λ"}  # which unicode calls lamda
 
 
 def described(figure: Figure) -> str:
-    """The panels by what their axes show, with their titles; what the legends name; what a colour bar says. A picture
-    without axes is the words in it."""
+    """What is drawn against what, in which panels; what the legends name; what a colour bar says. A picture without
+    axes is the words in it."""
     bars = [axis for axis in figure.axes if axis.get_label() == "<colorbar>"]
     panels = [axis for axis in figure.axes if axis not in bars and axis.get_visible() and axis.has_data()]
-    titles: dict[str, list[str]] = {}
-    for panel in panels:
-        titles.setdefault(_axes(panel, panels, figure), []).append(plain(panel.get_title()))
-    parts = [_panels(shown, [*filter(None, named)], len(named)) for shown, named in titles.items()]
-    legends = [*figure.legends, *filter(None, (panel.get_legend() for panel in panels))]
-    drawn: dict[str, dict[str, None]] = {}  # the title of a legend -> what it names
-    for legend in legends:
-        entries = dict.fromkeys(plain(text.get_text()) for text in legend.get_texts())
-        drawn.setdefault(plain(legend.get_title().get_text()), {}).update(entries)
-    colours = dict.fromkeys(filter(None, (plain(bar.get_ylabel() or bar.get_xlabel()) for bar in bars)))
-    parts += [f"drawn{', ' * bool(title)}{title}: {listed(entries)}" for title, entries in drawn.items() if entries]
-    parts += [f"colour: {listed(colours)}"] if colours else []
-    return " ".join(f"{_capital(part)}." for part in parts if part)
+    texts = [text.get_text() for panel in panels if not panel.axison for text in panel.texts]
+    up = _said([figure.get_supylabel(), *(_axis(panel.yaxis) for panel in panels)])
+    across = _said(_axis(panel.xaxis) for panel in panels)  # below them stands the profile
+    axes = " against ".join(filter(None, [up, across])) or _said(texts)
+    titles = [title for panel in panels if (title := plain(panel.get_title()))]
+    several = f"{len(panels)} panels of " if len(panels) > 1 and axes else ""
+    parts = [": ".join(filter(None, [several + axes, listed(titles)]))]
+    for legend in [*figure.legends, *filter(None, (panel.get_legend() for panel in panels))]:
+        entries = _said(text.get_text() for text in legend.get_texts())
+        parts.append(": ".join(filter(None, [_said(["drawn", legend.get_title().get_text()]), entries])))
+    colours = _said(bar.get_ylabel() or bar.get_xlabel() for bar in bars)
+    parts.append(f"colour: {colours}" if colours else "")
+    return " ".join(f"{_capital(part)}." for part in dict.fromkeys(parts) if part)
+
+
+def _axis(axis: Axis) -> str:
+    """The label of an axis, and what its ticks name."""
+    label, names = axis.get_label_text(), [text.get_text() for text in axis.get_ticklabels()]
+    if any(re.search("[A-Za-z]{2}", plain(name)) for name in names):
+        return f"{label}{' of ' * bool(label)}{_said(names)}"
+    return label + " (log scale)" * bool(label and axis.get_scale() == "log")
+
+
+def _said(texts: Iterable[str]) -> str:
+    """Each of them once."""
+    return listed(dict.fromkeys(filter(None, map(plain, texts))))
 
 
 def _capital(part: str) -> str:
     """Words begin with a capital, symbols stay what they are."""
     return part[0].upper() + part[1:] if re.match("[a-z]{2}", part) else part
-
-
-def _panels(shown: str, titles: list[str], count: int) -> str:
-    """The panels whose axes show the same."""
-    if count == 1:
-        return ": ".join(filter(None, [*titles, shown]))
-    return f"{count} panels{' of ' * bool(shown)}{shown}{': ' * bool(titles)}{listed(titles)}"
-
-
-def _axes(panel: Axes, panels: Sequence[Axes], figure: Figure) -> str:
-    """What is drawn against what."""
-    if not panel.axison:
-        return listed(dict.fromkeys(filter(None, (plain(text.get_text()) for text in panel.texts))))
-    up, across = (_axis(panel, panels, which, figure) for which in ("y", "x"))
-    return f"{up} against {across}" if up and across else up or across
-
-
-def _axis(panel: Axes, panels: Sequence[Axes], which: str, figure: Figure) -> str:
-    """The label of an axis, or that of the panels in its row or column, which share one; and what its ticks name."""
-    beside = [panel, *(other for other in panels if _shares(panel, other, which))]
-    labels = [plain(getattr(other, f"get_{which}label")()) for other in beside]
-    overall = figure.get_supylabel() if which == "y" else ""  # below the x axes stands the profile
-    label = next(filter(None, labels), plain(overall))
-    axis = getattr(panel, f"{which}axis")
-    names = [*filter(None, (plain(tick.get_text()) for tick in axis.get_ticklabels()))]
-    if any(re.search("[A-Za-z]{2}", name) for name in names):
-        return f"{label}{' of ' * bool(label)}{listed(names)}"
-    return label + " (log scale)" * bool(label and axis.get_scale() == "log")
-
-
-def _shares(panel: Axes, other: Axes, which: str) -> bool:
-    here, there = panel.get_subplotspec(), other.get_subplotspec()
-    if other is panel or here is None or there is None or here.get_gridspec() is not there.get_gridspec():
-        return False
-    return here.rowspan == there.rowspan if which == "y" else here.colspan == there.colspan
 
 
 def listed(names: Iterable[str]) -> str:

@@ -26,11 +26,7 @@ def test_colours_differ_also_for_the_colour_blind():
         seen = {k: matrix @ np.array(to_rgb(v)) ** 2.2 for k, v in style.COLOURS.items()}
         pairs = [(a, b) for a in seen for b in seen if a < b]
         assert min(np.abs(seen[a] - seen[b]).max() for a, b in pairs) > 0.1, name
-
-
-def test_every_architecture_has_a_name_a_colour_and_a_marker():
-    assert style.COLOURS.keys() == style.NAMES.keys() == style.MARKERS.keys()
-    assert len(set(style.COLOURS.values())) == len(set(style.MARKERS.values())) == len(style.COLOURS)
+    assert len({*style.MARKERS.values()}) == len(style.MARKERS)
 
 
 def test_shades_run_from_light_to_dark():
@@ -112,15 +108,6 @@ def test_counts_are_ticked_in_short_words():
     assert {"5 k", "10 k", "20 k"} <= set(shown)
 
 
-@pytest.mark.parametrize(("panels", "angle"), [(3, 0), (4, 45)])
-def test_counts_of_narrow_panels_are_written_aslant(panels, angle):
-    figure, axes = plt.subplots(1, panels)
-    axes[0].plot([1e4, 3e5], [1, 2])
-    style.count_axis(axes[0], "parameters")
-    figure.canvas.draw()
-    assert {label.get_rotation() for label in axes[0].get_xticklabels()} == {angle}
-
-
 def test_counts_of_many_decades_are_written_aslant_and_do_not_overlap():
     figure, (few, many, _) = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
     for axis, high in ((few, 2e4), (many, 4e5)):
@@ -164,13 +151,6 @@ def test_a_budget_axis_has_a_tick_at_each_budget():
     style.budget_axis(axis, [1e9, 4.64e9])
     assert list(axis.get_xticks()) == [1e9, 4.64e9] and axis.get_xscale() == "log"
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1e9", "4.64e9"]
-
-
-def test_budgets_stand_close_where_what_is_drawn_reaches_beyond_them():
-    _, axis = plt.subplots(figsize=(style.COLUMN, 2.5))
-    axis.plot([1e9, 1e14], [1, 2])
-    style.budget_axis(axis, [1e11, 2.15e11, 4.64e11, 1e12])
-    assert {label.get_rotation() for label in axis.get_xticklabels()} == {45.0}
 
 
 @pytest.mark.parametrize(

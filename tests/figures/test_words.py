@@ -18,7 +18,7 @@ def test_a_panel_is_its_title_its_axes_and_its_lines():
     axis.plot([1, 2], [2, 1], label="Base")
     axis.set(xlabel="budget (FLOPs)", ylabel=r"norm $\|h_T\|$", title="At cpu", xscale="log")
     axis.legend()
-    assert words.described(figure) == "At cpu: norm ‖h_T‖ against budget (FLOPs) (log scale). Drawn: Parcae, Base."
+    assert words.described(figure) == "Norm ‖h_T‖ against budget (FLOPs) (log scale): At cpu. Drawn: Parcae, Base."
 
 
 def test_panels_that_share_their_axes_are_said_once():
@@ -45,14 +45,14 @@ def test_bare_numbers_of_a_legend_have_its_title():
     assert words.described(figure) == "Drawn, step: 1, 2."
 
 
-def test_panels_of_different_axes_are_said_apart_and_empty_ones_not_at_all():
+def test_an_empty_panel_is_not_said():
     figure, (left, right, empty) = plt.subplots(1, 3)
     left.plot([1, 2])
     left.set(ylabel="loss", xlabel="step")
     right.plot([1, 2])
     right.set(ylabel="rate", xlabel="step")
     empty.set(ylabel="nothing", xlabel="nowhere")
-    assert words.described(figure) == "Loss against step. Rate against step."
+    assert words.described(figure) == "2 panels of loss, rate against step."
 
 
 def test_what_the_ticks_name_is_read_out():

@@ -12,7 +12,6 @@ from matplotlib.typing import ColorType
 
 from lib.figures.style import (
     COLOURS,
-    COLUMN,
     PAGE,
     budget_axis,
     count_axis,
@@ -23,7 +22,6 @@ from lib.figures.style import (
     row_of_panels,
     shades,
 )
-from lib.fit.fits import Fit
 
 
 def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:
@@ -85,25 +83,6 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
         ends = [runs["loss"].min(), runs["loss"].max()]
         axis.plot(ends, ends, color="#666666", lw=0.8, ls=":", label="equal")
     legend_above(figure, axes[0])
-    return figure
-
-
-def collapse(fit: Fit, phi: float, runs: pd.DataFrame) -> Figure:
-    """Do the recurrences fall on one line? Loss less the law's term of the tokens, against effective parameters
-    N_once + r^phi N_rec, and the law's line. fit: the joint law at this phi."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 3.0))
-    law = fit.params
-    loss = runs["loss"] - law["B"] * runs["D"] ** -law["beta"]
-    worth = runs["n_once"] + runs["r"] ** phi * runs["n_rec"]
-    for r, (colour, marker) in of_recurrences(runs["r"].unique()).items():
-        at = runs["r"] == r
-        axis.plot(worth[at], loss[at], marker, color=colour, ms=3.5, label=f"r = {r}")
-    N = np.geomspace(worth.min(), worth.max(), 60)
-    axis.plot(N, law["E"] + law["A"] * N ** -law["alpha"], color="#666666", lw=0.8)
-    count_axis(axis, r"effective parameters $N_{once} + r^\varphi N_{rec}$")
-    axis.set_ylabel(r"loss less $B D^{-\beta}$ (nats)")
-    axis.set_title(f"$\\varphi$ = {phi:.2f}: $R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3g} nats")
-    legend_above(figure, axis)
     return figure
 
 

@@ -69,8 +69,6 @@ class IsodepthIsoflop(PaperGrid):
 class RecurrenceExponent(PaperGrid):
     notebook: ClassVar[str] = "recurrence_exponent"
 
-    published: bool
-
 
 class Extrapolation(PaperGrid):
     notebook: ClassVar[str] = "extrapolation"

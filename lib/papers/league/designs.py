@@ -7,19 +7,12 @@ stays what it was. Those of the block or of the optimiser change it too, and hav
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from lib.base.errors import InputError
-from lib.base.statistics import mean_and_interval
 from lib.config import Label, ModelConfig, OptimConfig, RunConfig
-from lib.fit.fits import fit_joint
-from lib.papers.isodepth import designs, readings
+from lib.papers.isodepth import designs
 from lib.papers.league.parameters import DeltaPhiLeague
-from lib.store.result import RunResult
 from lib.train.optimiser import placements
 
 BASELINE = "linear"
@@ -132,74 +125,3 @@ def grid(p: DeltaPhiLeague) -> dict[Label, RunConfig]:
         for width in widths
         for seed in p.seeds
     }
-
-
-def frames(results: Sequence[RunResult], plan: dict[Label, RunConfig]) -> dict[str, pd.DataFrame]:
-    """Intervention -> its runs, as ``readings.frame`` of 000 has them; those that diverged are left out."""
-    names = dict.fromkeys(name for name, *_ in plan)
-    return {name: readings.frame(results, {x: cfg for x, cfg in plan.items() if x[0] == name}) for name in names}
-
-
-def _cells(runs: pd.DataFrame, r: int) -> pd.Series:
-    """(budget, width, seed) -> loss at r."""
-    return runs[runs["r"] == r].set_index(["budget", "width", "seed"])["loss"]
-
-
-def gains(runs: dict[str, pd.DataFrame], r: int) -> pd.DataFrame:
-    """One row an intervention and seed, in nats: ``loss``, its loss at r less the baseline's, and ``price``, its loss
-    at r less its own plain model's. Both are means over the cells that it, the baseline and its plain model finished.
-
-    The two sides of a difference share seed, order of the data and budget."""
-    rows = []
-    base = _cells(runs[BASELINE], r)
-    for name, frame in runs.items():
-        own, plain = _cells(frame, r), _cells(frame, 1)
-        sides = pd.DataFrame({"loss": own - base, "price": own - plain}).dropna()
-        rows += [{"intervention": name, "seed": seed, **by.mean()} for seed, by in sides.groupby("seed")]
-    return pd.DataFrame(rows, columns=["intervention", "seed", "loss", "price"])
-
-
-def standings(runs: dict[str, pd.DataFrame], r: int) -> pd.DataFrame:
-    """One row an intervention, the lowest loss first: its paper, tokens of a run relative to the baseline's, the means
-    of ``gains`` and their 95 % intervals over seeds (Student's t), and how many of its looped runs diverged."""
-    every = gains(runs, r)
-    tokens = {name: frame[frame["r"] == r].groupby(["budget", "width"])["D"].first() for name, frame in runs.items()}
-    most = max(len(_cells(frame, r)) for frame in runs.values())
-    rows = {}
-    for name, frame in runs.items():
-        own = every[every["intervention"] == name]
-        row = {"paper": INTERVENTIONS[name].paper, "tokens": (tokens[name] / tokens[BASELINE]).mean()}
-        for column in ("loss", "price"):
-            mean, low, high = mean_and_interval(own[column].tolist())
-            row |= {column: mean, f"{column}_low": low, f"{column}_high": high}
-        rows[name] = row | {"diverged": most - len(_cells(frame, r))}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("intervention").sort_values("loss")
-
-
-def why_not_phi(runs: pd.DataFrame, resamples: int, seed: int) -> str:
-    """Why the baseline's grid does not resolve phi, or nothing where it does: three r and two budgets of two widths
-    each, and an interval of phi strictly between 0 and 1 (000, Sec. 4)."""
-    if runs["r"].nunique() < 3:
-        return f"{runs['r'].nunique()} values of r, three are needed"
-    if runs["budget"].nunique() < 2 or runs.groupby("budget")["width"].nunique().min() < 2:
-        return "one budget or one width, two of each are needed"
-    try:
-        shift = readings.phi_shifts(readings.probe_draws({BASELINE: runs}, fit_joint, resamples, seed)).loc[BASELINE]
-    except InputError as error:
-        return str(error)
-    if not 0 < shift["low"] <= shift["high"] < 1:  # without noise both ends are one
-        return f"phi is {shift['phi']:.2f} [{shift['low']:.2f}, {shift['high']:.2f}], not within (0, 1)"
-    return ""
-
-
-def phi_shifts(runs: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
-    """One row an intervention: phi and its shift from the baseline's with intervals (``phi_shifts`` of 000), cells
-    paired. Where the grid does not resolve phi, a table without rows, with ``why`` in its attrs."""
-    why = why_not_phi(runs[BASELINE], resamples, seed)
-    if why:
-        empty = pd.DataFrame(columns=["phi", "delta", "low", "high", "delta_low", "delta_high"], dtype=float)
-        empty.attrs["why"] = why
-        return empty
-    pairs = [{BASELINE: runs[BASELINE], name: frame} for name, frame in runs.items() if name != BASELINE]
-    shifts = [readings.phi_shifts(readings.probe_draws(pair, fit_joint, resamples, seed)) for pair in pairs]
-    return pd.concat([shifts[0].iloc[:1], *(shift.iloc[1:] for shift in shifts)]).astype(np.float64)

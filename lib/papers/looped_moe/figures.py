@@ -1,6 +1,5 @@
 """The figures of Looped-MoE and early exit (004)."""
 
-import itertools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -17,11 +16,9 @@ from matplotlib.typing import ColorType
 
 from lib.figures.style import (
     COLOURS,
-    COLUMN,
     MARKERS,
     PAGE,
     count_axis,
-    filled_where,
     isoflop_curve,
     legend_above,
     rate,
@@ -35,9 +32,6 @@ from lib.papers.looped_moe.designs import LOOK, TITLES
 
 KAPLAN = 0.076  # the exponent of L ~ N^-a that 004 compares with
 PALE = 0.75  # opacity of the bars of chance
-BESIDE = 0.01  # between two batches, of the share of loops that both save
-#: early-exit criteria: line and marker
-CRITERIA = {"entropy": ("-", "o"), "kl": ("--", "s"), "l2": (":", "^"), "acceleration": ("-.", "v")}
 
 
 def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
@@ -73,26 +67,6 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     return figure
 
 
-def combined(best: pd.DataFrame) -> Figure:
-    """004, Fig. combined scaling: the loss of each architecture's best models (``designs.best_models``) against the
-    budget, active and stored parameters. A marker is open where the model is only the best of the sizes trained."""
-    columns = {"budget": "budget (FLOPs)", "N": "active parameters", "stored": "stored parameters"}
-    figure, axes = plt.subplots(1, 3, figsize=(PAGE, 2.5), sharey=True)
-    for axis, (column, label) in zip(axes, columns.items(), strict=True):
-        for name, line in best.groupby("architecture", sort=False):
-            look = LOOK[name]
-            axis.plot(line[column], line["loss"], "-", color=COLOURS[look], lw=0.9)
-            filled_where(axis, line[column], line["loss"], line["inside"], MARKERS[look], COLOURS[look])
-            axis.plot([], [], MARKERS[look], color=COLOURS[look], label=TITLES[name])
-        count_axis(axis, label)
-        if column == "budget":
-            budgets = sorted(best["budget"].unique())
-            axis.set_xticks(budgets, [rate(x) for x in budgets])
-    axes[0].set_ylabel("best loss (nats per token)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LOOK))
-    return figure
-
-
 # ---- routing ---------------------------------------------------------------------------------------------------------
 
 
@@ -119,31 +93,12 @@ def overlaps(panels: dict[str, Any]) -> Figure:
         axis.set(title=title, xlabel="layer: loops" if several else "layer")
         axis.grid(visible=False, axis="x")
         axis.set_axisbelow(True)
-    _in_percent(axes[0, 0].yaxis)
+    in_percent(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("tokens")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     words = [f"{label} of the experts kept" if label == "none" else label for label in labels]
     pale = Line2D([], [], ls="", marker="|", ms=7, mew=3.5, color=COLOURS["looped-moe"], alpha=PALE)
     figure.legend([*handles, pale], [*words, "narrow and pale: by chance"], loc="outside upper center", ncols=4)
-    return figure
-
-
-def overlap_growth(curves: pd.DataFrame) -> Figure:
-    """The shares of tokens that keep none or all of their experts from one loop to another, over training steps, means
-    of layers and pairs of loops. A thin line is a seed, a thick one the mean of the seeds, a dashed one what chance
-    gives. curves: a table of ``designs.routing_curves``."""
-    models = dict(tuple(curves.groupby("name", sort=False)))
-    figure, axes = row_of_panels(models, 2.4, "training step", "tokens", sharey=True)
-    for axis, own in zip(axes, models.values(), strict=True):
-        for kind, colour, marker in (("none", COLOURS["looped-moe"], "d"), ("identical", "#6B6B6B", "s")):
-            for _, line in own.groupby("seed"):
-                axis.plot(line["step"], line[kind], color=colour, lw=0.5, alpha=0.6)
-            mean = own.groupby("step")[[kind, f"{kind} by chance"]].mean()
-            label = "none kept" if kind == "none" else kind
-            axis.plot(mean.index, mean[kind], marker + "-", color=colour, ms=3, label=label)
-            axis.plot(mean.index, mean[f"{kind} by chance"], "--", color=colour, lw=0.9, label=f"{label}, by chance")
-    _in_percent(axes[0].yaxis)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
@@ -166,134 +121,7 @@ def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
     return looks
 
 
-def convergence(table: pd.DataFrame, boundaries: list[int]) -> Figure:
-    """004, Fig. JSD. Left: the mean divergence of each effective layer's prediction from the last one's, with its
-    standard deviation over sequences. Right: the share of tokens below 0.5. Dotted lines are ends of loops. table:
-    ``exits.convergence``, with name and seed."""
-    figure, axes = plt.subplots(1, 2, figsize=(PAGE, 2.7))
-    looks = look_of(table["name"])
-    for name, (colour, marker) in looks.items():
-        mean = table[table["name"] == name].groupby("layer")[["divergence", "spread", "converged"]].mean()
-        axes[0].plot(mean.index, mean["divergence"], marker + "-", color=colour, ms=3.5, label=name)
-        low, high = mean["divergence"] - mean["spread"], mean["divergence"] + mean["spread"]
-        axes[0].fill_between(mean.index, low, high, color=colour, alpha=0.1, lw=0)
-        axes[1].plot(mean.index, mean["converged"], marker + "-", color=colour, ms=3.5)
-    for axis in axes:
-        for boundary in boundaries:
-            axis.axvline(boundary, color="#666666", lw=0.8, ls=":")
-        axis.set(xticks=sorted(table["layer"].unique()), xlabel="effective layer")
-    axes[0].set(ylabel="divergence from the last (JSD)", ylim=(0, None))
-    axes[1].set_ylabel("tokens with JSD below 0.5")
-    _in_percent(axes[1].yaxis)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(looks))
-    return figure
-
-
-def trade_offs(panels: dict[str, Any]) -> Figure:
-    """004, Fig. early exit and Fig. "More loops": perplexity against the share of the depth that is saved, the mean of
-    the seeds where all of them save so much. panels: title -> table with the columns name, saved, perplexity."""
-    figure, axes = row_of_panels(panels, 2.9, "FLOPs saved", "perplexity per token", sharey=True)
-    looks = look_of(name for table in panels.values() for name in table["name"])
-    for axis, table in zip(axes, panels.values(), strict=True):
-        for name, own in table.groupby("name", sort=False):
-            colour, marker = looks[name]
-            line = own.groupby("saved")["perplexity"].mean(skipna=False)
-            axis.plot(line.index, line, marker + "-", color=colour, ms=3.5, label=name)
-        _perplexities(axis)
-        _in_percent(axis.xaxis)
-    handles = {line.get_label(): line for axis in axes for line in axis.lines}
-    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=4)
-    return figure
-
-
-def leaving(models: dict[str, dict[str, Any]], threshold: float) -> Figure:
-    """Models, name -> what ``measured.leaving`` found, whose tokens leave where their entropy is below a threshold.
-    Left: perplexity against the share of the depth that is saved, over all thresholds, with a star at the one nearest
-    to this. Right: the share of the tokens that are still computed at each depth, each line thinner than those under
-    it, so that it hides none."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.8))
-    for i, (name, (colour, marker)) in enumerate(look_of(models).items()):
-        found = models[name]
-        at = int(np.abs(np.array(found["threshold"]) - threshold).argmin())
-        left.plot(found["saved"], found["perplexity"], color=colour, lw=0.9)
-        left.plot(found["saved"][at], found["perplexity"][at], "*", color=colour, ms=10, mec="white", mew=0.5)
-        used = [computed[at] for computed in found["computed"]]
-        right.plot(
-            [0, *found["depth"]],
-            [1, *used],
-            drawstyle="steps-pre",  # all are computed up to the first exit
-            lw=2 * 0.8**i,
-            marker=marker,
-            ms=4.5,
-            mew=1,
-            mfc="none",
-            markevery=slice(1, None),
-            color=colour,
-            label=name,
-        )
-    _perplexities(left)
-    left.set(title=f"out below {threshold:.2f} nats of entropy", xlabel="FLOPs saved", ylabel="perplexity per token")
-    right.set(xlabel="share of the depth", ylabel="tokens still computed", ylim=(-0.03, 1.03))
-    _in_percent(left.xaxis, right.xaxis, right.yaxis)
-    figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(models))
-    return figure
-
-
-def criteria(table: pd.DataFrame) -> Figure:
-    """Perplexity against the share of the depth that each criterion saves, a panel a model. table: name, criterion,
-    saved, perplexity."""
-    looks = look_of(table["name"])
-    colours = shades("looped-nanochat", 5)
-    figure, axes = row_of_panels(looks, 2.6, "FLOPs saved", "perplexity per token", sharex=True, sharey=True)
-    for axis, name in zip(axes, looks, strict=True):
-        for (criterion, (style, marker)), colour in zip(CRITERIA.items(), reversed(colours), strict=False):
-            own = table[(table["name"] == name) & (table["criterion"] == criterion)]
-            line = own.groupby("saved")["perplexity"].mean(skipna=False)
-            axis.plot(line.index, line, marker + style, color=colour, ms=3.5, label=criterion)
-        _perplexities(axis)
-        _in_percent(axis.xaxis)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    return figure
-
-
-def saved_time(table: pd.DataFrame) -> Figure:
-    """Time saved against loops saved, a panel a width; on the dotted line they are the same. Batches stand beside each
-    other. table: width, what (decoding or prefill), batch, saved, time, and the range of the rounds' times from low to
-    high."""
-    widths = {f"d = {width}": own for width, own in table.groupby("width")}
-    figure, axes = row_of_panels(widths, 2.8, "loops saved", "time saved", sharex=True, sharey=True)
-    palette = itertools.cycle((COLOURS["looped"], "#E69F00", "#000000"))
-    colours = {batch: next(palette) for batch in sorted(table["batch"].unique())}
-    for axis, own in zip(axes, widths.values(), strict=True):
-        axis.plot([0, own["saved"].max()], [0, own["saved"].max()], color="#999999", lw=0.8, ls=":")
-        for (what, batch), line in own.groupby(["what", "batch"], sort=False):
-            style, marker = ("-", "o") if what == "decoding" else ("--", "s")
-            colour, label = colours[batch], f"{what}, batch {batch}"
-            x = line["saved"] + BESIDE * (list(colours).index(batch) - (len(colours) - 1) / 2)
-            axis.plot(x, line["time"], marker + style, color=colour, ms=3.5, label=label)
-            axis.vlines(x, line["low"], line["high"], color=colour, lw=0.7)
-        _in_percent(axis.xaxis, axis.yaxis)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    return figure
-
-
-def debts(table: pd.DataFrame) -> Figure:
-    """What leaving costs: ``counted`` as 004 does, where everybody sees what those who left would have computed, and
-    ``decoded``, where their last entries stand in for it. table: name, saved, counted, decoded (perplexities)."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.7))
-    for name, (colour, marker) in look_of(table["name"]).items():
-        own = table[table["name"] == name]
-        for column, style, face in (("counted", ":", "white"), ("decoded", "-", colour)):
-            label = f"{name}, {column}"
-            axis.plot(own["saved"], own[column], marker + style, color=colour, ms=3.5, mfc=face, label=label)
-    _perplexities(axis)
-    _in_percent(axis.xaxis)
-    axis.set(xlabel="loops saved", ylabel="perplexity per token")
-    axis.legend()
-    return figure
-
-
-def _perplexities(axis: Axes) -> None:
+def perplexities(axis: Axes) -> None:
     """A log y axis that spans less than a decade."""
     axis.set_yscale("log")
     axis.yaxis.set_major_locator(MaxNLocator(6))
@@ -301,7 +129,8 @@ def _perplexities(axis: Axes) -> None:
     axis.yaxis.set_minor_locator(NullLocator())
 
 
-def _in_percent(*axes: Axis) -> None:
+def in_percent(*axes: Axis) -> None:
+    """Axes of shares."""
     for axis in axes:
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
 

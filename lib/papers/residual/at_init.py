@@ -151,12 +151,12 @@ RELU = {"ReLU, looped": (True, True), "ReLU, stack": (False, True), "ReLU, loope
 
 def relu_models(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.DataFrame:
     """The theory's model under every rule: one row a kind of ``RELU``, rule, N and seed, with square and change."""
-    parts = {}
+    parts = []
     for (name, (shared, normalised)), N, rule in itertools.product(RELU.items(), loops, RULES):  # one draw, all rules
         squares, changes = relu_steps(width, N, RULES[rule](N), shared, normalised, lr, seeds)
         found = {"seed": seeds, "square": squares, "change": changes}
-        parts[name, rule, N] = pd.DataFrame({"model": name, "rule": rule, "N": N, **found})
-    return pd.concat([parts[label] for label in itertools.product(RELU, RULES, loops)], ignore_index=True)
+        parts.append(pd.DataFrame({"model": name, "rule": rule, "N": N, **found}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:

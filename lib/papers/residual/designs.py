@@ -1,6 +1,5 @@
 """002's models and runs, looped and not, at any size, and what is read off them."""
 
-import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import torch
 
 from lib.base.errors import InputError
-from lib.base.statistics import mean_and_interval
 from lib.config import ModelConfig, OptimConfig, RunConfig
 from lib.model import probes
 from lib.model.looped import LoopedLM
@@ -16,7 +14,6 @@ from lib.papers.residual.at_init import FirstSteps
 from lib.papers.residual.parameters import ResidualModel, ResidualRuns
 from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
-from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model, validation_flops
 from lib.sweep.measurements import named
@@ -153,25 +150,6 @@ def increments(case: OfRun) -> dict[str, Any]:
     return measured
 
 
-def traces(
-    results: list[RunResult], labels: list[dict[str, Any]], increments: dict[str, dict[str, Any]]
-) -> pd.DataFrame:
-    """How runs at the kept rate changed: one row a run and traced step, from 0 on, with the columns of the run's label,
-    the ``norm`` after the last loop, and mean cosines between increments, of ``early`` pairs and of those with the
-    ``last`` one (``probes.mean_cosines``). ``increments`` has what was before the first step."""
-    rows = []
-    for result, label in zip(results, labels, strict=True):
-        start = increments[result.key]
-        early, last = probes.mean_cosines(start["initial cosines"])
-        rows.append({**label, "step": 0, "norm": start["initial norms"][-1], "early": early, "last": last})
-        metrics, end = result.metrics, f"trace loop {result.config.model.mean_loops}"
-        for i, step in enumerate(metrics["step"]):
-            if math.isfinite(metrics[end][i]):
-                early, last = metrics["trace cosine"][i], metrics["trace last cosine"][i]
-                rows.append({**label, "step": step, "norm": metrics[end][i], "early": early, "last": last})
-    return pd.DataFrame(rows)
-
-
 def final_norms(norms: dict[tuple[int, int, int], float]) -> pd.DataFrame:
     """Octaves of each final norm over that at the largest N of the same L and seed: one row a seed, one column for each
     L and smaller N. norms: (L, N, seed) -> norm."""
@@ -182,23 +160,3 @@ def final_norms(norms: dict[tuple[int, int, int], float]) -> pd.DataFrame:
         *fewer, most = by_loops.columns.sort_values()
         found |= {f"L = {L}, N = {N}": by_loops[N] - by_loops[most] for N in fewer}
     return pd.DataFrame(found)
-
-
-def judged(series: dict[str, pd.Series], limits: dict[str, float]) -> pd.DataFrame:
-    """Does a rule hold? One row for each name of ``series`` and each model and rule, from values indexed by model, rule
-    and seed: n seeds, their mean and its 95 % interval (Student's t), and ``holds``: yes where the whole interval lies
-    nearer to 0 than the limit of that name, no where all of it lies farther, else not resolved, as where a seed has no
-    number; empty without limit."""
-    rows = {}
-    for name, values in series.items():
-        for group, cell in values.groupby(["model", "rule"], sort=False):
-            mean, low, high = mean_and_interval(cell)
-            limit, holds = limits.get(name), ""
-            if limit is not None and -limit < low and high < limit:
-                holds = "yes"
-            elif limit is not None:
-                holds = "no" if low > limit or high < -limit else "not resolved"
-            rows[*group, name] = {"n": cell.count(), "mean": mean, "low": low, "high": high, "holds": holds}
-    table = pd.DataFrame.from_dict(rows, orient="index")
-    table.index.names = ["model", "rule", "of"]
-    return table

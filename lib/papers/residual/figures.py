@@ -6,8 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from lib.figures.style import COLUMN, PAGE, doublings_axis, few_decades, filled_where, rate, row_of_panels, shades
 
@@ -29,7 +28,7 @@ def steps_by_rule(states: pd.DataFrame, quantity: str, label: str, look: dict[st
             for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
                 mean = cell[cell["N"] == N].groupby("step")[quantity].mean()
                 axis.plot(mean.index, mean, color=colour, label=f"{N}")
-            axis.set(title=f"{title}, {_alpha(rule)}", yscale="log")
+            axis.set(title=f"{title}, {alpha(rule)}", yscale="log")
         axes[row, 0].set_ylabel(label)
         axes[row, -1].legend(title="N", loc="center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
     plt.setp(axes[-1], xlabel="optimiser step")
@@ -50,7 +49,7 @@ def growth(
             seeds = cell[cell["rule"] == rule].groupby("N")[quantity]
             mean = seeds.mean()
             found = exponents[(exponents["model"] == title) & (exponents["rule"] == rule)]["exponent"]
-            words = f"{_alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$"
+            words = f"{alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$"
             axis.plot(mean.index, mean, MARKS[rule], color=colour, label=words)
             axis.vlines(mean.index, seeds.min(), seeds.max(), color=colour, lw=0.8)
         axis.set_yscale("log")
@@ -65,30 +64,12 @@ def growth(
     return figure
 
 
-def growth_in_layers(blocks: pd.DataFrame, architecture: str) -> Figure:
-    """Theorem 3: the squared norm, the square of the branches' sum, and the change by one step, against the layers L of
-    a block; a line a rule and number of loops N (light: few), the mean of the seeds."""
-    panels = {"square": r"$\|x_N\|^2 / d$", "branches": r"$\|x_N - x_0\|^2 / d$", "change": "RMS change by one step"}
-    figure, axes = row_of_panels(panels.values(), 2.8)
-    loops, rules = sorted(blocks["N"].unique()), list(dict.fromkeys(blocks["rule"]))
-    for axis, quantity in zip(axes, panels, strict=True):
-        for rule in rules:
-            for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
-                mean = blocks[(blocks["rule"] == rule) & (blocks["N"] == N)].groupby("L")[quantity].mean()
-                axis.plot(mean.index, mean, MARKS[rule], color=colour, label=f"{_alpha(rule)}, N = {N}")
-        few_decades(axis)
-        doublings_axis(axis, blocks["L"], "L, layers of the block")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(rules))  # filled by columns
-    return figure
-
-
 def changes(measured: pd.DataFrame, architecture: str, predicted: dict[str, float]) -> Figure:
     """002, Fig. 4 and 9: what one optimiser step changes in the output, against N; a panel a rule, a line a step (the
     lightest is the first, Fig. 4). The dotted line has the slope that Theorem 2 predicts and goes through the middle of
     the first step's."""
     steps = sorted(measured["step"].unique())
-    titles = {rule: f"{_alpha(rule)}, predicted $N^{{{predicted[rule]:g}}}$" for rule in measured["rule"].unique()}
+    titles = {rule: f"{alpha(rule)}, predicted $N^{{{predicted[rule]:g}}}$" for rule in measured["rule"].unique()}
     figure, axes = row_of_panels(
         titles.values(), 2.4, "", "RMS change of the output\nby one optimiser step", sharey=True
     )
@@ -151,47 +132,8 @@ def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str,
     return figure
 
 
-def norms_by_loop(panels: dict[str, dict[int, np.ndarray]], architecture: str) -> Figure:
-    """002, Fig. 7: the stream's norm after each loop, from the embedding at 0. panels: title -> number of loops N ->
-    norms [seeds, N + 1]; a panel a title, a line a number of loops (light: few), a band that spans the seeds."""
-    figure, axes = row_of_panels(panels, 2.3, "loop step", r"norm of the stream $\|x_t\|_2$", sharey=True)
-    loops = sorted({N for lines in panels.values() for N in lines})
-    colours = dict(zip(loops, shades(architecture, len(loops)), strict=True))
-    for axis, lines in zip(axes, panels.values(), strict=True):
-        for N, norms in lines.items():
-            norms = np.asarray(norms)
-            axis.plot(range(N + 1), norms.mean(0), "o-", ms=3, color=colours[N], label=f"N = {N}")
-            axis.fill_between(range(N + 1), norms.min(0), norms.max(0), color=colours[N], alpha=0.2, lw=0)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.legend()
-    return figure
-
-
-def over_training(traces: pd.DataFrame, quantities: dict[str, str], architecture: str) -> Figure:
-    """What is traced, over training steps: a row a depth L, a column a quantity (column of ``traces`` -> axis label), a
-    line a number of loops N, the mean of the seeds; bands span the seeds."""
-    depths, loops = sorted(traces["L"].unique()), sorted(traces["N"].unique())
-    colours = dict(zip(loops, shades(architecture, len(loops)), strict=True))
-    figure, axes = plt.subplots(
-        len(depths), len(quantities), figsize=(PAGE, 1.6 * len(depths) + 0.7), sharex=True, sharey="col", squeeze=False
-    )
-    for row, L in zip(axes, depths, strict=True):
-        for axis, (quantity, label) in zip(row, quantities.items(), strict=True):
-            for N, colour in colours.items():
-                cell = traces[(traces["L"] == L) & (traces["N"] == N)].dropna(subset=[quantity])
-                if cell.empty:
-                    continue
-                seeds = cell.groupby("step")[quantity]
-                axis.plot(seeds.mean().index, seeds.mean(), "o-", ms=2.5, color=colour)
-                axis.fill_between(seeds.mean().index, seeds.min(), seeds.max(), color=colour, alpha=0.2, lw=0)
-            axis.set(title=f"L = {L}", ylabel=label)
-    plt.setp(axes[-1], xlabel="training step")
-    handles = [Line2D([], [], marker="o", ms=2.5, color=colour, label=f"N = {N}") for N, colour in colours.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(loops))
-    return figure
-
-
-def _alpha(rule: str) -> str:
+def alpha(rule: str) -> str:
+    """A rule as it is printed."""
     return {
         "none": r"$\alpha = 1$",
         "1/sqrt(N)": r"$\alpha = 1/\sqrt{N}$",

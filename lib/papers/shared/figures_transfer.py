@@ -1,9 +1,7 @@
-"""Figures of learning-rate transfer: loss and regret against the base rate, condition by condition."""
+"""Figures of learning-rate transfer: loss against the base rate, condition by condition."""
 
 from collections.abc import Iterable
-from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,56 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, MARKERS, PAGE, panels_beside, rate, row_of_panels, shades
+from lib.figures.style import panels_beside, rate, row_of_panels, shades
 
 LINES = "osD^PXph"  # markers of conditions
 APART = 0.04  # of an axis, from one line's best rates to the next one's
-
-
-def loss_against_base_rate(
-    runs: pd.DataFrame, best: pd.DataFrame, kept: float, look: dict[str, str], x: str = "base learning rate"
-) -> Figure:
-    """000, Fig. 6: loss against rate, one line a row of ``look`` (value of the column group -> architecture); the
-    triangle below is the parabola's minimum, the dotted line the rate that is kept."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
-    for i, (group, cell) in enumerate(runs.groupby("group", sort=False)):
-        colour, marker = COLOURS[look[group]], MARKERS[look[group]]
-        mean = cell.groupby("lr")["loss"].mean()
-        axis.plot(mean.index, mean, marker=marker, color=colour, label=group)
-        _minima(axis, best[(best["group"] == group) & best["inside"]], colour, i)
-    _rates(axis, runs["lr"], kept)
-    _room_below(axis, len(look))
-    axis.set(xlabel=x, ylabel="validation loss (nats per token)")
-    axis.legend()
-    return figure
-
-
-def regrets(panels: dict[str, Any], kept: float, look: dict[str, str], x: str = "base learning rate") -> Figure:
-    """000, Fig. 7: loss above the best rate of each condition. panels: title -> frame with columns group (a row of
-    panels each), condition (a line each), lr, loss; diamonds mark the rate that is kept."""
-    groups = list(dict.fromkeys(group for frame in panels.values() for group in frame["group"]))
-    figure, axes = plt.subplots(
-        len(groups), len(panels), figsize=(PAGE, 1.9 * len(groups) + 0.6), squeeze=False, sharex=True, sharey=True
-    )
-    for column, (title, frame) in enumerate(panels.items()):
-        for row, group in enumerate(groups):
-            axis, cell = axes[row, column], frame[frame["group"] == group]
-            conditions = list(dict.fromkeys(cell["condition"]))
-            for condition, colour in zip(conditions, shades(look[group], len(conditions)), strict=True):
-                losses = cell[cell["condition"] == condition].groupby("lr")["loss"].mean()
-                losses -= losses.min()
-                axis.plot(losses.index, losses, "o-", color=colour, ms=3, label=condition)
-                if kept in losses.index:
-                    axis.plot(kept, losses[kept], "D", color=colour, ms=5, mec="white", mew=0.5)
-            _rates(axis, frame["lr"], kept)
-            axis.set_title(f"{group}: {title}")
-            axis.legend(loc="upper right", frameon=True, framealpha=1, facecolor="white", edgecolor="none")
-    plt.setp(axes[-1], xlabel=x)
-    plt.setp(axes[:, 0], ylabel="regret (nats)")
-    low, high = axes[0, 0].get_ylim()
-    most = max(len(axis.get_legend().get_texts()) for axis in axes.flat)
-    axes[0, 0].set_ylim(low, high + 0.15 * most * (high - low))  # room for the legends, of all panels
-    return figure
 
 
 def loss_curves(
@@ -81,7 +33,7 @@ def loss_curves(
     below = x if len(titles) < 5 else x.replace(" ", "\n", 1)
     figure, axes = row_of_panels(titles, 2.6, below, "validation loss (nats per token)", sharey=True)
     for axis, title in zip(axes, titles, strict=True):
-        cell, minima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
+        cell, optima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
         for i, (line, colour, marker) in enumerate(zip(lines, shades(look[title], len(lines)), LINES, strict=False)):
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
@@ -90,11 +42,11 @@ def loss_curves(
                 over = dict(fc="white", ec="none", pad=0.5)  # the line
                 words = f"{loss:.2f} $\\uparrow$"
                 axis.annotate(words, at, xycoords=coordinates, bbox=over, ha="right", va="top", fontsize=6)
-            _minima(axis, minima[minima[condition] == line], colour, i)
-        _rate_axis(axis, cell["lr"])
+            minima(axis, optima[optima[condition] == line], colour, i)
+        rate_axis(axis, cell["lr"])
     if means.max() > most:
         axes[0].set_ylim(top=most)
-    _room_below(axes[0], len(lines))
+    room_below(axes[0], len(lines))
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]] if len(set(look.values())) == 1 else "looped-nanochat", len(lines))
     handles = [
@@ -111,24 +63,21 @@ def _outer_fence(losses: pd.Series) -> float:
     return float(last + 3 * (last - first))
 
 
-def _minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:
+def minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:
     """Triangles at the best rates of the i-th line, below the data and each line's at a height of its own."""
     y, across = 0.03 + APART * i, axis.get_xaxis_transform()
     axis.plot(found["lr"], [y] * len(found), "v", color=colour, ms=4, mec="white", mew=0.3, transform=across)
 
 
-def _room_below(axis: Axes, lines: int) -> None:
+def room_below(axis: Axes, lines: int) -> None:
+    """For the triangles of so many lines."""
     low, high = axis.get_ylim()
     share = APART * lines  # of the axis, for the triangles
     axis.set_ylim(low - share / (1 - share) * (high - low), high)
 
 
-def _rates(axis: Axes, rates: Iterable[float], kept: float) -> None:
-    axis.axvline(kept, color="#666666", lw=0.8, ls=":")
-    _rate_axis(axis, rates)
-
-
-def _rate_axis(axis: Axes, rates: Iterable[float]) -> None:
+def rate_axis(axis: Axes, rates: Iterable[float]) -> None:
+    """A log x axis of learning rates, with a tick at each."""
     axis.set_xscale("log", base=2)
     ticks = sorted(set(rates))
     every = 1 if len(ticks) < 7 and len(ticks) * panels_beside(axis) < 30 else 2  # there is room for so many names

@@ -1,12 +1,8 @@
 """The figures of Looped-MoE and early exit put every star, bar and line at the numbers of their tables."""
 
-import itertools
-
-import numpy as np
 import pandas as pd
 import pytest
 
-from lib.decode.exits import Exits, at_thresholds
 from lib.fit import isoflop
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe import figures
@@ -59,28 +55,3 @@ def test_bars_add_up_and_chance_stands_beside():
     tops = [bar.get_y() + bar.get_height() for bar in right.patches]
     assert max(tops) == pytest.approx(1) and len(right.patches) == 6 * 6
     assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
-
-
-def test_a_line_ends_where_a_seed_saves_no_more():
-    cases = itertools.product(["Base"], (1, 2), (0.0, 0.1, 0.2), figures.CRITERIA)
-    table = pd.DataFrame(cases, columns=["name", "seed", "saved", "criterion"])
-    table["perplexity"] = (5.0 + table["seed"]).mask((table["saved"] > 0.1) & (table["seed"] == 2))
-    (axis,) = figures.trade_offs({"one": table}).axes
-    assert axis.lines[0].get_ydata()[:2] == pytest.approx([6.5, 6.5]) and np.isnan(axis.lines[0].get_ydata()[2])
-    (axis,) = figures.criteria(table).axes
-    assert [line.get_label() for line in axis.lines] == list(figures.CRITERIA)
-
-
-def test_a_star_stands_where_a_threshold_puts_a_model():
-    entropy = np.array([[1.0, 2, 3, 4], [0.5, 1, 4, 4], [0, 0, 0, 0]])
-    loss = np.array([[2.0, 2, 2, 2], [1, 1, 1, 1], [0.5, 0.5, 0.5, 0.5]])
-    exits = Exits(np.array([0.4, 0.7, 1.0]), loss, np.zeros((3, 4)), {"entropy": entropy})
-    thresholds = np.array([0.0, 1.5, 9.0])
-    found = {"threshold": thresholds, "depth": exits.depth, **at_thresholds(exits, thresholds)}
-    left, right = figures.leaving({"MoE": found}, 1.4).axes  # two leave, at the first and second exit
-    line, star = left.lines
-    assert star.get_xdata() == pytest.approx([(0.6 + 0.3) / 4])
-    assert star.get_ydata() == pytest.approx([np.exp((2 + 1 + 0.5 + 0.5) / 4)])
-    assert line.get_xdata()[-1] == pytest.approx(0.6) and line.get_ydata()[-1] == pytest.approx(np.exp(2))
-    assert list(right.lines[0].get_xdata()) == [0, 0.4, 0.7, 1]
-    assert list(right.lines[0].get_ydata()) == [1, 1, 0.75, 0.5]

@@ -70,19 +70,3 @@ def test_a_best_rate_outside_the_rates_tried_is_hollow():
     inside, outside = sorted(fills)
     assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
     assert fills[outside] == "white" != fills[inside]
-
-
-def test_what_one_loop_does_not_have_is_not_drawn():
-    traces = pd.DataFrame(
-        [
-            {"L": L, "N": N, "seed": seed, "step": step, "norm": 1.0, "early": np.nan if N == 1 else 0.5}
-            for L, N in ((1, 1), (1, 4), (2, 4))
-            for seed in (1, 2)
-            for step in (5, 10)
-        ]
-    )
-    figure = figures.over_training(traces, {"norm": "norm", "early": "cosine"}, "looped")
-    assert [len(axis.lines) for axis in figure.axes] == [2, 1, 1, 1]
-    colours = [axis.lines[-1].get_color() for axis in figure.axes]
-    assert len(set(colours)) == 1  # N = 4 looks the same everywhere
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["N = 1", "N = 4"]
