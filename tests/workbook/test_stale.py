@@ -67,7 +67,7 @@ def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(wo
         e for e in yaml.safe_load((workbook / "params/claims.yaml").read_text()) if own_rule[10:] == e["notebook"]
     )
     expected = {
-        line("lib/papers/nanochat/figures.py"): ["usage_weighted"],
+        line("lib/papers/nanochat/usage_weighted.py"): ["usage_weighted"],
         line("lib/papers/others/data/growth_loops.csv"): ["published_runs"],  # a table that a module reads
         line("lib/fit/__init__.py"): NAMES,  # the face of a package
         line("lib/base/statistics.py"): NAMES,  # not directly
