@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.typing import ColorType
 
 from lib.figures.style import COLOURS, COLUMN, PAGE, doublings_axis, few_decades, legend_above, row_of_panels, shades
 
@@ -31,12 +32,11 @@ VARIANTS = {
 LATE = 4  # loops after which losses lie close together
 
 
-def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, Any]:
+def ordered(values: Iterable[Any]) -> dict[Any, tuple[ColorType, str]]:
     """value -> (colour, marker), from light for the least value to dark for the most."""
     values = sorted(values)
-    return dict(
-        zip(values, zip(shades(architecture, len(values)), itertools.cycle("os^vD<>P*X"), strict=False), strict=True)
-    )
+    looks = zip(shades("parcae", len(values)), itertools.cycle("os^vD<>P*X"), strict=False)
+    return dict(zip(values, looks, strict=True))
 
 
 def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
