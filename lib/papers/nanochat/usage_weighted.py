@@ -78,18 +78,15 @@ def model(p: UsageWeighted, width: int) -> ModelConfig:
     return preset("looped-nanochat-s8", vocab_size=p.vocab_size, context=p.context, **shape)
 
 
-def run(p: UsageWeighted, width: int, budget: float, seed: int) -> RunConfig:
-    """003's model at a width, trained for ``budget`` FLOPs as 003 counts them, by nanochat's optimiser.
-
-    Raises InputError where the budget buys fewer than ten steps.
-    """
-    return budgets.run(p, model(p, width), budget, seed, paper="003", like="looped-nanochat-s8")
-
-
 def grid(p: UsageWeighted) -> dict[Label, RunConfig]:
-    """("... FLOPs", budget, width, seed) -> run, for every budget, its widths, and every seed."""
+    """("... FLOPs", budget, width, seed) -> run, for every budget of FLOPs as 003 counts them, its widths, and every
+    seed, by nanochat's optimiser. Raises InputError where a budget buys fewer than ten steps."""
+
+    def run(width: int, budget: float, seed: int) -> RunConfig:
+        return budgets.run(p, model(p, width), budget, seed, paper="003", like="looped-nanochat-s8")
+
     return {
-        (f"{rate(budget)} FLOPs", budget, width, seed): run(p, width, budget, seed)
+        (f"{rate(budget)} FLOPs", budget, width, seed): run(width, budget, seed)
         for budget in sorted(p.widths)
         for width in p.widths[budget]
         for seed in p.seeds

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, PAGE, doublings_axis, few_decades, legend_above, row_of_panels, shades
+from lib.figures.style import COLOURS, COLUMN, PAGE, doublings_axis, few_decades, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
@@ -31,12 +30,11 @@ VARIANTS = {
 LATE = 4  # loops after which losses lie close together
 
 
-def ordered(values: Iterable[Any], architecture: str = "parcae") -> dict[str, Any]:
+def ordered(values: Iterable[Any]) -> dict[Any, tuple[ColorType, str]]:
     """value -> (colour, marker), from light for the least value to dark for the most."""
     values = sorted(values)
-    return dict(
-        zip(values, zip(shades(architecture, len(values)), itertools.cycle("os^vD<>P*X"), strict=False), strict=True)
-    )
+    looks = zip(shades("parcae", len(values)), itertools.cycle("os^vD<>P*X"), strict=False)
+    return dict(zip(values, looks, strict=True))
 
 
 def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
@@ -81,70 +79,3 @@ def log_axis(axis: Axes, values: pd.Series) -> None:
         few_decades(axis)
     else:
         axis.set_yscale("log")
-
-
-def state_trace(traces: dict[str, Any], loops: int, trained: int) -> Figure:
-    """Where the state grows (001, App. "Ablation of Prelude Normalization"). Left, norms through the prelude, the first
-    injection and the first loop's blocks; right, after each loop. There is a row of panels for each title -> trace, a
-    table with a column ``step`` and one for each place, and a line for each step, light early and dark late; one just
-    before the last is left out. ``trained`` marks mean_loops."""
-    figure, axes = plt.subplots(
-        len(traces), 2, figsize=(PAGE, 2.1 * len(traces) + 0.4), width_ratios=(1, 1.5), sharey=True, squeeze=False
-    )
-    for (first, after), (title, trace) in zip(axes, traces.items(), strict=True):
-        names = [name for name in trace if name not in ("step", "expansion")]
-        blocks = [name for name in names if name.startswith("prelude")]
-        way = [*blocks, "e", "injection", *(name for name in names if name.startswith("recur"))]
-        done = [name for name in (f"loop {T}" for T in range(1, loops + 1)) if name in trace]
-        end = trace["step"].max()
-        trace = trace[(trace["step"] == end) | (trace["step"] < 0.99 * end)]
-        for colour, (_, row) in zip(shades("parcae", len(trace)), trace.iterrows(), strict=True):
-            first.plot(range(len(way)), row[way], "o-", color=colour, ms=3)
-            after.plot(range(1, len(done) + 1), row[done], "-", color=colour, label=f"{row['step']:.0f}")
-        first.set_xticks(range(len(way)), way, rotation=30, ha="right", rotation_mode="anchor")
-        first.set(title=f"{title}: up to the first loop", ylabel="mean 2-norm of a token")
-        after.axvline(trained, color="#666666", lw=0.8, ls=":")
-        after.set(title=f"{title}: after each loop", xlabel=r"loop, dotted at $\mu_{rec}$")
-        for axis in (first, after):
-            log_axis(axis, trace[[*way, *done]].stack())
-    axes[0, 1].legend(title="training step", title_fontsize=7, ncols=3)
-    return figure
-
-
-def spectra(curves: pd.DataFrame) -> Figure:
-    """Spectral norms of A-bar, B-bar and C over training, and C's measured expansion |C h| / |h| (001, same appendix).
-    Each variant has a panel, each quantity a line through the means over seeds. curves: variant, step and the
-    quantities."""
-    quantities = {
-        "a_norm": (r"$\|\bar A\|$", "#0072B2", "-"),
-        "b_norm": (r"$\|\bar B\|$", "#D55E00", "--"),
-        "c_norm": (r"$\|C\|$", "#009E73", "-."),
-        "trace expansion": (r"$\|Ch\|/\|h\|$", "#000000", "o"),
-    }
-    variants = dict(tuple(curves.groupby("variant", sort=False)))
-    figure, axes = row_of_panels(variants, 2.5, "step", "spectral norm, expansion ratio", sharey=True)
-    for axis, runs in zip(axes, variants.values(), strict=True):
-        for quantity, (label, colour, style) in quantities.items():
-            mean = runs.dropna(subset=[quantity]).groupby("step")[quantity].mean()
-            if len(mean):
-                axis.plot(mean.index, mean, style, color=colour, ms=3.5, label=label)
-    legend_above(figure, axes[0])
-    return figure
-
-
-def depth_distributions(panels: dict[str, Any]) -> Figure:
-    """P(T) under each rule, one panel for each title -> {label: (probabilities, colour)}; triangles at the means."""
-    figure, axes = row_of_panels(panels, 2.5, "loops of a training step, T", "probability")
-    for axis, rules in zip(axes, panels.values(), strict=True):
-        last = 1
-        for i, (label, (p, colour)) in enumerate(rules.items()):
-            T = np.arange(len(p))
-            last = max(last, int(np.searchsorted(np.cumsum(p), 0.999)))
-            axis.plot(T, p, drawstyle="steps-mid", color=colour, label=f"{label}, mean {p @ T:.2f}")
-            # the first is the largest, so that it shows where a later one lies on it
-            axis.plot(p @ T, 0, "^", color=colour, ms=max(5, 9 - 2 * i), clip_on=False, zorder=3)
-        axis.set_xlim(0, last)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.set_ylim(bottom=0)
-        axis.legend()
-    return figure

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.fit import laws
-from lib.fit.fits import Fit, fit, fit_parcae, power_law
+from lib.fit.fits import Fit, fit, fit_parcae
 from lib.fit.optimum import DELTA, huber
 
 #: 001's candidates for L(T), a to d
@@ -129,11 +129,6 @@ def floors_off(table: pd.DataFrame, seeds: Sequence[int]) -> dict[str, np.ndarra
     seed. ``table``: from ``saturations``, with columns size and seed besides."""
     means = table.pivot_table(index="seed", columns="size", values="off, %").reindex([*seeds])
     return {str(size): means[size].to_numpy() for size in means}
-
-
-def decay_exponent(table: pd.DataFrame) -> float:
-    """gamma of z ~ mean_loops^-gamma over models, from ``saturations``."""
-    return -power_law(table["mean_loops"], table["z"])[1]
 
 
 def training_floor(curves: pd.DataFrame) -> dict[str, float]:

@@ -45,7 +45,7 @@ def test_a_budget_buys_the_same_flops_at_every_width():
     for cfg in plan.values():
         assert cfg.tokens * count(cfg.model, 32).published["003"] == pytest.approx(2e9, rel=0.06)
     with pytest.raises(InputError, match=r"budgets: 1e\+08 FLOPs are \d steps at width 8"):
-        usage_weighted.run(P, 8, 1e8, 3)
+        usage_weighted.grid(P.replace(widths={1e8: [8]}))
     results = [ended(cfg, None if cfg.model.width == 8 else 2.0) for cfg in plan.values()]
     frame = usage_weighted.frame(results, plan)
     assert frame["width"].tolist() == [16, 24] and (frame["budget"] == 2e9).all() and (frame["seed"] == 3).all()

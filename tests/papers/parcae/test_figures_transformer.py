@@ -1,6 +1,5 @@
-"""The figures of 001's ablations draw each variant's mean over its seeds and skip what was not measured."""
+"""The figures of 001's ablations draw each variant's mean over its seeds."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -37,19 +36,3 @@ def test_losses_by_depth_are_a_line_a_variant_through_its_seeds_mean():
     figure = figures_transformer.loss_by_depth({"": swept([4, 8, 20])}, ordered)
     assert [line.get_label() for line in lines(figure.axes[0])] == ["4", "8", "20"]
     assert len(figures_transformer.loss_by_depth({"": swept([4], depths=(1, 4))}, ordered).axes) == 1
-
-
-def test_spectra_average_over_seeds_and_skip_what_is_not_there():
-    curves = pd.DataFrame(
-        {
-            "variant": "x",
-            "step": [1, 2, 1, 2],
-            "a_norm": [0.4, 0.6, 0.6, 0.8],
-            "b_norm": 1.0,
-            "c_norm": np.nan,
-            "trace expansion": [np.nan, 0.5, np.nan, 0.7],
-        }
-    )
-    (axis,) = figures_transformer.spectra(curves).axes
-    assert len(axis.lines) == 3
-    assert axis.lines[0].get_ydata().tolist() == pytest.approx([0.5, 0.7])
