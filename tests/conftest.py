@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -43,28 +42,19 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not item.get_closest_marker("costly"))
 
 
-# ---- what a test answers for -----------------------------------------------------------------------------------------
-# ``sitecustomize`` notes it in the processes that tests start, as in this one
+# ---- the workbook's own outputs --------------------------------------------------------------------------------------
 
-NOTES = Path(tempfile.mkstemp(prefix="test-notes-")[1])
 _watching = False
-_asking = set()  # fixtures that several tests share
 
 
 def _watch(event: str, arguments: tuple) -> None:
+    """No test reads them either; of the processes that tests start ``sitecustomize`` sees that they do not write."""
     if not _watching:
         return
-    if event in ("open", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"):
+    if event in ("open", "os.listdir", "os.scandir", *sitecustomize.CHANGES):
         for path in arguments[:2]:
             if sitecustomize.own(path):
                 raise RuntimeError(f"a test touches the workbook's own outputs: {event} {path}")
-
-
-def _noted(since: int) -> list[str]:
-    """What has been noted since the notes were so long."""
-    if NOTES.stat().st_size == since:
-        return []
-    return NOTES.read_text()[since:].splitlines()
 
 
 def pytest_addoption(parser):
@@ -76,53 +66,13 @@ def pytest_configure(config):
     sys.addaudithook(_watch)
     _watching = not config.getoption("made")
     if _watching:
-        os.environ["TEST_NOTES"] = str(NOTES)
+        os.environ["WATCHED"] = "1"
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(WATCHED), os.environ.get("PYTHONPATH")]))
 
 
 def pytest_unconfigure():
     global _watching
     _watching = False
-    NOTES.unlink(missing_ok=True)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector):
-    begin = NOTES.stat().st_size
-    report = yield
-    if "precision" in _noted(begin):
-        report.outcome, report.longrepr = "failed", f"{collector.nodeid}: asks for the precision outside of its tests"
-    return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef):
-    begin = NOTES.stat().st_size
-    try:
-        return (yield)
-    finally:
-        if "precision" in _noted(begin):
-            _asking.add(fixturedef)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item):
-    item.noted_before = NOTES.stat().st_size
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """A test fails where a process of its own has written to the workbook's outputs, and where the precision of this
-    machine is looked at and the mark does not say so: the other outcome would be tested nowhere."""
-    result = yield
-    noted = _noted(item.noted_before)
-    if written := [line for line in noted if line.startswith("outputs ")]:
-        pytest.fail(f"has changed the workbook's own outputs: {written[0]}", pytrace=False)
-    shared = any(_asking.intersection(found) for found in item._fixtureinfo.name2fixturedefs.values())
-    if (shared or "precision" in noted) and not item.get_closest_marker("precision"):
-        pytest.fail("looks at this machine's precision, and is not marked: @pytest.mark.precision", pytrace=False)
-    return result
 
 
 @pytest.fixture(autouse=True)
@@ -150,14 +100,9 @@ def plans_once(monkeypatch, found_once) -> None:
         if changes:
             return find_out(name, profile, **changes)  # it is not what others read as the notebook's plan
         if not path.exists():
-            begin = NOTES.stat().st_size
-            found = find_out(name, profile)
             with files.replacing(path) as draft:
-                draft.write_bytes(pickle.dumps(("precision" in _noted(begin), found)))
-        asked, found = pickle.loads(path.read_bytes())
-        if asked:  # the precision, for all that use the plan
-            sitecustomize.note("precision")
-        return found
+                draft.write_bytes(pickle.dumps(find_out(name, profile)))
+        return pickle.loads(path.read_bytes())
 
     monkeypatch.setattr(plans, "plan", plan)
 

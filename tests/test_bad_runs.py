@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import math
-import pickle
 import shutil
 
 import pytest
@@ -70,15 +68,11 @@ def gone(name):
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 DAMAGES = [
-    (gone("result.json"), "result.json"),
-    (written("result.json", b'{"status": "fin'), "has changed since it was written"),
     (written("config.json", bytes(range(256))), "utf-8"),
     (edited("config.json", speed=1), "speed: unknown name"),
     (edited("config.json", train={"seed": 5}), "config.json belongs to run"),
     (written("metrics.json", b"[" * 100_000), "recursion"),
-    (written("metrics.json", b"[1]"), "indices"),
     (gone("model.safetensors"), "model.safetensors"),
-    (lambda run: torch.save({"a": torch.zeros(3)}, run / "model.safetensors"), "header"),
 ]
 
 
@@ -96,32 +90,19 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
-def other_files(table, change):
-    """One of the three files of the only part, changed."""
-
-    def damage(folder):
-        (path,) = (folder / f"{table}.parquet").iterdir()
-        change(path)
-
-    return damage
-
-
 RECORDS = [
-    *[(other_files(table, lambda path: path.unlink()), "No such file") for table in ("curves", "measured")],
-    *[
-        (other_files(table, lambda path: path.write_bytes(path.read_bytes()[:-1])), "have changed since")
-        for table in records.TABLES
-    ],
-    (other_files("runs", lambda path: path.rename(path.with_stem("0" * 16))), "No such file"),
+    *[(table, lambda path: path.unlink(), "No such file") for table in ("curves", "measured")],
+    *[(table, lambda path: path.write_bytes(path.read_bytes()[:-1]), "have changed since") for table in records.TABLES],
 ]
 
 
-@pytest.mark.parametrize(("damage", "why"), RECORDS)
-def test_a_damaged_part_of_the_records_stays_where_it_is(run, damage, why):
+@pytest.mark.parametrize(("table", "damage", "why"), RECORDS)
+def test_a_damaged_part_of_the_records_stays_where_it_is(run, table, damage, why):
     folder = run.parent.parent / "records"
     records.add(folder, [RunStore(run.parent).find(CFG)], [])
     shutil.rmtree(run)
-    damage(folder)
+    (path,) = (folder / f"{table}.parquet").iterdir()
+    damage(path)
     before = everything(folder)
     store = RunStore(run.parent, [folder])
     refused(lambda: store.find(CFG), "records: part", why, "restore its files in", "or remove them")
@@ -132,42 +113,23 @@ def test_a_damaged_part_of_the_records_stays_where_it_is(run, damage, why):
 # ---- weights and checkpoints -----------------------------------------------------------------------------------------
 
 
-def tampered(change):
-    """Other tensors, or another config, in the weights of a run."""
-
-    def tamper(run):
-        path = run / "model.safetensors"
-        with safetensors.safe_open(path, framework="pt") as opened:
-            metadata = opened.metadata()
-        tensors, metadata = change(safetensors.torch.load_file(path), metadata)
-        safetensors.torch.save_file(tensors, path, metadata=metadata)
-
-    return tamper
-
-
-def integers(tensors, metadata):
-    return {name: tensor.int() for name, tensor in tensors.items()}, metadata
-
-
-def one_less(tensors, metadata):
-    return {name: tensors[name] for name in [*tensors][1:]}, metadata
-
-
-def without_config(tensors, metadata):
-    return tensors, {}
-
-
 def of_another_model(run):
     LoopedLM(ModelConfig(width=16)).save(run / "model.safetensors")
+
+
+def integers(run):
+    with safetensors.safe_open(run / "model.safetensors", framework="pt") as opened:
+        metadata = opened.metadata()
+    tensors = safetensors.torch.load_file(run / "model.safetensors")
+    tensors = {name: tensor.int() for name, tensor in tensors.items()}
+    safetensors.torch.save_file(tensors, run / "model.safetensors", metadata=metadata)
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
         (of_another_model, ["runs:", "holds another model", "restore it or remove the run"]),
-        (tampered(one_less), ["weights:", "is missing", "give a checkpoint of this model"]),
-        (tampered(integers), ["weights:", "holds torch.int32", "give a checkpoint of this model"]),
-        (tampered(without_config), ["path:", "carries no config", "give one of them"]),
+        (integers, ["weights:", "holds torch.int32", "give a checkpoint of this model"]),
     ],
 )
 def test_weights_of_a_run_that_do_not_fit(run, damage, words):
@@ -179,19 +141,12 @@ def test_weights_of_a_run_that_do_not_fit(run, damage, words):
 
 
 CHECKPOINTS = [
-    # file -> what is in it; {} is a folder
+    # file -> what is in it; None: some weights
     ({}, "model.safetensors cannot be read", "give a model.safetensors"),
-    ({"model.safetensors": b""}, "header", "give a model.safetensors"),
     ({"model.safetensors": (10**9).to_bytes(8, "little") + b"{}"}, "header", "give a model.safetensors"),
-    ({"model.safetensors": pickle.dumps([1])}, "header", "give a model.safetensors"),
-    ({"model.safetensors": {}}, "cannot be read", "give a model.safetensors"),
     ({"model.safetensors.index.json": b"[]"}, "is no JSON object", "restore or remove it"),
-    ({"model.safetensors.index.json": b"\xff\xfe"}, "is not JSON", "restore or remove it"),
-    ({"model.safetensors.index.json": b'{"weight_map": ["a"]}'}, "weight_map", "restore it"),
-    ({"model.safetensors.index.json": b'{"weight_map": {"a": 3}}'}, "weight_map", "restore it"),
     ({"model.safetensors.index.json": b'{"weight_map": {"a": "../model.safetensors"}}'}, "weight_map", "restore it"),
     ({"config.json": b"\xff", "model.safetensors": None}, "config.json is not JSON", "restore or remove it"),
-    ({"config.json": {}, "model.safetensors": None}, "config.json is not JSON", "restore or remove it"),
     ({"model.safetensors": None}, "carries no config", "give one of them"),
 ]
 
@@ -199,10 +154,7 @@ CHECKPOINTS = [
 @pytest.mark.parametrize(("files", "words"), [(files, words) for files, *words in CHECKPOINTS])
 def test_a_checkpoint(tmp_path, files, words):
     for name, content in files.items():
-        if content == {}:
-            (tmp_path / name).mkdir()
-        else:
-            (tmp_path / name).write_bytes(safetensors.torch.save({"x": torch.zeros(3)}) if content is None else content)
+        (tmp_path / name).write_bytes(safetensors.torch.save({"x": torch.zeros(3)}) if content is None else content)
     before = everything(tmp_path)
     refused(lambda: load_weights(tmp_path), "path:", *words)
     assert everything(tmp_path) == before
@@ -220,29 +172,13 @@ def test_a_checkpoint_of_another_run_is_not_gone_on_with(run, capsys):
 
 # ---- what is asked of runs -------------------------------------------------------------------------------------------
 
+HUGE = small_run(model={"width": 2**20, "heads": 2**15})
 RUNS = [
     (lambda store: run_model(small_run(train={"seed": 3}), store), "runs: there is no run", "train it"),
     (lambda store: store.named("nope"), "run: 'nope'", "use a whole key"),
-    (lambda store: store.named(""), "run: ''", "use a whole key"),
     (lambda store: depth_losses([CFG], store, [0]), "loops: 0", "at least 1"),
     (lambda store: sweep([small_run(train={"seed": 3})], store, jobs=0), "jobs: 0", "at least 1"),
-    (
-        lambda store: sweep([small_run(train={"seed": 3})], store, jobs=1, max_hours=math.nan),
-        "max_hours:",
-        "raise max_hours",
-    ),
-    (
-        lambda store: sweep([small_run(model={"width": 2**20, "heads": 2**15})], store, jobs=1),
-        "model:",
-        "parameters need",
-        "use a smaller width",
-    ),
-    (
-        lambda store: sweep([small_run(model={"vocab_size": 2**32})], store, jobs=1),
-        "model:",
-        "parameters need",
-        "vocab_size",
-    ),
+    (lambda store: sweep([HUGE], store, jobs=1), "model:", "parameters need", "use a smaller width"),
 ]
 
 

@@ -29,20 +29,13 @@ TEXTS = [
     # file, what is in it (None: nothing there; {}: a folder), other fields of the data, words
     ("a.txt", None, {}, "data.source:", "a.txt does not exist", "check the path"),
     ("a.txt", {}, {}, "data.source:", "a.txt is no file", "check the path"),
-    ("a.parquet", {}, {}, "data.source:", "a.parquet is no file", "check the path"),
     ("a.csv", PROSE, {}, "data.source:", "a.csv", ".jsonl"),
-    ("a.txt.zip", PROSE, {}, "data.source:", "a.txt.zip", ".gz"),
-    ("a" * 300 + ".txt", None, {}, "data.source:", "too long", "check the path"),
     ("a.txt", bytes(range(256)), {}, "data.source:", "not UTF-8", "convert it"),
-    ("a.txt", PROSE.encode("utf-16"), {}, "data.source:", "not UTF-8", "convert it"),
-    ("a.txt", gzip.compress(PROSE.encode(), mtime=0), {}, "data.source:", "not UTF-8", "convert it"),
     ("a.txt", "\n \n\n", {}, "data.source:", "holds no text", "give a file"),
     ("a.txt", "one document", {}, "data.source:", "single document", "separate documents"),
-    ("a.txt", "one\n\ntwo", {}, "data.source:", "less than one row of 32", "lower context"),
     ("a.txt", "word " * 40 + "\n\ntwo", {}, "data.val_fraction:", "one row of 32", "give more text"),
     ("a.txt", PROSE, {"subset": "en"}, "data.subset:", "leave it empty"),
     ("a.txt", PROSE, {"field": "body"}, "data.field:", "no columns", "leave 'body' out"),
-    ("a.txt.gz", PROSE, {}, "data.source:", "incorrect header", "is the file complete?"),
     (
         "a.txt.gz",
         gzip.compress(PROSE.encode(), mtime=0)[:-8] + b"\0" * 8,
@@ -51,16 +44,9 @@ TEXTS = [
         "incorrect data check",
         "is the file complete?",
     ),
-    ("a.txt.gz", gzip.compress(b"", mtime=0), {}, "data.source:", "holds no text", "give a file"),
     ("a.jsonl.zst", pa.compress(b'{"text": "a"}\n' * 99, "zstd", asbytes=True)[:-4], {}, "data.source:", "complete?"),
     ("a.jsonl.xz", lzma.compress(PROSE.encode()), {}, "data.source:", "line 1 is not JSON", "mend it"),
-    ("a.jsonl", "[1]\n", {}, "data.field:", "line 1", "name the right column"),
-    ("a.jsonl", '{"text": null}\n', {}, "data.source:", "holds no text", "give a file"),
-    ("a.jsonl", '{"text": "a"}\n' + "[" * 100_000, {}, "data.source:", "line 2 is not JSON", "mend it"),
     ("a.jsonl", '{"n": ' + "1" * 5000 + "}", {}, "data.source:", "line 1 is not JSON", "mend it"),
-    ("a.jsonl", '{"text": ""}\n' * 9, {}, "data.source:", "holds no text", "give a file"),
-    ("a.jsonl", '{"text": "a"}\n', {"field": ""}, "data.field:", "line 1", "name the right column"),
-    ("a.parquet", b"PAR1PAR1", {}, "data.source:", "cannot be read", "is the file complete?"),
     (
         "a.parquet",
         parquet({"text": PROSE.split("\n\n")})[:-20],
@@ -71,12 +57,8 @@ TEXTS = [
     ),
     ("a.parquet", parquet({"body": ["x"]}), {}, "data.field:", "has ['body']", "name one column of these"),
     ("a.parquet", parquet({"text": [["x"]]}), {}, "data.field:", "has no text in 'text'", "name the right column"),
-    ("a.parquet", parquet({"text": pa.array([None], pa.string())}), {}, "data.source:", "holds no text", "give a file"),
     # the same for tokenizers, of a text that is whole
     ("t.json", None, "tokenizer", "data.tokenizer:", "t.json does not exist", "give the path"),
-    ("t.json", {}, "tokenizer", "data.tokenizer:", "t.json is no file", "give the path"),
-    ("t.json", "", "tokenizer", "data.tokenizer:", "is not a tokenizer.json", "give one"),
-    ("t.json", "[]", "tokenizer", "data.tokenizer:", "is not a tokenizer.json", "give one"),
     ("t.json", pickle.dumps({"model": 1}), "tokenizer", "data.tokenizer:", "is not a tokenizer.json", "give one"),
     ("t.model", "x", "tokenizer", "tokenizer:", "is not known", "use 'bytes', 'bpe-SIZE'"),
 ]
@@ -99,16 +81,11 @@ def test_a_text(tmp_path, name, content, fields, words):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"source": ""}, ["data.source: ''", "'sotu'"]),
-        ({"source": "."}, ["data.source: '.'", ".txt"]),
         ({"source": "/dev/zero"}, ["data.source: '/dev/zero'", ".txt"]),
         ({"source": "hf:"}, ["data.source: 'hf:' names no dataset", "use hf:NAME"]),
         ({"source": "hf:tests/no such"}, ["data.source: the dataset 'tests/no such'", "check its name"]),
         ({"source": "sotu", "max_bytes": 1}, ["data.source: sotu is a single document", "separate documents"]),
         ({"content": "0" * 16}, ["data.content: states 0000000000000000", "leave content empty"]),
-        ({"tokenizer": "bpe-0"}, ["tokenizer: a BPE vocabulary", "260 to"]),
-        ({"tokenizer": "bpe-²"}, ["tokenizer: 'bpe-²' is not known", "use 'bytes', 'bpe-SIZE'"]),
-        ({"tokenizer": "bpe-300"}, ["model.vocab_size: 256 is smaller than bpe-300", "raise it"]),
     ],
 )
 def test_a_name_of_a_text(tmp_path, monkeypatch, data, words):
@@ -118,13 +95,9 @@ def test_a_name_of_a_text(tmp_path, monkeypatch, data, words):
     assert not store.path.exists()
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.zst"])
-def test_a_line_without_end(tmp_path, monkeypatch, name):
+def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr("lib.text.sources.MAX_LINE", 1 << 16)
-    text = b"x" * (1 << 17)
-    (tmp_path / name).write_bytes(
-        gzip.compress(text) if name.endswith("gz") else pa.compress(text, "zstd", asbytes=True)
-    )
-    data = {"source": str(tmp_path / name), "max_bytes": 10}
-    words = "data.source:", name, "65536 characters or more", "separate documents"
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x" * (1 << 17)))
+    data = {"source": str(tmp_path / "a.txt.gz"), "max_bytes": 10}
+    words = "data.source:", "a.txt.gz", "65536 characters or more", "separate documents"
     refused(lambda: load_data(small_run(data=data), RunStore(tmp_path / "runs")), *words)

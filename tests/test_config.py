@@ -32,17 +32,12 @@ pytestmark = pytest.mark.precision
         ),
         (lambda: small_run(model={"windows": "SL", "context": 64}), "model.windows", "lower model.context"),
         (lambda: small_run(model={"exit_gate": True}), "model.exit_gate", "load a checkpoint"),
-        (lambda: OptimConfig(scaling="nanochat"), "scaling", "name='muon'"),
-        (lambda: OptimConfig(scaling="hyperp"), "scaling", "name='muonh'"),
         (lambda: OptimConfig(name="muon", scaling="mup"), "scaling", "name='adamw'"),
         (lambda: OptimConfig(name="muonh", muon_weight_decay=0.1), "name", "muon_*"),
         (lambda: OptimConfig(name="muon", muon_weight_decay=0.0), "muon_cautious", "False"),
         (lambda: OptimConfig(final=0.1), "final", "cooldown_steps"),
         (lambda: small_run(optim={"scaling": "mup"}), "optim.scaling", "model.init"),
-        (lambda: small_run(model={"init": "mup", "tied": False}), "optim.scaling", "model.init"),
-        (lambda: small_run(model={"init": "parcae"}, optim={"name": "muonh"}), "optim.name", "model.init"),
         (lambda: small_run(model={"init": "uniform-zero"}, optim={"name": "muonh"}), "optim.name", "model.init"),
-        (lambda: RunConfig(data="sotu"), "data", "DataConfig"),
         (lambda: OptimConfig(lr=-1.0), "lr", "greater than 0"),
         (lambda: OptimConfig(lr=math.nan), "lr", "finite"),
         (lambda: OptimConfig(betas=(0.9, 1.0)), "betas", "[0, 1)"),
@@ -50,29 +45,17 @@ pytestmark = pytest.mark.precision
         (lambda: DataConfig(tokenizer="words"), "tokenizer", "bpe-SIZE"),
         (lambda: DataConfig(tokenizer="bpe-100"), "tokenizer", "260"),
         (lambda: DataConfig(tokenizer=f"bpe-{2**32 + 1}"), "tokenizer", str(2**32)),
-        (lambda: RunConfig(model={"width": 65}), "model", "heads"),
         (lambda: small_run(model={"context": 16}), "model.context", "data.context"),
         (lambda: small_run(model={"vocab_size": 100}), "model.vocab_size", "256"),
         (lambda: small_run(data={"tokenizer": "bpe-512"}), "model.vocab_size", "bpe-512"),
         (lambda: small_run(optim={"warmup_steps": 7}), "optim.warmup_steps", "6 steps"),
         (lambda: OptimConfig(lr="1e-3"), "lr:", "valid number (got '1e-3')"),
-        (lambda: OptimConfig(betas=(0.9,)), "betas.1:", "add it"),
         (lambda: OptimConfig(betas=(math.nan, 0.9)), "betas.0:", "finite number"),
         (lambda: OptimConfig(reference_depth=6), "reference_depth:", "use scaling='depth-loop'"),
-        (lambda: OptimConfig(name="muonh", muon_cautious=True), "name:", "leave muon_*"),
-        (lambda: OptimConfig(momentum=0.9), "momentum:", "remove it or correct its spelling"),
         (lambda: TrainConfig(precision="fp16"), "precision:", "'fp32', 'bf16', 'bf16-mixed' or 'auto'"),
-        (lambda: TrainConfig(steps=0), "steps:", "greater than or equal to 1"),
-        (lambda: TrainConfig(seed=-1), "seed:", "greater than or equal to 0"),
-        (lambda: TrainConfig(batch=8, micro_batch=16), "micro_batch: 16", "use a divisor"),
         (lambda: DataConfig(val_fraction=math.nan), "val_fraction:", "finite number"),
-        (lambda: DataConfig(max_bytes=0), "max_bytes:", "greater than or equal to 1"),
-        (lambda: DataConfig(content="../../elsewhere"), "content:", "match pattern"),
         (lambda: RunConfig(model=None), "model:", "valid dictionary or instance of ModelConfig"),
-        (lambda: RunConfig(steps=3), "steps:", "remove it or correct its spelling"),
         (lambda: small_run().replace(lr=3.0), "lr:", "remove it or correct its spelling"),
-        (lambda: small_run(optim={"cooldown_steps": 7}), "optim.warmup_steps:", "shorten them"),
-        (lambda: small_run(data={"context": 64}), "model.context: 32", "raise it"),
     ],
 )
 def test_bad_input_is_one_line_with_the_field_and_the_remedy(make, field, remedy):
@@ -93,7 +76,7 @@ def test_a_config_survives_its_json():
     assert again == cfg and again.key == cfg.key
 
 
-def test_everything_that_decides_numbers_changes_the_key():
+def test_everything_that_decides_numbers_changes_the_key(monkeypatch):
     cfg = small_run()
     changed = [
         small_run(model={"rope": "half-split"}),
@@ -103,6 +86,9 @@ def test_everything_that_decides_numbers_changes_the_key():
         small_run(train={"precision": "bf16"}),
     ]
     assert len({c.key for c in [cfg, *changed]}) == 6
+    assert small_run(train={"checkpoint_loops": True}).key == cfg.key  # the same numbers in less memory
+    monkeypatch.setattr(lib, "RECIPE", lib.RECIPE + 1)
+    assert small_run().key != cfg.key
 
 
 def test_fields_at_their_defaults_are_not_in_the_key():
@@ -145,16 +131,6 @@ def test_a_gpu_compiles_the_blocks_of_runs_that_are_long_enough():
     assert not TrainConfig(steps=5000).compiles_on("cpu")
 
 
-def test_memory_is_not_in_the_key():
-    assert small_run(train={"checkpoint_loops": True}).key == small_run().key
-
-
-def test_the_recipe_changes_the_key(monkeypatch):
-    before = small_run().key
-    monkeypatch.setattr(lib, "RECIPE", lib.RECIPE + 1)
-    assert small_run().key != before
-
-
 def test_text_is_known_by_content_not_by_place(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo\n")
     (tmp_path / "b.txt").write_text("one\n\ntwo\n")
@@ -162,11 +138,6 @@ def test_text_is_known_by_content_not_by_place(tmp_path):
     a, b, c = (small_run(data={"source": str(tmp_path / f"{name}.txt")}) for name in "abc")
     assert a.key == b.key != c.key
     assert str(tmp_path) not in json.dumps(a.canonical())
-
-
-def test_a_stated_content_needs_no_text():
-    cfg = small_run(data={"source": "/nowhere/a.txt", "content": "0123456789abcdef"})
-    assert cfg.key == small_run(data={"source": "/elsewhere/b.txt", "content": "0123456789abcdef"}).key
 
 
 def test_another_text_in_a_config_is_known_as_such(tmp_path):
@@ -190,17 +161,3 @@ def test_a_config_reads_no_text_until_its_run_is_planned(tmp_path):
     assert cfg.planned.data.content != DataConfig(source=str(text)).known().content
     with one_line("data.content:", "leave content empty"):
         train(cfg)
-
-
-def test_precision_is_resolved_before_hashing():
-    assert TrainConfig().precision in ("fp32", "bf16-mixed")
-    assert TrainConfig(precision="fp32").precision == "fp32"
-
-
-def test_tokens_are_those_of_all_steps():
-    cfg = RunConfig(data=DataConfig(context=64), train=TrainConfig(steps=5, batch=3))
-    assert (cfg.tokens_per_step, cfg.tokens) == (3 * 64, 5 * 3 * 64)
-
-
-def test_a_pass_may_take_any_part_that_divides_the_batch():
-    assert [TrainConfig(batch=6, micro_batch=rows).micro_batch for rows in (1, 2, 6)] == [1, 2, 6]

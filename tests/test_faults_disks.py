@@ -18,7 +18,7 @@ from lib.train.loop import train
 from lib.workbook import report
 from tests.cases import Case, squared
 from tests.kinds import a_finding, a_plan, tokens
-from tests.runs import depth_losses, small_run
+from tests.runs import small_run
 from tests.workbooks import a_notebook
 
 
@@ -27,16 +27,6 @@ def a_figure(folder):
     axes.plot(np.random.default_rng(0).normal(size=50_000), ".")  # a PDF larger than the PNG
     style.save(figure, folder / "a", {"stamp": 1})
     pyplot.close(figure)
-
-
-def a_table(folder):
-    import pandas as pd
-
-    a_notebook("n", folder, profile="smoke").save_table(pd.DataFrame({"x": range(5000)}), "a")
-
-
-def a_report(folder):
-    report.build(folder, "smoke")
 
 
 def run_here(folder, seconds=math.inf):
@@ -50,34 +40,31 @@ def elsewhere(folder) -> RunStore:
     return store
 
 
+def a_text(folder):
+    return tokens("*.bin")(folder / "tokens")
+
+
+def a_part(folder):
+    records.add(folder / "records", [elsewhere(folder).find(small_run())], [])
+
+
+def a_measurement(folder):
+    measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1)
+
+
 KEY = small_run().key
 #: file -> what writes it, what is there before, and what is left of the disk
 WRITERS = {
-    f"runs/.{KEY}.partial": (lambda folder: run_here(folder, 0), lambda folder: tokens("*.bin")(folder / "tokens"), 0),
-    f"runs/{KEY}": (run_here, lambda folder: tokens("*.bin")(folder / "tokens"), 0),
+    f"runs/.{KEY}.partial": (lambda folder: run_here(folder, 0), a_text, 0),
+    f"runs/{KEY}": (run_here, a_text, 0),
     "tokens/*.tokens": (run_here, None, 0),
-    "tokens/*bpe-300*.tokens": (lambda folder: tokens("*.bin", tokenizer="bpe-300")(folder / "tokens"), None, 0),
-    "records/*.parquet/*.parquet": (
-        lambda folder: records.add(folder / "records", [elsewhere(folder).find(small_run())], []),
-        elsewhere,
-        0,
-    ),
-    f"measured/*/{key(Case(x=2))}.json": (
-        lambda folder: measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1),
-        None,
-        0,
-    ),
-    "measured/lib.sweep.losses_by_depth/*.json": (
-        lambda folder: depth_losses([small_run()], RunStore(folder / "runs"), [1]),
-        run_here,
-        0,
-    ),
-    "x.json": (lambda folder: a_finding(folder), None, 0),
+    "records/*.parquet/*.parquet": (a_part, elsewhere, 0),
+    f"measured/*/{key(Case(x=2))}.json": (a_measurement, None, 0),
+    "x.json": (a_finding, None, 0),
     "a.*": (a_figure, None, 4096),
     "a.pdf": (a_figure, None, 300_000),
-    "tables/smoke/a.*": (a_table, None, 4096),
     "plans/cpu/a.json": (a_plan, None, 0),
-    "report/style.css": (a_report, None, 0),
+    "report/style.css": (lambda folder: report.build(folder, "smoke"), None, 0),
 }
 
 

@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from lib.store.runs import RunStore
 from lib.tasks import files as taskfiles
 from lib.text.tokenizer import train_bpe
@@ -13,7 +11,7 @@ from lib.train.loop import train
 from tests.processes import python
 from tests.runs import depth_losses, numbers, small_run
 from tests.tasks.test_files import HERE, written
-from tests.workbooks import ODD, papermill
+from tests.workbooks import ODD
 
 # ---- the clock -------------------------------------------------------------------------------------------------------
 
@@ -70,22 +68,3 @@ def test_a_name_changes_no_number(tmp_path):
         )
         found.append((result.key, numbers(result), depth_losses([cfg], store, [1]).to_dict(), examples))
     assert found[0] == found[1]
-
-
-@pytest.mark.long
-def test_papermill_takes_odd_names(tmp_path, clean_workbook):
-    data = a_text_and_a_tokenizer(tmp_path / ODD, "mein Text 模型.txt", "l'été.json")
-    given = {
-        **data,
-        "outputs": str(tmp_path / ODD / "meine Läufe"),
-        "vocab_size": "300",
-        "val_rows": "4",
-        "architectures": "[parcae]",
-        "lrs": "[0.004]",
-        "max_hours": "2.0",
-    }
-    words = [word for parameter, value in given.items() for word in ("-p", parameter, value)]
-    output = tmp_path / ODD / "Kopie ü.ipynb"
-    done = papermill(clean_workbook, "instability", output, "-f", "params/smoke/instability.yaml", *words, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert len(RunStore(tmp_path / ODD / "meine Läufe" / "runs").frame()) == 1

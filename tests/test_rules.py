@@ -22,9 +22,3 @@ def test_explanations_are_of_claims():
     text = (ROOT / "docs/explanations.md").read_text()
     named = re.findall(r"\b00\d-[a-z0-9-]+", "\n".join(re.findall(r"^(?:## |With it: )(.*)", text, re.M)))
     assert len(named) == len({*named}) and {*named} <= claims.ledger(places.LEDGER).keys()
-
-
-def test_a_heading_of_rules_says_its_day():
-    headings = re.findall(r"^## (.*)", (ROOT / "docs/rules.md").read_text(), re.M)
-    days = [heading[:10] for heading in headings]
-    assert days == sorted(days) and all(re.fullmatch(r"\d{4}-\d\d-\d\d: .+", heading) for heading in headings)

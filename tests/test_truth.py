@@ -34,16 +34,11 @@ def test_a_figure_is_known_by_what_it_draws():
     [
         ({"mean": 0.25 * (1 + 1e-10)}, ""),
         ({"mean": 0.25 * (1 + 1e-8)}, "desk/findings/x/mean: was 0.25, is 0.2500000025"),
-        ({"verdict": "contradicted"}, "desk/findings/x/verdict: was 'reproduced', is 'contradicted'"),
         ({"measured": {"": [1.0]}}, "desk/findings/x/measured/: was [1.0, 2.0], is [1.0]"),
     ],
 )
 def test_every_difference_of_a_finding_is_a_line(tmp_path, changed, said):
-    finding = {name: None for name in truth.JUDGED} | {
-        "verdict": "reproduced",
-        "mean": 0.25,
-        "measured": {"": [1.0, 2.0]},
-    }
+    finding = dict.fromkeys(truth.JUDGED) | {"mean": 0.25, "measured": {"": [1.0, 2.0]}}
     folders = [tmp_path / "was", tmp_path / "now"]
     for folder, one in zip(folders, [finding, finding | changed], strict=True):
         path = folder / "claims" / "desk" / "x.json"

@@ -46,7 +46,7 @@ def huber(residuals, delta=1e-3):
     return np.where(r <= delta, r * r / 2, delta * (r - delta / 2)).sum(-1)
 
 
-def by_scipy(law, arrays, restarts, seed=0, objective=huber, truth=None) -> float:
+def by_scipy(law, arrays, restarts, truth, seed=0) -> float:
     """The best of many tight L-BFGS-B runs from uniform starts in the law's box, on the plain objective.
 
     About one start in twenty ends near the optimum, and which one does depends on the processor's rounding.
@@ -61,14 +61,13 @@ def by_scipy(law, arrays, restarts, seed=0, objective=huber, truth=None) -> floa
         moved = theta + np.vstack([np.zeros(len(theta)), 1e-8 * np.eye(len(theta))])
         p = dict(zip(law.shapes, moved.T[k:, :, None], strict=True))
         terms = [g + a for g, a in zip(law.log_terms(p, *inputs), moved.T[:k, :, None], strict=True)]
-        values = 1e4 * objective(functools.reduce(np.logaddexp, terms) - np.log(loss))
+        values = 1e4 * huber(functools.reduce(np.logaddexp, terms) - np.log(loss))
         return values[0], (values[1:] - values[0]) / 1e-8
 
     random, best = np.random.default_rng(seed), np.inf
     starts = [[random.uniform(*bounds) for bounds in box] for _ in range(restarts)]
-    if truth:
-        known = [*(np.log(truth[name]) for name in law.amplitudes), *(truth[name] for name in law.shapes)]
-        starts.extend(known * random.normal(1, 0.01, (5, len(known))))
+    known = [*(np.log(truth[name]) for name in law.amplitudes), *(truth[name] for name in law.shapes)]
+    starts.extend(known * random.normal(1, 0.01, (5, len(known))))
     for start in starts:
         options = dict(maxiter=10_000, maxfun=100_000, ftol=1e-15, gtol=1e-10)
         best = min(

@@ -54,21 +54,7 @@ def test_what_is_held_or_on_the_box_is_not_open():
     assert table.loc["boxed", "R2"] == found.r2 and table.loc["boxed", "objective"] == found.objective
 
 
-def test_the_units_of_an_input_leave_nothing_open():
-    T, noise = np.linspace(1e6, 5e7, 30), np.random.default_rng(0).normal(0, 0.01, 30)
-    decay = laws.Law("decay", ("T",), {"Z": (-5.0, 5.0)}, {"z": (0.0, 1e-5)}, lambda p, T: [-p["z"] * T])
-    found = fit_saturation(T, 3 * np.exp(-2e-8 * T + noise), decay)
-    assert found.unidentified == () == found.at_bound
-
-
 # ---- what is open ----------------------------------------------------------------------------------------------------
-
-
-def test_an_optimum_on_the_box_is_named():
-    frame = iso_depth_grid()
-    loss = laws.JOINT.loss({**PUBLISHED, "phi": 4.0}, frame.n_once, frame.n_rec, frame.r, frame.D)
-    found = fit_joint(frame.n_once, frame.n_rec, frame.r, frame.D, loss)
-    assert "phi" in found.at_bound and found.params["phi"] == pytest.approx(3)
 
 
 def test_what_the_data_leave_open_is_named():
@@ -78,19 +64,3 @@ def test_what_the_data_leave_open_is_named():
     found = fit_chinchilla(N, 20 * N, (1.7 + 400 * N**-0.3 + 400 * (20 * N) ** -0.3) * noise)
     assert found.unidentified
     assert not fit_joint(*joint_arrays(iso_depth_grid(0.002))).unidentified
-
-
-def test_two_terms_of_one_shape_leave_their_amplitudes_open_and_nothing_else():
-    T = np.geomspace(1, 40, 30)
-    loss = (2 + 3 * T**-0.8) * np.exp(np.random.default_rng(0).normal(0, 0.003, 30))
-    box = (-5.0, 5.0)
-    shape = {"z": (0.0, 3.0)}
-    one = laws.Law("one", ("T",), {"E": box, "A": box}, shape, lambda p, T: [0 * T, -p["z"] * np.log(T)])
-    two = laws.Law(
-        "two", ("T",), {"E": box, "A": box, "B": box}, shape, lambda p, T: [0 * T] + [-p["z"] * np.log(T)] * 2
-    )
-    alone, twins = (fit_saturation(T, loss, law, objective="squares") for law in (one, two))
-    assert twins.unidentified == ("A", "B") and alone.unidentified == ()
-    assert twins.params["A"] + twins.params["B"] == pytest.approx(alone.params["A"], rel=1e-5)
-    for name in ("E", "z"):
-        assert twins.params[name] == pytest.approx(alone.params[name], rel=1e-5)

@@ -25,13 +25,6 @@ def shared(name, losses):
     return found
 
 
-def test_what_is_shared_is_found_and_the_rest_is_each_groups_own():
-    found = shared("L_inf", noisy(0))
-    for name, p in TRUTH.items():
-        assert found[name].params == pytest.approx(p, rel=1e-3)
-    assert len({one.params["L_inf"] for one in found.values()}) == 1
-
-
 @pytest.mark.parametrize("name", ["L_inf", "z"])
 def test_no_other_value_fits_all_groups_better(name):
     losses = noisy(1e-3)
@@ -52,23 +45,6 @@ def test_each_group_is_at_its_own_optimum_with_what_is_shared():
         assert one.objective == pytest.approx(held.objective, rel=1e-6) and one.free == 2
         assert one.loss == pytest.approx(losses[name], rel=1e-12)
         assert one.predict(*INPUTS[name]) == pytest.approx(losses[name] * np.exp(one.residuals), rel=1e-9)
-
-
-def test_the_law_of_several_groups_is_each_groups_law():
-    both = laws.sharing(LADDER, "L_inf", 2)
-    assert [*both.amplitudes] == ["L_inf", "Z 0", "Z 1"] and [*both.shapes] == ["z 0", "z 1"]
-    T, group = np.array([1.0, 2.0, 3.0, 2.0, 4.0]), np.array([0, 0, 0, 1, 1])
-    loss = both.loss({"L_inf": 1.7, "Z 0": 1.65, "Z 1": 1.5, "z 0": 0.1, "z 1": 0.2}, T, group)
-    of_each = [
-        LADDER.loss(dict(L_inf=1.7, Z=Z, z=z), T[group == g]) for g, (Z, z) in enumerate([(1.65, 0.1), (1.5, 0.2)])
-    ]
-    assert loss.tolist() == pytest.approx(np.concatenate(of_each).tolist(), rel=1e-12)
-
-
-def test_at_one_D_the_truth_of_the_joint_law_is_found():
-    frame, truth = iso_depth_grid(), dict(A=28.0, alpha=0.2, E=2.0, phi=0.46)
-    loss = laws.JOINT_AT_ONE_D.loss(truth, frame.n_once, frame.n_rec, frame.r)
-    assert fit(laws.JOINT_AT_ONE_D, (frame.n_once, frame.n_rec, frame.r), loss).params == pytest.approx(truth, rel=1e-6)
 
 
 def test_the_objective_of_a_law_from_elsewhere_is_that_of_a_fit():

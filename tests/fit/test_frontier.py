@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from lib.base.errors import InputError
 from lib.fit import frontier
 from lib.fit.fits import fit_joint
 from lib.papers.isodepth.designs import PUBLISHED
@@ -58,10 +57,3 @@ def test_data_and_phi_to_catch_up(published, families):
     assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), families[1], 4, 1e19))
     ahead = families[1].assign(n_once=families[1].n_once / 1e3, n_rec=1.0)  # which every looped model beats
     assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), ahead, 4, 1e19))
-
-
-def test_bad_budgets_are_one_line(published, families):
-    with pytest.raises(InputError, match="budget: 0 FLOPs"):
-        frontier.compute_optimal(published, families[1], 1, 0)
-    with pytest.raises(InputError, match="at least two widths"):
-        frontier.compute_optimal(published, families[1].head(1), 1, 1e18)

@@ -6,7 +6,6 @@ import pytest
 from lib.base.errors import InputError
 from lib.fit import laws
 from lib.fit.fits import fit
-from lib.fit.laws import AMPLITUDE, EXPONENT, Law
 
 N, D = np.array([1e7, 1e8, 1e9]), np.array([3e9, 1e9, 5e8])
 
@@ -60,14 +59,6 @@ def test_the_unified_law_is_its_floor_and_its_decay():
     assert "gamma" in laws.unified().shapes and "gamma" not in laws.unified(1.0).shapes
 
 
-def test_a_new_law_takes_a_few_lines():
-    kaplan = Law("Kaplan", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
-    sizes = np.geomspace(1e6, 1e9, 12)
-    found = fit(kaplan, [sizes], 8.8 * sizes**-0.076)
-    assert found.params == pytest.approx({"A": 8.8, "alpha": 0.076}, rel=1e-6)
-    np.testing.assert_allclose(found.predict([1e10]), 8.8 * 1e10**-0.076)
-
-
 def test_phi_is_learned_from_more_than_one_r_and_held_from_one():
     p = dict(A=400.0, alpha=0.3, B=900.0, beta=0.35, E=1.7, phi=0.5)
     grid = [(n, n, 4.0, d) for n in (1e6, 1e7, 1e8) for d in (1e8, 1e9, 1e10)]
@@ -77,14 +68,6 @@ def test_phi_is_learned_from_more_than_one_r_and_held_from_one():
         laws.JOINT.checked(inputs, losses)
     found, _ = laws.joint(0.5).checked(inputs, losses)
     assert np.array_equal(found, inputs)
-
-
-def test_a_small_decay_that_more_loops_quicken_is_found():
-    truth = dict(E=1.4, X=80.0, x=0.4, Y=300.0, y=0.4, Z=0.3, z=0.2, gamma=-0.5)
-    grid = [(1e6 * mu, D, mu, T) for mu in (2, 4, 8) for D in (1e7, 4e7, 16e7) for T in (1, 2, 4, 8, 16)]
-    inputs = [np.array(x, dtype=float) for x in zip(*grid, strict=True)]
-    law = laws.unified()
-    assert fit(law, inputs, law.loss(truth, *inputs)).params == pytest.approx(truth, rel=1e-5)
 
 
 def test_held_parameters_stay_and_the_others_are_fitted():

@@ -22,15 +22,6 @@ def theta(**changes) -> np.ndarray:
     return np.array([[*np.log([p["A"], p["B"], p["E"]]), p["alpha"], p["beta"], p["phi"]]])
 
 
-def test_residuals_are_the_laws_log_loss_minus_the_datas():
-    ours = problem(noise=0.0)
-    np.testing.assert_allclose(ours.residuals(theta()), 0, atol=1e-12)
-    np.testing.assert_allclose(
-        ours.residuals(theta(E=0.5))[0],
-        np.log(laws.JOINT.loss({**PUBLISHED, "E": 0.5}, *ours.inputs)) - ours.log_loss[0],
-    )
-
-
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
 def test_the_gradient_is_that_of_the_objective(delta):
     ours, at, step = problem(delta=delta), theta(phi=0.6, alpha=0.21), 1e-6
@@ -41,12 +32,6 @@ def test_the_gradient_is_that_of_the_objective(delta):
         numeric[i] = float(ours.value(ends[0][None])[0] - ours.value(ends[1][None])[0]) / (2 * step)
         np.testing.assert_allclose(J[i], (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5)
-
-
-def test_huber_is_a_square_inside_and_a_line_outside():
-    ours = dataclasses.replace(problem(), weights=np.array([[1.0, 2.0]]))
-    small, large = DELTA / 2, 10 * DELTA
-    assert ours.value(np.array([[small, -large]])) == pytest.approx(small**2 / 2 + 2 * DELTA * (large - DELTA / 2))
 
 
 def test_starts_lie_in_the_box_and_the_minimum_below_them():

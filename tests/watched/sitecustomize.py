@@ -1,12 +1,8 @@
-"""What tests have to answer for is noted in every Python process that has this folder in its PYTHONPATH.
+"""What every Python process does that has this folder in its PYTHONPATH, as those have that tests start.
 
-A line goes to the file that TEST_NOTES names where ``precision: auto`` is resolved, and where the workbook's own
-outputs are written to, which is refused as well: tests/conftest.py sees in which test that was, and processes that no
-test has started are none of its business.
-
-``auto`` comes to what AUTO_PRECISION says, where it says anything. It is bf16-mixed where a machine has the
-instructions and fp32 elsewhere: this is how the tests see both on any machine. Without the instructions bf16 is
-emulated, slower and to the same accuracy.
+It refuses to write to the workbook's own outputs. ``precision: auto`` comes to what AUTO_PRECISION says, where it says
+anything. It is bf16-mixed where a machine has the instructions and fp32 elsewhere: this is how the tests see both on
+any machine. Without the instructions bf16 is emulated, slower and to the same accuracy.
 """
 
 import importlib.abc
@@ -19,17 +15,8 @@ RECORDS = os.path.join(OUTPUTS, "records")
 CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate")
 
 
-def note(what: str) -> None:
-    if path := os.environ.get("TEST_NOTES"):
-        with open(path, "a") as file:
-            file.write(f"{what}\n")
-
-
-# ---- the machine's precision -----------------------------------------------------------------------------------------
-
-
-class Asked(importlib.abc.MetaPathFinder):
-    """Loads lib.config, and then notes who asks it what this machine's precision is."""
+class Precision(importlib.abc.MetaPathFinder):
+    """Loads lib.config, with another answer to what this machine's precision is."""
 
     def find_spec(self, name, path, target=None):
         if name != "lib.config":
@@ -37,21 +24,12 @@ class Asked(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         load = spec.loader.exec_module
 
-        def watched(module):
+        def loaded(module):
             load(module)
-            native = module.native_precision
+            module.native_precision = lambda: os.environ["AUTO_PRECISION"]
 
-            def asked():
-                note("precision")
-                return os.environ.get("AUTO_PRECISION") or native()
-
-            module.native_precision = asked
-
-        spec.loader.exec_module = watched
+        spec.loader.exec_module = loaded
         return spec
-
-
-# ---- the workbook's own outputs --------------------------------------------------------------------------------------
 
 
 def own(path: object) -> bool:
@@ -73,17 +51,17 @@ def refuse_writing(event: str, arguments: tuple) -> None:
             return
     elif event not in CHANGES or not any(map(own, arguments[:2])):
         return
-    note(f"outputs {event} {arguments[0]}")
     raise RuntimeError(f"a test's process writes to the workbook's own outputs: {event} {arguments[0]}")
 
 
 def begin() -> None:
     """In a process of the tests: before anybody loads lib.config, and without a grammar that takes a second to load and
     that lib.workbook.warm does without as well."""
-    sys.meta_path.insert(0, Asked())
+    if os.environ.get("AUTO_PRECISION"):
+        sys.meta_path.insert(0, Precision())
     sys.modules.setdefault("rfc3987_syntax", None)
 
 
-if __name__ == "sitecustomize" and "TEST_NOTES" in os.environ:
+if __name__ == "sitecustomize" and "WATCHED" in os.environ:
     begin()
     sys.addaudithook(refuse_writing)
