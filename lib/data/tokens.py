@@ -10,35 +10,24 @@ A text has a folder, which is made under another name and renamed when it is who
 Those of the small files are compared whenever a text is opened. That of the tokens goes into the provenance of a run.
 """
 
-import collections
-import concurrent.futures
 import itertools
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from lib.base import files, processes
+from lib.base import files
 from lib.base.errors import InputError
 from lib.config import DataConfig
 from lib.text import sources
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer, Tokenizer, train_bpe
 
 TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so many characters are a batch
-ALONE = 1 << 26  # bytes of text that a process tokenises before it starts others
 
 Progress = Callable[[str, int], None]
-
-
-class Encoded(NamedTuple):
-    """Some texts as tokens, one after the other, how many each has, and the bytes of the texts."""
-
-    tokens: np.ndarray
-    lengths: np.ndarray
-    bytes: int
 
 
 def _silent(what: str, count: int) -> None:
@@ -83,11 +72,11 @@ class TokenStore:
         return self._tokens[first + start : first + stop]
 
 
-def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent, jobs: int | None = None) -> TokenStore:
-    """The tokens of cfg's text, read from the cache or made there by ``jobs`` processes (one a core when None). Where
-    another process is making them, waits for that one; a start that broke off begins again."""
-    cfg = cfg.known()
-    if not _on_hub(cfg):
+def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> TokenStore:
+    """The tokens of cfg's text, read from the cache or made there. Where another process is making them, waits for that
+    one; a start that broke off begins again."""
+    cfg, on_hub = cfg.known(), sources.on_hub(cfg.source)
+    if not on_hub:
         here = sources.content_id(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
         if here != cfg.content:
             raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, leave content empty")
@@ -95,10 +84,10 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent, jobs
     with files.lock(cache / f".{path.name}.lock"):
         store = _opened(path)
         if store is None:
-            _make(cfg, path, progress, processes.spare() if jobs is None else processes.processes(jobs))
+            _make(cfg, path, progress)
             store = TokenStore(path)
     source = store.meta["source"]
-    if _on_hub(cfg) and source != cfg.source:
+    if on_hub and source != cfg.source:
         raise InputError(f"data.content: {cfg.content} was made from {source}, not {cfg.source}, leave it empty")
     return store
 
@@ -113,11 +102,6 @@ def _opened(path: Path) -> TokenStore | None:
         aside = files.set_aside(path)
         print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
         return None
-
-
-def _on_hub(cfg: DataConfig) -> bool:
-    """A dataset that is not a folder here: its text cannot be hashed, its name has to do."""
-    return cfg.source.startswith("hf:") and not Path(cfg.source.removeprefix("hf:")).is_dir()
 
 
 # ---- the tokenizer ---------------------------------------------------------------------------------------------------
@@ -172,31 +156,34 @@ def _documents(cfg: DataConfig) -> Iterator[str]:
 # ---- tokenising ------------------------------------------------------------------------------------------------------
 
 
-def _make(cfg: DataConfig, path: Path, progress: Progress, jobs: int) -> None:
+def _make(cfg: DataConfig, path: Path, progress: Progress) -> None:
     """Makes the folder of a text's tokens. Raises InputError where the text cannot be split for validation."""
     for draft in path.parent.glob(f".{path.name}.*.tmp"):
         files.remove(draft)  # of a process that was killed while it wrote
     with files.replacing(path) as draft:
         draft.mkdir()
         tokenizer = _make_tokenizer(cfg, draft / "tokenizer.json", progress)
-        meta = _write(cfg, tokenizer, draft, progress, jobs)
+        meta = _write(cfg, tokenizer, draft, progress)
         sums = {file.name: files.digest(file) for file in draft.iterdir() if file.name != "tokens.bin"}
         files.write_checked(draft / "meta.json", {**meta, "sha256": sums})
 
 
-def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progress, jobs: int) -> dict[str, Any]:
+def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progress) -> dict[str, Any]:
     """Writes tokens and ends of documents; returns what meta.json says of them."""
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
-    lengths, size, checksum = [np.zeros(0, np.int64)], 0, 0
+    lengths: list[int] = []
+    size, checksum = 0, 0
     with (folder / "tokens.bin").open("wb") as file:
-        for batch in _encoded(tokenizer, _in_batches(_documents(cfg)), jobs):
-            raw = batch.tokens.astype(dtype).tobytes()
+        for texts in _in_batches(_documents(cfg)):
+            encoded = tokenizer.encode_batch(texts)
+            raw = np.concatenate(encoded).astype(dtype).tobytes()
             file.write(raw)
             checksum = zlib.crc32(raw, checksum)
-            lengths.append(batch.lengths)
-            size += batch.bytes
-            progress("tokenising", batch.bytes)
-    ends = np.cumsum(np.concatenate(lengths))
+            lengths += map(len, encoded)
+            read = sum(len(text.encode()) for text in texts)
+            size += read
+            progress("tokenising", read)
+    ends = np.cumsum(np.array(lengths, dtype=np.int64))
     _check_enough(cfg, ends)
     np.save(folder / "ends.npy", ends)
     return {
@@ -206,7 +193,7 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
         "crc32": checksum,
         "dtype": dtype.name,
         "vocab_size": tokenizer.vocab_size,
-        "source": cfg.source if _on_hub(cfg) else Path(cfg.source).name,
+        "source": cfg.source if sources.on_hub(cfg.source) else Path(cfg.source).name,
         **cfg.model_dump(include={"subset", "content", "tokenizer"}),
         "revision": sources.revision(cfg.source),
     }
@@ -232,42 +219,3 @@ def _in_batches(documents: Iterator[str]) -> Iterator[list[str]]:
             texts, characters = [], 0
     if texts:
         yield texts
-
-
-def _encoded(tokenizer: Tokenizer, batches: Iterator[list[str]], jobs: int) -> Iterator[Encoded]:
-    """The batches as tokens, in order. This process encodes the first ALONE bytes, ``jobs`` others the rest."""
-    size = 0
-    for texts in batches:
-        batch = _encode(tokenizer, texts)
-        yield batch
-        size += batch.bytes
-        if size > ALONE and jobs > 1 and not isinstance(tokenizer, ByteTokenizer):
-            break
-    else:
-        return
-    with processes.pool(jobs, _begin_encoding, tokenizer) as pool:
-        waiting: collections.deque[concurrent.futures.Future[Encoded]] = collections.deque()
-        for texts in batches:
-            waiting.append(pool.submit(_encode_here, texts))
-            if len(waiting) > 4 * jobs:
-                yield waiting.popleft().result()
-        for future in waiting:
-            yield future.result()
-
-
-def _encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
-    encoded = tokenizer.encode_batch(texts)
-    lengths = np.array([len(tokens) for tokens in encoded])
-    return Encoded(np.concatenate(encoded), lengths, sum(len(text.encode()) for text in texts))
-
-
-_tokenizer: Tokenizer  # in a process that encodes for another
-
-
-def _begin_encoding(tokenizer: Tokenizer) -> None:
-    global _tokenizer
-    _tokenizer = tokenizer
-
-
-def _encode_here(texts: list[str]) -> Encoded:
-    return _encode(_tokenizer, texts)

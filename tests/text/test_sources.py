@@ -1,9 +1,8 @@
-"""Every format gives the same documents, a cursor resumes behind the last one, and a bad file is one line."""
+"""Every format gives the same documents, and a bad file is one line."""
 
 import gzip
 import json
 import lzma
-import pickle
 import types
 
 import pyarrow as pa
@@ -38,9 +37,7 @@ def write(path, documents=PROSE):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [f"a{kind}{packing}" for kind in (".txt", ".jsonl") for packing in ("", ".gz", ".xz", ".zst")]
-    + ["a.parquet", "of.2026.txt", "of.2026.jsonl.gz"],
+    "name", ["a.txt", "a.txt.gz", "a.txt.xz", "a.jsonl", "a.jsonl.zst", "a.parquet", "of.2026.txt", "of.2026.jsonl.gz"]
 )
 def test_every_local_format_gives_the_same_documents(tmp_path, name):
     assert list(documents(str(write(tmp_path / name)))) == PROSE
@@ -51,21 +48,6 @@ def test_the_default_text_is_twelve_megabytes_of_speeches():
     assert len(texts) == 249
     assert sum(len(text.encode()) for text in texts) == 12_185_751
     assert texts[0].startswith("Fellow-Citizens of the Senate and House of Representatives:")
-
-
-class Bomb:
-    def __reduce__(self):
-        return (pytest.fail, ("the pickle was run",))
-
-
-def test_verse_is_read_from_the_pickle_without_running_it(tmp_path):
-    # as in the package's data frame: the number of rows, then a list with that many lines; protocol 4 as there
-    lines = [f"line {i} of a poem" for i in range(70_000)]
-    path = tmp_path / "data.pkl.compress"
-    path.write_bytes(gzip.compress(pickle.dumps([70_000, ["text", "meter"], lines, ["x/"] * 9, Bomb()], protocol=4)))
-    texts = list(sources._poems(path))
-    assert "\n".join(texts).split("\n") == lines
-    assert len(texts) == -(-70_000 // sources.POEM_LINES)
 
 
 def test_the_verse_package_starts_with_hiawatha():
@@ -89,11 +71,6 @@ def test_a_hub_dataset_streams_over_its_files_in_order(hub_folder):
     assert list(documents(f"hf:{hub_folder}")) == [f"shard {s} document {i}" for s in range(3) for i in range(7)]
 
 
-def test_a_hub_dataset_without_the_column_says_which_it_has(hub_folder):
-    with pytest.raises(InputError, match=r"data.field: .* has no text in 'body', name the right column of \['text'\]"):
-        next(iter(documents(f"hf:{hub_folder}", field="body")))
-
-
 def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
     a, b = write(tmp_path / "a.txt"), write(tmp_path / "b.txt", [*PROSE, "More."])
     assert content_id(str(a)) != content_id(str(b))
@@ -112,10 +89,8 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
         ("column.jsonl", b'{"body": "a"}\n', "line 1 has no text in 'text'"),
         ("fake.parquet", b"not parquet", "is the file complete?"),
         ("cut.txt.gz", gzip.compress(b"some text " * 1000, mtime=0)[:-20], "cannot be read"),
-        ("flipped.txt.gz", gzip.compress(b"some text " * 1000, mtime=0)[:12] + b"\xff" * 9, "cannot be read"),
         ("cut.txt.xz", lzma.compress(b"some text " * 1000)[:-20], "cannot be read"),
         ("bogus.txt.zst", b"not zstd at all", "cannot be read"),
-        ("bogus.txt.bz2", b"not bzip2 at all", "cannot be read"),
         ("half.jsonl", b'{"text": "\\ud800"}\n', "line 1 holds half a character pair"),
         ("page.docx", b"PK", "is neither"),
     ],
@@ -156,7 +131,5 @@ def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):
         raise ConnectionError("no route to host\nand a long story")
 
     monkeypatch.setattr("huggingface_hub.dataset_info", refuse)
-    with pytest.raises(
-        InputError, match=r"data.source: the dataset 'some/name' cannot be reached \(no route to host\)"
-    ):
+    with pytest.raises(InputError, match=r"data.source: the dataset 'some/name' cannot be read \(no route to host\)"):
         content_id("hf:some/name")

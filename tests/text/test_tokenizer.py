@@ -1,7 +1,6 @@
 """Tokens lose nothing of a text, and the fast encoding gives those of the tokenizer's file on any text."""
 
 import json
-import pickle
 import time
 
 import numpy as np
@@ -113,15 +112,8 @@ def test_fast_tokens_are_those_of_the_file_on_any_text(trained, text):
 
 def test_long_runs_of_one_character_are_the_same_and_take_no_time(trained):
     begin = time.process_time()
-    same(trained, [c * 100_000 for c in "a1 \n."] + [" \n" * 50_000, " " * 100_000 + "x"])
+    same(trained, [c * 100_000 for c in "a1 \n."] + [" \n" * 50_000, " " * 1_000_000 + "x"])
     assert time.process_time() - begin < 20
-
-
-@pytest.mark.long
-def test_a_million_blanks_are_read(trained):
-    text = " " * 1_000_000 + "a"
-    (tokens,) = trained.encode_batch([text])
-    assert trained.decode(tokens) == text and trained._fast is not None
 
 
 @pytest.mark.long
@@ -179,8 +171,3 @@ def test_a_tokenizer_that_does_anything_else_is_followed_to_the_letter(tmp_path,
     assert tokenizer._fast is None
     for text, tokens in zip(TEXTS, tokenizer.encode_batch(TEXTS), strict=True):
         assert tokens.tolist() == tokenizer._model.encode(text, add_special_tokens=False).ids
-
-
-def test_a_tokenizer_is_the_same_in_another_process(bpe):
-    again = pickle.loads(pickle.dumps(bpe))
-    assert [t.tolist() for t in again.encode_batch(TEXTS)] == [t.tolist() for t in bpe.encode_batch(TEXTS)]
