@@ -20,7 +20,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,23 +56,16 @@ CLOCKS = ("seconds", "tokens_per_s")  # what is measured by the clock
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A run that was trained anew. ``complaint`` is empty where it agrees with its record. ``first`` and ``last`` say
-    how far it is from that: the largest relative difference of the losses of the first ten steps, and the last
-    validation loss's difference in standard deviations of the cell's seeds; None where there are no such numbers."""
+    """A run that was trained anew. ``complaint`` is empty where it agrees with its record."""
 
     key: str
     same_class: bool
     complaint: str
-    first: float | None = None
-    last: float | None = None
 
     @property
     def text(self) -> str:
-        if self.complaint or self.same_class:
-            return self.complaint or "the same to the last digit"
-        parts = [f"its first losses to {self.first:.1g}"] if self.first is not None else []
-        parts += [f"its end to {self.last:.2g} of the seeds' spread"] if self.last is not None else []
-        return ", ".join(["agrees, on a machine of another class", *parts])
+        agrees = "the same to the last digit" if self.same_class else "agrees, on a machine of another class"
+        return self.complaint or agrees
 
 
 def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = places.ROOT / "outputs") -> list[Outcome]:
@@ -101,18 +94,29 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
                 continue
             now, cell = again.get(run.config), known.get(_cell(run.config))
             same_class = _class(run.provenance) == _class(now.provenance)
-            complaint = difference(run, now, same_class, cell, len(drawn))
-            compared.append(Outcome(run.key, same_class, complaint, *how_far(run, now, cell)))
+            compared.append(Outcome(run.key, same_class, difference(run, now, same_class, cell, len(drawn))))
     finally:
         files.remove(again.path)
     if not compared:
         raise InputError(f"MINUTES: {minutes:g} were too few to train one of {len(drawn)} drawn runs, give more")
     said = {"rule": RULE, "seed": seed, "minutes": minutes, "runs": len(recorded), "drawn": len(drawn)}
-    said |= {"provenance": provenance()}
-    files.write_checked(
-        outputs / "audits" / f"{profile}.json", {**said, "compared": [dataclasses.asdict(one) for one in compared]}
-    )
+    files.write_checked(outputs / "audits" / f"{profile}.json", said | _came_to(compared))
     return compared
+
+
+def _came_to(compared: Sequence[Outcome]) -> dict[str, Any]:
+    """What an audit came to: ``compared`` runs were trained anew in time, ``keys`` are theirs, those ``on_class`` were
+    recorded by a machine of this class, ``complaints`` says by key what differs; and who trained them."""
+    wrong = {one.key: one.complaint for one in compared if one.complaint}
+    made_by = provenance()
+    return {
+        "compared": len(compared),
+        "agree": len(compared) - len(wrong),
+        "complaints": wrong,
+        "keys": [one.key for one in compared],
+        "on_class": [one.key for one in compared if one.same_class],
+        **{name: made_by[name] for name in ("commit", "device", "cpu")},
+    }
 
 
 def draw(recorded: Sequence[RunResult], seconds: float, most: float, seed: int) -> list[RunResult]:
@@ -202,24 +206,13 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b is not None and b != b))
 
 
-def how_far(record: RunResult, again: RunResult, cell: Seeds | None) -> tuple[float | None, float | None]:
-    """``first`` and ``last`` of an Outcome."""
-    first = float(np.max([abs(now / was - 1) for _, was, now in first_losses(record, again)] or math.nan))
-    apart = abs(again.summary["val_loss"] - record.summary["val_loss"]) / ((cell and cell.spread) or math.nan)
-    return first if math.isfinite(first) else None, apart if math.isfinite(apart) else None
-
-
-def first_losses(record: RunResult, again: RunResult) -> list[tuple[int, float, float]]:
-    """(step, loss as recorded, loss now) of the first ten steps, of those that the record has; nan for a step that is
-    missing now."""
-    now = dict(zip(again.metrics["step"], again.metrics["loss"], strict=True))
-    recorded = zip(record.metrics["step"], record.metrics["loss"], strict=True)
-    return [(int(step), was, now.get(step, math.nan)) for step, was in recorded if step <= FIRST]
-
-
 def _beyond(record: RunResult, again: RunResult, cell: Seeds | None, runs: int) -> str:
-    for step, was, now in first_losses(record, again):
-        if not (_same(was, now) or abs(now / was - 1) <= TOLERANCE[record.config.optim.name][step - 1]):
+    losses = dict(zip(again.metrics["step"], again.metrics["loss"], strict=True))
+    for step, was in zip(record.metrics["step"], record.metrics["loss"], strict=True):
+        now = losses.get(step, math.nan)
+        if step <= FIRST and not (
+            _same(was, now) or abs(now / was - 1) <= TOLERANCE[record.config.optim.name][step - 1]
+        ):
             return f"the loss of step {step} is {now!r}, and was {was!r}"
     was, last = record.summary["val_loss"], again.summary["val_loss"]
     if record.status == "finished" and cell and abs(last - cell.mean) > cell.reach(runs):  # nan: no cell has two seeds
@@ -231,87 +224,45 @@ def _beyond(record: RunResult, again: RunResult, cell: Seeds | None, runs: int) 
 
 
 def last(outputs: Path, profile: str) -> str:
-    """A line on the last audit of a profile; empty where there was none."""
+    """The last audit of a profile in sentences, which name what does not agree; empty where there was none."""
     said = summary(outputs, profile)
-    if said is None:
-        return ""
-    line = (
-        f"Last audit: of {said['runs']} recorded runs {said['drawn']} were drawn (seed {said['seed']}), and "
-        f"{said['compared']} trained anew in time on {said['device']}, {said['cpu']}; {agreed(said)} "
-        f"(across classes by the {rule(said)})."
-    )
-    if said["first"] is not None:
-        line += f" Across classes first losses differ by up to {said['first']:.1g}."
-    if said["last"] is not None:
-        line += f" Across classes ends differ by {said['last']:.2g} of the seeds' spread in the median."
-    return line + "".join(f" Run {key} does not: {complaint}." for key, complaint in said["complaints"].items())
-
-
-def told(records: Path) -> str:
-    """The committed audit of a profile's ``records`` in sentences; empty where there is none."""
-    said = committed(records)
-    if said is None:
-        return ""
-    return f"Trained anew on {said['cpu']}: {agreed(said)},\nby the {rule(said)}."
-
-
-def rule(said: dict[str, Any]) -> str:
-    """By which the runs of a ``summary`` were compared across classes of machines."""
-    return str(said.get("rule", FORMER))
-
-
-def agreed(said: dict[str, Any], among: Collection[str] | None = None) -> str:
-    """How many of how many runs of a ``summary`` agree, on the class of machine that recorded them and on others; of
-    those ``among`` some keys; empty where there are none."""
-    keys = [key for key in said["keys"] if among is None or key in among]
-    on_class = said.get("on_class", [])
-    places = {
-        "on the class that recorded them": [key for key in keys if key in on_class],
-        "on another class of machine": [key for key in keys if key not in on_class],
-    }
-    return ", ".join(
-        f"{sum(key not in said['complaints'] for key in some)} of {len(some)} agree {place}"
-        for place, some in places.items()
-        if some
-    )
+    complaints = said["complaints"] if said else {}
+    return told(said) + "".join(f" Run {key} does not: {complaint}." for key, complaint in complaints.items())
 
 
 def summary(outputs: Path, profile: str) -> dict[str, Any] | None:
-    """What the last audit of a profile came to, in numbers: ``compared`` runs were trained anew in time, ``keys`` are
-    theirs, those ``on_class`` were recorded by a machine of this class, ``complaints`` says by key what differs; of the
-    runs that another class of machine had recorded, ``first`` is the largest of their ``first`` and ``last`` the median
-    of their ``last``. Where there was none here, the one that the committed verdicts tell; None where they tell none.
-    """
+    """What the last audit of a profile came to. Where there was none here, the one that the verdicts beside the records
+    tell; None where they tell none."""
     path = outputs / "audits" / f"{profile}.json"
-    if not path.exists():
-        return committed(outputs / "records" / profile)
-    said = files.read_checked(path)
-    compared = [Outcome(**one) for one in said["compared"]]
-    wrong = {one.key: one.complaint for one in compared if one.complaint}
-    across = [one for one in compared if not one.same_class]
-    firsts = [one.first for one in across if one.first is not None]
-    lasts = [one.last for one in across if one.last is not None]
-    return {
-        "rule": rule(said),
-        **{name: said[name] for name in ("runs", "drawn", "seed")},
-        "compared": len(compared),
-        "same_class": sum(one.same_class for one in compared),
-        "agree": len(compared) - len(wrong),
-        "first": max(firsts, default=None),
-        "last": statistics.median(lasts) if lasts else None,
-        "complaints": wrong,
-        "keys": [one.key for one in compared],
-        "on_class": [one.key for one in compared if one.same_class],
-        **{name: said["provenance"][name] for name in ("commit", "device", "cpu")},
-    }
+    if path.exists():
+        found: dict[str, Any] = files.read_checked(path)
+        return found
+    return committed(outputs / "records" / profile)
 
 
 def committed(folder: Path) -> dict[str, Any] | None:
-    """The summary that the verdicts beside a profile's records have; None where they have none, or are damaged."""
+    """The audit that the verdicts beside a profile's records tell; None where they tell none, or are damaged."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         said: dict[str, Any] | None = json.loads((folder / "verdicts.json").read_text()).get("audit")
         return said
     return None
+
+
+def told(said: dict[str, Any] | None) -> str:
+    """An audit in a sentence; empty where there was none."""
+    if said is None:
+        return ""
+    on_class = said.get("on_class", [])
+    where = {
+        "on the class that recorded them": [key for key in said["keys"] if key in on_class],
+        "on another class of machine": [key for key in said["keys"] if key not in on_class],
+    }
+    agreed = ", ".join(
+        f"{sum(key not in said['complaints'] for key in keys)} of {len(keys)} agree {place}"
+        for place, keys in where.items()
+        if keys
+    )
+    return f"Trained anew on {said['cpu']}: {agreed},\nby the {said.get('rule', FORMER)}."
 
 
 def main(profile: str, minutes: str, seed: str, jobs: int) -> None:

@@ -17,13 +17,14 @@ from typing import Any
 import nbformat
 import yaml
 
-from lib.workbook import audit, claims, costs, places, verdicts
+from lib.workbook import audit, claims, costs, data_card, places, verdicts
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
 from lib.workbook.costs import NOTEBOOKS
 from lib.workbook.markdown import escaped, filled, table
 
 README = places.ROOT / "README.md"
-SCALE, CLAIMS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims"))
+SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
+CARD = places.RECORDS / "README.md"
 CITATION = places.ROOT / "CITATION.cff"
 PROFILE = "desk"  # whose verdicts are told
 RECORDS = places.RECORDS / PROFILE
@@ -56,10 +57,16 @@ def documents() -> dict[Path, dict[str, str]]:
         "found": found(every),
         "numbers": in_numbers(every),
         "papers": papers(),
-        "audit": audit.told(RECORDS),
+        "audit": audit.told(audit.committed(RECORDS)),
         "notebooks": overview(every),
     }
-    return {README: of_readme, CLAIMS: {"claims": entries(every)}, SCALE: costs.parts()}
+    return {
+        README: of_readme,
+        CLAIMS: {"claims": entries(every)},
+        SCALE: costs.parts(),
+        VERDICTS: {"columns": verdicts.schema()},
+        CARD: data_card.parts(),
+    }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -273,15 +273,6 @@ class Outputs:
             self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
             return ""
 
-    def agreed(self, profile: str, keys: Collection[str]) -> str:
-        """How many of these runs agreed when they were trained anew, empty where none was; ``audited`` says what is
-        wrong with the file."""
-        try:
-            said = audit.summary(self.folder, profile)
-        except (OSError, ValueError, KeyError, TypeError):
-            return ""
-        return audit.agreed(said, keys) if said else ""
-
     def _complain(self, error: InputError, profile: str, notebook: str) -> None:
         if notebook:
             again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"

@@ -23,7 +23,7 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.measurements import Asked
 from lib.sweep.time_limit import STOPPED, Job, train_until
-from lib.workbook import data_card, places, plans
+from lib.workbook import places, plans
 from lib.workbook.places import ROOT
 
 # ---- the order -------------------------------------------------------------------------------------------------------
@@ -109,8 +109,6 @@ def make(
         packed, measured = pack(configs, asked, [plan.measurements for plan in chosen], store, folder)
         opened = set().union(*(plan.opened for plan in every.values()))
         _keep_weights([cfg for cfg in configs if cfg.key in opened], RunStore(store.path), folder)
-        if (folder / "runs.parquet").is_dir():
-            data_card.write(folder, profile)
     failed = {name: why for name, why in outcomes.items() if why not in ("", STOPPED)}
     for name, why in failed.items():
         print(f"{name} failed: {why}")

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from markupsafe import Markup
 from lib.base import files
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import claims, data_card, findings, pages, parameters, places, verdicts
+from lib.workbook import claims, findings, pages, parameters, places, verdicts
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED, Claim, Finding
 from lib.workbook.outputs import Item, Outputs, Ran, Row, hardware, hours, in_yaml, scale, table
 
@@ -35,7 +35,6 @@ PAPERS = {
     "005": "Other groups, on the runs that they published",
 }
 BEYOND = "Beyond the papers"
-Agreed = Callable[[str, Collection[str]], str]  # profile, keys of runs -> how many of those agreed in its audit
 PER_MACHINE = ("jobs", "max_hours", "outputs")  # parameters that change no number
 
 
@@ -60,7 +59,6 @@ class Glance:
     scale: str = ""
     hardware: str = ""
     hours: str = ""
-    audited: str = ""
 
 
 def build(outputs: Path, profile: str) -> list[str]:
@@ -78,9 +76,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     figures = [item for item in every_figure if item.profile == profile]
     tables = found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
-    print(verdicts.write(outputs, profile, judged(rows, profile)))
-    if (outputs / "records" / profile / verdicts.NAMES[0]).exists():
-        data_card.write(outputs / "records" / profile, profile)
+    data = verdicts.write(outputs, profile, judged(rows, profile))
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in made_by:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
@@ -94,7 +90,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         "number": _number,
         "finite": math.isfinite,
         "fragile": claims.FRAGILE,
-        "data": (report / verdicts.NAMES[0]).exists(),
+        "data": data,
     }
     for item in every_figure:
         _put(report / item.path, base64.b64decode(str(item.content)))
@@ -110,7 +106,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         side_by_side=(beside := _side_by_side(rows)),
         judged_at=[name for name in (*PROFILES, PUBLISHED) if any(name in found for found in beside.values())],
         counts=collections.Counter(row.verdict for row in rows),
-        glances=_glances(rows, profile, papers, runs, found.agreed),
+        glances=_glances(rows, profile, papers, runs),
         groups=groups,
         binder=places.binder,
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
@@ -132,9 +128,7 @@ def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
     return [(row.claim, row.finding) for row in ours if row.finding]
 
 
-def _glances(
-    rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran], agreed: Agreed
-) -> list[Glance]:
+def _glances(rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran]) -> list[Glance]:
     """By paper: the asked profile, then others that have findings; without a profile at which none can be measured."""
     glances = []
     for paper in PAPERS:
@@ -147,10 +141,8 @@ def _glances(
                 glances.append(Glance(paper, at, counts, "as published"))
                 continue
             some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
-            own = {key: run for found in some for key, run in found.items()}
-            every = [*own.values()]
-            said = scale(every), hardware(every), hours(every), agreed(at, own)
-            glances.append(Glance(paper, at, counts, *said))
+            every = [*{key: run for found in some for key, run in found.items()}.values()]
+            glances.append(Glance(paper, at, counts, scale(every), hardware(every), hours(every)))
     return glances
 
 

@@ -1,6 +1,8 @@
-"""Verdicts as data: a row a finding of a judged profile and of the papers' own runs, as Parquet and as JSON.
+"""Verdicts as data: a row a finding of a judged profile and of the papers' own runs, as JSON, which also says of which
+version they are, what the last audit of the profile's records came to, and what each column means.
 
-Both say of which version they are, what the last audit of the profile's records came to, and what each column means.
+``make report`` writes them beside the report. A copy of them beside desk's records is committed, and is the one source
+of what the documents tell.
 """
 
 import json
@@ -16,12 +18,8 @@ from lib.store.columns import Column
 from lib.workbook import audit, claims, markdown, places
 from lib.workbook.claims import Claim, Finding
 
-NAMES = ("verdicts.parquet", "verdicts.json")
+NAME = "verdicts.json"
 FORM = 2  # of the columns below, raised when one changes its meaning or goes
-#: what is nested in JSON, and JSON in a cell of Parquet
-NESTED = ("measured", "bounds", "parameters")
-#: columns in which two say the same that differ: where and how it was judged, and what is drawn or spelled there
-OF_THE_JUDGE = ("again", "note", "parameters", "commit", "device")
 
 COLUMNS = [
     Column("claim", "text", "the claim's id in params/claims.yaml"),
@@ -44,11 +42,11 @@ COLUMNS = [
     Column("unit", "text", "of mean, low, high, measured and bounds"),
     Column("again", "float", "share of fresh draws of as many replicates that give the first opinion again"),
     Column("seeds", "ints", "of the replicates; none where they are no seeds"),
-    Column("measured", "text", "comparison -> one number a replicate, in the order of seeds; JSON in Parquet"),
-    Column("bounds", "text", "comparison -> the ends of its own 95 % interval; JSON in Parquet"),
+    Column("measured", "object", "comparison -> one number a replicate, in the order of seeds"),
+    Column("bounds", "object", "comparison -> the ends of its own 95 % interval"),
     Column("note", "text", "what the notebook says of it"),
     Column("notebook", "text", "which measured it"),
-    Column("parameters", "text", "that it was run with; JSON in Parquet"),
+    Column("parameters", "object", "that it was run with"),
     Column("commit", "text", "of this repository, when it was judged"),
     Column("device", "text", "accelerator, or kind of processor, that it was judged on"),
 ]
@@ -85,91 +83,32 @@ def version() -> str:
 
 def committed(records: Path) -> list[dict[str, Any]]:
     """The rows beside a profile's records; none where there are no verdicts."""
-    path = records / "verdicts.json"
+    path = records / NAME
     rows: list[dict[str, Any]] = json.loads(path.read_text())["verdicts"] if path.exists() else []
     return rows
 
 
-def write(outputs: Path, profile: str, found: list[tuple[Claim, Finding]]) -> str:
-    """Writes both files beside the report and, where the profile has records, beside these; returns a line on it.
-    ``found``: the findings of the profile and on the papers' own runs, by paper.
-
-    Those beside the records are committed. They stay where they say the same, so that a clone has no change in it, and
-    where they speak of more claims, as after one notebook was run alone. Of a profile that is not judged nothing is
-    written, and what an earlier report left beside it goes."""
-    report, records = outputs / "report", outputs / "records" / profile
+def write(outputs: Path, profile: str, found: list[tuple[Claim, Finding]]) -> bool:
+    """Writes them beside the report; ``found``: the findings of the profile and on the papers' own runs, by paper.
+    Returns whether there are some: of a profile that is not judged nothing is written, and what an earlier report left
+    goes."""
+    path = outputs / "report" / NAME
     if profile in claims.NOT_JUDGED or not found:
-        for name in NAMES:
-            files.remove(report / name)
-        why = f"the {profile} profile is not judged" if profile in claims.NOT_JUDGED else "there are no findings"
-        return f"verdicts   none are written: {why}"
-    table, said = rows(found), about(outputs, profile)
-    text = json.dumps({**said, "columns": {one.name: one.says for one in COLUMNS}, "verdicts": table}, indent=1)
-    renewed = records.is_dir() and _renews(records / "verdicts.json", table, said["audit"])
-    for folder in (report, *([records] if renewed else [])):
-        parquet, plain = (folder / name for name in NAMES)
-        with files.replacing(plain) as draft:
-            draft.write_text(text + "\n")
-        with files.replacing(parquet) as draft:
-            _write_parquet(draft, table, said)
-    beside = f" and outputs/records/{profile}/" if renewed else ""
-    return f"verdicts   {len(table)} as data in outputs/report/{beside}"
-
-
-def _renews(path: Path, table: list[dict[str, Any]], audited: Any) -> bool:
-    """Whether ``table`` has all rows of the file at ``path``, and one that is new or says something else, or was
-    ``audited`` since."""
-    try:
-        known = json.loads(path.read_text())
-        before = {(row["claim"], row["profile"]): row for row in known["verdicts"]}
-    except (OSError, ValueError, KeyError, TypeError):  # none, or a damaged one
-        return True
-    now = {(row["claim"], row["profile"]): row for row in table}
-    if not before.keys() <= now.keys():
+        files.remove(path)
         return False
-    if audited is not None and audited != known.get("audit"):
-        return True
-    return before.keys() != now.keys() or any(not _same(before[key], row) for key, row in now.items())
+    said = {"form": FORM, "version": version(), "profile": profile, "audit": _audited(outputs, profile)}
+    said |= {"columns": {one.name: one.says for one in COLUMNS}, "verdicts": rows(found)}
+    with files.replacing(path) as draft:
+        draft.write_text(json.dumps(said, indent=1) + "\n")
+    return True
 
 
-def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether two rows of a claim say the same. Numbers that are not compared with the paper's decide nothing, and one
-    of them is timed."""
-    if before["verdict"] == now["verdict"] == claims.INCOMPARABLE:
-        return True
-    return _alike(before, now)
-
-
-def _alike(x: Any, y: Any) -> bool:
-    """Whether two rows, or two of their cells, are the same, whoever judged; numbers to a thousandth, since processors
-    differ in the last digits."""
-    if isinstance(x, float | int) and isinstance(y, float | int):
-        return math.isclose(x, y, rel_tol=1e-3, abs_tol=1e-6)
-    if isinstance(x, Mapping) and isinstance(y, Mapping):
-        return x.keys() == y.keys() and all(_alike(x[name], y[name]) for name in x if name not in OF_THE_JUDGE)
-    if isinstance(x, list | tuple) and isinstance(y, list | tuple):
-        return len(x) == len(y) and all(map(_alike, x, y))
-    return bool(x == y)
-
-
-def about(outputs: Path, profile: str) -> dict[str, Any]:
-    """What both files say of themselves: of an audit, the one made here, or that of the committed verdicts."""
+def _audited(outputs: Path, profile: str) -> dict[str, Any] | None:
+    """Of an audit, the one made here, or that of the committed verdicts."""
     try:
-        audited = audit.summary(outputs, profile)
-    except (OSError, ValueError, KeyError, TypeError):  # the report names it
-        audited = audit.committed(outputs / "records" / profile)
-    return {"form": FORM, "version": version(), "profile": profile, "audit": audited}
-
-
-def _write_parquet(path: Path, table: list[dict[str, Any]], said: dict[str, Any]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    kinds = {"text": pa.string(), "float": pa.float64(), "bool": pa.bool_(), "ints": pa.list_(pa.int64())}
-    fields = [pa.field(one.name, kinds[one.kind], metadata={"says": one.says}) for one in COLUMNS]
-    flat = [{name: json.dumps(x) if name in NESTED else x for name, x in row.items()} for row in table]
-    schema = pa.schema(fields, metadata={name: json.dumps(value) for name, value in said.items()})
-    pyarrow.parquet.write_table(pa.Table.from_pylist(flat, schema), path, compression="zstd")
+        return audit.summary(outputs, profile)
+    except (OSError, ValueError):  # the report names it
+        return audit.committed(outputs / "records" / profile)
 
 
 def schema() -> str:

@@ -161,7 +161,7 @@ def test_every_link_of_the_site_leads_to_a_file_and_a_place_in_it(folder, tmp_pa
             assert not parts.scheme and target.is_file() and target.is_relative_to(site), f"{path.name}: {address}"
             assert not parts.fragment or parts.fragment in ids[target], f"{path.name}: {address}"
             followed.add(target)
-    pages = {f"claims/{id}.html" for id in LEDGER} | {"index.html", "verdicts.json", "verdicts.parquet", "style.css"}
+    pages = {f"claims/{id}.html" for id in LEDGER} | {"index.html", "verdicts.json", "style.css"}
     assert {site / name for name in pages} <= followed
     assert [path.name for path in site.rglob(".*")] == [".nojekyll"]
 
