@@ -322,22 +322,20 @@ class RunConfig(Config):
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: the fields that differ from their defaults, so that a new field leaves old runs
-        their keys. The text and a tokenizer file are named by their content alone."""
+        their keys, and always the precision. The hash of the text's documents stands for ``source``, the file's content
+        for a tokenizer.json; ``checkpoint_loops`` changes time and memory alone."""
         run = self.planned
         # part by part: for the whole pydantic would make each part's default, and ask for this machine's precision
         parts = {"model": run.model, "data": run.data, "optim": run.optim, "train": run.train}
-        fields = {name: part.model_dump(mode="json", exclude_defaults=True) for name, part in parts.items()}
-        if fields["train"].keys() == {"precision"} and run.train == TrainConfig():
-            del fields["train"]
-        fields = {name: differing for name, differing in fields.items() if differing}
+        dumped = {name: part.model_dump(mode="json", exclude_defaults=True) for name, part in parts.items()}
         if run.data == _default_text():  # so it has been from the first, and keys must stay what they are
-            fields["data"] = {}
+            dumped["data"] = {}
+        fields: dict[str, Any] = {name: differing for name, differing in dumped.items() if differing}
         fields.setdefault("data", {}).pop("source", None)
         if self.data.tokenizer.endswith(".json"):
             fields["data"]["tokenizer"] = "file"
-        if "train" in fields:
-            fields["train"].pop("checkpoint_loops", None)
-            fields["train"]["compile"] = False  # a field that is no more, but in every key
+        fields["train"].pop("checkpoint_loops", None)
+        fields["train"]["compile"] = False  # a field that is no more, but in every key
         return {"recipe": lib.RECIPE, **fields}
 
     @functools.cached_property

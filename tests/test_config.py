@@ -6,7 +6,7 @@ import math
 import pytest
 
 import lib
-from lib.config import DataConfig, OptimConfig, RunConfig, TrainConfig
+from lib.config import DataConfig, OptimConfig, RunConfig, TrainConfig, native_precision
 from lib.train.loop import train
 from tests.lines import one_line
 from tests.runs import small_run
@@ -98,7 +98,8 @@ def test_fields_at_their_defaults_are_not_in_the_key():
     assert small_run(model={"injection": "lti"}).key == cfg.key
     # of the default text in its default form not even the content is, named or not
     for data in (DataConfig(), DataConfig(source="sotu"), DataConfig().known()):
-        assert RunConfig(data=data).canonical() == {"recipe": lib.RECIPE, "data": {}}
+        train = {"precision": native_precision(), "compile": False}
+        assert RunConfig(data=data).canonical() == {"recipe": lib.RECIPE, "data": {}, "train": train}
     assert "content" in RunConfig(data=DataConfig(val_rows=64)).canonical()["data"]
 
 

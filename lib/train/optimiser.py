@@ -64,103 +64,10 @@ class Placement:
     eps: float
 
 
-def placements(
-    model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
-) -> list[Placement]:
-    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; AdamW takes
-    tables, the head, norms, gates, the router, the injection's dynamics and the readout, without decay (001); a
-    concatenating injection is Muon's or AdamW's by ``cfg.injection``.
-
-    A config is enough: no weights are made of it. Raises InputError where the rates need steps and tokens_per_step
-    (HyperP).
-    """
-    if isinstance(model, ModelConfig):
-        with torch.device("meta"):
-            model = LoopedLM(model, seed=None)
-    rows = []
-    for name, parameter in model.named_parameters():
-        what = role(name)
-        by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
-        start = init(model.cfg, name, parameter.shape)
-        decays = what in BLOCK_MATRICES
-        if of_muon(what, cfg):
-            rows_, columns = parameter.shape[-2:]
-            lr = cfg.muon_lr * by.lr
-            if cfg.name == "muon":
-                lr *= math.sqrt(max(1, rows_ / columns))
-            optimizer, decay, eps = str(cfg.name), cfg.muon_weight_decay, math.nan
-        else:
-            of_role = {
-                "embedding": cfg.embedding_lr,
-                "value table": cfg.embedding_lr,
-                "head": cfg.head_lr,
-                "norm": cfg.norm_lr,
-                "lanes": cfg.lanes_lr,
-                "injection": cfg.injection_lr,
-                "B": cfg.injection_lr,
-                "dynamics": cfg.injection_lr,
-            }
-            optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
-            decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps
-        rows.append(
-            Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, by.lr, lr, decay, eps)
-        )
-    return rows
-
-
 Placed = dict[Placement, nn.Parameter]
 
 
-class Optimizer:
-    """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
-
-    def __init__(
-        self,
-        model: LoopedLM,
-        cfg: OptimConfig,
-        steps: int,
-        tokens_per_step: int | None = None,
-        ranks: Ranks = ALONE,
-        grown: int = 0,
-    ):
-        """ranks: the processes that train the same model, among which Muon's matrices are shared out. grown: the step
-        at which the model makes more loops than before."""
-        self.cfg, self.steps, self.ranks, self.grown = cfg, steps, ranks, grown
-        parameters = dict(model.named_parameters())
-        self.parameters = list(parameters.values())  # to walk through a model's parts takes longer than its norm
-        self.placements = placements(model, cfg, steps, tokens_per_step)
-        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
-        kind = MuonH if cfg.name == "muonh" else Muon
-        matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
-        self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
-
-    def step(self, step: int) -> None:
-        """One update with the gradients that are there; step counts from 0."""
-        rate = schedule(self.cfg, self.steps, step) * settling(self.steps, step, self.grown)
-        self.adamw.step(rate)
-        self.muon.step(rate, step, decay=1 - step / self.steps)
-
-    def clip_gradients(self) -> float:
-        """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""
-        parameters = [p for p in self.parameters if p.grad is not None]
-        gradients = [_gradient(p) for p in parameters]
-        norm = total_norm(gradients) if self.ranks.size == 1 else nn.utils.get_total_norm(gradients)
-        had = float(norm)
-        if not had <= self.cfg.clip:  # a nan goes on
-            nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
-        return had
-
-    def zero_grad(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything an update depends on; of several processes all have to call."""
-        return self.adamw.state() | self.muon.state()
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        self.adamw.load_state(tensors)
-        self.muon.load_state(tensors)
+# ---- the updates --------------------------------------------------------------------------------------------------
 
 
 class AdamW:
@@ -343,22 +250,6 @@ class MuonH(Muon):
         return P * (norm / _norm(P))
 
 
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
-    return parameter.grad
-
-
-@door.served_by(door.total_norm)
-def total_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of all ``tensors`` as one vector."""
-    return nn.utils.get_total_norm(tensors)
-
-
-def _norm(matrices: Tensor) -> Tensor:
-    """Frobenius norm of each matrix [..., R, C] -> [..., 1, 1]."""
-    return matrices.norm(dim=(-2, -1), keepdim=True)
-
-
 def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out. On a
     CPU the steps are in fp32: there they take half as many products as here, so that bf16 is no faster."""
@@ -375,3 +266,118 @@ def _orthogonalized(x: Tensor, steps: Sequence[tuple[float, float, float]], room
         A = x @ x.mT
         x = a * x + (b * A + c * (A @ A)) @ x
     return (x.mT if tall else x).float()
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    """Frobenius norm of each matrix [..., R, C] -> [..., 1, 1]."""
+    return matrices.norm(dim=(-2, -1), keepdim=True)
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
+    return parameter.grad
+
+
+# ---- a whole model ------------------------------------------------------------------------------------------------
+
+
+def placements(
+    model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
+) -> list[Placement]:
+    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; AdamW takes
+    tables, the head, norms, gates, the router, the injection's dynamics and the readout, without decay (001); a
+    concatenating injection is Muon's or AdamW's by ``cfg.injection``.
+
+    A config is enough: no weights are made of it. Raises InputError where the rates need steps and tokens_per_step
+    (HyperP).
+    """
+    if isinstance(model, ModelConfig):
+        with torch.device("meta"):
+            model = LoopedLM(model, seed=None)
+    rows = []
+    for name, parameter in model.named_parameters():
+        what = role(name)
+        by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
+        start = init(model.cfg, name, parameter.shape)
+        decays = what in BLOCK_MATRICES
+        if of_muon(what, cfg):
+            rows_, columns = parameter.shape[-2:]
+            lr = cfg.muon_lr * by.lr
+            if cfg.name == "muon":
+                lr *= math.sqrt(max(1, rows_ / columns))
+            optimizer, decay, eps = str(cfg.name), cfg.muon_weight_decay, math.nan
+        else:
+            of_role = {
+                "embedding": cfg.embedding_lr,
+                "value table": cfg.embedding_lr,
+                "head": cfg.head_lr,
+                "norm": cfg.norm_lr,
+                "lanes": cfg.lanes_lr,
+                "injection": cfg.injection_lr,
+                "B": cfg.injection_lr,
+                "dynamics": cfg.injection_lr,
+            }
+            optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
+            decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps
+        rows.append(
+            Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, by.lr, lr, decay, eps)
+        )
+    return rows
+
+
+class Optimizer:
+    """All parameters of a model, each with the optimiser and rate that ``placements`` gives it."""
+
+    def __init__(
+        self,
+        model: LoopedLM,
+        cfg: OptimConfig,
+        steps: int,
+        tokens_per_step: int | None = None,
+        ranks: Ranks = ALONE,
+        grown: int = 0,
+    ):
+        """ranks: the processes that train the same model, among which Muon's matrices are shared out. grown: the step
+        at which the model makes more loops than before."""
+        self.cfg, self.steps, self.ranks, self.grown = cfg, steps, ranks, grown
+        parameters = dict(model.named_parameters())
+        self.parameters = list(parameters.values())  # to walk through a model's parts takes longer than its norm
+        self.placements = placements(model, cfg, steps, tokens_per_step)
+        self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
+        kind = MuonH if cfg.name == "muonh" else Muon
+        matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
+        self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
+
+    def step(self, step: int) -> None:
+        """One update with the gradients that are there; step counts from 0."""
+        rate = schedule(self.cfg, self.steps, step) * settling(self.steps, step, self.grown)
+        self.adamw.step(rate)
+        self.muon.step(rate, step, decay=1 - step / self.steps)
+
+    def clip_gradients(self) -> float:
+        """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""
+        parameters = [p for p in self.parameters if p.grad is not None]
+        gradients = [_gradient(p) for p in parameters]
+        norm = total_norm(gradients) if self.ranks.size == 1 else nn.utils.get_total_norm(gradients)
+        had = float(norm)
+        if not had <= self.cfg.clip:  # a nan goes on
+            nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
+        return had
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything an update depends on; of several processes all have to call."""
+        return self.adamw.state() | self.muon.state()
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        self.adamw.load_state(tensors)
+        self.muon.load_state(tensors)
+
+
+@door.served_by(door.total_norm)
+def total_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of all ``tensors`` as one vector."""
+    return nn.utils.get_total_norm(tensors)
