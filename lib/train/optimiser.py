@@ -35,7 +35,8 @@ EARLY_MOMENTUM = 0.85  # where Muon's momentum warms up from (001's code)
 
 def schedule(cfg: OptimConfig, steps: int, step: int) -> float:
     """The factor on every learning rate in step 0 .. steps - 1: linear warm-up, constant, and a cool-down that is
-    linear or falls like 1 - sqrt(t) (WSD of 004), to cfg.final of the rate."""
+    linear or falls like 1 - sqrt(t), t the share of it that is done (WSD of 004). It would come to cfg.final in the
+    step after the last."""
     up = (step + 1) / cfg.warmup_steps if cfg.warmup_steps else 1.0
     left = min(1.0, (steps - step) / cfg.cooldown_steps) if cfg.cooldown_steps else 1.0
     down = left if cfg.cooldown == "linear" else 1 - math.sqrt(1 - left)
@@ -84,7 +85,7 @@ class AdamW:
         for p in parameters:
             self.groups.setdefault(p if cfg.update_clipping else (p.lr, p.weight_decay, p.eps), []).append(p)
         #: a parameter's number of steps, m and v, as torch names them
-        self.held = {
+        self.moments = {
             parameter: {
                 "step": torch.zeros((), device=parameter.device),
                 "exp_avg": torch.zeros_like(parameter, requires_grad=False),
@@ -102,12 +103,12 @@ class AdamW:
             lr, decay = group[0].lr * rate, group[0].weight_decay
             if self.cfg.update_clipping:
                 lr /= max(1.0, self._update_rms(with_gradient[0]))
-            if self.cfg.decay == "independent":  # torch multiplies by lr again
+            if self.cfg.decay == "independent":  # torch multiplies by lr: what p loses is decay * rate, clipped or not
                 decay *= rate / lr if rate else 0.0
             self._update(with_gradient, lr, decay, group[0].eps)
 
     def _update(self, parameters: list[nn.Parameter], lr: float, decay: float, eps: float) -> None:
-        steps, m, v = ([self.held[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
+        steps, m, v = ([self.moments[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
         gradients, (beta1, beta2) = [_gradient(parameter) for parameter in parameters], self.cfg.betas
         rates: dict[str, Any] = dict(lr=lr, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps)
         torch._foreach_add_(steps, 1)
@@ -116,15 +117,15 @@ class AdamW:
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         """rms(g / sqrt(v-hat)) of the update that comes next."""
-        beta2, held, squared = self.cfg.betas[1], self.held[parameter], _gradient(parameter).square()
-        v_hat = (beta2 * held["exp_avg_sq"] + (1 - beta2) * squared) / (1 - beta2 ** (int(held["step"]) + 1))
+        beta2, own, squared = self.cfg.betas[1], self.moments[parameter], _gradient(parameter).square()
+        v_hat = (beta2 * own["exp_avg_sq"] + (1 - beta2) * squared) / (1 - beta2 ** (int(own["step"]) + 1))
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
     def state(self) -> dict[str, Tensor]:
         return {
             f"adamw.{name}.{placement.name}": value
             for placement, parameter in self.parameters.items()
-            for name, value in self.held[parameter].items()
+            for name, value in self.moments[parameter].items()
         }
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -138,7 +139,7 @@ class Stack:
     updates m of them, and keeps momentum, variance and norm for these alone."""
 
     parameters: list[nn.Parameter]
-    heights: list[int]  # how many matrices each is
+    counts: list[int]  # how many matrices each is
     lr: Tensor  # [n]
     own: slice  # the m of them that are this process's
     momentum: Tensor  # [m, R, C]
@@ -148,11 +149,11 @@ class Stack:
     @classmethod
     def of(cls, members: list[tuple[Placement, nn.Parameter]], ranks: Ranks) -> "Stack":
         parameters = [parameter for _, parameter in members]
-        heights = [math.prod(p.shape[:-2]) for p in parameters]
-        lr = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(heights))
-        own, (R, C) = ranks.share(sum(heights)), parameters[0].shape[-2:]
+        counts = [math.prod(p.shape[:-2]) for p in parameters]
+        lr = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(counts))
+        own, (R, C) = ranks.share(sum(counts)), parameters[0].shape[-2:]
         zeros = functools.partial(torch.zeros, own.stop - own.start, device=parameters[0].device)
-        return cls(parameters, heights, lr, own, zeros(R, C), zeros(R, 1) if R >= C else zeros(1, C))
+        return cls(parameters, counts, lr, own, zeros(R, C), zeros(R, 1) if R >= C else zeros(1, C))
 
     def matrices(self, tensors: Sequence[Tensor]) -> Tensor:
         """This process's matrices [m, R, C] of the parameters, or of tensors of their shapes."""
@@ -181,18 +182,20 @@ class Muon:
         self.stacks = {shape: Stack.of(members, ranks) for shape, members in by_shape.items()}
 
     @torch.no_grad()
-    def step(self, rate: float, step: int, decay: float) -> None:
-        """rate scales the learning rates, decay the weight decay; step counts from 0."""
+    def step(self, rate: float, step: int, decay_factor: float) -> None:
+        """The factors scale the learning rates and the weight decay; step counts from 0."""
         beta = self.cfg.muon_momentum
         if step + 1 < self.cfg.muon_momentum_warmup:
             early = min(EARLY_MOMENTUM, beta)
             beta = early + (beta - early) * (step + 1) / self.cfg.muon_momentum_warmup
         for stack in self.stacks.values():
-            self._update(stack, rate * stack.lr, beta, self.cfg.muon_weight_decay * decay)
+            self._update(stack, rate * stack.lr, beta, self.cfg.muon_weight_decay * decay_factor)
 
     @door.served_by(door.muon)
     def _update(self, stack: Stack, lr: Tensor, beta: float, decay: float) -> None:
-        """M <- beta M + (1 - beta) G, U the orthogonalised (1 - beta) G + beta M, and P <- P - lr (U + decay P)."""
+        """M <- beta M + (1 - beta) G, U the orthogonalised (1 - beta) G + beta M, and P <- P - lr (U + decay P).
+
+        On one CPU lib/kernels/kernels.c does all of this, ``_moved`` included: an equation is changed in both."""
         G = stack.matrices([_gradient(p) for p in stack.parameters])
         M = stack.momentum.lerp_(G, 1 - beta)
         U = orthogonalize(G.lerp_(M, beta), self.dtype)
@@ -200,9 +203,9 @@ class Muon:
             U = self._reduce_variance(U, stack.variance)
         rates = lr[stack.own].view(-1, 1, 1).to(U)
         moved = self._moved(stack.matrices(stack.parameters), U, rates, decay, stack.norm)
-        parts = self.ranks.gather(moved, sum(stack.heights)).split(stack.heights)
-        held = [part.view(p.shape) for part, p in zip(parts, stack.parameters, strict=True)]
-        torch._foreach_copy_(tuple(stack.parameters), held)
+        parts = self.ranks.gather(moved, sum(stack.counts)).split(stack.counts)
+        new = [part.view(p.shape) for part, p in zip(parts, stack.parameters, strict=True)]
+        torch._foreach_copy_(tuple(stack.parameters), new)
 
     def _moved(self, P: Tensor, U: Tensor, lr: Tensor, decay: float, norm: Tensor | None) -> Tensor:
         """Cautious decay leaves out the entries that the update itself does not shrink."""
@@ -220,7 +223,7 @@ class Muon:
 
     def state(self) -> dict[str, Tensor]:
         return {
-            f"muon.{name}.{shape}": self.ranks.gather(own, sum(stack.heights))
+            f"muon.{name}.{shape}": self.ranks.gather(own, sum(stack.counts))
             for shape, stack in self.stacks.items()
             for name, own in stack.kept().items()
         }
@@ -233,7 +236,7 @@ class Muon:
 
 class MuonH(Muon):
     """Muon on the sphere of each matrix's own norm: the update is scaled to |W_0|_F, a step is taken, and the result is
-    put back to |W_0|_F, so that lr is an angle (Wen et al. 2025, in 000)."""
+    put back to |W_0|_F, so that a small lr is about an angle (Wen et al. 2025, in 000)."""
 
     def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
         super().__init__(cfg, parameters, dtype, ranks)
@@ -251,8 +254,8 @@ class MuonH(Muon):
 
 
 def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-    """The nearest matrices [..., R, C] with singular values near 1, by five quintic steps in ``dtype``; fp32 out. On a
-    CPU the steps are in fp32: there they take half as many products as here, so that bf16 is no faster."""
+    """About U V^T of each matrix U S V^T [..., R, C], by five quintic steps: in ``dtype`` on a GPU, and on a CPU in
+    fp32, where bf16 is no faster. fp32 out."""
     return _orthogonalized(matrices.to(torch.float32 if matrices.device.type == "cpu" else dtype), POLAR_EXPRESS, ROOM)
 
 
@@ -284,9 +287,9 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 def placements(
     model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
 ) -> list[Placement]:
-    """Every parameter with its init, optimiser, rate, decay and eps. Muon takes the matrices of the blocks; AdamW takes
-    tables, the head, norms, gates, the router, the injection's dynamics and the readout, without decay (001); a
-    concatenating injection is Muon's or AdamW's by ``cfg.injection``.
+    """Every parameter with its init, optimiser, rate, decay and eps. Muon and MuonH take the matrices of the blocks, and
+    a concatenating injection where ``cfg.injection`` says so; all else, or everything where the optimiser is AdamW,
+    is AdamW's, with decay for the blocks' matrices alone (001).
 
     A config is enough: no weights are made of it. Raises InputError where the rates need steps and tokens_per_step
     (HyperP).
@@ -299,12 +302,11 @@ def placements(
         what = role(name)
         by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
         start = init(model.cfg, name, parameter.shape)
-        decays = what in BLOCK_MATRICES
         if of_muon(what, cfg):
-            rows_, columns = parameter.shape[-2:]
+            R, C = parameter.shape[-2:]
             lr = cfg.muon_lr * by.lr
             if cfg.name == "muon":
-                lr *= math.sqrt(max(1, rows_ / columns))
+                lr *= math.sqrt(max(1, R / C))
             optimizer, decay, eps = str(cfg.name), cfg.muon_weight_decay, math.nan
         else:
             of_role = {
@@ -318,7 +320,8 @@ def placements(
                 "dynamics": cfg.injection_lr,
             }
             optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
-            decay, eps = cfg.weight_decay * by.weight_decay if decays else 0.0, cfg.eps * by.eps
+            decay = cfg.weight_decay * by.weight_decay if what in BLOCK_MATRICES else 0.0
+            eps = cfg.eps * by.eps
         rows.append(
             Placement(name, what, tuple(parameter.shape), start.kind, start.std, optimizer, by.lr, lr, decay, eps)
         )
@@ -352,7 +355,7 @@ class Optimizer:
         """One update with the gradients that are there; step counts from 0."""
         rate = schedule(self.cfg, self.steps, step) * settling(self.steps, step, self.grown)
         self.adamw.step(rate)
-        self.muon.step(rate, step, decay=1 - step / self.steps)
+        self.muon.step(rate, step, decay_factor=1 - step / self.steps)
 
     def clip_gradients(self) -> float:
         """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""

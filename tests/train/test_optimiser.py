@@ -229,7 +229,7 @@ def test_muon_is_momentum_then_orthogonalisation_with_the_norm_kept():
     for step in range(4):
         gradient = torch.randn(24, 16, generator=torch.Generator().manual_seed(step))
         p.grad = gradient.clone()
-        muon.step(1.0, step, decay=1.0)
+        muon.step(1.0, step, decay_factor=1.0)
         momentum = 0.95 * momentum + 0.05 * gradient
         update = orthogonalize(0.05 * gradient + 0.95 * momentum, dtype=torch.float32)  # Nesterov
         variance = 0.95 * variance + 0.05 * update.square().mean(1, keepdim=True)
