@@ -287,8 +287,8 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 def placements(
     model: LoopedLM | ModelConfig, cfg: OptimConfig, steps: int | None = None, tokens_per_step: int | None = None
 ) -> list[Placement]:
-    """Every parameter with its init, optimiser, rate, decay and eps. Muon and MuonH take the matrices of the blocks, and
-    a concatenating injection where ``cfg.injection`` says so; all else, or everything where the optimiser is AdamW,
+    """Every parameter with its init, optimiser, rate, decay and eps. Muon and MuonH take the matrices of the blocks,
+    and a concatenating injection where ``cfg.injection`` says so; all else, or everything where the optimiser is AdamW,
     is AdamW's, with decay for the blocks' matrices alone (001).
 
     A config is enough: no weights are made of it. Raises InputError where the rates need steps and tokens_per_step
