@@ -94,14 +94,10 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> T
 
 def _opened(path: Path) -> TokenStore | None:
     """The finished store; None where there is none, or it cannot be read."""
-    if not path.exists():
-        return None
-    try:
-        return TokenStore(path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        aside = files.set_aside(path)
-        print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
-        return None
+    if path.exists():
+        with files.set_aside_if_unreadable(path, "tokens", "made"):
+            return TokenStore(path)
+    return None
 
 
 # ---- the tokenizer ---------------------------------------------------------------------------------------------------

@@ -28,13 +28,11 @@ class Cost:
     flops: float
     hours: float  # that they take here
     at_once: int  # on so many processes
-    compiled: int  # so many with compiled blocks
 
     def __str__(self) -> str:
-        with_what = f", {self.compiled} with compiled blocks" if self.compiled else ""
         return (
             f"{self.flops:.3g} FLOPs, about {spell(self.hours)} with {self.at_once} "
-            f"process{'es' * (self.at_once > 1)} on {device_name()}{with_what}"
+            f"process{'es' * (self.at_once > 1)} on {device_name()}"
         )
 
     def check(self, max_hours: float | None) -> None:
@@ -52,16 +50,13 @@ def missing(configs: Sequence[RunConfig], store: RunStore) -> list[RunConfig]:
     return sorted((cfg for cfg in unique.values() if store.find(cfg) is None), key=run_flops, reverse=True)
 
 
-def price(configs: Sequence[RunConfig], at_once: int, gpus: float = 1.0) -> Cost:
-    """What these runs cost, the longest first, on so many processes with so many GPUs each. The time is measured, on a
-    step of each shape."""
-    shapes = {_shape(cfg): cfg for cfg in reversed(configs)}
-    rates = {shape: flops_per_second(cfg) * max(1, int(gpus)) for shape, cfg in shapes.items()}
+def price(configs: Sequence[RunConfig], at_once: int) -> Cost:
+    """What these runs cost, the longest first, on so many processes. The time is measured, on a step of each shape."""
+    rates = {shape: flops_per_second(cfg) for shape, cfg in {_shape(cfg): cfg for cfg in reversed(configs)}.items()}
     finish = [0.0] * at_once  # when each process would be done
     for cfg in configs:
         finish[finish.index(min(finish))] += run_flops(cfg) / rates[_shape(cfg)]
-    compiled = sum(cfg.train.compiles_on(device_type()) for cfg in configs)
-    return Cost(sum(map(run_flops, configs)), max(finish) / 3600, at_once, compiled)
+    return Cost(sum(map(run_flops, configs)), max(finish) / 3600, at_once)
 
 
 def check_size(cfg: ModelConfig) -> None:

@@ -202,7 +202,7 @@ def test_curves_have_one_row_a_logged_step(store):
 def test_of_curves_the_quantities_that_are_asked_for_are_read(store, tmp_path, monkeypatch):
     result = finish(store, small_run())
     records.add(tmp_path / "records", [result], [])
-    kept = records.find(tmp_path / "records", result.key)
+    kept = records.of(tmp_path / "records").run(result.key)
     read = []
     whole = records.Records.followed
     monkeypatch.setattr(records.Records, "followed", lambda own, key, name: read.append(name) or whole(own, key, name))
