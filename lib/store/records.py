@@ -145,9 +145,10 @@ class Records:
     def measurement(self, function: str, key: str) -> Measured | None:
         if (function, key) not in self.measured:
             return None
-        rows = self._numbers.slice(*self.measured[function, key]).to_pylist()
-        numbers = [Number(*(row[name] for name in Number._fields)) for row in rows]
-        return Measured(function, key, json.loads(rows[0]["case"]), nested(numbers), _under(MADE, rows[0]))
+        rows = self._numbers.slice(*self.measured[function, key])
+        (first,) = rows.slice(0, 1).to_pylist()
+        numbers = map(Number, *(rows[name].to_pylist() for name in Number._fields))
+        return Measured(function, key, json.loads(first["case"]), nested(numbers), _under(MADE, first))
 
 
 def _read_part(folder: Path, name: str) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from lib.base.parameters import Computing, Parameters, Positive, Text, Training
+from lib.base.parameters import Computing, Positive, Training
 from tests.lines import one_line
 
 
@@ -53,17 +53,6 @@ def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
     sizes = {"vocab_size": 256, "context": 32, "batch": 4} | {field: value}
     with one_line(starts=f"{field}: input should be greater than or equal to 1 (got {value})"):
         Training(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, **text, **sizes)
-
-
-def test_a_parameter_that_is_not_given_is_named():
-    with one_line("outputs: is required, add it"):
-        Parameters(profile="cpu")
-
-
-def test_a_notebook_that_trains_computes_and_reads_text():
-    assert issubclass(Training, Computing) and issubclass(Training, Text)
-    assert {*Parameters.model_fields} == {"profile", "outputs"}
-    assert {*Computing.model_fields} == {"profile", "outputs", "train", "jobs", "max_hours"}
 
 
 def test_parts_have_the_first_values_of_lists_and_tables():

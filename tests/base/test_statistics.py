@@ -118,17 +118,6 @@ def test_replicates_are_the_fewest_that_have_the_power():
     assert replicates(1e-4, [1.0]) is None and replicates(0.0, [1.0]) is None and replicates(1.0, [math.nan]) is None
 
 
-def test_fresh_draws_repeat_what_is_firm_and_not_what_is_not():
-    def again(values):
-        draws = fresh_draws({"": values}, 2000)
-        return np.mean([mean_and_interval(draw[""])[1] > 0 for draw in draws])
-
-    assert again([1.0, 1.001, 0.999]) > 0.99
-    assert 0.3 < again([1.0, 1.35, 0.65]) < 0.8  # an interval that just lies above 0
-    (draw, *_) = fresh_draws({"a": [1.0, 2.0, 3.0], "b": [5.0, 6.0]}, 3)
-    assert len(draw["a"]) == 3 and len(draw["b"]) == 2
-
-
 def test_fresh_means_scatter_as_the_predictive_distribution_says():
     """The mean of n fresh seeds lies around the mean of n by sqrt(2 / n) of the spread, by Student's t."""
     values = [0.0, 1.0, 2.0, 3.0]

@@ -35,11 +35,6 @@ def test_the_estimate_is_of_the_right_size(store, monkeypatch):
     assert 1 / 3 < sorted(ratios)[1] < 3
 
 
-def test_the_longest_run_comes_first(store):
-    short, long = small_run(train={"steps": 3}), small_run(train={"steps": 9})
-    assert missing([short, long], store) == [long, short]
-
-
 def test_a_large_model_is_timed_on_a_small_one():
     big = small_run(model={"width": 128, "mlp_width": 512, "recur": 4}, train={"batch": 4096})
     begin = time.process_time()

@@ -1,8 +1,5 @@
 """The texts of many runs are tokenised once each, and what does not fit is said before any run is trained."""
 
-import pytest
-
-from lib.base.errors import InputError
 from lib.sweep import texts
 from tests.lines import one_line
 from tests.runs import several, small_run
@@ -28,9 +25,3 @@ def test_a_text_that_has_changed_since_its_runs_were_planned_is_not_tokenised(st
     with one_line(starts="data.content:"):
         texts.prepare_texts([cfg], store)
     texts.prepare_texts([later], store)
-
-
-def test_a_text_that_is_too_short_is_refused(store, tmp_path):
-    (tmp_path / "short.txt").write_text("one\n\ntwo")
-    with pytest.raises(InputError, match="less than one row"):
-        texts.prepare_texts([small_run(data={"source": str(tmp_path / "short.txt"), "max_bytes": None})], store)

