@@ -30,10 +30,6 @@ TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so 
 Progress = Callable[[str, int], None]
 
 
-def _silent(what: str, count: int) -> None:
-    pass
-
-
 # ---- tokens ----------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +68,7 @@ class TokenStore:
         return self._tokens[first + start : first + stop]
 
 
-def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> TokenStore:
+def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, count: None) -> TokenStore:
     """The tokens of cfg's text, read from the cache or made there. Where another process is making them, waits for that
     one; a start that broke off begins again."""
     cfg, on_hub = cfg.known(), sources.on_hub(cfg.source)

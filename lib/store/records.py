@@ -27,7 +27,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.store.columns import MADE, MEASURED, SUMMARY, TABLES, WHO, config_kinds, row_types, schema
-from lib.store.numbers import Number, check, flat, nested
+from lib.store.numbers import Number, flat, nested
 from lib.store.result import STATUSES, RunResult
 
 if TYPE_CHECKING:
@@ -206,8 +206,6 @@ def run_of(case: Mapping[str, Any]) -> str | None:
 def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> tuple[int, int]:
     """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were. What a
     process that was killed left of a part goes."""
-    for one in measured:
-        check(one.measured)
     with files.lock(folder / ".lock"):
         there, names = of(folder), _names(folder)
         for path in folder.glob("*.parquet/*"):

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from lib.base import processes
 from lib.base.distributed import here
 from lib.base.errors import InputError
+from lib.base.machine import device_name
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.cluster import Cluster, Nodes, connected
-from lib.sweep.cost import check_size, missing, price
+from lib.sweep.cost import check_hours, check_size, hours, missing, spell
 from lib.sweep.finished import Runs
 from lib.sweep.jobs import Progress, Show, flop_bar, work_through
 from lib.sweep.texts import prepare_texts
@@ -39,9 +40,13 @@ def sweep(
     engine: Engine = connected(cluster) if cluster and todo else contextlib.nullcontext(Here(jobs))
     with engine as where:
         if todo:
-            cost = price(todo, where.at_once(todo))
-            print(f"{len(todo)} of {asked} runs are missing: {cost}")
-            cost.check(max_hours)
+            at_once, flops = where.at_once(todo), sum(map(run_flops, todo))
+            needed = hours(todo, at_once)
+            print(
+                f"{len(todo)} of {asked} runs are missing: {flops:.3g} FLOPs, about {spell(needed)} with {at_once} "
+                f"process{'es' * (at_once > 1)} on {device_name()}"
+            )
+            check_hours(needed, max_hours)
             prepare_texts(todo, store)
             with flop_bar([run_flops(cfg) for cfg in todo], "runs") as show:
                 where.train(todo, store, show)

@@ -27,12 +27,10 @@ from tests.runs import numbers, small_run
 
 
 def test_memory_grows_with_what_is_kept():
-    small, wide = small_run(), small_run(model={"width": 128, "mlp_width": 256})
-    assert memory_of(small) > 1 << 30 and memory_of(wide) > memory_of(small)
+    small = small_run()
+    assert memory_of(small_run(model={"width": 128, "mlp_width": 256})) > memory_of(small) > 1 << 30
     rows = small_run(train={"batch": 64})
     assert memory_of(rows) > memory_of(small) == memory_of(small_run(train={"batch": 64, "micro_batch": 4}))
-    loops = 34 * 4 * 32 * 32  # of one layer of one loop
-    assert memory_of(small) - memory_of(small_run(train={"checkpoint_loops": True})) == loops
 
 
 def test_a_cluster_trains_as_many_runs_as_its_nodes_hold():
@@ -45,11 +43,8 @@ def test_a_cluster_trains_as_many_runs_as_its_nodes_hold():
     small, large = {"CPU": 3.0, "memory": 8e9}, {"CPU": 8.0, "GPU": 4.0, "memory": 64e9}
     asked = Cluster(memory=2_000_000_000)
     assert Nodes(ray(small), asked).at_once([small_run()]) == 3
-    assert Nodes(ray(small, small), asked.replace(cpus=2)).at_once([small_run()]) == 2
     assert Nodes(ray(small, large), asked).at_once([small_run()]) == 4  # a GPU each, where there are any
     assert Nodes(ray(small), asked.replace(memory=3_000_000_000)).at_once([small_run()]) == 2
-    needed = memory_of(small_run())
-    assert Nodes(ray({"CPU": 9.0, "memory": 2.5 * needed}), Cluster()).at_once([small_run()]) == 2
 
 
 def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):

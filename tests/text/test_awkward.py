@@ -77,9 +77,7 @@ def test_json_lines(tmp_path, name):
     assert list(documents(put(tmp_path / "a.jsonl", content))) == expected
 
 
-@pytest.mark.parametrize(
-    "row", ['{"other": "x"}', '{"text": 5}', '{"text": {"a": 1}}', '[{"text": "a"}]', '"a"', "null"]
-)
+@pytest.mark.parametrize("row", ['{"other": "x"}', '{"text": 5}', '[{"text": "a"}]'])
 def test_a_line_without_text(tmp_path, row):
     with one_line("a.jsonl line 2", "name the right column", starts="data.field: "):
         list(documents(put(tmp_path / "a.jsonl", f'{{"text": "a"}}\n{row}')))
