@@ -60,8 +60,12 @@ def test_nothing_in_lib_parses_arguments_or_unpickles():
             text = text.replace("answer(os.environ)", "")
         if path.name == "warm.py":  # a kernel has the environment that it is started with
             text = re.sub(r"os\.environ\.(setdefault|update)\(", "", text)
+        if path.name == "provenance.py":  # a node of a cluster is told whose library it was sent
+            text = text.replace("os.environ.get(COMMIT", "")
+        if path.name == "sources.py":  # the data frame of a package, which is trusted as its code is
+            text = text.replace("pd.read_pickle(path, compression", "")
         text = re.sub(r"torch\.load\(.*weights_only=True\)", "", text)  # which runs no code of the file
-        assert not re.search(r"argparse|sys\.argv|os\.environ|torch\.load\(|pickle\.load", text), path
+        assert not re.search(r"argparse|sys\.argv|os\.environ|torch\.load\(|pickle\.load|read_pickle", text), path
 
 
 def test_what_is_installed_is_what_is_pinned():

@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import dataclasses
 import datetime
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,22 +113,6 @@ def here() -> Ranks:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=WAITS)
         atexit.register(dist.destroy_process_group)
     return Ranks(dist.get_rank(), dist.get_world_size())
-
-
-def launch(processes: int, function: Callable[..., object], *arguments: Any) -> None:
-    """What torchrun does, from Python: ``function(*arguments)`` in so many processes of this machine."""
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    here_alone = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        run_id=str(uuid.uuid4()),
-        max_restarts=0,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-    )
-    elastic_launch(here_alone, function)(*arguments)
 
 
 # ---- the loss --------------------------------------------------------------------------------------------------------

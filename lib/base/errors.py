@@ -7,23 +7,24 @@ from typing import Any
 import pydantic
 
 
-class InputError(ValueError):
-    """A value the user can mend. Its message is one line, in notebooks as in the shell."""
+class OneLine(Exception):
+    """Its message is one line, in notebooks as in the shell."""
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints instead of a stack of frames (papermill shows the same)."""
-        return [f"InputError: {self}"]
+        return [f"{type(self).__name__}: {self}"]
+
+
+class InputError(OneLine, ValueError):
+    """A value the user can mend."""
 
 
 class NotThere(InputError):
     """What is asked for has not been trained, and nothing is to be trained."""
 
 
-class DiskFull(OSError):
+class DiskFull(OneLine, OSError):
     """The disk filled up while something was being written; nothing half-written was kept."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [f"DiskFull: {self}"]
 
 
 def one_line(error: pydantic.ValidationError, prefix: str = "") -> str:

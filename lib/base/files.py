@@ -15,10 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from lib.base.errors import DiskFull, InputError
 
 CHECKSUM = "checksum"  # the last field of a JSON file: the SHA-256 of all bytes in front of it
 SEAL = f'"{CHECKSUM}": "'.encode()
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading raises then
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -81,14 +84,6 @@ def need_folder(path: Path) -> None:
     if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
         remedy = "choose another place for outputs, or change its rights"
         raise InputError(f"outputs: {path} cannot be written to, {remedy}")
-
-
-def read_json(path: Path) -> Any:
-    """Raises OSError, or a ValueError that names the file."""
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:  # also where it is no text
-        raise ValueError(f"{path.name} is no JSON any more: {error}") from None
 
 
 def write_checked(path: Path, fields: dict[str, Any]) -> None:
@@ -156,6 +151,16 @@ def lock(path: Path, wait: bool = True) -> Iterator[bool]:
         except BlockingIOError:
             held = False
         yield held
+
+
+@contextlib.contextmanager
+def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
+    """Sets aside what the block cannot read, and says so; it is then made again."""
+    try:
+        yield
+    except UNREADABLE as error:
+        aside = set_aside(path)
+        print(f"{what} {path.name} cannot be read ({error}): set aside as {aside.name}, to be {made} again")
 
 
 def set_aside(path: Path) -> Path:

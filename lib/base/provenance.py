@@ -1,6 +1,7 @@
 """Where a number comes from: the commit, the versions and the machine."""
 
 import functools
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -11,6 +12,8 @@ import torch
 
 import lib
 from lib.base.machine import device_name, machine
+
+COMMIT = "LOOPED_LM_COMMIT"  # in the environment of a node of a cluster, to which the library is sent without git
 
 
 def provenance() -> dict[str, Any]:
@@ -33,5 +36,4 @@ def _commit() -> str:
         commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
     except OSError:
         commit = ""
-    taken = Path(lib.__file__).with_name("commit.txt")  # of a copy that was sent to a cluster
-    return commit or (taken.read_text() if taken.exists() else "no git")
+    return commit or os.environ.get(COMMIT, "no git")

@@ -30,10 +30,6 @@ TOKENIZE_AT_ONCE, CHARACTERS_AT_ONCE = 256, 1 << 22  # documents of at least so 
 Progress = Callable[[str, int], None]
 
 
-def _silent(what: str, count: int) -> None:
-    pass
-
-
 # ---- tokens ----------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +68,7 @@ class TokenStore:
         return self._tokens[first + start : first + stop]
 
 
-def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> TokenStore:
+def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, count: None) -> TokenStore:
     """The tokens of cfg's text, read from the cache or made there. Where another process is making them, waits for that
     one; a start that broke off begins again."""
     cfg, on_hub = cfg.known(), sources.on_hub(cfg.source)
@@ -94,14 +90,10 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = _silent) -> T
 
 def _opened(path: Path) -> TokenStore | None:
     """The finished store; None where there is none, or it cannot be read."""
-    if not path.exists():
-        return None
-    try:
-        return TokenStore(path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        aside = files.set_aside(path)
-        print(f"the tokens in {path.name} cannot be read ({error}): set aside as {aside.name}, made again")
-        return None
+    if path.exists():
+        with files.set_aside_if_unreadable(path, "tokens", "made"):
+            return TokenStore(path)
+    return None
 
 
 # ---- the tokenizer ---------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from lib.base.processes import one_thread_on_cpu
-from lib.base.progress import passing
 from lib.decode.exits import Exits, trade_off
 from lib.decode.generation import Sampling, generate, score
 from lib.decode.inflight import Exit
@@ -68,7 +68,7 @@ def in_turn(work: Workload, leave: Exit, loops: int, rounds: int) -> list[tuple[
     warm up, does not count."""
     found = []
     with one_thread_on_cpu():
-        for _ in passing(range(rounds + 1), "rounds"):
+        for _ in tqdm(range(rounds + 1), "rounds", leave=False, delay=5):
             slow, _ = _rate(work, Exit(), loops)
             found.append((slow, *_rate(work, leave, loops)))
     return found[1:]

@@ -62,21 +62,19 @@ def nested(numbers: Iterable[Number]) -> dict[str, Any]:
     """What ``flat`` was given."""
     found: dict[str, Any] = {}
     for number in numbers:
-        x = _read(number)
         if not number.quantity:
             return {}
+        x = _read(number)
         *outer, name = number.quantity.removeprefix(NESTED).split(NESTED)
         place = found
         for step in outer:
             place = place.setdefault(step, {})
         if number.i is None:
             place[name] = x
-        elif number.j is None:
-            place.setdefault(name, []).append(x)
-        elif number.j == 0:
-            place.setdefault(name, []).append([x])
-        else:
+        elif number.j:
             place[name][number.i].append(x)
+        else:
+            place.setdefault(name, []).append(x if number.j is None else [x])
     return found
 
 

@@ -27,7 +27,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.store.columns import MADE, MEASURED, SUMMARY, TABLES, WHO, config_kinds, row_types, schema
-from lib.store.numbers import Number, check, flat, nested
+from lib.store.numbers import Number, flat, nested
 from lib.store.result import STATUSES, RunResult
 
 if TYPE_CHECKING:
@@ -73,29 +73,31 @@ class Records:
     def __init__(self, folder: Path, names: Sequence[str]):
         parts = [_read_part(folder, name) for name in names]
         self._tables = {table: _dataset([part[table] for part in parts]) for table in TABLES if parts}
-        rows = self._tables["runs"].to_table().to_pylist() if parts else []
-        self.runs: dict[str, dict[str, Any]] = {}
-        for row in rows:
-            self.runs.setdefault(row["key"], row)
+        self.rows: dict[str, dict[str, Any]] = {}  # of runs, by key
+        for row in self._tables["runs"].to_table().to_pylist() if parts else ():
+            self.rows.setdefault(row["key"], row)
         self.quantities = [name for name in self._tables["curves"].schema.names if name != "key"] if parts else []
         self._results: dict[str, RunResult] = {}
         self._columns: dict[str, pa.Array] = {}
 
-    def run(self, key: str) -> RunResult:
-        if key not in self._results:
-            self._results[key] = self._run(key)
-        return self._results[key]
+    def run(self, key: str) -> RunResult | None:
+        """The run of that key; None where there is no record of it. Raises InputError for one that cannot be read."""
+        if key in self.rows and key not in self._results:
+            try:
+                self._results[key] = self._run(key)
+            except ValueError as error:
+                raise InputError(f"records: run {key} cannot be read ({error}), remove its part") from None
+        return self._results.get(key)
 
     def _run(self, key: str) -> RunResult:
-        row = self.runs[key]
+        row = self.rows[key]
         config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
         for name, kinds in config_kinds().items():
             value = row.get(name)
-            if value is None:  # what is empty, or did not exist yet, has its default
-                continue
-            part, field = name.split(".")
-            is_number = "int" in kinds and isinstance(value, str) and value.isdigit()
-            config[part][field] = int(value) if is_number else value
+            if value is not None:  # what is empty, or did not exist yet, has its default
+                part, field = name.split(".")
+                is_number = "int" in kinds and isinstance(value, str) and value.isdigit()
+                config[part][field] = int(value) if is_number else value
         found = RunConfig(**config)
         if found.key != key or row["status"] not in STATUSES:
             raise ValueError(f"the config of run {key} is that of run {found.key}")
@@ -127,25 +129,25 @@ class Records:
         of those that several parts have it is the first part's."""
         if not self._tables:
             return {}
-        by = ["__fragment_index", *names]
-        rows = self._tables[table].to_table(columns=by).unify_dictionaries()
-        rows = rows.append_column("place", [np.arange(len(rows))])
-        groups = rows.group_by(by, use_threads=False).aggregate([("place", "min"), ("place", "count")])
-        columns = [groups[name].to_pylist() for name in (*names, "place_min", "place_count")]
+        rows = self._tables[table].to_table(columns=["__fragment_index", *names]).unify_dictionaries().to_pandas()
+        first = rows.drop_duplicates()
+        lengths = np.diff(first.index, append=len(rows)).tolist()
+        keys = zip(*(first[name].tolist() for name in names), strict=True)
         found: dict[tuple[str, ...], tuple[int, int]] = {}
-        for *own, start, length in zip(*columns, strict=True):
-            found.setdefault(tuple(own), (start, length))
+        for key, start, length in zip(keys, first.index.tolist(), lengths, strict=True):
+            found.setdefault(key, (start, length))
         return found
 
     @functools.cached_property
     def _numbers(self) -> "pa.Table":
         return self._tables["measured"].to_table().combine_chunks()
 
-    def measurement(self, function: str, key: str) -> Measured:
+    def measurement(self, function: str, key: str) -> Measured | None:
+        if (function, key) not in self.measured:
+            return None
         rows = self._numbers.slice(*self.measured[function, key])
         (first,) = rows.slice(0, 1).to_pylist()
-        columns = [rows[name].to_pylist() for name in Number._fields]
-        numbers = map(Number._make, zip(*columns, strict=True))
+        numbers = map(Number, *(rows[name].to_pylist() for name in Number._fields))
         return Measured(function, key, json.loads(first["case"]), nested(numbers), _under(MADE, first))
 
 
@@ -196,20 +198,6 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def find(folder: Path, key: str) -> RunResult | None:
-    """The run of that key; None where there is no record of it. Raises InputError for one that cannot be read."""
-    there = of(folder)
-    try:
-        return there.run(key) if key in there.runs else None
-    except ValueError as error:
-        raise InputError(f"records: run {key} of {folder} cannot be read ({error}), remove its part") from None
-
-
-def find_measured(folder: Path, function: str, key: str) -> Measured | None:
-    there = of(folder)
-    return there.measurement(function, key) if (function, key) in there.measured else None
-
-
 def run_of(case: Mapping[str, Any]) -> str | None:
     """The key of the run that a case is of, where it is of one."""
     return case.get("run", case.get("subject"))
@@ -218,14 +206,12 @@ def run_of(case: Mapping[str, Any]) -> str | None:
 def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> tuple[int, int]:
     """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were. What a
     process that was killed left of a part goes."""
-    for one in measured:
-        check(one.measured)
     with files.lock(folder / ".lock"):
         there, names = of(folder), _names(folder)
         for path in folder.glob("*.parquet/*"):
             if path.stem not in names:
                 files.remove(path)
-        runs = [run for run in runs if run.key not in there.runs]
+        runs = [run for run in runs if run.key not in there.rows]
         measured = [one for one in measured if (one.function, one.key) not in there.measured]
         if runs or measured:
             write(folder, runs, measured)

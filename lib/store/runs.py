@@ -11,7 +11,6 @@ Records may be read along: runs made elsewhere, without weights (``lib/store/rec
 
 import contextlib
 import dataclasses
-import errno
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 DESCRIBED = ("config.json", "metrics.json")  # what a run has beside result.json and its weights
-#: what reading a damaged run raises
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError)
 
 
 class RunStore:
@@ -56,7 +53,7 @@ class RunStore:
 
     def has(self, cfg: RunConfig) -> bool:
         """Whether this machine has it, be it damaged: what is found is read."""
-        kept = any(cfg.key in records.of(folder).runs for folder in self.records)
+        kept = any(cfg.key in records.of(folder).rows for folder in self.records)
         return kept or (self.path / cfg.key).is_dir()
 
     def find(self, cfg: RunConfig) -> RunResult | None:
@@ -67,9 +64,9 @@ class RunStore:
         """``find`` for a run whose key is known."""
         path = self.path / key
         if path.is_dir():
-            with set_aside_if_unreadable(path, "run", "trained"):
-                return read_run(path, with_weights=True)
-        return next((found for folder in self.records if (found := records.find(folder, key))), None)
+            with files.set_aside_if_unreadable(path, "run", "trained"):
+                return read_run(path)
+        return next((found for folder in self.records if (found := records.of(folder).run(key))), None)
 
     def get(self, cfg: RunConfig) -> RunResult:
         """The finished run. Raises InputError where there is none."""
@@ -82,30 +79,41 @@ class RunStore:
 
     def finish(self, result: RunResult, save_weights: Callable[[Path], None]) -> RunResult:
         """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
-        path = self.path / result.key
-        with _unless_there(path), files.replacing(path) as draft:
-            draft.mkdir()
+
+        def write(draft: Path) -> None:
             (draft / "config.json").write_text(result.config.without_paths().model_dump_json(indent=1))
             (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}))
             save_weights(draft / WEIGHTS)
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             fields["files"] = {file.name: files.digest(file) for file in sorted(draft.iterdir())}
             (draft / "result.json").write_text(files.sealed(fields))
+
+        path = self._write(result.key, write)
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
 
     def take_in(self, key: str, contents: Mapping[str, bytes]) -> None:
         """Writes a finished run that a machine sent which does not see this folder: name of a file -> its bytes."""
-        path = self.path / key
-        with _unless_there(path), files.replacing(path) as draft:
-            draft.mkdir()
+
+        def write(draft: Path) -> None:
             for name, content in contents.items():
                 (draft / name).write_bytes(content)
+
+        self._write(key, write)
+
+    def _write(self, key: str, write: Callable[[Path], None]) -> Path:
+        """Where locks do not reach, another machine may have finished the run first, with the same numbers."""
+        path = self.path / key
+        if not path.is_dir():
+            with files.replacing(path) as draft:
+                draft.mkdir()
+                write(draft)
+        return path
 
     def weights(self, result: RunResult) -> Path:
         """The weights of a finished run. Raises InputError for a record without any, and for damaged ones."""
         if result.path is None:
-            kept = next((path for folder in self.records if (path := records.find_weights(folder, result.key))), None)
+            kept = self._kept_weights(result.key)
             if kept is None:
                 raise InputError(f"runs: the record {result.key} has no weights to measure with, train it here")
             return kept
@@ -114,10 +122,9 @@ class RunStore:
             raise InputError(f"runs: {path} has changed since it was written, remove {path.parent} to train it again")
         return path
 
-    def has_weights(self, result: RunResult) -> bool:
-        if result.path is None:
-            return any(records.find_weights(folder, result.key) for folder in self.records)
-        return (result.path / WEIGHTS).exists()
+    def _kept_weights(self, key: str) -> Path | None:
+        """Of a record."""
+        return next((path for folder in self.records if (path := records.find_weights(folder, key))), None)
 
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records; those of another recipe or unreadable are left out.
@@ -126,43 +133,29 @@ class RunStore:
         results: dict[str, RunResult] = {}
         for folder in folders:
             if folder.is_dir() and "." not in folder.name:
-                with contextlib.suppress(*UNREADABLE):
-                    results[folder.name] = read_run(folder, with_weights=False)
+                with contextlib.suppress(*files.UNREADABLE):
+                    results[folder.name] = read_run(folder)
         for root in self.records:
             recorded = records.of(root)
-            for key in recorded.runs:
-                with contextlib.suppress(*UNREADABLE):
-                    results.setdefault(key, recorded.run(key))
+            for key in recorded.rows:
+                with contextlib.suppress(InputError):
+                    if run := recorded.run(key):
+                        results.setdefault(key, run)
         return list(results.values())
 
-    def playable(self) -> list[RunResult]:
-        """Every finished run whose weights are there."""
-        return [run for run in self.runs() if run.status == "finished" and self.has_weights(run)]
-
     def named(self, key: str) -> RunResult:
-        """The playable run whose key begins so. Raises InputError where that is none or several."""
-        found = [run for run in self.playable() if run.key.startswith(key)]
-        if not key or len(found) != 1:
+        """The finished run of that key, with its weights. Raises InputError where there is none."""
+        run = self.find_key(key) if key else None
+        if run is None or run.status != "finished" or not (run.path or self._kept_weights(key)):
             raise InputError(
-                f"run: {key!r} names {len(found)} finished runs with weights in {self.path}, use a whole key, the name "
-                "of a run's folder there"
+                f"run: {key!r} is no finished run with weights in {self.path}, use a whole key, the name of a run's "
+                "folder there"
             )
-        return found[0]
+        return run
 
     def frame(self) -> "pd.DataFrame":
         """A pandas frame with one row a run: every field of its config, its status and its summary."""
         return frame(self.runs())
-
-
-@contextlib.contextmanager
-def _unless_there(path: Path) -> Iterator[None]:
-    """Passes over the error of a run that is there already: where locks do not reach, another machine may have finished
-    it first, with the same numbers."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not path.is_dir():
-            raise
 
 
 def frame(results: list[RunResult]) -> "pd.DataFrame":
@@ -193,31 +186,20 @@ def curves(results: list[RunResult], names: Sequence[str] = ()) -> "pd.DataFrame
     return whole.reindex(columns=["key", "step", *names]) if names else whole
 
 
-@contextlib.contextmanager
-def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
-    """Sets aside what the block cannot read, and says so."""
-    try:
-        yield
-    except UNREADABLE as error:
-        aside = files.set_aside(path)
-        print(f"{what} {path.name} cannot be read ({error}): set aside as {aside.name}, to be {made} again")
-
-
-def read_run(path: Path, with_weights: bool) -> RunResult:
-    """A run from its directory; raises one of UNREADABLE when something in it is missing, cut off, altered since it was
-    written, or not its own."""
+def read_run(path: Path) -> RunResult:
+    """A run from its directory; raises one of ``files.UNREADABLE`` when something in it is missing, cut off, altered
+    since it was written, or not its own."""
     fields = files.read_checked(path / "result.json")
     for name in DESCRIBED:  # weights are large, and checked where they are used
         if files.digest(path / name) != fields["files"][name]:
             raise ValueError(f"{name} is not what result.json has the checksum of")
-    config = RunConfig(**files.read_json(path / "config.json"))
+    config = RunConfig(**json.loads((path / "config.json").read_text()))
     if config.key != path.name.split(".")[0]:
         raise ValueError(f"config.json belongs to run {config.key}")
-    metrics = dict(files.read_json(path / "metrics.json")["columns"])
-    if with_weights:
-        try:
-            with safetensors.safe_open(path / WEIGHTS, framework="pt"):
-                pass  # opening compares the header with the file's length
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{WEIGHTS}: {error}") from None
+    metrics = dict(json.loads((path / "metrics.json").read_text())["columns"])
+    try:
+        with safetensors.safe_open(path / WEIGHTS, framework="pt"):
+            pass  # opening compares the header with the file's length
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{WEIGHTS}: {error}") from None
     return RunResult(config, fields["status"], fields["summary"], metrics, fields["provenance"], path)

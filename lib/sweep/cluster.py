@@ -8,9 +8,7 @@ finished. The driver may die too: started again, it asks for what the store does
 import contextlib
 import dataclasses
 import logging
-import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,19 +17,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+import pydantic
+from pydantic import Field
 
 import lib
 from lib.base import files, processes
-from lib.base.distributed import STATE, Ranks, launch
+from lib.base.checked import Checked
+from lib.base.distributed import STATE
 from lib.base.errors import InputError
-from lib.base.provenance import provenance
+from lib.base.provenance import COMMIT, provenance
 from lib.config import RunConfig
 from lib.flops import count
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Show
 from lib.train.checkpoints import step_of
-from lib.train.loop import load_data, train
+from lib.train.loop import train
 
 ANSWERS_WITHIN = 30.0  # seconds for a cluster
 RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
@@ -39,19 +39,19 @@ LOOK_EVERY = 2.0  # seconds between looks at what has finished
 RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
 
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
+class Cluster(Checked):
     """Where runs are trained and what each asks for.
 
     address: host:port of a running cluster, or "auto" for the one of this machine; when empty, a new one is started on
-    this machine. cpus, gpus: of a run, also fractions; gpus None: 1 if the cluster has any. A run with several GPUs is
-    trained on all of them. memory: bytes of a run, estimated from its size when None. checkpoint_seconds: the work that
-    a death may cost."""
+    this machine. cpus, gpus: of a run, also fractions; gpus None: 1 if the cluster has any. memory: bytes of a run,
+    estimated from its size when None. checkpoint_seconds: the work that a death may cost."""
 
-    address: str = ""
-    cpus: float = 1.0
-    gpus: float | None = None
-    memory: float | None = None
+    model_config = pydantic.ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    address: str = Field("", alias="RAY_ADDRESS")
+    cpus: float = Field(1.0, ge=0.01, alias="RUN_CPUS")
+    gpus: float | None = Field(None, ge=0, le=1, alias="RUN_GPUS")
+    memory: float | None = Field(None, ge=1, alias="RUN_MEMORY")
     checkpoint_seconds: float = 30.0
 
     @classmethod
@@ -62,25 +62,8 @@ class Cluster:
         engine = environment.get("ENGINE", "")
         if engine not in ("", "ray"):
             raise InputError(f"ENGINE: {engine!r} is not known, use ray, or leave it out for the cores of this machine")
-        if not engine:
-            return None
-        asked: dict[str, Any] = {}
-        for name, field, least in (("RUN_CPUS", "cpus", 0.01), ("RUN_GPUS", "gpus", 0), ("RUN_MEMORY", "memory", 1)):
-            if given := environment.get(name, ""):
-                asked[field] = _number(name, given, least)
-        if asked.get("gpus", 0) > 1 and asked["gpus"] % 1:
-            raise InputError(f"RUN_GPUS: {asked['gpus']:g} GPUs are given to no run, use a whole number or less than 1")
-        return cls(environment.get("RAY_ADDRESS", ""), **asked)
-
-
-def _number(name: str, given: str, least: float) -> float:
-    try:
-        number = float(given)
-    except ValueError:
-        number = math.nan
-    if not least <= number < math.inf:
-        raise InputError(f"{name}: {given!r} is nothing a run can ask for, use a number from {least} on")
-    return number
+        names = [field.alias or name for name, field in cls.model_fields.items()]
+        return cls(**{name: environment[name] for name in names if environment.get(name)}) if engine else None
 
 
 def memory_of(cfg: RunConfig) -> int:
@@ -109,8 +92,6 @@ class Nodes:
         """How many of the runs the cluster can train at once. Raises InputError if no node could hold the largest of
         them: Ray would wait for one in silence."""
         asked = {"CPU": self.cluster.cpus, "GPU": self.gpus}
-        for cfg in configs:
-            Ranks(size=max(1, int(self.gpus))).rows(0, cfg.train.micro_batch or cfg.train.batch)
         asked["memory"] = self.cluster.memory or max(memory_of(cfg) for cfg in configs)
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         held = sum(int(min(node.get(what, 0) / much for what, much in asked.items() if much)) for node in nodes)
@@ -137,15 +118,13 @@ class Nodes:
                     show(i, _share(configs[i], store))
 
     def _begin(self, cfg: RunConfig, store: RunStore, sign: Path) -> Any:
-        # a run on several GPUs has processes of its own: where one dies, the one that Ray started raises
-        # ChildFailedError
-        task = self.ray.remote(max_retries=RETRIES, retry_exceptions=[ChildFailedError])(_train).options(
+        task = self.ray.remote(max_retries=RETRIES)(_train).options(
             name=f"run {cfg.key}",
             num_cpus=self.cluster.cpus,
             num_gpus=self.gpus,
             memory=self.cluster.memory or memory_of(cfg),
         )
-        return task.remote(_absolute(cfg), store, sign, self.cluster.checkpoint_seconds, max(1, int(self.gpus)))
+        return task.remote(_absolute(cfg), store, sign, self.cluster.checkpoint_seconds)
 
     def _result(self, reference: Any) -> dict[str, bytes]:
         """What ``_train`` returned; raises what it raised, without what Ray puts around it."""
@@ -166,26 +145,17 @@ def _sign(store: RunStore) -> Iterator[Path]:
         yield Path(sign.name)
 
 
-def _train(cfg: RunConfig, store: RunStore, sign: Path, checkpoint_seconds: float, processes: int) -> dict[str, bytes]:
+def _train(cfg: RunConfig, store: RunStore, sign: Path, checkpoint_seconds: float) -> dict[str, bytes]:
     """Trains one run on the node where Ray has put it, unless another process has trained it. Returns its files where
     the node does not see the driver's folder, in which ``sign`` lies; elsewhere the run is there."""
     if sign.exists():
-        _train_here(cfg, store, checkpoint_seconds, processes)
+        train(cfg, store, checkpoint_seconds=checkpoint_seconds)
         return {}
     own = RunStore(Path(tempfile.gettempdir()) / f"looped-lm-{os.getuid()}" / "runs")
-    _train_here(cfg, own, checkpoint_seconds, processes)
+    train(cfg, own, checkpoint_seconds=checkpoint_seconds)
     found = {file.name: file.read_bytes() for file in (own.path / cfg.key).iterdir()}
     files.remove(own.path / cfg.key)
     return found
-
-
-def _train_here(cfg: RunConfig, store: RunStore, checkpoint_seconds: float, processes: int) -> None:
-    if processes == 1:
-        train(cfg, store, checkpoint_seconds=checkpoint_seconds)
-    elif store.find(cfg) is None:
-        Ranks(size=processes).rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
-        load_data(cfg, store)  # and so does this, in one line of its own
-        launch(processes, _train_here, cfg, store, checkpoint_seconds, 1)
 
 
 def _share(cfg: RunConfig, store: RunStore) -> float:
@@ -196,10 +166,10 @@ def _share(cfg: RunConfig, store: RunStore) -> float:
 
 def _absolute(cfg: RunConfig) -> RunConfig:
     """As planned here, with the text named by a path that holds in any working directory."""
-    content = cfg.content
-    paths = {name: Path(getattr(cfg.data, name)) for name in ("source", "tokenizer")}
+    data = cfg.planned.data
+    paths = {name: Path(getattr(data, name)) for name in ("source", "tokenizer")}
     here = {name: str(path.absolute()) for name, path in paths.items() if path.is_file()}
-    return cfg.replace(data=cfg.data.replace(**here, content=content)) if here else cfg.planned
+    return cfg.replace(data=data.replace(**here))
 
 
 # ---- the cluster -----------------------------------------------------------------------------------------------------
@@ -215,34 +185,25 @@ def connected(cluster: Cluster) -> Iterator[Nodes]:
         raise InputError("ENGINE: ray is not installed, run pip install -e .[ray], or leave ENGINE out") from None
     if cluster.address not in ("", "auto"):
         _answers(cluster.address)
-    with tempfile.TemporaryDirectory() as folder:
-        packed = _packed(Path(folder))
-        local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": processes.cores()}
-        try:
-            ray.init(
-                cluster.address or "local",
-                runtime_env={"py_modules": [str(packed)]},
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **local,
-            )
-        except Exception as error:  # Ray has no class for a node of its own that takes more than half a minute to start
-            problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-            what = (
-                f"RAY_ADDRESS: {cluster.address} cannot be joined" if cluster.address else "ENGINE: Ray did not start"
-            )
-            raise InputError(f"{what} ({problem}), start it again, or leave ENGINE out") from None
-        try:
-            yield Nodes(ray, cluster)
-        finally:
-            ray.shutdown()
-
-
-def _packed(folder: Path) -> Path:
-    """A copy of the library in ``folder``, with a note of its commit, since workers have no git."""
-    shutil.copytree(Path(lib.__file__).parent, folder / "lib", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "lib" / "commit.txt").write_text(provenance()["commit"])
-    return folder / "lib"
+    local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": processes.cores()}
+    try:
+        ray.init(
+            cluster.address or "local",
+            runtime_env={"py_modules": [lib], "env_vars": {COMMIT: provenance()["commit"]}},
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **local,
+        )
+    except Exception as error:  # Ray has no class for a node of its own that takes more than half a minute to start
+        problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"ENGINE: Ray does not start at {cluster.address or 'this machine'} ({problem}), start it again, or leave "
+            "ENGINE out"
+        ) from None
+    try:
+        yield Nodes(ray, cluster)
+    finally:
+        ray.shutdown()
 
 
 def _answers(address: str) -> None:

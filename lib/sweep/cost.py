@@ -1,6 +1,5 @@
 """What the missing runs of a sweep cost: their FLOPs, and the time that they take on this device."""
 
-import dataclasses
 import os
 import time
 from collections.abc import Sequence
@@ -21,47 +20,28 @@ from lib.train.optimiser import Optimizer
 PROBE_FLOPS = 2e10  # a training step above this is timed on a smaller model
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """Of the missing runs of a sweep."""
-
-    flops: float
-    hours: float  # that they take here
-    at_once: int  # on so many processes
-    compiled: int  # so many with compiled blocks
-
-    def __str__(self) -> str:
-        with_what = f", {self.compiled} with compiled blocks" if self.compiled else ""
-        return (
-            f"{self.flops:.3g} FLOPs, about {spell(self.hours)} with {self.at_once} "
-            f"process{'es' * (self.at_once > 1)} on {device_name()}{with_what}"
-        )
-
-    def check(self, max_hours: float | None) -> None:
-        """Raises InputError for more hours than that."""
-        if max_hours is not None and not self.hours <= max_hours:  # nan is no limit to keep
-            raise InputError(
-                f"max_hours: the missing runs need about {spell(self.hours)} here, more than max_hours={max_hours:g}; "
-                "raise max_hours, or choose a smaller profile"
-            )
-
-
 def missing(configs: Sequence[RunConfig], store: RunStore) -> list[RunConfig]:
     """What the store does not have, once each, the longest first."""
     unique = {cfg.key: cfg for cfg in configs}
     return sorted((cfg for cfg in unique.values() if store.find(cfg) is None), key=run_flops, reverse=True)
 
 
-def price(configs: Sequence[RunConfig], at_once: int, gpus: float = 1.0) -> Cost:
-    """What these runs cost, the longest first, on so many processes with so many GPUs each. The time is measured, on a
-    step of each shape."""
-    shapes = {_shape(cfg): cfg for cfg in reversed(configs)}
-    rates = {shape: flops_per_second(cfg) * max(1, int(gpus)) for shape, cfg in shapes.items()}
+def hours(configs: Sequence[RunConfig], at_once: int) -> float:
+    """That these runs, the longest first, take on so many processes. The time is measured, on a step of each shape."""
+    rates = {shape: flops_per_second(cfg) for shape, cfg in {_shape(cfg): cfg for cfg in reversed(configs)}.items()}
     finish = [0.0] * at_once  # when each process would be done
     for cfg in configs:
         finish[finish.index(min(finish))] += run_flops(cfg) / rates[_shape(cfg)]
-    compiled = sum(cfg.train.compiles_on(device_type()) for cfg in configs)
-    return Cost(sum(map(run_flops, configs)), max(finish) / 3600, at_once, compiled)
+    return max(finish) / 3600
+
+
+def check_hours(needed: float, max_hours: float | None) -> None:
+    """Raises InputError for more hours than that."""
+    if max_hours is not None and not needed <= max_hours:  # nan is no limit to keep
+        raise InputError(
+            f"max_hours: the missing runs need about {spell(needed)} here, more than max_hours={max_hours:g}; "
+            "raise max_hours, or choose a smaller profile"
+        )
 
 
 def check_size(cfg: ModelConfig) -> None:

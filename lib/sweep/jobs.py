@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from typing import Any, TypeVar
 
 import torch
+from tqdm import tqdm
 
 from lib.base import processes
-from lib.base.progress import Bar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,7 +60,7 @@ def _elsewhere(work: Callable[[Any, Progress], Any], thing: Any, i: int) -> Any:
 def flop_bar(costs: Sequence[float], what: str) -> Iterator[Show]:
     """A bar of the FLOPs of things; yields what says how much of the i-th is done."""
     done, total = [0.0] * len(costs), sum(costs)
-    with Bar(total=total, unit="FLOP", unit_scale=True, desc=f"{len(costs)} {what}", disable=not costs) as bar:
+    with tqdm(total=total, unit="FLOP", unit_scale=True, desc=f"{len(costs)} {what}", disable=not costs) as bar:
 
         def show(i: int, share: float) -> None:
             bar.update(min(costs[i] * (share - done[i]), total - bar.n))  # sums of floats do not pass the total

@@ -17,11 +17,10 @@ from lib.base import files, processes
 from lib.base.errors import InputError
 from lib.base.processes import one_thread_on_cpu
 from lib.base.provenance import provenance
-from lib.config import ModelConfig
 from lib.store import records
 from lib.store.numbers import check
 from lib.store.records import Measured
-from lib.store.runs import RunStore, set_aside_if_unreadable
+from lib.store.runs import RunStore
 from lib.sweep.jobs import Progress, flop_bar, work_through
 
 
@@ -34,15 +33,7 @@ class Case(Protocol):
     def model_dump(self, *, mode: str = ..., exclude_defaults: bool = ...) -> dict[str, Any]: ...
 
 
-class ModelCase(Case, Protocol):
-    """A case that is measured on a model of its own."""
-
-    @property
-    def model(self) -> ModelConfig: ...
-
-
 C = TypeVar("C", bound=Case)
-M = TypeVar("M", bound=ModelCase)
 Function = Callable[[C], dict[str, Any]]
 
 
@@ -157,10 +148,10 @@ def kept_under(name: str, key: str, store: RunStore) -> Measured | None:
     """A measurement of the store or of its records. A file that cannot be read is set aside, to be measured again."""
     path = _path(name, key, store)
     if path.exists():
-        with set_aside_if_unreadable(path, "measurement", "made"):
+        with files.set_aside_if_unreadable(path, "measurement", "made"):
             fields = files.read_checked(path)
             return Measured(name, key, fields["case"], dict(fields["measured"]), fields["provenance"])
-    return next((kept for folder in store.records if (kept := records.find_measured(folder, name, key))), None)
+    return next((kept for folder in store.records if (kept := records.of(folder).measurement(name, key))), None)
 
 
 def _path(name: str, key: str, store: RunStore) -> Path:

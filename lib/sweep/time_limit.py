@@ -12,11 +12,15 @@ from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Progress, flop_bar, work_through
 from lib.sweep.measurements import Asked, name
-from lib.sweep.texts import TimeIsUp, one_of_each_text, prepare_texts
+from lib.sweep.texts import one_of_each_text, prepare_texts
 from lib.train.loop import train
 
 STOPPED = "stopped"  # what became of a job that a limit stopped
 CHECKPOINT_SECONDS = 10.0  # the work that a limit may cost each process
+
+
+class TimeIsUp(Exception):
+    """The limit of time is reached; what was begun goes on another time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +49,9 @@ def train_until(until: float, jobs: Sequence[Job], store: RunStore, at_once: int
     that says why if it failed; the others are done all the same. A run that is stopped, or interrupted, goes on from
     its last checkpoint another time. Texts are tokenised first. Raises what concerns all jobs: a full disk, a worker
     that was killed."""
-    try:
-        for cfg in one_of_each_text([job.cfg for job in jobs if job.cfg]):
-            with contextlib.suppress(InputError):  # a text that does not fit its runs is their failure
-                prepare_texts([cfg], store, until)
-    except TimeIsUp:
-        return {str(job): STOPPED for job in jobs}
+    for cfg in one_of_each_text([job.cfg for job in jobs if job.cfg]):
+        with contextlib.suppress(InputError):  # a text that does not fit its runs is their failure
+            prepare_texts([cfg], store)
     with flop_bar([job.flops for job in jobs], "jobs") as show:
         outcomes = work_through(functools.partial(_do, store, until), jobs, at_once, show)
     return dict(zip(map(str, jobs), outcomes, strict=True))

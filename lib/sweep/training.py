@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from lib.base import processes
 from lib.base.distributed import here
 from lib.base.errors import InputError
+from lib.base.machine import device_name
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.cluster import Cluster, Nodes, connected
-from lib.sweep.cost import check_size, missing, price
+from lib.sweep.cost import check_hours, check_size, hours, missing, spell
 from lib.sweep.finished import Runs
 from lib.sweep.jobs import Progress, Show, flop_bar, work_through
 from lib.sweep.texts import prepare_texts
@@ -36,21 +37,21 @@ def sweep(
             "jobs: torchrun trains one run on all its processes, call lib.train.loop.train for each run instead"
         )
     todo, asked = missing(configs, store), len({cfg.key for cfg in configs})
-    if not todo:
-        print(f"all {asked} runs are in the store")
-        return _read(configs, store)
-    engine: Engine = connected(cluster) if cluster else contextlib.nullcontext(Here(jobs))
+    engine: Engine = connected(cluster) if cluster and todo else contextlib.nullcontext(Here(jobs))
     with engine as where:
-        cost = price(todo, where.at_once(todo), where.gpus)
-        print(f"{len(todo)} of {asked} runs are missing: {cost}")
-        cost.check(max_hours)
-        prepare_texts(todo, store)
-        with flop_bar([run_flops(cfg) for cfg in todo], "runs") as show:
-            where.train(todo, store, show)
-    return _read(configs, store)
-
-
-def _read(configs: Sequence[RunConfig], store: RunStore) -> Runs:
+        if todo:
+            at_once, flops = where.at_once(todo), sum(map(run_flops, todo))
+            needed = hours(todo, at_once)
+            print(
+                f"{len(todo)} of {asked} runs are missing: {flops:.3g} FLOPs, about {spell(needed)} with {at_once} "
+                f"process{'es' * (at_once > 1)} on {device_name()}"
+            )
+            check_hours(needed, max_hours)
+            prepare_texts(todo, store)
+            with flop_bar([run_flops(cfg) for cfg in todo], "runs") as show:
+                where.train(todo, store, show)
+        else:
+            print(f"all {asked} runs are in the store")
     return Runs([store.find(cfg) or train(cfg, store) for cfg in configs])
 
 
@@ -59,7 +60,6 @@ class Here:
     """This machine, with ``jobs`` processes: one a core when None, or one on a GPU. A cluster has the same members."""
 
     jobs: int | None
-    gpus: float = 1.0  # of a run
 
     def at_once(self, configs: Sequence[RunConfig]) -> int:
         """How many of these runs are trained together. Raises InputError for one that has no room."""

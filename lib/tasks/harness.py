@@ -21,11 +21,11 @@ except ImportError:
 
 from lib.base import seeds
 from lib.base.errors import InputError
+from lib.base.files import UNREADABLE
 from lib.config import RunConfig
 from lib.decode.continuations import score
 from lib.decode.generation import Sampling, generate
 from lib.decode.inflight import Exit
-from lib.store.runs import UNREADABLE
 from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 

@@ -10,7 +10,7 @@ import safetensors.torch
 from torch import Tensor
 
 from lib.base import files
-from lib.store.runs import UNREADABLE
+from lib.base.files import UNREADABLE
 
 
 def save(tensors: dict[str, Tensor], position: dict[str, Any], path: Path) -> None:

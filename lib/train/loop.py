@@ -21,6 +21,7 @@ import lib
 from lib.base import distributed, files, processes
 from lib.base.distributed import Ranks, accumulating, distribute
 from lib.base.errors import InputError
+from lib.base.files import UNREADABLE
 from lib.base.processes import one_thread_on_cpu
 from lib.base.provenance import provenance
 from lib.config import RunConfig
@@ -33,7 +34,7 @@ from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import state_metrics
 from lib.model.weights import load_strictly
 from lib.store.result import RunResult
-from lib.store.runs import UNREADABLE, RunStore
+from lib.store.runs import RunStore
 from lib.train import checkpoints
 from lib.train.followed import Followed, mean_of_passes
 from lib.train.optimiser import Optimizer

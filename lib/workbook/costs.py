@@ -145,8 +145,8 @@ def in_short() -> str:
 - Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {all_hours} GPU hours; without 002, whose runs read 10
   billion tokens each, {other_hours}.
 - One seed of everything, the first: {len(first):,} runs, {first_hours} GPU hours.
-- The longest run, of `{of}`, takes {longest_hours} hours on one GPU: a run is given one unless
-  `RUN_GPUS` says more, and the whole takes as long as its longest run.
+- The longest run, of `{of}`, takes {longest_hours} hours on one GPU, which is what a run is
+  given, and the whole takes as long as its longest run.
 - The largest run, of {size} parameters, needs about {memory} of a GPU's memory."""
 
 

@@ -22,7 +22,7 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
 from lib.sweep.finished import Runs
-from lib.sweep.measurements import Asked, C, M
+from lib.sweep.measurements import Asked, C
 from lib.workbook import claims, parameters, part, places, widgets
 from lib.workbook.plans import Plan, read_plan
 
@@ -217,7 +217,7 @@ class Notebook:
             **provenance(),
         }
 
-    def plan_measurements(self, cases: dict[Label, M], function: measurements.Function[M]) -> "pd.DataFrame":
+    def plan_measurements(self, cases: dict[Label, Any], function: measurements.Function[Any]) -> "pd.DataFrame":
         """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
         import pandas as pd
 

@@ -1,15 +1,9 @@
 """A complaint about bad input is one line with every field, in IPython and at the end of a command alike."""
 
-import doctest
-
 import pydantic
 import pytest
 
 from lib.base import errors
-
-
-def test_the_doctest_holds():
-    assert doctest.testmod(errors).failed == 0
 
 
 def test_every_complaint_is_on_the_one_line():

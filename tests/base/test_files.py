@@ -8,7 +8,6 @@ import time
 import pytest
 
 from lib.base import files
-from lib.base.errors import DiskFull
 from tests.processes import python
 from tests.workbooks import ROOT
 
@@ -23,15 +22,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
         raise RuntimeError
     assert path.read_text() == "first"
     assert os.listdir(path.parent) == ["a.txt"]
-
-
-def test_a_directory_appears_whole(tmp_path):
-    path = tmp_path / "run"
-    with files.replacing(path) as draft:
-        draft.mkdir()
-        (draft / "one").write_text("one")
-        assert not path.exists()
-    assert os.listdir(path) == ["one"] and os.listdir(tmp_path) == ["run"]
 
 
 def test_every_writer_says_that_the_disk_is_full(tmp_path):
@@ -65,11 +55,6 @@ for name, write in writers.items():
     assert os.listdir(tmp_path) == []
 
 
-def test_another_error_stays_what_it_is(tmp_path):
-    with pytest.raises(FileNotFoundError), files.replacing(tmp_path / "a") as draft:
-        draft.read_text()
-
-
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
     path = tmp_path / "lock"
     holder = python(
@@ -95,20 +80,6 @@ def test_things_set_aside_keep_their_name_and_each_other(tmp_path):
         path = tmp_path / ".key.partial"
         path.mkdir()
         assert files.set_aside(path).name == f"key.partial.corrupt-{number}"
-
-
-@pytest.mark.long
-def test_a_real_full_disk(small_disk):
-    """A run on a file system with 700 kB left says so in one line, and runs once there is space."""
-    from lib.store.runs import RunStore
-    from lib.train.loop import train
-    from tests.runs import small_run
-
-    cfg, store = small_run(), RunStore(small_disk.path / "runs")
-    with small_disk.full(700_000), pytest.raises(DiskFull, match="free some and start again"):
-        train(cfg, store, checkpoint_seconds=0)
-    assert store.find(cfg) is None
-    assert train(cfg, store).status == "finished"
 
 
 def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
@@ -171,16 +142,6 @@ def test_files_that_belong_together_are_all_kept_when_one_fails(tmp_path):
         raise ZeroDivisionError
     assert [path.read_text() for path in paths] == ["before", "before"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a", "b"]
-
-
-def test_what_a_killed_process_began_of_files_that_belong_together_goes(tmp_path):
-    other = tmp_path / ".c.host-1.tmp"  # of a file that is written by itself: who holds the lock knows nothing of it
-    for draft in (tmp_path / ".a.host-1.tmp", tmp_path / ".b.other-2.tmp", other):
-        draft.touch()
-    with files.replacing_together(tmp_path / "a", tmp_path / "b") as drafts:
-        for draft in drafts:
-            draft.touch()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, ".lock", "a", "b"]
 
 
 def test_numbers_as_keys_are_no_damage(tmp_path):

@@ -40,9 +40,3 @@ def test_what_cannot_be_found_out_is_empty(tmp_path, monkeypatch):
     monkeypatch.setattr(machine.platform, "processor", lambda: "arm")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert machine.machine() == {"cpu": "arm", "instructions": "", "compiler": ""} and machine.compiler() == ""
-
-
-@pytest.mark.parametrize(("there", "where"), [(True, "cuda"), (False, "cpu")])
-def test_models_are_where_a_gpu_is(monkeypatch, there, where):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
-    assert machine.device_type() == where

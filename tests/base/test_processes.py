@@ -21,12 +21,6 @@ def test_as_many_processes_as_asked_for_or_as_there_are_cores(monkeypatch):
         processes.processes(0)
 
 
-def test_a_pool_initialises_each_process_and_computes_elsewhere():
-    with processes.pool(2, torch.set_num_threads, 1) as pool:
-        found = [pool.submit(torch.get_num_threads).result(), pool.submit(os.getpid).result()]
-    assert found[0] == 1 and found[1] != os.getpid()
-
-
 def test_what_is_to_be_imported_first_is_there_when_a_process_begins():
     code = """
 from lib.base import processes
@@ -35,14 +29,6 @@ with processes.pool(1, int) as pool:
     print(*(pool.submit(eval, f"'{name}' in __import__('sys').modules").result() for name in ("colorsys", "chunk")))
 """
     assert python(code).communicate(timeout=240)[0].split() == ["True", "False"]
-
-
-def test_one_thread_computes_inside_and_as_many_as_before_outside():
-    before = torch.get_num_threads()
-    with pytest.raises(ValueError, match="on the way"), processes.one_thread_on_cpu():
-        assert torch.get_num_threads() == 1
-        raise ValueError("on the way")
-    assert torch.get_num_threads() == before
 
 
 def test_a_process_that_was_started_starts_no_others():

@@ -38,8 +38,6 @@ def test_what_was_sent_to_a_cluster_brings_its_commit(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     assert provenance._commit() == "no git"
     provenance._commit.cache_clear()
-    (tmp_path / "lib" / "commit.txt").write_text("abc1234")
-    assert provenance._commit() == "abc1234"
-    provenance._commit.cache_clear()
+    monkeypatch.setenv(provenance.COMMIT, "abc1234")
     monkeypatch.setenv("PATH", "")
     assert provenance._commit() == "abc1234"

@@ -90,17 +90,6 @@ def test_rows_hold_the_pieces_that_were_planned(tmp_path, letters, context):
         assert rows[index].tolist() == expected and rows.batch(index, index + 2)[0].tolist() == expected
 
 
-def test_rows_are_full_and_begin_with_bos(tmp_path, letters):
-    store = token_store(config(source=str(letters)), tmp_path)
-    batch = training_rows(config(source=str(letters)), store, seed=0).batch(0, 100)
-    assert batch.shape == (100, 33)
-    assert (batch[:, 0] == ByteTokenizer.bos).all()
-    # every token is text or the BOS before a piece: nothing is made up to fill a row
-    text = {ord(c) for c in letters.read_text()} - {10}
-    assert {int(t) for t in batch.ravel()} <= text | {ByteTokenizer.bos}
-    assert (batch[:, 1:] == ByteTokenizer.bos).mean() < 0.2
-
-
 def test_every_token_is_trained_on_equally_often(letters, tmp_path):
     store = token_store(config(source=str(letters)), tmp_path)
     documents = np.arange(40)
@@ -132,16 +121,6 @@ def test_any_worker_gets_the_same_rows(tmp_path, monkeypatch):
     assert (training_rows(cfg, store, seed=2).batch(0, 24) != together).any()
 
 
-def test_the_validation_set_is_fixed(tmp_path):
-    cfg = config()
-    store = token_store(cfg, tmp_path)
-    batch = validation_batch(cfg, store)
-    assert batch.shape == (8, 33) and (batch == validation_batch(cfg, store)).all()
-    few = validation_batch(config(val_rows=10**6), store)
-    _, val = store.split(cfg.val_fraction)
-    assert few[:, 1:].size <= store.length[val].sum() * 1.1  # no row twice to fill up a number
-
-
 def test_a_corpus_shorter_than_a_row_is_one_line(tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("one\n\ntwo")
@@ -151,13 +130,6 @@ def test_a_corpus_shorter_than_a_row_is_one_line(tmp_path):
         training_rows(cfg, store, seed=0)
     with pytest.raises(InputError, match=r"data.val_fraction: the 3 held-out tokens"):
         validation_batch(cfg, store)
-
-
-def test_a_single_document_cannot_be_split(tmp_path):
-    path = tmp_path / "one.txt"
-    path.write_text("all of it in one line")
-    with pytest.raises(InputError, match="single document"):
-        token_store(config(source=str(path)), tmp_path / "cache")
 
 
 # ---- entropies

@@ -46,14 +46,6 @@ def test_the_store_holds_every_document(tmp_path):
     assert not len(store.tokens(0, 5, 5))
 
 
-def test_a_second_start_reads_the_cache_in_under_a_second(tmp_path):
-    cfg = config(max_bytes=None)
-    token_store(cfg, tmp_path)
-    begin = time.process_time()
-    token_store(cfg, tmp_path, lambda what, n: pytest.fail(f"{what} again"))
-    assert time.process_time() - begin < 1
-
-
 def test_a_full_disk_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
     def full(self, *args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -93,12 +85,6 @@ def test_what_cannot_be_read_is_set_aside_and_made_again(tmp_path, capsys, name,
 
 
 # ---- tokenizers ------------------------------------------------------------------------------------------------------
-
-
-def test_a_trained_tokenizers_tokens_are_its_own(tmp_path):
-    for fraction in (0.05, 0.5):
-        store = token_store(config(tokenizer="bpe-400", val_fraction=fraction), tmp_path)
-        assert store.tokenizer.decode(store.tokens(0, 0, store.length[0])) == next(iter(documents("sotu")))
 
 
 @pytest.mark.parametrize("count", [2, 6, 11, 40])

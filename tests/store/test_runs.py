@@ -1,7 +1,6 @@
 """A finished run is found by what it is, and one that is damaged, misnamed or unfinished is never believed."""
 
 import dataclasses
-import errno
 import json
 
 import pytest
@@ -39,15 +38,6 @@ def test_a_finished_run_is_found_by_what_it_is(store):
         "result.json",
     ]
     assert store.find(small_run(train={"seed": 1})) is None
-
-
-def test_a_run_that_fails_to_be_written_is_not_there(store):
-    def broken(path):
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        store.finish(fake(small_run()), broken)
-    assert store.find(small_run()) is None and list(store.path.iterdir()) == []
 
 
 def test_the_frame_has_one_row_a_run_with_its_config(store):
@@ -101,13 +91,6 @@ def test_runs_of_another_recipe_are_left_alone(store, monkeypatch):
     assert len(store.frame()) == 1
 
 
-def test_a_run_under_another_runs_name_is_not_believed(store):
-    one, two = (small_run(train={"seed": seed}) for seed in (0, 9))
-    for real, told in ((one, two), (two, one)):
-        finish(store, real).path.rename(store.path / told.key)
-        assert store.find(told) is None and (store.path / f"{told.key}.corrupt-1").is_dir()
-
-
 def test_a_finished_run_carries_no_path(store, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one\n\ntwo\n")
@@ -117,15 +100,6 @@ def test_a_finished_run_carries_no_path(store, tmp_path):
     assert store.find(cfg).config.data.source == "a.txt" and store.find(cfg).key == cfg.key
     hub = small_run(data={"source": "hf:org/name", "content": "0123456789abcdef"})
     assert hub.without_paths() == hub and small_run().without_paths() == small_run().planned
-
-
-def test_weights_load_again(store):
-    from lib.model.looped import load_weights
-
-    result = train(small_run(), store)
-    model = load_weights(result.path)
-    assert model.cfg == result.config.model
-    assert set(load_file(result.path / "model.safetensors")) == set(model.state_dict())
 
 
 def test_numbers_survive_the_store_exactly(store):
@@ -154,14 +128,6 @@ def test_only_finished_runs_are_listed(store):
     assert store.partial(result.key).name == f".{result.key}.partial" and store.tokens == store.path.parent / "tokens"
 
 
-def test_a_finished_run_leaves_no_checkpoint(store):
-    cfg = small_run()
-    store.path.mkdir()
-    store.partial(cfg.key).write_bytes(b"a checkpoint")
-    assert finish(store, cfg).path == store.path / cfg.key
-    assert not store.partial(cfg.key).exists()
-
-
 def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
     store.path.mkdir()
     mine, others = store.path / ".abc.partial.17.tmp", store.path / ".xyz.partial.17.tmp"
@@ -173,21 +139,6 @@ def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
             assert not second and mine.exists()
     with store.lock("abc", wait=False) as held:
         assert held
-
-
-def test_a_failure_that_is_no_race_is_raised(store):
-    def full(path):
-        raise OSError(errno.ENOSPC, "no space left on device")
-
-    with pytest.raises(OSError, match="no space left"):
-        store.finish(fake(small_run()), full)
-
-    def taken(path):  # by a file, not by a run
-        (store.path / small_run().key).write_text("")
-        path.write_bytes(b"")
-
-    with pytest.raises(OSError, match="directory"):
-        store.finish(fake(small_run()), taken)
 
 
 def test_curves_have_one_row_a_logged_step(store):
@@ -202,7 +153,7 @@ def test_curves_have_one_row_a_logged_step(store):
 def test_of_curves_the_quantities_that_are_asked_for_are_read(store, tmp_path, monkeypatch):
     result = finish(store, small_run())
     records.add(tmp_path / "records", [result], [])
-    kept = records.find(tmp_path / "records", result.key)
+    kept = records.of(tmp_path / "records").run(result.key)
     read = []
     whole = records.Records.followed
     monkeypatch.setattr(records.Records, "followed", lambda own, key, name: read.append(name) or whole(own, key, name))
@@ -219,8 +170,3 @@ def test_weights_are_there_and_unchanged_or_one_line(store):
         store.weights(result)
     with pytest.raises(InputError, match=rf"^runs: the record {result.key} has no weights to measure with"):
         store.weights(fake(small_run()))
-
-
-def test_a_run_that_followed_nothing_is_a_run(store):
-    store.finish(dataclasses.replace(fake(small_run()), metrics={}), lambda path: save_file({}, path))
-    assert store.find(small_run()).metrics == {}

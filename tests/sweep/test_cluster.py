@@ -1,10 +1,8 @@
 """A sweep on Ray gives one process's numbers though workers, nodes or the driver die, and errors are named."""
 
 import contextlib
-import dataclasses
 import json
 import os
-import re
 import signal
 import socket
 import sys
@@ -21,6 +19,7 @@ from lib.sweep import cluster as clusters
 from lib.sweep.cluster import Cluster, Nodes, connected, memory_of
 from lib.sweep.training import sweep
 from lib.train.loop import train
+from tests.lines import one_line
 from tests.processes import python, until
 from tests.runs import numbers, small_run
 
@@ -28,12 +27,10 @@ from tests.runs import numbers, small_run
 
 
 def test_memory_grows_with_what_is_kept():
-    small, wide = small_run(), small_run(model={"width": 128, "mlp_width": 256})
-    assert memory_of(small) > 1 << 30 and memory_of(wide) > memory_of(small)
+    small = small_run()
+    assert memory_of(small_run(model={"width": 128, "mlp_width": 256})) > memory_of(small) > 1 << 30
     rows = small_run(train={"batch": 64})
     assert memory_of(rows) > memory_of(small) == memory_of(small_run(train={"batch": 64, "micro_batch": 4}))
-    loops = 34 * 4 * 32 * 32  # of one layer of one loop
-    assert memory_of(small) - memory_of(small_run(train={"checkpoint_loops": True})) == loops
 
 
 def test_a_cluster_trains_as_many_runs_as_its_nodes_hold():
@@ -46,11 +43,8 @@ def test_a_cluster_trains_as_many_runs_as_its_nodes_hold():
     small, large = {"CPU": 3.0, "memory": 8e9}, {"CPU": 8.0, "GPU": 4.0, "memory": 64e9}
     asked = Cluster(memory=2_000_000_000)
     assert Nodes(ray(small), asked).at_once([small_run()]) == 3
-    assert Nodes(ray(small, small), dataclasses.replace(asked, cpus=2)).at_once([small_run()]) == 2
     assert Nodes(ray(small, large), asked).at_once([small_run()]) == 4  # a GPU each, where there are any
-    assert Nodes(ray(small), dataclasses.replace(asked, memory=3_000_000_000)).at_once([small_run()]) == 2
-    needed = memory_of(small_run())
-    assert Nodes(ray({"CPU": 9.0, "memory": 2.5 * needed}), Cluster()).at_once([small_run()]) == 2
+    assert Nodes(ray(small), asked.replace(memory=3_000_000_000)).at_once([small_run()]) == 2
 
 
 def test_a_text_is_named_by_a_path_that_holds_anywhere(tmp_path, monkeypatch):
@@ -67,21 +61,16 @@ def test_make_says_where_and_what_a_run_asks_for():
     assert Cluster.of({"ENGINE": "ray"}) == Cluster()
     assert Cluster.of({"ENGINE": "ray", "RUN_CPUS": "1.5"}).cpus == 1.5  # processors are shared, GPUs are not
     asked = {"ENGINE": "ray", "RAY_ADDRESS": "a:1", "RUN_CPUS": "0.5", "RUN_GPUS": "0.25", "RUN_MEMORY": "4e9"}
-    assert Cluster.of(asked) == Cluster("a:1", 0.5, 0.25, 4_000_000_000)
+    assert Cluster.of(asked) == Cluster(address="a:1", cpus=0.5, gpus=0.25, memory=4e9)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("ENGINE", "slurm"), ("RUN_CPUS", "two"), ("RUN_CPUS", "0"), ("RUN_GPUS", "-1"), ("RUN_MEMORY", "nan")],
+    [("ENGINE", "slurm"), ("RUN_CPUS", "two"), ("RUN_CPUS", "0"), ("RUN_GPUS", "2"), ("RUN_MEMORY", "nan")],
 )
 def test_what_nobody_can_ask_for_is_refused(name, value):
-    with pytest.raises(InputError, match=f"^{name}: '{value}' "):
+    with one_line(value, starts=f"{name}: "):
         Cluster.of({"ENGINE": "ray", name: value})
-
-
-def test_several_gpus_are_given_whole():
-    with pytest.raises(InputError, match=r"^RUN_GPUS: 1\.5 GPUs"):
-        Cluster.of({"ENGINE": "ray", "RUN_GPUS": "1.5"})
 
 
 # ---- what does not work says so
@@ -104,27 +93,21 @@ def test_who_is_no_cluster_is_named_soon(monkeypatch, listens):
             other.listen()
         address = f"127.0.0.1:{other.getsockname()[1]}"
         says = f"^RAY_ADDRESS: no Ray cluster .* answers at {address}"
-        with pytest.raises(InputError, match=says), connected(Cluster(address)):
+        with pytest.raises(InputError, match=says), connected(Cluster(address=address)):
             pass
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("address", "says"),
-    [
-        ("", "ENGINE: Ray did not start (It timed out), start it again, or leave ENGINE out"),
-        ("auto", "RAY_ADDRESS: auto cannot be joined (It timed out), start it again, or leave ENGINE out"),
-    ],
-)
-def test_what_ray_raises_when_it_starts_is_one_line(monkeypatch, address, says):
+def test_what_ray_raises_when_it_starts_is_one_line(monkeypatch):
     ray = pytest.importorskip("ray")
 
     def slow(*args, **options):
         raise Exception("It timed out.\nPerhaps something else is slow.")
 
     monkeypatch.setattr(ray, "init", slow)
-    with pytest.raises(InputError, match=f"^{re.escape(says)}"), connected(Cluster(address)):
-        pass
+    for address, where in (("", "this machine"), ("auto", "auto")):
+        with one_line(where, "(It timed out)", starts="ENGINE: "), connected(Cluster(address=address)):
+            pass
 
 
 # ---- three nodes on this machine
@@ -190,28 +173,13 @@ def workers_at_it() -> list[int]:
     return found
 
 
-def test_rows_that_do_not_divide_among_the_gpus_of_a_run_are_refused(store, tmp_path):
-    with pytest.raises(InputError, match=r"^train\.batch: 6 rows of a pass do not divide among 4 processes"):
-        clusters._train(small_run(train={"batch": 6}), store, tmp_path, 30.0, processes=4)
-
-
-@pytest.mark.long
-def test_a_run_with_several_gpus_is_trained_on_all_of_them(tmp_path):
-    cfg = small_run(train={"precision": "fp32", "batch": 6})
-    one, store = train(cfg, RunStore(tmp_path / "one" / "runs")), RunStore(tmp_path / "runs")
-    clusters._train(cfg, store, tmp_path, 30.0, processes=2)
-    found = store.find(cfg)
-    assert found.provenance["processes"] == 2
-    assert found.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=0, abs=1e-5)
-
-
 @pytest.mark.long
 def test_runs_survive_a_killed_worker_and_a_lost_node(cluster, three_nodes, tmp_path):
     first, _ = three_nodes
     configs = [small_run(train={"steps": 500, "seed": seed, "batch": 8}) for seed in range(5)]
     serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
     store, found = RunStore(tmp_path / "ray" / "runs"), []
-    where = Cluster(cluster.address, memory=1 << 20, checkpoint_seconds=0.5)
+    where = Cluster(address=cluster.address, memory=1 << 20, checkpoint_seconds=0.5)
     driver = threading.Thread(target=lambda: found.append(sweep(configs, store, cluster=where)))
     driver.start()
 
@@ -235,7 +203,7 @@ def test_runs_survive_a_killed_worker_and_a_lost_node(cluster, three_nodes, tmp_
     assert sorted(path.name for path in store.path.iterdir() if path.is_dir()) == sorted(cfg.key for cfg in configs)
     assert not checkpoints()
     # the store owns what is finished: another driver has nothing to do
-    again = sweep(configs, store, cluster=Cluster("nobody:1"))
+    again = sweep(configs, store, cluster=Cluster(address="nobody:1"))
     assert [numbers(result) for result in again.results] == [numbers(result) for result in serial.results]
 
 
@@ -246,7 +214,7 @@ from lib.config import RunConfig
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
 configs = [RunConfig(**config) for config in json.loads({configs!r})]
-cluster = Cluster({address!r}, memory=1 << 20, checkpoint_seconds=0.5)
+cluster = Cluster(address={address!r}, memory=1 << 20, checkpoint_seconds=0.5)
 sweep(configs, RunStore({path!r}), cluster=cluster)
 """
 
@@ -289,7 +257,7 @@ def test_a_run_comes_home_from_a_node_that_does_not_see_the_drivers_folder(clust
     configs = [small_run(train={"seed": seed}) for seed in range(40, 42)]
     serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
     store = RunStore(tmp_path / "runs")
-    runs = sweep(configs, store, cluster=Cluster(cluster.address, memory=1 << 20))
+    runs = sweep(configs, store, cluster=Cluster(address=cluster.address, memory=1 << 20))
     assert [numbers(result) for result in runs.results] == [numbers(result) for result in serial.results]
     assert all(store.weights(result) for result in runs.results)
 
@@ -297,7 +265,7 @@ def test_a_run_comes_home_from_a_node_that_does_not_see_the_drivers_folder(clust
 def test_a_node_that_does_not_see_the_drivers_folder_sends_the_run(store, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters.tempfile, "tempdir", str(tmp_path / "node"))
     cfg = small_run()
-    sent = clusters._train(cfg, RunStore("/nobody/runs"), tmp_path / "absent", 30.0, processes=1)
+    sent = clusters._train(cfg, RunStore("/nobody/runs"), tmp_path / "absent", 30.0)
     assert not list((tmp_path / "node").rglob(f"{cfg.key}*"))  # it keeps nothing but the text
     store.take_in(cfg.key, sent)
     assert numbers(store.find(cfg)) == numbers(train(cfg, RunStore(tmp_path / "other" / "runs")))
@@ -311,17 +279,17 @@ def test_a_node_that_cannot_import_is_named(cluster, tmp_path):
     configs = [small_run(train={"seed": seed}) for seed in range(8)]
     says = pytest.raises(InputError, match=r"^ENGINE: a node cannot train \(.*No module named safetensors\), install")
     with nodes(cluster, 1, env_vars={"PYTHONPATH": str(tmp_path)}), says:
-        sweep(configs, RunStore(tmp_path / "runs"), cluster=Cluster(cluster.address, memory=1 << 20))
+        sweep(configs, RunStore(tmp_path / "runs"), cluster=Cluster(address=cluster.address, memory=1 << 20))
 
 
 @pytest.mark.long
 def test_an_error_of_a_run_is_its_own_and_no_node_is_waited_for_in_vain(cluster, three_nodes, tmp_path):
     store = RunStore(tmp_path / "runs")
     with pytest.raises(InputError, match="RUN_CPUS: no node has 99 CPUs"):
-        sweep([small_run()], store, cluster=Cluster(cluster.address, cpus=99))
+        sweep([small_run()], store, cluster=Cluster(address=cluster.address, cpus=99))
     (tmp_path / "text.txt").write_text("One two three.\n\nFour five six.\n\n" * 400)
     cfg = small_run(data={"source": str(tmp_path / "text.txt")})
     token_store(cfg.data, store.tokens)
-    with pytest.raises(InputError, match="does not exist"), connected(Cluster(cluster.address)) as there:
+    with pytest.raises(InputError, match="does not exist"), connected(Cluster(address=cluster.address)) as there:
         (tmp_path / "text.txt").unlink()  # a text that the workers do not have
         there.train([cfg], store, lambda i, share: None)

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib.flops import count
 from lib.sweep import cost
-from lib.sweep.cost import missing, price
+from lib.sweep.cost import hours, missing
 from lib.train.loop import train
 from tests.runs import several, small_run
 
@@ -16,9 +15,7 @@ def test_it_says_what_is_missing_and_what_it_costs(store):
     train(several()[0], store)
     todo = missing([*several(), *several()], store)
     assert todo == several()[1:]
-    cost = price(todo, 2)
-    assert cost.flops == pytest.approx(2 * 6 * 4 * 32 * count(todo[0].model, 32).flops_per_token)
-    assert 0 < cost.hours < 0.1 and "with 2 processes" in str(cost)
+    assert 0 < hours(todo, 2) < 0.1
 
 
 def test_the_estimate_is_of_the_right_size(store, monkeypatch):
@@ -28,16 +25,11 @@ def test_the_estimate_is_of_the_right_size(store, monkeypatch):
     ratios = []
     for seed in range(3):
         cfg = small_run(train={"steps": 40, "seed": seed})
-        estimate = price([cfg], 1).hours * 3600
+        estimate = hours([cfg], 1) * 3600
         begin = time.process_time()
         train(cfg, store)
         ratios.append((time.process_time() - begin) / estimate)
     assert 1 / 3 < sorted(ratios)[1] < 3
-
-
-def test_the_longest_run_comes_first(store):
-    short, long = small_run(train={"steps": 3}), small_run(train={"steps": 9})
-    assert missing([short, long], store) == [long, short]
 
 
 def test_a_large_model_is_timed_on_a_small_one():

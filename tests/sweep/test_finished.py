@@ -47,10 +47,3 @@ def test_losses_by_depth_are_measured_once_and_kept(store, tmp_path, monkeypatch
         depth_losses([cfg], record, [2, 8])
     with pytest.raises(InputError, match=f"runs: there is no run {cfg.key}"):
         depth_losses([cfg], RunStore(tmp_path / "empty" / "runs"), [1])
-
-
-def test_a_run_that_diverged_has_no_losses_by_depth(store, monkeypatch):
-    finished_run, diverged = small_run(), small_run(train={"seed": 1, "max_state_rms": 1e-9})
-    assert sweep([finished_run, diverged], store, jobs=1).results[1].status == "diverged"
-    frame = depth_losses([finished_run, diverged], store, [1, 2])
-    assert frame["key"].tolist() == [finished_run.key] * 2

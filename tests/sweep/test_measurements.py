@@ -57,23 +57,12 @@ def in_records(store, folder, *cases):
     return records_alone(folder, folder)
 
 
-def test_records_are_read_where_the_store_has_nothing(store, tmp_path):
-    measure(squared, [Case(x=5)], store, jobs=1)
-    elsewhere = in_records(store, tmp_path / "records", Case(x=5))
-    assert measure(squared, [Case(x=5)], elsewhere, jobs=1) == [{"square": 25}]
-    assert not (tmp_path / "records" / "nothing").exists()
-
-
 def test_what_is_kept_comes_with_its_case_and_who_measured_it(store, tmp_path):
     measure(squared, [Case(x=3)], store, jobs=1)
     kept = kept_under(name(squared), key(Case(x=3)), store)
     assert kept.case == {"x": 3.0, "note": ""} and kept.measured == {"square": 9.0} and "commit" in kept.provenance
     assert kept_under(name(squared), key(Case(x=4)), store) is None
     assert kept_under(name(squared), key(Case(x=3)), in_records(store, tmp_path / "records", Case(x=3))) == kept
-
-
-def test_a_key_is_of_what_the_case_says():
-    assert key(Case(x=1)) == key(Case(x=1, note="")) != key(Case(x=1, note="other"))
 
 
 def test_a_damaged_file_is_set_aside_and_measured_again(store, capsys):

@@ -1,11 +1,5 @@
 """The texts of many runs are tokenised once each, and what does not fit is said before any run is trained."""
 
-import functools
-import math
-
-import pytest
-
-from lib.base.errors import InputError
 from lib.sweep import texts
 from tests.lines import one_line
 from tests.runs import several, small_run
@@ -17,17 +11,6 @@ def test_a_text_is_prepared_once_for_all_of_its_runs(store, monkeypatch):
     longer = small_run(data={"max_bytes": 400_000})
     texts.prepare_texts([*several(3), longer], store)
     assert prepared == [several(1)[0].planned.data, longer.planned.data]
-
-
-def test_a_log_is_not_written_to_with_every_piece_of_a_text(store, monkeypatch, capsys):
-    def tokenised(cfg, store, show):
-        for _ in range(50):
-            show("tokenising", 1000)
-
-    monkeypatch.setattr(texts, "load_data", tokenised)
-    monkeypatch.setattr(texts, "Bar", functools.partial(texts.Bar, mininterval=60))  # as make has it where there is one
-    texts.prepare_texts(several(1), store)
-    assert capsys.readouterr().err.count("\r") <= 4
 
 
 def test_a_text_that_has_changed_since_its_runs_were_planned_is_not_tokenised(store, tmp_path):
@@ -42,19 +25,3 @@ def test_a_text_that_has_changed_since_its_runs_were_planned_is_not_tokenised(st
     with one_line(starts="data.content:"):
         texts.prepare_texts([cfg], store)
     texts.prepare_texts([later], store)
-
-
-def test_when_the_time_is_up_what_was_tokenised_stays(store):
-    with pytest.raises(texts.TimeIsUp):
-        texts.prepare_texts(several(1), store, until=-math.inf)
-    texts.prepare_texts(several(1), store)
-    made = {path: path.stat().st_mtime_ns for path in store.tokens.rglob("*.bin")}
-    with pytest.raises(texts.TimeIsUp):
-        texts.prepare_texts(several(1), store, until=-math.inf)
-    assert made and made == {path: path.stat().st_mtime_ns for path in store.tokens.rglob("*.bin")}
-
-
-def test_a_text_that_is_too_short_is_refused(store, tmp_path):
-    (tmp_path / "short.txt").write_text("one\n\ntwo")
-    with pytest.raises(InputError, match="less than one row"):
-        texts.prepare_texts([small_run(data={"source": str(tmp_path / "short.txt"), "max_bytes": None})], store)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lib.store.runs import RunStore
-from lib.sweep import measurements, texts, time_limit
+from lib.sweep import measurements, time_limit
 from lib.sweep.finished import at_depths, losses_by_depth
 from lib.sweep.measurements import Asked
 from lib.sweep.time_limit import STOPPED, Job, train_until
@@ -21,8 +21,7 @@ def test_what_the_limit_stops_goes_on_to_the_same_numbers(store, tmp_path, monke
     (cfg,) = several(1, steps=40)
     train(small_run(train={"steps": 1}), store)  # the text
     looks = itertools.count()  # a clock that says how often it was looked at
-    for module in (time_limit, texts):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(looks)))
+    monkeypatch.setattr(time_limit, "time", SimpleNamespace(monotonic=lambda: next(looks)))
     monkeypatch.setattr(time_limit, "CHECKPOINT_SECONDS", 0.0)
     jobs = [Job(cfg), Job(*several(1))]
     assert train_until(20, jobs, store, 1) == {str(job): STOPPED for job in jobs}

@@ -42,22 +42,12 @@ def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
         sweep([huge], store, jobs=1, max_hours=0.5)
 
 
-@pytest.fixture
-def short(tmp_path):
-    path = tmp_path / "short.txt"
-    path.write_text("one\n\ntwo")
-    return small_run(data={"source": str(path), "max_bytes": None})
-
-
-def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, short):
+def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, tmp_path):
+    (tmp_path / "short.txt").write_text("one\n\ntwo")
+    short = small_run(data={"source": str(tmp_path / "short.txt"), "max_bytes": None})
     with pytest.raises(InputError, match="less than one row"):
         sweep([*several(2), short], store, jobs=2)
     assert store.frame().empty
-
-
-def test_an_error_in_a_worker_is_the_callers_error(store, short):
-    with pytest.raises(InputError, match="less than one row"):
-        sweeping.Here(2).train([short, *several(1)], store, lambda i, share: None)
 
 
 def below(pid: int) -> list[int]:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from lib.base import seeds
-from lib.base.errors import InputError
 from lib.text import generated
 from lib.text.sources import content_id, documents
 
@@ -85,9 +84,3 @@ def test_a_text_has_its_steps_in_equal_parts(family):
     documents = generated.documents(generated.PREFIX + family, 2000)
     found = collections.Counter(STEPS[family](document) for document in documents)
     assert found == pytest.approx(dict.fromkeys(generated.TRAINED[family], 500), abs=4 * np.sqrt(2000 * 3 / 16))
-
-
-def test_an_unknown_family_is_refused():
-    with pytest.raises(InputError, match=r"data\.source: 'generated:poems' is not known, use generated: and one of"):
-        content_id("generated:poems")
-    assert np.isin(generated.TRAINED["hops"], range(1, 5)).all()

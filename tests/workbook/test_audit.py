@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lib.base import files
 from lib.base.errors import InputError
 from lib.config import OptimConfig
 from lib.kernels import door
@@ -270,7 +269,7 @@ def test_a_damaged_note_of_an_audit_is_refused(recorded):
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
     with pytest.raises(ValueError, match="has changed since it was written"):
         audit.last(outputs, "smoke")
-    assert files.read_json(path)["seed"] == 1
+    assert json.loads(path.read_text())["seed"] == 1
 
 
 def test_the_committed_audit_is_told_where_none_was_made_here(tmp_path):
