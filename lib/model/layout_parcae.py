@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.model.layout import About, Tensors, is_tied, names, places, read_only, rename, section, without
+from lib.model.layout import About, Tensors, is_tied, names, places, read_only, rename, section, with_head, without
 
 BLOCK = {
     "norm_1.weight": "attn_norm.weight",
@@ -43,10 +43,6 @@ HERE = dict(
 )
 
 
-def knows(tensors: Tensors, about: About) -> bool:
-    return "transformer.wte.weight" in tensors
-
-
 def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
     """Config and our tensors. ``about`` is config.json, or empty: then sizes come from the shapes, heads from the gates
     or freqs_cis, and the loops are those of the paper, 8 with 4 backpropagated. Raises InputError where it says what is
@@ -55,10 +51,7 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
     ours = dict(MODEL)
     if cfg.prelude_norm:
         ours["transformer.ln_prelude.weight"] = "prelude_norm.weight"
-    if not cfg.tied:
-        ours["lm_head.weight"] = "head.weight"
-    else:
-        tensors = without(tensors, "lm_head.weight")
+    ours, tensors = with_head(ours, tensors, cfg, "lm_head.weight", "transformer.wte.weight")
     blocks = {at: to for stack, to in STACKS.items() for at, to in places(stack, to, _layers(tensors, stack)).items()}
     for layer, (at, to) in enumerate(blocks.items()):
         if cfg.has_values(layer):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lib.config import ModelConfig
 from lib.model import layout
 from tests.lines import one_line
 
@@ -54,15 +55,15 @@ def test_renaming_is_whole():
         layout.rename({}, {str(i): str(i) for i in range(11)} | {"8": "8"})
 
 
-def test_a_tied_head_is_the_table_or_named():
-    table = torch.arange(6.0).view(3, 2)
-    for tensors in ({"wte": table}, {"wte": table, "head": table.clone()}):
-        assert layout.is_tied(tensors, "head", "wte")
-        assert layout.without_tied_head(tensors, "head", "wte").keys() == {"wte"}
-    differs = {"wte": table, "head": table + 1}
-    assert not layout.is_tied(differs, "head", "wte")
+@pytest.mark.parametrize("copies", [{}, {"head": torch.ones(3, 2)}])
+def test_a_tied_head_is_the_table_or_named(copies):
+    table, tied = torch.ones(3, 2), ModelConfig(tied=True)
+    names, tensors = layout.with_head({"wte": "embed"}, {"wte": table} | copies, tied, "head", "wte")
+    assert names == {"wte": "embed"} and tensors.keys() == {"wte"}
+    names, _ = layout.with_head(names, tensors, ModelConfig(tied=False), "head", "wte")
+    assert names == {"wte": "embed", "head": "head.weight"}
     with one_line("head: it is not wte, though config.json says that they are one, restore either"):
-        layout.without_tied_head(differs, "head", "wte")
+        layout.with_head(names, {"wte": table, "head": table + 1}, tied, "head", "wte")
 
 
 def test_what_we_compute_ourselves_is_left_out():

@@ -189,15 +189,6 @@ def test_a_field_that_is_left_out_has_their_default(field):
     assert config(about) == config(xllm_about("diagonal"))
 
 
-def test_a_distilled_student_is_refused(tmp_path):
-    about, tensors = xllm("diagonal")
-    tensors = {name: t for name, t in tensors.items() if name.startswith(("layers.0", "layers.1"))}
-    student = {"teacher": "LoopedLM-P2", "manifest_sha256": "0" * 64}
-    tensors["in_proj.weight"] = torch.zeros(D, D, dtype=torch.bfloat16)
-    with one_line("student: a distilled student has no embedding and no head, load its teacher"):
-        load_weights(saved(tmp_path, about | {"student": student}, tensors))
-
-
 def test_a_size_that_is_missing_is_named(tmp_path):
     about, tensors = xllm("diagonal")
     for field in ("model_dim", "num_layers", "num_heads", "ffn_hidden_dim", "vocab_size"):

@@ -65,9 +65,6 @@ def test_an_index_names_files_beside_it(tmp_path):
     index.write_text(json.dumps({"weight_map": {name: f"{name}.safetensors" for name in names}}))
     tensors, _, _ = read(tmp_path)
     assert tensors.keys() == names.keys() and torch.equal(tensors["b"], names["b"])
-    index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
-    with one_line("names no files beside it", starts="path: "):
-        load_weights(tmp_path)
 
 
 def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):
