@@ -137,10 +137,3 @@ def test_many_choices_lie_in_several_rows():
 def test_bad_questions_are_refused(question, about):
     with pytest.raises(InputError, match=about):
         score(built("parcae"), [QUESTIONS[0], question])
-
-
-def test_a_depth_that_the_model_does_not_have_is_refused():
-    with pytest.raises(InputError, match="loops: 7"):
-        score(built("hyper-connections"), QUESTIONS, [7])
-    with pytest.raises(InputError, match="loops: 0"):
-        score(built("parcae"), QUESTIONS, [0])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from lib.base.errors import InputError
 from lib.decode import generation
 from lib.decode.criteria import CRITERIA, GATE
 from lib.decode.exits import leave, measure_exits
@@ -211,8 +210,3 @@ def test_a_context_can_be_filled_to_its_end():
 def test_what_cannot_be_decoded_is_refused_in_one_line(call, message):
     with one_line(starts=message):
         call(built("parcae"))
-
-
-def test_hyper_connections_refuse_more_loops_than_they_have():
-    with pytest.raises(InputError, match="run at most as many"):
-        generate(built("hyper-connections"), [[1]], 2, Exit(loops=7))

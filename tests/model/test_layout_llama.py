@@ -43,10 +43,7 @@ def test_a_sharded_llama_loads(tmp_path):
 
 UNSUPPORTED = [
     {"model_type": "mistral"},
-    {"model_type": "gemma"},
     {"attention_bias": True},
-    {"mlp_bias": True},
-    {"hidden_act": "gelu"},
     {"head_dim": 8},
     {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": None},
     {"rope_scaling": {"rope_type": "llama3"}, "rope_parameters": None},

@@ -1,7 +1,6 @@
 """Official Parcae checkpoints give the logits and gradients of 001's equations, or are refused in one line."""
 
 import json
-import math
 
 import pytest
 import safetensors.torch
@@ -10,23 +9,19 @@ import torch.nn.functional as F
 
 from lib.base.errors import InputError
 from lib.model.looped import Draw, load_weights
+from tests import equations as eq
 from tests.lines import one_line
 from tests.models import CONTEXT, HEADS, HIDDEN, D, V, official_parcae
 
 
 def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.Tensor, backprop: int, stacks):
     """Logits of 001's model, straight from facts of its paper and code, with its own tensor names."""
-    S, head_dim = tokens.shape[1], D // HEADS
-    theta = 50_000.0 ** (-torch.arange(0, head_dim, 2) / head_dim)
-    cos, sin = (f(torch.outer(torch.arange(S), theta))[None, :, None] for f in (torch.cos, torch.sin))
 
     def norm(x, name):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w[f"{name}.weight"]
+        return eq.rms(x, w[f"{name}.weight"], 1e-5)
 
     def qk(x):
-        a, b = x[..., 0::2], x[..., 1::2]  # interleaved pairs
-        x = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True))
+        return eq.rms(eq.rope(x, 50_000.0, interleaved=True), 1, 0)
 
     def block(x, name, unique):
         y = norm(x, f"{name}.norm_1")
@@ -34,10 +29,7 @@ def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.
         if f"value_embeds.{unique}.weight" in w:
             gate = 2 * torch.sigmoid(F.linear(y[..., :32], w[f"{name}.attn.ve_gate.weight"]))
             v = v + gate[..., None] * w[f"value_embeds.{unique}.weight"][tokens].unflatten(-1, (HEADS, -1))
-        scores = torch.einsum("bihd,bjhd->bhij", qk(q), qk(k)) / math.sqrt(head_dim)
-        scores = scores.masked_fill(torch.ones(S, S).triu(1).bool(), -math.inf)
-        attended = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(-2)
-        x = x + F.linear(attended, w[f"{name}.attn.c_proj.weight"])
+        x = x + F.linear(eq.attention(qk(q), qk(k), v), w[f"{name}.attn.c_proj.weight"])
         y = 0.5 * F.linear(norm(x, f"{name}.norm_2"), w[f"{name}.mlp.fc.weight"]).relu().square()
         return x + F.linear(y, w[f"{name}.mlp.proj.weight"])
 

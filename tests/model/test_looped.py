@@ -141,15 +141,6 @@ def test_lanes_that_receive_the_output_start_from_h_and_what_the_blocks_make_of_
     torch.testing.assert_close(end.state, 2 * h, rtol=1e-4, atol=1e-4)  # two lanes, summed
 
 
-def test_one_lane_is_the_plain_loop_through_the_coda_as_well():
-    kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
-    plain = randomized(config("passthrough", prelude=1, coda=1, **kinds)).eval()
-    one = LoopedLM(plain.cfg.replace(injection="hyper-connections", lanes=1)).eval()
-    own = {k: v for k, v in one.state_dict().items() if k.startswith("injection")}
-    load_strictly(one, plain.state_dict() | own)
-    torch.testing.assert_close(one(tokens(), 4), plain(tokens(), 4), rtol=1e-4, atol=1e-5)
-
-
 def test_hyper_connections_have_parameters_for_their_loops_alone():
     model = LoopedLM(config("hyper-connections")).eval()
     assert sum(p.numel() for p in model.injection.parameters()) == 6 * (2 * 2 + 2 * 2)
@@ -159,14 +150,6 @@ def test_hyper_connections_have_parameters_for_their_loops_alone():
 
 
 # ---- what a truncation costs
-
-
-def test_fill_draws_around_the_truncation():
-    cfg = config(depth="poisson", fill=True, mean_loops=6, backprop_loops=4)
-    model = LoopedLM(cfg).train()
-    n, k = model._split_loops(64, None, Draw(0, 0, range(64)))
-    assert set(k) == {4} and 1 < n.mean() < 3
-    model.loss(tokens(), tokens())[0].backward()
 
 
 class Kept:
@@ -287,23 +270,6 @@ def test_theinitial_state_is_what_its_name_says():
     assert not LoopedLM(config("additive")).initial_state(e, draw).any()
     again = LoopedLM(config(state_init="normal")).initial_state(e[:3], Draw(0, 0, range(5, 8)))
     assert torch.equal(again, states["normal"][5:8])
-
-
-def test_a_scale_on_embeddings_is_on_a_like_init_state_as_well():
-    plain, scaled = LoopedLM(config("base")), LoopedLM(config("base", embed_scale=4.0))
-    x, e = tokens(), torch.zeros(4, 16, 32)
-    torch.testing.assert_close(scaled.initial_state(e, None), 4 * plain.initial_state(e, None))
-    with torch.no_grad():
-        plain.embed.weight.mul_(4)
-    torch.testing.assert_close(scaled.before(x)[0], plain.before(x)[0])
-
-
-def test_a_norm_that_closes_every_loop_is_the_heads_norm_as_well():
-    model, x = randomized(config("gated")).eval(), tokens()
-    hidden, end = model.hidden(x)
-    assert torch.equal(hidden, end.state)
-    rms = end.state.div(model.final_norm.weight).square().mean(-1).sqrt()
-    torch.testing.assert_close(rms, torch.ones(4, 16), rtol=1e-3, atol=1e-3)
 
 
 def test_an_exit_gate_is_the_logistic_function_of_a_linear_map():
