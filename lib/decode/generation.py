@@ -156,10 +156,6 @@ def _decoder(
     """A decoder with room for the prompts and their answers. Raises InputError for what cannot be decoded."""
     if not len(prompts) or not all(len(prompt) for prompt in prompts):
         raise InputError("prompts: one is empty, give each at least one token, such as that of a document's beginning")
-    if new_tokens < 0:
-        raise InputError(f"new_tokens: {new_tokens} is too few, use 0 or more")
-    if batch is not None and batch < 1:
-        raise InputError(f"batch: {batch} is too few, use at least 1")
     V, context = model.cfg.vocab_size, model.cfg.context
     least, most = min(map(min, prompts)), max(map(max, prompts))
     if least < 0 or most >= V:
