@@ -92,13 +92,6 @@ def test_a_trade_off_is_what_the_thresholds_trace():
     assert found[:4] == pytest.approx(expected, rel=2e-3) and math.isnan(found[4])
 
 
-def test_what_saves_nothing_costs_nothing():
-    model, x, exits = measured("parcae")
-    full = math.exp(token_losses(model, x[:, :-1], x[:, 1:]).mean().item())
-    for criterion in exits.scores:
-        assert trade_off(exits, criterion, [0.0]) == pytest.approx([full], rel=1e-3)
-
-
 def test_a_criterion_that_never_spoke_saves_nothing():
     model, x = randomized(config("passthrough", mean_loops=2)).eval(), tokens()
     exits = measure_exits(model, x[:, :-1], x[:, 1:])
