@@ -159,14 +159,6 @@ def test_parameters_are_those_of_the_built_model(kind):
         assert (counts.n_once, counts.n_rec) == (counts.n_once_stored, counts.n_rec_stored)
 
 
-def test_experts_are_counted_as_active_and_as_stored():
-    sparse, dense = (count(config("experts", **change)) for change in ({}, {"experts": 1, "active_experts": 1}))
-    routers = 32 * 5
-    assert sparse.n_rec == dense.n_rec + routers and sparse.n_once == dense.n_once + 2 * routers
-    assert sparse.n_rec_stored - sparse.n_rec == 3 * 3 * 32 * 24  # the three experts of five that rest
-    assert sparse.flops_per_token_forward == dense.flops_per_token_forward + 2 * (2 + 4) * routers
-
-
 def test_published_forward_passes():
     cfg = preset("isodepth-s10-r4")
     counts, truncated = count(cfg), count(cfg, backprop_loops=1)

@@ -63,7 +63,6 @@ class Tokens:
     positions. h, prepared and values are [1, n, ...], as the model wants them."""
 
     at: np.ndarray  # [3, n]: rows, positions, and the loops made so far
-    device: torch.device
     h: Tensor
     prepared: Prepared
     values: dict[int, Tensor]
@@ -84,7 +83,7 @@ class Tokens:
     @functools.cached_property
     def where(self) -> tuple[Tensor, Tensor]:
         """Rows and positions for indexing a tensor."""
-        return torch.as_tensor(self.rows, device=self.device), torch.as_tensor(self.positions, device=self.device)
+        return torch.as_tensor(self.rows, device=self.h.device), torch.as_tensor(self.positions, device=self.h.device)
 
     @functools.cached_property
     def pieces(self) -> list[tuple[int, int]]:
@@ -94,7 +93,7 @@ class Tokens:
         return [(at, min(at + PIECE, stop)) for start, stop in rows for at in range(start, stop, PIECE)]
 
     def __getitem__(self, which: np.ndarray) -> "Tokens":
-        index = torch.as_tensor(which, device=self.device)
+        index = torch.as_tensor(which, device=self.h.device)
         return self._carrying(lambda x: x[index], self.at[:, which])
 
     def without(self, gone: np.ndarray) -> "Tokens":
@@ -105,7 +104,7 @@ class Tokens:
         """These tokens with ``new`` ones, whose rows have no other here, and without the ``gone``. If as many come as
         go, each of another row, the new ones take the places of the gone, and nothing else is copied."""
         if len(gone) == len(new.rows) == len({*new.rows.tolist()}):
-            index, at = torch.as_tensor(gone, device=self.device), self.at.copy()
+            index, at = torch.as_tensor(gone, device=self.h.device), self.at.copy()
             at[:, gone] = new.at
             return self._carrying(lambda x, y: x.index_copy(0, index, y), at, new)
         stay = self.without(gone)
@@ -124,7 +123,6 @@ class Tokens:
             seen = Seen(*(f(*part) for part in parts))
         return Tokens(
             at,
-            self.device,
             inner(*(tokens.h for tokens in every)),
             per_token(inner, *(tokens.prepared for tokens in every)),
             {layer: inner(*(tokens.values[layer] for tokens in every)) for layer in self.values},
@@ -212,7 +210,7 @@ class Decoder:
             self.count[row] += len(tokens)
         given = torch.tensor([[token for _, tokens in entering for token in tokens]], device=self.device)
         nothing = torch.empty(0, device=self.device)  # what they carry is computed once they are faced
-        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), self.device, nothing, (), {}, None)
+        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), nothing, (), {}, None)
         self._face(new)
         e, new.values, _ = model.before(given, self._attend)
         h = e if self.noise is None else self.noise[:, new.where[1]]
@@ -248,12 +246,11 @@ class Decoder:
     def _let_out(self, now: Tokens, which: np.ndarray, logits: Tensor | None) -> Left:
         """Lets out ``which`` of the tokens, with what they predict; ``logits`` [n, V] are those of all, where known."""
         everybody = len(which) == len(now.rows)
-        if logits is None and len(self.model.coda):  # in the coda those who leave also see those before them who stay
-            logits = self._predict(now)
-        if logits is None:
+        if logits is None and not len(self.model.coda):
             logits = self._predict(now if everybody else now[which])
-        elif not everybody:
-            logits = logits[torch.as_tensor(which, device=self.device)]
+        else:  # in the coda those who leave also see those before them who stay
+            logits = self._predict(now) if logits is None else logits
+            logits = logits if everybody else logits[torch.as_tensor(which, device=self.device)]
         rows, positions, loops = now.at[:, which]
         self.taken[rows, positions] = loops
         self._share(rows, positions, loops)

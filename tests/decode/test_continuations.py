@@ -53,15 +53,6 @@ def test_choices_score_what_rows_of_their_own_give_them(kind, few, monkeypatch):
         assert scored.cut == 0
 
 
-def test_greedy_is_what_decoding_gives():
-    from lib.decode.generation import generate
-
-    model, question = built("parcae"), QUESTIONS[0]
-    (answer,) = generate(model, [question.prefix], 4)
-    given = Question(question.prefix, [answer.tokens, [*answer.tokens[:3], 60 - answer.tokens[3]]])
-    assert next(iter(score(model, [given]).values()))[0].greedy.tolist() == [True, False]
-
-
 @pytest.mark.parametrize("kind", sorted({"parcae", "values", "looped-moe"} & {*LOOPED}))
 def test_depths_in_one_pass_are_passes_of_their_own(kind):
     model = built(kind)

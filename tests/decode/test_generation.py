@@ -47,14 +47,6 @@ def test_one_pass_over_given_text_scores_as_the_model_does(kind):
     np.testing.assert_allclose(found.loss, token_losses(model, x[:, :-1], x[:, 1:]).numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_prompt_that_waited_for_a_place_is_answered_as_if_alone():
-    model, prompts = built("parcae"), prompts_of(3, 9, 1, 5, 7)
-    rule = Exit(middling(model))
-    expected = generate(model, prompts, 5, rule)
-    for batch in (1, 2, 9):
-        assert generate(model, prompts, 5, rule, batch=batch) == expected
-
-
 def test_a_number_of_loops_can_be_asked_for():
     model, prompts = built("parcae"), prompts_of(4, 2)
     for loops in (1, 3, 7):
@@ -191,7 +183,6 @@ def test_a_context_can_be_filled_to_its_end():
     ("call", "message"),
     [
         (lambda m: generate(m, [], 3), "prompts: one is empty"),
-        (lambda m: generate(m, [[1], []], 3), "prompts: one is empty"),
         (lambda m: generate(m, [[1, 61]], 3), "prompts: token 61 is not among the model's 61"),
         (lambda m: generate(m, [[-1]], 3), "prompts: token -1"),
         (lambda m: generate(m, [[1] * 20], 6), "new_tokens: 20 tokens of a prompt and 6 new ones"),
