@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lib.base.errors import InputError
 from lib.config import ModelConfig, RunConfig
 from lib.model import depth
 from lib.model.layers import GATE_CHANNELS
@@ -68,8 +67,6 @@ class _Layer:
 def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | None = None) -> Counts:
     """Counts for a sequence length and a truncation; the config's own where None."""
     S = cfg.context if seq_len is None else seq_len
-    if S < 1:
-        raise InputError(f"seq_len: {S} is no length, use at least 1")
     if backprop_loops is not None:
         cfg = cfg.replace(backprop_loops=backprop_loops)
     d, r, norm = cfg.width, cfg.mean_loops, cfg.width if cfg.norm_gain else 0

@@ -1,5 +1,7 @@
 """What a model is: ``ModelConfig`` holds everything that decides what it computes."""
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import pydantic
@@ -34,7 +36,7 @@ class ModelConfig(Config):
     former: ClassVar = {"truncation": "no-grad", "short_window": None}
 
     # sizes
-    vocab_size: int = Field(256, ge=2)
+    vocab_size: int = Field(256, ge=2, le=2**32)
     width: int = Field(64, ge=1, le=2**20)
     heads: int = Field(2, ge=1)
     kv_heads: int | None = Field(
@@ -118,87 +120,122 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.vocab_size > 2**32:
-            raise ValueError(f"vocab_size: {self.vocab_size} does not fit tokens of 32 bits, use at most {2**32}")
-        if self.width % self.heads:
-            raise ValueError(f"width: {self.width} is not divisible by heads {self.heads}, change one of them")
-        if self.head_dim % 2:
-            raise ValueError(f"heads: head_dim {self.head_dim} is odd, RoPE needs pairs, change width or heads")
-        if self.heads % self.key_heads:
-            raise ValueError(f"kv_heads: {self.kv_heads} does not divide heads {self.heads}, use a divisor")
-        if self.value_embeddings and self.key_heads != self.heads:
-            raise ValueError("kv_heads: value tables have a gate for each head, leave kv_heads or them out")
-        if self.prelude + self.recur + self.coda == 0:
-            raise ValueError("recur: the model has no layer at all, set prelude, recur or coda")
-        if isinstance(self.backprop_loops, int) and self.backprop_loops < 1:
-            raise ValueError(f"backprop_loops: {self.backprop_loops} leaves no gradient, use at least 1")
-        if self.recur == 0 and self.mean_loops != 1:
-            raise ValueError(f"mean_loops: {self.mean_loops} loops over no layer, set recur or mean_loops=1")
-        if self.recur == 0 and (self.depth != "fixed" or self.injection != "none"):
-            raise ValueError("recur: nothing loops when it is 0, use depth='fixed' and injection='none'")
-        if self.injection == "none" and self.state_init != "prelude":
-            raise ValueError("state_init: without an injection the state must start from the prelude, use 'prelude'")
-        if self.injection == "none" and self.truncates and self.recur:
-            raise ValueError("backprop_loops: without an injection only the first loop sees the input, use 'all'")
-        if self.recur == 0 and self.loop_norm != "none":
-            raise ValueError("loop_norm: there is no loop to close when recur is 0, use 'none'")
-        if self.loop_norm == "closing" and (self.coda or self.readout):
-            raise ValueError("loop_norm: closing is also the norm of the head, use coda=0 and readout=False")
-        if self.coda_norm and not self.coda:
-            raise ValueError("coda_norm: there is no coda to norm for, set coda")
-        if self.exit_gate and not self.recur:
-            raise ValueError("exit_gate: there is no loop to leave when recur is 0, leave it out")
-        if self.injection == "add" and self.state_init == "prelude":
-            raise ValueError("state_init: additive injection would count the prelude twice, use 'zero'")
-        if self.injection == "boundary" and (self.state_init != "prelude" or self.loop_norm != "none"):
-            raise ValueError(
-                "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'"
-            )
-        if self.injection_bias and self.injection not in ("concat", "concat-identity"):
-            raise ValueError("injection_bias: only a concatenating injection has it, use injection='concat'")
-        if self.value_embeddings and self.head_dim * self.heads < 32:
-            raise ValueError(f"value_embeddings: the gate reads 32 channels, width {self.width} has fewer, widen it")
-        if len(self.windows) > self.layers:
-            raise ValueError(f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it")
-        if self.lanes != 2 and self.injection != "hyper-connections":
-            raise ValueError("lanes: only hyper-connections have them, use injection='hyper-connections'")
-        if self.lanes_receive != "s - u" and self.injection != "hyper-connections":
-            raise ValueError("lanes_receive: only hyper-connections have lanes, use injection='hyper-connections'")
-        if self.init_std != 0.02 and self.init not in ("normal", "mup"):
-            raise ValueError(f"init_std: {self.init} has its own, use init='normal' or 'mup'")
-        if self.qk_norm_eps is not None and not self.qk_norm:
-            raise ValueError("qk_norm_eps: there is no QK-norm, set qk_norm or leave it out")
-        if self.init == "mup" and self.tied:
-            raise ValueError("init: muP scales the head and not the table, use tied=False")
-        self._check_depth()
-        self._check_experts()
+        rules = (self._rules_of_sizes, self._rules_of_the_loop, self._rules_of_sampled_depths, self._rules_of_options)
+        for broken, told in itertools.chain.from_iterable(of() for of in rules):
+            if broken:
+                raise ValueError(told)
         return self
 
-    def _check_depth(self) -> None:
-        k = self.max_backprop_loops
-        if self.fill and (self.depth == "fixed" or k is None):
-            raise ValueError("fill: it draws loops around a truncation, use a sampled depth and a backprop_loops")
-        if self.fill and k is not None and k > self.mean_loops:
-            raise ValueError(f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it")
-        if self.on_top and (self.depth == "fixed" or k is None):
-            raise ValueError("on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops")
-        if self.on_top and self.fill:
-            raise ValueError("on_top: fill adds the loops with gradient in its own way, use one of them")
-        if self.injection == "hyper-connections":
-            if self.depth != "fixed" or self.truncates:
-                raise ValueError("injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'")
-            if self.state_init != "prelude":
-                raise ValueError("state_init: the lanes of hyper-connections start from the prelude, use 'prelude'")
+    # Each rule: whether it is broken, and what is told then; the first that is broken is.
 
-    def _check_experts(self) -> None:
-        if self.active_experts > self.experts:
-            raise ValueError(f"active_experts: {self.active_experts} of {self.experts} experts, use at most as many")
-        if self.experts > 1 and self.mlp != "swiglu":
-            raise ValueError("experts: an expert is a SwiGLU, use mlp='swiglu'")
-        if self.mlp_width % self.active_experts:
-            raise ValueError(
-                f"mlp_width: {self.mlp_width} is not divisible by active_experts {self.active_experts}, change one"
-            )
+    def _rules_of_sizes(self) -> Iterator[tuple[bool, str]]:
+        d, heads, mlp, k = self.width, self.heads, self.mlp_width, self.active_experts
+        yield d % heads != 0, f"width: {d} is not divisible by heads {heads}, change one of them"
+        yield (
+            self.head_dim % 2 != 0,
+            f"heads: head_dim {self.head_dim} is odd, RoPE needs pairs, change width or heads",
+        )
+        yield (heads % self.key_heads != 0, f"kv_heads: {self.kv_heads} does not divide heads {heads}, use a divisor")
+        yield (
+            self.value_embeddings and self.key_heads != heads,
+            "kv_heads: value tables have a gate for each head, leave kv_heads or them out",
+        )
+        yield (
+            self.value_embeddings and d < 32,
+            f"value_embeddings: the gate reads 32 channels, width {d} has fewer, widen it",
+        )
+        yield self.layers == 0, "recur: the model has no layer at all, set prelude, recur or coda"
+        yield (
+            len(self.windows) > self.layers,
+            f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it",
+        )
+        yield k > self.experts, f"active_experts: {k} of {self.experts} experts, use at most as many"
+        yield self.experts > 1 and self.mlp != "swiglu", "experts: an expert is a SwiGLU, use mlp='swiglu'"
+        yield mlp % k != 0, f"mlp_width: {mlp} is not divisible by active_experts {k}, change one"
+
+    def _rules_of_the_loop(self) -> Iterator[tuple[bool, str]]:
+        from_prelude, plain = self.state_init == "prelude", self.recur == 0
+        yield (
+            isinstance(self.backprop_loops, int) and self.backprop_loops < 1,
+            f"backprop_loops: {self.backprop_loops} leaves no gradient, use at least 1",
+        )
+        yield (
+            plain and self.mean_loops != 1,
+            f"mean_loops: {self.mean_loops} loops over no layer, set recur or mean_loops=1",
+        )
+        yield (
+            plain and (self.depth != "fixed" or self.injection != "none"),
+            "recur: nothing loops when it is 0, use depth='fixed' and injection='none'",
+        )
+        yield plain and self.loop_norm != "none", "loop_norm: there is no loop to close when recur is 0, use 'none'"
+        yield plain and self.exit_gate, "exit_gate: there is no loop to leave when recur is 0, leave it out"
+        yield (
+            self.injection == "none" and not from_prelude,
+            "state_init: without an injection the state must start from the prelude, use 'prelude'",
+        )
+        yield (
+            self.injection == "none" and self.truncates and not plain,
+            "backprop_loops: without an injection only the first loop sees the input, use 'all'",
+        )
+        yield (
+            self.injection == "add" and from_prelude,
+            "state_init: additive injection would count the prelude twice, use 'zero'",
+        )
+        yield (
+            self.injection == "boundary" and (not from_prelude or self.loop_norm != "none"),
+            "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'",
+        )
+        yield (
+            self.injection == "hyper-connections" and (self.depth != "fixed" or self.truncates),
+            "injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'",
+        )
+        yield (
+            self.injection == "hyper-connections" and not from_prelude,
+            "state_init: the lanes of hyper-connections start from the prelude, use 'prelude'",
+        )
+        yield (
+            self.loop_norm == "closing" and (self.coda > 0 or self.readout),
+            "loop_norm: closing is also the norm of the head, use coda=0 and readout=False",
+        )
+        yield self.coda_norm and not self.coda, "coda_norm: there is no coda to norm for, set coda"
+
+    def _rules_of_sampled_depths(self) -> Iterator[tuple[bool, str]]:
+        k = self.max_backprop_loops
+        without = self.depth == "fixed" or k is None
+        yield (
+            self.fill and without,
+            "fill: it draws loops around a truncation, use a sampled depth and a backprop_loops",
+        )
+        yield (
+            self.fill and (k or 0) > self.mean_loops,
+            f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it",
+        )
+        yield (
+            self.on_top and without,
+            "on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops",
+        )
+        yield (self.on_top and self.fill, "on_top: fill adds the loops with gradient in its own way, use one of them")
+
+    def _rules_of_options(self) -> Iterator[tuple[bool, str]]:
+        has_lanes = self.injection == "hyper-connections"
+        yield self.lanes != 2 and not has_lanes, "lanes: use them with injection='hyper-connections' alone"
+        yield (
+            self.lanes_receive != "s - u" and not has_lanes,
+            "lanes_receive: use it with injection='hyper-connections' alone",
+        )
+        yield (
+            self.injection_bias and self.injection not in ("concat", "concat-identity"),
+            "injection_bias: only a concatenating injection has it, use injection='concat'",
+        )
+        yield (
+            self.init_std != 0.02 and self.init not in ("normal", "mup"),
+            f"init_std: {self.init} has its own, use init='normal' or 'mup'",
+        )
+        yield (
+            self.qk_norm_eps is not None and not self.qk_norm,
+            "qk_norm_eps: there is no QK-norm, set qk_norm or leave it out",
+        )
+        yield (self.init == "mup" and self.tied, "init: muP scales the head and not the table, use tied=False")
 
     @property
     def head_dim(self) -> int:

@@ -36,7 +36,6 @@ def saved(folder, about, tensors):
 
 def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V, block_size=CONTEXT, stacks=(2, 3, 1)):
     prelude, recur, coda = stacks
-    std, depth = math.sqrt(2 / (5 * n_embd)), prelude + coda + 32 * recur
     return {
         "architectures": ["RavenForCausalLM"],
         "model_type": "huginn_raven",
@@ -47,15 +46,7 @@ def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V
         "nonlin_name": "SiLU",
         "injection_type": "linear",
         "state_init": "like-init",
-        "init_strategy": "takase",
-        "init_orthogonal": False,
-        "init_values": {
-            "std": std,
-            "embedding": std,
-            "out_proj": std / math.sqrt(2 * depth),
-            "embed_scale": math.sqrt(n_embd),
-        },
-        "effective_expected_depth": depth,
+        "init_values": {"std": math.sqrt(2 / (5 * n_embd)), "embed_scale": math.sqrt(n_embd)},
         "sampling_scheme": "poisson-lognormal-filling",
         "mean_recurrence": 32,
         "mean_backprop_depth": 8,
@@ -71,17 +62,13 @@ def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V
         "block_size": block_size,
         "vocab_size": vocab_size,
         "padded_vocab_size": vocab_size,
-        "padding_multiple": 4096,
         "tie_embeddings": True,
         "tie_word_embeddings": True,
         "bias": False,
         "qk_bias": True,
         "norm_eps": 1e-6,
         "rope_base": 50000,
-        "activation_checkpoint_impl": "per-iteration",
         "test_time_noise": 0,
-        "test_time_noise_type": "fixed",
-        "torch_dtype": "bfloat16",
     }
 
 
@@ -138,10 +125,7 @@ def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_
         "rms_norm_eps": 1e-6,
         "rope_theta": 1000000.0,
         "rope_scaling": None,
-        "attention_dropout": 0.0,
-        "initializer_range": 0.02,
         "tie_word_embeddings": False,
-        "use_cache": True,
         "vocab_size": vocab_size,
     }
 
@@ -150,16 +134,12 @@ def ouro_about(**sizes):
     about = llama_about(**sizes)
     return about | {
         "architectures": ["OuroForCausalLM"],
-        "auto_map": {"AutoModelForCausalLM": "modeling_ouro.OuroForCausalLM"},
         "model_type": "ouro",
         "layer_types": ["full_attention"] * about["num_hidden_layers"],
-        "max_window_layers": about["num_hidden_layers"],
         "sliding_window": None,
         "use_sliding_window": False,
         "total_ut_steps": 4,
         "early_exit_threshold": 1.0,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
     }
 
 
@@ -206,14 +186,12 @@ PLN5 = {
     "huginn_sampling_scheme": "poisson-lognormal-capped",
     "huginn_poisson_lognormal_target_mean": 5.0,
     "huginn_poisson_lognormal_sigma": 0.5,
-    "huginn_poisson_lognormal_max": 64,
     "huginn_backprop_depth": 10,
 }
 #: the recipes of LoopedLM-P2
 XLLM = {
     "diagonal": {},
     "diagonal pln": PLN5,
-    "learned": PLN5 | {"huginn_depth_prior": "learned", "huginn_depth_prior_entropy": 0.01},
     "linear": PLN5 | {"huginn_input_injection": "linear", "huginn_recurrent_exit_norm": "parameterless_rms"},
     "parcae": PLN5 | {"huginn_diagonal_dt_init": HALF_LOG_5, "huginn_prelude_norm": "rms"},
     "orthoinj": PLN5 | {"huginn_diagonal_dt_init": HALF_LOG_5, "huginn_prelude_orthogonal": True},
@@ -243,19 +221,12 @@ def xllm_about(recipe, model_dim=D, num_heads=HEADS, num_kv_heads=2, ffn_hidden_
         "qknorm": False,
         "attn_act_func": "softmax",
         "apply_attn_gate": False,
-        "attn_gate_func": "silu",
         "residual_func": "base",
         "scale_emb": False,
         "num_experts": 0,
         "num_values": 0,
         "rope_base": 1000000.0,
         "chunk_size": 2,
-        "causal_attn_backend": "flash",
-        "fused_block": False,
-        "fused_output_layer": True,
-        "init_mode": "gaussian",
-        "init_std": 0.02,
-        "dropout": 0.0,
         "loop_times": 5,
         "loop_start_layer": 1,
         "loop_end_layers": 3,
@@ -267,8 +238,6 @@ def xllm_about(recipe, model_dim=D, num_heads=HEADS, num_kv_heads=2, ffn_hidden_
         "huginn_coda_layers": 1,
         "huginn_state_init": "normal",
         "huginn_input_injection": "diagonal",
-        "huginn_diagonal_dt_init": 1.0,
-        "huginn_diagonal_a_init": 1.0,
         "huginn_prelude_norm": "none",
         "huginn_recurrent_exit_norm": "none",
         "huginn_prelude_orthogonal": False,
@@ -279,9 +248,6 @@ def xllm_about(recipe, model_dim=D, num_heads=HEADS, num_kv_heads=2, ffn_hidden_
         "huginn_backprop_depth": 5,
         "huginn_poisson_lognormal_target_mean": 5.0,
         "huginn_poisson_lognormal_sigma": 0.5,
-        "huginn_poisson_lognormal_max": 64,
-        "huginn_depth_prior": "none",
-        "huginn_depth_prior_entropy": 0.0,
         "huginn_antithetic_sampling": False,
     }
     model |= XLLM[recipe] | changes

@@ -106,17 +106,21 @@ def leave(scores: np.ndarray, threshold: float) -> np.ndarray:
     return below.argmax(0)
 
 
+def left(exits: Exits, scores: np.ndarray, threshold: float) -> tuple[np.ndarray, float, float]:
+    """The exit at which each token leaves, the mean share of the depth that this saves, and the mean loss in nats."""
+    at = leave(scores, threshold)
+    return at, float((1 - exits.depth[at]).mean()), float(exits.loss[at, np.arange(len(at))].mean())
+
+
 def at_thresholds(exits: Exits, thresholds: np.ndarray) -> dict[str, list[Any]]:
     """What becomes of tokens that leave where their entropy is below each of ``thresholds`` [K]: ``saved``, the mean
     share of the depth [K]; ``perplexity`` [K]; ``computed``, the share of tokens that each exit still sees [E][K]."""
-    scores, tokens = exits.scores["entropy"], np.arange(exits.loss.shape[1])
-    saved, perplexity, computed = [], [], []
-    for threshold in thresholds:
-        at = leave(scores, threshold)
-        saved.append(float((1 - exits.depth[at]).mean()))
-        perplexity.append(float(np.exp(exits.loss[at, tokens].mean())))
-        computed.append([float((at >= i).mean()) for i in range(len(exits.depth))])
-    return {"saved": saved, "perplexity": perplexity, "computed": np.transpose(computed).tolist()}
+    found = [left(exits, exits.scores["entropy"], threshold) for threshold in thresholds]
+    return {
+        "saved": [saved for _, saved, _ in found],
+        "perplexity": [float(np.exp(loss)) for _, _, loss in found],
+        "computed": [[float((at >= i).mean()) for at, _, _ in found] for i in range(len(exits.depth))],
+    }
 
 
 def first_common(exits: Exits) -> int:
@@ -129,17 +133,13 @@ def trade_off(exits: Exits, criterion: str, saved: list[float], first: int = 0) 
     """The perplexity where a criterion saves each share of the depth in ``saved``, 0 to 1 (004, Table of perplexities);
     nan where no threshold saves so much. Between two thresholds the mean loss is interpolated. No token leaves before
     the exit ``first``."""
-    scores, tokens = exits.scores[criterion].copy(), np.arange(exits.loss.shape[1])
+    scores = exits.scores[criterion].copy()
     scores[:first] = math.nan
     finite = scores[np.isfinite(scores)]
     quantiles = np.unique(np.quantile(finite, np.linspace(0, 1, 201))) if len(finite) else finite
     # below infinity everybody leaves at the first exit that has a score, below minus infinity nobody before the last
     thresholds = [*quantiles, math.inf, -math.inf]
-    points = []
-    for threshold in thresholds:
-        at = leave(scores, threshold)
-        points.append((float((1 - exits.depth[at]).mean()), float(exits.loss[at, tokens].mean())))
-    share, loss = np.array(sorted(points)).T
+    share, loss = np.array(sorted(left(exits, scores, threshold)[1:] for threshold in thresholds)).T
     return [float(np.exp(np.interp(x, share, loss))) if x <= share[-1] else math.nan for x in saved]
 
 
@@ -151,7 +151,7 @@ def threshold_saving(exits: Exits, criterion: str, saved: float) -> float:
     scores = exits.scores[criterion]
     # a divergence of nothing may be rounded to below 0, which is no threshold
     for threshold in np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201)).clip(1e-12)):
-        if (1 - exits.depth[leave(scores, threshold)]).mean() >= saved:
+        if left(exits, scores, threshold)[1] >= saved:
             return float(threshold)
     return math.inf
 

@@ -5,17 +5,18 @@ Fastest in fp32 on one thread: products of so few rows gain nothing from more.
 """
 
 import dataclasses
-import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from lib.base import seeds
+from lib.base.checked import Checked
 from lib.base.errors import InputError
 from lib.decode.inflight import Decoder, Exit
 from lib.model.looped import LoopedLM
@@ -23,24 +24,15 @@ from lib.model.looped import LoopedLM
 SCORED = 1 << 14  # tokens that ``score`` has in the loop at once
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampling:
+class Sampling(Checked):
     """How a token is drawn: at temperature 0 it is the likeliest; else it is drawn from softmax(z / temperature), over
     the top_k likeliest (0: all) and of those over the fewest that hold top_p of the probability. Row i of a call draws
     from a stream of its own, of ``seed``."""
 
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
+    temperature: float = Field(0.0, ge=0)
+    top_k: int = Field(0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise InputError(f"temperature: {self.temperature} is out of range, use 0 (greedy) or more")
-        if self.top_k < 0:
-            raise InputError(f"top_k: {self.top_k} is too few, use 0 (all) or more")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p: {self.top_p} is no share, use more than 0 and at most 1")
 
     def draw(self, logits: Tensor, u: list[float]) -> list[int]:
         """A token for each row of logits [m, V]: where ``u`` [m], uniform in [0, 1), falls in its cumulative
@@ -65,14 +57,6 @@ class Sampling:
         # a token is left out where those before it hold top_p already
         p = torch.where(p.cumsum(-1) - p < self.top_p, p, 0)
         return torch.zeros_like(p).scatter(1, token, p)
-
-
-class Event(NamedTuple):
-    """A token of the answer to prompt ``row``, and how many loops its prediction took."""
-
-    row: int
-    token: int
-    loops: int
 
 
 @dataclasses.dataclass
@@ -101,26 +85,41 @@ def generate(
 
     Raises InputError, before anything is computed, for what cannot be decoded."""
     decoder = _decoder(model, prompts, new_tokens, leave, batch)
+    sampling, stop = sampling or Sampling(), {*stop}
     answers = [Answer([], [], []) for _ in prompts]
-    for _ in _answer(decoder, prompts, new_tokens, sampling or Sampling(), set(stop), answers):
-        pass
+    random = [seeds.stream("decode", sampling.seed, i) for i in range(len(prompts))]
+    waiting = deque(range(len(prompts)) if new_tokens else ())
+    asked: dict[int, int] = {}  # row of the decoder -> the prompt that it answers
+
+    def begin(row: int) -> None:
+        asked[row] = waiting.popleft()
+        decoder.clear(row)
+        decoder.enter(row, prompts[asked[row]])
+
+    for row in range(min(decoder.rows, len(waiting))):
+        begin(row)
+    predictions: dict[int, Tensor] = {}  # row -> logits of its next token, until all of its tokens have left
+    for left in decoder.departures():
+        for i, (row, position) in enumerate(zip(left.rows.tolist(), left.positions.tolist(), strict=True)):
+            if position == decoder.reached[row] - 1:
+                predictions[row] = left.logits[i]
+        ready = [row for row in predictions if not decoder.inside(row)]
+        if not ready:
+            continue
+        logits = torch.stack([predictions.pop(row) for row in ready])
+        drawn = sampling.draw(logits, [random[asked[row]].random() for row in ready])
+        for row, token in zip(ready, drawn, strict=True):
+            answer, taken = answers[asked[row]], decoder.taken[row, : decoder.reached[row]].tolist()
+            answer.prompt_loops = answer.prompt_loops or taken
+            answer.stopped = token in stop
+            if not answer.stopped:
+                answer.tokens.append(token)
+                answer.loops.append(taken[-1])
+            if not answer.stopped and len(answer.tokens) < new_tokens:
+                decoder.enter(row, [token])
+            elif waiting:
+                begin(row)
     return answers
-
-
-def stream(
-    model: LoopedLM,
-    prompts: Sequence[Sequence[int]],
-    new_tokens: int,
-    leave: Exit | None = None,
-    sampling: Sampling | None = None,
-    stop: Iterable[int] = (),
-    batch: int | None = None,
-) -> Iterator[Event]:
-    """``generate``, token by token as they are found, with the stop token where there is one. Tokens of several
-    prompts come in any order."""
-    decoder = _decoder(model, prompts, new_tokens, leave, batch)
-    answers = [Answer([], [], []) for _ in prompts]
-    return _answer(decoder, prompts, new_tokens, sampling or Sampling(), set(stop), answers)
 
 
 class Scores(NamedTuple):
@@ -157,10 +156,6 @@ def _decoder(
     """A decoder with room for the prompts and their answers. Raises InputError for what cannot be decoded."""
     if not len(prompts) or not all(len(prompt) for prompt in prompts):
         raise InputError("prompts: one is empty, give each at least one token, such as that of a document's beginning")
-    if new_tokens < 0:
-        raise InputError(f"new_tokens: {new_tokens} is too few, use 0 or more")
-    if batch is not None and batch < 1:
-        raise InputError(f"batch: {batch} is too few, use at least 1")
     V, context = model.cfg.vocab_size, model.cfg.context
     least, most = min(map(min, prompts)), max(map(max, prompts))
     if least < 0 or most >= V:
@@ -175,59 +170,3 @@ def _decoder(
             f"{context} allows, ask for at most {max(context - longest + 1, 0)} or shorten the prompt"
         )
     return Decoder(model, min(batch or len(prompts), len(prompts)), length, leave or Exit())
-
-
-@dataclasses.dataclass
-class _Question:
-    """A prompt that is being answered."""
-
-    index: int  # among the prompts
-    last: int  # the position that predicts next
-    random: np.random.Generator
-
-
-def _answer(
-    decoder: Decoder,
-    prompts: Sequence[Sequence[int]],
-    new_tokens: int,
-    sampling: Sampling,
-    stop: set[int],
-    answers: list[Answer],
-) -> Iterator[Event]:
-    """Fills ``answers``, and yields each token."""
-    waiting = deque(range(len(prompts)) if new_tokens else ())
-    at_work: dict[int, _Question] = {}  # row of the decoder -> its prompt
-
-    def begin(row: int) -> None:
-        index = waiting.popleft()
-        at_work[row] = _Question(index, len(prompts[index]) - 1, seeds.stream("decode", sampling.seed, index))
-        decoder.clear(row)
-        decoder.enter(row, prompts[index])
-
-    for row in range(min(decoder.rows, len(waiting))):
-        begin(row)
-    predictions: dict[int, Tensor] = {}  # row -> logits of its next token, until all of its tokens have left
-    for left in decoder.departures():
-        for i, (row, position) in enumerate(zip(left.rows.tolist(), left.positions.tolist(), strict=True)):
-            if position == at_work[row].last:
-                predictions[row] = left.logits[i]
-        ready = [row for row in predictions if not decoder.inside(row)]
-        if not ready:
-            continue
-        logits = torch.stack([predictions.pop(row) for row in ready])
-        drawn = sampling.draw(logits, [at_work[row].random.random() for row in ready])
-        for row, token in zip(ready, drawn, strict=True):
-            question = at_work[row]
-            answer, size = answers[question.index], len(prompts[question.index])
-            taken = decoder.taken[row]
-            answer.prompt_loops = answer.prompt_loops or taken[:size].tolist()
-            yield Event(question.index, token, int(taken[question.last]))
-            answer.stopped = token in stop
-            if not answer.stopped:
-                answer.tokens.append(token)
-                answer.loops.append(int(taken[question.last]))
-            if not answer.stopped and len(answer.tokens) < new_tokens:
-                question.last += 1
-                decoder.enter(row, [token])
-            elif waiting:
-                begin(row)

@@ -33,28 +33,20 @@ class Exit:
     ``criteria.GATE`` of a model with an exit gate) is below ``threshold``, at the latest after ``loops`` loops
     (mean_loops when None).
 
-    kept_loops: of how many loops the keys and values are kept, all when None. Loop t overwrites what loop
-    t - kept_loops has left, so that later tokens find the last loops.
-
-    A threshold, or kept_loops, makes an answer depend on where its prompt ends. The tokens of a prompt go through the
-    loops together: they see each other's keys and values of the loop that they are in, and in a coda what it makes of
-    each other's states at that moment. Tokens of the answer see what the prompt's tokens have left in the end.
+    A threshold makes an answer depend on where its prompt ends. The tokens of a prompt go through the loops together:
+    they see each other's keys and values of the loop that they are in, and in a coda what it makes of each other's
+    states at that moment. Tokens of the answer see what the prompt's tokens have left in the end.
     """
 
     threshold: float = 0.0
     criterion: str = "entropy"
     loops: int | None = None
-    kept_loops: int | None = None
 
     def __post_init__(self) -> None:
         if not self.threshold >= 0:
             raise InputError(f"threshold: {self.threshold} is no score, use 0 (nobody leaves) or more")
         if self.criterion not in (*CRITERIA, GATE):
             raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join((*CRITERIA, GATE))}")
-        if self.loops is not None and self.loops < 1:
-            raise InputError(f"loops: {self.loops} is too few, run at least 1")
-        if self.kept_loops is not None and self.kept_loops < 1:
-            raise InputError(f"kept_loops: {self.kept_loops} is too few, keep at least 1")
 
 
 class Left(NamedTuple):
@@ -71,7 +63,6 @@ class Tokens:
     positions. h, prepared and values are [1, n, ...], as the model wants them."""
 
     at: np.ndarray  # [3, n]: rows, positions, and the loops made so far
-    device: torch.device
     h: Tensor
     prepared: Prepared
     values: dict[int, Tensor]
@@ -92,7 +83,7 @@ class Tokens:
     @functools.cached_property
     def where(self) -> tuple[Tensor, Tensor]:
         """Rows and positions for indexing a tensor."""
-        return torch.as_tensor(self.rows, device=self.device), torch.as_tensor(self.positions, device=self.device)
+        return torch.as_tensor(self.rows, device=self.h.device), torch.as_tensor(self.positions, device=self.h.device)
 
     @functools.cached_property
     def pieces(self) -> list[tuple[int, int]]:
@@ -102,7 +93,7 @@ class Tokens:
         return [(at, min(at + PIECE, stop)) for start, stop in rows for at in range(start, stop, PIECE)]
 
     def __getitem__(self, which: np.ndarray) -> "Tokens":
-        index = torch.as_tensor(which, device=self.device)
+        index = torch.as_tensor(which, device=self.h.device)
         return self._carrying(lambda x: x[index], self.at[:, which])
 
     def without(self, gone: np.ndarray) -> "Tokens":
@@ -113,7 +104,7 @@ class Tokens:
         """These tokens with ``new`` ones, whose rows have no other here, and without the ``gone``. If as many come as
         go, each of another row, the new ones take the places of the gone, and nothing else is copied."""
         if len(gone) == len(new.rows) == len({*new.rows.tolist()}):
-            index, at = torch.as_tensor(gone, device=self.device), self.at.copy()
+            index, at = torch.as_tensor(gone, device=self.h.device), self.at.copy()
             at[:, gone] = new.at
             return self._carrying(lambda x, y: x.index_copy(0, index, y), at, new)
         stay = self.without(gone)
@@ -132,7 +123,6 @@ class Tokens:
             seen = Seen(*(f(*part) for part in parts))
         return Tokens(
             at,
-            self.device,
             inner(*(tokens.h for tokens in every)),
             per_token(inner, *(tokens.prepared for tokens in every)),
             {layer: inner(*(tokens.values[layer] for tokens in every)) for layer in self.values},
@@ -161,12 +151,9 @@ class Decoder:
         self.noise = None
         if cfg.state_init != "prelude":
             self.noise = model.initial_state(weight.new_zeros(1, length, cfg.width, dtype=model.residual_dtype), None)
-        # keys and values: [kept loops, B, P, 2, KV, D] of each unique layer, the looped ones side by side
-        slots = min(leave.kept_loops or self.T, self.T)
-        # after so many loops, the slots that no later loop of the token will fill
-        self.owed = [{t % slots for t in range(made, self.T)} - {(made - 1) % slots} for made in range(self.T + 1)]
+        # keys and values: [T, B, P, 2, KV, D] of each unique layer, the looped ones side by side
         shape = rows, length, 2, cfg.key_heads, cfg.head_dim
-        self.looped = weight.new_zeros(cfg.recur, slots, *shape, dtype=model.compute_dtype)
+        self.looped = weight.new_zeros(cfg.recur, self.T, *shape, dtype=model.compute_dtype)
         once = weight.new_zeros(cfg.prelude + cfg.coda, 1, *shape, dtype=model.compute_dtype)
         self.cache = [*once[: cfg.prelude], *self.looped, *once[cfg.prelude :]]
         blocks = (*model.prelude, *model.recur, *model.coda)
@@ -204,9 +191,9 @@ class Decoder:
             now = self.flight.without(gone)
         self.flight, self.entering, self.gone = now, [], gone[:0]
         if self.model.cfg.recur:
-            loop = torch.as_tensor(now.loops, device=self.device)[None]
-            self._face(now, loop[0] % self.looped.shape[1])
-            now.h, _ = self.model.step(now.h, now.prepared, now.values, loop, self._attend)
+            loop = torch.as_tensor(now.loops, device=self.device)
+            self._face(now, loop)
+            now.h, _ = self.model.step(now.h, now.prepared, now.values, loop[None], self._attend)
         now.at[2] += 1
         done = now.loops == self.T
         if self.tests:
@@ -223,7 +210,7 @@ class Decoder:
             self.count[row] += len(tokens)
         given = torch.tensor([[token for _, tokens in entering for token in tokens]], device=self.device)
         nothing = torch.empty(0, device=self.device)  # what they carry is computed once they are faced
-        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), self.device, nothing, (), {}, None)
+        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), nothing, (), {}, None)
         self._face(new)
         e, new.values, _ = model.before(given, self._attend)
         h = e if self.noise is None else self.noise[:, new.where[1]]
@@ -259,12 +246,11 @@ class Decoder:
     def _let_out(self, now: Tokens, which: np.ndarray, logits: Tensor | None) -> Left:
         """Lets out ``which`` of the tokens, with what they predict; ``logits`` [n, V] are those of all, where known."""
         everybody = len(which) == len(now.rows)
-        if logits is None and len(self.model.coda):  # in the coda those who leave also see those before them who stay
-            logits = self._predict(now)
-        if logits is None:
+        if logits is None and not len(self.model.coda):
             logits = self._predict(now if everybody else now[which])
-        elif not everybody:
-            logits = logits[torch.as_tensor(which, device=self.device)]
+        else:  # in the coda those who leave also see those before them who stay
+            logits = self._predict(now) if logits is None else logits
+            logits = logits if everybody else logits[torch.as_tensor(which, device=self.device)]
         rows, positions, loops = now.at[:, which]
         self.taken[rows, positions] = loops
         self._share(rows, positions, loops)
@@ -275,34 +261,30 @@ class Decoder:
     def _share(self, rows: np.ndarray, positions: np.ndarray, loops: np.ndarray) -> None:
         """Copies the last entries of tokens that left early to the loops that they did not make, where later tokens
         look for them."""
-        pairs = [(i, slot) for i, made in enumerate(loops.tolist()) for slot in self.owed[made]]
-        if not pairs:
-            return
-        who, to = np.array(pairs).T
-        last = (loops[who] - 1) % self.looped.shape[1]
-        rows, positions, to, last = torch.as_tensor(np.stack((rows[who], positions[who], to, last)), device=self.device)
-        self.looped[:, to, rows, positions] = self.looped[:, last, rows, positions]
+        for made in {*loops[loops < self.T].tolist()}:
+            row, position = torch.as_tensor(np.stack((rows, positions))[:, loops == made], device=self.device)
+            self.looped[:, made:, row, position] = self.looped[:, made - 1 : made, row, position]
 
     # ---- attention over the cache ------------------------------------------------------------------------------------
 
-    def _face(self, tokens: Tokens, slots: Tensor | None = None) -> None:
-        """Makes these the tokens that attend, each with its slot [n] of the cache; None: the only slot of layers that
-        are used once."""
+    def _face(self, tokens: Tokens, loops: Tensor | None = None) -> None:
+        """Makes these the tokens that attend, each in its loop [n]; None: in the only one of layers that are used
+        once."""
         self.facing, self.angles = tokens, self.model.angles[tokens.where[1]]
-        self.slots = torch.zeros_like(tokens.where[0]) if slots is None else slots
-        self.slot_of = self.slots.tolist()
+        self.loops = torch.zeros_like(tokens.where[0]) if loops is None else loops
+        self.loop_of = self.loops.tolist()
 
     def _attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention of x [1, n, d], each token over its row's keys and values of its loop, its own included."""
         q, k, v = attn.project(x, self.fused[layer], self.angles, values)
         cache, tokens = self.cache[layer], self.facing
-        cache[self.slots, *tokens.where] = torch.stack((k[0], v[0]), 1)
+        cache[self.loops, *tokens.where] = torch.stack((k[0], v[0]), 1)
         q, parts = q.transpose(1, 2), []  # [1, H, n, D]
         for start, stop in tokens.pieces:
             positions = tokens.positions[start:stop]
             end = int(positions[-1]) + 1
             first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)
-            keys, vals = cache[self.slot_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
+            keys, vals = cache[self.loop_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
             mask = None
             if stop - start > 1:
                 at = torch.as_tensor(positions, device=self.device)

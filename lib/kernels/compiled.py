@@ -81,7 +81,7 @@ def _loaded(command: list[str]) -> ctypes.CDLL:
     # what the compiler says of itself and of the processor
     given = subprocess.run([*command, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, check=True).stdout
     decides = [SOURCE.read_bytes(), given, *(word.encode() for word in command)]
-    name = "kernels-" + hashlib.sha256(b"\0".join(decides)).hexdigest()[:16]
+    name = "kernels-" + hashlib.sha256(b"\0".join(decides)).hexdigest()[:16] + ".so"
     try:
         return ctypes.CDLL(str(_kept(Path.home() / ".cache" / "looped-lm" / name, command)))
     except (OSError, InputError, RuntimeError, subprocess.SubprocessError):  # no home, or one that is full or another's
@@ -89,25 +89,15 @@ def _loaded(command: list[str]) -> ctypes.CDLL:
             return ctypes.CDLL(str(_kept(Path(folder) / name, command)))
 
 
-def _kept(place: Path, command: list[str]) -> Path:
-    """``place``.so, made by one process at a time where it is not there or damaged: to load half a file ends a
-    process."""
-    path, check = place.with_suffix(".so"), place.with_suffix(".json")
-    if not _is_whole(path, check):
+def _kept(path: Path, command: list[str]) -> Path:
+    """``path``, made by one process at a time where it is not there."""
+    if not path.exists():
         files.need_folder(path.parent)
-        with files.lock(place.with_suffix(".lock")):
-            if not _is_whole(path, check):
+        with files.lock(path.with_suffix(".lock")):
+            if not path.exists():
                 with files.replacing(path) as draft:
                     subprocess.run([*command, str(SOURCE), "-o", str(draft), "-lm"], capture_output=True, check=True)
-                files.write_checked(check, {"sha256": files.digest(path)})
     return path
-
-
-def _is_whole(path: Path, check: Path) -> bool:
-    try:
-        return bool(files.read_checked(check)["sha256"] == files.digest(path))
-    except (OSError, ValueError):
-        return False
 
 
 def call(dtype: torch.dtype, name: str, *arguments: Any) -> None:

@@ -77,11 +77,13 @@ def norm(module: Any, x: Tensor, dtype: torch.dtype | None = None) -> Any:
 
 
 def relu2(x: Tensor) -> Any:
-    return functions.Relu2.apply(x) if serve(x) else NotImplemented  # type: ignore[no-untyped-call]
+    return functions.Activation.apply("relu2", x) if serve(x) else NotImplemented  # type: ignore[no-untyped-call]
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Any:
-    return functions.SwiGLU.apply(gate, up) if serve(gate, up) else NotImplemented  # type: ignore[no-untyped-call]
+    if serve(gate, up):
+        return functions.Activation.apply("swiglu", gate, up)  # type: ignore[no-untyped-call]
+    return NotImplemented
 
 
 def attention(module: Any, x: Tensor, angles: Tensor, values: Tensor | None) -> Any:

@@ -109,44 +109,24 @@ class Linear(Function):
         return dx, *dW
 
 
-class Relu2(Function):
-    """relu(x)^2."""
+class Activation(Function):
+    """An activation by its name: relu2 of x, or swiglu of gate and up."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        x = x.contiguous()
-        y = torch.empty_like(x)
-        call(x.dtype, "relu2", x, y, x.numel())
-        ctx.save_for_backward(x)
+    def forward(ctx: Any, name: str, *inputs: Tensor) -> Tensor:
+        inputs, ctx.name = tuple(x.contiguous() for x in inputs), name
+        y = torch.empty_like(inputs[-1])
+        call(y.dtype, name, *inputs, y, y.numel())
+        ctx.save_for_backward(*inputs)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        dx = torch.empty_like(x)
-        call(x.dtype, "relu2_backward", grad.contiguous(), x, dx, x.numel())
-        return dx
-
-
-class SwiGLU(Function):
-    """silu(gate) up."""
-
-    @staticmethod
-    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
-        gate, up = gate.contiguous(), up.contiguous()
-        y = torch.empty_like(up)
-        call(up.dtype, "swiglu", gate, up, y, up.numel())
-        ctx.save_for_backward(gate, up)
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        gate, up = ctx.saved_tensors
-        dgate, dup = torch.empty_like(gate), torch.empty_like(up)
-        call(up.dtype, "swiglu_backward", grad.contiguous(), gate, up, dgate, dup, up.numel())
-        return dgate, dup
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        inputs = ctx.saved_tensors
+        gradients = [torch.empty_like(x) for x in inputs]
+        call(grad.dtype, f"{ctx.name}_backward", grad.contiguous(), *inputs, *gradients, grad.numel())
+        return None, *gradients
 
 
 class Attention(Function):

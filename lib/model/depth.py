@@ -81,24 +81,19 @@ class DepthRule:
 
     def _split(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What was drawn [B] -> (n, k)."""
+        k = self.cfg.max_backprop_loops
         if self.cfg.fill:
-            return drawn, np.full_like(drawn, self._added)
+            return drawn, np.full_like(drawn, k)
         if self.cfg.on_top:
-            return drawn, np.minimum(drawn, self._added)
-        return split(drawn, self.cfg.max_backprop_loops)
-
-    @property
-    def _added(self) -> int:
-        """backprop_loops of the rules that add them, which a config has with a truncation only."""
-        assert self.cfg.max_backprop_loops is not None
-        return self.cfg.max_backprop_loops
+            return drawn, np.minimum(drawn, k or 0)
+        return split(drawn, k)
 
     @property
     def _poisson_mean(self) -> int:
         """Mean of the Poisson inside. Poisson(e^tau) + 1 has the mean E[e^tau] + 1; the corrected rule takes that one
         off, so that a mean of 4 is 4, while fill has it as published."""
         if self.cfg.fill:
-            return self.cfg.mean_loops - self._added
+            return self.cfg.mean_loops - (self.cfg.max_backprop_loops or 0)
         return self.cfg.mean_loops - (self.cfg.depth == "lognormal-poisson")
 
     def _draw(self, random: np.random.Generator) -> int:

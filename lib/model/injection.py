@@ -27,6 +27,9 @@ Prepared = tuple[Tensor, ...]
 class NoInjection(nn.Module):
     """u = h: the state starts from e and never sees it again."""
 
+    def __init__(self, cfg: ModelConfig):
+        super().__init__()
+
     def spread(self, h: Tensor) -> Tensor:
         return h
 
@@ -68,7 +71,7 @@ class Concat(NoInjection):
     """
 
     def __init__(self, cfg: ModelConfig):
-        super().__init__()
+        super().__init__(cfg)
         self.width = cfg.width
         self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
         self.bias = nn.Parameter(torch.zeros(cfg.width)) if cfg.injection_bias else None
@@ -96,7 +99,7 @@ class LTI(NoInjection):
     """
 
     def __init__(self, cfg: ModelConfig):
-        super().__init__()
+        super().__init__(cfg)
         dt = -math.log(INITIAL_DECAY)
         self.A_log = nn.Parameter(torch.zeros(cfg.width))
         self.dt_bias = nn.Parameter(torch.full((cfg.width,), math.log(math.expm1(dt))))
@@ -142,7 +145,7 @@ class Boundary(NoInjection):
     ALPHA = 2**-0.5
 
     def __init__(self, cfg: ModelConfig):
-        super().__init__()
+        super().__init__(cfg)
         self.eps = cfg.norm_eps
 
     def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
@@ -165,7 +168,7 @@ class HyperConnections(NoInjection):
     """
 
     def __init__(self, cfg: ModelConfig):
-        super().__init__()
+        super().__init__(cfg)
         r, K = cfg.mean_loops, cfg.lanes
         self.K, self.receives_output = K, cfg.lanes_receive == "s"
         self.alpha = nn.Parameter(torch.eye(K)[torch.arange(r) % K])
@@ -193,23 +196,21 @@ class HyperConnections(NoInjection):
 def per_token(f: Callable[..., Tensor], *prepared: Prepared) -> Prepared:
     """What an injection prepared, once or several times, with ``f`` of what it has for each token; what it made of its
     parameters alone stays."""
-    return tuple(f(*parts) if _is_of_tokens(parts[0]) else parts[0] for parts in zip(*prepared, strict=True))
+    # of tokens is what has [B, S, d]; a parameter has one dimension or two
+    return tuple(f(*parts) if parts[0].ndim == 3 else parts[0] for parts in zip(*prepared, strict=True))
 
 
-def _is_of_tokens(part: Tensor) -> bool:
-    """[B, S, d]; a parameter has one dimension or two."""
-    return part.ndim == 3
+INJECTIONS: dict[str, type[NoInjection]] = {
+    "none": NoInjection,
+    "add": Add,
+    "concat": Concat,
+    "concat-identity": Concat,
+    "lti": LTI,
+    "orthogonal": Orthogonal,
+    "boundary": Boundary,
+    "hyper-connections": HyperConnections,
+}
 
 
 def make_injection(cfg: ModelConfig) -> NoInjection:
-    if cfg.injection == "none":
-        return NoInjection()
-    if cfg.injection == "add":
-        return Add()
-    if cfg.injection == "hyper-connections":
-        return HyperConnections(cfg)
-    if cfg.injection == "boundary":
-        return Boundary(cfg)
-    if cfg.injection == "orthogonal":
-        return Orthogonal(cfg)
-    return LTI(cfg) if cfg.injection == "lti" else Concat(cfg)
+    return INJECTIONS[cfg.injection](cfg)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from lib.base.errors import InputError
+from lib.config import ModelConfig
+from lib.model.weights import missing_or_unknown, refuse
 
 Tensors = dict[str, Tensor]
 #: a config.json
@@ -65,11 +67,7 @@ def places(theirs: str, ours: str, layers: int) -> Names:
 
 def rename(tensors: Tensors, names: Names) -> Tensors:
     """The tensors under our names. Raises InputError naming those that are missing, and those that are unknown."""
-    faults = [f"{name} is missing" for name in sorted(names.keys() - tensors.keys())]
-    faults += [f"{name} is unknown" for name in sorted(tensors.keys() - names.keys())]
-    if faults:
-        more = f"; and {len(faults) - 8} more" * (len(faults) > 8)
-        raise InputError(f"weights: {'; '.join(faults[:8])}{more}; give the whole checkpoint of its config.json")
+    refuse(missing_or_unknown(names, tensors), "give the whole checkpoint of its config.json")
     return {names[name]: tensor for name, tensor in tensors.items()}
 
 
@@ -78,16 +76,19 @@ def without(tensors: Tensors, *endings: str) -> Tensors:
     return {name: tensor for name, tensor in tensors.items() if not name.endswith(endings)}
 
 
+def with_head(names: Names, tensors: Tensors, cfg: ModelConfig, head: str, table: str) -> tuple[Names, Tensors]:
+    """The names with that of a head of its own; of a tied one the tensors without it. Raises InputError where it is not
+    the table."""
+    if not cfg.tied:
+        return names | {head: "head.weight"}, tensors
+    if not is_tied(tensors, head, table):
+        raise InputError(f"{head}: it is not {table}, though config.json says that they are one, restore either")
+    return names, without(tensors, head)
+
+
 def is_tied(tensors: Tensors, head: str, table: str) -> bool:
     """Whether there are no two of them that differ."""
     return not {head, table} <= tensors.keys() or torch.equal(tensors[head], tensors[table])
-
-
-def without_tied_head(tensors: Tensors, head: str, table: str) -> Tensors:
-    """The tensors of a model whose config.json says that it is tied. Raises InputError where its tensors do not."""
-    if not is_tied(tensors, head, table):
-        raise InputError(f"{head}: it is not {table}, though config.json says that they are one, restore either")
-    return {name: tensor for name, tensor in tensors.items() if name != head}
 
 
 def split(tensors: Tensors, whole: str, parts: dict[str, int]) -> None:

@@ -19,8 +19,8 @@ from lib.model.layout import (
     section,
     split,
     state_last,
+    with_head,
     without,
-    without_tied_head,
 )
 
 #: Wqkv and fc hold several of ours, and keep their names until they are split
@@ -68,10 +68,6 @@ HERE = dict(
 )
 
 
-def knows(tensors: Tensors, about: About) -> bool:
-    return about.get("model_type") == HERE["model_type"] or "transformer.adapter.weight" in tensors
-
-
 def config(about: About) -> ModelConfig:
     """What its config.json says. Raises InputError where that is not here: another block, norm, MLP, injection, initial
     state or sampler, or noise at test time."""
@@ -115,17 +111,13 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
     """Config and our tensors."""
     cfg = config(about)
     block = BLOCK | {"attn.qk_bias": "attn.qk_bias"} if cfg.qk_bias else BLOCK
-    tensors, model = without(tensors, "freqs_cis"), MODEL
-    if cfg.tied:
-        tensors = without_tied_head(tensors, "lm_head.weight", "transformer.wte.weight")
-    else:
-        model = MODEL | {"lm_head.weight": "head.weight"}
+    model, tensors = with_head(MODEL, tensors, cfg, "lm_head.weight", "transformer.wte.weight")
     at = (
         places("transformer.prelude", "prelude", cfg.prelude)
         | places("transformer.core_block", "recur", cfg.recur)
         | places("transformer.coda", "coda", cfg.coda)
     )
-    ours = rename(tensors, names(model, block, at))
+    ours = rename(without(tensors, "freqs_cis"), names(model, block, at))
     split(ours, "attn.Wqkv.weight", {f"attn.{part}.weight": cfg.width for part in "qkv"})
     split(ours, "mlp.fc.weight", {f"mlp.{part}.weight": cfg.mlp_width for part in ("gate", "up")})
     for name in ours:

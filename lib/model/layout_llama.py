@@ -3,19 +3,7 @@
 from typing import Any
 
 from lib.config import ModelConfig
-from lib.model.layout import (
-    About,
-    Names,
-    Tensors,
-    names,
-    need,
-    places,
-    read_only,
-    rename,
-    section,
-    without,
-    without_tied_head,
-)
+from lib.model.layout import About, Names, Tensors, names, need, places, read_only, rename, section, with_head, without
 
 BLOCK = {
     "input_layernorm.weight": "attn_norm.weight",
@@ -29,7 +17,6 @@ BLOCK = {
     "mlp.down_proj.weight": "mlp.down.weight",
 }
 MODEL = {"model.embed_tokens.weight": "embed.weight", "model.norm.weight": "final_norm.weight"}
-HEAD = "lm_head.weight"
 
 NEEDED = (
     "vocab_size",
@@ -40,10 +27,6 @@ NEEDED = (
     "rms_norm_eps",
     "max_position_embeddings",
 )
-
-
-def knows(tensors: Tensors, about: About) -> bool:
-    return about.get("model_type") == "llama" or "model.embed_tokens.weight" in tensors
 
 
 def config(about: About) -> ModelConfig:
@@ -94,9 +77,5 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
 
 def renamed(tensors: Tensors, cfg: ModelConfig, model: Names, block: Names, at: Names) -> Tensors:
     """Our tensors of a Llama, or of what is named as one."""
-    tensors = without(tensors, "rotary_emb.inv_freq")
-    if cfg.tied:
-        tensors = without_tied_head(tensors, HEAD, "model.embed_tokens.weight")
-    else:
-        model = model | {HEAD: "head.weight"}
-    return rename(tensors, names(model, block, at))
+    model, tensors = with_head(model, tensors, cfg, "lm_head.weight", "model.embed_tokens.weight")
+    return rename(without(tensors, "rotary_emb.inv_freq"), names(model, block, at))

@@ -22,10 +22,6 @@ HERE = dict(
 )
 
 
-def knows(tensors: Tensors, about: About) -> bool:
-    return about.get("model_type") == "ouro" or "model.early_exit_gate.weight" in tensors
-
-
 def config(about: About) -> ModelConfig:
     """What its config.json says. Raises InputError where that is not here: what a Llama is refused for, windows, and an
     exit at a fixed loop."""

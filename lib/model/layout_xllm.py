@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from lib.base.errors import InputError
 from lib.config import ModelConfig
 from lib.model.layout import About, Tensors, names, need, read_only, rename, section, state_last
 
@@ -108,16 +107,9 @@ WITH_DEPTH_CONTROL = (
 )
 
 
-def knows(tensors: Tensors, about: About) -> bool:
-    model = about.get("model")
-    return (isinstance(model, dict) and "arch" in model) or "output.final_norm.weight" in tensors
-
-
 def config(about: About) -> ModelConfig:
-    """What its config.json says. Raises InputError where that is not here: distilled students, which have no embedding
-    and no head, experts, gates, states of several parts, other norms and residuals, embeddings injected again."""
-    if "student" in about:
-        raise InputError("student: a distilled student has no embedding and no head, load its teacher")
+    """What its config.json says. Raises InputError where that is not here: experts, gates, states of several
+    parts, other norms and residuals, embeddings injected again."""
     fields = DEFAULTS | {field: value for field, value in section(about, "model").items() if value is not None}
     need(fields, WHOSE, NEEDED)
     need(fields, WHOSE, ("loop_start_layer", "huginn_prelude_layers", "huginn_coda_layers"), least=0)

@@ -79,7 +79,7 @@ class LoopedLM(nn.Module):
         self.injection = make_injection(cfg)
         self.recur = nn.ModuleList(blocks[cfg.prelude : cfg.prelude + cfg.recur])
         self.loop_norm = self._norm(cfg.loop_norm == "own")
-        self.exit_gate = _zeros(nn.Linear(cfg.width, 1)) if cfg.exit_gate else None
+        self.exit_gate = nn.Linear(cfg.width, 1) if cfg.exit_gate else None
         self.readout = nn.Linear(cfg.width, cfg.width, bias=False) if cfg.readout else None
         self.coda = nn.ModuleList(blocks[cfg.prelude + cfg.recur :])
         self.final_norm = RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
@@ -161,7 +161,9 @@ class LoopedLM(nn.Module):
         prepared = self.injection.prepare(e)
         h = previous = self.injection.spread(h)
         routing: list[LayerUse] = []
-        step = functools.partial(_recomputed, self.step) if self.checkpoint_loops else self.step
+        step: Callable[..., tuple[Tensor, list[LayerUse]]] = self.step
+        if self.checkpoint_loops:  # a loop keeps nothing for its gradient, and is computed once more for it
+            step = functools.partial(checkpoint, self.step, use_reentrant=False, preserve_rng_state=False)
         # rows may be at different loops t; what knows its loop, hyper-connections, has no truncation
         for t, (rows, with_gradient) in enumerate(depth.turns(n, k)):
             running = _of_the_first(rows, h, prepared, values)
@@ -377,17 +379,6 @@ class LoopedLM(nn.Module):
 def _table(cfg: ModelConfig) -> nn.Embedding:
     """Its values come with the init; torch would draw some first."""
     return nn.Embedding(cfg.vocab_size, cfg.width, _weight=torch.empty(cfg.vocab_size, cfg.width))
-
-
-def _zeros(map: nn.Linear) -> nn.Linear:
-    for parameter in map.parameters():
-        nn.init.zeros_(parameter)
-    return map
-
-
-def _recomputed(step: Callable[..., Any], *given: Any) -> Any:
-    """A loop that keeps nothing for its gradient, and is computed once more for it."""
-    return checkpoint(step, *given, use_reentrant=False, preserve_rng_state=False)
 
 
 def _of_the_first(

@@ -55,14 +55,7 @@ HYPERP_TOKENS = {
 #: and an untied head are (001; the router ours)
 BLOCK_MATRICES = ("matrix", "branch output")
 #: what some roles are made as, before any init
-MADE = {
-    "norm": "ones",
-    "bias": "zeros",
-    "exit gate": "zeros",
-    "dynamics": "001's decay",
-    "lanes": "plain loop",
-    "B": "identity as made",
-}
+MADE = {"norm": "ones", "bias": "zeros", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 
@@ -149,8 +142,8 @@ def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
     what = role(name)
     if what in MADE:
         return Init(MADE[what])
-    if what == "value table":
-        return Init("normal", 1.0)
+    if what in ("value table", "exit gate"):
+        return Init("normal", 1.0 if what == "value table" else 0.0)
     unit = math.sqrt(2 / (5 * cfg.width))
     if what == "readout":
         return Init("orthogonal", unit)

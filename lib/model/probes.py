@@ -105,18 +105,25 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
     return norms
 
 
+def _uses(
+    model: LoopedLM, modules: Sequence[nn.Module], tokens: Tensor, loops: int | None = None
+) -> list[tuple[int, Tensor, Tensor]]:
+    """(which of the modules, what it was given, what it made of that) for each of their uses in a pass, in order. In
+    eval mode."""
+    uses: list[tuple[int, Tensor, Tensor]] = []
+    with model.evaluating(), listening(modules, lambda *use: uses.append(use)):
+        model.hidden(tokens, loops)
+    return uses
+
+
 @torch.no_grad()
 def hidden_states(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
     """(unique layer, loop) -> what the layer makes of the stream there [B, S, d], in the order in which they are
     computed; layers outside the loop have loop 0, those in it 1 to ``loops``, mean_loops when None. In eval mode."""
     states: dict[tuple[int, int], Tensor] = {}
-
-    def note(layer: int, _: Tensor, state: Tensor) -> None:
+    for layer, _, state in _uses(model, model.blocks, tokens, loops):
         passes = sum(of == layer for of, _ in states)
         states[layer, passes + 1 if layer in model.looped_layers else 0] = state
-
-    with model.evaluating(), listening(model.blocks, note):
-        model.hidden(tokens, loops)
     return states
 
 
@@ -125,20 +132,9 @@ def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
     """The residual stream [n + 1, B, S, d] of a model without injection: at the entry of the looped stack and after
     every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2); before a ``loop_norm``,
     if there is one. In eval mode."""
-    every, uses = every or len(model.recur), 0
-    states: list[Tensor] = []
-
-    def note(_: int, before: Tensor, after: Tensor) -> None:
-        nonlocal uses
-        if not states:
-            states.append(before.float())
-        uses += 1
-        if uses % every == 0:
-            states.append(after.float())
-
-    with model.evaluating(), listening([*model.recur], note):
-        model.hidden(tokens)
-    return torch.stack(states)
+    uses, every = _uses(model, [*model.recur], tokens), every or len(model.recur)
+    _, entry, _ = uses[0]
+    return torch.stack([entry.float(), *(after.float() for _, _, after in uses[every - 1 :: every])])
 
 
 def increment_cosines(states: Tensor) -> Tensor:
@@ -158,17 +154,13 @@ def mean_cosines(cosines: ArrayLike) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def expert_choices(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
-    """(unique layer, loop) -> the experts [B, S, k] that each token took there, the likeliest first (004, Fig. "Expert
-    assignment overlap"); layers outside the loop have loop 0. In eval mode at ``loops``, mean_loops when None."""
+def looped_choices(model: LoopedLM, tokens: Tensor) -> dict[tuple[int, int], Tensor]:
+    """(unique layer that loops, loop) -> the experts [B, S, k] that each token took there, the likeliest first (004,
+    Fig. "Expert assignment overlap"). In eval mode."""
     with model.evaluating():
-        _, end = model.hidden(tokens, loops)
+        _, end = model.hidden(tokens)
     choices: dict[tuple[int, int], Tensor] = {}
     for layer, routing in end.routing:
-        choices[layer, sum(of == layer for of, _ in choices)] = routing.chosen
+        if layer in model.looped_layers:
+            choices[layer, sum(of == layer for of, _ in choices)] = routing.chosen
     return choices
-
-
-def looped_choices(model: LoopedLM, tokens: Tensor) -> dict[tuple[int, int], Tensor]:
-    """The choices of the layers that loop, on tokens [B, S] in eval mode."""
-    return {use: chosen for use, chosen in expert_choices(model, tokens).items() if use[0] in model.looped_layers}

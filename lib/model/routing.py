@@ -1,7 +1,7 @@
 """What the routers of a mixture of experts did: the losses on that, and which experts a token takes in one loop and in
 another (004, Sec. "Why do MoE Layers Improve Looped Scaling Laws?").
 
-Choices are as ``probes.expert_choices`` gives them: (unique layer, loop) -> the k experts [B, S, k] of each token.
+Choices are as ``probes.looped_choices`` gives them: (unique layer, loop) -> the k experts [B, S, k] of each token.
 """
 
 import itertools

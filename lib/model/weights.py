@@ -1,6 +1,7 @@
 """Tensors from files, whoever wrote them, and into a module with nothing missing and nothing left over."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[st
     if path.is_dir():
         files = [path / "model.safetensors"]
         if (index := path / "model.safetensors.index.json").exists():
-            files = [path / name for name in _shards(index)]
+            files = [path / name for name in sorted({*_read_json(index).get("weight_map", {}).values()})]
         elif not files[0].exists() and (path / "pytorch_model.bin").exists():
             files = [path / "pytorch_model.bin"]
     tensors: dict[str, Tensor] = {}
@@ -69,15 +70,6 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     return held
 
 
-def _shards(index: Path) -> list[str]:
-    """The names of the files that an index lists, all of them beside it."""
-    names = _read_json(index).get("weight_map")
-    named = list(names.values()) if isinstance(names, dict) else []
-    if not named or not all(isinstance(name, str) and Path(name).name == name for name in named):
-        raise InputError(f"path: the weight_map of {index} names no files beside it, restore it")
-    return sorted({*named})
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         fields = json.loads(path.read_text())
@@ -91,19 +83,24 @@ def _read_json(path: Path) -> dict[str, Any]:
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Every tensor of the model from tensors, of the same shape, and nothing left over."""
     own = model.state_dict()
-    faults = [f"{name} is missing" for name in sorted(own.keys() - tensors.keys())]
-    faults += [f"{name} is unknown" for name in sorted(tensors.keys() - own.keys())]
-    faults += [
-        f"{name} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in sorted(own.keys() & tensors.keys())
-        if own[name].shape != tensors[name].shape
-    ]
-    faults += [
-        f"{name} holds {tensors[name].dtype}"
-        for name in sorted(own.keys() & tensors.keys())
-        if own[name].is_floating_point() and not tensors[name].is_floating_point()
-    ]
+    faults = missing_or_unknown(own, tensors)
+    for name in sorted(own.keys() & tensors.keys()):
+        if own[name].shape != tensors[name].shape:
+            faults.append(f"{name} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}")
+        if own[name].is_floating_point() and not tensors[name].is_floating_point():
+            faults.append(f"{name} holds {tensors[name].dtype}")
+    refuse(faults, "give a checkpoint of this model")
+    model.load_state_dict(tensors)
+
+
+def missing_or_unknown(wanted: Collection[str], found: Collection[str]) -> list[str]:
+    """What is wrong with the names of tensors."""
+    missing = [f"{name} is missing" for name in sorted({*wanted} - {*found})]
+    return missing + [f"{name} is unknown" for name in sorted({*found} - {*wanted})]
+
+
+def refuse(faults: list[str], remedy: str) -> None:
+    """Raises InputError, in one line, where tensors have faults."""
     if faults:
         more = f"; and {len(faults) - 8} more" * (len(faults) > 8)
-        raise InputError(f"weights: {'; '.join(faults[:8])}{more}; give a checkpoint of this model")
-    model.load_state_dict(tensors)
+        raise InputError(f"weights: {'; '.join(faults[:8])}{more}; {remedy}")

@@ -79,7 +79,9 @@ class Looped(LM):  # type: ignore[misc]
             piece = min(PIECE, most - len(found), self.model.cfg.context)
             given = [*prompt, *found][-(self.model.cfg.context - piece + 1) :]
             draw = int(seeds.stream("harness", self.seed, number, len(found)).integers(2**31))
-            sampling = Sampling(temperature, options.get("top_k") or 0, options.get("top_p") or 1.0, draw)
+            sampling = Sampling(
+                temperature=temperature, top_k=options.get("top_k") or 0, top_p=options.get("top_p") or 1.0, seed=draw
+            )
             (answer,) = generate(self.model, [given], piece, Exit(loops=self.T), sampling, stop=ends_of_text)
             found += answer.tokens
             text = self.tokens.decode(found)

@@ -53,15 +53,6 @@ def test_choices_score_what_rows_of_their_own_give_them(kind, few, monkeypatch):
         assert scored.cut == 0
 
 
-def test_greedy_is_what_decoding_gives():
-    from lib.decode.generation import generate
-
-    model, question = built("parcae"), QUESTIONS[0]
-    (answer,) = generate(model, [question.prefix], 4)
-    given = Question(question.prefix, [answer.tokens, [*answer.tokens[:3], 60 - answer.tokens[3]]])
-    assert next(iter(score(model, [given]).values()))[0].greedy.tolist() == [True, False]
-
-
 @pytest.mark.parametrize("kind", sorted({"parcae", "values", "looped-moe"} & {*LOOPED}))
 def test_depths_in_one_pass_are_passes_of_their_own(kind):
     model = built(kind)
@@ -137,10 +128,3 @@ def test_many_choices_lie_in_several_rows():
 def test_bad_questions_are_refused(question, about):
     with pytest.raises(InputError, match=about):
         score(built("parcae"), [QUESTIONS[0], question])
-
-
-def test_a_depth_that_the_model_does_not_have_is_refused():
-    with pytest.raises(InputError, match="loops: 7"):
-        score(built("hyper-connections"), QUESTIONS, [7])
-    with pytest.raises(InputError, match="loops: 0"):
-        score(built("parcae"), QUESTIONS, [0])

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from lib.decode.criteria import CRITERIA, GATE, PREDICTING, Seen, score
+from lib.decode.criteria import CRITERIA, GATE, Seen, score
 
 
 def log_p(*p: float) -> torch.Tensor:
@@ -45,15 +45,3 @@ def test_a_gate_lets_stay_who_left_at_no_exit():
         seen.append(seen[-1].then(h, h[:, :0], torch.tensor(chances)[:, None]))
     found = torch.stack([score(GATE, now, before) for before, now in itertools.pairwise(seen)])
     torch.testing.assert_close(found, torch.tensor([[0.9, 0.1], [0.45, 0.05], [0.36, 0.0]]))
-
-
-def test_a_score_is_that_of_its_criterion(exits):
-    for name, of in CRITERIA.items():
-        torch.testing.assert_close(score(name, exits[2], exits[1]), of(exits[2], exits[1]), equal_nan=True)
-
-
-def test_those_that_predict_need_the_head():
-    assert {*PREDICTING} < {*CRITERIA}
-    bare = Seen.nothing(1, 2, 0).then(torch.zeros(1, 2), torch.zeros(1, 0)).then(torch.ones(1, 2), torch.zeros(1, 0))
-    for name in CRITERIA.keys() - {*PREDICTING}:
-        CRITERIA[name](bare, bare)  # without a prediction

@@ -14,9 +14,9 @@ from tests.models import LOOPED, built, middling, prompts_of, tokens
 
 
 @torch.no_grad()
-def one_by_one(model, sequence, threshold, kept):
+def one_by_one(model, sequence, threshold):
     """The rule for what is owed, written out token by token for a model of looped layers alone: a token in loop t reads
-    of an earlier one the last loop u <= T - 1 with u = t (mod kept), and where that one left before u, its last."""
+    of an earlier one its loop t, and where that one left before, its last."""
     T = model.cfg.mean_loops
     entries = []  # of each token: loop -> layer -> (k, v)
     logits, taken = [], []
@@ -28,8 +28,7 @@ def one_by_one(model, sequence, threshold, kept):
                 angles = model.angles[position : position + 1]
                 q, k, v = block.attn.project(block.attn_norm(h), block.attn.fused(), angles)
                 own[t].append((k, v))
-                last = max(u for u in range(T) if u % kept == t % kept)
-                seen = [past[min(last, len(past) - 1)][layer] for past in entries] + [(k, v)]
+                seen = [past[min(t, len(past) - 1)][layer] for past in entries] + [(k, v)]
                 keys, values = (torch.cat(parts, 1).transpose(1, 2) for parts in zip(*seen, strict=True))
                 out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values).transpose(1, 2)
                 h = h + block.a * linear(out.flatten(-2), block.attn.out.weight)
@@ -43,14 +42,13 @@ def one_by_one(model, sequence, threshold, kept):
     return torch.stack(logits), taken
 
 
-@pytest.mark.parametrize("kept", [1, 2, 6])
 @pytest.mark.parametrize("leaves", [False, True])
-def test_what_a_token_owes_is_its_last_entry(kept, leaves):
+def test_what_a_token_owes_is_its_last_entry(leaves):
     model = built("passthrough")
     threshold = middling(model) if leaves else 0.0
     prompt = prompts_of(1)[0]
-    answer = generate(model, [prompt], 14, Exit(threshold, kept_loops=kept))[0]
-    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold, kept)
+    answer = generate(model, [prompt], 14, Exit(threshold))[0]
+    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold)
     assert answer.tokens == logits.argmax(-1).tolist()
     assert answer.loops == taken and (len({*taken}) > 1) == leaves
 
@@ -61,15 +59,14 @@ def test_a_prompt_is_read_as_if_token_by_token():
     threshold = middling(model)
     found = score(model, x[:, :-1], x[:, 1:], Exit(threshold))
     for row, loss, loops in zip(x, found.loss, found.loops, strict=True):
-        logits, taken = one_by_one(model, row[:-1].tolist(), threshold, model.cfg.mean_loops)
+        logits, taken = one_by_one(model, row[:-1].tolist(), threshold)
         assert loops.tolist() == taken
         np.testing.assert_allclose(loss, F.cross_entropy(logits, row[1:], reduction="none"), rtol=1e-4)
 
 
-@pytest.mark.parametrize("kept", [None, 1])
-def test_loops_that_are_saved_are_not_computed(kept):
+def test_loops_that_are_saved_are_not_computed():
     model, prompts = built("parcae"), prompts_of(3, 9, 1, 5)
-    rule, uses = Exit(middling(model), kept_loops=kept), []
+    rule, uses = Exit(middling(model)), []
     for block in model.recur:
         block.register_forward_hook(lambda _, given, __: uses.append(given[0].shape[:2].numel()))
     answers = generate(model, prompts, 9, rule)
@@ -93,7 +90,6 @@ def test_attention_in_pieces_is_attention(kind, monkeypatch):
         (dict(threshold=-0.1), "threshold: -0.1 is no score"),
         (dict(threshold=float("nan")), "threshold: nan is no score"),
         (dict(threshold=0.1, criterion="margin"), "criterion: 'margin' is not known, use one of entropy"),
-        (dict(kept_loops=0), "kept_loops: 0 is too few"),
     ],
 )
 def test_a_rule_that_cannot_be_followed_is_refused(fields, message):

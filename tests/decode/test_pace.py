@@ -1,7 +1,5 @@
 """A threshold saves the share of loops asked for, and what is timed is all the tokens and no more."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -43,12 +41,6 @@ def test_rounds_go_in_turn_after_one_to_warm_up(model):
     rounds = pace.in_turn(work, Exit(1.0), 6, 2)
     assert seen == [0, 1] * 3 and len(rounds) == 2
     assert all(slow > 0 and fast > 0 and saved == pytest.approx(1 / 3) for slow, fast, saved in rounds)
-
-
-def test_rates_are_tokens_a_second(monkeypatch):
-    clock = itertools.count(step=2)
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: float(next(clock)))
-    assert pace.in_turn(lambda leave: [6, 6, 6], Exit(1.0), 6, 1) == [(3 / 2, 3 / 2, 0.0)]
 
 
 def test_debts_are_nothing_where_nobody_leaves(model):

@@ -115,28 +115,21 @@ def test_whole_models(monkeypatch, seed):
     H, D, S = draw.choice([1, 2, 3]), draw.choice([4, 8, 12, 16, 32]), draw.choice([5, 16, 33, 64])
     # a short window is half the context, of which the rows may be a part
     windows, context = ("SL", draw.randint(S, 2 * S - 2)) if draw.random() < 0.4 else ("L", S)
-    cfg = ModelConfig(
-        width=H * D,
-        heads=H,
-        mlp_width=draw.choice([12, 16, 40, 64]),
-        context=context,
-        vocab_size=draw.choice([40, 256]),
-        prelude=1,
-        recur=1,
-        coda=1,
-        mean_loops=2,
-        backprop_loops="all",
-        depth="fixed",
-        qk_norm=draw.choice([True, False]),
-        rope=draw.choice(["interleaved", "half-split"]),
-        mlp=draw.choice(["relu2", "half-relu2", "swiglu"]),
-        block=draw.choice(["pre-norm", "sandwich", "post-norm"]),
-        residual=draw.choice(["none", "1/N"]),
-        norm_gain=draw.choice([True, False]),
-        softcap=draw.choice([0.0, 15.0]),
-        injection=draw.choice(["add", "lti", "concat"]),
-        windows=windows,
+    options = dict(
+        mlp_width=[12, 16, 40, 64],
+        vocab_size=[40, 256],
+        qk_norm=[True, False],
+        rope=["interleaved", "half-split"],
+        mlp=["relu2", "half-relu2", "swiglu"],
+        block=["pre-norm", "sandwich", "post-norm"],
+        residual=["none", "1/N"],
+        norm_gain=[True, False],
+        softcap=[0.0, 15.0],
+        injection=["add", "lti", "concat"],
     )
+    drawn = {name: draw.choice(values) for name, values in options.items()}
+    sizes = dict(width=H * D, heads=H, context=context, windows=windows, mean_loops=2, backprop_loops="all")
+    cfg = ModelConfig(**sizes, **drawn)
     model, x = LoopedLM(cfg).train(), torch.randint(cfg.vocab_size, (2, S + 1))
     with torch.no_grad():
         for parameter in model.parameters():

@@ -55,15 +55,6 @@ def test_concat_is_w_times_e_and_h(kind):
     assert isinstance(concat, Concat)
 
 
-def test_a_bias_is_added_to_w_times_e_and_h():
-    concat = make_injection(config(injection="concat", injection_bias=True))
-    for parameter in concat.parameters():
-        torch.nn.init.normal_(parameter)
-    h, e = torch.randn(2, 3, 5, 8)
-    expected = torch.cat((e, h), dim=-1) @ concat.weight.T + concat.bias
-    torch.testing.assert_close(concat.inject(h, concat.prepare(e), 0), expected, rtol=1e-4, atol=1e-5)
-
-
 def test_an_orthogonal_injection_keeps_of_the_state_what_is_orthogonal_to_it():
     cfg = config(injection="orthogonal")
     orthogonal, lti = make_injection(cfg).double(), LTI(cfg).double()
@@ -113,16 +104,6 @@ def test_hyper_connections_are_their_equations(receive):
         torch.testing.assert_close(lanes.merge(h, u, s, None, 1), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(lanes.pool(h), h[:, :, 0] + h[:, :, 1] + h[:, :, 2])
     assert lanes.spread(s).shape == (2, 5, 3, 8)
-
-
-def test_add_and_none():
-    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
-    add = make_injection(config(injection="add", state_init="zero"))
-    none = make_injection(config(injection="none", state_init="prelude", backprop_loops="all"))
-    assert torch.equal(add.inject(h, add.prepare(e), 0), h + e)
-    assert torch.equal(none.inject(h, none.prepare(e), 0), h)
-    assert add.transition().item() == none.transition().item() == 1
-    assert not list(add.parameters()) and not list(none.parameters())
 
 
 @pytest.mark.parametrize(

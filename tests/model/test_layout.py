@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lib.config import ModelConfig
 from lib.model import layout
 from tests.lines import one_line
 
@@ -28,23 +29,6 @@ def test_a_field_says_what_is_here_or_is_named():
         layout.read_only({"clip": 8.0}, "a Model", here)
 
 
-def test_a_section_is_an_object_or_named():
-    assert layout.section({"rope": {"base": 1}}, "rope") == {"base": 1}
-    assert layout.section({"rope": None}, "rope") == layout.section({}, "rope") == {}
-    with one_line("rope: [1] is no JSON object, restore the config.json"):
-        layout.section({"rope": [1]}, "rope")
-
-
-def test_names_of_blocks_are_those_of_their_places():
-    at = layout.places("layers", "recur", 2) | layout.places("tail", "coda", 1)
-    assert layout.names({"wte": "embed"}, {"q": "attn.q"}, at) == {
-        "wte": "embed",
-        "layers.0.q": "recur.0.attn.q",
-        "layers.1.q": "recur.1.attn.q",
-        "tail.0.q": "coda.0.attn.q",
-    }
-
-
 def test_renaming_is_whole():
     a, b = torch.zeros(1), torch.ones(1)
     assert layout.rename({"x": a, "y": b}, {"x": "p", "y": "q"}) == {"p": a, "q": b}
@@ -54,20 +38,15 @@ def test_renaming_is_whole():
         layout.rename({}, {str(i): str(i) for i in range(11)} | {"8": "8"})
 
 
-def test_a_tied_head_is_the_table_or_named():
-    table = torch.arange(6.0).view(3, 2)
-    for tensors in ({"wte": table}, {"wte": table, "head": table.clone()}):
-        assert layout.is_tied(tensors, "head", "wte")
-        assert layout.without_tied_head(tensors, "head", "wte").keys() == {"wte"}
-    differs = {"wte": table, "head": table + 1}
-    assert not layout.is_tied(differs, "head", "wte")
+@pytest.mark.parametrize("copies", [{}, {"head": torch.ones(3, 2)}])
+def test_a_tied_head_is_the_table_or_named(copies):
+    table, tied = torch.ones(3, 2), ModelConfig(tied=True)
+    names, tensors = layout.with_head({"wte": "embed"}, {"wte": table} | copies, tied, "head", "wte")
+    assert names == {"wte": "embed"} and tensors.keys() == {"wte"}
+    names, _ = layout.with_head(names, tensors, ModelConfig(tied=False), "head", "wte")
+    assert names == {"wte": "embed", "head": "head.weight"}
     with one_line("head: it is not wte, though config.json says that they are one, restore either"):
-        layout.without_tied_head(differs, "head", "wte")
-
-
-def test_what_we_compute_ourselves_is_left_out():
-    tensors = {"freqs_cis": torch.zeros(1), "a.freqs_cis": torch.zeros(1), "b": torch.zeros(1)}
-    assert layout.without(tensors, "freqs_cis").keys() == {"b"}
+        layout.with_head(names, {"wte": table, "head": table + 1}, tied, "head", "wte")
 
 
 def test_parts_take_the_place_of_what_held_them_side_by_side():
@@ -79,13 +58,3 @@ def test_parts_take_the_place_of_what_held_them_side_by_side():
     for wrong in (torch.zeros(4, 3), torch.zeros(5)):
         with one_line("weights: 0.qk has shape", "instead of 5 rows, restore it"):
             layout.split({"0.qk": wrong}, "qk", {"q": 2, "k": 3})
-
-
-def test_an_injection_of_the_state_first_becomes_one_of_e_first():
-    W, h, e = torch.randn(4, 8), torch.randn(4), torch.randn(4)
-    torch.testing.assert_close(layout.state_last(W) @ torch.cat((e, h)), W @ torch.cat((h, e)))
-
-
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_one_of_another_shape_is_left_to_be_refused(shape):
-    assert layout.state_last(torch.zeros(shape)).shape == shape

@@ -59,15 +59,6 @@ def test_its_logits_are_those_of_its_equations(tmp_path, loops, stacks):
         torch.testing.assert_close(model(x, loops, draw), theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_its_state_starts_as_a_scaled_normal_cut_at_three_sigma(tmp_path):
-    model = load_weights(saved(tmp_path, *huginn()))
-    h = model.initial_state(torch.zeros(1, 4096, D), None)
-    sigma = math.sqrt(2 / 5)  # sqrt(d) times sqrt(2 / (5 d))
-    assert h.abs().max() <= 3 * sigma < 1.01 * h.abs().max()
-    cut = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))  # the variance that is left
-    assert h.std().item() == pytest.approx(sigma * math.sqrt(cut), rel=5e-3)
-
-
 def test_what_its_config_says_is_in_ours():
     cfg = config(huginn_about())
     assert (cfg.mean_loops, cfg.max_backprop_loops, cfg.depth, cfg.depth_per) == (32, 8, "lognormal-poisson", "batch")
@@ -107,16 +98,9 @@ def test_it_may_have_no_bias_on_queries_and_keys(tmp_path):
     ("field", "value"),
     [
         ("model_type", "raven"),
-        ("architecture_class_name", "GPT"),
         ("block_class_name", "TransformerPreNormBlock"),
-        ("norm_class_name", "LayerNorm"),
-        ("mlp_class_name", "BaseMLP"),
-        ("nonlin_name", "GELU"),
-        ("injection_type", "add"),
-        ("state_init", "zero"),
         ("sampling_scheme", "fixed"),
         ("bias", True),
-        ("test_time_noise", 0.1),
         ("num_key_value_heads", 2),
         ("head_dim", 8),
         ("init_values", {"std": 0.02}),
@@ -127,19 +111,12 @@ def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
         config(huginn_about() | {field: value})
 
 
-@pytest.mark.parametrize("field", ["n_embd", "n_heads", "mean_recurrence", "rope_base", "block_size", "norm_eps"])
-def test_a_field_that_is_missing_or_no_size_is_named(tmp_path, field):
-    about, tensors = huginn()
+@pytest.mark.parametrize("field", ["n_embd", "mean_recurrence", "norm_eps"])
+def test_a_field_that_is_missing_or_no_size_is_named(field):
+    about = huginn_about()
     stated = about.pop(field)
     with one_line("needs a config.json beside it that states it", "restore that", starts=f"{field}: a Huginn"):
-        load_weights(saved(tmp_path, about, tensors))
+        config(about)
     for value in (str(stated), -1, True):
         with one_line(f"{json.dumps(value)} is no size", "restore", starts=f"{field}: "):
-            load_weights(saved(tmp_path, about | {field: value}, tensors))
-
-
-def test_without_its_config_it_is_refused(tmp_path):
-    saved(tmp_path, *huginn())
-    (tmp_path / "config.json").unlink()
-    with one_line("n_embd: a Huginn needs a config.json"):
-        load_weights(tmp_path)
+            config(about | {field: value})

@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.base.errors import InputError
 from lib.decode.criteria import GATE
 from lib.decode.exits import measure_exits
 from lib.decode.generation import Exit, score
@@ -95,26 +94,12 @@ def test_the_published_model_has_its_published_size():
     assert count(config(OURO_1_4B)).n_params == pytest.approx(1.4e9, rel=0.05)
 
 
-def test_rope_may_be_stated_as_newer_transformers_do(given, tmp_path):
-    model, x, _ = given
-    about, tensors = ouro()
-    del about["rope_theta"], about["rope_scaling"]
-    about["rope_parameters"] = {"rope_type": "default", "rope_theta": 1000000.0}
-    assert torch.equal(load_weights(saved(tmp_path, about, tensors))(x, 2), model(x, 2))
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("model_type", "llama"),
-        ("hidden_act", "gelu"),
-        ("attention_bias", True),
-        ("head_dim", 8),
         ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
-        ("rope_parameters", {"rope_type": "linear", "rope_theta": 1e6}),
-        ("partial_rotary_factor", 0.5),
         ("use_sliding_window", True),
-        ("sliding_window", 4096),
         ("layer_types", ["full_attention", "sliding_attention", "full_attention"]),
         ("early_exit_step", 2),
     ],
@@ -122,16 +107,3 @@ def test_rope_may_be_stated_as_newer_transformers_do(given, tmp_path):
 def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
     with one_line("has no counterpart here, load an Ouro with", starts=f"{field}: "):
         config(ouro_about() | {field: value})
-
-
-def test_a_field_that_is_missing_is_named():
-    for field in ("total_ut_steps", "num_hidden_layers", "rms_norm_eps"):
-        about = ouro_about()
-        del about[field]
-        with one_line("an Ouro needs a config.json beside it", "restore that", starts=f"{field}: "):
-            config(about)
-
-
-def test_what_does_not_fit_together_is_our_configs_line():
-    with pytest.raises(InputError, match="kv_heads: 3 does not divide heads 4"):
-        config(ouro_about(key_heads=3))

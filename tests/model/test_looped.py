@@ -1,7 +1,6 @@
 """A looped model gives the numbers of its definition: row by row, unrolled, truncated, checkpointed or compiled."""
 
 import copy
-import functools
 import math
 
 import hypothesis
@@ -128,28 +127,6 @@ def test_hyper_connections_start_as_the_plain_loop(lanes):
         torch.testing.assert_close(lanes_(tokens(), loops), plain(tokens(), loops), rtol=1e-4, atol=1e-4)
 
 
-def test_lanes_that_receive_the_output_start_from_h_and_what_the_blocks_make_of_it():
-    model = randomized(config("hyper-connections", loop_norm="none", lanes_receive="s")).eval()
-    fresh = LoopedLM(model.cfg)
-    for name in ("alpha", "M", "beta"):
-        getattr(model.injection, name).data.copy_(getattr(fresh.injection, name))
-    with torch.no_grad():
-        h, values, _ = model.before(tokens())
-        for _ in range(3):
-            h = h + model._stack(model.recur, 1, h, values)[0]
-        _, end = model.hidden(tokens(), 3)
-    torch.testing.assert_close(end.state, 2 * h, rtol=1e-4, atol=1e-4)  # two lanes, summed
-
-
-def test_one_lane_is_the_plain_loop_through_the_coda_as_well():
-    kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
-    plain = randomized(config("passthrough", prelude=1, coda=1, **kinds)).eval()
-    one = LoopedLM(plain.cfg.replace(injection="hyper-connections", lanes=1)).eval()
-    own = {k: v for k, v in one.state_dict().items() if k.startswith("injection")}
-    load_strictly(one, plain.state_dict() | own)
-    torch.testing.assert_close(one(tokens(), 4), plain(tokens(), 4), rtol=1e-4, atol=1e-5)
-
-
 def test_hyper_connections_have_parameters_for_their_loops_alone():
     model = LoopedLM(config("hyper-connections")).eval()
     assert sum(p.numel() for p in model.injection.parameters()) == 6 * (2 * 2 + 2 * 2)
@@ -159,14 +136,6 @@ def test_hyper_connections_have_parameters_for_their_loops_alone():
 
 
 # ---- what a truncation costs
-
-
-def test_fill_draws_around_the_truncation():
-    cfg = config(depth="poisson", fill=True, mean_loops=6, backprop_loops=4)
-    model = LoopedLM(cfg).train()
-    n, k = model._split_loops(64, None, Draw(0, 0, range(64)))
-    assert set(k) == {4} and 1 < n.mean() < 3
-    model.loss(tokens(), tokens())[0].backward()
 
 
 class Kept:
@@ -289,23 +258,6 @@ def test_theinitial_state_is_what_its_name_says():
     assert torch.equal(again, states["normal"][5:8])
 
 
-def test_a_scale_on_embeddings_is_on_a_like_init_state_as_well():
-    plain, scaled = LoopedLM(config("base")), LoopedLM(config("base", embed_scale=4.0))
-    x, e = tokens(), torch.zeros(4, 16, 32)
-    torch.testing.assert_close(scaled.initial_state(e, None), 4 * plain.initial_state(e, None))
-    with torch.no_grad():
-        plain.embed.weight.mul_(4)
-    torch.testing.assert_close(scaled.before(x)[0], plain.before(x)[0])
-
-
-def test_a_norm_that_closes_every_loop_is_the_heads_norm_as_well():
-    model, x = randomized(config("gated")).eval(), tokens()
-    hidden, end = model.hidden(x)
-    assert torch.equal(hidden, end.state)
-    rms = end.state.div(model.final_norm.weight).square().mean(-1).sqrt()
-    torch.testing.assert_close(rms, torch.ones(4, 16), rtol=1e-3, atol=1e-3)
-
-
 def test_an_exit_gate_is_the_logistic_function_of_a_linear_map():
     model = randomized(config("gated"))
     h = torch.randn(3, 5, 32)
@@ -348,21 +300,6 @@ def test_a_compiled_block_serves_every_depth_and_number_of_rows(monkeypatch):
     for loops in (1, 7):
         model.loss(x, x, loops)[0].backward()
     assert 0 < seen == torch._dynamo.utils.counters["stats"]["unique_graphs"]
-
-
-def test_on_a_gpu_the_heads_loss_is_compiled_too(monkeypatch):
-    model, x, draw = randomized(config()).train(), tokens(), Draw(0, 0, range(4))
-    expected, _ = model.loss(x, x, draw=draw)
-    with monkeypatch.context() as patch:
-        patch.setattr("torch.cuda.is_available", lambda: True)
-        patch.setattr("torch.compile", functools.partial(torch.compile, backend="aot_eager"))
-        model.compile_blocks()
-    for block in (*model.prelude, *model.recur, *model.coda):
-        block._compiled_call_impl = None  # as they were
-    seen = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    again, _ = model.loss(x, x, draw=draw)
-    assert again.item() == pytest.approx(expected.item(), rel=1e-6)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == seen + 1
 
 
 def test_bad_calls_are_one_line():

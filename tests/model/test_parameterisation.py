@@ -88,17 +88,6 @@ def test_parcae_starts_as_001s_code():
     assert gates.std().item() == pytest.approx(1 / math.sqrt(96), rel=0.08)  # .102; the code's own draw has .107
 
 
-def test_normals_that_are_cut_keep_an_orthogonal_tables_entries_small():
-    largest = {}
-    for kind in ("orthogonal", "truncated orthogonal"):
-        table = torch.empty(32_768, 96)
-        parameterisation.Init(kind, 1.0).apply(table, torch.Generator().manual_seed(0))
-        assert table.std().item() == pytest.approx(1, rel=1e-3)
-        largest[kind] = table.abs().max().item()
-    # of a table of 140M parameters the code's largest entry is .066 where uncut normals have .121, 2.9 and 5.3 sigma
-    assert largest["truncated orthogonal"] < 2.9 and largest["orthogonal"] > 4.5
-
-
 def test_a_cut_normal_keeps_what_lies_inside_whatever_torchs_version():
     """And is, to the last bit, what the committed runs of torch 2.13 began with."""
     drawn = torch.empty(300, 200).normal_(std=0.2, generator=torch.Generator().manual_seed(5))
@@ -244,10 +233,6 @@ def test_a_narrow_model_keeps_the_size_of_its_branches_by_init_std():
     model = LoopedLM(preset("residual-L12-N1", vocab_size=256, width=64, heads=2, recur=1, init_std=0.07))
     found = {name: p.std().item() for name, p in model.named_parameters() if p.ndim > 1}
     assert found == pytest.approx(dict.fromkeys(found, 0.07), rel=0.05)
-    with pytest.raises(InputError, match="init_std"):
-        ModelConfig(init_std=0.1)
-    with pytest.raises(InputError, match="reference_depth"):
-        OptimConfig(reference_depth=4)
 
 
 @pytest.mark.parametrize(
@@ -267,24 +252,8 @@ def test_the_residual_multiplier(rule, alpha):
 
 def stream_norm(rule: str, loops: int) -> float:
     """Mean |h|^2 of the stream after the loops, at init, relative to the stream's start."""
-    cfg = ModelConfig(
-        vocab_size=64,
-        width=64,
-        heads=4,
-        mlp_width=256,
-        prelude=0,
-        recur=1,
-        coda=0,
-        context=32,
-        mean_loops=loops,
-        backprop_loops="all",
-        injection="none",
-        state_init="prelude",
-        mlp="swiglu",
-        qk_norm=False,
-        residual=rule,
-        init="uniform",
-    )
+    sizes = dict(vocab_size=64, width=64, heads=4, mlp_width=256, context=32, recur=1, mean_loops=loops)
+    cfg = config("passthrough", **sizes, mlp="swiglu", qk_norm=False, residual=rule, init="uniform")
     x = torch.randint(64, (4, 32), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         ends = [LoopedLM(cfg, seed=seed).eval().hidden(x)[1].state.square().mean().item() for seed in range(3)]
@@ -305,28 +274,9 @@ def test_one_over_n_keeps_the_stream_flat_where_one_over_sqrt_n_grows():
 def activations(width: int, rule: bool, kind: dict) -> np.ndarray:
     """rms of the loop's state, of a branch and of the logits before each of five steps of AdamW and after the last,
     at one rate for all widths [6, 3]."""
-    cfg = ModelConfig(
-        vocab_size=64,
-        width=width,
-        heads=width // 16,
-        mlp_width=2 * width,
-        prelude=0,
-        recur=2,
-        coda=0,
-        context=32,
-        mean_loops=2,
-        backprop_loops="all",
-        injection="none",
-        state_init="prelude",
-        norm_gain=False,
-        qk_norm=False,
-        mlp="swiglu",
-        tied=False,
-        init="mup" if rule else "normal",
-        balance_loss=0.0,
-        router_z_loss=0.0,
-        **kind,
-    )
+    sizes = dict(vocab_size=64, width=width, heads=width // 16, mlp_width=2 * width, context=32, mean_loops=2)
+    plain = dict(norm_gain=False, qk_norm=False, mlp="swiglu", tied=False, balance_loss=0.0, router_z_loss=0.0)
+    cfg = config("passthrough", **sizes, **plain, init="mup" if rule else "normal", **kind)
     model = LoopedLM(cfg).train()
     optimizer = Optimizer(model, OptimConfig(scaling="mup" if rule else "none", lr=2e-3, eps=1e-12), steps=10)
     x = torch.randint(64, (8, 33), generator=torch.Generator().manual_seed(0))

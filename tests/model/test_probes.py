@@ -64,12 +64,12 @@ def test_the_states_are_those_of_each_rows_own_last_loops():
                 torch.testing.assert_close(end.previous[row], shorter.state[0], rtol=1e-4, atol=1e-5)
 
 
-def test_expert_choices_are_those_of_the_routers():
+def test_looped_choices_are_those_of_the_routers():
     cfg = ModelConfig(mlp="swiglu", experts=4, active_experts=2, mean_loops=3, width=32, state_init="prelude")
     model = LoopedLM(cfg).train()
     x = torch.randint(256, (2, 10))
-    choices = probes.expert_choices(model, x)
-    assert list(choices) == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)] and model.training
+    choices = probes.looped_choices(model, x)
+    assert list(choices) == [(1, 0), (1, 1), (1, 2)] and model.training
     states = []
     model.recur[0].mlp.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
     with torch.no_grad():
@@ -106,18 +106,8 @@ def test_the_trace_follows_a_state_through_the_model(prelude_norm):
     x = tokens()
     trace = probes.state_trace(model, x, 3)
     assert model.training
-    assert set(trace) == {
-        "prelude 1",
-        "prelude 2",
-        "e",
-        "injection",
-        "recur 1",
-        "recur 2",
-        "loop 1",
-        "loop 2",
-        "loop 3",
-        "expansion",
-    }
+    stages = [f"{stack} {i}" for stack in ("prelude", "recur", "loop") for i in (1, 2)]
+    assert {*trace} == {*stages, "e", "injection", "loop 3", "expansion"}
     model.eval()
     with torch.no_grad():
         for T in (1, 2, 3):

@@ -1,7 +1,5 @@
 """Weights load strictly, with every name that differs, and give the same model after saving."""
 
-import json
-
 import pytest
 import safetensors.torch
 import torch
@@ -53,20 +51,6 @@ def test_a_config_or_an_index_that_is_not_json_is_one_line(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors.index.json").write_text("{")
     with one_line("index.json is not JSON", starts="path: "):
-        load_weights(tmp_path)
-
-
-def test_an_index_names_files_beside_it(tmp_path):
-    """As other people's checkpoints of several files have one."""
-    names = {"a": torch.zeros(1), "b": torch.ones(2)}
-    for name, tensor in names.items():
-        safetensors.torch.save_file({name: tensor}, tmp_path / f"{name}.safetensors")
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {name: f"{name}.safetensors" for name in names}}))
-    tensors, _, _ = read(tmp_path)
-    assert tensors.keys() == names.keys() and torch.equal(tensors["b"], names["b"])
-    index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
-    with one_line("names no files beside it", starts="path: "):
         load_weights(tmp_path)
 
 
