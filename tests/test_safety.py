@@ -7,7 +7,6 @@ import pickle
 import re
 import secrets
 import shlex
-import socket
 import subprocess
 import tarfile
 import urllib.error
@@ -16,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import safetensors.torch
 import torch
@@ -171,11 +171,10 @@ def test_a_task_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
 # ---- make lab --------------------------------------------------------------------------------------------------------
 
 
-def listening(port: int) -> set[str]:
-    """Local addresses, as the kernel writes them, at which somebody listens on this port."""
-    rows = [line.split() for file in ("tcp", "tcp6") for line in Path("/proc/net", file).read_text().splitlines()[1:]]
-    places = [row[1].split(":") for row in rows if row[3] == "0A"]
-    return {address for address, at in places if int(at, 16) == port}
+def listening(server: subprocess.Popen) -> list[tuple[str, int]]:
+    """(address, port) at which a process listens."""
+    sockets = psutil.Process(server.pid).net_connections("inet")
+    return [(socket.laddr.ip, socket.laddr.port) for socket in sockets if socket.status == psutil.CONN_LISTEN]
 
 
 def status_of(url: str, **headers) -> int:
@@ -187,15 +186,12 @@ def status_of(url: str, **headers) -> int:
 
 @pytest.fixture
 def lab(tmp_path):
-    """(port, token) of the server that make lab starts, where the environment asks for an empty token."""
+    """The server that make lab starts, where the environment asks for an empty token, and its token."""
     shown = subprocess.run(["make", "-n", "lab", "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True).stdout
     (command,) = [line for line in shown.splitlines() if "jupyter lab" in line]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     places = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
     server = subprocess.Popen(
-        [*shlex.split(command), "--no-browser", "--port", str(port), "--ServerApp.port_retries=0"],
+        [*shlex.split(command), "--no-browser", "--port", "0"],
         cwd=ROOT,
         env={**os.environ, **places, "JUPYTER_TOKEN": ""},
         stdout=subprocess.DEVNULL,
@@ -203,18 +199,17 @@ def lab(tmp_path):
     )
     try:
         described = tmp_path / "RUNTIME" / f"jpserver-{server.pid}.json"
-        until(lambda: described.exists() and listening(port), running=lambda: server.poll() is None)
-        yield port, json.loads(described.read_text())["token"]
+        until(lambda: described.exists() and listening(server), running=lambda: server.poll() is None)
+        yield server, json.loads(described.read_text())["token"]
     finally:
         server.terminate()
         server.wait(30)
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's list of sockets")
 def test_the_lab_is_for_this_machine_and_whoever_has_its_token(lab):
-    port, token = lab
-    assert listening(port) == {"0100007F"}  # 127.0.0.1 and no other
-    assert len(token) >= 40
+    server, token = lab
+    ((address, port),) = listening(server)
+    assert address == "127.0.0.1" and len(token) >= 40
     contents = f"http://127.0.0.1:{port}/api/contents"
     assert status_of(contents) == 403
     assert status_of(f"{contents}?token=") == 403
