@@ -114,13 +114,6 @@ def rivals(rounds: int = 3) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def share_of_starts(within: float) -> float:
-    """Of 96 tight starts of L-BFGS-B, those whose objective ends this near to ours (relative)."""
-    arrays = published_runs(4)
-    most = fit_chinchilla(*arrays).objective * (1 + within)
-    return float(np.mean([misfit(lbfgs(*arrays, [s], SCALE, **TIGHT), *arrays) <= most for s in STARTS[::47]]))
-
-
 def coverage(seeds: int = 100, level: float = 0.95) -> tuple[float, float]:
     """The Wilson interval of the share of seeds whose block-bootstrap interval of phi holds the true phi."""
     inside = 0
@@ -156,7 +149,6 @@ def main() -> int:
         bounds.at_least(f"{name}: objective over ours", way["objective"], -1e-9)
         times = way["seconds"] / ways.loc["ours", "seconds"]
         print(f"{name}: exponents {way['off']:.0e} from the truth, {times:.3g} x our time")
-    print(f"of 96 tight starts {share_of_starts(1e-4):.0%} end within 1e-4 of our objective")
     for noise in (0.0, 0.002, 0.005, 0.01):
         mean, stderr = bias(noise)
         bounds.at_most(f"phi at {noise:.1%} noise, off by", abs(mean), 3 * stderr + 1e-9)

@@ -6,18 +6,13 @@ both. Exits non-zero where a stated bound is missed.
 
 import statistics
 import sys
-import tempfile
-import time
-from pathlib import Path
 
 import torch
 
 from lib.base.machine import device_name
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from lib.flops import count
-from lib.store.runs import RunStore
-from lib.sweep.training import sweep
-from tests.benches import Bounds, Ours, Plain, in_turn
+from tests.benches import Bounds, Ours, Plain, in_turn, sweep_speed_up
 
 #: bf16 matmul FLOP/s without sparsity, from the data sheets; what is not here is measured
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
@@ -58,20 +53,6 @@ def one_width(cfg: ModelConfig, most: float) -> dict[str, float]:
     return found
 
 
-def sweep_speed_up(steps: int = 300) -> float:
-    """Time of a sweep of small runs one after the other over that of all at once on one card."""
-    seconds = {}
-    model = ModelConfig(width=128, mlp_width=512, context=256, recur=2, mean_loops=4)
-    with tempfile.TemporaryDirectory() as folder:
-        for jobs in (1, SWEPT):
-            trains = [TrainConfig(steps=steps, batch=16, seed=10 * jobs + seed) for seed in range(SWEPT)]
-            own = {"model": model, "data": DataConfig(context=256), "optim": OptimConfig(lr=1e-3)}
-            begin = time.perf_counter()
-            sweep([RunConfig(**own, train=train) for train in trains], RunStore(Path(folder) / str(jobs)), jobs=jobs)
-            seconds[jobs] = time.perf_counter() - begin
-    return seconds[1] / seconds[SWEPT]
-
-
 def main() -> int:
     if not torch.cuda.is_available():
         print("no CUDA device: the bench of a GPU has nothing to measure")
@@ -87,7 +68,10 @@ def main() -> int:
         print(f"d {width:5} ours over plain compiled: {best / found['plain compiled']:.2f}x")
         if width >= MFU_FROM:
             bounds.at_least(f"MFU at d {width}", best, MFU_LEAST)
-    bounds.at_least(f"{SWEPT} small runs at once over one by one", sweep_speed_up(), SWEEP_LEAST)
+    model = ModelConfig(width=128, mlp_width=512, context=256, recur=2, mean_loops=4)
+    train, optim = TrainConfig(steps=300, batch=16), OptimConfig(lr=1e-3)
+    run = RunConfig(model=model, data=DataConfig(context=256), optim=optim, train=train)
+    bounds.at_least(f"{SWEPT} small runs at once over one by one", sweep_speed_up(run, SWEPT, SWEPT), SWEEP_LEAST)
     return bounds.status()
 
 

@@ -2,15 +2,20 @@
 
 import contextlib
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lib.config import ModelConfig, OptimConfig
+from lib.config import ModelConfig, OptimConfig, RunConfig
 from lib.model.looped import Draw, LoopedLM
+from lib.store.runs import RunStore
+from lib.sweep.training import sweep
 from lib.train.optimiser import Optimizer
 
 
@@ -36,6 +41,19 @@ def in_turn(steps: dict[str, Callable[[int], object]], rounds: int, clock=clock,
 def over(reference: list[float], seconds: list[float]) -> float:
     """How much faster than the reference: the median over pairs of neighbours in time."""
     return statistics.median(r / s for r, s in zip(reference, seconds, strict=True))
+
+
+def sweep_speed_up(run: RunConfig, runs: int, jobs: int, rounds: int = 1) -> float:
+    """Wall time of sweeps of equal runs in one process over that in ``jobs``, starting the processes included."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def train(round_: int, jobs: int) -> None:
+            seeds = range(round_ * runs, (round_ + 1) * runs)
+            configs = [run.replace(train=run.train.replace(seed=seed)) for seed in seeds]
+            sweep(configs, RunStore(Path(folder) / str(jobs) / "runs"), jobs=jobs)
+
+        seconds = in_turn({n: partial(train, jobs=n) for n in (1, jobs)}, rounds, warmup=0)
+    return sum(seconds[1]) / sum(seconds[jobs])
 
 
 class Bounds:
