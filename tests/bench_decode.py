@@ -17,6 +17,7 @@ from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
 from lib.sweep.training import sweep
+from tests.benches import Bounds
 
 #: 004's 4x4 at a width where a product costs more than calling it
 MODEL = preset("looped-256", vocab_size=256, context=512, recur=4, mean_loops=4)
@@ -52,19 +53,17 @@ def compare(name: str, work: pace.Workload, leave: Exit) -> float:
     return middle
 
 
-def main() -> None:
+def main() -> int:
     model, rows = trained()
-    x, missed = torch.as_tensor(rows), []
+    x, bounds = torch.as_tensor(rows), Bounds()
     for B, least in LEAST.items():
         for what, work in pace.workloads(model, x, B, PROMPT, NEW).items():
             length = PROMPT + NEW if what == "decoding" else MODEL.context
             leave = pace.exit_saving(model, x[: max(B, 4), : length + 1], SAVED)
-            found = compare(f"{what}, batch {B}", work, leave)
-            if found < least:
-                missed.append(f"{what}, batch {B}: {found:.2f} of the share saved, at least {least} wanted")
-    print("\n".join(missed) or "leaving early raises tokens/s by as much as is wanted")
-    sys.exit(bool(missed))
+            name = f"{what}, batch {B}"
+            bounds.at_least(f"rise of tokens/s over the share saved, {name}", compare(name, work, leave), least)
+    return bounds.status()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pandas as pd
 import scipy.optimize
+import scipy.stats
 
 from lib.base.statistics import percentile_interval
 from lib.fit import laws
@@ -15,6 +16,7 @@ from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fit_unified, resa
 from lib.fit.optimum import Problem
 from lib.papers.isodepth import published
 from lib.papers.isodepth.designs import PUBLISHED
+from tests.benches import Bounds, in_turn
 from tests.fit.known import by_scipy, iso_depth_grid, joint_arrays, unified_grid
 from tests.fit.rivals import MIDDLE, SCALE, STARTS, TIGHT, grid, lbfgs, misfit, published_runs, refined
 
@@ -32,21 +34,16 @@ WAYS = {
 }
 
 
-def seconds(run) -> float:
-    begin = time.perf_counter()
-    run()
-    return time.perf_counter() - begin
-
-
 def speed() -> dict[str, float]:
     """Seconds of the joint fit of 116 runs with 200 resamples of its 24 cells, and of the unified law on 540 points."""
     frame, (arrays, _) = iso_depth_grid(0.005), unified_grid(0.002)
 
-    def joint():
+    def joint(_) -> None:
         fit_joint(*joint_arrays(frame))
         bootstrap(fit_joint, joint_arrays(frame), frame[["budget", "r"]])
 
-    return {"joint fit with 200 resamples": seconds(joint), "unified law": seconds(lambda: fit_unified(*arrays))}
+    fits = {"joint fit with 200 resamples": joint, "unified law": lambda _: fit_unified(*arrays)}
+    return {name: took for name, (took,) in in_turn(fits, rounds=1, warmup=0).items()}
 
 
 def many_at_once(refits: int = 1000, one_by_one: int = 20) -> tuple[float, float]:
@@ -99,43 +96,34 @@ def rivals(rounds: int = 3) -> pd.DataFrame:
     arrays = published_runs(4)
     exact = *arrays[:2], laws.CHINCHILLA.loss(PUBLISHED, *arrays[:2])
     truth = [PUBLISHED["alpha"], PUBLISHED["beta"]]
-    found, spent = {}, dict.fromkeys(WAYS, math.inf)
-    for _ in range(rounds):
-        for name, way in WAYS.items():
-            begin = time.perf_counter()
-            found[name] = way(*arrays)
-            spent[name] = min(spent[name], time.perf_counter() - begin)
+    found = {}
+
+    def one(name: str) -> None:
+        found[name] = WAYS[name](*arrays)
+
+    spent = in_turn({name: lambda _, name=name: one(name) for name in WAYS}, rounds, warmup=0)
     ours = misfit(found["ours"], *arrays)
     rows = {
         name: {
             "objective": misfit(found[name], *arrays) / ours - 1,
             "off": np.abs(way(*exact)[3:] - truth).max(),
-            "seconds": spent[name],
+            "seconds": min(spent[name]),
         }
         for name, way in WAYS.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def share_of_starts(within: float) -> float:
-    """Of 96 tight starts of L-BFGS-B, those whose objective ends this near to ours (relative)."""
-    arrays = published_runs(4)
-    most = fit_chinchilla(*arrays).objective * (1 + within)
-    return float(np.mean([misfit(lbfgs(*arrays, [s], SCALE, **TIGHT), *arrays) <= most for s in STARTS[::47]]))
-
-
-def coverage(seeds: int = 100, level: float = 0.95) -> tuple[float, float, float]:
-    """Share of seeds whose block-bootstrap interval of phi holds the true phi, with its Wilson interval."""
+def coverage(seeds: int = 100, level: float = 0.95) -> tuple[float, float]:
+    """The Wilson interval of the share of seeds whose block-bootstrap interval of phi holds the true phi."""
     inside = 0
     for seed in range(seeds):
         frame = iso_depth_grid(0.005, seed)
         draws = bootstrap(fit_joint, joint_arrays(frame), frame[["budget", "r"]], seed=seed)
         low, high = percentile_interval(draws["phi"], level)
         inside += low <= PUBLISHED["phi"] <= high
-    p, z = inside / seeds, 1.96
-    centre = (p + z * z / (2 * seeds)) / (1 + z * z / seeds)
-    half = z * math.sqrt(p * (1 - p) / seeds + z * z / (4 * seeds**2)) / (1 + z * z / seeds)
-    return p, centre - half, centre + half
+    interval = scipy.stats.binomtest(inside, seeds).proportion_ci(method="wilson")
+    return interval.low, interval.high
 
 
 def bias(noise: float, seeds: int = 40) -> tuple[float, float]:
@@ -147,43 +135,27 @@ def bias(noise: float, seeds: int = 40) -> tuple[float, float]:
 
 
 def main() -> int:
-    missed = 0
+    bounds = Bounds()
     for name, measured in speed().items():
-        missed += measured > 3
-        print(f"{name}: {measured:.2f} s, at most 3 s wanted: {'ok' if measured <= 3 else 'MISSED'}")
+        bounds.at_most(f"{name}, seconds", measured, 3)
     ours, scipys = many_at_once()
-    missed += ours > 2
-    print(
-        f"1,000 refits of the joint law at once: {ours:.2f} CPU-s, at most 2 wanted, "
-        f"{scipys / ours:.1f} times as fast as scipy's least squares one by one: {'ok' if ours <= 2 else 'MISSED'}"
-    )
+    bounds.at_most("1,000 refits of the joint law at once, CPU seconds", ours, 2)
+    print(f"{scipys / ours:.1f} times as fast as scipy's least squares one by one")
     for name, excess in against_restarts().items():
-        missed += excess > 1e-9
-        print(f"{name}: {excess:+.1e} over the best of 500 starts of scipy: {'ok' if excess <= 1e-9 else 'MISSED'}")
+        bounds.at_most(f"{name}: over the best of 500 starts of scipy", excess, 1e-9)
     ways = rivals()
-    ours = ways.loc["ours"]
-    missed += ours["off"] > 1e-12
-    print(f"ours: exponents {ours['off']:.0e} from the truth: {'ok' if ours['off'] <= 1e-12 else 'MISSED'}")
+    bounds.at_most("ours: exponents from the truth", ways.loc["ours", "off"], 1e-12)
     for name, way in ways.drop("ours").iterrows():
-        fine = way["objective"] >= -1e-9
-        missed += not fine
-        print(
-            f"{name}: objective {way['objective']:+.1e} over ours, exponents {way['off']:.0e} from the truth, "
-            f"{way['seconds'] / ours['seconds']:.3g} x our time: {'ok' if fine else 'MISSED'}"
-        )
-    print(f"of 96 tight starts {share_of_starts(1e-4):.0%} end within 1e-4 of our objective")
+        bounds.at_least(f"{name}: objective over ours", way["objective"], -1e-9)
+        times = way["seconds"] / ways.loc["ours", "seconds"]
+        print(f"{name}: exponents {way['off']:.0e} from the truth, {times:.3g} x our time")
     for noise in (0.0, 0.002, 0.005, 0.01):
         mean, stderr = bias(noise)
-        fine = abs(mean) <= 3 * stderr + 1e-9
-        missed += not fine
-        print(f"phi at {noise:.1%} noise: off by {mean:+.4f} +- {stderr:.4f}: {'ok' if fine else 'BIASED'}")
-    share, low, high = coverage()
-    fine = low <= 0.95 <= high
-    missed += not fine
-    print(
-        f"95 % intervals hold phi in {share:.0%} of seeds, Wilson [{low:.2f}, {high:.2f}]: {'ok' if fine else 'MISSED'}"
-    )
-    return int(missed > 0)
+        bounds.at_most(f"phi at {noise:.1%} noise, off by", abs(mean), 3 * stderr + 1e-9)
+    low, high = coverage()
+    bounds.at_least("95 % intervals that hold phi, highest share that fits", high, 0.95)
+    bounds.at_most("95 % intervals that hold phi, lowest share that fits", low, 0.95)
+    return bounds.status()
 
 
 if __name__ == "__main__":

