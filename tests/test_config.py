@@ -31,6 +31,8 @@ pytestmark = pytest.mark.precision
             "leave it out",
         ),
         (lambda: small_run(model={"windows": "SL", "context": 64}), "model.windows", "lower model.context"),
+        (lambda: small_run(train={"grow_from": 4}), "train.grow_from", "use fewer"),
+        (lambda: small_run(train={"grow_from": 2}), "train.grow_from", "depth='fixed'"),
         (lambda: small_run(model={"exit_gate": True}), "model.exit_gate", "load a checkpoint"),
         (lambda: OptimConfig(name="muon", scaling="mup"), "scaling", "name='adamw'"),
         (lambda: OptimConfig(name="muonh", muon_weight_decay=0.1), "name", "muon_*"),
