@@ -58,7 +58,7 @@ TEXTS = [
     ("a.parquet", parquet({"body": ["x"]}), {}, "data.field:", "has ['body']", "name one column of these"),
     ("a.parquet", parquet({"text": [["x"]]}), {}, "data.field:", "has no text in 'text'", "name the right column"),
     # the same for tokenizers, of a text that is whole
-    ("t.json", None, "tokenizer", "data.tokenizer:", "t.json does not exist", "give the path"),
+    ("t.json", None, "tokenizer", "data.tokenizer:", "t.json does not exist", "check the path"),
     ("t.json", pickle.dumps({"model": 1}), "tokenizer", "data.tokenizer:", "is not a tokenizer.json", "give one"),
     ("t.model", "x", "tokenizer", "tokenizer:", "is not known", "use 'bytes', 'bpe-SIZE'"),
 ]
@@ -93,11 +93,3 @@ def test_a_name_of_a_text(tmp_path, monkeypatch, data, words):
     store = RunStore(tmp_path / "runs")
     refused(lambda: load_data(small_run(data=data), store), *words)
     assert not store.path.exists()
-
-
-def test_a_line_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("lib.text.sources.MAX_LINE", 1 << 16)
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x" * (1 << 17)))
-    data = {"source": str(tmp_path / "a.txt.gz"), "max_bytes": 10}
-    words = "data.source:", "a.txt.gz", "65536 characters or more", "separate documents"
-    refused(lambda: load_data(small_run(data=data), RunStore(tmp_path / "runs")), *words)
