@@ -240,11 +240,8 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     value that the law needs, a single r say, is drawn again."""
     if n < 1:
         raise InputError(f"resamples: {n} give no interval, use at least 1")
-    number = _numbered(cells, np.size(arrays[-1]))
+    number, size = _numbered(cells, np.size(arrays[-1]))
     random = np.random.default_rng(seed)
-    size = number.max() + 1
-    if size < 2:
-        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
     varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
     found: list[ndarray] = []
     while len(found) < n:
@@ -254,12 +251,15 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     return found
 
 
-def _numbered(cells: Any, points: int) -> ndarray:
-    """Cell labels as numbers 0, 1, ... [n]."""
+def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
+    """Cell labels as numbers 0, 1, ... [n], and how many cells there are."""
     frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
     if len(frame) != points:
         raise InputError(f"cells: {len(frame)} labels for {points} points, give one for each")
-    return frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy()
+    by = frame.groupby(list(frame.columns), sort=True)
+    if by.ngroups < 2:
+        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    return by.ngroup().to_numpy(), by.ngroups
 
 
 def _sought(theta: ndarray, problem: Problem) -> ndarray:
@@ -302,10 +302,8 @@ def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
     cluster bootstrap), each of the n times the spread of Student's t with as many degrees of freedom as the cells have.
 
     cells: what each point belongs to, in any hashable form, or a data frame of columns that say so together."""
-    number = _numbered(cells, len(cells))
-    random, size = np.random.default_rng(seed), number.max() + 1
-    if size < 2:
-        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    number, size = _numbered(cells, len(cells))
+    random = np.random.default_rng(seed)
     spread = np.sqrt((size - 1) / random.chisquare(size - 1, n))
     return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]
 
