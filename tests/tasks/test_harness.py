@@ -137,23 +137,6 @@ def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, capsys):
     assert found["results"]["sums"]["acc,none"] == 0.5
 
 
-def test_the_number_of_loops_is_the_one_asked_for(tmp_path):
-    from lib.decode.continuations import Question, score
-    from lib.tasks.harness import Looped
-
-    store = RunStore(tmp_path / "runs")
-    sweep([small_run()], store, jobs=1)
-    path, (pair,) = str(store.path / small_run().key), [("The sum is", " four.")]
-    found = []
-    for T in (1, 3):
-        looped = Looped(path, loops=T)
-        question = Question([looped.tokens.bos, *pair[0].encode()], [[*pair[1].encode()]])
-        ((nll, _),) = looped.loglikelihood(instances([pair]))
-        assert nll == pytest.approx(-score(looped.model, [question], [T])[T][0].nll[0], rel=1e-6)
-        found.append(nll)
-    assert found[0] != found[1]
-
-
 def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, checkpoint):
     from lib.tasks.harness import Looped
 

@@ -18,22 +18,6 @@ from tests.runs import native_run, numbers, same_weights, stopped
 
 pytestmark = pytest.mark.precision
 
-CHILD = """
-import json
-from lib.config import RunConfig
-from lib.store.runs import RunStore
-from lib.train import checkpoints
-from lib.train.checkpoints import step_of
-from lib.train.loop import load_data, train
-cfg = RunConfig(**json.loads({config!r}))
-print("ready", flush=True)
-train(cfg, RunStore({path!r}), checkpoint_seconds={every}, progress=lambda step, loss: print("step", step, flush=True))
-"""
-
-
-def child(cfg, store, every=0.0):
-    return python(CHILD.format(config=cfg.model_dump_json(), path=str(store.path), every=every))
-
 
 def begun(cfg, store, every=0.0, progress=None):
     """A process that trains, of those that have the library imported already."""
@@ -170,8 +154,15 @@ def test_killed_again_and_again(tmp_path):
 
 def test_a_run_does_without_torchs_compiler(store):
     """Which takes three seconds to import, as long as a small run."""
-    code = CHILD.format(config=native_run().model_dump_json(), path=str(store.path), every=1e9)
-    output, _ = python(f"{code}\nimport sys; print('torch._dynamo' in sys.modules)").communicate(timeout=120)
+    code = f"""
+import sys
+from lib.config import RunConfig
+from lib.store.runs import RunStore
+from lib.train.loop import train
+train(RunConfig.model_validate_json({native_run().model_dump_json()!r}), RunStore({str(store.path)!r}))
+print("torch._dynamo" in sys.modules)
+"""
+    output, _ = python(code).communicate(timeout=120)
     assert output.strip().splitlines()[-1] == "False", output
     assert store.find(native_run()).status == "finished"
 

@@ -115,26 +115,21 @@ def test_placement_follows_the_papers_table():
     assert {"injection.B", "injection.A_log", "readout.weight", "embed.weight", "head.weight"} <= set(where)
 
 
-def test_a_concatenating_injection_is_a_matrix_or_adamws():
+@pytest.mark.parametrize("kind", ["muon", "muonh"])
+def test_a_concatenating_injection_is_a_matrix_or_adamws(kind):
     """001's table has injection parameters under AdamW, 000 gives every matrix to MuonH."""
-    where = {}
-    for kind in ("muon", "muonh"):
-        for injection in ("matrix", "adamw"):
-            optim = OptimConfig(name=kind, lr=0.5, muon_lr=2.0, injection=injection)
-            where[kind, injection] = {p.name: p for p in placements(ModelConfig(injection="concat"), optim)}
-            assert where[kind, injection]["recur.0.mlp.down.weight"].optimizer == kind
-    found = {key: (rows["injection.weight"].optimizer, rows["injection.weight"].lr) for key, rows in where.items()}
-    assert found == {
-        ("muon", "matrix"): ("muon", 2.0),
-        ("muon", "adamw"): ("adamw", 0.5),
-        ("muonh", "matrix"): ("muonh", 2.0),
-        ("muonh", "adamw"): ("adamw", 0.5),
-    }
-    rows = placements(ModelConfig(injection="concat"), OptimConfig(name="muon", injection="adamw", injection_lr=3.0))
-    assert [p.name for p in rows if p.lr == 3.0] == ["injection.weight"]
+
+    def injected(model, **optim):
+        rows = placements(model, OptimConfig(name=kind, lr=0.5, muon_lr=2.0, **optim))
+        return {p.name: (p.optimizer, p.lr) for p in rows if p.name.startswith("injection")}
+
+    concat = ModelConfig(injection="concat")
+    assert injected(concat, injection="matrix") == {"injection.weight": (kind, 2.0)}
+    assert injected(concat, injection="adamw") == {"injection.weight": ("adamw", 0.5)}
+    assert injected(concat, injection="adamw", injection_lr=3.0) == {"injection.weight": ("adamw", 3.0)}
     # of Parcae's injection AdamW has all that there is, whatever becomes of a W
-    rows = placements(ModelConfig(), OptimConfig(name="muon", injection_lr=3.0))
-    assert {p.name for p in rows if p.lr == 3.0} == {"injection.A_log", "injection.dt_bias", "injection.B"}
+    parcae = injected(ModelConfig(), injection_lr=3.0)
+    assert parcae == {f"injection.{name}": ("adamw", 3.0) for name in ("A_log", "dt_bias", "B")}
 
 
 def test_adamw_decays_block_matrices_alone():
@@ -154,9 +149,8 @@ def adamw_by_hand(p, gradients, lr, b1, b2, eps, wd, clip):
     return p
 
 
-@pytest.mark.parametrize("clip", [False, True])
-def test_adamw_is_its_equations(clip):
-    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=clip)
+def test_adamw_with_clipped_updates_is_its_equations():
+    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=True)
     random = np.random.default_rng(0)
     # a gradient that jumps, so that clipping has something to do
     gradients = [random.normal(size=(4, 3)) * (50 if t == 3 else 1) for t in range(6)]
@@ -166,9 +160,9 @@ def test_adamw_is_its_equations(clip):
     for g in gradients:
         p.grad = torch.tensor(g, dtype=torch.float64)
         optimizer.step(1.0)
-    expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, clip)
+    expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, True)
     np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-6)
-    assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, not clip))
+    assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, False))
 
 
 def test_independent_decay_does_not_depend_on_the_rate():
@@ -186,7 +180,7 @@ def test_independent_decay_does_not_depend_on_the_rate():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
+@pytest.mark.parametrize("shape", [(32, 96), (128, 32)])
 def test_orthogonalized_matrices_have_singular_values_near_one(shape, dtype):
     torch.manual_seed(0)
     out = orthogonalize(torch.randn(3, *shape) * 1e-3, dtype=dtype)
