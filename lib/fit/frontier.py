@@ -80,4 +80,4 @@ def effective_parameters(n_once: float, n_rec: float, r: int, phi: float) -> flo
 
 def with_phi(fit: Fit, phi: float) -> Fit:
     """The same law with another phi, all else kept."""
-    return dataclasses.replace(fit, theta=np.where(np.array(fit.names) == "phi", phi, fit.theta))
+    return dataclasses.replace(fit, theta=np.where(np.array(fit.law.names) == "phi", phi, fit.theta))

@@ -26,7 +26,6 @@ from lib.tasks.evaluations import (
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
 from lib.tasks.suites import Task
-from tests.lines import one_line
 from tests.models import config
 from tests.runs import small_run
 
@@ -98,16 +97,6 @@ def test_runs_of_two_texts_at_one_place_are_asked_with_their_own_tokenizers(tmp_
         _, tokenizer = load(Subject.of_run(run), str(store.path))
         tokens.append(len(*tokenizer.encode_batch(["something"])))
     assert tokens[1] < tokens[0]
-
-
-def test_a_run_whose_text_has_changed_is_not_asked(tmp_path):
-    path, store = tmp_path / "text.txt", RunStore(tmp_path / "runs")
-    path.write_text("one text\n\n" * 200)
-    run = small_run(data=dict(source=str(path), max_bytes=None, val_rows=4), train={"steps": 1})
-    sweep([run], store, jobs=1)
-    path.write_text("another text\n\n" * 200)
-    with one_line(starts="data.content:"):
-        load(Subject.of_run(run), str(store.path))
 
 
 def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
