@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 Precision = Literal["fp32", "bf16", "bf16-mixed"]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 WORTH_COMPILING = 250  # steps on a GPU after which half a minute of compilation has paid, many runs at once
 GROW_AT = 0.75  # share of the steps after which a growing model makes all its loops
 #: the inits whose branches add nothing at first
@@ -67,10 +68,11 @@ class DataConfig(Config):
     def _names_a_tokenizer(self) -> Self:
         if self.tokenizer != "bytes" and not self.tokenizer.endswith(".json"):
             size = re.fullmatch("bpe-([0-9]+)", self.tokenizer)
-            if size is None:
-                raise ValueError(f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' or a .json file")
-            if not 260 <= int(size[1]) <= 2**32:
-                raise ValueError(f"tokenizer: a BPE vocabulary has 260 to {2**32} entries, not {size[1]}")
+            if size is None or not 260 <= int(size[1]) <= 2**32:
+                raise ValueError(
+                    f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' (SIZE from 260 to {2**32}) "
+                    "or a .json file"
+                )
         return self
 
     def known(self) -> "DataConfig":
@@ -112,7 +114,7 @@ class OptimConfig(Config):
     injection_lr: float | None = Field(
         None, gt=0, description="of what AdamW has of an injection: W, or A, dt and B; lr when empty"
     )
-    betas: tuple[float, float] = Field((0.9, 0.95), strict=False)
+    betas: tuple[Decay, Decay] = Field((0.9, 0.95), strict=False)
     eps: float = Field(1e-10, gt=0)
     weight_decay: float = Field(0.0, ge=0, description="of the matrices in blocks")
     decay: Literal["coupled", "independent"] = Field(
@@ -149,13 +151,6 @@ class OptimConfig(Config):
                 del values[field]
         return type(self)(**{**values, **changes})
 
-    @field_validator("betas")
-    @classmethod
-    def _betas_decay(cls, betas: tuple[float, float]) -> tuple[float, float]:
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"must lie in [0, 1), got {betas}, lower them")
-        return betas
-
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.name == "muonh" and (self.muon_variance_reduction or self.muon_weight_decay or self.muon_cautious):
@@ -169,10 +164,8 @@ class OptimConfig(Config):
             raise ValueError("reference_depth: only depth-loop has one, use scaling='depth-loop'")
         if scaled_by != self.name:
             raise ValueError(f"scaling: {self.scaling} is a rule for {scaled_by}, set name={scaled_by!r}")
-        if self.final and not self.cooldown_steps:
-            raise ValueError("final: nothing falls without cooldown_steps, set them")
-        if self.cooldown == "sqrt" and not self.cooldown_steps:
-            raise ValueError("cooldown: nothing falls without cooldown_steps, set them")
+        if (self.final or self.cooldown == "sqrt") and not self.cooldown_steps:
+            raise ValueError("cooldown_steps: nothing falls without them, set them or leave final and cooldown out")
         if self.injection == "adamw" and self.name == "adamw":
             raise ValueError("injection: adamw has every parameter already, leave it out")
         if self.weight_decay and self.name != "adamw":

@@ -37,29 +37,11 @@ def asked(plan, accuracy, tasks=CORE_EXTENDED, depths=(None,)) -> pd.DataFrame:
             for task in tasks:
                 a = accuracy(label, task, T)
                 per = {"token": math.exp(2 - a), "word": math.exp(9 - a)}
-                rows += [
-                    dict(
-                        subject=cfg.key,
-                        task=task.name,
-                        shots=task.shots,
-                        limit=9,
-                        seed=seed,
-                        T=T,
-                        n=9,
-                        cut=0,
-                        chance=task.chance / 100,
-                        drawn=True,
-                        accuracy=a + 0.01 * (seed - 1),
-                        accuracy_stderr=0.02,
-                        loss=2 - a,
-                        loss_stderr=0.1,
-                        token_perplexity=per["token"],
-                        word_perplexity=per["word"],
-                        token_perplexity_stderr=0.03 * per["token"],
-                        word_perplexity_stderr=0.5 * per["word"],
-                    )
-                    for seed in (0, 1, 2)
-                ]
+                same = dict(subject=cfg.key, task=task.name, shots=task.shots, limit=9, T=T, n=9, cut=0, drawn=True)
+                same |= dict(chance=task.chance / 100, accuracy_stderr=0.02, loss=2 - a, loss_stderr=0.1)
+                for unit, error in (("token", 0.03), ("word", 0.5)):
+                    same |= {f"{unit}_perplexity": per[unit], f"{unit}_perplexity_stderr": error * per[unit]}
+                rows += [{**same, "seed": seed, "accuracy": a + 0.01 * (seed - 1)} for seed in (0, 1, 2)]
     return over_seeds(pd.DataFrame(rows))
 
 

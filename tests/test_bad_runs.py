@@ -12,7 +12,6 @@ import torch
 from lib.base import files
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM, load_weights
-from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 from lib.sweep.training import Here, sweep
@@ -61,18 +60,12 @@ def written(name, content):
     return lambda run: (run / name).write_bytes(content)
 
 
-def gone(name):
-    return lambda run: (run / name).unlink()
-
-
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 DAMAGES = [
-    (written("config.json", bytes(range(256))), "utf-8"),
     (edited("config.json", speed=1), "speed: unknown name"),
     (edited("config.json", train={"seed": 5}), "config.json belongs to run"),
     (written("metrics.json", b"[" * 100_000), "recursion"),
-    (gone("model.safetensors"), "model.safetensors"),
 ]
 
 
@@ -85,29 +78,6 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
     assert RunStore(run.parent).find(CFG) is None
     in_one_line(capsys.readouterr().out, f"run {CFG.key} cannot be read", why, "set aside as", "to be trained again")
     assert [*everything(run.with_name(f"{CFG.key}.corrupt-1")).values()] == before
-
-
-# ---- records ---------------------------------------------------------------------------------------------------------
-
-
-RECORDS = [
-    *[(table, lambda path: path.unlink(), "No such file") for table in ("curves", "measured")],
-    *[(table, lambda path: path.write_bytes(path.read_bytes()[:-1]), "have changed since") for table in records.TABLES],
-]
-
-
-@pytest.mark.parametrize(("table", "damage", "why"), RECORDS)
-def test_a_damaged_part_of_the_records_stays_where_it_is(run, table, damage, why):
-    folder = run.parent.parent / "records"
-    records.add(folder, [RunStore(run.parent).find(CFG)], [])
-    shutil.rmtree(run)
-    (path,) = (folder / f"{table}.parquet").iterdir()
-    damage(path)
-    before = everything(folder)
-    store = RunStore(run.parent, [folder])
-    refused(lambda: store.find(CFG), "records: part", why, "restore its files in", "or remove them")
-    refused(lambda: sweep([CFG], store, jobs=1), "records: part", "or remove them")
-    assert everything(folder) == before and not run.exists()
 
 
 # ---- weights and checkpoints -----------------------------------------------------------------------------------------

@@ -82,17 +82,6 @@ def test_the_papers_optimisers():
         optimizer("parcae-140m", 0)
 
 
-def test_the_names_are_those_of_the_design():
-    names = {f"{family}-{size}" for family in ("parcae", "gpt") for size in ("140m", "370m", "770m", "1.3b")}
-    names |= {f"{family}-{size}" for family in ("rdm", "parcae-rdm") for size in ("100m", "350m")}
-    names |= {f"isodepth-s{size}-r{loops}" for size in range(6, 36, 2) for loops in (1, 2, 4, 8)}
-    names |= {f"looped-nanochat-s{size}" for size in range(8, 22, 2)}
-    names |= {f"residual-L{layers}-N{loops}" for layers in (12, 24, 48) for loops in (1, 2, 4, 8, 16)}
-    for family in ("base", "looped", "moe", "looped-moe"):
-        names |= {f"{family}-{width}" for width in (128, 256, 384, 512, 640, 704, 768, 896, 1024)}
-    assert names <= PRESETS.keys()
-
-
 def test_a_change_overrides_the_preset():
     assert preset("parcae-140m", vocab_size=512).vocab_size == 512
     with pytest.raises(InputError, match="preset: 'parcae-140' is not known, use one of parcae-140m"):

@@ -46,13 +46,3 @@ def test_every_difference_of_a_finding_is_a_line(tmp_path, changed, said):
         path.write_text(json.dumps(one | {"provenance": str(folder)}))
     was, now = (truth.made(folder, "desk") for folder in folders)
     assert list(truth.differences(was, now, "desk")) == [said][: bool(said)]
-
-
-def test_a_table_is_compared_row_by_row(tmp_path):
-    for folder, last in [("was", "2,0.3"), ("now", "2,0.31")]:
-        path = tmp_path / folder / "tables" / "desk" / "phi.csv"
-        path.parent.mkdir(parents=True)
-        path.write_text(f"r,phi\n1,0.2\n{last}\n")
-    was, now = (truth.made(tmp_path / folder, "desk") for folder in ("was", "now"))
-    assert list(truth.differences(was, now, "desk")) == ["desk/tables/phi[2]: was '2,0.3', is '2,0.31'"]
-    assert list(truth.differences(was, {**now, "tables": {}}, "desk")) == ["desk/tables/phi: is gone"]

@@ -38,11 +38,6 @@ class Fit:
     loss: ndarray
     delta: float
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the parameters, in the order of theta."""
-        return self.law.names
-
     @cached_property
     def params(self) -> dict[str, float]:
         """Amplitudes and shapes by name."""
@@ -68,6 +63,11 @@ class Fit:
         return self._problem.residuals(self.theta[None])[0]
 
     @property
+    def off(self) -> ndarray:
+        """L_fit - L [n] in nats."""
+        return self.loss * np.expm1(self.residuals)
+
+    @property
     def objective(self) -> float:
         """The sum of Huber(1e-3) of the log residuals, whatever was minimised."""
         return float(huber(self.residuals, DELTA).sum())
@@ -75,17 +75,17 @@ class Fit:
     @property
     def r2(self) -> float:
         """Share of the variance of the losses, in nats, that the law explains."""
-        return float(1 - np.mean((self.loss * np.expm1(self.residuals)) ** 2) / np.var(self.loss))
+        return float(1 - np.mean(self.off**2) / np.var(self.loss))
 
     @property
     def rms_residual(self) -> float:
         """In nats."""
-        return float(np.sqrt(np.mean((self.loss * np.expm1(self.residuals)) ** 2)))
+        return float(np.sqrt(np.mean(self.off**2)))
 
     @property
     def largest_residual(self) -> float:
         """In nats."""
-        return float(np.abs(self.loss * np.expm1(self.residuals)).max())
+        return float(np.abs(self.off).max())
 
     @property
     def at_bound(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Fit:
         """Parameters that the data leave open: those along which the losses hardly change. What is held or on the box
         is not among them."""
         low, high = self.law.box
-        free = (low < high) & ~np.isin(self.names, self.at_bound)
+        free = (low < high) & ~np.isin(self.law.names, self.at_bound)
         left_open = np.zeros(len(free), dtype=bool)
         if free.any():
             _, _, (J,) = self._problem.derivatives(self.theta[None])
@@ -111,7 +111,7 @@ class Fit:
         return self._named(left_open)
 
     def _named(self, which: ndarray) -> tuple[str, ...]:
-        return tuple(name for name, so in zip(self.names, which, strict=True) if so)
+        return tuple(name for name, so in zip(self.law.names, which, strict=True) if so)
 
 
 def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str = "huber") -> Fit:
@@ -184,12 +184,12 @@ def sharing(draws: Sequence[Mapping[K, Fit]], name: str) -> list[dict[K, Fit]]:
     loss = np.array([np.concatenate([fits[group].loss for group in groups]) for fits in draws])
     problem = Problem.of(law, [*inputs, number], loss, first.delta)
     # where each group's parameters stand in those of all [groups, p]
-    called = [[p if p == name else f"{p} {g}" for p in first.names] for g in range(len(groups))]
+    called = [[p if p == name else f"{p} {g}" for p in first.law.names] for g in range(len(groups))]
     at = np.array([[law.names.index(parameter) for parameter in names] for names in called])
     thetas = np.array([[fits[group].theta for group in groups] for fits in draws])  # [draws, groups, p]
     begin = np.empty((len(draws), len(law.names)))
     begin[:, at] = thetas
-    begin[:, law.names.index(name)] = thetas[..., first.names.index(name)].mean(1)
+    begin[:, law.names.index(name)] = thetas[..., first.law.names.index(name)].mean(1)
     return [
         {group: _held(fits[group], name, theta[of]) for group, of in zip(groups, at, strict=True)}
         for fits, theta in zip(draws, minimum(problem, begin, np.arange(len(draws))), strict=True)
@@ -240,11 +240,8 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     value that the law needs, a single r say, is drawn again."""
     if n < 1:
         raise InputError(f"resamples: {n} give no interval, use at least 1")
-    number = _numbered(cells, np.size(arrays[-1]))
+    number, size = _numbered(cells, np.size(arrays[-1]))
     random = np.random.default_rng(seed)
-    size = number.max() + 1
-    if size < 2:
-        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
     varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
     found: list[ndarray] = []
     while len(found) < n:
@@ -254,12 +251,15 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     return found
 
 
-def _numbered(cells: Any, points: int) -> ndarray:
-    """Cell labels as numbers 0, 1, ... [n]."""
+def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
+    """Cell labels as numbers 0, 1, ... [n], and how many cells there are."""
     frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
     if len(frame) != points:
         raise InputError(f"cells: {len(frame)} labels for {points} points, give one for each")
-    return frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy()
+    by = frame.groupby(list(frame.columns), sort=True)
+    if by.ngroups < 2:
+        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    return by.ngroup().to_numpy(), by.ngroups
 
 
 def _sought(theta: ndarray, problem: Problem) -> ndarray:
@@ -302,10 +302,8 @@ def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
     cluster bootstrap), each of the n times the spread of Student's t with as many degrees of freedom as the cells have.
 
     cells: what each point belongs to, in any hashable form, or a data frame of columns that say so together."""
-    number = _numbered(cells, len(cells))
-    random, size = np.random.default_rng(seed), number.max() + 1
-    if size < 2:
-        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
+    number, size = _numbered(cells, len(cells))
+    random = np.random.default_rng(seed)
     spread = np.sqrt((size - 1) / random.chisquare(size - 1, n))
     return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]
 

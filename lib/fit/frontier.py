@@ -1,5 +1,4 @@
-"""What follows from a law (000, Eq. 3 or 5): compute-optimal models, equivalent sizes, and what a crossover would
-take."""
+"""What follows from a law (000, Eq. 3 or 5): compute-optimal models and equivalent sizes."""
 
 import dataclasses
 import math
@@ -79,28 +78,6 @@ def effective_parameters(n_once: float, n_rec: float, r: int, phi: float) -> flo
     return n_once + r**phi * n_rec
 
 
-def data_to_match(fit: Fit, n_once: float, n_rec: float, r: int, loss: float) -> float:
-    """Tokens at which the model reaches ``loss``, inf where its parameters alone keep it above."""
-    p = fit.params
-    left = loss - p["E"] - p["A"] * effective_parameters(n_once, n_rec, r, p["phi"]) ** -p["alpha"]
-    return float((p["B"] / left) ** (1 / p["beta"])) if left > 0 else np.inf
-
-
 def with_phi(fit: Fit, phi: float) -> Fit:
     """The same law with another phi, all else kept."""
-    return dataclasses.replace(fit, theta=np.where(np.array(fit.names) == "phi", phi, fit.theta))
-
-
-def phi_to_cross(fit: Fit, looped: pd.DataFrame, plain: pd.DataFrame, r: int, budget: float) -> float:
-    """The phi at which the looped family's compute-optimal loss equals that of the plain one (r = 1) at a budget, all
-    else of the law kept; nan where none in [-3, 3] does."""
-    import scipy.optimize
-
-    target = compute_optimal(fit, plain, 1, budget)["loss"]
-
-    def gap(phi: float) -> float:
-        return compute_optimal(with_phi(fit, phi), looped, r, budget)["loss"] - target
-
-    if gap(-3.0) * gap(3.0) > 0:
-        return np.nan
-    return float(scipy.optimize.brentq(gap, -3.0, 3.0, xtol=1e-6))
+    return dataclasses.replace(fit, theta=np.where(np.array(fit.law.names) == "phi", phi, fit.theta))

@@ -27,13 +27,9 @@ ROOM = 2**16  # numbers of an array, so that a core's cache holds several
 
 def huber(residuals: ndarray, delta: float) -> ndarray:
     """r^2 / 2 up to delta, a line from there on."""
-    twice = np.abs(residuals)
-    inside = np.minimum(twice, delta)
-    twice *= 2  # in place: many residuals are at hand at once
-    twice -= inside
-    twice *= inside
-    twice /= 2
-    return twice
+    size = np.abs(residuals)
+    inside = np.minimum(size, delta)
+    return inside * (size - inside / 2)
 
 
 @dataclasses.dataclass(frozen=True)

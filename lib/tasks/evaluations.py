@@ -26,6 +26,7 @@ from lib.tasks.primitives import GENERATED, generated
 from lib.tasks.scoring import answers, ask, fitting
 from lib.tasks.suites import Example, Task, chosen, digest
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer
+from lib.train.evaluate import check_tokenizer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,11 +186,7 @@ def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETok
         runs = RunStore(store)
         return run_model(subject.run, runs), _tokenizer_of(subject.run.data, runs.tokens)
     tokenizer = ByteTokenizer() if subject.tokenizer == "bytes" else BPETokenizer(Path(subject.tokenizer))
-    if tokenizer.vocab_size > subject.model.vocab_size:
-        raise InputError(
-            f"tokenizer: {subject.tokenizer} has {tokenizer.vocab_size} entries, the checkpoint "
-            f"{subject.model.vocab_size}, give the tokenizer.json it was trained with"
-        )
+    check_tokenizer(subject.tokenizer, tokenizer.vocab_size, subject.model.vocab_size)
     return load_weights(subject.path).to(device_type()), tokenizer
 
 

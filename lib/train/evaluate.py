@@ -2,20 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from lib.base.errors import InputError
-from lib.base.machine import device_type
-from lib.config import DataConfig
-from lib.data.rows import token_store, validation_batch
-from lib.model.looped import LoopedLM, load_weights, target_losses, token_losses
-
-if TYPE_CHECKING:
-    import pandas as pd
+from lib.model.looped import LoopedLM, target_losses, token_losses
 
 EVAL_TOKENS = 1 << 14  # tokens in one forward pass
 
@@ -65,24 +58,3 @@ def check_tokenizer(tokenizer: str, size: int, vocab_size: int) -> None:
             f"tokenizer: {tokenizer} has {size} entries, the checkpoint {vocab_size}, give the tokenizer.json it was "
             "trained with"
         )
-
-
-def checkpoint_depths(path: str, data: DataConfig, cache: Path, depths: Sequence[int]) -> "pd.DataFrame":
-    """Validation loss of a checkpoint (``model.load_weights``) after each of ``depths`` loops, on the held-out rows of
-    a text: a frame with columns key and size (both its name), mean_loops, T and loss in nats per token.
-
-    Raises InputError for a checkpoint that cannot be read, or one that was not trained on this tokenizer's tokens: its
-    vocabulary is smaller, or is not that of bytes.
-    """
-    import pandas as pd
-
-    model = load_weights(path)
-    tokens = token_store(data, cache)
-    check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
-    model.to(device_type())
-    losses = depth_sweep(model, validation_batch(data, tokens), depths)
-    name = Path(path).name
-    rows = [
-        {"key": name, "size": name, "mean_loops": model.cfg.mean_loops, "T": T, "loss": x} for T, x in losses.items()
-    ]
-    return pd.DataFrame(rows)

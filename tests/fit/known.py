@@ -46,7 +46,7 @@ def huber(residuals, delta=1e-3):
     return np.where(r <= delta, r * r / 2, delta * (r - delta / 2)).sum(-1)
 
 
-def by_scipy(law, arrays, restarts, truth, seed=0) -> float:
+def by_scipy(law, arrays, restarts, seed=0, truth=None) -> float:
     """The best of many tight L-BFGS-B runs from uniform starts in the law's box, on the plain objective.
 
     About one start in twenty ends near the optimum, and which one does depends on the processor's rounding.
@@ -66,8 +66,9 @@ def by_scipy(law, arrays, restarts, truth, seed=0) -> float:
 
     random, best = np.random.default_rng(seed), np.inf
     starts = [[random.uniform(*bounds) for bounds in box] for _ in range(restarts)]
-    known = [*(np.log(truth[name]) for name in law.amplitudes), *(truth[name] for name in law.shapes)]
-    starts.extend(known * random.normal(1, 0.01, (5, len(known))))
+    if truth:
+        known = [*(np.log(truth[name]) for name in law.amplitudes), *(truth[name] for name in law.shapes)]
+        starts.extend(known * random.normal(1, 0.01, (5, len(known))))
     for start in starts:
         options = dict(maxiter=10_000, maxfun=100_000, ftol=1e-15, gtol=1e-10)
         best = min(

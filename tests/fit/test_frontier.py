@@ -5,7 +5,6 @@ import pytest
 
 from lib.fit import frontier
 from lib.fit.fits import fit_joint
-from lib.papers.isodepth.designs import PUBLISHED
 from lib.presets import preset
 from tests.fit.known import iso_depth_grid, joint_arrays
 
@@ -43,17 +42,3 @@ def test_the_compute_optimal_width_is_that_of_a_fine_search(published, families,
         np.interp(np.log(best["width"]), np.log(table.width), np.log(table.flops))
     ) == pytest.approx(4.64e18)
     assert not best["at_edge"] and frontier.compute_optimal(published, table, r, 1e15)["at_edge"]
-
-
-def test_data_and_phi_to_catch_up(published, families):
-    plain = frontier.compute_optimal(published, families[1], 1, 1e19)
-    looped = frontier.compute_optimal(published, families[4], 4, 1e19)
-    tokens = frontier.data_to_match(published, looped["n_once"], looped["n_rec"], 4, plain["loss"])
-    assert tokens > looped["D"]
-    assert published.predict(looped["n_once"], looped["n_rec"], 4, tokens) == pytest.approx(plain["loss"])
-    assert frontier.data_to_match(published, looped["n_once"], looped["n_rec"], 4, PUBLISHED["E"]) == np.inf
-    phi = frontier.phi_to_cross(published, families[4], families[1], 4, 1e19)
-    assert 0.459 < phi < 1.2
-    assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), families[1], 4, 1e19))
-    ahead = families[1].assign(n_once=families[1].n_once / 1e3, n_rec=1.0)  # which every looped model beats
-    assert np.isnan(frontier.phi_to_cross(published, families[4].assign(n_rec=1.0), ahead, 4, 1e19))

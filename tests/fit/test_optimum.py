@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.fit import laws
-from lib.fit.optimum import DELTA, STARTS, Problem, minimum, newton, starts
+from lib.fit.optimum import DELTA, STARTS, Problem, minimum, starts
 from lib.papers.isodepth.designs import PUBLISHED, published_grid
 
 
@@ -42,14 +42,6 @@ def test_starts_lie_in_the_box_and_the_minimum_below_them():
     assert ours.value(ours.residuals(end)) <= each.value(each.residuals(begin)).min()
     gradient, _, _ = ours.derivatives(end)
     assert np.abs(gradient).max() < 1e-8
-
-
-def test_parameters_without_room_stay_where_they_are():
-    held = laws.hold(laws.JOINT, **{name: value for name, value in PUBLISHED.items() if name != "phi"})
-    ours = problem(held, noise=0.0)
-    (end,), value = newton(ours, theta(phi=-1.0))
-    np.testing.assert_allclose(end, theta()[0], rtol=1e-8)
-    assert value < 1e-20
 
 
 def test_at_a_bound_the_others_end_where_they_do_with_the_parameter_held_there():

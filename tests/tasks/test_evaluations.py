@@ -25,8 +25,7 @@ from lib.tasks.evaluations import (
 )
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
-from lib.tasks.suites import CORE, Task
-from tests.lines import one_line
+from lib.tasks.suites import Task
 from tests.models import config
 from tests.runs import small_run
 
@@ -100,20 +99,6 @@ def test_runs_of_two_texts_at_one_place_are_asked_with_their_own_tokenizers(tmp_
     assert tokens[1] < tokens[0]
 
 
-def test_a_run_whose_text_has_changed_is_not_asked(tmp_path):
-    path, store = tmp_path / "text.txt", RunStore(tmp_path / "runs")
-    path.write_text("one text\n\n" * 200)
-    run = small_run(data=dict(source=str(path), max_bytes=None, val_rows=4), train={"steps": 1})
-    sweep([run], store, jobs=1)
-    path.write_text("another text\n\n" * 200)
-    with one_line(starts="data.content:"):
-        load(Subject.of_run(run), str(store.path))
-
-
-def test_what_a_source_does_not_have_is_left_out(store, tmp_path):
-    assert evaluations([Subject.of_run(RUN)], store, CORE[:3], [0], source=str(tmp_path)) == []
-
-
 def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
     run = Subject.of_run(RUN)
     path = store.find(RUN).path / "model.safetensors"
@@ -132,23 +117,9 @@ def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
 
 
 def table_of(accuracies, seeds=(0, 1, 2), drawn=True):
+    same = dict(subject="s", shots=0, limit=9, T=4, n=100, cut=0, loss_stderr=0.02, accuracy_stderr=0.03, drawn=drawn)
     rows = [
-        dict(
-            subject="s",
-            task=task,
-            shots=0,
-            limit=9,
-            seed=seed,
-            T=4,
-            chance=chance,
-            n=100,
-            cut=0,
-            loss=2 - accuracy,
-            loss_stderr=0.02,
-            accuracy=accuracy + 0.01 * seed,
-            accuracy_stderr=0.03,
-            drawn=drawn,
-        )
+        dict(task=task, seed=seed, chance=chance, loss=2 - accuracy, accuracy=accuracy + 0.01 * seed, **same)
         for task, chance, accuracy in accuracies
         for seed in seeds
     ]

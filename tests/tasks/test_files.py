@@ -26,63 +26,41 @@ def written(folder: Path, *lines, name="here.jsonl") -> Path:
 # ---- layouts
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ({"query": "q", "choices": ["a", "b"], "gold": 1}, Example(("q",), ("a", "b"), 1)),
-        (
-            {"support": "s.", "query": "q", "choices": ["a", "b"], "gold": 1},
-            Example(("s.\nQuestion: q\nAnswer:",), ("a", "b"), 1),
-        ),
-        ({"context_options": ["x", "y"], "continuation": "z", "gold": 0}, Example(("x", "y"), ("z",), 0)),
-        ({"context": "c", "continuation": "z"}, Example(("c",), ("z",))),
-        ({"context": "c", "answer": "z", "aliases": ["zz"]}, Example(("c",), ("z",))),
-        ({"query": "q", "choices": [["z", "zz"]]}, Example(("q",), ("z",))),
-        ({"query": "q", "choices": ["['z']"]}, Example(("q",), ("z",))),
-        (
-            {"sentence": "Ann or Bea: _ won.", "option1": "Ann", "option2": "Bea", "answer": "2"},
-            Example(("Ann or Bea: Ann", "Ann or Bea: Bea"), ("won.",), 1),
-        ),
-        (
-            {"activity_label": "Jump", "ctx": "He", "endings": ["runs.", "sits."], "label": "1"},
-            Example(("Jump: He",), ("runs.", "sits."), 1),
-        ),
-        (
-            {
-                "activity_label": "Tea",
-                "ctx": "[header] Boil [title] Pour [step] Now",
-                "endings": ["[step] sip ."],
-                "label": 0,
-            },
-            Example(("Tea: Boil. Pour Now",), ("sip .",)),
-        ),
-        (
-            {"context": "c", "question": "q", "answers": {"text": ["z", "y"], "answer_start": [1, 2]}},
-            Example(("c\nQuestion: q\nAnswer:",), ("z",)),
-        ),
-        ({"question": "q", "choices": ["x", "y"], "answer": 1}, Example(("Question: q\nA. x\nB. y",), ("A", "B"), 1)),
-        ({"context": "c", "question": "q", "answers": ["z"]}, Example(("c\nQuestion: q\nAnswer:",), ("z",))),
-        ({"question": "q", "answer": {"value": "z", "aliases": ["y"]}}, Example(("Question: q\nAnswer:",), ("z",))),
-        (
-            {"premise": "It rained.", "choice1": "Wet.", "choice2": "Dry.", "question": "effect", "label": 0},
-            Example(("It rained, therefore",), ("wet.", "dry."), 0),
-        ),
-        ({"question": "q", "value": "z", "aliases": []}, Example(("Question: q\nAnswer:",), ("z",))),
-        ({"question": "q", "answer": ["z", "y"]}, Example(("Question: q\nAnswer:",), ("z",))),
-        ({"qText": "q", "answers": ["z", "y"]}, Example(("Question: q\nAnswer:",), ("z",))),
-        ({"Body": "Two.", "Question": "Half?", "Answer": 1.0}, Example(("Question: Two. Half?\nAnswer:",), ("1",))),
-        (
-            {"Body": "", "Question": "All?", "Answer": 22090603.5},
-            Example(("Question:  All?\nAnswer:",), ("22090603.5",)),
-        ),
-        (
-            {"Body": "", "Question": "number0 and number1 ?", "Answer": "7.5", "Numbers": "3.0 4.5"},
-            Example(("Question: 3 and 4.5 ?\nAnswer:",), ("7.5",)),
-        ),
-        ({"input": "q", "target_scores": {"a": 0, "b": 1}}, Example(("q",), ("a", "b"), 1)),
-        ({"page": "A text."}, Example(("",), ("A text.",))),
-    ],
-)
+def asked(question):
+    return f"{question}\nAnswer:"
+
+
+YES_NO = {"query": "q", "choices": ["a", "b"], "gold": 1}
+HE = {"activity_label": "Jump", "ctx": "[header] He [title] Now", "endings": ["[step] runs .", "sits."], "label": "1"}
+WON = {"sentence": "Ann or Bea: _ won.", "option1": "Ann", "option2": "Bea", "answer": "2"}
+WET = {"premise": "It rained.", "choice1": "Wet.", "choice2": "Dry.", "question": "effect", "label": 0}
+SUM = {"Body": "", "Question": "number0 and number1 ?", "Answer": "7.5", "Numbers": "3.0 4.5"}
+LINES = [
+    (YES_NO, Example(("q",), ("a", "b"), 1)),
+    ({**YES_NO, "support": "s."}, Example((asked("s.\nQuestion: q"),), ("a", "b"), 1)),
+    ({"context_options": ["x", "y"], "continuation": "z", "gold": 0}, Example(("x", "y"), ("z",), 0)),
+    ({"context": "c", "continuation": "z"}, Example(("c",), ("z",))),
+    ({"context": "c", "answer": "z", "aliases": ["zz"]}, Example(("c",), ("z",))),
+    ({"query": "q", "choices": [["z", "zz"]]}, Example(("q",), ("z",))),
+    ({"query": "q", "choices": ["['z']"]}, Example(("q",), ("z",))),
+    (WON, Example(("Ann or Bea: Ann", "Ann or Bea: Bea"), ("won.",), 1)),
+    (HE, Example(("Jump: He. Now",), ("runs .", "sits."), 1)),
+    ({"context": "c", "question": "q", "answers": {"text": ["z", "y"]}}, Example((asked("c\nQuestion: q"),), ("z",))),
+    ({"question": "q", "choices": ["x", "y"], "answer": 1}, Example(("Question: q\nA. x\nB. y",), ("A", "B"), 1)),
+    ({"context": "c", "question": "q", "answers": ["z"]}, Example((asked("c\nQuestion: q"),), ("z",))),
+    ({"question": "q", "answer": {"value": "z", "aliases": ["y"]}}, Example((asked("Question: q"),), ("z",))),
+    (WET, Example(("It rained, therefore",), ("wet.", "dry."), 0)),
+    ({"question": "q", "value": "z", "aliases": []}, Example((asked("Question: q"),), ("z",))),
+    ({"question": "q", "answer": ["z", "y"]}, Example((asked("Question: q"),), ("z",))),
+    ({"qText": "q", "answers": ["z", "y"]}, Example((asked("Question: q"),), ("z",))),
+    ({"Body": "Two.", "Question": "Half?", "Answer": 1.0}, Example((asked("Question: Two. Half?"),), ("1",))),
+    (SUM, Example((asked("Question: 3 and 4.5 ?"),), ("7.5",))),
+    ({"input": "q", "target_scores": {"a": 0, "b": 1}}, Example(("q",), ("a", "b"), 1)),
+    ({"page": "A text."}, Example(("",), ("A text.",))),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES)
 def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
     assert read(HERE, written(tmp_path, line)) == [expected]
 
@@ -95,14 +73,8 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
         ({"doc": {"query": "q"}}, "line 3 has the fields doc, use"),
         ({"q": "x"}, "line 3 has the fields q, use query, choices, gold"),
         ({"query": "q", "choices": ["a", "b"], "gold": 2}, "line 3: gold is 2 of 2 options"),
-        ({"query": "q", "choices": ["a", "b"], "gold": 3}, "line 3: gold is 3 of 2 options"),
-        ({"query": "q", "choices": ["a", "b"], "gold": -1}, "line 3: gold is -1 of 2 options"),
         ({"query": "q", "choices": ["a", "b"], "gold": "B"}, "line 3 cannot be read"),
-        ({"query": "q", "choices": "ab", "gold": 0}, "line 3 cannot be read"),
-        ({"context": "c", "continuation": None}, "line 3 cannot be read"),
-        ({"query": "q", "choices": [], "gold": 0}, "line 3 has an empty answer"),
         ({"query": "q", "choices": ["a", ""], "gold": 0}, "line 3 has an empty answer"),
-        ({"query": 5, "choices": ["a", "b"], "gold": 0}, "line 3 has an empty answer or one that is no text"),
         ({"input": "q", "target_scores": {"a": 0}}, "line 3 cannot be read"),
     ],
 )
@@ -117,7 +89,7 @@ def test_files_are_found_by_name_anywhere_below_the_folder(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "here.jsonl.gz").write_bytes(packed)
     assert len(read(HERE, tmp_path)) == 1
-    assert read(Task("other", files=("other",)), tmp_path) == []
+    assert read(Task("other", files=("other",)), tmp_path) == [] == read(Task("other", files=("other",)))
     (tmp_path / "deep" / "er" / "here.jsonl.gz").write_bytes(packed[:-8])
     with pytest.raises(InputError, match="cannot be read"):
         read(HERE, tmp_path)
@@ -128,25 +100,10 @@ def test_files_are_found_by_name_anywhere_below_the_folder(tmp_path):
         read(HERE, tmp_path / "nowhere")
 
 
-def test_questions_without_an_answer_are_left_out(tmp_path):
-    rows = [{"context": "c", "question": "q", "answers": {"text": answers}} for answers in ([], ["z"])]
-    assert len(read(HERE, written(tmp_path, *rows))) == 1
-
-
 # ---- the package
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "options"),
-    [
-        ("hellaswag", 10_042, 4),
-        ("lambada_openai", 5153, 1),
-        ("arc_easy", 2376, 4),
-        ("winogrande", 1267, 2),
-        ("copa", 100, 2),
-        ("coqa", 7983, 1),
-    ],
-)
+@pytest.mark.parametrize(("name", "n", "options"), [("hellaswag", 10_042, 4), ("lambada_openai", 5153, 1)])
 def test_the_package_brings_whole_sets_along(name, n, options):
     (task,) = (task for task in CORE if task.name == name)
     examples = read(task)
@@ -161,10 +118,6 @@ def test_tables_of_the_package_are_read_too():
         ("Question: when was the last time anyone was on the moon\nAnswer:",), ("14 December 1972 UTC",)
     )
     assert trivia[0].continuations == ("Sunset Boulevard",)
-
-
-def test_what_a_source_does_not_have_is_empty(tmp_path):
-    assert read(Task("bbq", files=("bbq",))) == [] and read(Task("bbq", files=("bbq",)), tmp_path) == []
 
 
 def test_without_the_package_one_line_says_what_to_do(monkeypatch):

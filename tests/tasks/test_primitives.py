@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from lib.tasks.primitives import DEPTH, GENERATED, PROBES, generated, hops
+from lib.tasks.primitives import DEPTH, GENERATED, PROBES, generated
 from lib.tasks.suites import Task, digest
 
 
@@ -74,12 +74,6 @@ def test_hops_follow_the_definition(p):
         answers.append(example.continuations[0])
     counts = np.unique(answers, return_counts=True)[1]
     assert len(counts) == 4 and counts.min() > 300 / 4 / 2  # a guess is right one time in four
-
-
-def test_hops_that_do_not_exist_are_drawn_anew():
-    for seed in range(50):
-        example = hops(np.random.default_rng(seed), 3, length=6, alphabet=3)
-        assert hop(example.contexts[0].split(), 3) == example.continuations[0]
 
 
 @pytest.mark.parametrize("digits", [2, 4])

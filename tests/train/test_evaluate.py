@@ -4,17 +4,14 @@ import math
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 
 from lib.base.errors import InputError
-from lib.config import DataConfig
-from lib.data.rows import token_store, validation_batch
 from lib.model.looped import LoopedLM
 from lib.text.tokenizer import ByteTokenizer
-from lib.train.evaluate import checkpoint_depths, depth_sweep, validate
-from tests.models import KINDS, config, official_parcae, randomized
+from lib.train.evaluate import check_tokenizer, depth_sweep, validate
+from tests.models import KINDS, config, randomized
 
 
 def test_validation_is_nats_perplexity_and_bits_per_byte(monkeypatch):
@@ -43,14 +40,6 @@ def test_validation_runs_a_fixed_number_of_loops():
     assert results[0] == results[1] == results[2] != results[3]
 
 
-def test_a_model_that_is_not_finite_gives_nan():
-    model = LoopedLM(config(vocab_size=256))
-    with torch.no_grad():
-        model.embed.weight.fill_(float("nan"))
-    result = validate(model, np.full((2, 17), 97), ByteTokenizer.token_bytes)
-    assert all(math.isnan(value) for value in result.values())
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_pass_over_the_loops_equals_one_pass_for_each_depth(kind, monkeypatch):
     monkeypatch.setattr("lib.train.evaluate.EVAL_TOKENS", 50)  # several passes
@@ -72,33 +61,11 @@ def test_the_initial_state_is_drawn_from_the_state_seed_alone():
         depth_sweep(model, batch, [0, 2])
 
 
-@pytest.fixture
-def official(tmp_path):
-    """A small random checkpoint in the official Parcae layout, with a vocabulary of bytes."""
-    tensors = official_parcae()
-    grown = torch.randn(256, tensors["transformer.wte.weight"].shape[1]) * 0.1
-    tables = {name: torch.randn(256, t.shape[1]) for name, t in tensors.items() if name.startswith("value_embeds")}
-    path = tmp_path / "official.safetensors"
-    safetensors.torch.save_file({**tensors, **tables, "transformer.wte.weight": grown}, path)
-    return path
-
-
-def test_a_checkpoint_in_the_official_layout_is_measured_at_every_depth(official, tmp_path):
-    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8)
-    frame = checkpoint_depths(str(official), data, tmp_path / "tokens", range(1, 13))
-    assert frame["T"].tolist() == list(range(1, 13)) and set(frame["mean_loops"]) == {8}
-    batch = validation_batch(data, token_store(data, tmp_path / "tokens"))
-    from lib.model.looped import load_weights
-
-    alone = validate(load_weights(official), batch, ByteTokenizer.token_bytes, loops=5)["val_loss"]
-    assert frame.set_index("T")["loss"][5] == pytest.approx(alone, rel=1e-5)
-
-
-def test_a_checkpoint_needs_its_own_tokenizer(official, tmp_path):
-    data = DataConfig(source="sotu", max_bytes=300_000, context=16, val_rows=8, tokenizer="bpe-300")
-    LoopedLM(config(vocab_size=320, context=16)).save(tmp_path / "larger.safetensors")  # a table may be rounded up
-    larger = checkpoint_depths(str(tmp_path / "larger.safetensors"), data, tmp_path / "tokens", [1])
-    assert larger["loss"].iloc[0] > 0
-    data = data.replace(tokenizer="bpe-600")
-    with pytest.raises(InputError, match="tokenizer: bpe-600 has 600 entries, the checkpoint 256, give the"):
-        checkpoint_depths(str(official), data, tmp_path / "tokens", [1])
+def test_a_checkpoint_needs_its_own_tokenizer():
+    check_tokenizer("bytes", 256, 256)
+    check_tokenizer("bpe-300", 300, 320)  # a table may be rounded up
+    for tokenizer, size, entries in (("bpe-600", 600, 256), ("bytes", 256, 320)):
+        with pytest.raises(
+            InputError, match=f"tokenizer: {tokenizer} has {size} entries, the checkpoint {entries}, give"
+        ):
+            check_tokenizer(tokenizer, size, entries)

@@ -10,7 +10,6 @@ from torch import nn
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
 from lib.model.looped import Draw, LoopedLM
-from lib.presets import preset
 from lib.train.optimiser import AdamW, Muon, Optimizer, Placement, orthogonalize, placements, schedule, settling
 
 
@@ -25,14 +24,6 @@ def test_schedule_warms_up_stays_and_falls_to_zero():
     assert set(rates[4:15]) == {1.0}
     assert rates[15:] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
     assert schedule(OptimConfig(), 20, 19) == 1.0
-
-
-def test_schedule_falls_linearly_to_a_fraction():
-    # 000: from all of the rate to a tenth over the whole run
-    cfg = OptimConfig(cooldown_steps=100, final=0.1)
-    rates = np.array([schedule(cfg, 100, step) for step in range(100)])
-    assert rates[0] == 1 and rates[-1] == pytest.approx(0.1, abs=0.01)
-    assert np.diff(rates) == pytest.approx(-0.009)
 
 
 def test_wsd_with_sqrt_decay():
@@ -124,37 +115,21 @@ def test_placement_follows_the_papers_table():
     assert {"injection.B", "injection.A_log", "readout.weight", "embed.weight", "head.weight"} <= set(where)
 
 
-def test_a_concatenating_injection_is_a_matrix_or_adamws():
+@pytest.mark.parametrize("kind", ["muon", "muonh"])
+def test_a_concatenating_injection_is_a_matrix_or_adamws(kind):
     """001's table has injection parameters under AdamW, 000 gives every matrix to MuonH."""
-    where = {}
-    for kind in ("muon", "muonh"):
-        for injection in ("matrix", "adamw"):
-            optim = OptimConfig(name=kind, lr=0.5, muon_lr=2.0, injection=injection)
-            where[kind, injection] = {p.name: p for p in placements(ModelConfig(injection="concat"), optim)}
-            assert where[kind, injection]["recur.0.mlp.down.weight"].optimizer == kind
-    found = {key: (rows["injection.weight"].optimizer, rows["injection.weight"].lr) for key, rows in where.items()}
-    assert found == {
-        ("muon", "matrix"): ("muon", 2.0),
-        ("muon", "adamw"): ("adamw", 0.5),
-        ("muonh", "matrix"): ("muonh", 2.0),
-        ("muonh", "adamw"): ("adamw", 0.5),
-    }
-    rows = placements(ModelConfig(injection="concat"), OptimConfig(name="muon", injection="adamw", injection_lr=3.0))
-    assert [p.name for p in rows if p.lr == 3.0] == ["injection.weight"]
+
+    def injected(model, **optim):
+        rows = placements(model, OptimConfig(name=kind, lr=0.5, muon_lr=2.0, **optim))
+        return {p.name: (p.optimizer, p.lr) for p in rows if p.name.startswith("injection")}
+
+    concat = ModelConfig(injection="concat")
+    assert injected(concat, injection="matrix") == {"injection.weight": (kind, 2.0)}
+    assert injected(concat, injection="adamw") == {"injection.weight": ("adamw", 0.5)}
+    assert injected(concat, injection="adamw", injection_lr=3.0) == {"injection.weight": ("adamw", 3.0)}
     # of Parcae's injection AdamW has all that there is, whatever becomes of a W
-    rows = placements(ModelConfig(), OptimConfig(name="muon", injection_lr=3.0))
-    assert {p.name for p in rows if p.lr == 3.0} == {"injection.A_log", "injection.dt_bias", "injection.B"}
-
-
-def test_hyperp_scales_an_injection_as_its_optimiser():
-    cfg, given = preset("isodepth-s20-r4"), dict(steps=8 * 3876, tokens_per_step=2**17)
-    optim = OptimConfig(name="muonh", scaling="hyperp", lr=0.01, muon_lr=0.014)
-    of_matrix, of_adamw = (
-        {p.name: p.multiplier for p in placements(cfg, optim.replace(injection=injection), **given)}
-        for injection in ("matrix", "adamw")
-    )
-    assert of_matrix["injection.weight"] == of_matrix["recur.0.attn.q.weight"]
-    assert of_adamw["injection.weight"] == of_adamw["embed.weight"] != of_matrix["injection.weight"]
+    parcae = injected(ModelConfig(), injection_lr=3.0)
+    assert parcae == {f"injection.{name}": ("adamw", 3.0) for name in ("A_log", "dt_bias", "B")}
 
 
 def test_adamw_decays_block_matrices_alone():
@@ -174,9 +149,8 @@ def adamw_by_hand(p, gradients, lr, b1, b2, eps, wd, clip):
     return p
 
 
-@pytest.mark.parametrize("clip", [False, True])
-def test_adamw_is_its_equations(clip):
-    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=clip)
+def test_adamw_with_clipped_updates_is_its_equations():
+    cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=True)
     random = np.random.default_rng(0)
     # a gradient that jumps, so that clipping has something to do
     gradients = [random.normal(size=(4, 3)) * (50 if t == 3 else 1) for t in range(6)]
@@ -186,9 +160,9 @@ def test_adamw_is_its_equations(clip):
     for g in gradients:
         p.grad = torch.tensor(g, dtype=torch.float64)
         optimizer.step(1.0)
-    expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, clip)
+    expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, True)
     np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-6)
-    assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, not clip))
+    assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, False))
 
 
 def test_independent_decay_does_not_depend_on_the_rate():
@@ -206,7 +180,7 @@ def test_independent_decay_does_not_depend_on_the_rate():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("shape", [(64, 64), (32, 96), (128, 32)])
+@pytest.mark.parametrize("shape", [(32, 96), (128, 32)])
 def test_orthogonalized_matrices_have_singular_values_near_one(shape, dtype):
     torch.manual_seed(0)
     out = orthogonalize(torch.randn(3, *shape) * 1e-3, dtype=dtype)
@@ -236,31 +210,6 @@ def test_muon_is_momentum_then_orthogonalisation_with_the_norm_kept():
         reduced = update / variance.sqrt()
         expected = expected - 0.02 * reduced * update.norm() / reduced.norm()
         torch.testing.assert_close(p.detach(), expected, rtol=1e-3, atol=1e-4)
-
-
-def test_muons_parts_can_be_switched():
-    torch.manual_seed(0)
-    start, gradient = torch.randn(24, 16), torch.randn(24, 16)
-
-    def after(**parts):
-        cfg = OptimConfig(name="muon", muon_momentum=0.9, **parts)
-        p = nn.Parameter(start.clone())
-        p.grad = gradient.clone()
-        Muon(cfg, {placement("muon", 0.02, cfg.muon_weight_decay): p}).step(1.0, 0, 1.0)
-        return p.detach()
-
-    bare = dict(muon_variance_reduction=False, muon_weight_decay=0.0, muon_cautious=False)
-    step = (start - after(**bare)) / 0.02
-    torch.testing.assert_close(step, orthogonalize(gradient, dtype=torch.float32), rtol=1e-3, atol=1e-3)
-    decayed = after(**{**bare, "muon_weight_decay": 0.5})
-    torch.testing.assert_close(decayed, after(**bare) - 0.02 * 0.5 * start, rtol=1e-4, atol=1e-5)
-    results = [
-        after(**bare),
-        after(**{**bare, "muon_variance_reduction": True}),
-        decayed,
-        after(**{**bare, "muon_weight_decay": 0.5, "muon_cautious": True}),
-    ]
-    assert all(not torch.equal(a, b) for i, a in enumerate(results) for b in results[:i])
 
 
 def test_momentum_warms_up_from_085():

@@ -221,7 +221,7 @@ def drift_of_phi(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
     """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids
     (``joint_fits``), which are made with one phi and count from the drift that was found. Each half moves phi and E
     alone; a half of a small grid does not identify the rest, which is the whole grid's."""
-    held = {name: [own.params[name] for own in fits] for name in fits[0].names if name not in ("phi", "E")}
+    held = {name: [own.params[name] for own in fits] for name in fits[0].params if name not in ("phi", "E")}
     low, high = (_phis_of_part(fits, half, held) for half in split(runs["budget"]))
     found, *draws = high - low
     return [found, *(found + draw for draw in draws)]
@@ -300,7 +300,7 @@ def lead_over_plain(runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> np
     losses = runs.pivot(index=["budget", "width", "seed"], columns="r", values="loss")[[1, r]].dropna()
     room = MATCHED - float((losses[r] - losses[1]).mean())
     squared = fit_joint(*joint_arrays(runs), objective="squares")
-    noise = Noise.left_over([squared.loss * squared.residuals], len(squared.names))
+    noise = Noise.left_over([squared.loss * squared.residuals], squared.free)
     shifts = noise.draws(n, 2 * len(losses), np.random.default_rng(seed)).reshape(n, 2, -1).mean(-1)
     return np.append(room, room + shifts[:, 0] - shifts[:, 1])
 
