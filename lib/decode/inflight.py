@@ -33,20 +33,26 @@ class Exit:
     ``criteria.GATE`` of a model with an exit gate) is below ``threshold``, at the latest after ``loops`` loops
     (mean_loops when None).
 
-    A threshold makes an answer depend on where its prompt ends. The tokens of a prompt go through the loops together:
-    they see each other's keys and values of the loop that they are in, and in a coda what it makes of each other's
-    states at that moment. Tokens of the answer see what the prompt's tokens have left in the end.
+    kept_loops: of how many loops the keys and values are kept, all when None. Loop t overwrites what loop
+    t - kept_loops has left, so that later tokens find the last loops.
+
+    A threshold, or kept_loops, makes an answer depend on where its prompt ends. The tokens of a prompt go through the
+    loops together: they see each other's keys and values of the loop that they are in, and in a coda what it makes of
+    each other's states at that moment. Tokens of the answer see what the prompt's tokens have left in the end.
     """
 
     threshold: float = 0.0
     criterion: str = "entropy"
     loops: int | None = None
+    kept_loops: int | None = None
 
     def __post_init__(self) -> None:
         if not self.threshold >= 0:
             raise InputError(f"threshold: {self.threshold} is no score, use 0 (nobody leaves) or more")
         if self.criterion not in (*CRITERIA, GATE):
             raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join((*CRITERIA, GATE))}")
+        if self.kept_loops is not None and self.kept_loops < 1:
+            raise InputError(f"kept_loops: {self.kept_loops} is too few, keep at least 1")
 
 
 class Left(NamedTuple):
@@ -151,9 +157,10 @@ class Decoder:
         self.noise = None
         if cfg.state_init != "prelude":
             self.noise = model.initial_state(weight.new_zeros(1, length, cfg.width, dtype=model.residual_dtype), None)
-        # keys and values: [T, B, P, 2, KV, D] of each unique layer, the looped ones side by side
+        # keys and values: [kept loops, B, P, 2, KV, D] of each unique layer, the looped ones side by side
+        self.kept = min(leave.kept_loops or self.T, self.T)
         shape = rows, length, 2, cfg.key_heads, cfg.head_dim
-        self.looped = weight.new_zeros(cfg.recur, self.T, *shape, dtype=model.compute_dtype)
+        self.looped = weight.new_zeros(cfg.recur, self.kept, *shape, dtype=model.compute_dtype)
         once = weight.new_zeros(cfg.prelude + cfg.coda, 1, *shape, dtype=model.compute_dtype)
         self.cache = [*once[: cfg.prelude], *self.looped, *once[cfg.prelude :]]
         blocks = (*model.prelude, *model.recur, *model.coda)
@@ -192,7 +199,7 @@ class Decoder:
         self.flight, self.entering, self.gone = now, [], gone[:0]
         if self.model.cfg.recur:
             loop = torch.as_tensor(now.loops, device=self.device)
-            self._face(now, loop)
+            self._face(now, loop % self.kept)
             now.h, _ = self.model.step(now.h, now.prepared, now.values, loop[None], self._attend)
         now.at[2] += 1
         done = now.loops == self.T
@@ -262,29 +269,31 @@ class Decoder:
         """Copies the last entries of tokens that left early to the loops that they did not make, where later tokens
         look for them."""
         for made in {*loops[loops < self.T].tolist()}:
+            last = (made - 1) % self.kept
+            owed = torch.tensor([*({t % self.kept for t in range(made, self.T)} - {last})], device=self.device)
             row, position = torch.as_tensor(np.stack((rows, positions))[:, loops == made], device=self.device)
-            self.looped[:, made:, row, position] = self.looped[:, made - 1 : made, row, position]
+            self.looped[:, owed.long()[:, None], row, position] = self.looped[:, last, row, position][:, None]
 
     # ---- attention over the cache ------------------------------------------------------------------------------------
 
-    def _face(self, tokens: Tokens, loops: Tensor | None = None) -> None:
-        """Makes these the tokens that attend, each in its loop [n]; None: in the only one of layers that are used
-        once."""
+    def _face(self, tokens: Tokens, slots: Tensor | None = None) -> None:
+        """Makes these the tokens that attend, each with its slot [n] of the cache; None: the only slot of layers that
+        are used once."""
         self.facing, self.angles = tokens, self.model.angles[tokens.where[1]]
-        self.loops = torch.zeros_like(tokens.where[0]) if loops is None else loops
-        self.loop_of = self.loops.tolist()
+        self.slots = torch.zeros_like(tokens.where[0]) if slots is None else slots
+        self.slot_of = self.slots.tolist()
 
     def _attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention of x [1, n, d], each token over its row's keys and values of its loop, its own included."""
         q, k, v = attn.project(x, self.fused[layer], self.angles, values)
         cache, tokens = self.cache[layer], self.facing
-        cache[self.loops, *tokens.where] = torch.stack((k[0], v[0]), 1)
+        cache[self.slots, *tokens.where] = torch.stack((k[0], v[0]), 1)
         q, parts = q.transpose(1, 2), []  # [1, H, n, D]
         for start, stop in tokens.pieces:
             positions = tokens.positions[start:stop]
             end = int(positions[-1]) + 1
             first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)
-            keys, vals = cache[self.loop_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
+            keys, vals = cache[self.slot_of[start], tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
             mask = None
             if stop - start > 1:
                 at = torch.as_tensor(positions, device=self.device)

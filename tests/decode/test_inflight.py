@@ -14,9 +14,9 @@ from tests.models import LOOPED, built, middling, prompts_of, tokens
 
 
 @torch.no_grad()
-def one_by_one(model, sequence, threshold):
+def one_by_one(model, sequence, threshold, kept):
     """The rule for what is owed, written out token by token for a model of looped layers alone: a token in loop t reads
-    of an earlier one its loop t, and where that one left before, its last."""
+    of an earlier one the last loop u <= T - 1 with u = t (mod kept), and where that one left before u, its last."""
     T = model.cfg.mean_loops
     entries = []  # of each token: loop -> layer -> (k, v)
     logits, taken = [], []
@@ -28,7 +28,8 @@ def one_by_one(model, sequence, threshold):
                 angles = model.angles[position : position + 1]
                 q, k, v = block.attn.project(block.attn_norm(h), block.attn.fused(), angles)
                 own[t].append((k, v))
-                seen = [past[min(t, len(past) - 1)][layer] for past in entries] + [(k, v)]
+                last = max(u for u in range(T) if u % kept == t % kept)
+                seen = [past[min(last, len(past) - 1)][layer] for past in entries] + [(k, v)]
                 keys, values = (torch.cat(parts, 1).transpose(1, 2) for parts in zip(*seen, strict=True))
                 out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values).transpose(1, 2)
                 h = h + block.a * linear(out.flatten(-2), block.attn.out.weight)
@@ -42,13 +43,14 @@ def one_by_one(model, sequence, threshold):
     return torch.stack(logits), taken
 
 
+@pytest.mark.parametrize("kept", [1, 2, 6])
 @pytest.mark.parametrize("leaves", [False, True])
-def test_what_a_token_owes_is_its_last_entry(leaves):
+def test_what_a_token_owes_is_its_last_entry(kept, leaves):
     model = built("passthrough")
     threshold = middling(model) if leaves else 0.0
     prompt = prompts_of(1)[0]
-    answer = generate(model, [prompt], 14, Exit(threshold))[0]
-    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold)
+    answer = generate(model, [prompt], 14, Exit(threshold, kept_loops=kept))[0]
+    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold, kept)
     assert answer.tokens == logits.argmax(-1).tolist()
     assert answer.loops == taken and (len({*taken}) > 1) == leaves
 
@@ -59,14 +61,15 @@ def test_a_prompt_is_read_as_if_token_by_token():
     threshold = middling(model)
     found = score(model, x[:, :-1], x[:, 1:], Exit(threshold))
     for row, loss, loops in zip(x, found.loss, found.loops, strict=True):
-        logits, taken = one_by_one(model, row[:-1].tolist(), threshold)
+        logits, taken = one_by_one(model, row[:-1].tolist(), threshold, model.cfg.mean_loops)
         assert loops.tolist() == taken
         np.testing.assert_allclose(loss, F.cross_entropy(logits, row[1:], reduction="none"), rtol=1e-4)
 
 
-def test_loops_that_are_saved_are_not_computed():
+@pytest.mark.parametrize("kept", [None, 1])
+def test_loops_that_are_saved_are_not_computed(kept):
     model, prompts = built("parcae"), prompts_of(3, 9, 1, 5)
-    rule, uses = Exit(middling(model)), []
+    rule, uses = Exit(middling(model), kept_loops=kept), []
     for block in model.recur:
         block.register_forward_hook(lambda _, given, __: uses.append(given[0].shape[:2].numel()))
     answers = generate(model, prompts, 9, rule)
@@ -90,6 +93,7 @@ def test_attention_in_pieces_is_attention(kind, monkeypatch):
         (dict(threshold=-0.1), "threshold: -0.1 is no score"),
         (dict(threshold=float("nan")), "threshold: nan is no score"),
         (dict(threshold=0.1, criterion="margin"), "criterion: 'margin' is not known, use one of entropy"),
+        (dict(kept_loops=0), "kept_loops: 0 is too few"),
     ],
 )
 def test_a_rule_that_cannot_be_followed_is_refused(fields, message):
