@@ -144,14 +144,16 @@ class RunStore:
         return list(results.values())
 
     def named(self, key: str) -> RunResult:
-        """The finished run of that key, with its weights. Raises InputError where there is none."""
-        run = self.find_key(key) if key else None
-        if run is None or run.status != "finished" or not (run.path or self._kept_weights(key)):
+        """The run whose key begins so, of those that finished and whose weights are there. Raises InputError where that
+        is none or several."""
+        runs = [run for run in self.runs() if run.key.startswith(key) and run.status == "finished"]
+        found = [run for run in runs if run.path or self._kept_weights(run.key)]
+        if not key or len(found) != 1:
             raise InputError(
-                f"run: {key!r} is no finished run with weights in {self.path}, use a whole key, the name of a run's "
-                "folder there"
+                f"run: {key!r} names {len(found)} finished runs with weights in {self.path}, use a whole key, the name "
+                "of a run's folder there"
             )
-        return run
+        return found[0]
 
     def frame(self) -> "pd.DataFrame":
         """A pandas frame with one row a run: every field of its config, its status and its summary."""

@@ -9,9 +9,8 @@ import time
 
 import pytest
 import safetensors.torch
-import torch
 
-from lib.base.distributed import ALONE, Ranks, of_all_tokens
+from lib.base.distributed import Ranks
 from lib.base.errors import InputError
 from lib.store.runs import RunStore
 from lib.train.loop import train
@@ -180,16 +179,3 @@ def test_rows_that_do_not_divide_are_refused():
     assert [Ranks(rank, 2).rows(8, 16) for rank in (0, 1)] == [range(8, 12), range(12, 16)]
     with pytest.raises(InputError, match=r"^train.batch: 3 rows of a pass do not divide among 2 processes, .*\.?$"):
         Ranks(0, 2).rows(0, 3)
-
-
-@pytest.mark.parametrize(("n", "size"), [(7, 3), (2, 3), (1, 4), (6, 3), (5, 1)])
-def test_every_piece_of_work_is_somebodys(n, size):
-    shares = [Ranks(rank, size).share(n) for rank in range(size)]
-    assert [i for share in shares for i in range(n)[share]] == list(range(n))
-    assert max(share.stop - share.start for share in shares) == -(-n // size)
-
-
-def test_alone_a_routers_batch_is_its_own():
-    shares, tokens = torch.rand(3, 4), torch.tensor([5.0, 5.0, 2.0])
-    found, weights = of_all_tokens(ALONE, [(1, 0), (1, 1), (1, 2)], shares, tokens)
-    assert found is shares and weights.tolist() == [1, 1, 1]

@@ -26,11 +26,6 @@ def test_what_was_measured_comes_back_as_it_was(measured):
     assert same(nested(list(flat(measured))), measured)
 
 
-def test_numpys_floats_are_floats():
-    (number,) = flat({"a": np.float64(0.1)})
-    assert nested([number]) == {"a": 0.1} and number.kind == "float"
-
-
 @pytest.mark.parametrize("measured", [{"a/b": 1.0}, {"a": [[[1.0]]]}, {"a": [{"b": 1.0}]}, {"a": np.int64(1)}])
 def test_what_no_table_holds_is_refused(measured):
     with pytest.raises(InputError, match=r"^measured: '/?a"):
