@@ -1,13 +1,13 @@
 """The figures of the downstream axes (000, App. H)."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from lib.figures.style import PAGE, budget_axis, doublings_axis, legend_above, rate
 from lib.papers.isodepth.figures import by_recurrence
@@ -36,47 +36,16 @@ def axes_by_budget(best: pd.DataFrame) -> Figure:
     return figure
 
 
-def axes_by_loss(points: pd.DataFrame) -> Figure:
-    """000, Fig. 12: the loss of each axis against the validation loss of every run, with a quadratic through each
-    recurrence's; better models to the right."""
-    names = list(dict.fromkeys(points["axis"]))
-    figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
-    for panel, name in zip(panels[0], names, strict=True):
-        for runs, look in by_recurrence(points[points["axis"] == name], points["r"].unique()):
-            _with_curve(panel, runs["val_loss"], runs["loss"], look)
-        panel.set_title(name.replace(" ", "\n", 1), fontsize=7)
-        panel.invert_xaxis()
-        panel.xaxis.set_major_locator(MaxNLocator(5))
-        panel.yaxis.set_major_locator(MaxNLocator(5))
-        panel.set_xlabel("validation loss\n(nats per token)")
-    panels[0, 0].set_ylabel("continuation loss (nats per token)")
-    legend_above(figure, panels[0, 0])
-    return figure
-
-
-def _with_curve(panel: Axes, x: pd.Series, y: pd.Series, look: dict[str, Any]) -> None:
-    panel.plot(x, y, ls="", ms=3, **look)
-    if len(x) > 3:
-        curve = np.polynomial.Polynomial.fit(x, y, 2)
-        at = np.linspace(x.min(), x.max(), 60)
-        panel.plot(at, curve(at), color=look["color"], lw=0.9)
-
-
-def accuracy_and_loss(runs: pd.DataFrame) -> Figure:
-    """000, Fig. 13: accuracy and continuation loss, averaged over the axes (``axes.macro``), against validation loss.
-    Better is to the right and down; for that, accuracy's axis is turned over."""
-    figure, panels = plt.subplots(1, 2, figsize=(PAGE, 2.6))
-    for panel, column in zip(panels, ("accuracy", "loss"), strict=True):
-        for own, look in by_recurrence(runs):
-            _with_curve(panel, own["val_loss"], own[column], look)
-        panel.invert_xaxis()
-        panel.set_xlabel("validation loss (nats per token)")
-    panels[0].invert_yaxis()
-    panels[0].yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
-    panels[0].set_ylabel("accuracy, mean of the axes\n(better: down)")
-    panels[1].set_ylabel("continuation loss, mean of\nthe axes (nats per token)")
-    legend_above(figure, panels[0])
-    return figure
+def against_validation(panel: Axes, runs: pd.DataFrame, column: str, recurrences: Iterable[int]) -> None:
+    """A column against the validation loss, with a quadratic through each recurrence's; better models to the right."""
+    for own, look in by_recurrence(runs, recurrences):
+        x, y = own["val_loss"], own[column]
+        panel.plot(x, y, ls="", ms=3, **look)
+        if len(x) > 3:
+            curve = np.polynomial.Polynomial.fit(x, y, 2)
+            at = np.linspace(x.min(), x.max(), 60)
+            panel.plot(at, curve(at), color=look["color"], lw=0.9)
+    panel.invert_xaxis()
 
 
 def by_depth(table: pd.DataFrame) -> Figure:

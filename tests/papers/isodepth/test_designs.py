@@ -1,13 +1,12 @@
 """The iso-depth models and runs are 000's: its sizes, probes and injections, at the FLOPs of its budgets."""
 
-import numpy as np
 import pytest
 
 from lib.base.errors import InputError
 from lib.fit.fits import fit_joint
 from lib.flops import count
 from lib.papers.isodepth import designs
-from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop, LrTransferHyperp
+from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop
 from lib.papers.isodepth.readings import joint_arrays
 from lib.papers.shared.parameters import text_of
 from lib.presets import preset
@@ -132,16 +131,6 @@ def test_a_pair_has_the_same_tokens():
     assert all(cfg.tokens == pytest.approx(plain.tokens, rel=0.05) for cfg in larger)
 
 
-def test_a_condition_of_the_transfer_test_has_its_budget_in_flops_or_in_tokens_a_parameter():
-    p = given(LrTransferHyperp, content="text", muon_lrs=[0.01, 0.058])
-    cfg = designs.rate_condition(p, 4, 0.01, 24, 1e11, 16)
-    assert (cfg.optim.muon_lr, cfg.model.width, cfg.train.batch, cfg.train.seed) == (0.01, 24, 16, p.seed)
-    assert cfg.tokens * count(cfg.model, cfg.data.context).published["000"] == pytest.approx(1e11, rel=0.02)
-    counts = count(cfg.model)
-    per_parameter = designs.rate_condition(p.replace(per_parameter=True), 4, 0.01, 24, 20, 16)
-    assert per_parameter.tokens == pytest.approx(20 * (counts.n_once + 4 * counts.n_rec), rel=0.02)
-
-
 def test_a_run_is_what_a_notebook_says():
     p = given(IsodepthIsoflop, "paper")
     assert designs.model(p, 4, 640) == preset("isodepth-s10-r4", vocab_size=32_064)
@@ -196,9 +185,3 @@ def test_a_family_reaches_beyond_the_grid():
     assert grid == [8, 16, 24, 32, 40] and designs.families(p, beyond=2)[4]["width"].tolist() == [*grid, 80]
     paper = designs.families(given(IsodepthIsoflop, "paper"), beyond=2)[1]["width"]
     assert paper.min() == 128 and paper.max() == 2 * 2176
-
-
-def test_sharing_alone_takes_parameters():
-    alone = designs.alone(given(IsodepthIsoflop, "paper"), 4)
-    assert alone["fewer"] == pytest.approx(np.log2(98.3 / 40.2), abs=0.01)  # Table 6
-    assert alone["tokens"] == pytest.approx(alone["fewer"] - np.log2(1.03), abs=0.02)
