@@ -1,11 +1,9 @@
-"""The figures of 000's own runs (data/README.md) that no grid of ours has: gaps, misfit, and how sure phi is."""
+"""The figures of 000's own runs (data/README.md) that no grid of ours has: gaps and misfit."""
 
-import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, COLUMN, budget_axis, doublings_axis, legend_above, rate, row_of_panels, shades
+from lib.figures.style import budget_axis, doublings_axis, legend_above, rate, row_of_panels, shades
 from lib.fit.fits import Fit
 from lib.papers.isodepth.figures import of_recurrences
 from lib.papers.isodepth.readings import misfit
@@ -50,24 +48,4 @@ def smooth_misfit(runs: pd.DataFrame, fit: Fit, optima: pd.DataFrame, scatter: f
         doublings_axis(axis, (0.5, 1, 2), "N / optimal N*", {0.5: "1/2", 1: "1", 2: "2"}.__getitem__)
     legend_above(figure, axes[0])
     figure.legends[0].set_title("budget (FLOPs)")
-    return figure
-
-
-def how_sure(intervals: pd.DataFrame, parts: pd.Series, printed: tuple[float, float, float]) -> Figure:
-    """phi by what is taken to vary, with its 95 % interval (``published.intervals_of_phi``), and on parts of the grid
-    (``published.phi_of_parts``). printed: the paper's phi and interval, a line and a band."""
-    names = [*(f"{name}, 95 %" for name in intervals.index), *parts.index]
-    figure, axis = plt.subplots(figsize=(COLUMN, 0.7 + 0.19 * len(names)))
-    phi, low, high = printed
-    axis.axvspan(low, high, color=COLOURS["isodepth"], alpha=0.15, lw=0)
-    axis.axvline(phi, color=COLOURS["isodepth"], lw=0.9)
-    rows = np.arange(len(names))
-    bars, points = rows[: len(intervals)], rows[len(intervals) :]
-    axis.hlines(bars, intervals["low"], intervals["high"], color="#000000", lw=1.4)
-    axis.plot(intervals["phi"], bars, "o", color="#000000", ms=4)
-    axis.plot(parts, points, "D", color="#666666", ms=3.5)
-    axis.set_yticks(rows, names)
-    axis.set_ylim(len(names) - 0.5, -0.5)
-    axis.grid(axis="y", visible=False)
-    axis.set_xlabel(r"$\varphi$; line and band as printed")
     return figure
