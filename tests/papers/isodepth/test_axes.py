@@ -44,15 +44,6 @@ def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2
     return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))
 
 
-def test_axes_are_the_papers_table():
-    assert [len(tasks) for tasks in axes.AXES.values()] == [3, 5, 3, 5, 4] and len(axes.TASKS) == 20
-    shots = {axis: [task.shots for task in tasks] for axis, tasks in axes.AXES.items()}
-    assert shots[axes.KNOWLEDGE] == [5, 5, 5]  # closed-book
-    assert shots[axes.READING] == [0, 3, 3, 3, 1]  # one for CoQA
-    assert {*shots[axes.SYMBOLIC]} == {10}
-    assert [*axes.AXES] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
-
-
 def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
     grid = at_profile(RecurrenceExponent, "desk")
     some = axes.asked(grid, grid.budgets[:2])

@@ -31,15 +31,6 @@ def test_what_is_asked_fits_with_the_shots_of_the_paper_or_none(parameters):
         assert n == np.sum(np.array(lengths) <= parameters.whole_context) >= whole_prompts.FEWEST
 
 
-def test_runs_have_rows_that_hold_prompts(parameters):
-    plan = whole_prompts.grid(parameters, at_profile(RecurrenceExponent, "addendum"))
-    assert len(plan) == 2 * 4 * 2 * 5
-    assert {(cfg.model.context, cfg.data.context, cfg.tokens_per_step) for cfg in plan.values()} == {(1024,) * 3}
-    assert {(cfg.model.mean_loops, cfg.train.seed) for cfg in plan.values()} == {
-        (r, seed) for r in (1, 4) for seed in range(321, 326)
-    }
-
-
 def losses(gap, noise=0.0):
     """Answers of two recurrences on examples of very different difficulty."""
     random = np.random.default_rng(0)

@@ -34,24 +34,3 @@ def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
     assert drawn[-2:] == ["through the stars", "slope -0.076"]
     two = optima[optima["budget"] < 16e9]  # no line, and none in the legend
     assert len(figures.isoflop_curves(runs, two).legends[0].get_texts()) == 3
-
-
-def shares(none, partial, suffix=""):
-    return {f"none{suffix}": none, f"partial{suffix}": partial, f"identical{suffix}": 1 - none - partial}
-
-
-def test_bars_add_up_and_chance_stands_beside():
-    table = pd.DataFrame(
-        [
-            {"layer": layer, "first": s, "second": t, **shares(0.2, 0.5), **shares(0.5, 0.4, " by chance")}
-            for layer in (1, 2)
-            for s, t in ((1, 2), (1, 3), (2, 3))
-        ]
-    )
-    one = table[(table["first"] == 1) & (table["second"] == 2)]
-    left, right = figures.overlaps({"4x2": one, "4x3": table}).axes
-    assert [label.get_text() for label in left.get_xticklabels()] == ["1", "2"]
-    assert [label.get_text() for label in right.get_xticklabels()][:2] == ["1: 1-2", "1: 1-3"]
-    tops = [bar.get_y() + bar.get_height() for bar in right.patches]
-    assert max(tops) == pytest.approx(1) and len(right.patches) == 6 * 6
-    assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
