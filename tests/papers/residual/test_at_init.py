@@ -136,13 +136,13 @@ def test_statistics_are_numbers_a_seed():
     relu = states[states["step"] == 0].assign(model="ReLU, looped")
     cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in exponent_of for seed in (9, 3)}
     of = at_init.statistics(states, changes, relu, cosines, 8)
-    assert of.squares["looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
-    assert of.squares["stack", "1/N"][3] == pytest.approx(1)
-    assert of.changes["looped", "1/N", 2][9] == pytest.approx(1)
-    assert of.changes["stack", "none", 1][9] == pytest.approx(0.5)
-    assert ("ReLU, looped", "1/N") in of.relu_changes and of.change_at_few_loops[3] == pytest.approx(1)
-    assert of.cosines["absolute", "stack"][3] == 0.5 and of.cosines["5 %", "looped"][3] == -0.5
-    off = at_init.deviations(of.squares, {("looped", "none"): 2.0, ("stack", "none"): 1.25})
+    assert of["squares"]["looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
+    assert of["squares"]["stack", "1/N"][3] == pytest.approx(1)
+    assert of["changes"]["looped", "1/N", 2][9] == pytest.approx(1)
+    assert of["changes"]["stack", "none", 1][9] == pytest.approx(0.5)
+    assert ("ReLU, looped", "1/N") in of["relu changes"] and of["few loops"]["1/N"][3] == pytest.approx(1)
+    assert of["cosines"]["absolute", "stack"][3] == 0.5 and of["cosines"]["5 %", "looped"][3] == -0.5
+    off = at_init.deviations(of["squares"], {("looped", "none"): 2.0, ("stack", "none"): 1.25})
     assert off["looped, none"].to_dict() == pytest.approx({9: 0, 3: 0})
     assert off["stack, none"].to_dict() == pytest.approx({9: -0.25, 3: -0.25})
 
