@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from lib.base.errors import InputError
-from lib.base.parameters import WHOLE
 from lib.base.statistics import all_resampled
 from lib.fit.noise import Noise
 from lib.papers.isodepth import axes, designs
@@ -52,11 +51,6 @@ def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
     assert runs < {cfg.key for cfg in designs.grid_with_noise(grid).values()}
     with pytest.raises(InputError, match="budgets: 7 is none of recurrence_exponent at desk, use 1e\\+11"):
         axes.asked(grid, [1e11, 7])
-
-
-@pytest.mark.parametrize("profile", WHOLE)
-def test_every_budget_of_the_grid_is_asked(profile):
-    assert at_profile(DownstreamAxes, profile).budgets == at_profile(RecurrenceExponent, profile).budgets
 
 
 def test_the_best_runs_are_asked_with_every_seed(tmp_path, monkeypatch):

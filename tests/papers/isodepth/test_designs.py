@@ -3,11 +3,9 @@
 import pytest
 
 from lib.base.errors import InputError
-from lib.fit.fits import fit_joint
 from lib.flops import count
 from lib.papers.isodepth import designs
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop
-from lib.papers.isodepth.readings import joint_arrays
 from lib.presets import preset
 from tests.given import given
 from tests.lines import one_line
@@ -68,15 +66,6 @@ def test_the_published_fit_counts_the_injection_once():
         assert (shown["n_once"], shown["n_rec"]) == (fitted["n_once"], fitted["n_rec"])
 
 
-def test_a_family_has_every_width_of_the_grid():
-    families = designs.families(P)
-    assert [*families] == [1, 2, 4, 8] and families[4]["width"].tolist() == [8, 16, 24, 32, 40]
-    own = designs.size(designs.model(P, 4, 24))
-    assert families[4].iloc[2][["n_once", "n_rec", "flops"]].tolist() == [own["n_once"], own["n_rec"], own["F"]]
-    lanes = designs.families(P, "hyper-connections")
-    assert (lanes[1] == families[1]).all(axis=None) and (lanes[4]["n_rec"] < families[4]["n_rec"]).all()
-
-
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
@@ -131,14 +120,6 @@ def test_bad_parameters_are_one_line(call, message):
 
 
 # ---- the paper's own -------------------------------------------------------------------------------------------------
-
-
-def test_the_published_grid_is_the_papers():
-    runs = designs.published_grid()
-    assert len(runs) == 116
-    reference = runs[(runs["budget"] == 1e18) & (runs["width"] == 640) & (runs["r"] == 4)].iloc[0]
-    assert reference["N"] == 40_152_960 and reference["F"] == 1_047_336_960 and round(reference["D"] / 1e6) == 955
-    assert fit_joint(*joint_arrays(runs)).params == pytest.approx(designs.PUBLISHED, rel=1e-7)
 
 
 def test_sizes_and_overheads_are_the_papers(monkeypatch):

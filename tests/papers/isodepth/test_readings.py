@@ -279,12 +279,3 @@ def test_what_a_recurrence_is_worth_at_the_published_phi():
     assert worth["flops"].max() < 1.07
     at_one = readings.worth(designs.published_families(), 1.0)
     assert at_one["effective"].between(1, 1.07).all()  # unrolled, all are the plain model and their injections
-
-
-def test_frontiers_keep_the_order_of_the_paper(published, published_fit):
-    one = fit_joint(*readings.joint_arrays(published), phi=1.0)
-    lines = readings.frontiers(published_fit, one, designs.published_families(), [1e18, 1e19])
-    table = lines.pivot(index="budget", columns="r", values="loss").dropna()
-    assert len(table) > 5 and (np.diff(table[[1, 2, 4, 8]], axis=1) > 0).all()
-    unrolled = lines.pivot(index="budget", columns="r", values="loss_unrolled").dropna()
-    assert (unrolled.max(axis=1) - unrolled.min(axis=1)).max() < 0.02  # one curve, but for the injection's FLOPs

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -41,13 +40,3 @@ def test_the_legend_has_the_exponents(states):
     flat = start.assign(square=1 + 1e-7 * start["N"])
     for axis in figures.growth(flat, "square", "square", LOOK, slopes, 2).axes:
         assert axis.get_ylim() == pytest.approx((0.1, 10), rel=1e-3)
-
-
-def test_changes_are_drawn_step_by_step_with_the_predicted_slope(states):
-    steps = states.query("model == 'looped' and step > 0")
-    predicted = {"none": 1.0, "1/sqrt(N)": 0.5, "1/N": 0.0}
-    for axis, exponent in zip(figures.changes(steps, "looped", predicted).axes, predicted.values(), strict=True):
-        (dotted,) = [line for line in axis.lines if line.get_linestyle() == ":"]
-        x, y = dotted.get_xdata(), dotted.get_ydata()
-        assert np.polyfit(np.log(x), np.log(y), 1)[0] == pytest.approx(exponent, abs=1e-9) and len(axis.lines) == 3
-        assert y == pytest.approx(axis.lines[0].get_ydata())  # through the first step, which grows as predicted here
