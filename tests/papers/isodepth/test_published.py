@@ -58,20 +58,6 @@ def test_the_runs_are_the_models_at_the_budgets():
         assert row["n_rec_authors"] / looped == pytest.approx(0.9877, abs=2e-4)
 
 
-def test_the_runs_are_as_many_as_published(runs):
-    assert runs["probe"].value_counts().to_dict() == {"baseline": 116, "hyper-connections": 63, "truncated": 61}
-    sizes = {name: len(own) for name, own in published.sets(runs).items()}
-    assert sizes == {
-        "all": 116,
-        "lower half": 56,
-        "upper half": 60,
-        "lower four": 80,
-        "truncated": 81,
-        "truncated, without r = 2": 63,
-        "hyper-connections": 83,
-    }
-
-
 def test_an_accounting_moves_the_injection_and_nothing_else():
     tables = {name: published.runs(name) for name in published.ACCOUNTINGS}
     looped = tables["loop"].query("r > 1 and probe == 'baseline'")
