@@ -138,12 +138,3 @@ def test_what_varies_decides_the_interval_of_phi(grid):
     assert [*found.index] == ["noise alone", "runs", "cells", "budgets"] and set(found["phi"].round(3)) == {0.459}
     widths = found["high"] - found["low"]
     assert widths["noise alone"] < 0.03 < 0.05 < widths["runs"] < widths["cells"]
-
-
-def test_phi_of_parts_of_the_grid(grid):
-    found = published.phi_of_parts(grid)
-    assert len(found) == 2 + 6 + 4 + 3
-    assert found["r = 1 and 2 alone"] == pytest.approx(0.415, abs=1e-3)
-    assert found["r = 1 and 4 alone"] == pytest.approx(0.506, abs=1e-3)
-    assert found["without r = 8"] == pytest.approx(0.502, abs=1e-3)
-    assert found.filter(like="FLOPs").between(0.44, 0.47).all()

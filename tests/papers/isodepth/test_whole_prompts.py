@@ -5,10 +5,8 @@ import pandas as pd
 import pytest
 
 from lib.papers.isodepth import axes, whole_prompts
-from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
+from lib.papers.isodepth.parameters import DownstreamAxes
 from lib.papers.shared.scores import Contrast
-from lib.store.runs import RunStore
-from lib.tasks.evaluations import Subject, evaluations
 from lib.tasks.suites import prompt
 from lib.workbook.parameters import at_profile
 
@@ -74,17 +72,6 @@ def test_the_width_is_that_of_the_lowest_mean_over_seeds():
     assert {*zip(best["r"], best["width"], strict=True)} == {(1, 16), (4, 8)} and len(best) == 6
     gap = whole_prompts.validation_gaps(best, 4)[1.0, "validation"]
     assert gap.values == pytest.approx([1.85 - 1.89, 1.95 - 1.9, 2.05 - 1.91])
-
-
-def test_answers_of_other_widths_are_left_out(tmp_path, parameters):
-    plan = whole_prompts.grid(parameters, at_profile(RecurrenceExponent, "addendum"))
-    store, (task, *_) = RunStore(tmp_path / "runs"), whole_prompts.tasks(parameters)
-    cases = evaluations([Subject.of_run(cfg) for cfg in plan.values()], store, [task], [201], limit=2)
-    found = [{"which": [0, 7], "loss": [1.0, 2.0]} for _ in cases]
-    frame = pd.DataFrame([label[1:] for label in plan], columns=["budget", "r", "width", "seed"])
-    best = frame[frame["width"] == 24]
-    table = whole_prompts.by_example(cases, found, plan, best)
-    assert len(table) == 2 * len(best) and {*table["example"]} == {0, 7}
 
 
 def test_a_summary_covers_seeds_and_examples():
