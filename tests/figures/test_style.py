@@ -56,11 +56,6 @@ def test_figures_to_be_published_have_truetype_fonts(profile, kept, left_out, tm
     assert kept in pdf and left_out not in pdf
 
 
-@pytest.mark.parametrize(("lr", "text"), [(0.032, "3.2e-2"), (2e-4, "2e-4"), (0.256, "2.56e-1"), (1.0, "1e0")])
-def test_rates_are_short(lr, text):
-    assert style.rate(lr) == text
-
-
 def ticks(axis) -> list[str]:
     """What the x or the y axis says, at its major ticks and then at the minor ones."""
     axis.figure.canvas.draw()
@@ -99,15 +94,6 @@ def test_dots_keep_the_colour_of_an_architecture():
     assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
 
 
-def test_counts_are_ticked_in_short_words():
-    figure, axis = plt.subplots()
-    axis.plot([3e3, 4e4], [1, 2])
-    style.count_axis(axis, "parameters")
-    figure.canvas.draw()
-    shown = [tick.get_text() for tick in axis.get_xticklabels()]
-    assert {"5 k", "10 k", "20 k"} <= set(shown)
-
-
 def test_counts_of_many_decades_are_written_aslant_and_do_not_overlap():
     figure, (few, many, _) = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
     for axis, high in ((few, 2e4), (many, 4e5)):
@@ -144,13 +130,6 @@ def test_an_isoflop_curve_is_its_runs_their_parabola_and_a_star():
         _, few = plt.subplots()
         style.isoflop_curve(few, two, pd.DataFrame({"N": [], "loss": []}), "black", "o")
         assert len(few.lines) == 2  # runs and star, and no parabola
-
-
-def test_a_budget_axis_has_a_tick_at_each_budget():
-    _, axis = plt.subplots()
-    style.budget_axis(axis, [1e9, 4.64e9])
-    assert list(axis.get_xticks()) == [1e9, 4.64e9] and axis.get_xscale() == "log"
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["1e9", "4.64e9"]
 
 
 @pytest.mark.parametrize(

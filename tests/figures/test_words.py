@@ -6,8 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from lib.figures import picture, style, words
-from lib.presets import preset
+from lib.figures import style, words
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -37,14 +36,6 @@ def test_panels_that_share_their_axes_are_said_once():
     )
 
 
-def test_bare_numbers_of_a_legend_have_its_title():
-    figure, axis = plt.subplots()
-    for step in (1, 2):
-        axis.plot([1, 2], label=f"{step}")
-    axis.legend(title="step")
-    assert words.described(figure) == "Drawn, step: 1, 2."
-
-
 def test_an_empty_panel_is_not_said():
     figure, (left, right, empty) = plt.subplots(1, 3)
     left.plot([1, 2])
@@ -66,11 +57,6 @@ def test_a_colour_bar_says_what_a_colour_means():
     axis.set(xlabel="loop", ylabel="loop")
     figure.colorbar(image, label="cosine")
     assert words.described(figure) == "Loop against loop. Colour: cosine."
-
-
-def test_a_picture_of_a_model_is_the_words_in_it():
-    said = words.described(picture.show(preset("isodepth-s10-r4")))
-    assert "prelude: 2 layers" in said and "recur" in said and "$" not in said
 
 
 def test_a_list_with_commas_in_its_names_is_parted_otherwise_and_a_long_one_is_cut():

@@ -8,27 +8,24 @@ from lib.flops import count
 #: how a paper counts a budget's FLOPs
 COUNTED_AS = {"000": "000", "001": "001", "003": "003", "004": "004"}
 
+_EVERY = """
+width heads|head_dim mlp mlp_width|mlp_ratio prelude|layers recur coda qk_norm block injection loops backprop_loops
+depth depth_per vocabulary tokenizer text context batch|batch_tokens tokens|budget|tokens_per_parameter|tokens_per_use
+precision seed optimizer lr|muon_lr betas eps weight_decay clip warmup|warmup_steps cooldown|cooldown_steps
+cooldown_shape final
+"""
 #: what every run has to be accounted for in, stated by its paper or listed as ours with a reason, by any of the names
-ACCOUNTED = [
-    names.split("|")
-    for names in [
-        *(
-            "width",
-            "heads|head_dim",
-            "mlp",
-            "mlp_width|mlp_ratio",
-            "prelude|layers",
-            "recur",
-            "coda",
-            "qk_norm",
-            "block",
-        ),
-        *("injection", "loops", "backprop_loops", "depth", "depth_per", "vocabulary", "tokenizer", "text", "context"),
-        *("batch|batch_tokens", "tokens|budget|tokens_per_parameter|tokens_per_use", "precision", "seed"),
-        *("optimizer", "lr|muon_lr", "betas", "eps", "weight_decay", "clip"),
-        *("warmup|warmup_steps", "cooldown|cooldown_steps", "cooldown_shape", "final"),
-    ]
-]
+ACCOUNTED = [names.split("|") for names in _EVERY.split()]
+
+#: fields of a config that the tables have under their own names
+OF_MODEL = """
+width heads head_dim mlp mlp_width prelude recur coda layers depth fill injection state_init block norm_gain
+prelude_norm value_embeddings qk_norm rope_base tied init residual softcap experts active_experts
+"""
+OF_OPTIM = """
+scaling lr muon_lr embedding_lr head_lr norm_lr eps weight_decay decay update_clipping muon_momentum
+muon_weight_decay muon_cautious warmup_steps cooldown_steps final clip
+"""
 
 
 def facts(cfg: RunConfig, paper: str) -> dict[str, Any]:
@@ -36,37 +33,15 @@ def facts(cfg: RunConfig, paper: str) -> dict[str, Any]:
     is used; budget is in FLOPs as the paper counts them."""
     model, optim, train = cfg.model, cfg.optim, cfg.train
     counts = count(model, cfg.data.context)
-    found = {
-        "width": model.width,
-        "heads": model.heads,
-        "head_dim": model.head_dim,
-        "mlp": model.mlp,
-        "mlp_width": model.mlp_width,
+    found = {name: getattr(model, name) for name in OF_MODEL.split()} | {
+        name: getattr(optim, name) for name in OF_OPTIM.split()
+    }
+    found |= {
         "mlp_ratio": model.mlp_width / model.width,
-        "prelude": model.prelude,
-        "recur": model.recur,
-        "coda": model.coda,
-        "layers": model.layers,
         "effective_layers": model.prelude + model.coda + model.recur * model.mean_loops,
         "loops": model.mean_loops,
         "backprop_loops": model.max_backprop_loops if model.recur and model.truncates else "all",
-        "depth": model.depth,
         "depth_per": model.depth_per if model.depth != "fixed" else "none",
-        "fill": model.fill,
-        "injection": model.injection,
-        "state_init": model.state_init,
-        "block": model.block,
-        "norm_gain": model.norm_gain,
-        "prelude_norm": model.prelude_norm,
-        "value_embeddings": model.value_embeddings,
-        "qk_norm": model.qk_norm,
-        "rope_base": model.rope_base,
-        "tied": model.tied,
-        "init": model.init,
-        "residual": model.residual,
-        "softcap": model.softcap,
-        "experts": model.experts,
-        "active_experts": model.active_experts,
         "vocabulary": model.vocab_size,
         "parameters": counts.n_params,
         "context": cfg.data.context,
@@ -76,27 +51,10 @@ def facts(cfg: RunConfig, paper: str) -> dict[str, Any]:
         "tokens_per_parameter": cfg.tokens / counts.n_params,
         "tokens_per_use": cfg.tokens / (counts.n_once + model.mean_loops * counts.n_rec),
         "optimizer": optim.name,
-        "scaling": optim.scaling,
-        "lr": optim.lr,
-        "muon_lr": optim.muon_lr,
-        "embedding_lr": optim.embedding_lr,
-        "head_lr": optim.head_lr,
-        "norm_lr": optim.norm_lr,
         "betas": list(optim.betas),
-        "eps": optim.eps,
-        "weight_decay": optim.weight_decay,
-        "decay": optim.decay,
-        "update_clipping": optim.update_clipping,
-        "muon_momentum": optim.muon_momentum,
-        "muon_weight_decay": optim.muon_weight_decay,
-        "muon_cautious": optim.muon_cautious,
-        "warmup_steps": optim.warmup_steps,
-        "cooldown_steps": optim.cooldown_steps,
         "warmup": round(optim.warmup_steps / train.steps, 3),
         "cooldown": round(optim.cooldown_steps / train.steps, 3),
         "cooldown_shape": optim.cooldown,
-        "final": optim.final,
-        "clip": optim.clip,
         "precision": train.precision,
         "text": cfg.data.source,
         "tokenizer": cfg.data.tokenizer,

@@ -127,17 +127,6 @@ def test_every_run_is_in_one_group(paper):
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_cell_has_its_source_and_what_is_ours_its_reason(paper):
-    parts = [*stated(paper)["sets"].values(), *itertools.chain(*stated(paper)["plans"].values())]
-    assert all(part.get("source") for part in stated(paper)["sets"].values())
-    for part in parts:
-        assert all(cell.get("at") and {"is", "each"} & {*cell} for cell in part.get("cells", {}).values())
-        assert all(cell.get("why") and {"is", "each"} & {*cell} for cell in part.get("ours", {}).values())
-    used = {name for groups in stated(paper)["plans"].values() for group in groups for name in group["sets"]}
-    assert used == stated(paper)["sets"].keys()
-
-
-@pytest.mark.parametrize("paper", PAPERS)
 def test_what_is_measured_on_runs_is_what_is_stated(paper):
     for name, fields in stated(paper).get("parameters", {}).items():
         values = of_profile("paper", name)

@@ -14,7 +14,7 @@ from lib.config import Label, ModelConfig, RunConfig
 from lib.fit import laws
 from lib.fit.frontier import sizes
 from lib.flops import count
-from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, LrTransferHyperp, PaperGrid
+from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
 from lib.papers.shared import budgets
 from lib.presets import head_count, preset
 
@@ -95,15 +95,6 @@ def families(p: IsodepthGrid, probe: str = "baseline", beyond: int = 1) -> dict[
     return {r: sizes([model(p, r, width, **intervention(probe, r)) for width in sorted(widths)]) for r in p.recurrences}
 
 
-def alone(p: IsodepthGrid, r: int) -> dict[str, float]:
-    """What sharing does at one width, the middle one of the grid: by how many octaves the looped model has fewer
-    parameters than the plain one, and more tokens a parameter at the same FLOPs."""
-    widths = sorted({width for some in p.widths.values() for width in some})
-    plain, looped = (size(model(p, of, widths[len(widths) // 2])) for of in (1, r))
-    fewer = np.log2(plain["N"] / looped["N"])
-    return {"fewer": float(fewer), "tokens": float(fewer + np.log2(plain["F"] / looped["F"]))}
-
-
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
@@ -169,34 +160,6 @@ def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
         for r, cfg in models.items()
         for seed in p.beyond_seeds
     }
-
-
-def ladders(p: Extrapolation) -> dict[Label, RunConfig]:
-    """("ladder", width, tokens a parameter, muon_lr, r, seed) -> run: at one width all recurrences on the same tokens,
-    so many for each of N, the plain model's parameters; and at the first, middle and last rung, with the first seed,
-    Muon's other base rates. A law that adds what N and D cost has one gap between r and 1 at a width, whatever D."""
-    runs: dict[Label, RunConfig] = {}
-    for width, rungs in p.tokens_at.items():
-        models = {r: model(p, r, width) for r in p.recurrences}
-        plain = size(model(p, 1, width))["N"]
-        for x in rungs:
-            tried = p.other_lrs_at if x in (rungs[0], rungs[len(rungs) // 2], rungs[-1]) else []
-            for lr in (p.muon_lr, *tried):
-                for r, cfg in models.items():
-                    for seed in p.ladder_seeds if lr == p.muon_lr else p.ladder_seeds[:1]:
-                        budget = x * plain * size(cfg)["F"]
-                        runs["ladder", width, x, lr, r, seed] = run(p.replace(muon_lr=lr), cfg, budget, seed)
-    return runs
-
-
-def rate_condition(p: LrTransferHyperp, r: int, lr: float, width: int, budget: float, batch: int) -> RunConfig:
-    """A run at base rate ``lr`` in one condition of the transfer test. Where budgets are tokens a parameter, parameters
-    are those outside the tables, each as often as it is used (000, App. D)."""
-    cfg = model(p, r, width)
-    if p.per_parameter:
-        counts = count(cfg)
-        budget *= (counts.n_once + r * counts.n_rec) * counts.published["000"]
-    return budgets.run(p.replace(muon_lr=lr, batch=batch), cfg, budget, p.seed)
 
 
 # ---- the paper's own -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The figures of the iso-depth study (000)."""
+"""The figures of the iso-depth study (000) that several notebooks draw, or that are long."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
 
 from lib.figures.style import (
@@ -154,4 +156,110 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
     handles, labels = axes[0, 0].get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
+    return figure
+
+
+# ---- of published runs -----------------------------------------------------------------------------------------------
+
+
+def frontier_gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float, float]]) -> Figure:
+    """000, Sec. 4.2: loss of each looped frontier above the plain one against the budget, one panel a way to read it.
+
+    panels: title -> ``readings.frontier_gaps``. bands: r -> least and most of the gap as the paper prints them."""
+    figure, axes = row_of_panels(panels, 2.5, ylabel="loss above r = 1 (nats)", sharey=True)
+    for axis, table in zip(axes, panels.values(), strict=True):
+        look = of_recurrences([1, *table.columns])
+        for r in table.columns:
+            colour, marker = look[r]
+            axis.axhspan(*bands[r], color=colour, alpha=0.15, lw=0)
+            axis.plot(table.index, table[r], color=colour, marker=marker, label=f"r = {r}")
+        axis.axhline(0, color="#666666", lw=0.8, ls=":")
+        budget_axis(axis, [*table.index])
+    axes[0].fill_between([], [], color="#bbbbbb", label="range over budgets, as printed")
+    legend_above(figure, axes[0])
+    return figure
+
+
+def smooth_misfit(runs: pd.DataFrame, optima: pd.DataFrame, scatter: float) -> Figure:
+    """What the joint law leaves over, the column ``misfit`` of the runs, against the size of a model relative to its
+    budget's optimum: one panel an r, one line a (budget, r) cell; the grey band holds what the runs' own ``scatter``
+    would leave (95 %). optima: ``readings.optima`` of the runs."""
+    best = optima.set_index(["budget", "r"])["N"]
+    recurrences, budgets = sorted(runs["r"].unique()), sorted(runs["budget"].unique())
+    titles, ylabel = [f"r = {r}" for r in recurrences], "measured less\npredicted (nats)"
+    figure, axes = row_of_panels(titles, 2.4, ylabel=ylabel, sharex=True, sharey=True)
+    colours = shades("looped-nanochat", len(budgets))
+    for axis, r in zip(axes, recurrences, strict=True):
+        axis.axhspan(-1.96 * scatter, 1.96 * scatter, color="#bbbbbb", alpha=0.5, lw=0, label="scatter of runs, 95 %")
+        for budget, colour, marker in zip(budgets, colours, "osD^v<", strict=False):
+            cell = runs[(runs["budget"] == budget) & (runs["r"] == r)].sort_values("N")
+            x = cell["N"] / best[budget, r]
+            axis.plot(x, cell["misfit"], color=colour, marker=marker, ms=3, lw=0.9, label=rate(budget))
+        axis.axhline(0, color="#666666", lw=0.8, ls=":")
+        doublings_axis(axis, (0.5, 1, 2), "N / optimal N*", {0.5: "1/2", 1: "1", 2: "2"}.__getitem__)
+    legend_above(figure, axes[0])
+    figure.legends[0].set_title("budget (FLOPs)")
+    return figure
+
+
+# ---- of the downstream axes ------------------------------------------------------------------------------------------
+
+
+def axes_by_budget(best: pd.DataFrame) -> Figure:
+    """000, Fig. 11: the loss of each axis at the compute-optimal runs (``axes.optimal``) against the budget, one panel
+    an axis, one line a recurrence; bars are a standard error over examples."""
+    names = list(dict.fromkeys(best["axis"]))
+    figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
+    recurrences = best["r"].unique()
+    budgets = sorted(best["budget"].unique())
+    for panel, name in zip(panels[0], names, strict=True):
+        of_axis = best[best["axis"] == name]
+        for i, (line, look) in enumerate(by_recurrence(of_axis, recurrences)):
+            beside = line["budget"] * 1.04 ** (i - (len(recurrences) - 1) / 2)  # bars do not lie on one another
+            panel.errorbar(beside, line["loss"], line["stderr"], ms=3.5, lw=0.9, **look)
+        budget_axis(panel, budgets)
+        every = 1 if len(budgets) < 4 else 2  # there is room for so many names
+        panel.set_xticks(budgets, ["" if i % every else rate(budget) for i, budget in enumerate(budgets)], rotation=0)
+        tasks = int(of_axis["tasks"].max())
+        panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({tasks} task{'s' * (tasks != 1)})", fontsize=7)
+        panel.yaxis.set_major_locator(MaxNLocator(5))
+    panels[0, 0].set_ylabel("continuation loss (nats per token)")
+    legend_above(figure, panels[0, 0])
+    return figure
+
+
+def against_validation(panel: Axes, runs: pd.DataFrame, column: str, recurrences: Iterable[int]) -> None:
+    """A column against the validation loss, with a quadratic through each recurrence's; better models to the right."""
+    for own, look in by_recurrence(runs, recurrences):
+        x, y = own["val_loss"], own[column]
+        panel.plot(x, y, ls="", ms=3, **look)
+        if len(x) > 3:
+            curve = np.polynomial.Polynomial.fit(x, y, 2)
+            at = np.linspace(x.min(), x.max(), 60)
+            panel.plot(at, curve(at), color=look["color"], lw=0.9)
+    panel.invert_xaxis()
+
+
+def by_depth(table: pd.DataFrame) -> Figure:
+    """The loss of the right answer against test-time loops T, one panel a task, one line a trained number of loops;
+    filled where T is the trained one. Bars are a standard error."""
+    names = list(dict.fromkeys(table["task"]))
+    columns = min(5, len(names))
+    rows = -(-len(names) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(PAGE, 1.7 * rows + 0.6), squeeze=False, sharex=True)
+    for panel, name in zip(panels.flat, names, strict=False):
+        for line, look in by_recurrence(table[table["task"] == name], table["r"].unique()):
+            panel.errorbar(line["T"], line["loss"], line["loss_stderr"], ms=3.5, mfc="white", lw=0.9, **look)
+            trained = line[line["T"] == line["r"]]
+            panel.plot(trained["T"], trained["loss"], zorder=3, ms=3.5, **look | {"label": ""})  # above the bars' own
+        doublings_axis(panel, table["T"])
+        panel.set_title(name, fontsize=7)
+        panel.yaxis.set_major_locator(MaxNLocator(4))
+    for panel in panels.flat[len(names) :]:
+        panel.set_visible(False)
+    for panel in panels.flat[max(0, len(names) - columns) : len(names)]:  # the last of each column
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("loops T")
+    figure.supylabel("loss of the answer (nats per token)", fontsize=7)
+    legend_above(figure, panels[0, 0])
     return figure

@@ -83,11 +83,9 @@ class Extrapolation(PaperGrid):
     other_lrs_at: list[float]
 
 
-class PhiProbes(IsodepthGrid):
-    notebook: ClassVar[str] = "phi_probes"
+class ComparedGrid(IsodepthGrid):
+    """What changes of the looped models do to their loss, at ``shown`` loops, and to the law."""
 
-    probes: list[str]
-    lanes_lr: LaneRates
     shown: int
     seeds: list[int]
 
@@ -95,12 +93,23 @@ class PhiProbes(IsodepthGrid):
 
     @model_validator(mode="after")
     def _has_what_is_compared(self) -> Self:
+        if 1 not in self.recurrences or self.shown not in self.recurrences or self.shown == 1:
+            raise ValueError(
+                f"recurrences: {self.recurrences} needs 1, the plain model, and shown, {self.shown}, above 1"
+            )
+        return self
+
+
+class PhiProbes(ComparedGrid):
+    notebook: ClassVar[str] = "phi_probes"
+
+    probes: list[str]
+    lanes_lr: LaneRates
+
+    @model_validator(mode="after")
+    def _probes_are_compared_with_the_baseline(self) -> Self:
         if "baseline" in self.probes:
             raise ValueError("probes: baseline is what probes are compared with, leave it out")
-        if 1 not in self.recurrences or self.shown not in self.recurrences:
-            raise ValueError(
-                f"recurrences: {self.recurrences} lacks 1, the plain model, or {self.shown}, which shown asks for"
-            )
         return self
 
 

@@ -142,20 +142,6 @@ PRINTED: dict[tuple[str, str], tuple[str, float, float, float]] = {
 BANDS = {2: (0.03, 0.06), 4: (0.05, 0.08), 8: (0.09, 0.12)}
 
 
-def accountings(resamples: int, seed: int) -> pd.DataFrame:
-    """The joint law on the whole grid by each accounting: where it counts the injection, phi, its interval over
-    (budget, r) cells (low, high), R2 and rmse."""
-    rows = {}
-    for name, where in ACCOUNTINGS.items():
-        grid = sets(runs(name))["all"]
-        arrays = readings.joint_arrays(grid)
-        fit, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
-        low, high = percentile_interval(draws["phi"])
-        quality = {"R2": fit.r2, "rmse": rms(readings.misfit(grid, fit))}
-        rows[name] = {"injection counted": where, "phi": fit.params["phi"], "low": low, "high": high, **quality}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("accounting")
-
-
 def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """The numbers of PRINTED and more of their kind, off the runs: one row a (runs, number); value, low, high.
 

@@ -30,22 +30,21 @@ class Parabolas:
     def of(cls, runs: pd.DataFrame, base: float, n: int, seed: int) -> Self:
         """runs: columns group (architecture), condition, lr and loss, each run once. Draws have normal noise, as large
         as all parabolas together leave over."""
-        groups = {str(group): own for group, own in runs.groupby("group", sort=False)}
-        designs = {group: _design(own, base) for group, own in groups.items()}
-        solved = {group: np.linalg.pinv(design) for group, design in designs.items()}
-        best = {group: solved[group] @ own["loss"].to_numpy() for group, own in groups.items()}
-        left = [groups[group]["loss"] - designs[group] @ best[group] for group in groups]
-        noise = Noise.left_over(left, sum(design.shape[1] for design in designs.values()))
-        random, found = np.random.default_rng(seed), cls(base, {}, {}, {})
-        shifts = np.split(noise.draws(n, len(runs), random), np.cumsum([len(x) for x in left])[:-1], axis=1)
-        for (group, own), shift in zip(groups.items(), shifts, strict=True):
-            parts = np.vstack([best[group], best[group] + shift @ solved[group].T]).T
-            conditions = own["condition"].unique()
-            found.bend[group] = parts[-1]
-            for i, condition in enumerate(conditions):
-                found.level[group, condition] = parts[i]
-                found.slope[group, condition] = parts[len(conditions) + i]
-        return found
+        x, loss = np.log(runs["lr"].to_numpy(float) / base)[:, None], runs["loss"].to_numpy()
+        cells = [*dict.fromkeys(zip(runs["group"], runs["condition"], strict=True))]
+        of_cell = np.array(
+            [(runs["group"] == group) & (runs["condition"] == condition) for group, condition in cells]
+        ).T
+        groups = runs["group"].unique()
+        of_group = np.array([runs["group"] == group for group in groups]).T
+        design = np.hstack([of_cell, of_cell * x, of_group * x**2])
+        solved = np.linalg.pinv(design)
+        best = solved @ loss
+        noise = Noise.left_over([loss - design @ best], design.shape[1])
+        draws = best + noise.draws(n, len(runs), np.random.default_rng(seed)) @ solved.T
+        level, slope, bend = np.split(np.vstack([best, draws]).T, [len(cells), 2 * len(cells)])
+        levels, slopes = dict(zip(cells, level, strict=True)), dict(zip(cells, slope, strict=True))
+        return cls(base, levels, slopes, dict(zip(groups, bend, strict=True)))
 
     def room(self, group: str, condition: str) -> dict[str, ndarray]:
         """How far the slope at the base rate is from one at which it loses ALLOWED, upwards and downwards, in nats an
@@ -70,10 +69,3 @@ class Parabolas:
         bend, slope = self.bend[group], self.slope[group, condition]
         nearest = -slope / (2 * np.maximum(bend, 1e-300))
         return np.where(bend > 0, nearest, np.where(slope > 0, -np.inf, np.inf))
-
-
-def _design(runs: pd.DataFrame, base: float) -> ndarray:
-    """A level and a slope for each condition, and one curvature [runs, 2 conditions + 1]."""
-    x = np.log(runs["lr"].to_numpy(float) / base)[:, None]
-    own = np.array([runs["condition"] == condition for condition in runs["condition"].unique()]).T
-    return np.hstack([own, own * x, x**2])

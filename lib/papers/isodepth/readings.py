@@ -74,16 +74,12 @@ def a_D(fit: Fit | dict[str, float]) -> float:
     return params["beta"] / (params["alpha"] + params["beta"])
 
 
-def curvatures(runs: pd.DataFrame) -> dict[int, float]:
+def curvatures(runs: pd.DataFrame) -> dict[Any, float]:
     """Of each r, how fast the loss rises off its optimum: the coefficient of (log N)^2 of the parabolas, averaged over
     the budgets (000, Fig. 2)."""
-    bent: dict[Any, list[float]] = {}
-    x, loss = np.log(runs["N"].to_numpy()), runs["loss"].to_numpy()
-    cells: Any = runs.groupby(["budget", "r"]).indices
-    for (_, r), at in cells.items():
-        if len(at) > 2:
-            bent.setdefault(r, []).append(float(np.polyfit(x[at], loss[at], 2)[0]))
-    return {r: float(np.mean(some)) for r, some in bent.items()}
+    cells: Any = runs.assign(x=np.log(runs["N"])).groupby(["budget", "r"])
+    bent = [(r, np.polyfit(own["x"], own["loss"], 2)[0]) for (_, r), own in cells if len(own) > 2]
+    return pd.DataFrame(bent, columns=["r", "bend"]).groupby("r")["bend"].mean().to_dict()
 
 
 def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) -> Iterator[pd.DataFrame]:

@@ -6,7 +6,6 @@ alpha of x <- x + alpha f(x). A ``square`` is |x_N|^2 / d, a ``change`` the root
 what one optimiser step changes there.
 """
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -176,41 +175,35 @@ def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[p
 Cosines = dict[tuple[str, int], np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
-class Statistics:
-    """What the claims are about, one number a seed: each table has one row a seed. Exponents are in N, from ``least``
-    on, those of change_at_few_loops up to it."""
-
-    squares: pd.DataFrame  # exponent of the square at the init; columns (model, rule), with those of the theory's model
-    changes: pd.DataFrame  # exponent of the change by a step; columns (model, rule, step)
-    relu_changes: pd.DataFrame  # the same of the theory's model; columns (model, rule)
-    change_at_few_loops: pd.Series  # the same of the looped model's first step under 1/N
-    cosines: pd.DataFrame  # of two different increments, the mean absolute and the 5 % quantile; columns (which, model)
-
-
 def statistics(
     states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: Cosines, least: int
-) -> Statistics:
-    """``Statistics`` of what ``tidy`` and ``relu_models`` give, and of the cosines between increments."""
+) -> dict[str, pd.DataFrame]:
+    """What the claims are about, from what ``tidy`` and ``relu_models`` give and the cosines between increments: tables
+    with one row a seed. Exponents are in N, from ``least`` on.
+
+    squares: exponent of the square at the init, columns (model, rule), with those of the theory's model. changes: that
+    of the change by a step, columns (model, rule, step). relu changes: the same of the theory's model, columns (model,
+    rule). few loops: the same of the looped model's first step, up to ``least``, a column a rule. cosines: of two
+    different increments, the mean absolute and the 5 % quantile, columns (which, model)."""
 
     def by_seed(measured: pd.DataFrame, by: list[str], quantity: str) -> pd.DataFrame:
         found = slopes(measured[measured["N"] >= least], [*by, "seed"], quantity, "N")
         return found.unstack(by).sort_index(axis=1)
 
     start = states[states["step"] == 0]
-    few = changes.query("model == 'looped' and rule == '1/N' and step == 1 and N <= @least")
+    few = changes.query("model == 'looped' and step == 1 and N <= @least")
     pairs = []
     for (model, seed), matrix in cosines.items():
         different = matrix[~np.eye(len(matrix), dtype=bool)]
         found = {"absolute": np.abs(different).mean(), "5 %": np.quantile(different, 0.05)}
         pairs.append({"model": model, "seed": seed, **found})
-    return Statistics(
-        squares=by_seed(pd.concat([start, relu]), ["model", "rule"], "square"),
-        changes=by_seed(changes, ["model", "rule", "step"], "change"),
-        relu_changes=by_seed(relu, ["model", "rule"], "change"),
-        change_at_few_loops=slopes(few, ["seed"], "change", "N"),
-        cosines=pd.DataFrame(pairs).pivot(index="seed", columns="model"),
-    )
+    return {
+        "squares": by_seed(pd.concat([start, relu]), ["model", "rule"], "square"),
+        "changes": by_seed(changes, ["model", "rule", "step"], "change"),
+        "relu changes": by_seed(relu, ["model", "rule"], "change"),
+        "few loops": slopes(few, ["seed", "rule"], "change", "N").unstack("rule"),
+        "cosines": pd.DataFrame(pairs).pivot(index="seed", columns="model"),
+    }
 
 
 def deviations(exponents: pd.DataFrame, predicted: dict[tuple[Any, ...], float]) -> pd.DataFrame:

@@ -1,14 +1,11 @@
 """The figures of residual scaling (002): growth with the loops, cosines between increments, rates that transfer."""
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 
-from lib.figures.style import COLUMN, PAGE, doublings_axis, few_decades, filled_where, rate, row_of_panels, shades
+from lib.figures.style import PAGE, doublings_axis, few_decades, row_of_panels, shades
 
 #: of the rules for alpha, whatever the architecture
 MARKS = {"none": "o-", "1/sqrt(N)": "s--", "1/N": "^-.", "1/(N sqrt(L))": "D:"}
@@ -104,31 +101,6 @@ def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
     plt.setp(axes[-1], xlabel="increment")
     plt.setp(axes[:, 0], ylabel="increment")
     figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, ticks=(-1, -0.5, 0, 0.3, 0.6, 1))
-    return figure
-
-
-def best_rates(best: pd.DataFrame, group: str, names: dict[str, Any], over: str, architecture: str) -> Figure:
-    """The best rate of each condition against the column ``over``, the loops N at one number of layers L or the other
-    way round, with the parabola's 95 % interval. There is a line for each value of the column ``group`` that ``names``
-    gives a name; a hollow marker lies outside the rates tried. best is a table of ``transfer.best_rates``."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
-    for i, (value, name) in enumerate(names.items()):
-        colour, marker = shades(architecture, len(names))[i], "os^D"[i % 4]
-        cell = best[best[group] == value].sort_values(over)
-        x = cell[over] * 1.03 ** (i - len(names) / 2)  # beside each other
-        axis.vlines(x, cell["low"], cell["high"], color=colour, lw=0.9)
-        axis.plot(x, cell["lr"], color=colour, lw=1)
-        axis.plot([], [], marker=marker, color=colour, lw=1, label=name)
-        filled_where(axis, x, cell["lr"], cell["inside"], marker, colour)
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 4, 6, 8)))
-    axis.yaxis.set_major_formatter(lambda value, _: rate(value))
-    axis.yaxis.set_minor_locator(NullLocator())
-    words, fixed = {"N": ("loops N", "L"), "L": ("unique layers L", "N")}[over]
-    (at,) = best[fixed].unique()
-    doublings_axis(axis, best[over], f"{words} ({fixed} = {at})")
-    axis.set_ylabel("best base learning rate")
-    figure.legend(loc="outside upper center", ncols=len(names))
     return figure
 
 

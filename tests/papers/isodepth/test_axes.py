@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from lib.base.errors import InputError
-from lib.base.parameters import WHOLE
 from lib.base.statistics import all_resampled
 from lib.fit.noise import Noise
 from lib.papers.isodepth import axes, designs
@@ -44,15 +43,6 @@ def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2
     return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))
 
 
-def test_axes_are_the_papers_table():
-    assert [len(tasks) for tasks in axes.AXES.values()] == [3, 5, 3, 5, 4] and len(axes.TASKS) == 20
-    shots = {axis: [task.shots for task in tasks] for axis, tasks in axes.AXES.items()}
-    assert shots[axes.KNOWLEDGE] == [5, 5, 5]  # closed-book
-    assert shots[axes.READING] == [0, 3, 3, 3, 1]  # one for CoQA
-    assert {*shots[axes.SYMBOLIC]} == {10}
-    assert [*axes.AXES] == [axes.KNOWLEDGE, axes.READING, axes.MATH, axes.REASONING, axes.SYMBOLIC]
-
-
 def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
     grid = at_profile(RecurrenceExponent, "desk")
     some = axes.asked(grid, grid.budgets[:2])
@@ -61,11 +51,6 @@ def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
     assert runs < {cfg.key for cfg in designs.grid_with_noise(grid).values()}
     with pytest.raises(InputError, match="budgets: 7 is none of recurrence_exponent at desk, use 1e\\+11"):
         axes.asked(grid, [1e11, 7])
-
-
-@pytest.mark.parametrize("profile", WHOLE)
-def test_every_budget_of_the_grid_is_asked(profile):
-    assert at_profile(DownstreamAxes, profile).budgets == at_profile(RecurrenceExponent, profile).budgets
 
 
 def test_the_best_runs_are_asked_with_every_seed(tmp_path, monkeypatch):

@@ -1,15 +1,11 @@
 """The iso-depth models and runs are 000's: its sizes, probes and injections, at the FLOPs of its budgets."""
 
-import numpy as np
 import pytest
 
 from lib.base.errors import InputError
-from lib.fit.fits import fit_joint
 from lib.flops import count
 from lib.papers.isodepth import designs
-from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop, LrTransferHyperp
-from lib.papers.isodepth.readings import joint_arrays
-from lib.papers.shared.parameters import text_of
+from lib.papers.isodepth.parameters import Extrapolation, IsodepthIsoflop
 from lib.presets import preset
 from tests.given import given
 from tests.lines import one_line
@@ -29,10 +25,6 @@ def test_every_recurrence_has_the_same_depth_and_fewer_parameters():
     assert sizes == sorted(sizes, reverse=True)
     flops = [count(cfg).published["000"] for cfg in models.values()]
     assert max(flops) / min(flops) < 1.15  # an injection a loop
-    with pytest.raises(InputError, match="recurrences: 8 looped layers are not shared by 3 loops"):
-        designs.model(P, 3, 16)
-    with pytest.raises(InputError, match="widths: 20 is not a multiple of head_dim 8"):
-        designs.model(P, 2, 20)
 
 
 def test_the_injections_of_the_ablation():
@@ -74,15 +66,6 @@ def test_the_published_fit_counts_the_injection_once():
         assert (shown["n_once"], shown["n_rec"]) == (fitted["n_once"], fitted["n_rec"])
 
 
-def test_a_family_has_every_width_of_the_grid():
-    families = designs.families(P)
-    assert [*families] == [1, 2, 4, 8] and families[4]["width"].tolist() == [8, 16, 24, 32, 40]
-    own = designs.size(designs.model(P, 4, 24))
-    assert families[4].iloc[2][["n_once", "n_rec", "flops"]].tolist() == [own["n_once"], own["n_rec"], own["F"]]
-    lanes = designs.families(P, "hyper-connections")
-    assert (lanes[1] == families[1]).all(axis=None) and (lanes[4]["n_rec"] < families[4]["n_rec"]).all()
-
-
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
@@ -95,15 +78,6 @@ def test_a_budget_buys_the_same_flops_at_every_width():
         assert cfg.optim.cooldown_steps == cfg.train.steps
     with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are \d steps at width 8"):
         designs.grid(P.replace(batch=64), [1, 4], {1e9: [8, 16, 24]}, [1])
-
-
-def test_a_rate_of_the_lanes_leaves_other_models_their_runs():
-    cells = {1e9: [8, 16]}
-    for probe in ("baseline", "truncated"):
-        assert designs.grid(P, [4], cells, [1], probe, lanes_lr=0.5) == designs.grid(P, [4], cells, [1], probe)
-    for cfg in designs.grid(P, [4], cells, [1], "hyper-connections", lanes_lr=0.5).values():
-        assert cfg.optim.lanes_lr == 0.5
-    assert next(iter(designs.grid(P, [4], cells, [1], "hyper-connections").values())).optim.lanes_lr == 0.01
 
 
 def test_the_grid_of_a_notebook_repeats_seeds_in_one_cell():
@@ -132,26 +106,6 @@ def test_a_pair_has_the_same_tokens():
     assert all(cfg.tokens == pytest.approx(plain.tokens, rel=0.05) for cfg in larger)
 
 
-def test_a_condition_of_the_transfer_test_has_its_budget_in_flops_or_in_tokens_a_parameter():
-    p = given(LrTransferHyperp, content="text", muon_lrs=[0.01, 0.058])
-    cfg = designs.rate_condition(p, 4, 0.01, 24, 1e11, 16)
-    assert (cfg.optim.muon_lr, cfg.model.width, cfg.train.batch, cfg.train.seed) == (0.01, 24, 16, p.seed)
-    assert cfg.tokens * count(cfg.model, cfg.data.context).published["000"] == pytest.approx(1e11, rel=0.02)
-    counts = count(cfg.model)
-    per_parameter = designs.rate_condition(p.replace(per_parameter=True), 4, 0.01, 24, 20, 16)
-    assert per_parameter.tokens == pytest.approx(20 * (counts.n_once + 4 * counts.n_rec), rel=0.02)
-
-
-def test_a_run_is_what_a_notebook_says():
-    p = given(IsodepthIsoflop, "paper")
-    assert designs.model(p, 4, 640) == preset("isodepth-s10-r4", vocab_size=32_064)
-    assert text_of(p).max_bytes == 60_000_000_000 and text_of(p.replace(max_bytes=0)).max_bytes is None
-    (cfg,) = designs.grid(p, [4], {1e18: [640]}, [101]).values()
-    rates = (cfg.optim.muon_lr, cfg.optim.embedding_lr, cfg.optim.head_lr, cfg.optim.norm_lr)
-    assert rates == (0.014, 0.3, 0.004, 0.005) and cfg.data == text_of(p)
-    assert (cfg.train.batch, cfg.train.micro_batch, cfg.train.precision) == (128, 16, "bf16-mixed")
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -166,14 +120,6 @@ def test_bad_parameters_are_one_line(call, message):
 
 
 # ---- the paper's own -------------------------------------------------------------------------------------------------
-
-
-def test_the_published_grid_is_the_papers():
-    runs = designs.published_grid()
-    assert len(runs) == 116
-    reference = runs[(runs["budget"] == 1e18) & (runs["width"] == 640) & (runs["r"] == 4)].iloc[0]
-    assert reference["N"] == 40_152_960 and reference["F"] == 1_047_336_960 and round(reference["D"] / 1e6) == 955
-    assert fit_joint(*joint_arrays(runs)).params == pytest.approx(designs.PUBLISHED, rel=1e-7)
 
 
 def test_sizes_and_overheads_are_the_papers(monkeypatch):
@@ -196,9 +142,3 @@ def test_a_family_reaches_beyond_the_grid():
     assert grid == [8, 16, 24, 32, 40] and designs.families(p, beyond=2)[4]["width"].tolist() == [*grid, 80]
     paper = designs.families(given(IsodepthIsoflop, "paper"), beyond=2)[1]["width"]
     assert paper.min() == 128 and paper.max() == 2 * 2176
-
-
-def test_sharing_alone_takes_parameters():
-    alone = designs.alone(given(IsodepthIsoflop, "paper"), 4)
-    assert alone["fewer"] == pytest.approx(np.log2(98.3 / 40.2), abs=0.01)  # Table 6
-    assert alone["tokens"] == pytest.approx(alone["fewer"] - np.log2(1.03), abs=0.02)

@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.isodepth import designs, ladders
-from lib.papers.isodepth.parameters import Extrapolation
-from lib.workbook.parameters import at_profile
+from lib.papers.isodepth import ladders
 
 N_EFF = {1: 4.0, 2: 3.0, 8: 2.0}
 RUNGS = [2.0, 4.0, 8.0, 16.0, 32.0]
@@ -62,13 +60,3 @@ def test_at_their_best_each_model_has_its_own_rate():
     best = ladders.at_their_best(pd.DataFrame(rows + only, columns=[*ladders.CELL, "loss"]))
     assert {*best["rung"]} == {*RUNGS[::4]} and {*best["seed"]} == {1}
     assert ladders.gaps(best)["gap"].to_list() == [7.0, 7.0]
-
-
-def test_a_rung_is_the_same_tokens_for_all_recurrences():
-    p = at_profile(Extrapolation, "cpu", tokens_at={16: [2.0, 4.0, 8.0]}, ladder_seeds=[1, 2], other_lrs_at=[0.03])
-    plan = designs.ladders(p)
-    assert len(plan) == 4 * (3 * 2 + 3)
-    for x in (2.0, 4.0, 8.0):
-        tokens = {cfg.tokens for (_, _, rung, *_), cfg in plan.items() if rung == x}
-        plain = designs.size(designs.model(p, 1, 16))["N"]
-        assert len(tokens) == 1 and tokens.pop() == pytest.approx(x * plain, abs=p.batch * p.context)

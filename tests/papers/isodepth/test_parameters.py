@@ -4,6 +4,7 @@ import pytest
 
 from lib.papers.isodepth import designs, parameters
 from lib.papers.isodepth.parameters import LANES, DownstreamAxes, InjectionAblation, LrTransferHyperp, PhiProbes
+from lib.papers.league.parameters import DeltaPhiLeague
 from tests.given import given
 from tests.lines import one_line
 
@@ -35,10 +36,15 @@ def test_lanes_are_those_of_hyper_connections(kind):
 def test_probes_are_compared_with_the_baseline_and_the_plain_model():
     with one_line("probes: baseline is what probes are compared with, leave it out"):
         given(PhiProbes, probes=["baseline", "truncated"])
-    with one_line("recurrences: [2, 4] lacks 1, the plain model, or 4, which shown asks for"):
-        given(PhiProbes, recurrences=[2, 4])
-    with one_line("recurrences: [1, 2] lacks 1, the plain model, or 4, which shown asks for"):
-        given(PhiProbes, recurrences=[1, 2])
+
+
+@pytest.mark.parametrize("kind", [PhiProbes, DeltaPhiLeague])
+@pytest.mark.parametrize("changes", [{"recurrences": [2, 4]}, {"shown": 16}, {"shown": 1}])
+def test_a_comparison_needs_the_plain_model_and_a_looped_one(kind, changes):
+    p = given(kind)
+    recurrences, shown = changes.get("recurrences", p.recurrences), changes.get("shown", p.shown)
+    with one_line(f"recurrences: {recurrences} needs 1, the plain model, and shown, {shown}, above 1"):
+        given(kind, **changes)
 
 
 def test_the_rate_that_is_kept_is_one_of_those_tried():

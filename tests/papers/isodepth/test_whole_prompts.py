@@ -5,10 +5,8 @@ import pandas as pd
 import pytest
 
 from lib.papers.isodepth import axes, whole_prompts
-from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
+from lib.papers.isodepth.parameters import DownstreamAxes
 from lib.papers.shared.scores import Contrast
-from lib.store.runs import RunStore
-from lib.tasks.evaluations import Subject, evaluations
 from lib.tasks.suites import prompt
 from lib.workbook.parameters import at_profile
 
@@ -29,15 +27,6 @@ def test_what_is_asked_fits_with_the_shots_of_the_paper_or_none(parameters):
         examples = whole_prompts.examples_of(task)
         lengths = [max(len((a + b).encode()) for a, b in prompt(task, examples, i, 201)) for i in range(len(examples))]
         assert n == np.sum(np.array(lengths) <= parameters.whole_context) >= whole_prompts.FEWEST
-
-
-def test_runs_have_rows_that_hold_prompts(parameters):
-    plan = whole_prompts.grid(parameters, at_profile(RecurrenceExponent, "addendum"))
-    assert len(plan) == 2 * 4 * 2 * 5
-    assert {(cfg.model.context, cfg.data.context, cfg.tokens_per_step) for cfg in plan.values()} == {(1024,) * 3}
-    assert {(cfg.model.mean_loops, cfg.train.seed) for cfg in plan.values()} == {
-        (r, seed) for r in (1, 4) for seed in range(321, 326)
-    }
 
 
 def losses(gap, noise=0.0):
@@ -83,17 +72,6 @@ def test_the_width_is_that_of_the_lowest_mean_over_seeds():
     assert {*zip(best["r"], best["width"], strict=True)} == {(1, 16), (4, 8)} and len(best) == 6
     gap = whole_prompts.validation_gaps(best, 4)[1.0, "validation"]
     assert gap.values == pytest.approx([1.85 - 1.89, 1.95 - 1.9, 2.05 - 1.91])
-
-
-def test_answers_of_other_widths_are_left_out(tmp_path, parameters):
-    plan = whole_prompts.grid(parameters, at_profile(RecurrenceExponent, "addendum"))
-    store, (task, *_) = RunStore(tmp_path / "runs"), whole_prompts.tasks(parameters)
-    cases = evaluations([Subject.of_run(cfg) for cfg in plan.values()], store, [task], [201], limit=2)
-    found = [{"which": [0, 7], "loss": [1.0, 2.0]} for _ in cases]
-    frame = pd.DataFrame([label[1:] for label in plan], columns=["budget", "r", "width", "seed"])
-    best = frame[frame["width"] == 24]
-    table = whole_prompts.by_example(cases, found, plan, best)
-    assert len(table) == 2 * len(best) and {*table["example"]} == {0, 7}
 
 
 def test_a_summary_covers_seeds_and_examples():

@@ -53,17 +53,14 @@ def test_each_is_one_change_of_the_baseline():
         changed = {key for key, value in cfg.model if value != getattr(base.model, key)}
         assert changed == {field}, name
     assert run("1/N residuals").model.residual_multiplier == 1 / 4
+    boundary = run("boundary operator").model
+    assert {key for key, value in boundary if value != getattr(base.model, key)} == {"injection", "loop_norm"}
 
 
 def test_growth_trades_loops_for_steps():
     base, grown = run(BASELINE), run("growth")
     assert grown.model == base.model and grown.train.steps > base.train.steps
     assert (grown.train.grow_from, run("growth", 2).train.grow_from, run("growth", 1)) == (2, 1, run(BASELINE, 1))
-
-
-def test_the_boundary_operator_takes_the_place_of_injection_and_loop_norm():
-    base, own = run(BASELINE).model, run("boundary operator").model
-    assert {key for key, value in own if value != getattr(base, key)} == {"injection", "loop_norm"}
 
 
 def test_runs_are_shared_with_the_notebooks_that_have_them():

@@ -6,14 +6,12 @@ import torch
 
 from lib.base.errors import InputError
 from lib.flops import count
-from lib.model.looped import LoopedLM
 from lib.model.probes import looped_choices
 from lib.model.routing import divergence_by_pair
 from lib.papers.looped_moe import designs
 from lib.papers.looped_moe.parameters import MoeIsoflop, RoutingDivergence
 from lib.sweep.finished import trained_model
 from lib.train.loop import train
-from lib.train.optimiser import placements
 from tests.given import given
 
 TEXT = {"context": 32, "max_bytes": 300_000, "val_rows": 16, "batch": 4, "precision": "fp32"}
@@ -29,23 +27,6 @@ def test_the_four_use_as_much_and_store_differently():
     assert stored["looped"] == stored["base"] / 2 and stored["looped-moe"] == stored["moe"] / 2
     attention, mlp = 4 * 64 * 64, 3 * 64 * 176
     assert stored["moe"] == 4 * (attention + 8 * mlp / 2) + router  # an expert is half as wide as the MLP
-
-
-def test_more_loops_have_fewer_layers_of_the_same_depth():
-    for loops in (1, 2, 4):
-        cfg = designs.model(P, "looped-moe", 64, loops)
-        assert (cfg.recur, cfg.mean_loops, cfg.prelude, cfg.coda) == (4 // loops, loops, 0, 0)
-    assert designs.model(P, "base", 64, 2).prelude == 4
-
-
-def test_rates_follow_mup_and_the_schedule_is_the_papers():
-    cfg = designs.run(P, designs.model(P, "looped-moe", 64, 2), 0.004, 100, 7)
-    rates = {row.name: row.lr for row in placements(LoopedLM(cfg.model), cfg.optim)}
-    assert rates["recur.0.mlp.router.weight"] == rates["head.weight"] == pytest.approx(0.004 * 128 / 64)
-    assert rates["embed.weight"] == 0.004
-    optim = cfg.optim
-    assert (optim.warmup_steps, optim.cooldown_steps, optim.cooldown, optim.final) == (5, 10, "sqrt", 0.05)
-    assert optim.decay == "independent" and cfg.train.seed == 7
 
 
 @pytest.mark.parametrize(
@@ -74,13 +55,6 @@ def test_all_runs_of_a_budget_cost_the_same_active_flops():
 def test_a_grid_that_says_nothing_is_refused(widths, says):
     with pytest.raises(InputError, match=says):
         designs.grid(ISO.replace(widths=widths))
-
-
-def test_the_papers_table_of_sizes():
-    """004, App., Table of configurations: active, stored Looped-MoE, stored MoE, in millions."""
-    table = designs.table_of_sizes()
-    for d, expected in {128: (16, 16, 18, 23), 512: (103, 103, 129, 207), 1024: (305, 305, 407, 711)}.items():
-        assert tuple(table.loc[d].round()) == expected
 
 
 def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
@@ -141,10 +115,3 @@ def test_routing_is_followed_through_training(store):
     model, text = trained_model(result.config, store)
     at_end = divergence_by_pair(looped_choices(model, torch.as_tensor(text[:, :-1], device=model.head_weight.device)))
     assert curve["none"].iloc[-1] == pytest.approx(at_end["none 1-2"], abs=0.01)
-
-
-def test_wide_mlps_are_the_papers():
-    """004, App., Table of configurations: d_ff."""
-    for d, d_ff in {128: 384, 256: 704, 640: 1728, 1024: 2752}.items():
-        assert designs.model(P.replace(head_dim=64), "base", d, 2).mlp_width == d_ff
-    assert designs.model(P, "base", 32, 2).mlp_width == 88

@@ -1,57 +1,15 @@
-"""The figures of Looped-MoE and early exit put every star, bar and line at the numbers of their tables."""
+"""The models of 004 look the same in every figure: colours are those of architectures, darker with more loops."""
 
-import pandas as pd
-import pytest
+from matplotlib.colors import to_rgb
 
-from lib.fit import isoflop
-from lib.papers.looped_moe import designs as sparse
+from lib.figures.style import COLOURS, MARKERS
 from lib.papers.looped_moe import figures
-from tests.fit.test_isoflop import curves
-
-pytestmark = pytest.mark.usefixtures("style")
 
 
-@pytest.fixture
-def runs():
-    wide = curves().query("architecture == 'wide'")
-    return pd.concat(
-        [
-            wide.assign(architecture=name, loss=wide["loss"] + 0.1 * i, stored=wide["N"] * (1 + i))
-            for i, name in enumerate(sparse.LOOK)
-        ]
-    )
-
-
-def test_a_panel_an_architecture_with_its_stars_and_its_slope(runs):
-    optima = isoflop.optima(runs, ["architecture", "budget"])
-    figure = figures.isoflop_curves(runs, optima)
-    assert [axis.get_title().split("\n")[0] for axis in figure.axes] == ["Base", "Looped", "MoE", "Looped-MoE"]
-    assert figure.axes[0].get_title().endswith("$L \\sim N^{-0.10}$")
-    stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
-    assert [line.get_xdata()[0] for line in stars] == pytest.approx([C**0.5 / 10 for C in (1e9, 4e9, 16e9)])
-    assert {line.get_marker() for axis in figure.axes for line in axis.lines if line.get_ls() == "None"} == {"o", "*"}
-    drawn = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert drawn[-2:] == ["through the stars", "slope -0.076"]
-    two = optima[optima["budget"] < 16e9]  # no line, and none in the legend
-    assert len(figures.isoflop_curves(runs, two).legends[0].get_texts()) == 3
-
-
-def shares(none, partial, suffix=""):
-    return {f"none{suffix}": none, f"partial{suffix}": partial, f"identical{suffix}": 1 - none - partial}
-
-
-def test_bars_add_up_and_chance_stands_beside():
-    table = pd.DataFrame(
-        [
-            {"layer": layer, "first": s, "second": t, **shares(0.2, 0.5), **shares(0.5, 0.4, " by chance")}
-            for layer in (1, 2)
-            for s, t in ((1, 2), (1, 3), (2, 3))
-        ]
-    )
-    one = table[(table["first"] == 1) & (table["second"] == 2)]
-    left, right = figures.overlaps({"4x2": one, "4x3": table}).axes
-    assert [label.get_text() for label in left.get_xticklabels()] == ["1", "2"]
-    assert [label.get_text() for label in right.get_xticklabels()][:2] == ["1: 1-2", "1: 1-3"]
-    tops = [bar.get_y() + bar.get_height() for bar in right.patches]
-    assert max(tops) == pytest.approx(1) and len(right.patches) == 6 * 6
-    assert right.patches[0].get_height() == 0.2 and right.patches[18].get_height() == 0.5
+def test_two_loops_look_like_their_architecture_and_more_are_darker():
+    names = ["Base", "Looped 4x2", "Looped 2x4", "Looped 1x8", "MoE", "Looped-MoE 4x2"]
+    looks = figures.look_of(names)
+    assert looks["Looped 4x2"] == (COLOURS["looped"], MARKERS["looped"]) and looks["Base"][0] == COLOURS["transformer"]
+    series = [sum(to_rgb(looks[name][0])) for name in names[1:4]]
+    assert series == sorted(series, reverse=True) and len({looks[name] for name in names}) == len(names)
+    assert figures.look_of(["Looped 1x8"])["Looped 1x8"] == looks["Looped 1x8"]

@@ -2,13 +2,11 @@
 
 import itertools
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from lib.papers.residual import figures
 from lib.papers.residual.at_init import RULES, exponents
-from lib.papers.shared.transfer import best_rates
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -42,31 +40,3 @@ def test_the_legend_has_the_exponents(states):
     flat = start.assign(square=1 + 1e-7 * start["N"])
     for axis in figures.growth(flat, "square", "square", LOOK, slopes, 2).axes:
         assert axis.get_ylim() == pytest.approx((0.1, 10), rel=1e-3)
-
-
-def test_changes_are_drawn_step_by_step_with_the_predicted_slope(states):
-    steps = states.query("model == 'looped' and step > 0")
-    predicted = {"none": 1.0, "1/sqrt(N)": 0.5, "1/N": 0.0}
-    for axis, exponent in zip(figures.changes(steps, "looped", predicted).axes, predicted.values(), strict=True):
-        (dotted,) = [line for line in axis.lines if line.get_linestyle() == ":"]
-        x, y = dotted.get_xdata(), dotted.get_ydata()
-        assert np.polyfit(np.log(x), np.log(y), 1)[0] == pytest.approx(exponent, abs=1e-9) and len(axis.lines) == 3
-        assert y == pytest.approx(axis.lines[0].get_ydata())  # through the first step, which grows as predicted here
-
-
-def test_a_best_rate_outside_the_rates_tried_is_hollow():
-    rates = (0.01, 0.02, 0.04, 0.08)
-    runs = pd.DataFrame(
-        [
-            {"group": "sqrt", "N": N, "L": 2, "lr": lr, "loss": 2 + 0.1 * np.log(lr / best) ** 2}
-            for N, best in ((1, 0.03), (4, 0.2))
-            for lr in rates
-        ]
-    )
-    best = best_rates(runs, ["group", "L", "N"], 0.02)
-    (axis,) = figures.best_rates(best, "group", {"sqrt": "the rule"}, "N", "looped").axes
-    assert axis.get_xlabel() == "loops N (L = 2)"
-    fills = {line.get_ydata()[0]: line.get_markerfacecolor() for line in axis.lines if len(line.get_ydata()) == 1}
-    inside, outside = sorted(fills)
-    assert inside == pytest.approx(0.03) and outside == pytest.approx(0.2)
-    assert fills[outside] == "white" != fills[inside]

@@ -1,6 +1,5 @@
 """The rates that notebooks give are those of the optimiser's fields of other names."""
 
-from lib.base.parameters import Training
 from lib.config import DataConfig, OptimConfig, TrainConfig
 from lib.papers.isodepth.parameters import IsodepthIsoflop
 from lib.papers.nanochat.parameters import UsageWeighted
@@ -17,23 +16,7 @@ def test_rates_are_fields_of_the_optimiser():
 
 
 def test_the_text_of_a_notebooks_parameters():
-    p = Training(
-        profile="cpu",
-        outputs="o",
-        train=True,
-        jobs=0,
-        max_hours=1,
-        source="sotu",
-        max_bytes=0,
-        content="",
-        vocab_size=256,
-        context=32,
-        tokenizer="bytes",
-        val_rows=16,
-        batch=6,
-        micro_batch=0,
-        precision="fp32",
-    )
+    p = given(IsodepthIsoflop, context=32, val_rows=16, batch=6)
     assert text_of(p) == DataConfig(context=32, val_rows=16)
     assert text_of(p.replace(max_bytes=1000)).max_bytes == 1000
     assert training_of(p, seed=3) == TrainConfig(batch=6, precision="fp32", seed=3)

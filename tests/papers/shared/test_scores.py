@@ -8,17 +8,16 @@ import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.base.parameters import WHOLE
 from lib.base.statistics import mean_and_interval, percentile_interval
 from lib.papers.looped_moe.parameters import MoeIsoflop
 from lib.papers.parcae import core_benchmark
-from lib.papers.parcae.parameters import DownstreamCore, EndToEnd, LoopingIsoflop, StabilityAblation
+from lib.papers.parcae.parameters import EndToEnd
 from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.tasks.evaluations import evaluate
-from lib.tasks.suites import LAMBADA, ZERO_SHOT
+from lib.tasks.suites import LAMBADA
 from lib.workbook.parameters import at_profile
 from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
 
@@ -31,13 +30,6 @@ def test_runs_of_some_training_seeds_can_be_asked_alone():
     for seeds in ([5], [1]):  # the largest size has seed 0 alone
         with pytest.raises(InputError, match=r"training_seeds: none is of \[0.*\], seeds of end_to_end at paper"):
             scores.of_seeds(ends, seeds)
-
-
-@pytest.mark.parametrize("profile", WHOLE)
-def test_every_training_seed_of_its_four_notebooks_is_asked(profile):
-    kinds = (EndToEnd, StabilityAblation, LoopingIsoflop, MoeIsoflop)
-    seeds = {seed for kind in kinds for seed in at_profile(kind, profile).seeds}
-    assert {*at_profile(DownstreamCore, profile).training_seeds} == seeds
 
 
 def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
@@ -75,16 +67,6 @@ def test_what_diverged_stays_in_the_table():
     assert lead.values == pytest.approx([0, 0]) and math.isnan(other.values[0]) and other.values[1] == pytest.approx(0)
     never = scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])
     assert all(math.isnan(one.mean) for one in never.values())
-
-
-def test_accuracies_are_in_points_with_their_mean_first():
-    one, other = ZERO_SHOT["PIQA"], ZERO_SHOT["HellaSwag"]
-    table = asked(PLAN, lambda label, task, T: 0.25 if task is one else 0.75, tasks=(one, other, LAMBADA))
-    mean, *each = scores.accuracy_scores(table, "both", {"a": one, "b": other})
-    assert [*mean] == ["both", "both stderr", "both spread"]
-    assert [[*part] for part in each] == [["a", "a stderr"], ["b", "b stderr"]]
-    found = pd.concat([mean["both"], each[0]["a"], each[1]["b"]], axis=1).to_numpy()
-    assert found == pytest.approx(np.array([[50.0, 25.0, 75.0]] * len(PLAN)))
 
 
 def test_a_contrast_is_a_weighted_sum_with_both_errors():

@@ -39,12 +39,6 @@ def test_far_rates_can_be_left_out():
     assert np.isnan(edge["lr"]) and not edge["inside"]  # two rates are no parabola
 
 
-def test_its_stderr_is_its_spread():
-    found = [best_rates(sweep(0.03, "x" * i, noise=0.003), ["condition"], 0.02).iloc[0] for i in range(1, 200)]
-    spread = np.log([row["lr"] for row in found]).std()
-    assert np.median([row["stderr"] for row in found]) == pytest.approx(spread, rel=0.6)
-
-
 def test_seeds_are_averaged_and_what_cannot_be_read_off_is_nan():
     runs = pd.concat([sweep(0.02, "a"), sweep(0.045, "a")])  # the mean of two parabolas is at the mean of their logs
     found = best_rates(runs, ["condition"], 0.5).iloc[0]
