@@ -39,7 +39,7 @@ class Scored(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A question, or some of its choices, as one row of a batch."""
+    """A question, or one of its choices, as one row of a batch."""
 
     question: int
     first: int  # number of the first of these choices among the question's
@@ -98,19 +98,11 @@ def _nothing(question: Question) -> Scored:
 
 
 def _rows(index: int, question: Question, context: int) -> Iterator[_Row]:
-    """A question's row; several rows if it has many choices; a row for each choice if one of them leaves no room for
-    the prefix."""
+    """A question's row; a row for each choice if one of them leaves no room for the prefix."""
     prefix, choices = list(question.prefix), [list(choice) for choice in question.choices]
     room = context + 1 - max(map(len, choices))
     if room >= 1:
-        cut, prefix = max(0, len(prefix) - room), prefix[-room:]
-        first, size = 0, 0
-        for i, choice in enumerate(choices):
-            if i > first and size + len(choice) > context:  # attention grows with the square of a row
-                yield _Row(index, first, prefix, choices[first:i], cut)
-                first, size, cut = i, 0, 0
-            size += len(choice)
-        yield _Row(index, first, prefix, choices[first:], cut)
+        yield _Row(index, 0, prefix[-room:], choices, max(0, len(prefix) - room))
         return
     for i, choice in enumerate(choices):
         tokens = (prefix + choice)[-context - 1 :]
