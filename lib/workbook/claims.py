@@ -46,6 +46,7 @@ Kind = Literal["ordering", "bound", "tie", "value"]
 Replicates = Literal["seeds", "resamples", "exact"]
 #: of the only comparison, or of each by its name
 Numbers = Sequence[float] | Mapping[str, Sequence[float]]
+Located = Interval | second.Permuted  # where a mean lies
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
@@ -105,21 +106,6 @@ class Finding:
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    @property
-    def number(self) -> str:
-        """``number`` of the comparison that decides."""
-        return number(self.mean, self.low, self.high, self.unit, self.again)
-
-
-def number(mean: float, low: float, high: float, unit: str, again: float | None) -> str:
-    """A number in words: mean, 95 % interval where there is one and it has a width, unit, whether it is fragile; empty
-    where nothing could be measured."""
-    if not math.isfinite(mean):
-        return ""
-    interval = f" [{low:.3g}, {high:.3g}]" if 0 < high - low < math.inf else ""
-    fragile = ", fragile" if again is not None and again < FRAGILE else ""
-    return f"{mean:.3g}{interval} {unit}".strip() + fragile
-
 
 _FINDING = pydantic.TypeAdapter(Finding)
 
@@ -147,11 +133,6 @@ def _entries(name: str, text: str) -> dict[str, Claim]:
     return claims
 
 
-def of_notebook(name: str) -> list[Claim]:
-    """The claims that a notebook reports."""
-    return [claim for claim in ledger(places.LEDGER).values() if claim.notebook == name]
-
-
 def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
     """What follows from the intervals of all comparisons that a claim speaks of.
 
@@ -164,20 +145,24 @@ def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
         return UNJUDGED
     if claim.kind == "value" and profile not in OF_PAPERS and not claim.scale_free:
         return INCOMPARABLE
-    own, among = [one.own for one in found.values()], [one.among for one in found.values()]
-    if not found or any(math.isnan(one.mean) for one in own):
+    if not found or any(math.isnan(one.own.mean) for one in found.values()):
         return UNRESOLVED
+    return _outcome(claim, [one.own for one in found.values()], [one.among for one in found.values()])
+
+
+def _outcome(claim: Claim, own: Sequence[Located], among: Sequence[Located]) -> str:
+    """The rule: from each comparison by itself, and among the others."""
     if claim.kind in ("value", "tie"):
         ends = claim.value - claim.margin, claim.value + claim.margin
         if any(one.disjoint(*ends) for one in among):
             return CONTRADICTED
         return REPRODUCED if all(one.inside(*ends) for one in own) else UNRESOLVED
     negligible = [claim.kind == "ordering" and one.inside(-claim.effect, claim.effect) for one in among]
-    if any(one.high < 0 and not small for one, small in zip(among, negligible, strict=True)):
+    if any(one.below and not small for one, small in zip(among, negligible, strict=True)):
         return CONTRADICTED
     if any(negligible):
         return ABSENT
-    return REPRODUCED if all(one.low > 0 for one in own) else UNRESOLVED
+    return REPRODUCED if all(one.above for one in own) else UNRESOLVED
 
 
 def intervals(
@@ -208,13 +193,22 @@ def again(
 
 
 def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[float]]) -> str:
-    """What a permutation of the seeds says (lib/workbook/second.py); nothing where the first opinion judges nothing, or
-    counts. One grid of runs is one replicate, however often it is resampled."""
+    """What a permutation of the seeds says by the same rule; nothing where the first opinion judges nothing, or counts.
+
+    Too few: below six seeds; where so many comparisons share the error that no permutation could show one of them
+    wrong, unless all of them are shown right; and of one grid of runs, however often it is resampled."""
     if first in (INCOMPARABLE, UNJUDGED) or claim.replicates == "exact":
         return ""
-    if claim.replicates == "resamples":
+    rows = [*numbers.values()]
+    if claim.replicates == "resamples" or not rows or min(map(len, rows)) < second.FEWEST:
         return second.TOO_FEW
-    return second.opinion(dataclasses.asdict(claim), numbers)
+    if not all(math.isfinite(sum(row)) for row in rows):
+        return UNRESOLVED
+    shared = second.ERROR / len(rows)
+    own, among = ([second.Permuted(row, error) for row in rows] for error in (second.ERROR, shared))
+    found = _outcome(claim, own, among)
+    beyond_showing = 0.5 ** min(map(len, rows)) > shared
+    return second.TOO_FEW if beyond_showing and found != REPRODUCED else found
 
 
 def as_comparisons(values: Numbers) -> dict[str, list[float]]:
@@ -334,20 +328,12 @@ def _write(
 def read(path: Path) -> Finding:
     """A finding that ``report`` wrote. Raises InputError where the file is damaged."""
     try:
-        finding = _FINDING.validate_python(files.read_checked(path))
-        if finding.verdict in VERDICTS:
-            return finding
-        reason = f"verdict: {finding.verdict!r} is not known"
+        return _FINDING.validate_python(files.read_checked(path))
     except pydantic.ValidationError as error:
         reason = one_line(error)
     except (OSError, ValueError) as error:
         reason = str(error)
     raise InputError(f"{path}: cannot be read ({reason})")
-
-
-def findings(folder: Path) -> dict[str, Finding]:
-    """All findings in a folder, by claim. Raises InputError for one that is damaged."""
-    return {path.stem: read(path) for path in sorted(folder.glob("*.json"))}
 
 
 # ---- what would settle a claim ---------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_the_widest_margin_counts():
 
 def test_a_report_is_written_once_by_its_notebook(tmp_path):
     finding = claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", tmp_path, "octaves", "a note")
-    assert finding.verdict == REPRODUCED and claims.findings(tmp_path) == {"x": finding}
+    assert finding.verdict == REPRODUCED and claims.read(tmp_path / "x.json") == finding
     assert finding.measured == {"": [1.0, 1.1, 0.9]} and finding.bounds == {"": (finding.low, finding.high)}
     with pytest.raises(InputError, match="gives it to 'n', not to 'm'"):
         claims.report(claim(), "m", [1.0], [1], "cpu", tmp_path, "", "")
@@ -99,17 +99,6 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path):
         claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "")
     with pytest.raises(InputError, match="draws: its replicates are seeds"):
         claims.report(claim(), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=[1.0, 2.0])
-
-
-def test_a_finding_says_its_number_in_words(tmp_path):
-    def number(values, entry=None, **given):
-        n = [*range(len(values))] if (entry or claim()).replicates == "seeds" else []
-        return claims.report(entry or claim(), "n", values, n, "cpu", tmp_path, "nats", "", **given).number
-
-    assert number([1.0, 1.1, 0.9]) == "1 [0.752, 1.25] nats"
-    assert number([1.0, 1.35, 0.65]).endswith(" nats, fragile")
-    assert number([1.0]) == "1 nats" and number([1.0, math.nan]) == ""
-    assert number([0.1234], claim(replicates="exact", effect=0.0)) == "0.123 nats"
 
 
 def test_a_firm_verdict_would_come_again(tmp_path):
