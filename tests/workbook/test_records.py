@@ -181,20 +181,23 @@ def test_machines_share_a_plan_without_a_run_in_common(tmp_path, capsys):
     assert f"plan       {len(configs)} of {len(configs)} runs, 100.0 % of its FLOPs" in capsys.readouterr().out
 
 
-def test_how_far_a_plan_is_counts_flops_and_the_hours_of_the_nearest_width(store):
+def test_how_far_a_plan_is_counts_flops_and_the_hours_of_the_rest(store):
     small, wide = runs(1)[0], small_run(model={"width": 64})
     assert records._how_far([small, wide], store) == "plan       0 of 2 runs, 0.0 % of its FLOPs"
     result = train(small, store)
-    share, rate = run_flops(small) / (run_flops(small) + run_flops(wide)), run_flops(small) / result.summary["seconds"]
-    hours = run_flops(wide) / rate / 3600
+    share = run_flops(small) / (run_flops(small) + run_flops(wide))
+    hours = result.summary["seconds"] * run_flops(wide) / run_flops(small) / 3600
     said = f"plan       1 of 2 runs, {100 * share:.1f} % of its FLOPs; about {hours:.1f} core-hours are left"
     assert records._how_far([small, wide], store) == said
+    assert records._how_far([small], store) == "plan       1 of 1 runs, 100.0 % of its FLOPs"
 
 
 def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
     assert records.make(["generate", "instability"], "smoke", 1e-9, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
-    assert "0 runs finished, 7 are left; the same command goes on" in said and not (tmp_path / "runs").exists()
+    assert (
+        "0 runs finished, 7 are left, 0 failed; the same command goes on" in said and not (tmp_path / "runs").exists()
+    )
 
 
 def test_what_failed_is_named_and_the_status_says_so(tmp_path, monkeypatch, capsys):
