@@ -83,7 +83,6 @@ def parts() -> dict[str, str]:
     return {
         "cpu": distinct("cpu"),
         "desk": distinct("desk"),
-        "sum": in_short(every),
         "papers": table([_paper(paper, its) for paper, its in (by_paper | {"all": [*every.values()]}).items()]),
         "notebooks": table([_notebook(cost) for cost in every.values()]),
     }
@@ -94,22 +93,6 @@ def distinct(profile: str) -> str:
     own = [cfg for cost in costs(profile).values() for cfg in cost.own]
     seeds = {cfg.train.seed for cfg in own}
     return f"{len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs."
-
-
-def in_short(every: dict[str, Cost]) -> str:
-    """What to know first, in sentences."""
-    own = [cfg for cost in every.values() for cfg in cost.own]
-    flops = sum(cost.flops for cost in every.values())
-    without_002 = flops - sum(every[name].flops for name in NOTEBOOKS["002"])
-    longest, widest = max(own, key=run_flops), max(own, key=memory_of)
-    of = next(cost.notebook for cost in every.values() if longest in cost.own)
-    return f"""\
-- Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {_whole(hours(flops))} GPU hours; without 002, whose runs
-  read 10 billion tokens each, {_whole(hours(without_002))}.
-- The longest run, of `{of}`, takes {_whole(hours(run_flops(longest)))} hours on one GPU: a run is given one unless
-  `RUN_GPUS` says more, and the whole takes as long as its longest run.
-- The largest run, of {short(count(widest.model).n_params)} parameters, needs about {_gigabytes(memory_of(widest))} of a
-  GPU's memory."""
 
 
 def _paper(paper: str, its: Sequence[Cost]) -> dict[str, str]:

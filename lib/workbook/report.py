@@ -109,7 +109,6 @@ def build(outputs: Path, profile: str) -> list[str]:
         executed=executed,
         problems=found.problems,
         audited=found.audited(profile),
-        mixed=_mixed([item.stamp for item in figures + tables], rows, profile),
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
@@ -140,20 +139,6 @@ def _glances(rows: list[Row], profile: str, papers: dict[str, str], runs: dict[t
             every = [*{key: run for found in some for key, run in found.items()}.values()]
             glances.append(Glance(paper, at, counts, scale(every), hardware(every), hours(every)))
     return glances
-
-
-def _mixed(stamps: list[dict[str, Any]], rows: list[Row], profile: str) -> list[str]:
-    """A line for each notebook whose figures, tables and claims were not all made with the same parameters."""
-    used: dict[str, set[str]] = {}
-    of_claims = [row.finding.provenance for row in rows if row.finding and row.profile == profile]
-    for stamp in filter(None, stamps + of_claims):
-        used.setdefault(stamp["notebook"], set()).add(json.dumps(stamp["parameters"], sort_keys=True))
-    return [
-        f"What is shown of {name} comes from runs of the notebook with {len(sets)} different sets of parameters "
-        "(each figure and table names its own): run it once more to have all from one."
-        for name, sets in used.items()
-        if len(sets) > 1
-    ]
 
 
 def _title(name: str) -> Markup:
