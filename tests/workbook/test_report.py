@@ -338,16 +338,3 @@ def test_an_opened_figure_covers_the_page_and_escape_closes_it(browse, outputs):
     assert "<title>false<" in dom(browse, outputs, covers)
     assert "<title>true<" in dom(browse, outputs, opened + covers)
     assert "<title>#at-instability_rates<" in dom(browse, outputs, opened + escape + "document.title = location.hash")
-
-
-@pytest.mark.browser
-def test_a_phone_scrolls_down_only(browse, outputs):
-    """In a frame, which may be narrower than a window of a browser."""
-    told = "const page = document.documentElement; parent.postMessage(page.scrollWidth - page.clientWidth, '*')"
-    inner, outer = outputs / "report" / "played.html", outputs / "report" / "phone.html"
-    inner.write_text(built(outputs).replace("</body>", f"<script>{told}</script></body>"))
-    outer.write_text(
-        "<script>onmessage = event => document.title = event.data + ' beyond'</script>"
-        f'<iframe src="{inner.name}" style="width: 400px; height: 800px"></iframe>'
-    )
-    assert "<title>0 beyond<" in browse("--dump-dom", "--virtual-time-budget=5000", outer.as_uri())
