@@ -342,32 +342,23 @@ def read(path: Path) -> Finding:
 def to_settle(claim: Claim, finding: Finding, hours: float) -> str:
     """How many replicates give 80 % power for the smallest effect that matters, at the spread that was observed, and
     what they cost; or why none would. ``hours`` of one core that a replicate takes."""
-    there = len(finding.seeds) if claim.replicates == "seeds" else 1
-    wanted, why = _wanted(claim, finding)
-    if wanted is not None and wanted <= there:
-        wanted, why = None, f"{there} show the smallest effect in 80 % of all cases, so that what is there is smaller"
-    if wanted is None:
-        return f"no number of replicates: {why}"
-    unit = "seeds" if claim.replicates == "seeds" else "times the grid"
-    return f"{wanted} {unit} in place of {there}, {(wanted - there) * hours:.2g} core-hours more"
-
-
-def _wanted(claim: Claim, finding: Finding) -> tuple[int | None, str]:
-    """The replicates; or None, and why."""
-    if not finding.measured or not all(np.isfinite(x).all() for x in finding.measured.values()):
-        return None, "there is no number: an optimum lies outside the grid, or a run diverged"
+    none, values = "no number of replicates: ", finding.measured.values()
+    if not values or not all(np.isfinite(x).all() for x in values):
+        return f"{none}there is no number: an optimum lies outside the grid, or a run diverged"
     if claim.replicates == "exact":
-        return None, "it is counted, and lies on the limit"
-    within = claim.kind in ("value", "tie")  # both ends have to lie within the margin, not one end above 0
-    effect = claim.margin if within else claim.effect
-    if claim.replicates == "seeds":
-        if min(map(len, finding.measured.values())) < 2:
-            return None, "one replicate shows no spread, run two"
-        spreads = [float(np.std(x, ddof=1)) for x in finding.measured.values()]
-        found = replicates(effect, spreads * (2 if within else 1))
+        return f"{none}it is counted, and lies on the limit"
+    within = claim.kind in ("value", "tie")
+    effect, ends = (claim.margin, 2) if within else (claim.effect, 1)  # both ends within the margin, or one above 0
+    if claim.replicates == "resamples":
+        there, unit = 1, "times the grid"
+        wanted = resampled_replicates(effect, [high - low for low, high in finding.bounds.values()] * ends)
+    elif min(map(len, values)) < 2:
+        return f"{none}one replicate shows no spread, run two"
     else:
-        widths = [high - low for low, high in finding.bounds.values()]
-        found = resampled_replicates(effect, widths * (2 if within else 1))
-    if found is None:
-        return None, f"the spread is too wide for an effect of {effect:.2g}, longer runs or other tasks are needed"
-    return found, ""
+        there, unit = len(finding.seeds), "seeds"
+        wanted = replicates(effect, [float(np.std(x, ddof=1)) for x in values] * ends)
+    if wanted is None:
+        return f"{none}the spread is too wide for an effect of {effect:.2g}, longer runs or other tasks are needed"
+    if wanted <= there:
+        return f"{none}{there} show the smallest effect in 80 % of all cases, so that what is there is smaller"
+    return f"{wanted} {unit} in place of {there}, {(wanted - there) * hours:.2g} core-hours more"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lib.base import processes
-from lib.base.errors import InputError
+from lib.base.errors import InputError, in_one_line
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store import records
@@ -219,11 +219,9 @@ def pack(
 def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:
     """``make`` for the Makefile: complaints are one line, and an interrupt is none."""
     i, n = map(int, (shard or "1/1").split("/"))
-    try:
-        status = make(names, profile, float(minutes) if minutes else None, jobs, (i, n))
-    except (InputError, OSError, concurrent.futures.BrokenExecutor) as error:
-        raise SystemExit(str(error)) from None
-    except KeyboardInterrupt:
-        print("interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time")
-        raise SystemExit(130) from None
-    raise SystemExit(status)
+
+    def run() -> None:
+        raise SystemExit(make(names, profile, float(minutes) if minutes else None, jobs, (i, n)))
+
+    stopped = "interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time"
+    in_one_line(run, stopped=stopped, complaints=(concurrent.futures.BrokenExecutor,))

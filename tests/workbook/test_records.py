@@ -265,4 +265,4 @@ def test_the_command_complains_in_one_line_and_an_interrupt_is_none(monkeypatch,
     monkeypatch.setattr(records, "make", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(SystemExit) as error:
         records.main([], "smoke", "8", 0, "1/2")
-    assert error.value.code == 130 and "goes on from its checkpoints" in capsys.readouterr().out
+    assert error.value.code == 130 and "goes on from its checkpoints" in capsys.readouterr().err
