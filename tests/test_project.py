@@ -1,9 +1,7 @@
 """The README, the docs, the Makefile and the layout hold what they promise, where a machine can check."""
 
-import fnmatch
 import importlib.metadata
 import re
-import subprocess
 import textwrap
 import tomllib
 
@@ -12,7 +10,6 @@ import yaml
 
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM
-from lib.presets import PRESETS
 from lib.workbook import parameters
 from tests.processes import python
 from tests.workbooks import ROOT
@@ -20,7 +17,6 @@ from tests.workbooks import ROOT
 README, CONTRIBUTING = (ROOT / "README.md").read_text(), (ROOT / "CONTRIBUTING.md").read_text()
 USING = (ROOT / "docs" / "using.md").read_text()
 DOCS = "\n".join([README, CONTRIBUTING, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))])
-MAKEFILE = (ROOT / "Makefile").read_text()
 PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
 
 LIB = sorted(path.relative_to(ROOT / "lib") for path in (ROOT / "lib").rglob("*.py"))
@@ -75,17 +71,6 @@ def test_what_is_installed_is_what_is_pinned():
             assert importlib.metadata.version(name).split("+")[0] == version, name
 
 
-def test_the_docs_and_help_name_every_target():
-    targets = " ".join(re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.M)).split()
-    assert {"help", "lint", "distclean"} <= {*targets}
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
-    for target in set(targets) - {"help", "notebooks"}:
-        assert f"make {target} " in shown, target
-        assert f"make {target}" in DOCS, target
-    for variable in ("PROFILE", "ONLY", "JOBS", "TORCH"):
-        assert f"{variable}=" in shown and variable in DOCS
-
-
 def test_every_file_the_docs_name_exists():
     records = (ROOT / "outputs" / "records" / "README.md").read_text()
     for path in re.findall(r"`((?:lib|params|notebooks|tests|docs|outputs/records)/[\w./-]*)`", DOCS + records):
@@ -112,14 +97,6 @@ def test_every_parameter_that_the_docs_change_is_one_of_its_notebook():
     assert len(changed) >= 8
     for name, parameter in changed:
         assert parameter in parameters.of_cell(name), f"{name}: {parameter}"
-
-
-def test_the_docs_name_the_family_of_every_preset():
-    families = re.findall(r"`((?:[a-z]+-)+[a-zL]*\*(?:-[a-zN]\*)?)`", USING)
-    assert len(families) == 11
-    for family in families:
-        assert fnmatch.filter(PRESETS, family), family
-    assert all(any(fnmatch.fnmatch(name, family) for family in families) for name in PRESETS)
 
 
 def run(word: str) -> dict:

@@ -3,7 +3,6 @@
 import ast
 import math
 import re
-from fnmatch import fnmatch
 
 import nbformat
 import numpy as np
@@ -16,7 +15,6 @@ from lib.workbook import claims, second
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from lib.workbook.parameters import of_profile
 from tests.cases import claim
-from tests.made import cells, named
 from tests.workbooks import ROOT
 
 
@@ -209,16 +207,6 @@ def test_each_claim_of_a_notebook_is_reported_by_it():
         assert mentions == {*filter(None, expected)}, entry.id
 
 
-def test_the_figure_of_a_claim_is_one_that_its_notebook_draws():
-    """By a name that stands in its code; tests/made.py looks at what was drawn."""
-    for entry in claims.ledger(ROOT / "params" / "claims.yaml").values():
-        for notebook, figure in ((entry.notebook, entry.figure), ("published_runs", entry.published_figure)):
-            if figure:
-                code = "\n".join(cell.source for cell in cells(notebook))
-                saved = any(fnmatch(figure, pattern) for pattern in named(notebook)["figures"])
-                assert saved or f'"{figure}"' in code, entry.id
-
-
 def seeds_of(entry, profile):
     """The seeds that a claim is judged over at a profile, by its notebook's parameters."""
     at = of_profile(profile, entry.notebook)
@@ -265,15 +253,6 @@ def test_a_bad_ledger_is_one_line(tmp_path, entries, says):
     path.write_text(yaml.safe_dump(entries))
     with pytest.raises(InputError, match=says):
         claims.ledger(path)
-
-
-def test_a_ledger_that_is_mended_is_read_anew(tmp_path):
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump([{**claim().__dict__}]))
-    before = claims.ledger(path)
-    path.write_text(yaml.safe_dump([{**claim().__dict__, "statement": "mended"}]))
-    (mended,) = claims.ledger(path).values()
-    assert mended.statement == "mended" and [*before.values()] == [claim()]
 
 
 def test_of_a_part_of_a_plan_nothing_is_judged(tmp_path):

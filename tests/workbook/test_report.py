@@ -327,14 +327,3 @@ def test_a_click_on_a_header_sorts(browse, outputs):
     verdicts = chosen(dom(browse, outputs, click))
     assert verdicts == sorted(verdicts) and verdicts[0] == "contradicted"
     assert chosen(dom(browse, outputs, click + ";" + click)) == verdicts[::-1]
-
-
-@pytest.mark.browser
-def test_an_opened_figure_covers_the_page_and_escape_closes_it(browse, outputs):
-    rect = "const r = document.querySelector('#instability_rates').getBoundingClientRect();"
-    covers = f"{rect} document.title = r.width >= document.documentElement.clientWidth && r.height >= innerHeight"
-    opened = "location.hash = 'instability_rates';"
-    escape = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));"
-    assert "<title>false<" in dom(browse, outputs, covers)
-    assert "<title>true<" in dom(browse, outputs, opened + covers)
-    assert "<title>#at-instability_rates<" in dom(browse, outputs, opened + escape + "document.title = location.hash")
