@@ -81,7 +81,7 @@ def a_measurement(folder):
 
 def a_finding(folder):
     claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", folder, "octaves", "a note")
-    return folder / "x.json", lambda: claims.findings(folder)
+    return folder / "x.json", lambda: claims.read(folder / "x.json")
 
 
 def a_plan(folder):

@@ -1,19 +1,15 @@
 """The README, the docs, the Makefile and the layout hold what they promise, where a machine can check."""
 
-import fnmatch
 import importlib.metadata
 import re
-import subprocess
 import textwrap
 import tomllib
 
-import nbformat
 import pytest
 import yaml
 
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM
-from lib.presets import PRESETS
 from lib.workbook import parameters
 from tests.processes import python
 from tests.workbooks import ROOT
@@ -21,7 +17,6 @@ from tests.workbooks import ROOT
 README, CONTRIBUTING = (ROOT / "README.md").read_text(), (ROOT / "CONTRIBUTING.md").read_text()
 USING = (ROOT / "docs" / "using.md").read_text()
 DOCS = "\n".join([README, CONTRIBUTING, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))])
-MAKEFILE = (ROOT / "Makefile").read_text()
 PINS = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
 
 LIB = sorted(path.relative_to(ROOT / "lib") for path in (ROOT / "lib").rglob("*.py"))
@@ -76,24 +71,6 @@ def test_what_is_installed_is_what_is_pinned():
             assert importlib.metadata.version(name).split("+")[0] == version, name
 
 
-def test_what_a_test_file_proves_stands_in_its_first_line():
-    for path in (ROOT / "tests").rglob("*.py"):
-        if path.name != "__init__.py":
-            first, *_ = path.read_text().split("\n")
-            assert re.match(r'"""\S.{20,}', first), f"{path.name} begins with: {first}"
-
-
-def test_the_docs_and_help_name_every_target():
-    targets = " ".join(re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.M)).split()
-    assert {"help", "lint", "distclean"} <= {*targets}
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
-    for target in set(targets) - {"help", "notebooks"}:
-        assert f"make {target} " in shown, target
-        assert f"make {target}" in DOCS, target
-    for variable in ("PROFILE", "ONLY", "JOBS", "TORCH"):
-        assert f"{variable}=" in shown and variable in DOCS
-
-
 def test_every_file_the_docs_name_exists():
     records = (ROOT / "outputs" / "records" / "README.md").read_text()
     for path in re.findall(r"`((?:lib|params|notebooks|tests|docs|outputs/records)/[\w./-]*)`", DOCS + records):
@@ -122,64 +99,26 @@ def test_every_parameter_that_the_docs_change_is_one_of_its_notebook():
         assert parameter in parameters.of_cell(name), f"{name}: {parameter}"
 
 
-def prose():
-    """(place, line) of what is written to be read: documents without tables, links and commands, notebooks' texts and
-    the comments of the Makefile and of params/. Ruff sees to lib and tests."""
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
-        yield from ((path.name, line) for line in path.read_text().split("\n") if not line.startswith(("|", "    ")))
-    for path in ROOT.glob("notebooks/*.ipynb"):
-        for cell in nbformat.read(path, as_version=4).cells:
-            code = cell.cell_type == "code"
-            lines = [] if "parameters" in cell.metadata.get("tags", []) else cell.source.split("\n")
-            yield from ((path.name, line) for line in lines if code or not line.startswith(("|", "$$")))
-    for path in [ROOT / "Makefile", ROOT / "environment.yml", *ROOT.glob("params/*/*.yaml")]:
-        yield from ((path.name, line) for line in path.read_text().split("\n") if line.startswith("#"))
-
-
-def test_no_line_of_prose_is_longer_than_120_characters():
-    lines = list(prose())
-    assert len(lines) > 4000
-    assert not [(place, line) for place, line in lines if len(line) > 120 and "](http" not in line]
-
-
-def test_one_may_use_and_cite_it():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["license"] == "MIT" and (ROOT / "LICENSE").read_text().startswith("MIT License")
-    assert [entry["notes"][:3] for entry in citation["references"]] == ["000", "001", "002", "003", "004", "005", "005"]
-    assert all(entry["title"] and entry["authors"] for entry in citation["references"])
-    arxiv = r"https://arxiv\.org/abs/\d{4}\.\d{5}"
-    elsewhere = [entry for entry in citation["references"] if not re.fullmatch(arxiv, entry.get("url", ""))]
-    assert [entry["notes"][:3] for entry in elsewhere] == ["003"]
-
-
-def test_the_docs_name_the_family_of_every_preset():
-    families = re.findall(r"`((?:[a-z]+-)+[a-zL]*\*(?:-[a-zN]\*)?)`", USING)
-    assert len(families) == 11
-    for family in families:
-        assert fnmatch.filter(PRESETS, family), family
-    assert all(any(fnmatch.fnmatch(name, family) for family in families) for name in PRESETS)
+def run(word: str) -> dict:
+    """What the block of docs/using.md that has this word leaves."""
+    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if word in block)
+    names: dict = {}
+    exec(textwrap.dedent(block), names)
+    return names
 
 
 def test_the_docs_tour_of_a_config_runs(tmp_path, monkeypatch):
-    tour = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "picture.show" in block)
     monkeypatch.chdir(tmp_path)
     LoopedLM(ModelConfig()).save("model.safetensors")
-    names = {}
-    exec(textwrap.dedent(tour), names)
+    names = run("picture.show")
     assert names["count"](names["cfg"]).published["000"] == 1_027_799_040
 
 
 def test_the_docs_scoring_runs():
-    block = next(block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "lib.tasks.scoring" in block)
-    names = {}
-    exec(textwrap.dedent(block), names)
+    names = run("lib.tasks.scoring")
     assert [*names["found"]] == [1, 8] and names["found"][8]["n"] == 50
 
 
 def test_the_docs_decoding_runs():
-    block = next(
-        block for block in re.findall(r"((?:^    .*\n|^\n)+)", USING, re.M) if "lib.decode.generation" in block
-    )
-    names = {}
-    exec(textwrap.dedent(block), names)
+    names = run("lib.decode.generation")
     assert [len(answer.tokens) for answer in names["answers"]] == [8, 8]

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.special
 
 from lib.base import files, processes
-from lib.base.errors import InputError
+from lib.base.errors import InputError, in_one_line
 from lib.base.machine import CLASS
 from lib.base.provenance import provenance
 from lib.config import RunConfig
@@ -267,12 +267,13 @@ def told(said: dict[str, Any] | None) -> str:
 
 def main(profile: str, minutes: str, seed: str, jobs: int) -> None:
     """``audit`` for the Makefile: a line a run; it fails where one does not agree."""
-    try:
+
+    def run() -> None:
         compared = audit(profile, float(minutes or 10), int(seed or 0), jobs)
-    except (InputError, OSError, concurrent.futures.BrokenExecutor) as error:
-        raise SystemExit(str(error)) from None
-    for one in compared:
-        print(f"run {one.key}  {one.text}")
-    wrong = sum(bool(one.complaint) for one in compared)
-    print(f"audit      {len(compared) - wrong} of {len(compared)} runs agree with their records")
-    raise SystemExit(bool(wrong))
+        for one in compared:
+            print(f"run {one.key}  {one.text}")
+        wrong = sum(bool(one.complaint) for one in compared)
+        print(f"audit      {len(compared) - wrong} of {len(compared)} runs agree with their records")
+        raise SystemExit(bool(wrong))
+
+    in_one_line(run, complaints=(concurrent.futures.BrokenExecutor,))

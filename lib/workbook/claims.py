@@ -46,6 +46,7 @@ Kind = Literal["ordering", "bound", "tie", "value"]
 Replicates = Literal["seeds", "resamples", "exact"]
 #: of the only comparison, or of each by its name
 Numbers = Sequence[float] | Mapping[str, Sequence[float]]
+Located = Interval | second.Permuted  # where a mean lies
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
@@ -105,21 +106,6 @@ class Finding:
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    @property
-    def number(self) -> str:
-        """``number`` of the comparison that decides."""
-        return number(self.mean, self.low, self.high, self.unit, self.again)
-
-
-def number(mean: float, low: float, high: float, unit: str, again: float | None) -> str:
-    """A number in words: mean, 95 % interval where there is one and it has a width, unit, whether it is fragile; empty
-    where nothing could be measured."""
-    if not math.isfinite(mean):
-        return ""
-    interval = f" [{low:.3g}, {high:.3g}]" if 0 < high - low < math.inf else ""
-    fragile = ", fragile" if again is not None and again < FRAGILE else ""
-    return f"{mean:.3g}{interval} {unit}".strip() + fragile
-
 
 _FINDING = pydantic.TypeAdapter(Finding)
 
@@ -147,11 +133,6 @@ def _entries(name: str, text: str) -> dict[str, Claim]:
     return claims
 
 
-def of_notebook(name: str) -> list[Claim]:
-    """The claims that a notebook reports."""
-    return [claim for claim in ledger(places.LEDGER).values() if claim.notebook == name]
-
-
 def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
     """What follows from the intervals of all comparisons that a claim speaks of.
 
@@ -164,20 +145,24 @@ def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
         return UNJUDGED
     if claim.kind == "value" and profile not in OF_PAPERS and not claim.scale_free:
         return INCOMPARABLE
-    own, among = [one.own for one in found.values()], [one.among for one in found.values()]
-    if not found or any(math.isnan(one.mean) for one in own):
+    if not found or any(math.isnan(one.own.mean) for one in found.values()):
         return UNRESOLVED
+    return _outcome(claim, [one.own for one in found.values()], [one.among for one in found.values()])
+
+
+def _outcome(claim: Claim, own: Sequence[Located], among: Sequence[Located]) -> str:
+    """The rule: from each comparison by itself, and among the others."""
     if claim.kind in ("value", "tie"):
         ends = claim.value - claim.margin, claim.value + claim.margin
         if any(one.disjoint(*ends) for one in among):
             return CONTRADICTED
         return REPRODUCED if all(one.inside(*ends) for one in own) else UNRESOLVED
     negligible = [claim.kind == "ordering" and one.inside(-claim.effect, claim.effect) for one in among]
-    if any(one.high < 0 and not small for one, small in zip(among, negligible, strict=True)):
+    if any(one.below and not small for one, small in zip(among, negligible, strict=True)):
         return CONTRADICTED
     if any(negligible):
         return ABSENT
-    return REPRODUCED if all(one.low > 0 for one in own) else UNRESOLVED
+    return REPRODUCED if all(one.above for one in own) else UNRESOLVED
 
 
 def intervals(
@@ -208,13 +193,22 @@ def again(
 
 
 def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[float]]) -> str:
-    """What a permutation of the seeds says (lib/workbook/second.py); nothing where the first opinion judges nothing, or
-    counts. One grid of runs is one replicate, however often it is resampled."""
+    """What a permutation of the seeds says by the same rule; nothing where the first opinion judges nothing, or counts.
+
+    Too few: below six seeds; where so many comparisons share the error that no permutation could show one of them
+    wrong, unless all of them are shown right; and of one grid of runs, however often it is resampled."""
     if first in (INCOMPARABLE, UNJUDGED) or claim.replicates == "exact":
         return ""
-    if claim.replicates == "resamples":
+    rows = [*numbers.values()]
+    if claim.replicates == "resamples" or not rows or min(map(len, rows)) < second.FEWEST:
         return second.TOO_FEW
-    return second.opinion(dataclasses.asdict(claim), numbers)
+    if not all(math.isfinite(sum(row)) for row in rows):
+        return UNRESOLVED
+    shared = second.ERROR / len(rows)
+    own, among = ([second.Permuted(row, error) for row in rows] for error in (second.ERROR, shared))
+    found = _outcome(claim, own, among)
+    beyond_showing = 0.5 ** min(map(len, rows)) > shared
+    return second.TOO_FEW if beyond_showing and found != REPRODUCED else found
 
 
 def as_comparisons(values: Numbers) -> dict[str, list[float]]:
@@ -334,20 +328,12 @@ def _write(
 def read(path: Path) -> Finding:
     """A finding that ``report`` wrote. Raises InputError where the file is damaged."""
     try:
-        finding = _FINDING.validate_python(files.read_checked(path))
-        if finding.verdict in VERDICTS:
-            return finding
-        reason = f"verdict: {finding.verdict!r} is not known"
+        return _FINDING.validate_python(files.read_checked(path))
     except pydantic.ValidationError as error:
         reason = one_line(error)
     except (OSError, ValueError) as error:
         reason = str(error)
     raise InputError(f"{path}: cannot be read ({reason})")
-
-
-def findings(folder: Path) -> dict[str, Finding]:
-    """All findings in a folder, by claim. Raises InputError for one that is damaged."""
-    return {path.stem: read(path) for path in sorted(folder.glob("*.json"))}
 
 
 # ---- what would settle a claim ---------------------------------------------------------------------------------------
@@ -356,32 +342,23 @@ def findings(folder: Path) -> dict[str, Finding]:
 def to_settle(claim: Claim, finding: Finding, hours: float) -> str:
     """How many replicates give 80 % power for the smallest effect that matters, at the spread that was observed, and
     what they cost; or why none would. ``hours`` of one core that a replicate takes."""
-    there = len(finding.seeds) if claim.replicates == "seeds" else 1
-    wanted, why = _wanted(claim, finding)
-    if wanted is not None and wanted <= there:
-        wanted, why = None, f"{there} show the smallest effect in 80 % of all cases, so that what is there is smaller"
-    if wanted is None:
-        return f"no number of replicates: {why}"
-    unit = "seeds" if claim.replicates == "seeds" else "times the grid"
-    return f"{wanted} {unit} in place of {there}, {(wanted - there) * hours:.2g} core-hours more"
-
-
-def _wanted(claim: Claim, finding: Finding) -> tuple[int | None, str]:
-    """The replicates; or None, and why."""
-    if not finding.measured or not all(np.isfinite(x).all() for x in finding.measured.values()):
-        return None, "there is no number: an optimum lies outside the grid, or a run diverged"
+    none, values = "no number of replicates: ", finding.measured.values()
+    if not values or not all(np.isfinite(x).all() for x in values):
+        return f"{none}there is no number: an optimum lies outside the grid, or a run diverged"
     if claim.replicates == "exact":
-        return None, "it is counted, and lies on the limit"
-    within = claim.kind in ("value", "tie")  # both ends have to lie within the margin, not one end above 0
-    effect = claim.margin if within else claim.effect
-    if claim.replicates == "seeds":
-        if min(map(len, finding.measured.values())) < 2:
-            return None, "one replicate shows no spread, run two"
-        spreads = [float(np.std(x, ddof=1)) for x in finding.measured.values()]
-        found = replicates(effect, spreads * (2 if within else 1))
+        return f"{none}it is counted, and lies on the limit"
+    within = claim.kind in ("value", "tie")
+    effect, ends = (claim.margin, 2) if within else (claim.effect, 1)  # both ends within the margin, or one above 0
+    if claim.replicates == "resamples":
+        there, unit = 1, "times the grid"
+        wanted = resampled_replicates(effect, [high - low for low, high in finding.bounds.values()] * ends)
+    elif min(map(len, values)) < 2:
+        return f"{none}one replicate shows no spread, run two"
     else:
-        widths = [high - low for low, high in finding.bounds.values()]
-        found = resampled_replicates(effect, widths * (2 if within else 1))
-    if found is None:
-        return None, f"the spread is too wide for an effect of {effect:.2g}, longer runs or other tasks are needed"
-    return found, ""
+        there, unit = len(finding.seeds), "seeds"
+        wanted = replicates(effect, [float(np.std(x, ddof=1)) for x in values] * ends)
+    if wanted is None:
+        return f"{none}the spread is too wide for an effect of {effect:.2g}, longer runs or other tasks are needed"
+    if wanted <= there:
+        return f"{none}{there} show the smallest effect in 80 % of all cases, so that what is there is smaller"
+    return f"{wanted} {unit} in place of {there}, {(wanted - there) * hours:.2g} core-hours more"

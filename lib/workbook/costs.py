@@ -6,18 +6,16 @@ docs/scale.md shows it in tables.
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from lib.config import RunConfig
+from lib.figures.style import short
 from lib.flops import count, run_flops
 from lib.sweep.cluster import memory_of
-from lib.text import generated
 from lib.workbook import plans
 from lib.workbook.markdown import table
 
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
-SAMPLE, BYTES_PER_TOKEN = 10e9, 4.65  # GPT-2's tokens of FineWeb-Edu's sample-10BT; 001's compression at 32,768 entries
-WEIGHT, MOMENTS = 4, 8  # bytes of a parameter in fp32, and of AdamW's two moments (Muon has one)
 
 STATED = {"000": "about 5,000", "004": "about 2,000"}  # GPU hours that the papers state
 
@@ -75,49 +73,18 @@ def hours(flops: float) -> float:
     return flops / (PEAK * UTILISATION) / 3600
 
 
-def weights(cfg: RunConfig) -> int:
-    """How many parameters a run's model has."""
-    return count(cfg.model).n_params
-
-
-def text_bytes(configs: Iterable[RunConfig]) -> float:
-    """Bytes of the tokens that the distinct texts of these runs become, about: two a token, or four where ids need
-    them."""
-    return sum(
-        {(cfg.data.source, cfg.data.max_bytes, cfg.data.tokenizer): _text_bytes(cfg) for cfg in configs}.values()
-    )
-
-
-def _text_bytes(cfg: RunConfig) -> float:
-    if cfg.data.source.startswith(generated.PREFIX):  # of bytes
-        some = [len(document) for document in generated.documents(cfg.data.source, 1000)]
-        return 2 * generated.DOCUMENTS * sum(some) / len(some)
-    characters = min(cfg.data.max_bytes or SAMPLE * BYTES_PER_TOKEN, SAMPLE * BYTES_PER_TOKEN)
-    if cfg.data.tokenizer == "bytes":
-        return 2 * characters
-    entries = int(cfg.data.tokenizer.removeprefix("bpe-"))
-    return characters / BYTES_PER_TOKEN * (2 if entries <= 2**16 else 4)
-
-
-def cells(configs: Iterable[RunConfig]) -> dict[str, RunConfig]:
-    """The first run of every cell of a grid: of those that differ in their seed alone."""
-    first: dict[str, RunConfig] = {}
-    for cfg in configs:
-        first.setdefault(cfg.replace(train=cfg.train.replace(seed=0)).key, cfg)
-    return first
-
-
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
 
 
 def parts() -> dict[str, str]:
     """The name of a part of docs/scale.md -> the part."""
+    every = costs("paper")
+    by_paper = {paper: [every[name] for name in names] for paper, names in NOTEBOOKS.items()}
     return {
         "cpu": distinct("cpu"),
         "desk": distinct("desk"),
-        "sum": in_short(),
-        "papers": papers(),
-        "notebooks": notebooks(),
+        "papers": table([_paper(paper, its) for paper, its in (by_paper | {"all": [*every.values()]}).items()]),
+        "notebooks": table([_notebook(cost) for cost in every.values()]),
     }
 
 
@@ -126,35 +93,6 @@ def distinct(profile: str) -> str:
     own = [cfg for cost in costs(profile).values() for cfg in cost.own]
     seeds = {cfg.train.seed for cfg in own}
     return f"{len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs."
-
-
-def in_short() -> str:
-    """What to know first, in sentences."""
-    every = costs("paper")
-    own = [cfg for cost in every.values() for cfg in cost.own]
-    flops = sum(cost.flops for cost in every.values())
-    without_002 = flops - sum(every[name].flops for name in NOTEBOOKS["002"])
-    first = cells(own).values()
-    longest, widest = max(own, key=run_flops), max(own, key=memory_of)
-    of = next(cost.notebook for cost in every.values() if longest in cost.own)
-    all_hours, other_hours, first_hours, longest_hours = (
-        _whole(hours(each)) for each in (flops, without_002, sum(map(run_flops, first)), run_flops(longest))
-    )
-    size, memory = _short(weights(widest)), _bytes(memory_of(widest))
-    return f"""\
-- Everything: {len(own):,} distinct runs, {flops:.2g} FLOPs, {all_hours} GPU hours; without 002, whose runs read 10
-  billion tokens each, {other_hours}.
-- One seed of everything, the first: {len(first):,} runs, {first_hours} GPU hours.
-- The longest run, of `{of}`, takes {longest_hours} hours on one GPU, which is what a run is
-  given, and the whole takes as long as its longest run.
-- The largest run, of {size} parameters, needs about {memory} of a GPU's memory."""
-
-
-def papers() -> str:
-    """One row a paper, and their sum."""
-    every = costs("paper")
-    rows = [_paper(paper, [every[name] for name in names]) for paper, names in NOTEBOOKS.items()]
-    return table([*rows, _paper("all", list(every.values()))])
 
 
 def _paper(paper: str, its: Sequence[Cost]) -> dict[str, str]:
@@ -167,36 +105,22 @@ def _paper(paper: str, its: Sequence[Cost]) -> dict[str, str]:
         "GPU hours": _whole(hours(flops)),
         "the paper states": STATED.get(paper, "" if paper == "all" else "nothing"),
         "longest run, hours": _whole(max(hours(run_flops(cfg)) for cfg in own)),
-        "text": _bytes(text_bytes(own)),
-        "store": _bytes(WEIGHT * sum(map(weights, own))),
     }
 
 
-def notebooks() -> str:
-    """One row a notebook."""
-    return table([_notebook(cost) for cost in costs("paper").values()])
-
-
 def _notebook(cost: Cost) -> dict[str, str]:
-    runs, sizes = cost.runs, [weights(cfg) for cfg in cost.runs]
     measured = f" + {cost.measurements:,} measured" if cost.measurements else ""
     return {
         "notebook": f"`{cost.notebook}`",
         "runs": f"{len(cost.own):,}{measured}",
         "besides, from": ", ".join(f"{n} `{name}`" for name, n in cost.shared.items()),
-        "parameters": _range(sizes),
-        "tokens": _short(sum(cfg.tokens for cfg in cost.own)),
+        "largest model": short(max((count(cfg.model).n_params for cfg in cost.runs), default=0)),
+        "tokens": short(sum(cfg.tokens for cfg in cost.own)),
         "FLOPs": f"{cost.flops:.2g}",
         "GPU hours": _whole(hours(cost.flops)),
-        "longest run, hours": _whole(max((hours(run_flops(cfg)) for cfg in runs), default=0)),
-        "text": _bytes(text_bytes(runs)),
-        "store": _bytes(WEIGHT * sum(map(weights, cost.own))),
-        "checkpoint": _bytes((WEIGHT + MOMENTS) * max(sizes, default=0)),
-        "memory": _bytes(max(map(memory_of, runs), default=0)),
+        "longest run, hours": _whole(max((hours(run_flops(cfg)) for cfg in cost.runs), default=0)),
+        "memory": _gigabytes(max(map(memory_of, cost.runs), default=0)),
     }
-
-
-# ---- numbers in a cell -----------------------------------------------------------------------------------------------
 
 
 def _whole(value: float) -> str:
@@ -206,23 +130,5 @@ def _whole(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 0.1 else "below 0.1"
 
 
-def _range(values: Sequence[int]) -> str:
-    """From the least to the most, where they differ."""
-    low, high = (_short(least(values)) for least in (min, max)) if values else ("", "")
-    return low if low == high else f"{low} to {high}"
-
-
-def _short(value: float) -> str:
-    """Three digits and a unit; nothing for 0."""
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
-        if value >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}" if value else ""
-
-
-def _bytes(value: float) -> str:
-    """GB or TB; nothing for 0."""
-    if not value:
-        return ""
-    unit, size = ("TB", 1e12) if value >= 1e12 else ("GB", 1e9)
-    return f"{value / size:,.2g} {unit}" if value / size < 10 else f"{value / size:,.0f} {unit}"
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2g} GB" if value < 1e11 else f"{value / 1e9:.0f} GB"

@@ -8,7 +8,6 @@ test sees that they are up to date.
 import collections
 import dataclasses
 import functools
-import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ CARD = places.RECORDS / "README.md"
 CITATION = places.ROOT / "CITATION.cff"
 PROFILE = "desk"  # whose verdicts are told
 RECORDS = places.RECORDS / PROFILE
-ON_RUNS = "on published runs"
+AT_DESK, ON_RUNS = f"at {PROFILE}", "on published runs"
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 GALLERY = places.ROOT / "docs" / "gallery"
 WIDTH, COLOURS = 1000, 128  # of a picture: pixels across, and of a palette that keeps an architecture's colour
@@ -56,7 +55,6 @@ def documents() -> dict[Path, dict[str, str]]:
     of_readme = {
         "found": found(every),
         "numbers": in_numbers(every),
-        "papers": papers(),
         "audit": audit.told(audit.committed(RECORDS)),
         "notebooks": overview(every),
     }
@@ -71,39 +69,37 @@ def documents() -> dict[Path, dict[str, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A claim and its verdicts: on our runs at a profile, and on published runs; empty where it has none. The number
-    that decided each (``Finding.number``)."""
+    """A claim and what the verdicts say of it (a row as ``verdicts.COLUMNS`` has it): on our runs at desk, and on
+    published runs; {} where they say nothing."""
 
     claim: Claim
-    profile: str
-    ours: str
-    published: str
-    our_number: str = ""
-    published_number: str = ""
+    ours: dict[str, Any]
+    published: dict[str, Any]
 
 
-def judged(records: Path = RECORDS) -> list[Judged]:
+def judged() -> list[Judged]:
     """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
-    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(records)}
-    found = []
-    for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper):
-        ours, on_runs = (rows.get((claim.id, of), {}) for of in (PROFILE, claims.PUBLISHED))
-        of_both = ours.get("verdict", ""), on_runs.get("verdict", "")
-        found.append(Judged(claim, PROFILE, *of_both, _number(ours), _number(on_runs)))
-    return found
+    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(RECORDS)}
+    return [
+        Judged(claim, *(rows.get((claim.id, of), {}) for of in (PROFILE, claims.PUBLISHED)))
+        for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
+    ]
 
 
-def _number(row: dict[str, Any]) -> str:
-    """``claims.number`` of a row, which has None for what is not finite."""
+def number(row: dict[str, Any]) -> str:
+    """The number that decided, in words: mean, 95 % interval where there is one and it has a width, unit, whether it is
+    fragile; empty where nothing could be measured."""
     if row.get("mean") is None:
         return ""
-    low, high = (math.inf if row[end] is None else row[end] for end in ("low", "high"))
-    return claims.number(row["mean"], low, high, row["unit"], row["again"])
+    low, high = row["low"], row["high"]
+    interval = f" [{low:.3g}, {high:.3g}]" if None not in (low, high) and low < high else ""
+    fragile = ", fragile" if row["again"] is not None and row["again"] < claims.FRAGILE else ""
+    return f"{row['mean']:.3g}{interval} {row['unit']}".strip() + fragile
 
 
-def counted(verdicts: Iterable[str]) -> str:
-    """How many there are of which verdict, in the order of ``claims.VERDICTS``."""
-    of = collections.Counter(verdicts)
+def counted(rows: Iterable[dict[str, Any]]) -> str:
+    """How many of them have which verdict, in the order of ``claims.VERDICTS``."""
+    of = collections.Counter(row.get("verdict") for row in rows)
     return ", ".join(f"{of[verdict]} {verdict}" for verdict in claims.VERDICTS if of[verdict])
 
 
@@ -117,23 +113,6 @@ def cited() -> dict[str, list[dict[str, Any]]]:
     for entry in yaml.safe_load(CITATION.read_text())["references"]:
         papers.setdefault(entry["notes"][:3], []).append(entry)
     return papers
-
-
-def papers() -> str:
-    """One row a paper: its number here, its authors, title and number on arXiv."""
-    rows = []
-    for number, entries in cited().items():
-        for entry in entries:
-            names = [author.get("family-names") or author["name"] for author in entry["authors"]]
-            url = entry.get("url")
-            on_arxiv = f"[arXiv {url.rpartition('/')[2]}]({url})" if url else "not on arXiv"
-            rows.append({"here": number, "paper": f"{listed(names)}: *{entry['title']}*, {on_arxiv}"})
-    return table(rows)
-
-
-def listed(names: Sequence[str]) -> str:
-    """ "a, b and c"."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def authors(number: str) -> str:
@@ -175,22 +154,22 @@ def found(every: Sequence[Judged]) -> str:
     lines: dict[str, dict[str, str]] = {}
     for verdict in (CONTRADICTED, REPRODUCED):
         for one in every:
-            if one.published == verdict and (one.claim.short or verdict == CONTRADICTED):
-                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {ON_RUNS}", one.published_number))
+            if one.published.get("verdict") == verdict and (one.claim.short or verdict == CONTRADICTED):
+                lines.setdefault(one.claim.id, _line(one.claim, one.published, ON_RUNS))
         for one in every:
-            if one.ours == verdict and one.claim.short:
-                at = "counted" if one.claim.replicates == "exact" else f"at {one.profile}"
-                lines.setdefault(one.claim.id, _line(one.claim, f"{verdict}, {at}", one.our_number))
+            if one.ours.get("verdict") == verdict and one.claim.short:
+                at = "counted" if one.claim.replicates == "exact" else AT_DESK
+                lines.setdefault(one.claim.id, _line(one.claim, one.ours, at))
     return table(list(lines.values())[:LINES])
 
 
-def _line(claim: Claim, verdict: str, number: str) -> dict[str, str]:
+def _line(claim: Claim, row: dict[str, Any], where: str) -> dict[str, str]:
     text = escaped(claim.short or claim.statement.removesuffix("."))
     return {
-        "what a paper says": f"[{text}]({link(claim.id)})",
+        "what a paper says": f"[{text}](docs/claims.md#{anchor(claim.id)})",
         "place": escaped(place(claim)),
-        "verdict": verdict,
-        "measured": f"{escaped(number)}<br>{escaped(claim.estimand)}; {says(claim)}",
+        "verdict": f"{row['verdict']}, {where}",
+        "measured": f"{escaped(number(row))}<br>{escaped(claim.estimand)}; {says(claim)}",
     }
 
 
@@ -201,24 +180,22 @@ def says(claim: Claim) -> str:
     return f"the paper: {claim.value:g}" + (f" ± {claim.margin:.2g}" if claim.margin else "")
 
 
-def link(id: str) -> str:
-    """To a claim's line in docs/claims.md, from README.md."""
-    return f"docs/claims.md#{anchor(id)}"
-
-
 def anchor(id: str) -> str:
+    """Of a claim's line in docs/claims.md."""
     return id.replace(".", "")
 
 
 def in_numbers(every: Sequence[Judged]) -> str:
     """How many claims have which verdict: a row for our runs and one for published ones, and how many have both."""
-    judged_by = {f"at {every[0].profile}": [one.ours for one in every], ON_RUNS: [one.published for one in every]}
-    given = [verdict for verdict in claims.VERDICTS if any(verdict in judged for judged in judged_by.values())]
+    judged_by = {
+        AT_DESK: [one.ours for one in every if one.ours],
+        ON_RUNS: [one.published for one in every if one.published],
+    }
+    counts = {by: collections.Counter(row["verdict"] for row in rows) for by, rows in judged_by.items()}
+    given = [verdict for verdict in claims.VERDICTS if any(count[verdict] for count in counts.values())]
     rows = [
-        {"claims judged": by}
-        | {verdict: f"{judged.count(verdict)}" for verdict in given}
-        | {"all": f"{sum(map(bool, judged))}"}
-        for by, judged in judged_by.items()
+        {"claims judged": by, **{verdict: f"{count[verdict]}" for verdict in given}, "all": f"{count.total()}"}
+        for by, count in counts.items()
     ]
     both = sum(bool(one.ours and one.published) for one in every)
     neither = sum(not (one.ours or one.published) for one in every)
@@ -232,33 +209,26 @@ def in_numbers(every: Sequence[Judged]) -> str:
 def overview(every: Sequence[Judged]) -> str:
     """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
     claims on our runs and on published ones; all of the latter in the row of the notebook that reads these."""
-    rows = []
-    for paper, names in NOTEBOOKS.items():
-        for name in names:
-            title, where = heading(name)
-            own = [one for one in every if one.claim.notebook == name]
-            on_runs = every if name == claims.OF_PUBLISHED else own
-            place = ", ".join([*map(authors, sorted({one.claim.paper for one in own}) or [paper]), where])
-            rows.append(
-                {
-                    "notebook": _links(name),
-                    "question": f"{title} ({place.removesuffix(', ')})".removesuffix(" ()"),
-                    "verdicts": _both(counted(one.ours for one in own), counted(one.published for one in on_runs)),
-                }
-            )
-    return table(rows)
+    return table([_of_notebook(paper, name, every) for paper, names in NOTEBOOKS.items() for name in names])
+
+
+def _of_notebook(paper: str, name: str, every: Sequence[Judged]) -> dict[str, str]:
+    title, where = heading(name)
+    own = [one for one in every if one.claim.notebook == name]
+    on_runs = every if name == claims.OF_PUBLISHED else own
+    place = ", ".join([*map(authors, sorted({one.claim.paper for one in own}) or [paper]), where]).removesuffix(", ")
+    said = {AT_DESK: counted(one.ours for one in own), ON_RUNS: counted(one.published for one in on_runs)}
+    return {
+        "notebook": _links(name),
+        "question": f"{title} ({place})".removesuffix(" ()"),
+        "verdicts": "; ".join(f"{at}: {what}" for at, what in said.items() if what) or "no claims",
+    }
 
 
 def _links(name: str) -> str:
     """To a notebook's file, and to where Binder opens it, if it does."""
     binder = places.binder(name)
     return f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else "")
-
-
-def _both(ours: str, on_runs: str) -> str:
-    """The verdicts on our runs and on published ones, in one cell."""
-    said = {f"at {PROFILE}": ours, ON_RUNS: on_runs}
-    return "; ".join(f"{where}: {what}" for where, what in said.items() if what) or "no claims"
 
 
 def heading(name: str) -> tuple[str, str]:
@@ -292,28 +262,24 @@ def entries(every: Sequence[Judged]) -> str:
 
 def verdict(one: Judged) -> str:
     """Both verdicts of a claim with their numbers; "open" where nothing has judged it."""
-    said = [(one.ours, f"at {one.profile}", one.our_number), (one.published, ON_RUNS, one.published_number)]
-    told = [f"{what} {where}" + (f": {number}" if number else "") for what, where, number in said if what]
+    said = [(one.ours, AT_DESK), (one.published, ON_RUNS)]
+    told = [": ".join(filter(None, [f"{row['verdict']} {where}", number(row)])) for row, where in said if row]
     return "; ".join(told) or OPEN
 
 
 # ---- README's pictures -----------------------------------------------------------------------------------------------
 
 
-def write_pictures(outputs: Path = places.ROOT / "outputs", gallery: Path = GALLERY) -> None:
-    """Renews the pictures whose figures notebooks have drawn there, with their provenance; says which are missing."""
+def write_pictures() -> None:
+    """Renews the pictures from the figures that desk's notebooks have drawn, with their provenance."""
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
     for paper, name in PICTURES.items():
-        figure = outputs / "figures" / PROFILE / f"{name}.png"
-        if not figure.exists():
-            print(f"{paper}: {figure} is not there, run make reproduce-figures first")
-            continue
-        with Image.open(figure) as image:
+        with Image.open(places.ROOT / "outputs" / "figures" / PROFILE / f"{name}.png") as image:
             note = PngInfo()
             note.add_text("Description", str(image.info["Description"]))
             small = image.convert("RGB")
             small.thumbnail((WIDTH, image.height), Image.Resampling.LANCZOS, reducing_gap=None)
             small = small.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-            small.save(gallery / f"{paper}.png", optimize=True, pnginfo=note)
+            small.save(GALLERY / f"{paper}.png", optimize=True, pnginfo=note)

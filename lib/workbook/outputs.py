@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from lib.base.errors import InputError
@@ -26,8 +25,6 @@ from lib.workbook import audit, claims, pages
 from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
 from lib.workbook.plans import read_plan
 
-ENDS = ("val_loss", "tokens", "train_flops", "seconds")
-MADE_BY = ("device", "cpu", "commit")
 RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
 
 
@@ -158,22 +155,6 @@ def hours(runs: Iterable[RunResult]) -> str:
         else:
             gpus += run.summary["seconds"] / 3600 * (run.provenance.get("processes") or 1)
     return ", ".join(f"{took:.2g} {unit}" for took, unit in ((cores, "core-hours"), (gpus, "GPU-hours")) if took)
-
-
-def table(runs: Iterable[RunResult]) -> str:
-    """CSV, a row a run: its key, the fields of its config in which the runs differ, and how it ended on what."""
-    rows = pd.DataFrame([_row(run) for run in runs], dtype=object)
-    same = [name for name in rows.columns if "." in str(name) and rows[name].map(repr).nunique() == 1]
-    return rows.drop(columns=same).to_csv(index=False, lineterminator="\n")
-
-
-def _row(run: RunResult) -> dict[str, Any]:
-    config = run.config.model_dump(mode="json")  # a store has no paths
-    fields = {f"{part}.{name}": value for part, named in config.items() for name, value in named.items()}
-    ends = {name: run.summary.get(name) for name in ENDS}
-    return {"key": run.key, **fields, "status": run.status, **ends} | {
-        name: run.provenance.get(name) for name in MADE_BY
-    }
 
 
 # ---- a folder --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lib.base import processes
-from lib.base.errors import InputError
+from lib.base.errors import InputError, in_one_line
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store import records
@@ -95,11 +95,11 @@ def make(
     configs = list({cfg.key: cfg for some in together for cfg in by_value(some)}.values())
     asked = _asked(every, names, {cfg.key for cfg in configs})
     todo = [job for job in _jobs(configs, asked, store) if _is_ours(job, shard, store)]
-    runs = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
+    missing = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
     more = sum(len(job.asked) for job in todo)
     print(
-        f"{len(runs)} of {len(configs)} runs are missing: {sum(map(run_flops, runs)):.3g} FLOPs"
-        f"{f', and {more} measurements' if more else ''}",
+        f"{len(missing)} of {len(configs)} runs are missing: {sum(map(run_flops, missing)):.3g} FLOPs, and {more} "
+        "measurements",
         flush=True,
     )
     at_once = min(processes.processes(jobs or None), len(todo) or 1)
@@ -108,22 +108,21 @@ def make(
     finally:
         packed, measured = pack(configs, asked, [plan.measurements for plan in chosen], store, folder)
         opened = set().union(*(plan.opened for plan in every.values()))
-        _keep_weights([cfg for cfg in configs if cfg.key in opened], RunStore(store.path), folder)
+        for run in filter(None, (store.find(cfg) for cfg in configs if cfg.key in opened)):
+            records.keep_weights(folder, run.key, RunStore(store.path).weights(run))
     failed = {name: why for name, why in outcomes.items() if why not in ("", STOPPED)}
     for name, why in failed.items():
         print(f"{name} failed: {why}")
-    left = [cfg for cfg in runs if outcomes[f"run {cfg.key}"] == STOPPED]
-    begun = sum(store.partial(cfg.key).exists() for cfg in left)
-    done = sum(outcomes[f"run {cfg.key}"] == "" for cfg in runs)
-    print(
-        f"{done} runs finished, {len(left)} are left{f' ({begun} begun)' if begun else ''}"
-        f"{f', {len(failed)} failed' if failed else ''}; the same command goes on where this one stopped"
-        if todo
-        else "nothing to train"
-    )
+    came_to = [outcomes[f"run {cfg.key}"] for cfg in missing]
+    if todo:
+        print(
+            f"{came_to.count('')} runs finished, {came_to.count(STOPPED)} are left, {len(failed)} failed; the same "
+            "command goes on where this one stopped"
+        )
+    else:
+        print("nothing to train")
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
-    unmeasured = len(_missing(asked, configs, store))
-    print(_how_far(configs, store) + (f"; {unmeasured} measurements are missing" if unmeasured else ""))
+    print(f"{_how_far(configs, store)}; {len(_missing(asked, configs, store))} measurements are missing")
     return bool(failed)
 
 
@@ -167,22 +166,14 @@ def _is_ours(job: Job, shard: tuple[int, int], store: RunStore) -> bool:
 
 
 def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
-    """How much of a plan is done, and what the rest takes at the rate of the finished runs of the nearest width."""
-    found = [store.find(cfg) for cfg in configs]
-    done = [run for run in found if run is not None]
-    left = [cfg for cfg, run in zip(configs, found, strict=True) if run is None]
-    share = sum(run_flops(run.config) for run in done) / max(1.0, sum(map(run_flops, configs)))
+    """How much of a plan is done, and what the rest takes at the rate of what is done."""
+    done = [run for cfg in configs if (run := store.find(cfg)) is not None]
+    whole, flops = sum(map(run_flops, configs)), sum(run_flops(run.config) for run in done)
+    share = flops / whole if whole else 1.0
     line = f"plan       {len(done)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs"
-    seconds: dict[int, list[float]] = {}  # width -> FLOPs and seconds
-    for run in done:
-        spent = seconds.setdefault(run.config.model.width, [0.0, 0.0])
-        spent[0] += run.summary["train_flops"]
-        spent[1] += run.summary["seconds"]
-    if not (left and done):
+    if not 0 < share < 1:
         return line
-    nearest = {cfg.model.width: min(seconds, key=lambda width: abs(width - cfg.model.width)) for cfg in left}
-    rate = {width: flops / took for width, (flops, took) in seconds.items()}
-    hours = sum(run_flops(cfg) / rate[nearest[cfg.model.width]] for cfg in left) / 3600
+    hours = sum(run.summary["seconds"] for run in done) / 3600 * (1 - share) / share
     return f"{line}; about {hours:.1f} core-hours are left"
 
 
@@ -225,21 +216,12 @@ def pack(
     return records.add(folder, runs, [kept for kept in measured if records.run_of(kept.case) not in unmeasured])
 
 
-def _keep_weights(configs: Iterable[RunConfig], store: RunStore, folder: Path) -> None:
-    """Of the runs that notebooks open."""
-    for cfg in configs:
-        if (run := store.find(cfg)) is not None:
-            records.keep_weights(folder, run.key, store.weights(run))
-
-
 def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:
     """``make`` for the Makefile: complaints are one line, and an interrupt is none."""
     i, n = map(int, (shard or "1/1").split("/"))
-    try:
-        status = make(names, profile, float(minutes) if minutes else None, jobs, (i, n))
-    except (InputError, OSError, concurrent.futures.BrokenExecutor) as error:
-        raise SystemExit(str(error)) from None
-    except KeyboardInterrupt:
-        print("interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time")
-        raise SystemExit(130) from None
-    raise SystemExit(status)
+
+    def run() -> None:
+        raise SystemExit(make(names, profile, float(minutes) if minutes else None, jobs, (i, n)))
+
+    stopped = "interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time"
+    in_one_line(run, stopped=stopped, complaints=(concurrent.futures.BrokenExecutor,))

@@ -1,9 +1,9 @@
 """Writes the report: one HTML page of figures, tables, claims with their verdicts, and provenance; it opens from disk.
-Beside it lie a page for every claim, the executed notebooks, and verdicts and runs as data.
+Beside it lie a page for every claim, the executed notebooks, and verdicts as data.
 
 A page of a claim says what the paper states, by which rule it is judged, what was measured, and how to do it again.
-These lie in report/claims/, with one stylesheet, pictures and tables of runs beside them in report/; nothing else is
-loaded. A file that cannot be read does not hide the others: the page is written without it, and names it at the top.
+These lie in report/claims/, with one stylesheet and pictures beside them in report/; nothing else is loaded. A file
+that cannot be read does not hide the others: the page is written without it, and names it at the top.
 """
 
 import base64
@@ -23,8 +23,9 @@ from lib.base import files
 from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
 from lib.workbook import claims, findings, pages, parameters, places, verdicts
-from lib.workbook.claims import OF_PUBLISHED, PUBLISHED, Claim, Finding
-from lib.workbook.outputs import Item, Outputs, Ran, Row, hardware, hours, in_yaml, scale, table
+from lib.workbook.claims import PUBLISHED, Claim, Finding
+from lib.workbook.costs import NOTEBOOKS
+from lib.workbook.outputs import Item, Outputs, Ran, Row, hardware, hours, in_yaml, scale
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -63,12 +64,12 @@ class Glance:
 
 def build(outputs: Path, profile: str) -> list[str]:
     """Writes outputs/report/index.html from what a profile made, and beside it the pages of claims and of executed
-    notebooks, and verdicts and runs as data.
+    notebooks, and verdicts as data.
 
     Returns a line for each file that could not be read; the page begins with these lines too. Raises InputError for a
     damaged ledger, and leaves the page that is there."""
     ledger = claims.ledger(places.LEDGER)
-    papers = _papers(ledger)
+    papers = {name: paper for paper, names in NOTEBOOKS.items() for name in names}
     found, report = Outputs(outputs), outputs / "report"
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
@@ -81,7 +82,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     for name in made_by:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
         section = Section(name, _title(name), failures[profile].get(name, ""), *ours)
-        groups[papers.get(name, BEYOND)].append(section)
+        groups.get(papers.get(name, ""), groups[BEYOND]).append(section)
     runs = {(at, name): found.runs(at, name) for at in failures if at != PUBLISHED for name in papers}
     executed = {(other, name) for other, names in failures.items() for name in names}
     said = {
@@ -94,17 +95,12 @@ def build(outputs: Path, profile: str) -> list[str]:
     }
     for item in every_figure:
         _put(report / item.path, base64.b64decode(str(item.content)))
-    for (at, name), own in runs.items():
-        if own.runs:
-            _put(report / _table_of_runs(at, name), table(own.runs.values()).encode())
     _write_claims(report, _shown(rows, profile, every_figure, runs, executed), ledger, said)
     page = pages.template("report.html.j2").render(
         **said,
         profile=profile,
         verdicts=claims.VERDICTS,
         rows=rows,
-        side_by_side=(beside := _side_by_side(rows)),
-        judged_at=[name for name in (*PROFILES, PUBLISHED) if any(name in found for found in beside.values())],
         counts=collections.Counter(row.verdict for row in rows),
         glances=_glances(rows, profile, papers, runs),
         groups=groups,
@@ -113,7 +109,6 @@ def build(outputs: Path, profile: str) -> list[str]:
         executed=executed,
         problems=found.problems,
         audited=found.audited(profile),
-        mixed=_mixed([*(item.stamp for item in figures + tables), *_provenances(rows, profile)]),
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
@@ -146,46 +141,6 @@ def _glances(rows: list[Row], profile: str, papers: dict[str, str], runs: dict[t
     return glances
 
 
-def _side_by_side(rows: list[Row]) -> dict[str, dict[str, str]]:
-    """Claim -> profile -> verdict, of those that were judged somewhere."""
-    found: dict[str, dict[str, str]] = {}
-    for row in rows:
-        if row.finding:
-            found.setdefault(row.claim.id, {})[row.profile] = row.verdict
-    return found
-
-
-def _provenances(rows: list[Row], profile: str) -> list[dict[str, Any]]:
-    return [row.finding.provenance for row in rows if row.finding and row.profile == profile]
-
-
-def _mixed(stamps: list[dict[str, Any]]) -> list[str]:
-    """A line for each notebook whose figures, tables and claims were not all made with the same parameters."""
-    used: dict[str, set[str]] = {}
-    for stamp in filter(None, stamps):
-        used.setdefault(stamp["notebook"], set()).add(json.dumps(stamp["parameters"], sort_keys=True))
-    return [
-        f"What is shown of {name} comes from runs of the notebook with {len(sets)} different sets of parameters "
-        "(each figure and table names its own): run it once more to have all from one."
-        for name, sets in used.items()
-        if len(sets) > 1
-    ]
-
-
-def _papers(ledger: dict[str, claims.Claim]) -> dict[str, str]:
-    """Notebook -> the paper that most of its claims are from, by paper, then as in the ledger; and BEYOND for those
-    without a claim."""
-    votes: dict[str, collections.Counter[str]] = {}
-    for claim in ledger.values():
-        for notebook in filter(None, [claim.notebook, OF_PUBLISHED if claim.published else None]):
-            votes.setdefault(notebook, collections.Counter())[claim.paper] += 1
-    papers = {notebook: count.most_common(1)[0][0] for notebook, count in votes.items()}
-    others = [path.stem for path in sorted(places.NOTEBOOKS.glob("*.ipynb")) if path.stem not in papers]
-    return {name: papers[name] for name in sorted(papers, key=lambda name: papers[name])} | dict.fromkeys(
-        others, BEYOND
-    )
-
-
 def _title(name: str) -> Markup:
     path = places.NOTEBOOKS / f"{name}.ipynb"
     return pages.title(path) if path.exists() else Markup.escape(name or "Of a notebook that is not known")
@@ -206,9 +161,8 @@ class Shown:
     #: of the notebook that measured it, the one that the ledger names, None where that is not there, and the others
     figure: Item | None
     others: list[Item]
-    #: of the notebook's executed copy, and of the table of its runs; empty where there is none
+    #: of the notebook's executed copy; empty where there is none
     notebook: str
-    table: str
     ran: Ran | None
     command: str
 
@@ -225,24 +179,17 @@ def _shown(
     for row in rows:
         made = row.finding.provenance if row.finding else {}
         at, name = made.get("profile", profile if row.profile == PUBLISHED else row.profile), row.notebook
-        own = runs.get((at, name))
         ours = [one for one in figures if (one.profile, one.notebook) == (at, name)]
         one = Shown(
             row,
             next((one for one in ours if one.name == row.figure), None),
             [one for one in ours if one.name != row.figure],
             f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
-            _table_of_runs(at, name) if own and own.runs else "",
-            own,
+            runs.get((at, name)),
             command(name, at, made) if name else "",
         )
         shown.setdefault(row.claim.id, []).append(one)
     return shown
-
-
-def _table_of_runs(profile: str, notebook: str) -> str:
-    """Its place in report/."""
-    return f"runs/{profile}/{notebook}.csv"
 
 
 def _write_claims(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[str, Claim], said: Any) -> None:

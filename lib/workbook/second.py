@@ -1,7 +1,7 @@
-"""The outcome of a claim by permutation over seeds; the first opinion (lib/workbook/claims.py) is by Student's t."""
+"""The second opinion on a claim, by permutation over seeds; the first (lib/workbook/claims.py) is by Student's t."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -27,40 +27,23 @@ def p_below(values: Sequence[float], at: float = 0.0) -> float:
     return p_above([-x for x in values], -at)
 
 
-def opinion(entry: Mapping[str, Any], numbers: Mapping[str, Sequence[float]]) -> str:
-    """The outcome for an entry of the ledger, from one number a seed for each comparison that it speaks of.
+class Permuted(NamedTuple):
+    """Where a mean lies, with a one-sided ``error``: what an ``Interval`` says, said by permutation."""
 
-    Too few: below six seeds; and where so many comparisons share the error that no permutation of the seeds could show
-    one of them wrong, unless all of them are shown right."""
-    rows = [*numbers.values()]
-    if not rows or min(map(len, rows)) < FEWEST:
-        return TOO_FEW
-    if not np.isfinite(np.concatenate([np.asarray(row, dtype=float) for row in rows])).all():
-        return "not resolved"
-    outcome = _within if entry["kind"] in ("tie", "value") else _above
-    found = outcome(entry, rows, ERROR / len(rows))
-    beyond_showing = 0.5 ** min(map(len, rows)) > ERROR / len(rows)
-    return TOO_FEW if beyond_showing and found != "reproduced" else found
+    values: Sequence[float]
+    error: float
 
+    @property
+    def above(self) -> bool:
+        return p_above(self.values) <= self.error
 
-def _within(entry: Mapping[str, Any], rows: list[Sequence[float]], shared: float) -> str:
-    """Of a tie or a value: two one-sided tests against each end of its margin."""
-    value = entry["value"]
-    margin = max(entry["uncertainty"], abs(value) / 10, entry["effect"])
-    low, high = value - margin, value + margin
-    if any(min(p_below(row, low), p_above(row, high)) <= shared for row in rows):
-        return "contradicted"
-    return "reproduced" if all(max(p_above(row, low), p_below(row, high)) <= ERROR for row in rows) else "not resolved"
+    @property
+    def below(self) -> bool:
+        return p_below(self.values) <= self.error
 
+    def inside(self, low: float, high: float) -> bool:
+        """Two one-sided tests, against each end."""
+        return max(p_above(self.values, low), p_below(self.values, high)) <= self.error
 
-def _above(entry: Mapping[str, Any], rows: list[Sequence[float]], shared: float) -> str:
-    """Of an ordering or a bound."""
-    effect = entry["effect"]
-    negligible = [
-        entry["kind"] == "ordering" and max(p_above(row, -effect), p_below(row, effect)) <= shared for row in rows
-    ]
-    if any(p_below(row) <= shared and not small for row, small in zip(rows, negligible, strict=True)):
-        return "contradicted"
-    if any(negligible):
-        return "absent here"
-    return "reproduced" if all(p_above(row) <= ERROR for row in rows) else "not resolved"
+    def disjoint(self, low: float, high: float) -> bool:
+        return min(p_below(self.values, low), p_above(self.values, high)) <= self.error

@@ -1,18 +1,12 @@
 """Records as the notebooks leave them, and what the second opinion reads off them."""
 
-import math
-
 import numpy as np
-import pandas as pd
 import pytest
 
-from lib.papers.isodepth import designs as isodepth
-from lib.papers.isodepth.parameters import InjectionAblation
 from lib.papers.residual import at_init, designs
 from lib.papers.residual.parameters import ResidualScalingInit
 from lib.workbook.parameters import of_profile
 from tests.second import at_init as again
-from tests.second import injections
 
 
 @pytest.fixture(scope="session")
@@ -55,29 +49,3 @@ def measured():
     relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds)
     notebook = at_init.statistics(states, changes, relu, cosines, p.least)
     return p, notebook, again.numbers(records, p.model_dump())
-
-
-def a_record(cfg, loss):
-    """Of a run that ended with this loss, or diverged where there is none."""
-    status, summary = ("finished", {"val_loss": loss}) if loss is not None else ("diverged", {})
-    return {"config": cfg.model_dump(mode="json"), "status": status, "summary": summary}
-
-
-@pytest.fixture(scope="session")
-def ablation():
-    """(injection -> seed -> loss, what the second opinion reads) of runs that nobody trained; one diverged."""
-    p = InjectionAblation(**of_profile("cpu", "injection_ablation") | {"seeds": [1, 2]})
-    losses = {"linear": {1: 2.0, 2: 2.1}, "additive": {1: 1.9, 2: 2.3}, "passthrough": {1: None, 2: 3.0}}
-    records = [
-        a_record(
-            isodepth.run(p, isodepth.model(p, p.recurrence, p.width, **isodepth.injection(name)), p.budget, seed), x
-        )
-        for name, by_seed in (losses | {"hyper-connections": {1: 9.0, 2: 9.0}}).items()
-        for seed, x in by_seed.items()
-    ]
-    records.append(
-        records[0] | {"config": records[0]["config"] | {"train": records[0]["config"]["train"] | {"seed": 3}}}
-    )
-    nothing = math.log(p.vocab_size)
-    known = {name: pd.Series(by).astype(float).fillna(nothing) for name, by in losses.items()}
-    return known, injections.numbers({"runs": records}, p.model_dump())

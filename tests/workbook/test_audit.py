@@ -109,6 +109,9 @@ def test_how_far_another_machine_may_be_off(trained):
     reach = cell.reach(30)
     assert audit.difference(run, off(run, 1 + 9e-7, 0.99 * reach), False, cell, 30) == ""
     assert audit.difference(run, off(run, 1 + 2e-5), False, cell, 30).startswith("the loss of step 1 is ")
+    late = {**run.metrics, "step": [step + audit.FIRST for step in run.metrics["step"]]}  # which decides nothing
+    late_run = dataclasses.replace(run, metrics=late)
+    assert audit.difference(late_run, off(late_run, 1.1), False, None, 1) == ""
     assert "where a further seed ends at" in audit.difference(run, off(run, last=1.01 * reach), False, cell, 30)
     for unknown in (None, cell._replace(spread=math.nan)):  # none of the cell finished, no cell has two seeds
         assert audit.difference(run, off(run, last=9.0), False, unknown, 30) == ""
@@ -118,16 +121,9 @@ def test_how_far_another_machine_may_be_off(trained):
     assert audit.difference(*both, False, cell, 30) == ""
 
 
-def test_a_loss_after_the_tenth_step_decides_nothing(trained):
-    late = {**trained[0].metrics, "step": [step + audit.FIRST for step in trained[0].metrics["step"]]}
-    run = dataclasses.replace(trained[0], metrics=late)
-    assert audit.difference(run, off(run, 1.1), False, None, 1) == ""
-
-
 def test_every_optimiser_has_a_tolerance_for_each_of_the_first_steps():
     assert {*audit.TOLERANCE} == {*typing.get_args(OptimConfig.model_fields["name"].annotation)}
-    for some in audit.TOLERANCE.values():
-        assert len(some) == audit.FIRST and list(some) == sorted(some) and some[-1] <= 5e-3
+    assert {len(some) for some in audit.TOLERANCE.values()} == {audit.FIRST}
 
 
 def test_ends_lie_in_students_interval_for_a_further_draw():
@@ -178,7 +174,7 @@ def drawn(cells, seeds, freedom, rng):
     return rng.normal(size=(cells, seeds)) * np.sqrt(freedom / rng.chisquare(freedom, (cells, 1)))
 
 
-@pytest.mark.parametrize(("runs", "freedom", "least"), [(1, 2, 0.003), (10, 2, 0.003), (30, 2, 0.003), (30, 1e9, 0)])
+@pytest.mark.parametrize(("runs", "freedom", "least"), [(1, 2, 0.003), (30, 2, 0.003), (30, 1e9, 0)])
 def test_of_a_hundred_audits_one_at_most_complains_of_ends_as_good_as_another_seed(runs, freedom, least):
     """Four cells are neighbours, four seeds are known and a fifth is drawn, as in most of desk's. Of 200,000 draws .7
     to 1 % of audits complain, of those here by chance up to a third more. The rule before failed every sixth run."""
@@ -251,25 +247,13 @@ def test_there_is_something_to_audit_or_one_line(recorded, tmp_path):
     assert audit.last(tmp_path, "smoke") == "" and not list(tmp_path.glob(".audit*"))
 
 
-def test_the_command_prints_a_line_a_run_and_fails_where_one_does_not_agree(recorded, monkeypatch, capsys):
+def test_the_command_prints_a_line_a_run_and_fails_where_one_does_not_agree(monkeypatch, capsys):
     outcomes = [audit.Outcome("a" * 16, True, ""), audit.Outcome("b" * 16, False, "val_loss is 1, and was 2")]
-    for some, status in ((outcomes[:1], 0), (outcomes, 1)):
-        monkeypatch.setattr(audit, "audit", lambda *args, some=some: some)
-        with pytest.raises(SystemExit) as error:
-            audit.main("smoke", "", "", 0)
-        assert error.value.code == status
+    monkeypatch.setattr(audit, "audit", lambda *args: outcomes)
+    with pytest.raises(SystemExit) as error:
+        audit.main("smoke", "", "", 0)
     said = capsys.readouterr().out
-    assert f"run {'a' * 16}  {HERE}" in said and "1 of 2 runs agree with their records" in said
-
-
-def test_a_damaged_note_of_an_audit_is_refused(recorded):
-    outputs = recorded()
-    audit.audit("smoke", 5.0, 0, 1, outputs)
-    path = outputs / "audits" / "smoke.json"
-    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
-    with pytest.raises(ValueError, match="has changed since it was written"):
-        audit.last(outputs, "smoke")
-    assert json.loads(path.read_text())["seed"] == 1
+    assert error.value.code == 1 and f"run {'a' * 16}  {HERE}" in said and "1 of 2 runs agree" in said
 
 
 def test_the_committed_audit_is_told_where_none_was_made_here(tmp_path):

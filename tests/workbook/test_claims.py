@@ -3,7 +3,6 @@
 import ast
 import math
 import re
-from fnmatch import fnmatch
 
 import nbformat
 import numpy as np
@@ -16,7 +15,6 @@ from lib.workbook import claims, second
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from lib.workbook.parameters import of_profile
 from tests.cases import claim
-from tests.made import cells, named
 from tests.workbooks import ROOT
 
 
@@ -91,7 +89,7 @@ def test_the_widest_margin_counts():
 
 def test_a_report_is_written_once_by_its_notebook(tmp_path):
     finding = claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", tmp_path, "octaves", "a note")
-    assert finding.verdict == REPRODUCED and claims.findings(tmp_path) == {"x": finding}
+    assert finding.verdict == REPRODUCED and claims.read(tmp_path / "x.json") == finding
     assert finding.measured == {"": [1.0, 1.1, 0.9]} and finding.bounds == {"": (finding.low, finding.high)}
     with pytest.raises(InputError, match="gives it to 'n', not to 'm'"):
         claims.report(claim(), "m", [1.0], [1], "cpu", tmp_path, "", "")
@@ -99,17 +97,6 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path):
         claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "")
     with pytest.raises(InputError, match="draws: its replicates are seeds"):
         claims.report(claim(), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=[1.0, 2.0])
-
-
-def test_a_finding_says_its_number_in_words(tmp_path):
-    def number(values, entry=None, **given):
-        n = [*range(len(values))] if (entry or claim()).replicates == "seeds" else []
-        return claims.report(entry or claim(), "n", values, n, "cpu", tmp_path, "nats", "", **given).number
-
-    assert number([1.0, 1.1, 0.9]) == "1 [0.752, 1.25] nats"
-    assert number([1.0, 1.35, 0.65]).endswith(" nats, fragile")
-    assert number([1.0]) == "1 nats" and number([1.0, math.nan]) == ""
-    assert number([0.1234], claim(replicates="exact", effect=0.0)) == "0.123 nats"
 
 
 def test_a_firm_verdict_would_come_again(tmp_path):
@@ -220,16 +207,6 @@ def test_each_claim_of_a_notebook_is_reported_by_it():
         assert mentions == {*filter(None, expected)}, entry.id
 
 
-def test_the_figure_of_a_claim_is_one_that_its_notebook_draws():
-    """By a name that stands in its code; tests/made.py looks at what was drawn."""
-    for entry in claims.ledger(ROOT / "params" / "claims.yaml").values():
-        for notebook, figure in ((entry.notebook, entry.figure), ("published_runs", entry.published_figure)):
-            if figure:
-                code = "\n".join(cell.source for cell in cells(notebook))
-                saved = any(fnmatch(figure, pattern) for pattern in named(notebook)["figures"])
-                assert saved or f'"{figure}"' in code, entry.id
-
-
 def seeds_of(entry, profile):
     """The seeds that a claim is judged over at a profile, by its notebook's parameters."""
     at = of_profile(profile, entry.notebook)
@@ -276,15 +253,6 @@ def test_a_bad_ledger_is_one_line(tmp_path, entries, says):
     path.write_text(yaml.safe_dump(entries))
     with pytest.raises(InputError, match=says):
         claims.ledger(path)
-
-
-def test_a_ledger_that_is_mended_is_read_anew(tmp_path):
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump([{**claim().__dict__}]))
-    before = claims.ledger(path)
-    path.write_text(yaml.safe_dump([{**claim().__dict__, "statement": "mended"}]))
-    (mended,) = claims.ledger(path).values()
-    assert mended.statement == "mended" and [*before.values()] == [claim()]
 
 
 def test_of_a_part_of_a_plan_nothing_is_judged(tmp_path):

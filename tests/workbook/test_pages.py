@@ -94,22 +94,6 @@ def test_a_page_is_written_when_its_copy_changed_and_only_then(copy, page):
     assert "<math" in page.read_text()
 
 
-def test_a_copy_changed_while_it_was_converted_is_converted_again(copy, tmp_path, monkeypatch):
-    path, read = tmp_path / "report" / "some.html", pages._read
-
-    def slow(source):
-        content = read(source)
-        source.write_text(source.read_text().replace("for 5", "for 6"))
-        return content
-
-    monkeypatch.setattr(pages, "_read", slow)
-    pages.page(copy, path)
-    assert "for 5" in path.read_text()
-    monkeypatch.undo()
-    pages.page(copy, path)
-    assert "for 6" in path.read_text()
-
-
 @pytest.mark.parametrize("text", ["", '{"cells": [', '{"a": 1}', "[]"])
 def test_a_damaged_copy_is_one_line_and_leaves_the_page_of_before(copy, page, text):
     copy.write_text(text)

@@ -1,6 +1,5 @@
 """Records hold all of a run but its weights, stand in for it, and are trained cheapest first within a limit."""
 
-import itertools
 import math
 import shutil
 
@@ -60,18 +59,6 @@ def test_what_can_be_drawn_in_part_is_trained_part_by_part():
     """A dear run of the first part is trained before a cheap one of the second."""
     dear, cheap, last = [small_run(train={"seed": 1, "steps": steps}) for steps in (5, 3, 9)]
     assert by_value([Grid([dear]), Grid([dear, cheap, last])]) == [dear, cheap, last]
-
-
-@pytest.mark.parametrize("name", ["looping_isoflop", "isodepth_isoflop"])
-def test_a_smaller_budget_is_complete_before_the_next_begins(name, plans_once):
-    from lib.flops import count
-
-    budgets = [
-        cfg.tokens * count(cfg.model, cfg.data.context).flops_per_token_published
-        for cfg in by_value([Grid(plans.planned(name, "gpu"))])
-    ]
-    first = budgets[: 24 if name == "looping_isoflop" else 48]  # after them come further seeds, and what is held out
-    assert all(later > 0.97 * earlier for earlier, later in itertools.pairwise(first))
 
 
 # ---- packing
@@ -181,20 +168,23 @@ def test_machines_share_a_plan_without_a_run_in_common(tmp_path, capsys):
     assert f"plan       {len(configs)} of {len(configs)} runs, 100.0 % of its FLOPs" in capsys.readouterr().out
 
 
-def test_how_far_a_plan_is_counts_flops_and_the_hours_of_the_nearest_width(store):
+def test_how_far_a_plan_is_counts_flops_and_the_hours_of_the_rest(store):
     small, wide = runs(1)[0], small_run(model={"width": 64})
     assert records._how_far([small, wide], store) == "plan       0 of 2 runs, 0.0 % of its FLOPs"
     result = train(small, store)
-    share, rate = run_flops(small) / (run_flops(small) + run_flops(wide)), run_flops(small) / result.summary["seconds"]
-    hours = run_flops(wide) / rate / 3600
+    share = run_flops(small) / (run_flops(small) + run_flops(wide))
+    hours = result.summary["seconds"] * run_flops(wide) / run_flops(small) / 3600
     said = f"plan       1 of 2 runs, {100 * share:.1f} % of its FLOPs; about {hours:.1f} core-hours are left"
     assert records._how_far([small, wide], store) == said
+    assert records._how_far([small], store) == "plan       1 of 1 runs, 100.0 % of its FLOPs"
 
 
 def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
     assert records.make(["generate", "instability"], "smoke", 1e-9, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
-    assert "0 runs finished, 7 are left; the same command goes on" in said and not (tmp_path / "runs").exists()
+    assert (
+        "0 runs finished, 7 are left, 0 failed; the same command goes on" in said and not (tmp_path / "runs").exists()
+    )
 
 
 def test_what_failed_is_named_and_the_status_says_so(tmp_path, monkeypatch, capsys):
@@ -275,4 +265,4 @@ def test_the_command_complains_in_one_line_and_an_interrupt_is_none(monkeypatch,
     monkeypatch.setattr(records, "make", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(SystemExit) as error:
         records.main([], "smoke", "8", 0, "1/2")
-    assert error.value.code == 130 and "goes on from its checkpoints" in capsys.readouterr().out
+    assert error.value.code == 130 and "goes on from its checkpoints" in capsys.readouterr().err

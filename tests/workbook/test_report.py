@@ -1,6 +1,5 @@
 """The report shows every claim, figure and provenance without a network, and names a damaged file in one line."""
 
-import dataclasses
 import html
 import json
 import re
@@ -130,21 +129,6 @@ def test_what_published_runs_say_has_rows_of_its_own(outputs):
     assert "claims/published/000-phi.json" in problem and "PROFILE=cpu ONLY=published_runs" in problem
 
 
-def test_verdicts_stand_side_by_side(outputs):
-    """A column a profile that judged something, and one for published runs."""
-    nb = a_notebook("published_runs", outputs)
-    nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
-    page = built(outputs)
-    table = page[page.index("verdicts side by side") :].partition("</table>")[0]
-    assert re.findall(r'<th scope="col">(.*?)</th>', table) == ["claim", "cpu", "gpu", "published runs"]
-    cells = {
-        re.sub("<.*?>", "", id): re.findall(r"<td>(.*?)</td>", row)
-        for id, row in re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', table)
-    }
-    assert cells["001-base-state-explodes"] == ["reproduced", "contradicted", ""]
-    assert cells["000-phi"][0] == "" and cells["000-phi"][2] == "reproduced" and "000-r4-effective-share" not in cells
-
-
 def test_a_row_holds_what_the_paper_says_and_what_was_measured(page):
     found = {(row["id"], row["profile"]): row for row in rows(page)}
     row = found["001-base-state-explodes", "cpu"]
@@ -195,8 +179,7 @@ def test_a_glance_has_the_scale_the_hardware_and_the_time_of_a_papers_runs(outpu
     found = {paper: re.search(rf'<th scope="row">{paper}.*?</tr>', page, re.S).group() for paper in ("000", "001")}
     assert f"<td>{scale(results)}</td><td>{hardware(results)}</td><td>{hours(results)}</td>" in found["001"]
     assert found["000"].count("<td></td>") == 3
-    rows_of_runs = (outputs / "report" / "runs" / "cpu" / "instability.csv").read_text().splitlines()
-    assert len(rows_of_runs) == 3 and "runs/cpu/instability.csv" in page_of(outputs, "001-base-state-explodes")
+    assert "2 of 2 planned ones" in page_of(outputs, "001-base-state-explodes")
 
 
 def test_a_clone_shows_the_audit_that_is_committed(outputs):
@@ -215,24 +198,17 @@ def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(page):
     assert headings[-1] == report.BEYOND
     alts = re.findall(r'<img alt="(.*?)"', page)
     assert alts == ["figure phi", "Loss against step.", "Loss against step.", "figure generate"]
-    for name in FIGURES:  # a thumbnail opens itself, and closes to where it stood
-        assert f'<a href="#{name}"><img' in page and f'href="#at-{name}">close' in page and f'id="at-{name}"' in page
-    images = re.findall(r'src="data:image/png;base64,(.*?)"', page)
-    assert len(images) == len(set(images)) == 4
-    assert "Not run at the cpu profile: " in page
 
 
 def test_provenance_is_folded_below_figures_and_tables(page, made):
     figure = re.search(r'<figure id="instability_rates".*?</figure>', page, re.S).group()
     stamp = json.loads((made / "figures" / "cpu" / "instability_rates.json").read_text())
-    folded = re.search(r"<details.*?<pre>(.*?)</pre></details>", figure, re.S).group(1)
-    read = yaml.safe_load(html.unescape(folded))
-    for name in ("commit", "device", "notebook", "python", "torch"):
-        assert read[name] == stamp[name]
-    assert "lrs: [0.5, 0.25]" in folded and stamp["commit"] in figure.split("<details")[0]
+    read = yaml.safe_load(html.unescape(re.search(r"<details.*?<pre>(.*?)</pre></details>", figure, re.S).group(1)))
+    assert {name: read[name] for name in ("commit", "device", "notebook")} == {
+        name: stamp[name] for name in ("commit", "device", "notebook")
+    }
     table = re.search(r'<details class="table"><summary>table which_train.*?</table>.*?</details>', page, re.S).group()
     assert '<th scope="row">0.01</th><td>3 of 3 &lt;train&gt;</td>' in table and "notebook: instability" in table
-    assert all("scope=" in header for header in re.findall(r"<th\b[^>]*>", page))
 
 
 def test_the_report_needs_no_network(page, made):
@@ -293,22 +269,6 @@ def test_a_damaged_ledger_is_one_line_and_leaves_the_page_of_before(page, output
     assert page_there(outputs) == page
 
 
-def test_a_notebook_goes_with_the_paper_most_of_its_claims_are_from():
-    some = dataclasses.replace(next(iter(LEDGER.values())), notebook="x")
-    ledger = {at: dataclasses.replace(some, paper=paper) for at, paper in enumerate(("004", "001", "001"))}
-    papers = report._papers(ledger)
-    assert papers["x"] == "001" and papers["generate"] == report.BEYOND
-
-
-def test_the_report_says_where_results_come_from_different_parameters(page, outputs):
-    assert "What is shown of instability" not in page
-    other = a_notebook("instability", outputs, lrs=[0.1])
-    other.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
-    assert "What is shown of instability comes from runs of the notebook with 2 different sets of parameters" in built(
-        outputs
-    )
-
-
 def test_the_templates_and_data_are_shipped():
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     shipped = {
@@ -367,27 +327,3 @@ def test_a_click_on_a_header_sorts(browse, outputs):
     verdicts = chosen(dom(browse, outputs, click))
     assert verdicts == sorted(verdicts) and verdicts[0] == "contradicted"
     assert chosen(dom(browse, outputs, click + ";" + click)) == verdicts[::-1]
-
-
-@pytest.mark.browser
-def test_an_opened_figure_covers_the_page_and_escape_closes_it(browse, outputs):
-    rect = "const r = document.querySelector('#instability_rates').getBoundingClientRect();"
-    covers = f"{rect} document.title = r.width >= document.documentElement.clientWidth && r.height >= innerHeight"
-    opened = "location.hash = 'instability_rates';"
-    escape = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));"
-    assert "<title>false<" in dom(browse, outputs, covers)
-    assert "<title>true<" in dom(browse, outputs, opened + covers)
-    assert "<title>#at-instability_rates<" in dom(browse, outputs, opened + escape + "document.title = location.hash")
-
-
-@pytest.mark.browser
-def test_a_phone_scrolls_down_only(browse, outputs):
-    """In a frame, which may be narrower than a window of a browser."""
-    told = "const page = document.documentElement; parent.postMessage(page.scrollWidth - page.clientWidth, '*')"
-    inner, outer = outputs / "report" / "played.html", outputs / "report" / "phone.html"
-    inner.write_text(built(outputs).replace("</body>", f"<script>{told}</script></body>"))
-    outer.write_text(
-        "<script>onmessage = event => document.title = event.data + ' beyond'</script>"
-        f'<iframe src="{inner.name}" style="width: 400px; height: 800px"></iframe>'
-    )
-    assert "<title>0 beyond<" in browse("--dump-dom", "--virtual-time-budget=5000", outer.as_uri())

@@ -137,15 +137,6 @@ def test_a_page_shows_the_figure_that_the_ledger_names_and_links_the_others(fold
         assert shown.count("None of the notebook") == sum(not name for _, name in sections), one.id
 
 
-@pytest.mark.parametrize("kind", ["ordering", "bound", "tie", "value"])
-def test_a_rule_names_the_outcomes_of_its_kind(kind):
-    claim = next(one for one in LEDGER.values() if one.kind == kind)
-    said = report.rule(claim)
-    assert "reproduced" in said and "contradicted" in said and ("absent here" in said) == (kind == "ordering")
-    if kind == "value":
-        assert f"within {claim.margin:.3g} of {claim.value:.4g}" in said
-
-
 def test_every_link_of_the_site_leads_to_a_file_and_a_place_in_it(folder, tmp_path):
     """Without a network, and wherever the site is moved."""
     site = shutil.copytree(folder.parent / "site", tmp_path / "elsewhere")
