@@ -20,7 +20,7 @@ def reported():
             *reported_claims.of_isoflop(isoflop.optima(theirs), isoflop.fresh_optima(theirs, N, 0)),
             *reported_claims.of_loops(best_loops.optima(loops), best_loops.fresh_optima(loops, 0.002, N, 0)),
             *reported_claims.of_cart(
-                cart.by_loops(small), cart.fresh_by_loops(small, N, 0), test_time_loops.curves(runs.test_time({}))
+                cart.by_loops(small), cart.fresh_by_loops(small, N, 0), test_time_loops.curves(runs.test_time())
             ),
         ]
     }

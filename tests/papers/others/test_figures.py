@@ -57,7 +57,7 @@ def test_worth_and_shares_stand_with_their_bars(theirs):
 
 
 def test_a_panel_a_model_with_every_loss_and_the_trained_loops():
-    curves = test_time_loops.curves(runs.test_time({}))
+    curves = test_time_loops.curves(runs.test_time())
     figure = figures.test_time(curves)
     shown = [axis for axis in figure.axes if axis.get_visible()]
     assert [axis.get_title().split("\n")[1] for axis in shown] == [

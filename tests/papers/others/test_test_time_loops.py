@@ -84,7 +84,7 @@ def test_one_decay_is_as_sure_as_its_sizes_agree():
 
 @pytest.fixture(scope="module")
 def published():
-    return curves(runs.test_time({}))
+    return curves(runs.test_time())
 
 
 def test_drawn_depths_saturate_exponentially_and_fixed_ones_rise(published):
