@@ -10,14 +10,8 @@ pytestmark = pytest.mark.usefixtures("style")
 
 
 def swept(variants, depths=(1, 4, 8), seeds=(1, 2)) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {"variant": v, "seed": s, "T": T, "loss": 2 + 1 / T + 0.1 * i + 0.01 * s}
-            for i, v in enumerate(variants)
-            for s in seeds
-            for T in depths
-        ]
-    )
+    rows = [(v, s, T, 2 + 1 / T + 0.1 * i + 0.01 * s) for i, v in enumerate(variants) for s in seeds for T in depths]
+    return pd.DataFrame(rows, columns=["variant", "seed", "T", "loss"])
 
 
 def lines(axis):
@@ -40,21 +34,13 @@ def test_losses_by_depth_are_a_line_a_variant_through_its_seeds_mean():
 
 
 def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
-    curves = pd.DataFrame(
-        [
-            {
-                "architecture": a,
-                "lr": lr,
-                "status": "diverged" if lr > 0.1 else "finished",
-                "step": s,
-                "loss": 3.0,
-                "rho": 0.5,
-            }
-            for a in ("base", "parcae")
-            for lr in (0.01, 0.2)
-            for s in range(5)
-        ]
-    )
+    rows = [
+        (name, lr, "diverged" if lr > 0.1 else "finished", step, 3.0, 0.5)
+        for name in ("base", "parcae")
+        for lr in (0.01, 0.2)
+        for step in range(5)
+    ]
+    curves = pd.DataFrame(rows, columns=["architecture", "lr", "status", "step", "loss", "rho"])
     figure = figures.training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
     axes = np.array(figure.axes).reshape(2, 2)
     assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
