@@ -7,14 +7,9 @@ import pytest
 from lib.papers.others import runs
 
 SETS = {
-    "growth_isoflop": 125,
-    "growth_loops": 150,
-    "growth_allocation": 25,
-    "growth_ladders": 74,
-    "growth_test_time": 224,
-    "cart_runs": 33,
-    "cart_test_time": 8,
-}
+    "growth_isoflop": 125, "growth_loops": 150, "growth_allocation": 25, "growth_ladders": 74, "growth_test_time": 224,
+    "cart_runs": 33, "cart_test_time": 8,
+}  # fmt: skip
 
 
 def test_every_set_is_whole():
