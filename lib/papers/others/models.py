@@ -63,7 +63,7 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
 
 
 def of_run(key: str, store: RunStore) -> Opened:
-    """A run of the store with weights, by its key or how that begins, on its own held-out text."""
+    """A run of the store with weights, by its key, on its own held-out text."""
     run = store.named(key)
     model, rows = trained_model(run.config, store)
     tokenizer = token_store(run.config.planned.data, store.tokens).tokenizer

@@ -157,9 +157,9 @@ def test_tasks_are_asked_at_every_number_of_loops(ouro):
 def test_a_run_of_the_store_is_opened_like_any_other(store):
     cfg = small_run(model={"mean_loops": 3}, data={"context": 16, "val_rows": 4}, train={"steps": 3})
     (run,) = sweep([cfg], store).results
-    opened = models.of_run(run.key[:6], store)
+    opened = models.of_run(run.key, store)
     assert opened.model.cfg == cfg.model and opened.rows.shape == (4, 17)
     loss = models.by_loops(opened, [3]).loss.iloc[0]
     assert loss == pytest.approx(run.summary["val_loss"], rel=1e-5)
-    with pytest.raises(InputError, match="run: 'nobody' names 0"):
+    with pytest.raises(InputError, match="run: 'nobody' is no finished run with weights"):
         models.of_run("nobody", store)
