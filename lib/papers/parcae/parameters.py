@@ -1,6 +1,5 @@
 """The parameters of 001's notebooks."""
 
-from collections.abc import Iterable
 from typing import Annotated, ClassVar, Self
 
 import pydantic
@@ -62,8 +61,12 @@ class Sizes(TransformerSetup):
 
     @pydantic.model_validator(mode="after")
     def _has_the_sizes_of_exceptions(self) -> Self:
-        for name in ("steps_at", "lr_at"):
-            check_widths(name, getattr(self, name), self.sizes)
+        """What ends in _at is of some of the sizes, or of the RDM's where it begins with rdm."""
+        for name in [name for name in type(self).model_fields if name.endswith("_at")]:
+            widths = getattr(self, "rdm_sizes" if name.startswith("rdm") else "sizes")
+            for width in getattr(self, name):
+                if width not in widths:
+                    raise ValueError(f"{name}: {width} is none of the widths {', '.join(map(str, widths))}, use these")
         return self
 
     def at(self, width: int) -> OneSize:
@@ -80,8 +83,7 @@ class SizesAndSeeds(Sizes):
     seeds_at: dict[int, list[int]]  # width -> seeds of Parcae there, where they are not seeds
 
     @pydantic.model_validator(mode="after")
-    def _has_the_sizes_of_fewer_seeds(self) -> Self:
-        check_widths("seeds_at", self.seeds_at, self.sizes)
+    def _has_fewer_seeds_of_its_own(self) -> Self:
         for width, seeds in self.seeds_at.items():
             if not seeds or not {*seeds} <= {*self.seeds}:
                 raise ValueError(f"seeds_at: {seeds} at width {width} are not some of seeds {self.seeds}, use these")
@@ -95,13 +97,6 @@ class SizesAndSeeds(Sizes):
     def judged_sizes(self) -> list[int]:
         """The sizes that have every seed."""
         return [width for width in self.sizes if {*self.seeds_of(width)} == {*self.seeds}]
-
-
-def check_widths(name: str, given: Iterable[int], widths: Iterable[int]) -> None:
-    """Raises ValueError for a width that is none of the notebook's."""
-    for width in given:
-        if width not in widths:
-            raise ValueError(f"{name}: {width} is none of the widths {', '.join(map(str, widths))}, use these")
 
 
 class StabilityAblation(OneSize):
@@ -137,12 +132,6 @@ class EndToEnd(SizesAndSeeds):
     shorter: Annotated[float, pydantic.Field(ge=0, lt=1)]
 
     in_part = ("sizes", "steps_at", "rdm_sizes", "rdm_steps_at")
-
-    @pydantic.model_validator(mode="after")
-    def _has_the_rdms_of_exceptions(self) -> Self:
-        for name in ("rdm_lr_at", "rdm_loops_at", "rdm_steps_at"):
-            check_widths(name, getattr(self, name), self.rdm_sizes)
-        return self
 
     @pydantic.model_validator(mode="after")
     def _knows_what_it_shortens(self) -> Self:
@@ -201,7 +190,6 @@ class LoopGrid(SizesAndSeeds):
         looped = [mu for mu in self.loops if mu > 1]
         if min(self.loops) < 1 or len(looped) < 3:
             raise ValueError(f"loops: {self.loops} has fewer than three above 1, which a parabola needs, list more")
-        check_widths("budgets_at", self.budgets_at, self.sizes)
         fewest = min(len(self.budgets_of(width)) for width in self.sizes)
         if len(looped) * fewest < 6:
             raise ValueError(f"budgets: {fewest} are too few for a law of five parameters, list more")

@@ -109,13 +109,6 @@ def octaves_past(lowest: pd.DataFrame, low: str, high: str, lrs: Sequence[float]
     return np.where(np.isinf(a) & np.isinf(b), np.nan, np.log2(reach / a.clip(max=ladder[-1]))).tolist()
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's table, with rates down, architectures across and how many of the seeds train in the cells."""
-    counts = frame.groupby(["lr", "architecture"], sort=False)["trains"].agg(["sum", "size"])
-    marks = counts.apply(lambda row: f"{row['sum']} of {row['size']} train", axis=1).unstack()
-    return marks[list(frame["architecture"].unique())].sort_index()
-
-
 def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> dict[str, list[float]]:
     """How far rho_max lies on the side of 1 that the paper says, in log, one number a seed: log rho_max of runs that do
     not train, -log rho_max of those that train. Of the run at the rate nearest to where training ends, and the mean of

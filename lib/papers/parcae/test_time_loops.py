@@ -4,7 +4,7 @@ It works on data frames with one row for each model and depth: key (of the model
 token, and for the unified law n_eff and D.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -139,15 +139,11 @@ def training_floor(curves: pd.DataFrame) -> dict[str, float]:
 
 
 def conditionings(curves: pd.DataFrame, floor: dict[str, float]) -> dict[str, Fit]:
-    """The unified law's test-time decay fitted under each conditioning, its floor held at a training law's (001, Table
-    of mu_rec conditioning)."""
-    return {name: fit_decay(floor, gamma)(*columns(curves)) for name, gamma in CONDITIONINGS.items()}
-
-
-def fit_decay(floor: dict[str, float], gamma: float | None) -> Callable[..., Fit]:
-    """A function that fits Z and z of the unified law, and gamma where it is None. The floor is held."""
-    law = laws.hold(laws.unified(gamma), **floor)
-    return lambda *arrays: fit(law, arrays[:-1], arrays[-1])
+    """The unified law's test-time decay, Z and z and, where it is learned, gamma, fitted under each conditioning; its
+    floor is held at a training law's (001, Table of mu_rec conditioning)."""
+    *inputs, loss = columns(curves)
+    held = {name: laws.hold(laws.unified(gamma), **floor) for name, gamma in CONDITIONINGS.items()}
+    return {name: fit(law, inputs, loss) for name, law in held.items()}
 
 
 def columns(curves: pd.DataFrame) -> tuple[pd.Series, ...]:

@@ -1,26 +1,17 @@
-"""The figures of other groups' runs draw each phi, worth, saving, gap and curve where it is."""
+"""The figures of other groups' runs draw each phi with its interval where it is."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.others import figures, phi, runs, test_time_loops
+from lib.papers.others import figures
 
 pytestmark = pytest.mark.usefixtures("style")
-
-
-@pytest.fixture(scope="module")
-def theirs():
-    return runs.isoflop()
 
 
 def table(rows):
     index = [f"{group}: x{k}" for k, (group, *_) in enumerate(rows)]
     return pd.DataFrame(rows, columns=["group", "phi", "low", "high"], index=index)
-
-
-def ends(bars):
-    return [segment[:, 1].tolist() for segment in bars.get_segments()]
 
 
 def test_every_phi_has_its_row_and_interval():
@@ -40,36 +31,3 @@ def test_every_phi_has_its_row_and_interval():
             (max(low, figures.RANGE[0]), high) for low, high in zip(rows["low"], rows["high"], strict=True)
         ]
         assert [line.get_color() for line in points] == [figures.GROUPS[group][0] for group in rows["group"]]
-
-
-def test_worth_and_shares_stand_with_their_bars(theirs):
-    index = pd.MultiIndex.from_tuples([("2609.19107", 2), ("2609.19107", 3), ("000", 2)], names=["group", "r"])
-    worth = pd.DataFrame({"worth": [2.0, 2.5, 1.3], "worth low": [1.8, 2.2, 1.2], "worth high": [2.1, 2.7, 1.5]}, index)
-    share = phi.tied_share(runs.loops(), 0.002, 50, 0)
-    left, right = figures.worth_and_share(worth, share, 0.459).axes
-    lines = {line.get_label(): line for line in left.lines}
-    assert lines["2609.19107"].get_ydata().tolist() == [2.0, 2.5] and lines["000"].get_xdata() == [2]
-    assert ends(left.collections[0]) == [[1.8, 2.1], [2.2, 2.7]]
-    assert lines["$r^{0.46}$"].get_ydata()[-1] == pytest.approx(8**0.459)
-    drawn = {line.get_label(): line.get_ydata() for line in right.lines if line.get_label().endswith("passes")}
-    assert [*drawn] == ["2 passes", "3 passes", "4 passes", "6 passes"]
-    assert drawn["6 passes"].tolist() == share.xs(6, level="loops")["share"].tolist()
-
-
-def test_a_panel_a_model_with_every_loss_and_the_trained_loops():
-    curves = test_time_loops.curves(runs.test_time({}))
-    figure = figures.test_time(curves)
-    shown = [axis for axis in figure.axes if axis.get_visible()]
-    assert [axis.get_title().split("\n")[1] for axis in shown] == [
-        "loop 2",
-        "loop grow",
-        "loop grow random",
-        "d1024 R6 lambada",
-    ]
-    points = [line for axis in shown for line in axis.lines if line.get_marker() == "o"]
-    assert sum(len(line.get_xdata()) for line in points) == sum(map(len, curves.values()))
-    assert all(line.get_ydata().min() == 0 for line in points)
-    ends = [line.get_xdata()[-1] for line in shown[2].lines if len(line.get_xdata()) == 200]
-    assert ends == [test_time_loops.shapes(curves).loc[key, "best T"] for key in curves if key[1] == "loop_grow_random"]
-    for axis, trained in zip(shown, (2, 4, 4, 6), strict=True):
-        assert {line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"} == {trained}

@@ -7,18 +7,18 @@ import torch
 
 from lib.base.errors import InputError
 from lib.config import DataConfig
+from lib.decode import exits
 from lib.decode.criteria import GATE
 from lib.decode.generation import Exit, score
 from lib.flops import count
 from lib.model.looped import token_losses
 from lib.papers.others import models
-from lib.papers.others.parameters import PublishedModels
 from lib.sweep.training import sweep
 from lib.text.tokenizer import train_bpe
 from tests import checkpoints
-from tests.given import given
 from tests.lines import one_line
 from tests.models import config, randomized
+from tests.runs import small_run
 
 WORDS = "one two three four five six seven eight nine ten looped words follow words and end here"
 
@@ -53,7 +53,10 @@ def test_bytes_are_refused_where_the_model_has_other_tokens(tmp_path, data):
         models.of_checkpoint(str(tmp_path), data, tmp_path / "tokens")
 
 
-def test_loops_are_those_of_the_model(ouro):
+@pytest.mark.parametrize("at_once", [20, models.AT_ONCE])  # whose parts change nothing
+def test_loops_are_those_of_the_model(ouro, monkeypatch, at_once):
+    monkeypatch.setattr(models, "AT_ONCE", at_once)
+    assert len(ouro.parts) == (8 if at_once == 20 else 1)
     table = models.by_loops(ouro, [1, 2, 4, 7])
     x, y = ouro.rows[:, :-1], ouro.rows[:, 1:]
     assert [*table.index] == [1, 2, 4, 7]
@@ -67,13 +70,6 @@ def test_loops_are_those_of_the_model(ouro):
     assert table.move[7] == pytest.approx(moved, rel=1e-4) and np.isnan(table.move[1])
     assert table.agree[7] == pytest.approx((own == other).float().mean().item())
     assert table.agree[ouro.model.cfg.mean_loops] == 1
-
-
-def test_parts_change_nothing(ouro, monkeypatch):
-    whole = models.by_loops(ouro, [1, 3, 4])
-    monkeypatch.setattr(models, "AT_ONCE", 20)
-    assert len(ouro.parts) == 8
-    np.testing.assert_allclose(models.by_loops(ouro, [1, 3, 4]), whole, rtol=1e-5)
 
 
 def test_layers_are_seen_in_every_loop(ouro):
@@ -92,13 +88,6 @@ def test_layers_around_the_loop_are_seen_once(data):
     assert table.loop.tolist() == [0, 1, 2, 3, 4, 0] and table.layer.tolist() == [0, 1, 1, 1, 1, 2]
 
 
-def test_the_models_own_gate_is_among_the_criteria(ouro):
-    left = models.leaving(ouro, [0.0, 0.2])
-    assert [*left] == ["entropy", "kl", "l2", "acceleration", GATE]
-    perplexity = np.exp(models.by_loops(ouro, [ouro.model.cfg.mean_loops]).loss.iloc[0])
-    assert left.loc[0.0].to_numpy() == pytest.approx(perplexity, rel=1e-4)
-
-
 @pytest.mark.parametrize("kind", ["parcae", "grouped", "gated", "hyper-connections"])
 def test_flops_are_shared_out(kind):
     cfg = config(kind, mean_loops=6, backprop_loops="all") if kind == "hyper-connections" else config(kind)
@@ -109,8 +98,10 @@ def test_flops_are_shared_out(kind):
 
 
 def test_a_speed_up_is_timed_beside_full_loops(ouro):
-    table = models.speed_up(ouro, [0.0, 0.4], prompt=4, new_tokens=8, rounds=1)
-    assert len(table) == 10 and np.isfinite(table.time).all()
+    found = exits.exits_of_rows(ouro.model, ouro.rows)
+    table = models.speed_up(ouro, found, [0.0, 0.4], prompt=4, new_tokens=8, rounds=1)
+    assert [*found.scores] == ["entropy", "kl", "l2", "acceleration", GATE] and len(table) == 10
+    assert np.isfinite(table.time).all()
     assert table["time low"].tolist() == table.time.tolist() == table["time high"].tolist()  # of one round
     nothing, some = table[table.asked == 0], table[table.asked > 0].set_index("criterion")
     assert (nothing.loops == 0).all() and (nothing.FLOPs == 0).all()
@@ -118,9 +109,9 @@ def test_a_speed_up_is_timed_beside_full_loops(ouro):
     assert some.loops[["entropy", GATE]].to_numpy() == pytest.approx(0.4, abs=0.15)
     shares = models.where_flops_go(ouro.model)
     assert some.FLOPs[GATE] == pytest.approx(some.loops[GATE] * shares["loops"])
-    exits = (1 - some.loops["entropy"]) * ouro.model.cfg.mean_loops  # each with the head
+    looks = (1 - some.loops["entropy"]) * ouro.model.cfg.mean_loops  # each with the head
     assert some.FLOPs["entropy"] == pytest.approx(
-        some.loops["entropy"] * shares["loops"] - (exits - 1) * shares["after"]
+        some.loops["entropy"] * shares["loops"] - (looks - 1) * shares["after"]
     )
 
 
@@ -143,7 +134,6 @@ def test_a_model_without_a_loop_is_asked_the_same(data):
     assert table.agree[1] == 1 and np.isnan(table.move[1])
     assert models.by_layer(opened).loop.tolist() == [0, 0]
     assert models.where_flops_go(opened.model)["loops"] == 0
-    assert models.leaving(opened, [0.0, 0.2]).entropy.isna().tolist() == [False, True]  # it has one exit
 
 
 def test_loops_that_a_model_cannot_make_are_left_out():
@@ -165,12 +155,11 @@ def test_tasks_are_asked_at_every_number_of_loops(ouro):
 
 
 def test_a_run_of_the_store_is_opened_like_any_other(store):
-    p = given(PublishedModels).replace(width=32, steps=3, context=16, batch=2, val_rows=4, max_bytes=300_000)
-    plan = models.small_parcae(p)
-    (run,) = sweep([*plan.values()], store).results
-    opened = models.of_run(run.key[:6], store)
-    assert opened.model.cfg == plan["Parcae", 0].model and opened.rows.shape == (4, 17)
-    loss = models.by_loops(opened, [p.mean_loops]).loss.iloc[0]
+    cfg = small_run(model={"mean_loops": 3}, data={"context": 16, "val_rows": 4}, train={"steps": 3})
+    (run,) = sweep([cfg], store).results
+    opened = models.of_run(run.key, store)
+    assert opened.model.cfg == cfg.model and opened.rows.shape == (4, 17)
+    loss = models.by_loops(opened, [3]).loss.iloc[0]
     assert loss == pytest.approx(run.summary["val_loss"], rel=1e-5)
-    with pytest.raises(InputError, match="run: 'nobody' names 0"):
+    with pytest.raises(InputError, match="run: 'nobody' is no finished run with weights"):
         models.of_run("nobody", store)

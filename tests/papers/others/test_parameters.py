@@ -1,16 +1,11 @@
 """The notebook of published models saves shares of the depth."""
 
-import pytest
-
-from lib.base.errors import InputError
 from lib.papers.others.parameters import PublishedModels
 from tests.given import given
+from tests.lines import one_line
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [({"saved": [0.0, 1.0]}, "saved: .* numbers from 0 to below 1"), ({"saved": [-0.1]}, "saved: ")],
-)
-def test_what_does_not_fit_together_is_refused(changes, says):
-    with pytest.raises(InputError, match=says):
-        given(PublishedModels).replace(**changes)
+def test_shares_lie_below_one():
+    for saved in ([0.0, 1.0], [-0.1]):
+        with one_line(f"saved: {saved}", "numbers from 0 to below 1"):
+            given(PublishedModels, saved=saved)

@@ -37,21 +37,6 @@ def test_were_the_law_right_every_base_and_regime_would_give_its_phi(lawful, gri
             assert own[column].tolist() == pytest.approx([TRUTH["phi"]] * len(own), abs=1e-4)
 
 
-def test_phi_by_what_the_loop_is_compared_with(theirs, grid):
-    """[.66, .93] of own weights; a boundary that the plain model lacks lifts it over 1."""
-    found = phi.by_base(theirs, grid, 20, 0)
-    own = found[found["group"] == phi.THEIRS]["phi"].round(2).to_dict()
-    assert own == {
-        "own weights, same boundary": 0.79,
-        "one pass, same boundary": 0.95,
-        "both of these": 0.88,
-        "as deep, no boundary": 1.25,
-        "one pass, no boundary": 1.48,
-    }
-    assert found["phi"].tolist()[-2:] == pytest.approx([0.415, 0.459], abs=1e-3)
-    assert found.loc[phi.OWN, ["low", "high"]].tolist() == pytest.approx([0.66, 0.93], abs=0.07)
-
-
 # ---- at one D --------------------------------------------------------------------------------------------------------
 
 

@@ -1,26 +1,15 @@
-"""The sets of other groups are whole and are what their README says; a folder that lacks what is asked is one line."""
+"""The sets of other groups are whole and are what their README says."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from lib.papers.others import runs
-from tests.lines import one_line
 
 SETS = {
-    "growth_isoflop": 125,
-    "growth_loops": 150,
-    "growth_allocation": 25,
-    "growth_ladders": 74,
-    "growth_test_time": 224,
-    "cart_runs": 33,
-    "cart_test_time": 8,
-}
-TABLES = {
-    "chinchilla_figure": "N,D_tokens,loss_nats\n1e9,2e10,2.5\n",
-    "isoflops_open": "experiment,budget_flops,N,D_tokens,loss,outlier\nx,1e20,1e9,2e10,2.5,False\n",
-    "test_time_small": "group,model,train_tokens,trained_loops,loop_sampling,T,loss_nats\na,b,1e9,4,fixed,1,3.5\n",
-}
+    "growth_isoflop": 125, "growth_loops": 150, "growth_allocation": 25, "growth_ladders": 74, "growth_test_time": 224,
+    "cart_runs": 33, "cart_test_time": 8,
+}  # fmt: skip
 
 
 def test_every_set_is_whole():
@@ -57,43 +46,6 @@ def test_cart_is_in_nats():
     assert best["n_once"].item() == pytest.approx(125.1e6 - 10.75e6)
 
 
-def test_more_test_time_curves_come_from_a_folder(tmp_path):
-    here = runs.test_time({})
-    assert set(here["group"]) == {"growth", "cart"} and here.notna().all().all()
-    (tmp_path / "test_time_small.csv").write_text(TABLES["test_time_small"])
-    more = runs.test_time(runs.of_folder(str(tmp_path)))
-    assert set(more["group"]) == {"growth", "a"} and more["size"].iloc[-1] == "1e+09 tokens"
-
-
-# ---- a folder --------------------------------------------------------------------------------------------------------
-
-
-def test_what_a_folder_has_is_read(tmp_path):
-    assert runs.of_folder("") == {}
-    for k, (name, text) in enumerate(TABLES.items(), 1):
-        (tmp_path / f"{name}.csv").write_text(text)
-        found = runs.of_folder(str(tmp_path))
-        assert len(found) == k and {"loss"} <= {*found[name]}
-
-
-@pytest.mark.parametrize(
-    ("folder", "words"), [("nowhere", ["has none of", "chinchilla_figure.csv"]), ("", ["none of"])]
-)
-def test_a_folder_without_the_sets_is_one_line(tmp_path, folder, words):
-    with one_line("others: ", "give the folder", *words):
-        runs.of_folder(str(tmp_path / folder))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("N,D_tokens\n1,2\n", ["has no column loss_nats", "README"]),
-        ("N,D_tokens,loss_nats\n1,2,x\n", ["loss_nats is not a number", "mend"]),
-        ("N,D_tokens,loss_nats\n1,,3\n", ["D_tokens is not a number", "mend"]),
-        ("", ["is no table", "mend"]),
-    ],
-)
-def test_a_bad_table_is_one_line(tmp_path, text, words):
-    (tmp_path / "chinchilla_figure.csv").write_text(text)
-    with one_line("others: ", "chinchilla_figure.csv", *words):
-        runs.of_folder(str(tmp_path))
+def test_curves_over_test_time_are_of_both_groups():
+    table = runs.test_time()
+    assert set(table["group"]) == {"growth", "cart"} and table.notna().all().all()

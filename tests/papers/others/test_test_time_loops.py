@@ -11,17 +11,8 @@ T = np.arange(1.0, 13.0)
 
 
 def made(loss, model="loop_grow_random", size="d6", at=T):
-    return pd.DataFrame(
-        {
-            "group": "g",
-            "model": model,
-            "size": size,
-            "trained_loops": 4.0,
-            "loop_sampling": "random",
-            "T": at,
-            "loss": loss,
-        }
-    )
+    about = {"group": "g", "model": model, "size": size, "trained_loops": 4.0, "loop_sampling": "random"}
+    return pd.DataFrame({**about, "T": at, "loss": loss})
 
 
 FORMS = {
@@ -52,9 +43,8 @@ def test_beyond_the_best_T_a_rise_does_not_count():
 def test_what_has_no_curve_is_left_out():
     zero = made([9.0, *FORMS["exponential"]], at=[0.0, *T])
     assert len(next(iter(curves(zero).values()))) == 12
-    assert not curves(made([3.0, 2.9, 2.8], at=[1.0, 2.0, 3.0])) and not curves(
-        made(FORMS["exponential"], model="untied_2")
-    )
+    assert not curves(made([3.0, 2.9, 2.8], at=[1.0, 2.0, 3.0]))
+    assert not curves(made(FORMS["exponential"], model="untied_2"))
     assert laws(curves(made(FORMS["exponential"][::-1].copy())), 2, 0).empty
 
 
@@ -84,7 +74,7 @@ def test_one_decay_is_as_sure_as_its_sizes_agree():
 
 @pytest.fixture(scope="module")
 def published():
-    return curves(runs.test_time({}))
+    return curves(runs.test_time())
 
 
 def test_drawn_depths_saturate_exponentially_and_fixed_ones_rise(published):

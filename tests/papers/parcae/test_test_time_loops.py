@@ -67,15 +67,13 @@ def test_what_loops_beyond_mean_loops_still_gain():
 @pytest.fixture(scope="module")
 def sized():
     """Two sizes, two mean_loops, two seeds; that of the second seed is as good as the first but for its floor."""
-    return pd.concat(
-        [
-            curve(f"{d}{mu}{seed}", mu, 6 / mu, floor=1.5 + seed, size=f"d = {d}", seed=seed)
-            for d in (32, 64)
-            for mu in (4, 16)
-            for seed in (7, 8)
-        ],
-        ignore_index=True,
-    )
+    curves = [
+        curve(f"{d}{mu}{seed}", mu, 6 / mu, floor=1.5 + seed, size=f"d = {d}", seed=seed)
+        for d in (32, 64)
+        for mu in (4, 16)
+        for seed in (7, 8)
+    ]
+    return pd.concat(curves, ignore_index=True)
 
 
 def test_a_loss_that_rises_again_is_no_plateau(sized):

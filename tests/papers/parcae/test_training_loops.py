@@ -16,38 +16,29 @@ from lib.presets import preset
 from tests.given import given
 
 SMALL = given(
-    LoopingIsoflop,
-    sizes={64: 1},
-    head_dim=32,
-    vocab_size=256,
-    context=64,
-    batch=8,
-    micro_batch=0,
-    precision="fp32",
-    content="0123456789abcdef",
-    loops=[1, 2, 4, 8],
-    budgets=[2e11, 4e11],
-    seeds=[7],
-)
+    LoopingIsoflop, sizes={64: 1}, head_dim=32, vocab_size=256, context=64, batch=8, micro_batch=0, precision="fp32",
+    content="0123456789abcdef", loops=[1, 2, 4, 8], budgets=[2e11, 4e11], seeds=[7],
+)  # fmt: skip
 
 
 def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)) -> pd.DataFrame:
     """Losses whose optimum over the loops is 4 C^exponent, with F = 3 + loops."""
     rows = [
-        {
-            "width": 64,
-            "budget": C,
-            "mean_loops": mu,
-            "seed": 1,
-            "n_eff": 1.0 + mu,
-            "F": 3.0 + mu,
-            "D": C / (3 + mu),
-            "loss": 3 - 0.1 * np.log(C) + 0.2 * np.log(mu / (4 * C**exponent)) ** 2 + (mu == 1) * 0.5,
-        }
+        (
+            64,
+            C,
+            mu,
+            1,
+            1.0 + mu,
+            3.0 + mu,
+            C / (3 + mu),
+            3 - 0.1 * np.log(C) + 0.2 * np.log(mu / (4 * C**exponent)) ** 2,
+        )
         for C in budgets
         for mu in loops
     ]
-    return pd.DataFrame(rows)
+    runs = pd.DataFrame(rows, columns=["width", "budget", "mean_loops", "seed", "n_eff", "F", "D", "loss"])
+    return runs.assign(loss=runs["loss"] + 0.5 * (runs["mean_loops"] == 1))
 
 
 def test_every_run_of_the_grid_costs_its_budget():
@@ -109,23 +100,15 @@ def test_gaps_are_positive_where_looping_is_better():
 
 def test_which_loops_are_best_the_other_seeds_say():
     cells = {1: (2.0, 2.0, 2.0), 2: (1.55, 1.7, 1.7), 4: (1.6, 1.6, 1.6)}  # the first seed was lucky with 2 loops
-    rows = [
-        {"budget": 1.0, "mean_loops": mu, "seed": seed, "loss": loss}
-        for mu, losses in cells.items()
-        for seed, loss in zip((7, 8, 9), losses, strict=True)
-    ]
-    gaps = training_loops.gaps_to_fixed_depth(pd.DataFrame(rows), [7, 8, 9])
+    columns = ["budget", "mean_loops", "seed", "loss"]
+    rows = [(1.0, mu, seed, x) for mu, losses in cells.items() for seed, x in zip((7, 8, 9), losses, strict=True)]
+    gaps = training_loops.gaps_to_fixed_depth(pd.DataFrame(rows, columns=columns), [7, 8, 9])
     assert gaps[1.0].tolist() == pytest.approx([0.4, 0.4, 0.4])
     noise = np.random.default_rng(0).normal(size=(120, 3, 4))  # nothing is better than anything
     means = []
     for losses in noise:
-        runs = pd.DataFrame(
-            [
-                {"budget": 1.0, "mean_loops": mu, "seed": s, "loss": losses[s, i]}
-                for s in range(3)
-                for i, mu in enumerate((1, 2, 4, 8))
-            ]
-        )
+        rows = [(1.0, mu, s, losses[s, i]) for s in range(3) for i, mu in enumerate((1, 2, 4, 8))]
+        runs = pd.DataFrame(rows, columns=columns)
         means.append(training_loops.gaps_to_fixed_depth(runs, [0, 1, 2])[1.0].mean())
     assert abs(np.mean(means)) < 0.15  # the least of three losses lies .85 lower
 

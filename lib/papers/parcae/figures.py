@@ -1,4 +1,4 @@
-"""The figures of 001's ablations and comparisons in its Transformer set-up."""
+"""The figures that several notebooks of 001 draw: losses by test-time loops, and what a learning rate does to a run."""
 
 import itertools
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, PAGE, doublings_axis, few_decades, shades
+from lib.figures.style import COLOURS, COLUMN, NAMES, PAGE, doublings_axis, few_decades, rate, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
@@ -79,3 +79,65 @@ def log_axis(axis: Axes, values: pd.Series) -> None:
         few_decades(axis)
     else:
         axis.set_yscale("log")
+
+
+def training_curves(
+    curves: pd.DataFrame,
+    quantities: dict[str, str],
+    reference: dict[str, float] | None = None,
+    names: dict[str, str] = NAMES,
+) -> Figure:
+    """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
+    column for each architecture, one line for each learning rate, light where it is low and dark where it is high,
+    the highest dashed. A cross ends a run that diverged, with its step where that is too early for a line. The loss is
+    a running mean over a thirtieth of the run.
+
+    curves: architecture, lr, status, step and the quantities; reference: a level to draw, by quantity; names: titles of
+    the architectures.
+    """
+    architectures = list(dict.fromkeys(curves["architecture"]))
+    rates = sorted(curves["lr"].unique())
+    figure, axes = plt.subplots(
+        len(quantities),
+        len(architectures),
+        figsize=(PAGE, 1.55 * len(quantities) + 0.75),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+    )
+    for column, architecture in enumerate(architectures):
+        colours = dict(zip(rates, shades(architecture, len(rates)), strict=True))
+        for row, (quantity, label) in enumerate(quantities.items()):
+            axis = axes[row, column]
+            for lr, run in curves[curves["architecture"] == architecture].groupby("lr"):
+                run = run.dropna(subset=[quantity])
+                y = run[quantity]
+                if quantity == "loss":
+                    # the noise of ten runs' batches would hide the lines
+                    y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
+                dashes = "--" if lr == rates[-1] else "-"  # two dark shades are nearly one
+                axis.plot(run["step"], y, dashes, color=colours[lr], label=rate(lr), lw=0.9)
+                if (run["status"] == "diverged").any():
+                    end = (run["step"].iloc[-1], y.iloc[-1])
+                    axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2)
+                    if row == 0 and end[0] < 0.02 * curves["step"].max():
+                        axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=6)
+            if reference and quantity in reference:
+                axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
+            if column == 0:
+                axis.set_ylabel(label)
+            if quantity != "loss":
+                log_axis(axis, curves[quantity])
+        axes[0, column].set_title(names[architecture])
+        axes[-1, column].set_xlabel("step")
+        axes[-1, column].legend(
+            title="learning rate",
+            title_fontsize=7,
+            ncols=3,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.42),
+            columnspacing=1.0,
+            handlelength=1.2,
+            handletextpad=0.4,
+        )
+    return figure
