@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import lib
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
@@ -71,10 +70,6 @@ def cheapest(name: str) -> RunConfig | None:
 
 def held() -> dict[str, dict[str, list[float]]]:
     return json.loads(FROZEN.read_text())
-
-
-def test_the_recipe_is_that_of_the_committed_runs():
-    assert lib.RECIPE == 3
 
 
 @pytest.mark.parametrize("name", plans.names("desk") + ADDED)

@@ -8,6 +8,7 @@ Symbols are single letters and digits with a space between: a symbol is a token 
 says nothing, for bytes and for any BPE. So prompts stay short where the vocabulary is small, and where a context is.
 """
 
+import functools
 import string
 from collections.abc import Callable
 
@@ -108,17 +109,14 @@ def graded(family: str, steps: int) -> Task:
     return Task(f"{family}, {steps} steps", answer="")
 
 
-def _graded(family: str, steps: int) -> Callable[[np.random.Generator], Example]:
-    def make(random: np.random.Generator) -> Example:
-        question, answer = FAMILIES[family](random, steps)
-        return Example((question,), (answer,))
-
-    return make
+def _graded(random: np.random.Generator, family: str, steps: int) -> Example:
+    question, answer = FAMILIES[family](random, steps)
+    return Example((question,), (answer,))
 
 
 #: the families of generated texts, with the steps they have and more
 GRADED = {
-    graded(family, steps): _graded(family, steps)
+    graded(family, steps): functools.partial(_graded, family=family, steps=steps)
     for family in FAMILIES
     for steps in (*TRAINED[family], *BEYOND[family])
 }

@@ -1,11 +1,12 @@
 """Losses on the fixed held-out rows, always at a fixed number of loops."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.model.looped import LoopedLM, target_losses, token_losses
@@ -19,14 +20,11 @@ def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops:
 
     Bits per byte leaves out targets that are no text (BOS), as nanochat does (003). ``loops`` None is mean_loops.
     """
-    device = model.embed.weight.device
     sums = np.zeros(2)  # nats of all targets, nats of text
-    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
     with model.evaluating():
-        for start in range(0, len(batch), rows):
-            part = torch.as_tensor(batch[start : start + rows], device=device)
+        for part in _parts(model, batch):
             losses = token_losses(model, part[:, :-1], part[:, 1:], loops).double().cpu().numpy()
-            sums += losses.sum(), losses[token_bytes[batch[start : start + rows, 1:]] > 0].sum()
+            sums += losses.sum(), losses[token_bytes[part[:, 1:].cpu().numpy()] > 0].sum()
     targets = batch[:, 1:]
     loss = sums[0] / targets.size
     return {
@@ -39,15 +37,19 @@ def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops:
 @torch.no_grad()
 def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state_seed: int = 0) -> dict[int, float]:
     """T -> validation loss in nats per token after T loops, on rows [B, S + 1], in one pass over the loops."""
-    device = model.embed.weight.device
     sums = dict.fromkeys(sorted(set(depths)), 0.0)
-    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
     with model.evaluating():
-        for start in range(0, len(batch), rows):
-            part = torch.as_tensor(batch[start : start + rows], device=device)
+        for part in _parts(model, batch):
             for T, _, hidden in model.hidden_at(part[:, :-1], depths, state_seed):
                 sums[T] += float(target_losses(model, hidden, part[:, 1:]).double().sum())
     return {T: total / batch[:, 1:].size for T, total in sums.items()}
+
+
+def _parts(model: LoopedLM, batch: np.ndarray) -> Iterator[Tensor]:
+    """The rows on the model's device, as many at once as a forward pass takes."""
+    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
+    for start in range(0, len(batch), rows):
+        yield torch.as_tensor(batch[start : start + rows], device=model.embed.weight.device)
 
 
 def check_tokenizer(tokenizer: str, size: int, vocab_size: int) -> None:

@@ -68,6 +68,7 @@ def test_phi_is_learned_from_more_than_one_r_and_held_from_one():
         laws.JOINT.checked(inputs, losses)
     found, _ = laws.joint(0.5).checked(inputs, losses)
     assert np.array_equal(found, inputs)
+    laws.joint(0.5).checked([0 * inputs[0], *inputs[1:]], losses)  # fully looped, it runs nothing once
 
 
 def test_held_parameters_stay_and_the_others_are_fitted():

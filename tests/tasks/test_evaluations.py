@@ -25,7 +25,7 @@ from lib.tasks.evaluations import (
 )
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
-from lib.tasks.suites import Task
+from lib.tasks.suites import CORE, Task
 from tests.models import config
 from tests.runs import small_run
 
@@ -146,3 +146,7 @@ def test_core_is_the_mean_of_centred_accuracies():
     assert still.loss_spread[0] == 0
     (row,) = suite(pd.concat([table, still.assign(task="d")]), [Task("a"), Task("d")], "centred").to_dict("records")
     assert row["spread"] == pytest.approx(0.01 / 0.75 / 2)
+
+
+def test_what_a_source_does_not_have_is_left_out(store, tmp_path):
+    assert evaluations([Subject.of_run(RUN)], store, CORE[:3], [0], source=str(tmp_path)) == []

@@ -84,6 +84,11 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path, line, about):
         read(HERE, written(tmp_path, good, "", line, good))
 
 
+def test_questions_without_an_answer_are_left_out(tmp_path):
+    rows = [{"context": "c", "question": "q", "answers": {"text": answers}} for answers in ([], ["z"])]
+    assert len(read(HERE, written(tmp_path, *rows))) == 1
+
+
 def test_files_are_found_by_name_anywhere_below_the_folder(tmp_path):
     packed = gzip.compress(json.dumps({"context": "c", "continuation": "z"}).encode())
     (tmp_path / "deep" / "er").mkdir(parents=True)

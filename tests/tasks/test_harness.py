@@ -151,3 +151,28 @@ def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, checkpoint):
         Looped(str(checkpoint[0]), tokenizer="words")
     with pytest.raises(InputError, match="loops: 3 loops over no layer"):
         Looped(str(checkpoint[0]), loops=3, tokenizer=str(checkpoint[0] / "tokenizer.json"))
+
+
+def test_sampled_answers_differ_and_come_again(ours):
+    options = {"until": [], "max_gen_toks": 70, "do_sample": True, "temperature": 1.0}
+    asked = instances([("The Congress", options)] * 3)
+    first = ours.generate_until(asked)
+    assert len({*first}) == 3 and first == ours.generate_until(asked)
+    assert first[0][:20] not in first[0][20:]  # the next piece is another draw
+
+
+def test_the_number_of_loops_is_the_one_asked_for(tmp_path):
+    from lib.decode.continuations import Question, score
+    from lib.tasks.harness import Looped
+
+    store = RunStore(tmp_path / "runs")
+    sweep([small_run()], store, jobs=1)
+    path, (pair,) = str(store.path / small_run().key), [("The sum is", " four.")]
+    found = []
+    for T in (1, 3):
+        looped = Looped(path, loops=T)
+        question = Question([looped.tokens.bos, *pair[0].encode()], [[*pair[1].encode()]])
+        ((nll, _),) = looped.loglikelihood(instances([pair]))
+        assert nll == pytest.approx(-score(looped.model, [question], [T])[T][0].nll[0], rel=1e-6)
+        found.append(nll)
+    assert found[0] != found[1]

@@ -134,3 +134,18 @@ def test_spaces_before_an_answer_belong_to_it(tmp_path):
     assert bpe.decode(pairs[2][1]) == " sat on"
     with pytest.raises(InputError, match="no token of its own"):
         encode(bpe, [("the", "")])
+
+
+def test_what_is_likely_anyway_counts_less(model):
+    task = Task("t", norm="unconditional")
+    found = ask(model, BYTES, task, CHOICES)[model.cfg.mean_loops]
+    right = []
+    for example in CHOICES:
+        gains = [naive(model, context, text)[0] - naive(model, "Answer:", text)[0] for context, text in example.options]
+        right.append(np.argmin(gains) == example.gold)
+    assert found["accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_prompts_that_are_cut_are_counted(model):
+    long = [Example((f"{i} " * 80,), ("x",)) for i in range(3)]
+    assert ask(model, BYTES, Task("t"), [*long, *TEXTS])[model.cfg.mean_loops]["cut"] == 3

@@ -252,8 +252,9 @@ def test_muonh_refuses_a_matrix_without_a_norm():
         Optimizer(LoopedLM(ModelConfig(init="uniform-zero")), OptimConfig(name="muonh"), 1)
 
 
-def test_cautious_decay_touches_only_what_the_update_shrinks():
-    cfg = OptimConfig(name="muon", muon_weight_decay=0.5)
+@pytest.mark.parametrize("cautious", [True, False])
+def test_cautious_decay_touches_only_what_the_update_shrinks(cautious):
+    cfg = OptimConfig(name="muon", muon_weight_decay=0.5, muon_cautious=cautious)
     torch.manual_seed(0)
     start, gradient = torch.randn(16, 16), torch.randn(16, 16)
     ends = {}
@@ -262,9 +263,9 @@ def test_cautious_decay_touches_only_what_the_update_shrinks():
         p.grad = gradient.clone()
         Muon(cfg, {placement("muon", 0.1, 0.5): p}).step(1.0, 0, decay)
         ends[decay] = p.detach()
-    step = start - ends[0.0]
-    agrees = step * start >= 0
-    torch.testing.assert_close(ends[1.0], ends[0.0] - 0.05 * start * agrees, rtol=1e-4, atol=1e-5)
+    agrees = (start - ends[0.0]) * start >= 0
+    decayed = start * agrees if cautious else start
+    torch.testing.assert_close(ends[1.0], ends[0.0] - 0.05 * decayed, rtol=1e-4, atol=1e-5)
     assert 0.2 < agrees.float().mean() < 0.8
 
 
