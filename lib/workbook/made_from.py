@@ -7,13 +7,11 @@ Dates would not do: clocks are set back, and copied files bring their own.
 import functools
 import hashlib
 import platform
-import re
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
 from lib.base import files
-from lib.workbook import places
 
 MARK = ".from"  # how the name of a mark ends
 
@@ -35,23 +33,12 @@ def passes(file: Path) -> bool:
     )
 
 
-def packages() -> str:
-    """This Python, and the packages that the locks name, as they are installed."""
-    return packages_of(places.ROOT)
-
-
 @functools.cache
-def packages_of(root: Path) -> str:
-    text = "".join(path.read_text() for path in root.glob("locks/*.txt"))
-    locked = {_spelt(name) for name in re.findall(r"^([\w.-]+)==", text, re.M)}
-    found = {
-        path.stem for kind in ("purelib", "platlib") for path in Path(sysconfig.get_path(kind)).glob("*.dist-info")
-    }
-    return " ".join([platform.python_version(), *sorted(one for one in found if _spelt(one.split("-")[0]) in locked)])
-
-
-def _spelt(package: str) -> str:
-    return re.sub(r"[-_.]+", "-", package).lower()
+def packages() -> str:
+    """This Python, and the packages that are installed beside it."""
+    folders = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    found = sorted(path.stem for folder in folders for path in folder.glob("*.dist-info"))
+    return " ".join([platform.python_version(), *found])
 
 
 def unchanged(mark: Path, sources: str, made: Iterable[Path]) -> bool:

@@ -26,8 +26,7 @@ def _run_stale(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> N
     if not stale:
         return
     if warm.POSSIBLE:
-        warm.load({"lib.workbook.execute"}.union(*(now.modules(name) for name in stale)))
-    now.said  # noqa: B018  # read once for all
+        warm.load({"lib.workbook.execute"}.union(*(now.modules[name] for name in stale)))
     _together([partial(_one, name, jobs, now, stale) for name in stale], at_once)
 
 
