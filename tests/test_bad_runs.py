@@ -115,6 +115,9 @@ CHECKPOINTS = [
     ({}, "model.safetensors cannot be read", "give a model.safetensors"),
     ({"model.safetensors": (10**9).to_bytes(8, "little") + b"{}"}, "header", "give a model.safetensors"),
     ({"model.safetensors.index.json": b"[]"}, "is no JSON object", "restore or remove it"),
+    ({"model.safetensors.index.json": b'{"weight_map": ["a"]}'}, "weight_map", "restore it"),
+    ({"model.safetensors.index.json": b'{"weight_map": {"a": 3}}'}, "weight_map", "restore it"),
+    ({"model.safetensors.index.json": b'{"weight_map": {"a": "../model.safetensors"}}'}, "weight_map", "restore it"),
     ({"config.json": b"\xff", "model.safetensors": None}, "config.json is not JSON", "restore or remove it"),
     ({"model.safetensors": None}, "carries no config", "give one of them"),
 ]

@@ -18,7 +18,6 @@ BLOCK = {
     "mlp.fc.weight": "mlp.up.weight",
     "mlp.proj.weight": "mlp.down.weight",
 }
-HEAD_DIM = 128  # of all of 001's models
 GATE = "attn.ve_gate.weight"  # where a layer has a value table
 STACKS = {"transformer.prelude": "prelude", "transformer.core_block": "recur", "transformer.coda": "coda"}
 MODEL = {
@@ -45,9 +44,9 @@ HERE = dict(
 
 
 def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
-    """Config and our tensors. ``about`` is config.json, or empty: then sizes come from the shapes, heads from the
-    gates, or are as wide as 001's, and context and loops are the paper's, 2,048 and 8 with 4 backpropagated. Raises
-    InputError where it says what is not read here."""
+    """Config and our tensors. ``about`` is config.json, or empty: then sizes come from the shapes, heads from the gates
+    or freqs_cis, and the loops are those of the paper, 8 with 4 backpropagated. Raises InputError where it says what is
+    not read here."""
     cfg = _config(tensors, about)
     ours = dict(MODEL)
     if cfg.prelude_norm:
@@ -64,20 +63,22 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
 def _config(tensors: Tensors, about: About) -> ModelConfig:
     read_only(about, "a Parcae", HERE)
     vocab_size, width = _matrix(tensors, "transformer.wte.weight").shape
+    freqs = next((t for name, t in tensors.items() if name.endswith("freqs_cis")), None)
     gated = any(name.endswith(GATE) for name in tensors)
-    heads = about.get("num_attention_heads") or (len(_matrix(tensors, GATE)) if gated else width // HEAD_DIM)
+    heads = about.get("num_attention_heads")
+    heads = heads or (len(_matrix(tensors, GATE)) if gated else width // _head_dim(freqs, width))
     rope_base = about.get("rope_base") or section(about, "rope_settings").get("rope_base") or 50_000
     state_init: Any = about.get("state_init") or "like-init"
     prelude, recur, coda = (_layers(tensors, stack) for stack in STACKS)
     return ModelConfig(
         vocab_size=vocab_size,
         width=width,
-        heads=max(heads, 1),
+        heads=heads,
         mlp_width=len(_matrix(tensors, "mlp.fc.weight")),
         prelude=prelude,
         recur=recur,
         coda=coda,
-        context=about.get("block_size", 2048),
+        context=about.get("block_size") or _context(freqs, width // heads),
         mean_loops=about.get("mean_recurrence", 8),
         backprop_loops=about.get("mean_backprop_depth", "half"),
         depth="poisson",
@@ -111,3 +112,20 @@ def _matrix(tensors: Tensors, ending: str) -> Tensor:
     if tensors[name].ndim != 2:
         raise InputError(f"weights: {name} has shape {tuple(tensors[name].shape)} and is no matrix, restore it")
     return tensors[name]
+
+
+def _context(freqs: Tensor | None, head_dim: int) -> int:
+    """The longest sequence that freqs_cis serves, one complex number a pair or two real ones; 001's models have
+    2048."""
+    if freqs is None:
+        return 2048
+    return freqs.numel() // (head_dim // 2 if freqs.is_complex() else head_dim)
+
+
+def _head_dim(freqs: Tensor | None, width: int) -> int:
+    """From freqs_cis, complex [.., D/2] or real [.., D/2, 2]; 001's models have 128."""
+    if freqs is not None and (freqs.is_complex() or freqs.shape[-1] == 2):
+        return 2 * freqs.shape[-1 if freqs.is_complex() else -2]
+    if freqs is None and width % 128 == 0:
+        return 128
+    raise InputError("num_attention_heads: neither value gates nor freqs_cis tell it, state it in a config.json")

@@ -39,7 +39,7 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[st
     if path.is_dir():
         files = [path / "model.safetensors"]
         if (index := path / "model.safetensors.index.json").exists():
-            files = [path / name for name in sorted({*_read_json(index).get("weight_map", {}).values()})]
+            files = [path / name for name in _shards(index)]
         elif not files[0].exists() and (path / "pytorch_model.bin").exists():
             files = [path / "pytorch_model.bin"]
     tensors: dict[str, Tensor] = {}
@@ -68,6 +68,15 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     if not isinstance(held, dict) or not all(isinstance(value, Tensor) for value in held.values()):
         raise InputError(f"path: {file} holds other things than tensors, give a model.safetensors")
     return held
+
+
+def _shards(index: Path) -> list[str]:
+    """The names of the files that an index lists, all of them beside it."""
+    names = _read_json(index).get("weight_map")
+    named = list(names.values()) if isinstance(names, dict) else []
+    if not named or not all(isinstance(name, str) and Path(name).name == name for name in named):
+        raise InputError(f"path: the weight_map of {index} names no files beside it, restore it")
+    return sorted({*named})
 
 
 def _read_json(path: Path) -> dict[str, Any]:

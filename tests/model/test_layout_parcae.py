@@ -1,15 +1,17 @@
 """Official Parcae checkpoints give the logits and gradients of 001's equations, or are refused in one line."""
 
+import json
+
 import pytest
 import safetensors.torch
 import torch
 import torch.nn.functional as F
 
+from lib.base.errors import InputError
 from lib.model.looped import Draw, load_weights
 from tests import equations as eq
-from tests.checkpoints import saved
 from tests.lines import one_line
-from tests.models import HEADS, HIDDEN, D, V, official_parcae
+from tests.models import CONTEXT, HEADS, HIDDEN, D, V, official_parcae
 
 
 def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.Tensor, backprop: int, stacks):
@@ -53,8 +55,15 @@ def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.
 @pytest.mark.parametrize("stacks", [(2, 3, 1), (1, 1, 1), (1, 2, 1)])
 def test_official_parcae_checkpoints_give_their_logits_and_truncated_gradients(tmp_path, loops, stacks):
     tensors = official_parcae(stacks)
-    model = load_weights(saved(tmp_path, {"mean_recurrence": 4, "mean_backprop_depth": 2}, tensors))
-    assert (model.cfg.heads, model.cfg.mlp_width, model.cfg.vocab_size) == (HEADS, HIDDEN, V)
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"mean_recurrence": 4, "mean_backprop_depth": 2}))
+    model = load_weights(tmp_path)
+    assert (model.cfg.heads, model.cfg.context, model.cfg.mlp_width, model.cfg.vocab_size) == (
+        HEADS,
+        CONTEXT,
+        HIDDEN,
+        V,
+    )
     assert (model.cfg.prelude, model.cfg.recur, model.cfg.coda) == stacks
     x = torch.randint(V, (3, 16), generator=torch.Generator().manual_seed(1))
     w = {name: t.clone().requires_grad_() for name, t in tensors.items() if name != "freqs_cis"}
@@ -82,27 +91,55 @@ def test_without_a_config_a_parcae_checkpoint_has_the_papers_loops(tmp_path):
     assert cfg.rope == "interleaved" and cfg.tied and cfg.prelude_norm and cfg.readout and cfg.value_embeddings
 
 
-def test_without_gates_heads_are_as_wide_as_001s(tmp_path):
-    plain = {name: t for name, t in official_parcae().items() if "ve_gate" not in name and "value_embeds" not in name}
-    cfg = load_weights(saved(tmp_path, {}, plain)).cfg
-    assert (cfg.heads, cfg.context, cfg.value_embeddings) == (1, 2048, False)
+def test_its_rotary_angles_may_be_left_out(tmp_path):
+    tensors = official_parcae()
+    del tensors["freqs_cis"]
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    assert load_weights(tmp_path).cfg.heads == HEADS  # which the gates tell as well
+
+
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize(
+    "freqs",
+    [
+        torch.zeros(CONTEXT, D // HEADS // 2, dtype=torch.complex64),
+        torch.zeros(1, CONTEXT, 1, D // HEADS // 2, dtype=torch.complex64),
+        torch.zeros(CONTEXT, D // HEADS // 2, 2),
+        torch.zeros(1, CONTEXT, 1, D // HEADS // 2, 2, dtype=torch.bfloat16),
+    ],
+)
+def test_heads_and_context_come_from_rotary_angles_of_any_shape(tmp_path, freqs, gated):
+    tensors = official_parcae() | {"freqs_cis": freqs}
+    if not gated:
+        tensors = {name: t for name, t in tensors.items() if "ve_gate" not in name and "value_embeds" not in name}
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    cfg = load_weights(tmp_path).cfg
+    assert (cfg.heads, cfg.context, cfg.value_embeddings) == (HEADS, CONTEXT, gated)
 
 
 def test_what_a_parcae_config_says_is_read_or_refused(tmp_path):
+    safetensors.torch.save_file(official_parcae(), tmp_path / "model.safetensors")
     about = {"rope_settings": {"rope_base": 10_000}, "logit_softcap": 30.0, "state_init": "embed"}
     about |= {"recurrent_iteration_method": "per-batch", "num_attention_heads": 4, "norm_eps": 1e-6}
-    with one_line("attn.gate.weight has shape (2, 32) instead of (4, 32)"):
-        load_weights(saved(tmp_path, about, official_parcae()))
-    cfg = load_weights(saved(tmp_path, about | {"num_attention_heads": 2}, official_parcae())).cfg
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"attn\.gate\.weight has shape \(2, 32\) instead of \(4, 32\)"):
+        load_weights(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(about | {"num_attention_heads": 2}))
+    cfg = load_weights(tmp_path).cfg
     assert (cfg.rope_base, cfg.softcap, cfg.state_init, cfg.depth_per) == (10_000, 30.0, "prelude", "batch")
-    for field, value in (("injection_type", "linear"), ("clip_qkv", 1.0)):
+    for field, value in (("injection_type", "linear"), ("mlp_class_name", "GatedMLP"), ("clip_qkv", 1.0)):
+        (tmp_path / "config.json").write_text(json.dumps({field: value}))
         with one_line("has no counterpart here, load a Parcae with", starts=f"{field}: "):
-            load_weights(saved(tmp_path, {field: value}, official_parcae()))
+            load_weights(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config\.json is not JSON"):
+        load_weights(tmp_path)
 
 
 def test_a_parcae_checkpoint_with_value_tables_elsewhere_is_refused(tmp_path):
     # the released code drops them in silence when the parities of layer indices disagree
     tensors = official_parcae()
     tensors["value_embeds.0.weight"] = tensors.pop("value_embeds.1.weight")
-    with one_line("value_embeds.1.weight is missing; value_embeds.0.weight is unknown"):
-        load_weights(saved(tmp_path, {}, tensors))
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"value_embeds\.1\.weight is missing; value_embeds\.0\.weight is unknown"):
+        load_weights(tmp_path)
