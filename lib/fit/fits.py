@@ -1,4 +1,4 @@
-"""Fitting laws: the exact optimum, and how sure one can be of it.
+"""Fitting laws: the optimum to machine precision, and how sure one can be of it.
 
 The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001) or the square. It is
 minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the best cells of a
@@ -69,7 +69,7 @@ class Fit:
 
     @property
     def objective(self) -> float:
-        """The sum of Huber(1e-3) of the log residuals, whatever was minimised."""
+        """The sum of Huber(1e-3) of the log residuals, whatever delta was minimised."""
         return float(huber(self.residuals, DELTA).sum())
 
     @property
@@ -171,10 +171,9 @@ def fit_unified(
 
 def sharing(draws: Sequence[Mapping[K, Fit]], name: str) -> list[dict[K, Fit]]:
     """One law for several groups of points, each with its own parameters but ``name``, which all share: at the least
-    sum of their objectives, sought from the groups' own fits.
+    sum of their objectives, sought from the groups' own fits and the mean of what they say of ``name``.
 
-    draws: the groups' own fits to their losses, or to so many that might have been at the same inputs. What is found
-    lies between the least and the greatest of what the groups by themselves come to."""
+    draws: the groups' own fits to their losses, or to so many that might have been at the same inputs."""
     groups = [*draws[0]]
     own = [draws[0][group] for group in groups]
     first = own[0]
@@ -216,7 +215,45 @@ def table(fits: dict[str, Fit]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").join(words).rename_axis("fit")
 
 
+# ---- the same law on other losses ------------------------------------------------------------------------------------
+
+
+def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
+    """The law of a fit on other losses at its inputs [m, points], sought from its parameters, some of them ``held`` at
+    a value for each of the losses [m]."""
+    losses = np.asarray(losses, dtype=float)
+    each = [fit.law] * len(losses)
+    if held:
+        values = zip(*held.values(), strict=True)
+        each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in values]
+    low, high = np.array([law.box for law in each]).swapaxes(0, 1)
+    problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
+    found = zip(each, _best_from(fit.theta, problem), losses, strict=True)
+    return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in found]
+
+
+def _shifted(fit: Fit, shifts: ndarray) -> list[Fit]:
+    """The law on its own predictions, log losses shifted so [m, points]."""
+    return refits(fit, fit.predict(*fit.inputs) * np.exp(shifts))
+
+
+def _best_from(theta: ndarray, problem: Problem) -> ndarray:
+    """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
+    cells, of = starts(problem, 1)
+    own = np.clip(theta, problem.low, problem.high)
+    return minimum(problem, np.concatenate([own, cells]), np.concatenate([of, of]))
+
+
+def _least_squares(own: Fit) -> Fit:
+    """The same law at its least squares: Huber's optimum leaves more over than the noise is."""
+    return fit(own.law, own.inputs, own.loss, objective="squares")
+
+
 # ---- how sure --------------------------------------------------------------------------------------------------------
+
+# Three bootstraps. ``bootstrap`` draws cells, and takes them for alike and for many; ``fresh_fits`` draws noise, and
+# takes the law for true and its noise for normal and alike in every run; ``flipped`` turns what the law leaves over,
+# and takes it for symmetric, cell by cell.
 
 
 def bootstrap(
@@ -231,7 +268,7 @@ def bootstrap(
     point = fit(*arrays)
     weights = np.array(resampled(point.law, arrays, cells, n, seed), dtype=float)
     loss = np.broadcast_to(point.loss, weights.shape)
-    thetas = _sought(point.theta, Problem.of(point.law, point.inputs, loss, point.delta, weights))
+    thetas = _best_from(point.theta, Problem.of(point.law, point.inputs, loss, point.delta, weights))
     return pd.DataFrame([point.law.params(theta) for theta in thetas])
 
 
@@ -262,23 +299,16 @@ def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
     return by.ngroup().to_numpy(), by.ngroups
 
 
-def _sought(theta: ndarray, problem: Problem) -> ndarray:
-    """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
-    cells, of = starts(problem, 1)
-    own = np.clip(theta, problem.low, problem.high)
-    return minimum(problem, np.concatenate([own, cells]), np.concatenate([of, of]))
-
-
 def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> list[dict[K, Fit]]:
-    """The same laws on n grids of runs that might have been trained instead: what each law says of its runs, and noise
-    anew for each grid, as large as all fits together leave over (``noise_of``).
+    """The same laws on n grids of runs that might have been trained instead (a parametric bootstrap): what each law
+    says of its runs, and normal noise, whose variance is drawn anew for each grid, as far as what all fits together leave
+    over says it (``noise_of``).
 
-    Few blocks of runs leave ``bootstrap`` little to draw from (three budgets of one architecture, say); this one takes
-    the law, and noise alike in every run, for granted."""
+    It is for few blocks of runs, three budgets of one architecture, say: ``bootstrap`` has little to draw from there."""
     sizes = [len(fit.loss) for fit in fits.values()]
     grids = noise_of(fits).draws(n, sum(sizes), np.random.default_rng(seed))
     shifts = np.split(grids, np.cumsum(sizes)[:-1], axis=1)
-    drawn = [_again(fit, own) for fit, own in zip(fits.values(), shifts, strict=True)]
+    drawn = [_shifted(fit, own) for fit, own in zip(fits.values(), shifts, strict=True)]
     return [dict(zip(fits, grid, strict=True)) for grid in zip(*drawn, strict=True)]
 
 
@@ -294,42 +324,19 @@ def flipped(fit: Fit, signs: ndarray) -> list[Fit]:
     of a small grid's: of eight cells a third, and with them what identifies the law."""
     left = _least_squares(fit)
     scale = np.sqrt(len(left.loss) / max(1, len(left.loss) - left.free))
-    return _again(fit, scale * left.residuals * signs)
+    return _shifted(fit, scale * left.residuals * signs)
 
 
 def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
     """Signs [n, points], the same for all points of a cell, so that what was trained together stays together (the wild
-    cluster bootstrap), each of the n times the spread of Student's t with as many degrees of freedom as the cells have.
+    cluster bootstrap), and in each of the n spread like Student's t with one degree of freedom less than there are
+    cells.
 
     cells: what each point belongs to, in any hashable form, or a data frame of columns that say so together."""
     number, size = _numbered(cells, len(cells))
     random = np.random.default_rng(seed)
     spread = np.sqrt((size - 1) / random.chisquare(size - 1, n))
     return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]
-
-
-def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
-    """The law of a fit on other losses at its inputs [m, points], sought from its parameters, some of them ``held`` at
-    a value for each of the losses [m]."""
-    losses = np.asarray(losses, dtype=float)
-    each = [fit.law] * len(losses)
-    if held:
-        values = zip(*held.values(), strict=True)
-        each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in values]
-    low, high = np.array([law.box for law in each]).swapaxes(0, 1)
-    problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
-    found = zip(each, _sought(fit.theta, problem), losses, strict=True)
-    return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in found]
-
-
-def _again(fit: Fit, shifts: ndarray) -> list[Fit]:
-    """The law on its own predictions, log losses shifted so [m, points]."""
-    return refits(fit, fit.predict(*fit.inputs) * np.exp(shifts))
-
-
-def _least_squares(own: Fit) -> Fit:
-    """The same law at its least squares: Huber's optimum leaves more over than the noise is."""
-    return fit(own.law, own.inputs, own.loss, objective="squares")
 
 
 def split(by: ArrayLike) -> tuple[ndarray, ndarray]:

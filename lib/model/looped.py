@@ -2,6 +2,9 @@
 
     e = P(tokens);  h_0 by the state init;  h_{t+1} = R(A-bar h_t + B-bar e);  logits = head(C(h_T))
 
+P is the prelude, R the recurrent blocks, C the coda. A-bar and B-bar are the injection's (``lib/model/injection.py``);
+of hyper-connections, which keep several states, it also makes and joins these (``spread``, ``pool``).
+
 Shapes: B batch, S sequence, d width, V vocabulary.
 """
 
@@ -69,7 +72,7 @@ class LoopedLM(nn.Module):
         super().__init__()
         self.cfg = cfg
         self.precision, self.compute_dtype, self.residual_dtype = "fp32", torch.float32, torch.float32
-        self.checkpoint_loops = self.any_rows = False
+        self.checkpoint_loops = self.rows_vary = False
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
         self.embed = _table(cfg)
         self.value_embeds = nn.ModuleDict({str(i): _table(cfg) for i in range(cfg.layers) if cfg.has_values(i)})
@@ -127,7 +130,8 @@ class LoopedLM(nn.Module):
         draw: Draw | None = None,
         ranks: Ranks = ALONE,
     ) -> tuple[Tensor, LoopEnd]:
-        """What is minimised, the mean cross-entropy in nats per token and the routers' losses; and the loop's end.
+        """What is minimised, the mean cross-entropy in nats per token and the losses of the routers' uses that carry
+        gradient; and the loop's end.
         ranks: the processes that share a batch, over all of which the routers' load is balanced."""
         hidden, end = self.hidden(tokens, loops, draw)
         cross_entropy = HeadLoss.apply(  # type: ignore[no-untyped-call]
@@ -148,11 +152,67 @@ class LoopedLM(nn.Module):
         x, last = self.after(end.state, values)
         return x, dataclasses.replace(end, routing=[*first, *end.routing, *last])
 
-    def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
-        """Each row makes n loops without gradient and then k with, [B] each; then it rests, and is not computed.
+    def _split_loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
+        """(n, k) for each row: loops without gradient, then with."""
+        if loops is None and self.training and draw is not None:
+            n, k = depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
+        else:
+            n, k = depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
+        if torch.is_grad_enabled():
+            return n, k
+        return 0 * n, n + k  # there is nothing to truncate
 
-        What is computed without gradient is a constant to the loops that follow. Rows stand with the deepest first, so
-        that those that run are always the first of the batch."""
+    def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
+        """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
+        wanted = self.cfg.mean_loops if loops is None else loops
+        given = np.asarray(wanted.cpu() if isinstance(wanted, Tensor) else wanted)
+        if given.dtype.kind != "i" or given.shape not in ((), (rows,)):
+            raise InputError(f"loops: give one int, or a LongTensor with one for each of the {rows} rows")
+        total = np.broadcast_to(given, (rows,))
+        if total.min() < 1:
+            raise InputError(f"loops: {total.min()} is too few, run at least 1")
+        if self.cfg.recur == 0 and total.max() > 1:
+            raise InputError(f"loops: {total.max()} loops over no layer, this model has recur=0")
+        if self.cfg.injection == "hyper-connections" and total.max() > self.cfg.mean_loops:
+            raise InputError(
+                f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these hyper-connections have "
+                "parameters for, run at most as many"
+            )
+        return total
+
+    def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
+        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
+        kind, (B, S, d) = self.cfg.state_init, e.shape
+        if kind == "prelude":
+            return e
+        if kind == "zero":
+            return torch.zeros_like(e)
+        if draw is None:
+            h = self._noise(seeds.torch_stream("state", seed), S, d).to(e.device).expand(B, S, d)
+        else:
+            draws = [seeds.torch_stream("state", draw.seed, draw.step, row, device=e.device) for row in draw.rows]
+            h = torch.stack([self._noise(generator, S, d) for generator in draws])
+        if kind == "like-init":  # the size of a token embedding at init, cut at three sigma (001's code)
+            h = h * (self.cfg.embed_scale * math.sqrt(2 / (5 * d)))
+        if kind == "narrow":
+            h = h / math.sqrt(d)
+        if kind == "unit":
+            h = (h - h.mean(-1, keepdim=True)) / h.std(-1, keepdim=True)
+        return h.to(e.dtype)
+
+    def _noise(self, generator: torch.Generator, S: int, d: int) -> Tensor:
+        """Standard normal [S, d], within three sigma for like-init; a longer sequence begins with the shorter one's."""
+        u = torch.rand(S, d, generator=generator, device=generator.device)
+        inside = math.erf(3 / math.sqrt(2)) if self.cfg.state_init == "like-init" else 1 - 1e-7
+        return torch.erfinv((2 * u - 1) * inside) * math.sqrt(2)
+
+    def _loop(self, e: Tensor, values: dict[int, Tensor], n: np.ndarray, k: np.ndarray, draw: Draw | None) -> LoopEnd:
+        """Each row makes n loops without gradient and then k with, [B] each.
+
+        First come all turns without gradient, then all with: what is computed without is a constant to the loops that
+        follow. A row that has made its n waits for the others, one that has made its k rests; neither is computed. Rows
+        stand with the deepest first, so that those that run are the first of the batch: with n = 4, 2, 0 and k = 3, 3,
+        2 they are 2, 2, 1, 1 and then 3, 3, 2."""
         h, order = self.initial_state(e, draw), None
         if len({*(n + k)}) > 1:
             deepest_first = np.argsort(-(n + k), kind="stable")
@@ -164,11 +224,11 @@ class LoopedLM(nn.Module):
         step: Callable[..., tuple[Tensor, list[LayerUse]]] = self.step
         if self.checkpoint_loops:  # a loop keeps nothing for its gradient, and is computed once more for it
             step = functools.partial(checkpoint, self.step, use_reentrant=False, preserve_rng_state=False)
-        # rows may be at different loops t; what knows its loop, hyper-connections, has no truncation
-        for t, (rows, with_gradient) in enumerate(depth.turns(n, k)):
+        # in a turn rows may be at different loops; what knows its loop, hyper-connections, has no truncation
+        for turn, (rows, with_gradient) in enumerate(depth.turns(n, k)):
             running = _of_the_first(rows, h, prepared, values)
             with contextlib.nullcontext() if with_gradient else torch.no_grad():
-                state, used = step(*running, t)
+                state, used = step(*running, turn)
             previous = _in_place_of_the_first(previous, running[0].detach())
             h = _in_place_of_the_first(h, state)
             routing += used if order is None else [use.of_rows(order[:rows], len(h)) for use in used]
@@ -177,32 +237,6 @@ class LoopedLM(nn.Module):
             as_given = torch.argsort(order)
             h, previous = h[as_given], previous[as_given]
         return LoopEnd(h, previous, routing)
-
-    @torch.no_grad()
-    def hidden_at(
-        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
-    ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
-
-        As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
-        for T, state, values in self.states_at(tokens, depths, state_seed):
-            yield T, state, self.after(state, values)[0]
-
-    @torch.no_grad()
-    def states_at(
-        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
-    ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
-        """(T, h_T [B, S, d], the value embeddings that ``after`` takes with it): ``hidden_at`` without the coda."""
-        wanted = sorted({*depths})
-        for T in wanted:
-            self.loops_of(len(tokens), T)  # refuses a T that the model cannot make
-        e, values, _ = self.before(tokens)
-        h, prepared = self.injection.spread(self.initial_state(e, None, state_seed)), self.injection.prepare(e)
-        for t in range(max(wanted, default=0)):
-            if self.cfg.recur:
-                h, _ = self.step(h, prepared, values, t)
-            if t + 1 in wanted:
-                yield t + 1, self.injection.pool(h), values
 
     # The three parts of a pass. A decoder calls them for the tokens that it has on their way, as one row [1, n], and
     # passes ``attend(layer, ...)``, which takes the place of attention over that row.
@@ -254,6 +288,21 @@ class LoopedLM(nn.Module):
             return x.to(self.compute_dtype), uses
         return self.final_norm(x, self.compute_dtype), uses
 
+    def _stack(
+        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
+    ) -> tuple[Tensor, list[LayerUse]]:
+        """Applies blocks, the unique layers first, first + 1, ..."""
+        uses: list[LayerUse] = []
+        if self.rows_vary and len(x) > 1:
+            for part in (x, *values.values()):
+                torch._dynamo.maybe_mark_dynamic(part, 0)
+        for layer, block in enumerate(blocks, start=first):
+            own = None if attend is None else functools.partial(attend, layer)
+            x, routing = block(x, self.angles, self.compute_dtype, values.get(layer), own)
+            if routing is not None:
+                uses.append(LayerUse(layer, routing))
+        return x, uses
+
     def leaving(self, state: Tensor) -> Tensor:
         """The chance [..., 1] that a token leaves at a loop's end, of those that reach it, by the exit gate on its
         state [..., d]: lambda = sigmoid(w h + b) (Ouro)."""
@@ -264,74 +313,31 @@ class LoopedLM(nn.Module):
         """fp32 logits [..., V] of the head's input [..., d]."""
         return softcap(linear(x, self.head_weight).float(), self.cfg.softcap)
 
-    def _split_loops(self, rows: int, loops: int | Tensor | None, draw: Draw | None) -> tuple[np.ndarray, np.ndarray]:
-        """(n, k) for each row: loops without gradient, then with."""
-        if loops is None and self.training and draw is not None:
-            n, k = depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
-        else:
-            n, k = depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
-        if torch.is_grad_enabled():
-            return n, k
-        return 0 * n, n + k  # there is nothing to truncate
+    @torch.no_grad()
+    def hidden_at(
+        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
 
-    def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
-        """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
-        wanted = self.cfg.mean_loops if loops is None else loops
-        given = np.asarray(wanted.cpu() if isinstance(wanted, Tensor) else wanted)
-        if given.dtype.kind != "i" or given.shape not in ((), (rows,)):
-            raise InputError(f"loops: give one int, or a LongTensor with one for each of the {rows} rows")
-        total = np.broadcast_to(given, (rows,))
-        if total.min() < 1:
-            raise InputError(f"loops: {total.min()} is too few, run at least 1")
-        if self.cfg.recur == 0 and total.max() > 1:
-            raise InputError(f"loops: {total.max()} loops over no layer, this model has recur=0")
-        if self.cfg.injection == "hyper-connections" and total.max() > self.cfg.mean_loops:
-            raise InputError(
-                f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these hyper-connections have "
-                "parameters for, run at most as many"
-            )
-        return total
+        As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
+        for T, state, values in self.states_at(tokens, depths, state_seed):
+            yield T, state, self.after(state, values)[0]
 
-    def _stack(
-        self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
-    ) -> tuple[Tensor, list[LayerUse]]:
-        """Applies blocks, the unique layers first, first + 1, ..."""
-        uses: list[LayerUse] = []
-        if self.any_rows and len(x) > 1:
-            for part in (x, *values.values()):
-                torch._dynamo.maybe_mark_dynamic(part, 0)
-        for layer, block in enumerate(blocks, start=first):
-            own = None if attend is None else functools.partial(attend, layer)
-            x, routing = block(x, self.angles, self.compute_dtype, values.get(layer), own)
-            if routing is not None:
-                uses.append(LayerUse(layer, routing))
-        return x, uses
-
-    def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
-        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
-        kind, (B, S, d) = self.cfg.state_init, e.shape
-        if kind == "prelude":
-            return e
-        if kind == "zero":
-            return torch.zeros_like(e)
-        if draw is None:
-            h = self._noise(seeds.torch_stream("state", seed), S, d).to(e.device).expand(B, S, d)
-        else:
-            draws = [seeds.torch_stream("state", draw.seed, draw.step, row, device=e.device) for row in draw.rows]
-            h = torch.stack([self._noise(generator, S, d) for generator in draws])
-        if kind == "like-init":  # the size of a token embedding at init, cut at three sigma (001's code)
-            h = h * (self.cfg.embed_scale * math.sqrt(2 / (5 * d)))
-        if kind == "narrow":
-            h = h / math.sqrt(d)
-        if kind == "unit":
-            h = (h - h.mean(-1, keepdim=True)) / h.std(-1, keepdim=True)
-        return h.to(e.dtype)
-
-    def _noise(self, generator: torch.Generator, S: int, d: int) -> Tensor:
-        """Standard normal [S, d], within three sigma for like-init; a longer sequence begins with the shorter one's."""
-        u = torch.rand(S, d, generator=generator, device=generator.device)
-        inside = math.erf(3 / math.sqrt(2)) if self.cfg.state_init == "like-init" else 1 - 1e-7
-        return torch.erfinv((2 * u - 1) * inside) * math.sqrt(2)
+    @torch.no_grad()
+    def states_at(
+        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+    ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
+        """(T, h_T [B, S, d], the value embeddings that ``after`` takes with it): ``hidden_at`` without the coda."""
+        wanted = sorted({*depths})
+        for T in wanted:
+            self.loops_of(len(tokens), T)  # refuses a T that the model cannot make
+        e, values, _ = self.before(tokens)
+        h, prepared = self.injection.spread(self.initial_state(e, None, state_seed)), self.injection.prepare(e)
+        for t in range(max(wanted, default=0)):
+            if self.cfg.recur:
+                h, _ = self.step(h, prepared, values, t)
+            if t + 1 in wanted:
+                yield t + 1, self.injection.pool(h), values
 
     # ---- weights -----------------------------------------------------------------------------------------------------
 
@@ -359,7 +365,7 @@ class LoopedLM(nn.Module):
         for block in self.blocks:
             block.compile()
         # rows that are done leave the batch: compile for any number of rows at once (one row is a case of its own)
-        self.any_rows = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
+        self.rows_vary = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
         return self
 
     @torch.no_grad()

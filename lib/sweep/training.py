@@ -52,6 +52,7 @@ def sweep(
                 where.train(todo, store, show)
         else:
             print(f"all {asked} runs are in the store")
+    # one that was lost or damaged since is trained here
     return Runs([store.find(cfg) or train(cfg, store) for cfg in configs])
 
 

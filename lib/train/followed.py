@@ -13,7 +13,7 @@ from lib.model.probes import increment_cosines, looped_choices, mean_cosines, sp
 from lib.model.routing import divergence_by_pair
 from lib.train.evaluate import validate
 
-LOGGED = 500  # steps that are logged: all of a shorter run, at least so many of a longer one
+LOGGED = 500  # steps that are logged at least, every (steps // 500)-th; all of a run that has fewer
 SPECTRA_LOGGED = 100  # the same of spectral radii and norms, which take longer to compute
 TRACED_LOOPS, TRACED_ROWS = 24, 32  # a trace follows so many validation rows through at least so many loops
 

@@ -128,7 +128,9 @@ class _Training:
         self.step, self.seconds = 0, 0.0
 
     def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:
-        """Steps until all are made or the run blows up, with a checkpoint from time to time."""
+        """Steps until all are made or the run blows up, with a checkpoint from time to time. The step in which it blows
+        up is counted, though it moves no weight: what is measured last is measured on those before it. ``seconds`` are
+        those of steps alone."""
         self._resume()
         self.model.train()
         steps, blown_up = self.cfg.train.steps, False
