@@ -301,8 +301,8 @@ def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
 
 def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> list[dict[K, Fit]]:
     """The same laws on n grids of runs that might have been trained instead (a parametric bootstrap): what each law
-    says of its runs, and normal noise, whose variance is drawn anew for each grid, as far as what all fits together leave
-    over says it (``noise_of``).
+    says of its runs, and normal noise, whose variance is drawn anew for each grid, as far as what all fits together
+    leave over says it (``noise_of``).
 
     It is for few blocks of runs, three budgets of one architecture, say: ``bootstrap`` has little to draw from there."""
     sizes = [len(fit.loss) for fit in fits.values()]
