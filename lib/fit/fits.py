@@ -304,7 +304,7 @@ def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> 
     says of its runs, and normal noise, whose variance is drawn anew for each grid, as far as what all fits together
     leave over says it (``noise_of``).
 
-    It is for few blocks of runs, three budgets of one architecture, say: ``bootstrap`` has little to draw from there."""
+    It is for few blocks of runs, three budgets of one architecture, say: ``bootstrap`` has little to draw from."""
     sizes = [len(fit.loss) for fit in fits.values()]
     grids = noise_of(fits).draws(n, sum(sizes), np.random.default_rng(seed))
     shifts = np.split(grids, np.cumsum(sizes)[:-1], axis=1)
