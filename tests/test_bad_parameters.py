@@ -41,7 +41,7 @@ PARAMETERS = [
     ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "list them"),
     ("isodepth_isoflop", {"recurrences": [3]}, "recurrences: 8 looped layers", "use divisors of 8"),
     ("residual_scaling_beyond", {"kept_lr": -1.0}, "lrs", "three rates, kept_lr -1 too"),
-    ("generate", {"top_p": 1.5}, "top_p: 1.5", "at most 1"),
+    ("generate", {"top_p": 1.5}, "top_p: ", "less than or equal to 1"),
     ("downstream_core", {"training_seeds": [5]}, "training_seeds: none is of [1]", "add one of them"),
     ("downstream_axes", {"budgets": [3.0]}, "budgets: 3 is none of recurrence_exponent at smoke", "use 1e+09"),
     ("downstream_axes", {"tasks": "no/such/folder"}, "tasks: no/such/folder is not a folder", "give one"),

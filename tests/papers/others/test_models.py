@@ -161,5 +161,5 @@ def test_a_run_of_the_store_is_opened_like_any_other(store):
     assert opened.model.cfg == cfg.model and opened.rows.shape == (4, 17)
     loss = models.by_loops(opened, [3]).loss.iloc[0]
     assert loss == pytest.approx(run.summary["val_loss"], rel=1e-5)
-    with pytest.raises(InputError, match="run: 'nobody' is no finished run with weights"):
+    with pytest.raises(InputError, match="run: 'nobody' names 0"):
         models.of_run("nobody", store)
