@@ -8,7 +8,7 @@ import csv
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import yaml
 from lib.base.errors import InputError
 from lib.base.parameters import PROFILES
 from lib.config import RunConfig
-from lib.figures.style import short
-from lib.flops import count, run_flops
+from lib.flops import run_flops
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.workbook import audit, claims, pages
@@ -120,41 +119,6 @@ def ran(outputs: Path, profile: str, notebook: str) -> Ran:
     found = {key: run for key in planned if (run := store.find_key(key))}
     missing = [RunConfig(**fields) for key, fields in planned.items() if key not in found]
     return Ran(found, missing, [flops for asked in plan.get("measurements", {}).values() for flops in asked.values()])
-
-
-def scale(runs: Collection[RunResult]) -> str:
-    """From the smallest model and the shortest training to the largest and longest."""
-    if not runs:
-        return ""
-    sizes = [count(run.config.model).n_params for run in runs]
-    return f"{len(runs)} runs: {_range(sizes)} parameters, {_range([run.config.tokens for run in runs])} tokens"
-
-
-def _range(values: list[int]) -> str:
-    low, high = short(min(values)), short(max(values))
-    return low if low == high else f"{low} to {high}"
-
-
-def hardware(runs: Iterable[RunResult]) -> str:
-    """The accelerators, or the processors where there was none, that trained them."""
-    made_by = [run.provenance for run in runs]
-    names = {one.get("cpu") or one["device"] if _by_processor(one) else one["device"] for one in made_by}
-    return ", ".join(sorted(map(str, names)))
-
-
-def _by_processor(made_by: Mapping[str, Any]) -> bool:
-    return str(made_by.get("device", "")).startswith("cpu")
-
-
-def hours(runs: Iterable[RunResult]) -> str:
-    """What they took in all: core-hours of what processors trained, GPU-hours of the rest."""
-    cores = gpus = 0.0
-    for run in runs:
-        if _by_processor(run.provenance):
-            cores += run.summary["seconds"] / 3600
-        else:
-            gpus += run.summary["seconds"] / 3600 * (run.provenance.get("processes") or 1)
-    return ", ".join(f"{took:.2g} {unit}" for took, unit in ((cores, "core-hours"), (gpus, "GPU-hours")) if took)
 
 
 # ---- a folder --------------------------------------------------------------------------------------------------------

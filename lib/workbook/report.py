@@ -25,7 +25,7 @@ from lib.base.provenance import provenance
 from lib.workbook import claims, findings, pages, parameters, places, verdicts
 from lib.workbook.claims import PUBLISHED, Claim, Finding
 from lib.workbook.costs import NOTEBOOKS
-from lib.workbook.outputs import Item, Outputs, Ran, Row, hardware, hours, in_yaml, scale
+from lib.workbook.outputs import Item, Outputs, Ran, Row, in_yaml
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -52,14 +52,12 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Glance:
-    """A paper at a profile, or on published runs: its claims by verdict, and the runs of its notebooks."""
+    """A paper at a profile, or on published runs: its claims by verdict, and how many runs its notebooks have."""
 
     paper: str
     profile: str
     verdicts: collections.Counter[str]
-    scale: str = ""
-    hardware: str = ""
-    hours: str = ""
+    runs: str = ""
 
 
 def build(outputs: Path, profile: str) -> list[str]:
@@ -136,8 +134,7 @@ def _glances(rows: list[Row], profile: str, papers: dict[str, str], runs: dict[t
                 glances.append(Glance(paper, at, counts, "as published"))
                 continue
             some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
-            every = [*{key: run for found in some for key, run in found.items()}.values()]
-            glances.append(Glance(paper, at, counts, scale(every), hardware(every), hours(every)))
+            glances.append(Glance(paper, at, counts, f"{len(set().union(*some)):,}"))
     return glances
 
 

@@ -1,12 +1,9 @@
 """What a plan came to is counted from the runs that are there, each with its own size, machine and time."""
 
-import dataclasses
-
 import pytest
 
 from lib.base import files
-from lib.figures.style import short
-from lib.flops import count, run_flops
+from lib.flops import run_flops
 from lib.sweep.training import sweep
 from lib.workbook import outputs as read
 from tests.runs import several
@@ -32,18 +29,6 @@ def test_a_plan_is_what_it_asked_for_and_what_is_there(outputs):
     assert (found.planned, found.measurements, len(found.runs)) == (3, [1.0], 2)
     assert found.missing == [several(3)[2].planned]
     assert read.ran(outputs, "cpu", "of_no_plan") == read.Ran({}, [], [])
-
-
-def test_scale_hardware_and_hours_are_those_of_the_runs(outputs):
-    runs = [*read.ran(outputs, "cpu", "instability").runs.values()]
-    parameters = short(count(runs[0].config.model).n_params)
-    assert read.scale(runs) == f"2 runs: {parameters} parameters, {short(runs[0].config.tokens)} tokens"
-    assert read.scale([]) == read.hours([]) == read.hardware([]) == ""
-    hour = [dataclasses.replace(run, summary={**run.summary, "seconds": 1800.0}) for run in runs]
-    own = [dataclasses.replace(run, provenance={**run.provenance, "device": "cpu x", "cpu": "A core"}) for run in hour]
-    gpu = dataclasses.replace(hour[0], provenance={**hour[0].provenance, "device": "NVIDIA H200", "processes": 4})
-    assert read.hours(own) == "1 core-hours" and read.hours([*own, gpu]) == "1 core-hours, 2 GPU-hours"
-    assert read.hardware([*own, gpu]) == "A core, NVIDIA H200"
 
 
 def test_a_replicate_costs_what_one_seed_of_the_plan_does(outputs):

@@ -18,7 +18,6 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.sweep.training import sweep
 from lib.workbook import audit, claims, places, report, verdicts
-from lib.workbook.outputs import hardware, hours, scale
 from tests.lines import in_one_line
 from tests.pages import loaded
 from tests.runs import several
@@ -168,7 +167,7 @@ def test_counts_are_those_of_the_rows(page):
     assert '<th scope="row">005' not in summary  # nobody measures them on runs of ours
 
 
-def test_a_glance_has_the_scale_the_hardware_and_the_time_of_a_papers_runs(outputs, store):
+def test_a_glance_counts_a_papers_runs(outputs, store):
     """What two notebooks of a paper share counts once; what another paper's notebooks planned is theirs."""
     results = sweep(several(2), store, jobs=1).results
     shutil.copytree(store.path, outputs / "runs")
@@ -177,8 +176,7 @@ def test_a_glance_has_the_scale_the_hardware_and_the_time_of_a_papers_runs(outpu
         files.write_checked(outputs / "plans" / "cpu" / f"{name}.json", {"runs": dumped})
     page = built(outputs)
     found = {paper: re.search(rf'<th scope="row">{paper}.*?</tr>', page, re.S).group() for paper in ("000", "001")}
-    assert f"<td>{scale(results)}</td><td>{hardware(results)}</td><td>{hours(results)}</td>" in found["001"]
-    assert found["000"].count("<td></td>") == 3
+    assert "<td>2</td></tr>" in found["001"] and "<td>0</td></tr>" in found["000"]
     assert "2 of 2 planned ones" in page_of(outputs, "001-base-state-explodes")
 
 
