@@ -43,10 +43,6 @@ def arithmetic(bounds: Bounds) -> None:
     kinds = [(precision, compiled) for precision in ["fp32", *native] for compiled in (False, True)]
     seconds = in_turn({kind: Ours(SHAPE, BATCH, *kind) for kind in kinds}, ROUNDS)
     ratios = {kind: over(seconds["fp32", False], own) for kind, own in seconds.items()}
-    for (precision, compiled), own in seconds.items():
-        rate = BATCH * SHAPE.context / statistics.median(own)
-        speed = f"{rate:8.0f} tokens/s {rate * count(SHAPE).flops_per_token / 1e9:7.1f} GFLOP/s a core"
-        print(f"{precision:10} {how(compiled):9} {speed} {ratios[precision, compiled]:6.2f}x")
     for compiled, least in ((False, 2.0), (True, 2.4)) if native else ():
         bounds.at_least(f"bf16 {how(compiled)}", max(ratios[precision, compiled] for precision in native), least)
 

@@ -4,7 +4,6 @@ Tokenising is timed on 24 MB of speeches and verse with a BPE of 4,096 trained o
 turn; what the second gains is judged against what it gains a loop that shares nothing, since others may use the cores.
 Packed rows are to come five times as fast as one GPU eats them: the tokens/s at which an H100 or H200 would train
 the smallest looped model of the gpu profile (Parcae of 1 + 1 x 8 + 1 layers at width 256) at half of its peak in bf16.
-The profile's own rows of 256 tokens are shown but not judged: planning a row takes Python as long whatever its length.
 """
 
 import concurrent.futures
@@ -50,9 +49,6 @@ def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     train_bpe(texts, 4096, folder / "bpe.json")
     tokenizer = BPETokenizer(folder / "bpe.json")
     size = sum(len(text.encode()) for text in texts) / 1e6
-    begin = time.process_time()
-    tokenizer._encode_as_the_file_says(texts)
-    alone = size / (time.process_time() - begin)
 
     def encode(threads: int) -> None:
         with mock.patch.object(processes, "spare", return_value=threads):
@@ -68,7 +64,6 @@ def tokenising(folder: Path) -> tuple[dict[int, float], float]:
     rates = {threads: size / threads / statistics.median(seconds[encode, threads]) for threads in (1, 2)}
     gain, most = over(seconds[encode, 1], seconds[encode, 2]), over(seconds[loop, 1], seconds[loop, 2])
     print(f"two threads over one: {gain:.2f}, of a loop that shares nothing {most:.2f}")
-    print(f"the tokenizers library alone: {alone:.1f} MB/s, a ratio of {rates[1] / alone:.1f}")
     return rates, gain / most
 
 
@@ -84,11 +79,7 @@ def loading(folder: Path, context: int) -> float:
 
     (seconds,) = in_turn({"": read}, ROUNDS, time.process_time, warmup=0).values()
     rate = batches * 32 * context / statistics.median(seconds)
-    meals = rate / eaten(context)
-    print(
-        f"rows of {context}: {rate / 1e6:.1f} M tokens/s, {meals:.1f} times the {eaten(context) / 1e6:.1f} M of a GPU"
-    )
-    return meals
+    return rate / eaten(context)
 
 
 def main() -> int:
@@ -98,7 +89,6 @@ def main() -> int:
         for threads, rate in rates.items():
             bounds.at_least(f"MB of text a second and core, threads: {threads}", rate, LEAST_RATE)
         bounds.at_least("scaling to two threads", scaling, LEAST_SCALING)
-        loading(Path(name), 256)
         for context in (1024, 2048):
             bounds.at_least(f"rows of {context}", loading(Path(name), context), LEAST_MEALS)
     return bounds.status()

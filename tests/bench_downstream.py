@@ -1,4 +1,4 @@
-"""make bench: times 10,000 multiple-choice questions of 128 tokens, and what sharing their prefixes saves.
+"""make bench: times 10,000 multiple-choice questions of 128 tokens.
 
 The model is one of the cpu profile. Exits non-zero where the questions take too long.
 """
@@ -47,9 +47,6 @@ def main() -> int:
     part, bounds = questions(QUESTIONS // 2, 0), Bounds()
     with ProcessPoolExecutor(2) as pool:
         took = max(pool.map(seconds, [part, questions(QUESTIONS // 2, 1)]))
-    some = part[:500]
-    apart = [Question(question.prefix, [choice]) for question in some for choice in question.choices]
-    print(f"a prefix computed once instead of {CHOICES} times: {seconds(apart) / seconds(some):.2f} times faster")
     size = PREFIX + CHOICES * LENGTH
     bounds.at_most(f"seconds on two cores of {QUESTIONS} questions of {CHOICES} choices, {size} tokens", took, MOST)
     return bounds.status()

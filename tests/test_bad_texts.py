@@ -4,8 +4,6 @@ More damaged ones stand in text/test_sources.py and text/test_tokenizer.py.
 """
 
 import gzip
-import lzma
-import pickle
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,10 +25,8 @@ def parquet(column) -> bytes:
 
 TEXTS = [
     # file, what is in it (None: nothing there; {}: a folder), other fields of the data, words
-    ("a.txt", None, {}, "data.source:", "a.txt does not exist", "check the path"),
     ("a.txt", {}, {}, "data.source:", "a.txt is no file", "check the path"),
     ("a.csv", PROSE, {}, "data.source:", "a.csv", ".jsonl"),
-    ("a.txt", bytes(range(256)), {}, "data.source:", "not UTF-8", "convert it"),
     ("a.txt", "\n \n\n", {}, "data.source:", "holds no text", "give a file"),
     ("a.txt", "one document", {}, "data.source:", "single document", "separate documents"),
     ("a.txt", "word " * 40 + "\n\ntwo", {}, "data.val_fraction:", "one row of 32", "give more text"),
@@ -44,22 +40,11 @@ TEXTS = [
         "incorrect data check",
         "is the file complete?",
     ),
-    ("a.jsonl.zst", pa.compress(b'{"text": "a"}\n' * 99, "zstd", asbytes=True)[:-4], {}, "data.source:", "complete?"),
-    ("a.jsonl.xz", lzma.compress(PROSE.encode()), {}, "data.source:", "line 1 is not JSON", "mend it"),
     ("a.jsonl", '{"n": ' + "1" * 5000 + "}", {}, "data.source:", "line 1 is not JSON", "mend it"),
-    (
-        "a.parquet",
-        parquet({"text": PROSE.split("\n\n")})[:-20],
-        {},
-        "data.source:",
-        "cannot be read",
-        "is the file complete?",
-    ),
     ("a.parquet", parquet({"body": ["x"]}), {}, "data.field:", "has ['body']", "name one column of these"),
     ("a.parquet", parquet({"text": [["x"]]}), {}, "data.field:", "has no text in 'text'", "name the right column"),
     # the same for tokenizers, of a text that is whole
     ("t.json", None, "tokenizer", "data.tokenizer:", "t.json does not exist", "check the path"),
-    ("t.json", pickle.dumps({"model": 1}), "tokenizer", "data.tokenizer:", "is not a tokenizer.json", "give one"),
     ("t.model", "x", "tokenizer", "tokenizer:", "is not known", "use 'bytes', 'bpe-SIZE'"),
 ]
 

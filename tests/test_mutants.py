@@ -22,24 +22,6 @@ def test_nine_of_ten_are_noticed_and_every_other_has_its_reason():
         warnings.warn(f"lib has changed since make mutants, see {DOCUMENT.name}", stacklevel=1)
 
 
-def test_a_reason_stays_with_its_fault():
-    text = """<!-- score -->
-<!-- /score -->
-<!-- survivors -->
-- `a.f`, `x + 1` becomes `x - 1`: why
-<!-- /survivors -->"""
-    other = mutants.filled(text, {"drawn": 9}, ["`a.f`, `x + 1` becomes `x - 1`", "`a.g`, `y` becomes ``"])
-    assert reasons(other) == {"`a.f`, `x + 1` becomes `x - 1`": "why", "`a.g`, `y` becomes ``": UNREAD}
-    assert "`x + 1`\n  becomes `x - 1`:\n  why\n" in other  # over lines, for a reader
-    assert "| drawn | 9 |\n<!-- /score -->" in other
-
-
-def test_every_module_has_its_twin():
-    for module in mutants.modules(ROOT):
-        *folders, name = module.split(".")
-        assert ROOT.joinpath("tests", *folders, f"test_{name}.py") in mutants.twin_of(ROOT, module), module
-
-
 def test_a_twin_is_all_files_with_the_modules_name_but_those_of_a_longer_one(tmp_path):
     (tmp_path / "lib" / "a").mkdir(parents=True)
     (tmp_path / "tests" / "a").mkdir(parents=True)

@@ -104,23 +104,6 @@ def test_it_is_known_whose_parameters_a_notebook_reads():
         assert (stale.others(stale.imports(ROOT / "notebooks" / f"{name}.ipynb")) & {*NAMES}) | {name} == read, name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_papermill_documents_every_parameter(name):
-    """With its type, its default, and at least three words."""
-    path = ROOT / "notebooks" / f"{name}.ipynb"
-    done = click.testing.CliRunner().invoke(papermill_cli, ["--help-notebook", str(path)])
-    # a long line is broken before its last part
-    line = re.compile(r"^  (\w+): (.+?) \(default (.+?)\)\s+(\S.*)$", re.M)
-    shown = {found[1]: found for found in line.finditer(done.stdout)}
-    (parameters,) = cells(name, "parameters")
-    types = {node.target.id: ast.unparse(node.annotation) for node in ast.parse(parameters.source).body}
-    assert shown.keys() == defaults(name).keys()
-    for parameter, value in defaults(name).items():
-        _, kind, default, text = shown[parameter].groups()
-        assert kind == types[parameter] and ast.literal_eval(default) == value
-        assert len(text.split()) >= 3 and text.lower() != parameter, f"{parameter}: {text}"
-
-
 # ---- papermill -------------------------------------------------------------------------------------------------------
 
 

@@ -87,18 +87,3 @@ def test_a_change_overrides_the_preset():
         preset("parcae-140m", widht=3)
     with pytest.raises(InputError, match="architectures: 'rdm' is not known"):
         instability_model("rdm")
-
-
-def test_the_sizes_of_the_papers_models():
-    for loops in (1, 2, 4, 8):
-        cfg = preset(f"isodepth-s10-r{loops}")
-        assert (cfg.prelude, cfg.recur * cfg.mean_loops, cfg.coda) == (2, 16, 2)
-        assert cfg.norm_eps == cfg.qk_norm_eps == 1e-6  # of their code
-    gpt, parcae = preset("gpt-140m"), preset("parcae-1.3b")
-    assert gpt.norm_eps == 1e-5 and gpt.qk_norm_eps is None
-    assert {cfg.vocab_size for cfg in (gpt, parcae)} == {2**15} and {cfg.context for cfg in (gpt, parcae)} == {2048}
-    assert gpt.mlp_width == 4 * gpt.width and gpt.width == 128 * gpt.heads
-    for width, hidden in {128: 384, 256: 704, 384: 1024, 640: 1728, 1024: 2752}.items():  # 8/3, to whole 64s
-        for family in ("base", "looped", "moe", "looped-moe"):
-            cfg = preset(f"{family}-{width}")
-            assert (cfg.vocab_size, cfg.mlp_width, cfg.heads) == (50_257, hidden, width // 64)  # GPT-2's tokenizer

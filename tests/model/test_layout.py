@@ -8,27 +8,6 @@ from lib.model import layout
 from tests.lines import one_line
 
 
-def test_a_field_is_a_size_or_named():
-    layout.need({"d": 4, "eps": 1e-6}, "a Model", ("d", "eps"))
-    layout.need({"layers": 0}, "a Model", ("layers",), least=0)
-    for about in ({}, {"d": None}):
-        with one_line("d: a Model needs a config.json beside it that states it, restore that"):
-            layout.need(about, "a Model", ("d",))
-    for value in (0, -1, "4", True, [4]):
-        with one_line("is no size, restore the config.json of a Model", starts="d: "):
-            layout.need({"d": value}, "a Model", ("d",))
-
-
-def test_a_field_says_what_is_here_or_is_named():
-    here = {"act": "silu", "norm": ("rms", "none"), "clip": None}
-    for about in ({}, {"act": None, "clip": None}, {"act": "silu", "norm": "none", "other": 3}):
-        layout.read_only(about, "a Model", here)
-    with one_line('norm: "layer" has no counterpart here, load a Model with "rms" or "none"'):
-        layout.read_only({"norm": "layer"}, "a Model", here)
-    with one_line("clip: 8.0 has no counterpart here, load a Model with null"):
-        layout.read_only({"clip": 8.0}, "a Model", here)
-
-
 def test_renaming_is_whole():
     a, b = torch.zeros(1), torch.ones(1)
     assert layout.rename({"x": a, "y": b}, {"x": "p", "y": "q"}) == {"p": a, "q": b}

@@ -98,9 +98,7 @@ def test_it_may_have_no_bias_on_queries_and_keys(tmp_path):
     ("field", "value"),
     [
         ("model_type", "raven"),
-        ("block_class_name", "TransformerPreNormBlock"),
         ("sampling_scheme", "fixed"),
-        ("bias", True),
         ("num_key_value_heads", 2),
         ("head_dim", 8),
         ("init_values", {"std": 0.02}),

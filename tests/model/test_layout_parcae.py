@@ -91,13 +91,6 @@ def test_without_a_config_a_parcae_checkpoint_has_the_papers_loops(tmp_path):
     assert cfg.rope == "interleaved" and cfg.tied and cfg.prelude_norm and cfg.readout and cfg.value_embeddings
 
 
-def test_its_rotary_angles_may_be_left_out(tmp_path):
-    tensors = official_parcae()
-    del tensors["freqs_cis"]
-    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
-    assert load_weights(tmp_path).cfg.heads == HEADS  # which the gates tell as well
-
-
 @pytest.mark.parametrize("gated", [True, False])
 @pytest.mark.parametrize(
     "freqs",

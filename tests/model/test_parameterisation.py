@@ -14,7 +14,7 @@ from lib.model import parameterisation
 from lib.model.looped import LoopedLM, token_losses
 from lib.presets import preset
 from lib.train.optimiser import Optimizer, placements
-from tests.models import KINDS, config, tokens
+from tests.models import config, tokens
 
 
 def on_meta(cfg: ModelConfig) -> LoopedLM:
@@ -23,15 +23,6 @@ def on_meta(cfg: ModelConfig) -> LoopedLM:
 
 
 # ---- roles and inits
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_parameter_has_a_role(kind):
-    roles = {name: parameterisation.role(name) for name, _ in on_meta(config(kind)).named_parameters()}
-    for name, role in roles.items():
-        assert ("norm" in name or "_post" in name) == (role == "norm"), name
-        assert name.startswith("value_embeds") == (role == "value table"), name
-    assert {"embedding", "matrix", "branch output"} <= set(roles.values())
 
 
 def stds(cfg: ModelConfig) -> dict[str, float]:

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lib.base.errors import InputError
-from lib.store import records
 from lib.store.result import RunResult
 from lib.store.runs import RunStore, curves
 from lib.train.loop import train
@@ -148,17 +147,6 @@ def test_curves_have_one_row_a_logged_step(store):
     assert found.key.tolist() == [results[0].key] * 2 + [results[1].key] * 2
     assert found.step.tolist() == [1, 2, 1, 2] and found.loss.tolist() == [3.0, 2.5] * 2
     assert curves([]).columns.tolist() == ["key", "step"] and len(curves([])) == 0
-
-
-def test_of_curves_the_quantities_that_are_asked_for_are_read(store, tmp_path, monkeypatch):
-    result = finish(store, small_run())
-    records.add(tmp_path / "records", [result], [])
-    kept = records.of(tmp_path / "records").run(result.key)
-    read = []
-    whole = records.Records.followed
-    monkeypatch.setattr(records.Records, "followed", lambda own, key, name: read.append(name) or whole(own, key, name))
-    assert curves([kept], ["loss"]).equals(curves([result])) and {*read} == {"step", "loss"}
-    assert curves([kept, result], ["rho"])["rho"].isna().all() and {*read} == {"step", "loss", "rho"}
 
 
 def test_weights_are_there_and_unchanged_or_one_line(store):

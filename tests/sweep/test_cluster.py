@@ -97,19 +97,6 @@ def test_who_is_no_cluster_is_named_soon(monkeypatch, listens):
             pass
 
 
-@pytest.mark.long
-def test_what_ray_raises_when_it_starts_is_one_line(monkeypatch):
-    ray = pytest.importorskip("ray")
-
-    def slow(*args, **options):
-        raise Exception("It timed out.\nPerhaps something else is slow.")
-
-    monkeypatch.setattr(ray, "init", slow)
-    for address, where in (("", "this machine"), ("auto", "auto")):
-        with one_line(where, "(It timed out)", starts="ENGINE: "), connected(Cluster(address=address)):
-            pass
-
-
 # ---- three nodes on this machine
 
 
@@ -248,18 +235,6 @@ def test_a_driver_that_dies_is_started_again(cluster, three_nodes, tmp_path):
     store = RunStore(runs)
     assert [numbers(store.find(cfg)) for cfg in configs] == [numbers(result) for result in serial.results]
     assert all(path.stat().st_mtime_ns == at for path, at in finished.items())
-
-
-@pytest.mark.long
-def test_a_run_comes_home_from_a_node_that_does_not_see_the_drivers_folder(cluster, three_nodes, tmp_path, monkeypatch):
-    """Nodes of one machine see it: what they are shown does not exist."""
-    monkeypatch.setattr(clusters, "_sign", lambda store: contextlib.nullcontext(tmp_path / "nowhere"))
-    configs = [small_run(train={"seed": seed}) for seed in range(40, 42)]
-    serial = sweep(configs, RunStore(tmp_path / "serial" / "runs"), jobs=1)
-    store = RunStore(tmp_path / "runs")
-    runs = sweep(configs, store, cluster=Cluster(address=cluster.address, memory=1 << 20))
-    assert [numbers(result) for result in runs.results] == [numbers(result) for result in serial.results]
-    assert all(store.weights(result) for result in runs.results)
 
 
 def test_a_node_that_does_not_see_the_drivers_folder_sends_the_run(store, tmp_path, monkeypatch):

@@ -3,11 +3,8 @@
 import math
 
 import pytest
-import torch
 
 from lib.base.distributed import ALONE
-from lib.config import TrainConfig
-from lib.model.looped import LoopedLM
 from lib.train import followed
 from lib.train.followed import mean_of_passes
 from lib.train.loop import train
@@ -39,21 +36,6 @@ def test_a_validation_is_logged_whatever_else_is(store, monkeypatch):
     assert result.metrics["step"] == [3, 5, 6, 9, 10]
     assert [v == v for v in result.metrics["val_loss"]] == [True, False, True, True, True]
     assert [v == v for v in result.metrics["rho"]] == [True] * 5
-
-
-def test_a_validation_does_not_compile(store, monkeypatch):
-    """Also where it is the device that decides that blocks are compiled."""
-    monkeypatch.setattr(TrainConfig, "compiles_on", lambda self, device: True)
-    monkeypatch.setattr(LoopedLM, "compile_blocks", lambda self: self)
-    seen = []
-
-    def validate(*args, own=followed.validate):
-        seen.append(torch._dynamo.eval_frame._stance.stance)
-        return own(*args)
-
-    monkeypatch.setattr(followed, "validate", validate)
-    train(native_run(train={"steps": 2, "eval_every": 1}), store)
-    assert seen == ["force_eager", "force_eager"] and torch._dynamo.eval_frame._stance.stance == "default"
 
 
 def test_a_steps_numbers_are_the_mean_over_its_passes():
