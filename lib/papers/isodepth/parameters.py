@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from lib.base.parameters import Computing, Parameters, Positive
 from lib.papers.shared.parameters import MuonRates
@@ -16,19 +16,10 @@ class IsodepthRuns(MuonRates):
     looped: int
 
 
-#: the forms of hyper-connections whose lanes can have a base rate of their own
-LANES = ("hyper-connections", "hyper-connections, as printed")
-
-
-def _check_lanes(rates: dict[str, float]) -> dict[str, float]:
-    for name in rates:
-        if name not in LANES:
-            raise ValueError(f"{name!r} has no lanes, use {' or '.join(map(repr, LANES))}")
-    return rates
-
-
-#: form of hyper-connections -> base rate of its lanes, 000's own where it is not listed
-LaneRates = Annotated[dict[str, float], AfterValidator(_check_lanes)]
+#: a form of hyper-connections whose lanes can have a base rate of their own
+Lanes = Annotated[str, Field(pattern="^hyper-connections(, as printed)?$")]
+#: form -> base rate of its lanes, 000's own where it is not listed
+LaneRates = dict[Lanes, float]
 
 
 class IsodepthGrid(IsodepthRuns):

@@ -1,6 +1,5 @@
 """004's runs: Base, Looped, MoE and Looped-MoE at any size, matched in what a token uses, and what is read off them."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,7 +10,6 @@ from lib.base.parameters import Training
 from lib.config import Label, ModelConfig, RunConfig
 from lib.fit import isoflop
 from lib.flops import count
-from lib.model.routing import KINDS
 from lib.papers.looped_moe.parameters import FourModels, MoeIsoflop, Studied
 from lib.papers.shared.budgets import steps_for
 from lib.papers.shared.frames import finished
@@ -170,17 +168,3 @@ def studied(p: Studied, each: list[int], architectures: Iterable[str] = tuple(LO
             for seed in p.seeds:
                 plan[name(architecture, p.depth, loops), seed] = run(p, cfg, p.lr, steps, seed, look)
     return plan
-
-
-def routing_curves(plan: dict[Label, RunConfig], results: Iterable[RunResult]) -> pd.DataFrame:
-    """One row a validation of each run of ``studied``: name, seed, step, and the shares of tokens that
-    ``routing.divergence`` has, their means over layers and pairs of loops."""
-    kinds = [*KINDS, *(f"{kind} by chance" for kind in KINDS)]
-    parts = []
-    for (name, seed), result in zip(plan, results, strict=True):
-        metrics = pd.DataFrame({**result.metrics})
-        for kind in kinds:
-            pairs = [column for column in map(str, metrics) if re.fullmatch(rf"routing {kind} \d+-\d+", column)]
-            metrics[kind] = metrics[pairs].mean(axis=1)
-        parts.append(metrics.dropna(subset="none").assign(name=name, seed=seed))
-    return pd.concat(parts)[["name", "seed", "step", *kinds]]

@@ -1,8 +1,8 @@
 """The parameters of the notebook that opens published models."""
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar
 
-from pydantic import model_validator
+from pydantic import Field
 
 from lib.base.parameters import Positive, Training
 
@@ -13,7 +13,7 @@ class PublishedModels(Training):
     checkpoint: str
     run: str
     depths: list[Positive]
-    saved: list[float]
+    saved: list[Annotated[float, Field(ge=0, lt=1)]]  # shares of the depth
     tasks: list[str]
     tasks_from: str
     limit: Positive
@@ -26,9 +26,3 @@ class PublishedModels(Training):
     steps: Positive
     lr: float
     seeds: list[int]
-
-    @model_validator(mode="after")
-    def _saves_shares(self) -> Self:
-        if not all(0 <= share < 1 for share in self.saved):
-            raise ValueError(f"saved: {self.saved} are no shares of the depth, list numbers from 0 to below 1")
-        return self

@@ -3,7 +3,7 @@
 import pytest
 
 from lib.papers.isodepth import designs, parameters
-from lib.papers.isodepth.parameters import LANES, DownstreamAxes, InjectionAblation, LrTransferHyperp, PhiProbes
+from lib.papers.isodepth.parameters import InjectionAblation, LrTransferHyperp, PhiProbes
 from lib.papers.league.parameters import DeltaPhiLeague
 from tests.given import given
 from tests.lines import one_line
@@ -19,17 +19,12 @@ def test_a_grid_has_widths_for_every_budget_and_two_for_its_lowest(kind):
         given(kind, widths={budget: [16] for budget in given(kind).budgets})
 
 
-@pytest.mark.parametrize("kind", [*GRIDS, PhiProbes, DownstreamAxes])
-def test_an_interval_needs_resamples(kind):
-    with one_line("resamples: input should be greater than or equal to 1 (got 0)"):
-        given(kind, resamples=0)
-
-
 @pytest.mark.parametrize("kind", [PhiProbes, InjectionAblation])
 def test_lanes_are_those_of_hyper_connections(kind):
-    assert given(kind).lanes_lr.keys() == {*LANES}
-    assert {name for name in designs.INJECTIONS if designs.INJECTIONS[name].get("injection") == LANES[0]} == {*LANES}
-    with one_line("lanes_lr: 'truncated' has no lanes, use 'hyper-connections' or"):
+    forms = designs.INJECTIONS
+    lanes = {name: 0.1 for name in forms if forms[name].get("injection") == "hyper-connections"}
+    assert given(kind).lanes_lr.keys() == given(kind, lanes_lr=lanes).lanes_lr.keys() == {*lanes}
+    with one_line("lanes_lr.truncated", "hyper-connections"):
         given(kind, lanes_lr={"truncated": 0.1})
 
 
@@ -50,13 +45,3 @@ def test_a_comparison_needs_the_plain_model_and_a_looped_one(kind, changes):
 def test_the_rate_that_is_kept_is_one_of_those_tried():
     with one_line("muon_lr: 0.5 is not among muon_lrs, add it: regret is measured at that rate"):
         given(LrTransferHyperp, muon_lr=0.5)
-
-
-def test_a_task_is_asked_of_some_examples_after_some_loops():
-    assert given(DownstreamAxes, limit=0).limit == 0  # all of them
-    with one_line("limit: input should be greater than or equal to 0 (got -1)"):
-        given(DownstreamAxes, limit=-1)
-    with one_line("depths.1: input should be greater than or equal to 1 (got 0)"):
-        given(DownstreamAxes, depths=[1, 0])
-    with one_line("seeds: [] is empty"):
-        given(DownstreamAxes, seeds=[])

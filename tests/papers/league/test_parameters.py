@@ -13,7 +13,6 @@ from tests.lines import one_line
         ({"recurrences": [2, 4]}, "recurrences: [2, 4] needs 1, the plain model, and shown, 4, above 1"),
         ({"shown": 8}, "and shown, 8, above 1"),
         ({"shown": 1}, "and shown, 1, above 1"),
-        ({"resamples": 0}, "resamples: input should be greater than or equal to 1 (got 0)"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(changes, says):

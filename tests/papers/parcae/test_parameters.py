@@ -1,22 +1,10 @@
-"""001's parameters refuse counts below one, grids too small for their fits, and to judge a size that is not made."""
+"""001's parameters refuse grids too small for their fits, and to judge a size that is not made."""
 
 import pytest
 
-from lib.papers.parcae import parameters
-from lib.papers.parcae.parameters import DownstreamCore, EndToEnd, LoopingIsoflop, TokenizerCompression, UnifiedLaw
+from lib.papers.parcae.parameters import EndToEnd, LoopingIsoflop, TokenizerCompression, UnifiedLaw
 from tests.given import given
 from tests.lines import one_line
-
-NO_COUNTS = [
-    ("StabilityAblation", {"depths": [1, 0]}, "depths.1:"),
-    ("BackpropDepth", {"fixed_mean": 0}, "fixed_mean:"),
-]
-
-
-@pytest.mark.parametrize(("kind", "changes", "field"), NO_COUNTS)
-def test_what_is_counted_is_at_least_one(kind, changes, field):
-    with one_line(field, "greater than or equal to 1"):
-        given(getattr(parameters, kind), **changes)
 
 
 @pytest.mark.parametrize("kind", [LoopingIsoflop, UnifiedLaw])
@@ -32,12 +20,6 @@ def test_a_grid_carries_a_parabola_and_a_law(kind):
 def test_the_size_that_is_judged_is_one_of_those_made():
     with one_line("judged:", "700 is not one of sizes", "use 300, 600"):
         given(TokenizerCompression, sizes=[300, 600], judged=700)
-
-
-def test_no_examples_mean_all_and_fewer_are_refused():
-    assert given(DownstreamCore, limit=0).limit == 0
-    with one_line("limit:", "greater than or equal to 0"):
-        given(DownstreamCore, limit=-1)
 
 
 def test_a_size_of_several_is_the_same_set_up_at_that_width():
