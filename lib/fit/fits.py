@@ -1,8 +1,9 @@
 """Fitting laws: the optimum to machine precision, and how sure one can be of it.
 
-The objective is sum_i h(log L_fit(x_i) - log L_i), h Huber's loss (delta 1e-3, as in 000 and 001) or the square. It is
-minimised by Newton's method over the log amplitudes and the shapes, inside the law's box, from the best cells of a
-coarse grid of shapes, in each of which the amplitudes are a linear least-squares problem.
+The objective is sum_i w_i h(log L_fit(x_i) - log L_i), w_i how often a resample has the point, h Huber's loss (delta
+1e-3, as in 000 and 001) or the square. It is minimised by Newton's method over the log amplitudes and the shapes,
+inside the law's box, from the best cells of a coarse grid of shapes, in each of which the amplitudes are a linear
+least-squares problem.
 """
 
 import dataclasses
@@ -253,7 +254,7 @@ def _least_squares(own: Fit) -> Fit:
 
 # Three bootstraps. ``bootstrap`` draws cells, and takes them for alike and for many; ``fresh_fits`` draws noise, and
 # takes the law for true and its noise for normal and alike in every run; ``flipped`` turns what the law leaves over,
-# and takes it for symmetric, cell by cell.
+# and takes it for symmetric, cell by cell, and, by ``cell_signs``, for spread like Student's t.
 
 
 def bootstrap(
@@ -319,9 +320,9 @@ def noise_of(fits: Mapping[K, Fit]) -> Noise:
 
 
 def flipped(fit: Fit, signs: ndarray) -> list[Fit]:
-    """The same law on other losses: its own predictions, and what it leaves over with other signs [n, points]
-    (``cell_signs``), scaled to the degrees of freedom. All inputs stay in every refit, where ``bootstrap`` loses some
-    of a small grid's: of eight cells a third, and with them what identifies the law."""
+    """The same law on other losses: its own predictions, and what its least squares leave over with other signs [n,
+    points] (``cell_signs``), scaled to the degrees of freedom. All inputs stay in every refit, where ``bootstrap``
+    loses some of a small grid's: of eight cells a third, and with them what identifies the law."""
     left = _least_squares(fit)
     scale = np.sqrt(len(left.loss) / max(1, len(left.loss) - left.free))
     return _shifted(fit, scale * left.residuals * signs)

@@ -1,9 +1,10 @@
 """``LoopedLM``: embed, prelude, loop, coda, head, by composition; and weights in and out.
 
-    e = P(tokens);  h_0 by the state init;  h_{t+1} = R(A-bar h_t + B-bar e);  logits = head(C(h_T))
+    e = P(tokens);  h_0 by the state init;  u = A-bar h_t + B-bar e;  h_{t+1} = R(u);  logits = head(C(h_T))
 
-P is the prelude, R the recurrent blocks, C the coda. A-bar and B-bar are the injection's (``lib/model/injection.py``);
-of hyper-connections, which keep several states, it also makes and joins these (``spread``, ``pool``).
+P is the prelude, R the recurrent blocks, C the coda, each with the norms that the config asks for. A-bar and B-bar are
+the injection's (``lib/model/injection.py``); of hyper-connections, which keep several states, it also makes and joins
+these (``spread``, ``pool``).
 
 Shapes: B batch, S sequence, d width, V vocabulary.
 """
@@ -211,8 +212,8 @@ class LoopedLM(nn.Module):
 
         First come all turns without gradient, then all with: what is computed without is a constant to the loops that
         follow. A row that has made its n waits for the others, one that has made its k rests; neither is computed. Rows
-        stand with the deepest first, so that those that run are the first of the batch: with n = 4, 2, 0 and k = 3, 3,
-        2 they are 2, 2, 1, 1 and then 3, 3, 2."""
+        stand with the deepest first, and n and k fall with their sum (``lib/model/depth.py``), so that those that run
+        are the first of the batch: with n = 4, 2, 0 and k = 3, 3, 2 there run 2, 2, 1, 1 rows, and then 3, 3, 2."""
         h, order = self.initial_state(e, draw), None
         if len({*(n + k)}) > 1:
             deepest_first = np.argsort(-(n + k), kind="stable")

@@ -75,7 +75,8 @@ class AdamW:
     """torch's fused AdamW: m and v with bias correction, decoupled decay, p <- (1 - lr wd) p (coupled to the rate) or
     p <- (1 - wd) p (independent of it); both follow the schedule.
 
-    With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001).
+    With update clipping the rate of a tensor is divided by max(1, rms(g / sqrt(v-hat))) (Wortsman et al., in 001),
+    and coupled decay with it.
     """
 
     def __init__(self, cfg: OptimConfig, parameters: Placed):
@@ -167,8 +168,8 @@ class Stack:
 
 
 class Muon:
-    """Nesterov momentum, orthogonalised in ``dtype``; factored variance reduction and cautious decay where the config
-    asks for them."""
+    """Nesterov momentum, orthogonalised, on a GPU in ``dtype``; factored variance reduction and cautious decay where
+    the config asks for them. A placement's rate has the factor sqrt(max(1, R / C)); decay falls to 0 over the run."""
 
     beta2 = 0.95  # of the variance reduction; there is no bias correction
     quintic = POLAR_EXPRESS, ROOM
@@ -195,7 +196,8 @@ class Muon:
     def _update(self, stack: Stack, lr: Tensor, beta: float, decay: float) -> None:
         """M <- beta M + (1 - beta) G, U the orthogonalised (1 - beta) G + beta M, and P <- P - lr (U + decay P).
 
-        On one CPU lib/kernels/kernels.c does all of this, ``_moved`` included: an equation is changed in both."""
+        On one thread of a CPU lib/kernels/kernels.c does all of this, ``_moved`` included, but for small stacks: an
+        equation is changed in both."""
         G = stack.matrices([_gradient(p) for p in stack.parameters])
         M = stack.momentum.lerp_(G, 1 - beta)
         U = orthogonalize(G.lerp_(M, beta), self.dtype)
