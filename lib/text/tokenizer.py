@@ -90,7 +90,11 @@ class BPETokenizer:
             return self._encode_as_the_file_says(texts)
         if any(len(text) > MAX_BLANKS and BLANKS.search(text) for text in texts):
             return self._encode_as_the_file_says(texts)
-        encoded = self._fast.encode_ordinary_batch(texts, num_threads=processes.spare())
+        threads = processes.spare()
+        if threads == 1:  # a pool of one costs a fifth of the time
+            encoded = [self._fast.encode_ordinary(text) for text in texts]
+        else:
+            encoded = self._fast.encode_ordinary_batch(texts, num_threads=threads)
         return [np.array(tokens, dtype=np.int64) for tokens in encoded]
 
     def _encode_as_the_file_says(self, texts: list[str]) -> list[np.ndarray]:
