@@ -53,7 +53,7 @@ def fork(function: Callable[[], object]) -> int:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(bool(end.code))
         if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
+            sys.stderr.write(f"{end.code}\n")  # in one piece: others stop at the same time
     except BaseException:
         traceback.print_exc()
     finally:
