@@ -29,7 +29,7 @@ from lib.base.statistics import (
     replicates,
     resampled_replicates,
 )
-from lib.workbook import places, second
+from lib.workbook import second
 
 REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
 DISPUTED = "opinions differ"
@@ -38,8 +38,7 @@ VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE
 NOT_JUDGED = ("smoke", "addendum", "second-text")  # too small, and not yet: not all of it is trained
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
-#: claims judged on a paper's own published runs: in the place of a profile, and the notebook that does it
-PUBLISHED, OF_PUBLISHED = "published", places.OF_PUBLISHED
+PUBLISHED = "published"  # in the place of a profile: judged on a paper's own published runs
 OF_PAPERS = ("paper", PUBLISHED)  # of the papers' own scale
 
 Kind = Literal["ordering", "bound", "tie", "value"]
@@ -66,7 +65,7 @@ class Claim:
     value: float = 0.0
     uncertainty: float = 0.0
     scale_free: bool = False
-    published: bool = False
+    published: str = ""
     short: str = ""
     figure: str = ""
     published_figure: str = ""

@@ -208,15 +208,15 @@ def in_numbers(every: Sequence[Judged]) -> str:
 
 def overview(every: Sequence[Judged]) -> str:
     """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
-    claims on our runs and on published ones; all of the latter in the row of the notebook that reads these."""
+    claims on our runs, and on published ones, in the row of the notebook that reads these."""
     return table([_of_notebook(paper, name, every) for paper, names in NOTEBOOKS.items() for name in names])
 
 
 def _of_notebook(paper: str, name: str, every: Sequence[Judged]) -> dict[str, str]:
     title, where = heading(name)
     own = [one for one in every if one.claim.notebook == name]
-    on_runs = every if name == claims.OF_PUBLISHED else own
-    place = ", ".join([*map(authors, sorted({one.claim.paper for one in own}) or [paper]), where]).removesuffix(", ")
+    on_runs = [one for one in every if name in (one.claim.published, one.claim.notebook)]
+    place = ", ".join([*map(authors, sorted({one.claim.paper for one in own or on_runs}) or [paper]), where]).removesuffix(", ")
     said = {AT_DESK: counted(one.ours for one in own), ON_RUNS: counted(one.published for one in on_runs)}
     return {
         "notebook": _links(name),

@@ -21,7 +21,7 @@ from lib.flops import run_flops
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.workbook import audit, claims, pages
-from lib.workbook.claims import OF_PUBLISHED, PUBLISHED
+from lib.workbook.claims import PUBLISHED
 from lib.workbook.plans import read_plan
 
 RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
@@ -44,7 +44,7 @@ class Row:
     @property
     def notebook(self) -> str:
         """Which measures it there; empty where none does."""
-        return OF_PUBLISHED if self.profile == PUBLISHED else self.claim.notebook or ""
+        return self.claim.published if self.profile == PUBLISHED else self.claim.notebook or ""
 
     @property
     def figure(self) -> str:

@@ -15,7 +15,6 @@ RECORDS = ROOT / "outputs" / "records"
 LEDGER = PARAMS / "claims.yaml"
 #: a profile that adds to another: it draws that one's runs beside its own
 ADDS_TO = {"addendum": "desk"}
-OF_PUBLISHED = "published_runs"  # the notebook that judges claims by the papers' own runs
 PYPROJECT = ROOT / "pyproject.toml"
 
 

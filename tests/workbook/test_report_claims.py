@@ -25,7 +25,7 @@ for claim in LEDGER.values():
     if claim.figure:
         NAMED.setdefault(claim.notebook, set()).add(claim.figure)
     if claim.published_figure:
-        NAMED.setdefault("published_runs", set()).add(claim.published_figure)
+        NAMED.setdefault(claim.published, set()).add(claim.published_figure)
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -48,10 +48,9 @@ def folder(tmp_path_factory):
     nb = a_notebook("instability", outputs, lrs=given["lrs"])
     nb.claim(JUDGED, [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
     a_notebook("instability", outputs, "gpu", lrs=[0.25]).claim(JUDGED, [0.1, -0.1], [1, 2], "decades")
-    of_published = a_notebook("published_runs", outputs)
     for one in LEDGER.values():
         if one.published:
-            of_published.claim_of_published(one.id, [0.459], (0.43, 0.49), "phi")
+            a_notebook(one.published, outputs).claim_of_published(one.id, [0.459], (0.43, 0.49), "phi")
     for notebook in NOTEBOOKS:
         for name in (f"a_{notebook}", *NAMED.get(notebook, ())):
             draw(outputs, notebook, name)
@@ -131,7 +130,7 @@ def test_a_page_shows_the_figure_that_the_ledger_names_and_links_the_others(fold
         assert pictures == [(name, f"what {name} shows") for name in expected], one.id
         linked = {name for name in re.findall(r'<a href="\.\./figures/cpu/(.*?)\.png">\1</a>', shown)}
         sections = [(one.notebook, one.figure)] if one.notebook else []
-        sections += [("published_runs", one.published_figure)] if one.published else []
+        sections += [(one.published, one.published_figure)] if one.published else []
         every = {f"a_{notebook}" for notebook, _ in sections}.union(*(NAMED.get(at, ()) for at, _ in sections))
         assert linked == every - {*expected}, one.id
         assert shown.count("None of the notebook") == sum(not name for _, name in sections), one.id

@@ -14,7 +14,7 @@ from tests.runs import small_run
 from tests.store.test_records import a_measurement, a_run
 from tests.workbooks import moved, own_environment
 
-NAMES = ["downstream_axes", "early_exit", "published_runs", "recurrence_exponent", "usage_weighted"]
+NAMES = ["downstream_axes", "early_exit", "other_groups", "recurrence_exponent", "usage_weighted"]
 #: marks all as run, then says for each change of a file which are stale with it, and takes it back
 STALE = """
 import json, sys
@@ -52,7 +52,7 @@ def stale(workbook, changed: Iterable[str]) -> dict:
 def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(workbook):
     expected = {
         "lib/papers/nanochat/usage_weighted.py": ["usage_weighted"],
-        "lib/papers/others/data/growth_loops.csv": ["published_runs"],  # a table that a module reads
+        "lib/papers/others/data/growth_loops.csv": ["other_groups"],  # a table that a module reads
         "lib/fit/__init__.py": NAMES,  # the face of a package
         "lib/base/statistics.py": NAMES,  # not directly
         "lib/train/loop.py": NAMES,  # inside a function

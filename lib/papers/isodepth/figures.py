@@ -180,28 +180,6 @@ def frontier_gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float,
     return figure
 
 
-def smooth_misfit(runs: pd.DataFrame, optima: pd.DataFrame, scatter: float) -> Figure:
-    """What the joint law leaves over, the column ``misfit`` of the runs, against the size of a model relative to its
-    budget's optimum: one panel an r, one line a (budget, r) cell; the grey band holds what the runs' own ``scatter``
-    would leave (95 %). optima: ``readings.optima`` of the runs."""
-    best = optima.set_index(["budget", "r"])["N"]
-    recurrences, budgets = sorted(runs["r"].unique()), sorted(runs["budget"].unique())
-    titles, ylabel = [f"r = {r}" for r in recurrences], "measured less\npredicted (nats)"
-    figure, axes = row_of_panels(titles, 2.4, ylabel=ylabel, sharex=True, sharey=True)
-    colours = shades("looped-nanochat", len(budgets))
-    for axis, r in zip(axes, recurrences, strict=True):
-        axis.axhspan(-1.96 * scatter, 1.96 * scatter, color="#bbbbbb", alpha=0.5, lw=0, label="scatter of runs, 95 %")
-        for budget, colour, marker in zip(budgets, colours, "osD^v<", strict=False):
-            cell = runs[(runs["budget"] == budget) & (runs["r"] == r)].sort_values("N")
-            x = cell["N"] / best[budget, r]
-            axis.plot(x, cell["misfit"], color=colour, marker=marker, ms=3, lw=0.9, label=rate(budget))
-        axis.axhline(0, color="#666666", lw=0.8, ls=":")
-        doublings_axis(axis, (0.5, 1, 2), "N / optimal N*", {0.5: "1/2", 1: "1", 2: "2"}.__getitem__)
-    legend_above(figure, axes[0])
-    figure.legends[0].set_title("budget (FLOPs)")
-    return figure
-
-
 # ---- of the downstream axes ------------------------------------------------------------------------------------------
 
 

@@ -105,7 +105,7 @@ class PhiProbes(ComparedGrid):
 
 
 class PublishedRuns(Parameters):
-    """000 judged on the runs that its authors published, and its law on those of other groups: nothing is trained."""
+    """000 judged on the runs that its authors published: nothing is trained."""
 
     notebook: ClassVar[str] = "published_runs"
 

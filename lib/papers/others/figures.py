@@ -4,9 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
-from lib.figures.style import COLOURS, LOOKS, PAGE, budget_axis, few_decades, legend_above, shades
+from lib.figures.style import COLOURS, LOOKS, PAGE, legend_above
 from lib.papers.others import ladders, phi
 
 #: who trained the runs -> colour and marker
@@ -63,43 +62,6 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
     return figure
 
 
-def worth_and_share(by_loops: pd.DataFrame, tied_share: pd.DataFrame, exponent: float) -> Figure:
-    """What r passes are worth in passes of own layers (``phi.by_loops``) beside r^phi at 000's ``exponent``; and the
-    gain of tied passes as a share of that of passes with own weights (``phi.tied_share``). Bars: 95 %."""
-    figure, (worth, share) = plt.subplots(1, 2, figsize=(PAGE, 2.7))
-    r = np.geomspace(1, 8, 50)
-    worth.plot(r, r, color="#666666", lw=0.8, ls=":", label="own layers")
-    worth.plot(r, r**exponent, color=COLOURS["isodepth"], lw=0.9, ls="--", label=rf"$r^{{{exponent:.2f}}}$")
-    for group, own in by_loops.groupby("group", sort=False):
-        colour, marker = GROUPS[str(group)]
-        at = own.index.get_level_values("r")
-        worth.vlines(at, own["worth low"], own["worth high"], color=colour, lw=1.1)
-        worth.plot(at, own["worth"], color=colour, marker=marker, ms=4.5, label=str(group))
-    for axis, ticks in ((worth.xaxis, (1, 2, 3, 4, 6, 8)), (worth.yaxis, (1, 1.5, 2, 3, 4, 6, 8))):
-        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.set_minor_locator(NullLocator())
-    worth.set_ylim(0.95, 5)
-    worth.set_xlabel("passes r")
-    worth.set_ylabel(r"worth, $r^\varphi$ passes of own layers")
-    worth.legend()
-    several = tied_share.groupby("loops")
-    ramp = shades("looped", len(several))
-    for k, (loops, own) in enumerate(several):
-        x = own["tokens a parameter"] * _beside(k, len(several), 1.04)
-        share.vlines(x, own["low"], own["high"], color=ramp[k], lw=1)
-        share.plot(x, own["share"], color=ramp[k], marker="osD^"[k % 4], lw=1, label=f"{loops} passes")
-    share.axhline(1, color="#666666", lw=0.8, ls=":")
-    share.set_xscale("log")
-    share.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-    share.minorticks_off()
-    share.set_xlabel("tokens a parameter of one pass")
-    share.set_ylabel("gain tied / gain with own weights")
-    share.set_title(phi.THEIRS)
-    share.legend()
-    return figure
-
-
 def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
     """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
     side by side at one compute, lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted
@@ -107,16 +69,16 @@ def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
     fits, plain = ladders.own_floors(curves), curves[ladders.PLAIN]
     computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
-    beside = {arm: _beside(k, len(ARMS), 1.03) for k, arm in enumerate(ARMS)}
+    shift = {arm: beside(k, len(ARMS), 1.03) for k, arm in enumerate(ARMS)}
     for arm, (colour, marker, style) in ARMS.items():
         fill, name = "white" if style == "--" else colour, arm.replace("_", " ")
         if arm != ladders.PLAIN:
             measured = [ladders.saved_as_measured(curves, arm, depth) for depth in plain["depth"]]
-            left.plot(plain["compute"] * beside[arm], measured, marker, color=colour, ms=4, mfc=fill)
+            left.plot(plain["compute"] * shift[arm], measured, marker, color=colour, ms=4, mfc=fill)
             left.plot(computes, [ladders.saved(fits, arm, at) for at in computes], style, color=colour, lw=1.1)
         left.plot([], [], style, marker=marker, color=colour, mfc=fill, label=name)
     for (arm, compute), printed in ladders.PRINTED.items():
-        left.plot(compute * beside[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
+        left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
     left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
     left.set_xscale("log")
     left.set_xlabel("FLOPs of vanilla")
@@ -133,38 +95,6 @@ def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
     return figure
 
 
-def _beside(k: int, n: int, factor: float) -> float:
+def beside(k: int, n: int, factor: float) -> float:
     """What a log x is multiplied with, so that marks of n series at one x stand side by side."""
     return factor ** (k - (n - 1) / 2)
-
-
-def gaps_and_loops(gaps: pd.DataFrame, best: pd.DataFrame) -> Figure:
-    """Left: loss of each arm at a budget's optimum above that with own weights (``isoflop.gaps_with_intervals``).
-    Right: the best number of loops (``best_loops.with_intervals``), where it lies between those tried. Bars: 95 %."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9))
-    arms = gaps.dropna().groupby("arm", sort=False)
-    for k, (arm, own) in enumerate(arms):
-        colour, marker, style = ARMS[str(arm)]
-        at = own.index.get_level_values("budget") * _beside(k, len(arms), 1.02)
-        left.vlines(at, own["gap low"], own["gap high"], color=colour, lw=0.9)
-        left.plot(at, own["gap"], style, marker=marker, color=colour, label=str(arm).replace("_", " "))
-    left.axhline(0, color="#666666", lw=0.8, ls=":")
-    budget_axis(left, [*gaps.index.get_level_values("budget").unique()])
-    left.set_ylabel("loss above untied 2 (nats)")
-    left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
-    names = best.index.get_level_values("set").unique()
-    looks = zip(names, ("#2B50FF", "#117733", "#9ECAE1", "#4292C6", "#08306B"), "p^osD", strict=True)
-    for k, (name, colour, marker) in enumerate(looks):
-        own = best.loc[name]
-        own = own.where(own["inside"])
-        at = own.index * _beside(k, len(names), 1.03)
-        right.vlines(at, own["low"], own["high"], color=colour, lw=0.9)
-        right.plot(at, own["K"], color=colour, marker=marker, label=name)
-    right.set_xscale("log")
-    few_decades(right)
-    right.set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
-    budget_axis(right, [*best.index.get_level_values("budget").unique()])
-    right.set_ylabel("best number of loops")
-    right.set_ylim(0.85, 8)
-    right.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
-    return figure

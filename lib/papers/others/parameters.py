@@ -1,10 +1,17 @@
-"""The parameters of the notebook that opens published models."""
+"""The parameters of the notebooks on what other groups published: their runs, and their models."""
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from lib.base.parameters import Positive, Training
+from lib.base.parameters import Parameters, Positive, Training
+
+
+class OtherGroups(Parameters):
+    notebook: ClassVar[str] = "other_groups"
+
+    resamples: Positive
+    seed: int
 
 
 class PublishedModels(Training):
