@@ -189,9 +189,9 @@ def reporting(path):
     """The code of a notebook, and of the functions of its rooms that hand it claims."""
     code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
     parts = [code]
-    for room in ("isodepth", "others"):
+    called = re.findall(r"\bclaims\.(of_\w+)\(", code)
+    for room in re.findall(r"^from lib\.papers\.(\w+) import .*\bclaims\b", code, re.M):
         source = (ROOT / "lib" / "papers" / room / "claims.py").read_text()
-        called = re.findall(r"\bclaims\.(of_\w+)\(", code)
         for node in ast.parse(source).body if called else []:
             if not isinstance(node, ast.FunctionDef) or node.name in called:
                 parts.append(ast.get_source_segment(source, node))
