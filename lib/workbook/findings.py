@@ -216,7 +216,8 @@ def _of_notebook(paper: str, name: str, every: Sequence[Judged]) -> dict[str, st
     title, where = heading(name)
     own = [one for one in every if one.claim.notebook == name]
     on_runs = [one for one in every if name in (one.claim.published, one.claim.notebook)]
-    place = ", ".join([*map(authors, sorted({one.claim.paper for one in own or on_runs}) or [paper]), where]).removesuffix(", ")
+    papers = sorted({one.claim.paper for one in own or on_runs}) or [paper]
+    place = ", ".join([*map(authors, papers), where]).removesuffix(", ")
     said = {AT_DESK: counted(one.ours for one in own), ON_RUNS: counted(one.published for one in on_runs)}
     return {
         "notebook": _links(name),

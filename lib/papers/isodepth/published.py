@@ -5,14 +5,12 @@ Numbers without a unit are nats per token. ``sets`` names the groups of runs tha
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
-from lib.figures.style import rate
 from lib.fit import isoflop
 from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, refits, residual_rank_test, split
 from lib.flops import count
@@ -231,22 +229,3 @@ def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataF
         rows[name] = percentile_interval(bootstrap(fit_joint, arrays, table[columns], resamples, seed)["phi"])
     frame = pd.DataFrame(rows, index=["low", "high"]).T.rename_axis("what varies")
     return frame.assign(phi=fit.params["phi"])[["phi", "low", "high"]]
-
-
-def phi_of_parts(table: pd.DataFrame) -> pd.Series:
-    """phi of the joint law on parts of the grid: each half of the budgets, the grid without one budget or one r, and
-    the plain model with one looped r alone."""
-    low, high = split(table["budget"])
-    budgets, recurrences = sorted(table["budget"].unique()), sorted(table["r"].unique())
-    parts: dict[str, Any] = {"lower half of the budgets": low, "upper half of the budgets": high}
-    parts |= {f"without {rate(budget)} FLOPs": table["budget"] != budget for budget in budgets}
-    parts |= {f"without r = {r}": table["r"] != r for r in recurrences}
-    parts |= {f"r = 1 and {r} alone": table["r"].isin([1, r]) for r in recurrences[1:]}
-    fits = {name: fit_joint(*readings.joint_arrays(table[rows])) for name, rows in parts.items()}
-    return pd.Series({name: fit.params["phi"] for name, fit in fits.items()}, name="phi").rename_axis("runs")
-
-
-def residuals_by_r(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
-    """One row an r: mean, rmse and largest size of the measured less the predicted loss."""
-    by = readings.misfit(table, fit).groupby(table["r"])
-    return pd.DataFrame({"mean": by.mean(), "rmse": by.agg(rms), "largest": by.agg(lambda off: off.abs().max())})
