@@ -12,7 +12,7 @@ from lib.model.looped import Draw
 from lib.presets import preset
 from tests.workbooks import ROOT
 
-B, S, LOOPS = 3, 24, torch.tensor([1, 3, 6])
+B, S, LOOPS = 3, 24, torch.tensor([1, 5, 9])
 
 
 @pytest.fixture

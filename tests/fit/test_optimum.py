@@ -34,6 +34,16 @@ def test_the_gradient_is_that_of_the_objective(delta):
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5)
 
 
+@pytest.mark.parametrize("delta", [1e-3, np.inf])
+def test_the_hessian_is_that_of_the_objective_where_shapes_enter_linearly(delta):
+    ours, step = problem(laws.CHINCHILLA, delta=delta), 1e-5
+    at = theta(alpha=0.21)[:, :5]
+    _, (hessian,), _ = ours.derivatives(at)
+    around = [ours.derivatives(at + sign * step * np.eye(5)[i])[0][0] for i in range(5) for sign in (1, -1)]
+    numeric = [(after - before) / (2 * step) for after, before in zip(around[::2], around[1::2], strict=True)]
+    np.testing.assert_allclose(hessian, numeric, rtol=1e-4, atol=1e-6 * np.abs(hessian).max())
+
+
 def test_starts_lie_in_the_box_and_the_minimum_below_them():
     ours = problem()
     begin, of = starts(ours)

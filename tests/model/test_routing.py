@@ -25,6 +25,7 @@ def test_with_three_experts_partial_is_one_or_two():
     first = torch.tensor([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2]])
     second = torch.tensor([[3, 4, 5], [2, 3, 4], [4, 1, 0], [2, 1, 0]])
     assert overlap(first, second) == {"none": 0.25, "partial": 0.5, "identical": 0.25}
+    assert overlap(first[::2], second[::2]) == {"none": 0.5, "partial": 0.5, "identical": 0.0}
 
 
 def test_chance_at_even_load_is_hypergeometric():

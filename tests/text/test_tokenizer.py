@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib.base.errors import InputError
 from lib.text.sources import documents
-from lib.text.tokenizer import BPETokenizer, ByteTokenizer, _byte_level_alphabet, _byte_of, train_bpe
+from lib.text.tokenizer import MAX_CHARACTERS, BPETokenizer, ByteTokenizer, _byte_level_alphabet, _byte_of, train_bpe
 from tests.conftest import examples
 
 TEXTS = ["Fellow-Citizens of the Senate:", "Grüße, 你好 — and 🎈 too\n\n  indented", "x" * 100, ""]
@@ -39,6 +39,26 @@ def test_bytes_are_utf8_and_specials_are_bytes_that_utf8_never_uses():
 def test_bpe_has_the_size_asked_for_and_loses_nothing(bpe):
     assert bpe.vocab_size == 600
     assert [bpe.decode(t) for t in bpe.encode_batch(TEXTS)] == TEXTS
+
+
+def test_bpe_is_of_every_document_and_of_no_characters_beyond_the_cap(tmp_path):
+    """Each adds the merges of its own word; what lies beyond the cap adds none."""
+    words = ["abcdefgh", "ijklmnop", "qrstuvwx"]
+    train_bpe([*words, "a" * MAX_CHARACTERS + " yzyzyzyz"], 300, tmp_path / "bpe.json")
+    whole = BPETokenizer(tmp_path / "bpe.json")
+    assert [len(tokens) for tokens in whole.encode_batch([*words, "yzyzyzyz"])] == [1, 1, 1, 8]
+
+
+def test_a_file_that_begins_every_text_by_a_token_does_not_begin_documents_twice(tmp_path, bpe):
+    fields = json.loads(bpe._model.to_str())
+    begin = {"SpecialToken": {"id": "<|bos|>", "type_id": 0}}
+    single = [begin, {"Sequence": {"id": "A", "type_id": 0}}]
+    named = {"<|bos|>": {"id": "<|bos|>", "ids": [bpe.bos], "tokens": ["<|bos|>"]}}
+    fields["post_processor"] = {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": named}
+    (tmp_path / "t.json").write_text(json.dumps(fields))
+    asked = "a text that names <|eos|>, which is encoded as the file says"
+    (found,), (expected,) = (one.encode_batch([asked]) for one in (BPETokenizer(tmp_path / "t.json"), bpe))
+    assert found.tolist() == expected.tolist() and bpe.bos not in found
 
 
 def test_token_bytes_add_up_to_the_text(bpe):

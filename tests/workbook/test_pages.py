@@ -61,6 +61,10 @@ def test_a_page_shows_formulas_without_a_script(page):
     assert "&lt;</span>" in text and "some, executed at the cpu profile" in text
 
 
+def test_the_formulas_of_a_title_are_typeset_and_its_words_are_not(copy):
+    assert str(pages.title(copy)).startswith("What <math") and str(pages.title(copy)).endswith("</math> is")
+
+
 def test_a_page_loads_nothing_and_runs_nothing(page):
     text = page.read_text()
     assert loaded(text) == {"../../index.html"}
