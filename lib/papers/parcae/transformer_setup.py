@@ -87,17 +87,6 @@ def injection_rates(p: StabilityAblation) -> dict[Label, RunConfig]:
     }
 
 
-def sampler(name: str, mean_loops: int) -> dict[str, Any]:
-    """What changes Parcae into one of the three models that 001 compares at mu_bwd = mu_rec (App. "Sampling of
-    Truncated Recurrence")."""
-    rules: dict[str, dict[str, Any]] = {
-        "full backpropagation": {"backprop_loops": "all"},
-        "fill": {"backprop_loops": mean_loops, "fill": True},
-        "correction": {"backprop_loops": mean_loops},
-    }
-    return rules[name]
-
-
 def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:
     """The model trained for ``steps`` as 001 trains its 140M models: Muon and AdamW at p's rates, which are constant
     and fall to 0 over the last half. AdamW's rate of the injection is called none where it is p's, so that it is the
