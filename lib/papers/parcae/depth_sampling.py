@@ -1,5 +1,4 @@
-"""What the way of sampling depths does to a run: 001, App. "Per-sequence Sampling" and "Sampling of Truncated
-Recurrence"."""
+"""What sampling a depth for every sequence costs: 001, App. "Per-sequence Sampling"."""
 
 import time
 
@@ -7,43 +6,11 @@ import numpy as np
 import pandas as pd
 import scipy.special
 import torch
-from numpy.typing import ArrayLike
 
 from lib.base.machine import device_type
 from lib.base.processes import one_thread_on_cpu
 from lib.config import ModelConfig
-from lib.model.depth import DepthRule
 from lib.model.looped import Draw, LoopedLM
-
-WINDOW = 25  # logged steps whose median a spike stands out from
-
-
-def distributions(configs: dict[str, ModelConfig]) -> pd.DataFrame:
-    """One row a rule: the mean, standard deviation, 5th and 95th percentile of the total loops T, and the mean k of the
-    loops with gradient."""
-    rows = {}
-    for name, cfg in configs.items():
-        rule = DepthRule(cfg)
-        p = rule.distribution()
-        T = np.arange(len(p))
-        mean, below = float(p @ T), np.cumsum(p)
-        rows[name] = {
-            "mean_loops": cfg.mean_loops,
-            "mean T": mean,
-            "sd T": float(np.sqrt(p @ (T - mean) ** 2)),
-            "5 %": int(np.searchsorted(below, 0.05)),
-            "95 %": int(np.searchsorted(below, 0.95)),
-            "mean k": rule.expected()[1],
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")
-
-
-def highest_spike(losses: ArrayLike) -> float:
-    """How far, at most, a logged training loss in the second half of a run stands above the median of those around it,
-    in nats. Runs of up to 500 steps log every step."""
-    losses = pd.Series(np.asarray(losses, dtype=float))
-    above = losses - losses.rolling(WINDOW, center=True, min_periods=WINDOW // 2).median()
-    return float(above.iloc[len(losses) // 2 :].max())
 
 
 def seconds_per_step(

@@ -1,6 +1,6 @@
-"""Which runs train, and the lowest learning rate that does not: 001, Sec. "Understanding Instability".
+"""001's runs in its RDM set-up, and which of them train: 001, Sec. "Understanding Instability".
 
-Works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
+It works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
 """
 
 from collections.abc import Sequence
@@ -79,14 +79,6 @@ def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
     return (frame["status"] == "finished") & (frame["val_loss"] <= loss_limit)
 
 
-def lowest_failing_rate(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row a seed, one column an architecture: the lowest rate of the ladder at which it does not train. It is inf
-    where the architecture trains at every rate, for it fails, if at all, above the ladder's top."""
-    failing = frame[~frame["trains"]].groupby(["seed", "architecture"])["lr"].min().unstack()
-    failing = failing.reindex(index=sorted(frame["seed"].unique()), columns=frame["architecture"].unique())
-    return failing.astype(float).fillna(np.inf)
-
-
 def octaves_between(lowest: pd.DataFrame, low: str, high: str, lrs: Sequence[float]) -> list[float]:
     """log2(rate of ``high`` / rate of ``low``) for each seed: positive where ``low`` fails first. ``lowest``: of each
     the lowest failing rate of the ladder ``lrs``.
@@ -122,13 +114,3 @@ def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: 
         for name, which in (("nearest rate", place == 0), ("other rates", place > 0))
     }
     return {name: of.tolist() for name, of in means.items() if name == "nearest rate" or of.notna().all()}
-
-
-def state_ratios(frame: pd.DataFrame, exploding: str, other: str, lowest: pd.DataFrame) -> list[float]:
-    """For each seed log10 of ``exploding``'s largest state rms over ``other``'s, at the lowest rate where ``exploding``
-    does not train; nan where it always trains."""
-    rms: dict[Any, float] = frame.set_index(["architecture", "seed", "lr"])["max_state_rms"].to_dict()
-    return [
-        float(np.log10(rms[exploding, seed, lr] / rms[other, seed, lr])) if np.isfinite(lr) else np.nan
-        for seed, lr in lowest[exploding].items()
-    ]

@@ -3,21 +3,9 @@
 from typing import Any
 
 from lib.config import Label, ModelConfig, RunConfig
-from lib.papers.parcae.parameters import EndToEnd, OneSize, StabilityAblation
+from lib.papers.parcae.parameters import EndToEnd, OneSize
 from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
-
-#: 001, Table "Stability Results": a Transformer made into a recurrent depth model, and what is added to it one by one
-LADDER: dict[str, dict[str, Any]] = {
-    "RDM": {"injection": "concat", "readout": False, "depth_per": "batch", "prelude_norm": False},
-    "+ constrained A": {"depth_per": "batch", "prelude_norm": False},
-    "+ per-sequence": {"prelude_norm": False},
-    "+ prelude norm": {},
-}
-
-#: The rung with one depth a batch, sampled as 001's released code does it: the loops with gradient come on top of those
-#: drawn, so that T = 1 is never trained.
-RELEASED: dict[str, dict[str, Any]] = {"+ constrained A, as released": {**LADDER["+ constrained A"], "on_top": True}}
 
 #: 001, Table of parameter counts: of the Transformer and of Parcae at each size
 PARAMETERS = {
@@ -64,38 +52,6 @@ def against_transformer(p: EndToEnd) -> dict[Label, RunConfig]:
             if seed in p.seeds_of(d):
                 runs["parcae", d, seed] = run(one, model(one, p.mean_loops), one.steps, seed)
     return runs
-
-
-def ladder(p: StabilityAblation, rungs: dict[str, dict[str, Any]] = LADDER) -> dict[Label, RunConfig]:
-    """(rung, seed) -> run of ``rungs``."""
-    return {
-        (rung, seed): run(p, model(p, p.mean_loops, **changes), p.steps, seed)
-        for rung, changes in rungs.items()
-        for seed in p.seeds
-    }
-
-
-def injection_rates(p: StabilityAblation) -> dict[Label, RunConfig]:
-    """(rung, rate, seed) -> run: the first two rungs, with and without constrained A, at each of AdamW's rates of the
-    injection. All other rates stay."""
-    rungs = ("RDM", "+ constrained A")
-    return {
-        (rung, rate, seed): run(p, model(p, p.mean_loops, **LADDER[rung]), p.steps, seed, injection_lr=rate)
-        for rung in rungs
-        for rate in p.injection_lrs
-        for seed in p.rate_seeds
-    }
-
-
-def sampler(name: str, mean_loops: int) -> dict[str, Any]:
-    """What changes Parcae into one of the three models that 001 compares at mu_bwd = mu_rec (App. "Sampling of
-    Truncated Recurrence")."""
-    rules: dict[str, dict[str, Any]] = {
-        "full backpropagation": {"backprop_loops": "all"},
-        "fill": {"backprop_loops": mean_loops, "fill": True},
-        "correction": {"backprop_loops": mean_loops},
-    }
-    return rules[name]
 
 
 def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:

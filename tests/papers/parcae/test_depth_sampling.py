@@ -1,4 +1,4 @@
-"""Sampled depths have means that differ from what they are called, and overhead's interval covers the truth."""
+"""Rules are timed in turns, and overhead's interval covers the truth."""
 
 import time
 from types import SimpleNamespace
@@ -11,33 +11,6 @@ from lib.base.statistics import percentile_interval
 from lib.config import ModelConfig
 from lib.papers.parcae import depth_sampling
 from tests.runs import SMALL
-
-
-def test_the_means_are_not_what_they_are_called():
-    sampled = dict(mean_loops=8, backprop_loops=4, depth="poisson")
-    table = depth_sampling.distributions(
-        {
-            "correction": ModelConfig(**sampled),
-            "fill": ModelConfig(**sampled, fill=True),
-            "fill, lognormal": ModelConfig(mean_loops=4, backprop_loops=2, depth="lognormal-poisson", fill=True),
-        }
-    )
-    assert table.loc["correction", "mean T"] == pytest.approx(8.0003, abs=1e-4)
-    assert table.loc["correction", "sd T"] ** 2 == pytest.approx(7.995, abs=1e-3)
-    assert table.loc["fill", "mean T"] == pytest.approx(8) and table.loc["fill", "sd T"] == pytest.approx(2)
-    assert table.loc["fill, lognormal", "mean T"] == pytest.approx(5)  # called 4
-    assert table["mean k"].tolist()[1:] == pytest.approx([4, 2]) and table.loc["correction", "mean k"] < 4
-    assert table.loc["fill", "5 %"] > table.loc["correction", "5 %"]
-
-
-def test_a_spike_is_what_stands_out_of_the_second_half():
-    losses = np.linspace(4, 2, 200)
-    assert depth_sampling.highest_spike(losses) < 0.2  # a slope is none
-    early, late = losses.copy(), losses.copy()
-    early[20] += 3
-    late[150] += 0.7
-    assert depth_sampling.highest_spike(early) == pytest.approx(depth_sampling.highest_spike(losses))
-    assert depth_sampling.highest_spike(late) == pytest.approx(0.7, abs=0.02)
 
 
 def test_steps_are_timed_in_turns(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.papers.parcae.parameters import EndToEnd, LoopingIsoflop, TokenizerCompression, UnifiedLaw
+from lib.papers.parcae.parameters import EndToEnd, LoopingIsoflop, StabilityAblation, TokenizerCompression, UnifiedLaw
 from tests.given import given
 from tests.lines import one_line
 
@@ -17,7 +17,9 @@ def test_a_grid_carries_a_parabola_and_a_law(kind):
     assert given(kind, loops=[2, 4, 8], budgets=[1e11, 2e11]).loops == [2, 4, 8]
 
 
-def test_the_size_that_is_judged_is_one_of_those_made():
+def test_what_is_judged_is_among_what_is_made():
+    with one_line("judged_lr: 0.5 is not one of injection_lrs", "add it"):
+        given(StabilityAblation, judged_lr=0.5)
     with one_line("judged:", "700 is not one of sizes", "use 300, 600"):
         given(TokenizerCompression, sizes=[300, 600], judged=700)
 

@@ -1,4 +1,4 @@
-"""Which runs train, the lowest rate that fails and the margins between architectures are those of a known table."""
+"""Which runs train and the margins between architectures are those of a known table."""
 
 import math
 
@@ -10,6 +10,10 @@ from lib.papers.parcae import rdm_setup
 from lib.papers.parcae.parameters import EndToEnd, Instability
 from tests.given import given
 
+LADDER = [1.0, 2.0, 4.0]
+#: of which the lowest that fails, by seed
+LOWEST = pd.DataFrame({"a": [2.0, 2.0], "b": [4.0, 4.0], "c": [math.inf, math.inf]}, index=[1, 2])
+
 
 @pytest.fixture
 def frame():
@@ -17,13 +21,13 @@ def frame():
     rows = []
     for seed in (1, 2):
         for architecture, limit in (("a", 2), ("b", 4), ("c", math.inf)):
-            for lr in (1.0, 2.0, 4.0):
+            for lr in LADDER:
                 fails = lr >= limit
                 status = "diverged" if fails and seed == 1 else "finished"
-                loss, rms = (3.0, 1e5) if fails else (2.0, 10.0)
+                loss = 3.0 if fails else 2.0
                 rho = lr if architecture == "a" else 0.5
-                rows.append((f"{architecture}{seed}{lr}", architecture, seed, lr, status, loss, rms, rho))
-    names = ["key", "architecture", "seed", "lr", "status", "val_loss", "max_state_rms", "rho_max"]
+                rows.append((f"{architecture}{seed}{lr}", architecture, seed, lr, status, loss, rho))
+    names = ["key", "architecture", "seed", "lr", "status", "val_loss", "rho_max"]
     frame = pd.DataFrame(rows, columns=names)
     frame["trains"] = rdm_setup.trains(frame, 2.4)
     return frame
@@ -36,34 +40,23 @@ def test_a_run_fails_by_blowing_up_or_by_its_final_loss(frame):
     assert not rdm_setup.trains(broken, 2.4).any()
 
 
-def test_lowest_failing_rates(frame):
-    lowest = rdm_setup.lowest_failing_rate(frame)
-    assert lowest["a"].tolist() == [2, 2] and lowest["b"].tolist() == [4, 4]
-    assert np.isinf(lowest["c"]).all() and lowest.index.tolist() == [1, 2]
-    nothing_fails = rdm_setup.lowest_failing_rate(frame[frame["architecture"] == "c"])
-    assert np.isinf(nothing_fails["c"]).all()
+def test_distances_are_octaves_and_the_top_understates():
+    assert rdm_setup.octaves_between(LOWEST, "a", "b", LADDER) == [1, 1]
+    assert rdm_setup.octaves_between(LOWEST, "b", "a", LADDER) == [-1, -1]
+    assert rdm_setup.octaves_between(LOWEST, "b", "c", LADDER) == [0, 0]
 
 
-def test_distances_are_octaves_and_the_top_understates(frame):
-    lowest, ladder = rdm_setup.lowest_failing_rate(frame), [1.0, 2.0, 4.0]
-    assert rdm_setup.octaves_between(lowest, "a", "b", ladder) == [1, 1]
-    assert rdm_setup.octaves_between(lowest, "b", "a", ladder) == [-1, -1]
-    assert rdm_setup.octaves_between(lowest, "b", "c", ladder) == [0, 0]
+def test_what_the_ladder_does_not_tell_apart_has_no_distance():
+    assert np.isnan(rdm_setup.octaves_between(LOWEST, "c", "c", LADDER)).all()  # neither fails
+    assert np.isnan(rdm_setup.octaves_between(LOWEST, "a", "a", [2.0, 4.0])).all()  # both at once
+    assert rdm_setup.octaves_between(LOWEST, "a", "b", [2.0, 4.0]) == [1, 1]
+    assert np.isnan(rdm_setup.octaves_past(LOWEST, "c", "c", LADDER)).all()
 
 
-def test_what_the_ladder_does_not_tell_apart_has_no_distance(frame):
-    lowest = rdm_setup.lowest_failing_rate(frame)
-    assert np.isnan(rdm_setup.octaves_between(lowest, "c", "c", [1.0, 2.0, 4.0])).all()  # neither fails
-    assert np.isnan(rdm_setup.octaves_between(lowest, "a", "a", [2.0, 4.0])).all()  # both at once
-    assert rdm_setup.octaves_between(lowest, "a", "b", [2.0, 4.0]) == [1, 1]
-    assert np.isnan(rdm_setup.octaves_past(lowest, "c", "c", [1.0, 2.0, 4.0])).all()
-
-
-def test_past_is_counted_from_the_last_rate_that_trains(frame):
-    lowest, ladder = rdm_setup.lowest_failing_rate(frame), [1.0, 2.0, 4.0]
-    assert rdm_setup.octaves_past(lowest, "a", "b", ladder) == [0, 0]  # b trains at 2, where a fails
-    assert rdm_setup.octaves_past(lowest, "a", "c", ladder) == [1, 1]
-    assert rdm_setup.octaves_past(lowest, "c", "a", ladder) == [-2, -2]
+def test_past_is_counted_from_the_last_rate_that_trains():
+    assert rdm_setup.octaves_past(LOWEST, "a", "b", LADDER) == [0, 0]  # b trains at 2, where a fails
+    assert rdm_setup.octaves_past(LOWEST, "a", "c", LADDER) == [1, 1]
+    assert rdm_setup.octaves_past(LOWEST, "c", "a", LADDER) == [-2, -2]
     paper = pd.DataFrame({"base": [4e-4], "parcae": [np.inf]})
     (octaves,) = rdm_setup.octaves_past(paper, "base", "parcae", [2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert octaves == pytest.approx(math.log2(2.5))
@@ -85,12 +78,6 @@ def test_radius_margins(frame):
     assert np.isnan(rdm_setup.radius_margins(frame, "c", False, [1, 2])["nearest rate"]).all()
     # the mean of the others is no comparison where a seed has none
     assert "other rates" not in rdm_setup.radius_margins(frame[frame["key"] != "a24.0"], "a", False, [1, 2])
-
-
-def test_state_ratios_are_decades_at_the_rate_where_the_first_fails(frame):
-    lowest = rdm_setup.lowest_failing_rate(frame)
-    assert rdm_setup.state_ratios(frame, "a", "c", lowest) == pytest.approx([4, 4])
-    assert np.isnan(rdm_setup.state_ratios(frame, "c", "a", lowest)).all()
 
 
 SETUP = given(Instability, width=32, mlp_width=64, mean_loops=4, backprop_loops=2, steps=12, warmup_steps=2)

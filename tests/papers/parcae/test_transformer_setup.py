@@ -1,10 +1,7 @@
-"""At the paper's size the models are 001's own, and each rung and sampler changes what its name says alone."""
-
-import itertools
+"""At the paper's size the models are 001's own, and trained as the paper trains them."""
 
 import pytest
 
-from lib.base.errors import InputError
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import EndToEnd, StabilityAblation
@@ -28,46 +25,23 @@ def test_at_the_papers_size_they_are_the_papers_models():
     assert count(transformer_setup.transformer(medium)).n_params == 385_903_104
 
 
-def test_the_ladder_changes_one_thing_a_rung():
-    models = {rung: transformer_setup.model(P, 8, **changes) for rung, changes in transformer_setup.LADDER.items()}
-    fields = {rung: model.model_dump() for rung, model in models.items()}
-    rungs = list(fields)
-    changed = [{key for key in fields[a] if fields[a][key] != fields[b][key]} for a, b in itertools.pairwise(rungs)]
-    assert changed == [{"injection", "readout"}, {"depth_per"}, {"prelude_norm"}]
-    assert models[rungs[-1]] == transformer_setup.model(P, 8)
-    assert fields["RDM"]["injection"] == "concat" and fields["RDM"]["depth_per"] == "batch"
-
-
-def test_the_released_sampler_is_the_second_rung_with_loops_on_top():
-    ours = transformer_setup.model(P, 8, **transformer_setup.LADDER["+ constrained A"])
-    runs = transformer_setup.ladder(P, transformer_setup.RELEASED)
-    assert [cfg.model for cfg in runs.values()] == [ours.replace(on_top=True)] * 2
-
-
-def test_the_rates_of_the_injection_are_adamws_alone():
-    p = P.replace(injection_lrs=[8e-3, 0.1], judged_lr=0.1, rate_seeds=[1, 7])
-    runs, ladder = transformer_setup.injection_rates(p), transformer_setup.ladder(p)
-    assert len(runs) == 2 * 2 * 2 and runs["RDM", 8e-3, 1] == ladder["RDM", 1]
-    assert runs["+ constrained A", 8e-3, 1] == ladder["+ constrained A", 1]
-    for rung, of_injection in {"RDM": {"weight"}, "+ constrained A": {"A_log", "dt_bias", "B"}}.items():
-        slow, fast = runs[rung, 8e-3, 7], runs[rung, 0.1, 7]
-        assert slow.model == fast.model and slow.train == fast.train
-        assert fast.optim == slow.optim.replace(injection_lr=0.1)
-        changed = {
-            a.name.removeprefix("injection.")
-            for a, b in zip(placements(slow.model, slow.optim), placements(fast.model, fast.optim), strict=True)
-            if a != b
-        }
-        assert changed == of_injection
-    with pytest.raises(InputError, match=r"judged_lr: 0\.5 is not one of injection_lrs"):
-        p.replace(judged_lr=0.5)
+@pytest.mark.parametrize(
+    ("changes", "of_injection"),
+    [({"injection": "concat", "readout": False}, {"weight"}), ({}, {"A_log", "dt_bias", "B"})],
+)
+def test_the_rate_of_the_injection_is_adamws_alone(changes, of_injection):
+    model = transformer_setup.model(P, 8, **changes)
+    own, same, fast = (transformer_setup.run(P, model, 100, 7, injection_lr=rate) for rate in (None, P.lr, 0.1))
+    assert own == same and fast == own.replace(optim=own.optim.replace(injection_lr=0.1))
+    both = zip(placements(model, own.optim), placements(model, fast.optim), strict=True)
+    assert {a.name.removeprefix("injection.") for a, b in both if a != b} == of_injection
 
 
 def test_comparisons_share_their_runs():
     sizes = given(EndToEnd, sizes={768: 2, 1024: 4}, **PAPERS)
-    runs, ladder = transformer_setup.against_transformer(sizes), transformer_setup.ladder(P)
-    assert len(runs) == 8 and len(ladder) == 4 * 2 and len({cfg.key for cfg in runs.values()}) == 8
-    assert runs["parcae", 768, 2] == ladder["+ prelude norm", 2]
+    runs = transformer_setup.against_transformer(sizes)
+    assert len(runs) == 8 and len({cfg.key for cfg in runs.values()}) == 8
+    assert runs["parcae", 768, 2] == transformer_setup.run(P, transformer_setup.model(P, 8), 100, 2)
     assert runs["transformer", 1024, 1].model == transformer_setup.transformer(P.replace(width=1024, layers=4))
     assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
 
