@@ -29,12 +29,10 @@ def model(p: UsageWeighted, width: int) -> ModelConfig:
 def grid(p: UsageWeighted) -> dict[Label, RunConfig]:
     """("... FLOPs", budget, width, seed) -> run, for every budget of FLOPs as 003 counts them, its widths, and every
     seed, by nanochat's optimiser. Raises InputError where a budget buys fewer than ten steps."""
-
-    def run(width: int, budget: float, seed: int) -> RunConfig:
-        return budgets.run(p, model(p, width), budget, seed, paper="003", like="looped-nanochat-s8")
-
     return {
-        (f"{rate(budget)} FLOPs", budget, width, seed): run(width, budget, seed)
+        (f"{rate(budget)} FLOPs", budget, width, seed): budgets.run(
+            p, model(p, width), budget, seed, paper="003", like="looped-nanochat-s8"
+        )
         for budget in sorted(p.widths)
         for width in p.widths[budget]
         for seed in p.seeds
