@@ -49,13 +49,6 @@ INJECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def injection(name: str) -> dict[str, Any]:
-    """The fields that one of the ablation's injections changes."""
-    if name not in INJECTIONS:
-        raise InputError(f"injections: {name!r} is not known, use {', '.join(INJECTIONS)}")
-    return INJECTIONS[name]
-
-
 def intervention(name: str, r: int) -> dict[str, Any]:
     """The fields that one of 000's probes changes in its model at r loops (App. G.1); none at r = 1.
 
@@ -190,8 +183,6 @@ PUBLISHED_SIZES = {
     28: (770.8, 468.9, 314.7, 237.7),
     34: (1136.5, 691.4, 464.1, 350.4),
 }
-#: Sec. 3.2: r -> % of the blocks' FLOPs that the injection adds
-PUBLISHED_OVERHEADS = {2: 1.7, 4: 3.3, 8: 6.7}
 #: phi on its lower four budgets, under its probes and without (Sec. 5)
 PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.65}
 
@@ -206,25 +197,6 @@ def published_grid() -> pd.DataFrame:
                 rows.append({"budget": budget, "r": r, "width": 64 * s, "seed": 0, **own, "D": budget / own["F"]})
     runs = pd.DataFrame(rows)
     return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
-
-
-def off_table_6() -> float:
-    """The most by which a preset's parameters differ from Table 6, in millions."""
-    return max(
-        abs(size(preset(f"isodepth-s{s}-r{r}"))["N"] / 1e6 - printed)
-        for s, row in PUBLISHED_SIZES.items()
-        for r, printed in zip(PUBLISHED_RECURRENCES, row, strict=True)
-    )
-
-
-def off_overheads() -> float:
-    """The most by which r n_i / (L_eff n_b), what the injection adds by Eq. 1, differs from what Sec. 3.2 prints, in
-    percentage points, over the widths of Table 6."""
-    return max(
-        abs(100 * r * count(preset(f"isodepth-s{s}-r{r}")).n_injection / (20 * 12 * (64 * s) ** 2) - printed)
-        for s in PUBLISHED_SIZES
-        for r, printed in PUBLISHED_OVERHEADS.items()
-    )
 
 
 def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:

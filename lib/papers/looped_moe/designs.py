@@ -106,50 +106,6 @@ def best_models(runs: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     return best
 
 
-def gaps(best: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
-    """One row a seed, one column a budget: the nats by which the loss of ``better`` lies below that of ``worse``; best
-    is of ``best_models`` by seed."""
-    above, below = (
-        best[best["architecture"] == name].pivot(index="seed", columns="budget", values="loss")
-        for name in (worse, better)
-    )
-    return (above - below).rename_axis(columns="C")
-
-
-def exponents_in_size(best: pd.DataFrame) -> pd.DataFrame:
-    """Of L ~ N^-alpha through the optima of each seed's budgets, alpha: one row a seed, one column an architecture; nan
-    where an optimum lies outside the sizes trained."""
-
-    def alpha(own: pd.DataFrame) -> float:
-        return -isoflop.exponent(own, "loss", "N")[0] if own["inside"].all() else np.nan
-
-    found = {
-        name: {seed: alpha(own) for seed, own in rows.groupby("seed")} for name, rows in best.groupby("architecture")
-    }
-    return pd.DataFrame(found)
-
-
-def slopes_apart(best: pd.DataFrame) -> pd.DataFrame:
-    """Of the exponents of the compute-optimal loss in the budget, how far each lies from the mean of all, as a share of
-    it: one row a seed, one column an architecture."""
-    losses = best.pivot(index=["architecture", "seed"], columns="budget", values="loss")
-    fitted = np.polyfit(np.log(losses.columns.to_numpy(float)), np.log(losses.to_numpy()).T, 1)[0]
-    slopes = pd.Series(fitted, losses.index).unstack("architecture")
-    return slopes.div(slopes.mean(axis=1), axis=0) - 1
-
-
-def table_of_sizes() -> pd.DataFrame:
-    """004's table of configurations, from its presets, in millions of parameters: what is active, the least and the
-    most of the four, and what the two sparse ones store."""
-    rows = []
-    for width in range(128, 1025, 128):
-        counts = {name: count(preset(f"{name}-{width}")) for name in LOOK}
-        active = [c.n_active / 1e6 for c in counts.values()]
-        stored = {f"stored, {TITLES[name]}": counts[name].n_params / 1e6 for name in ("looped-moe", "moe")}
-        rows.append({"d": width, "active, least": min(active), "active, most": max(active), **stored})
-    return pd.DataFrame(rows).set_index("d")
-
-
 def name(architecture: str, depth: int, loops: int) -> str:
     """As 004 writes it: Looped-MoE 4x2, unique layers by loops; Base and MoE have a name alone."""
     return TITLES[architecture] + (f" {depth // loops}x{loops}" if "looped" in architecture else "")

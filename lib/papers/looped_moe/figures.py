@@ -1,19 +1,14 @@
-"""What the figures of Looped-MoE and early exit (004) share, and its tasks."""
+"""What the figures of Looped-MoE and early exit (004) share."""
 
 import math
 from collections.abc import Iterable
 
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, MARKERS, PAGE, legend_above, shades
-from lib.papers.looped_moe.core_nine import NINE
+from lib.figures.style import COLOURS, MARKERS, shades
 from lib.papers.looped_moe.designs import LOOK, TITLES
 
 
@@ -45,31 +40,3 @@ def in_percent(*axes: Axis) -> None:
     """Axes of shares."""
     for axis in axes:
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
-
-
-def core_9(runs: pd.DataFrame) -> Figure:
-    """The accuracy of 004's architectures on the tasks of Core 9, the mean of the seeds; bars are standard errors over
-    examples, dotted lines the accuracy of guessing. runs: ``core_nine.nine_scores`` with a column architecture."""
-    figure, panel = plt.subplots(figsize=(PAGE, 2.6))
-    tasks = list(NINE)
-    at, chance = np.arange(len(tasks)), np.array([task.chance for task in NINE.values()])
-    means = runs.groupby("architecture").mean(numeric_only=True)
-    groups = means.reindex([name for name in LOOK if name in means.index])
-    for i, (architecture, mean) in enumerate(groups.iterrows()):
-        panel.errorbar(
-            at + 0.16 * (i - (len(groups) - 1) / 2),
-            mean[tasks],
-            mean[[f"{name} stderr" for name in tasks]],
-            ls="",
-            lw=1,
-            ms=4,
-            label=TITLES[architecture],
-            color=COLOURS[LOOK[architecture]],
-            marker=MARKERS[LOOK[architecture]],
-        )
-    panel.hlines(chance, at - 0.4, at + 0.4, color="#888888", lw=0.8, ls=":")
-    panel.set_xticks(at, tasks)
-    panel.grid(axis="x", visible=False)
-    panel.set_ylabel("accuracy (%)")
-    legend_above(figure, panel)
-    return figure

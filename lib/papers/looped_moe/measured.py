@@ -94,11 +94,6 @@ def debts(case: OfExits) -> dict[str, Any]:
     return {str(name): table[name].tolist() for name in table}
 
 
-def of_routing(configs: Iterable[RunConfig], store: RunStore) -> list[OfRun]:
-    """A case for each run."""
-    return [OfRun.of(cfg, store, validation_flops(cfg)) for cfg in configs]
-
-
 @named("lib.papers.looped_moe.routing")
 def routing(case: OfRun) -> dict[str, Any]:
     """Columns of ``routing.divergence`` on the validation text, a number for each layer and pair of loops."""

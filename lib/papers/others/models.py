@@ -1,8 +1,5 @@
-"""A model that somebody has published, or a run of the store, opened: what it does loop by loop, layer by layer and
-exit by exit, on rows of held-out text.
-
-Frames have a row a number of loops T, a layer and loop, or a criterion and share of the loops saved.
-"""
+"""A model that somebody has published, or a run of the store, opened: what it does loop by loop on rows of held-out
+text, what it answers, and where its FLOPs go."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,18 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.base.machine import device_type
 from lib.config import DataConfig
 from lib.data.rows import token_store, validation_batch
-from lib.decode import exits, pace
-from lib.decode.criteria import PREDICTING
-from lib.decode.inflight import Exit
 from lib.flops import count
-from lib.model import load_weights, probes, weights
+from lib.model import load_weights, weights
 from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
@@ -70,13 +63,6 @@ def of_run(key: str, store: RunStore) -> Opened:
     return Opened(model, tokenizer, torch.as_tensor(rows, device=model.embed.weight.device))
 
 
-def depths_of(opened: Opened, asked: Sequence[int]) -> list[int]:
-    """Those of the ``asked`` numbers of loops that the model can make, and its own."""
-    cfg = opened.model.cfg
-    most = cfg.mean_loops if not cfg.recur or cfg.injection == "hyper-connections" else max(asked)
-    return sorted({cfg.mean_loops, *(T for T in asked if most >= T)})
-
-
 @torch.no_grad()
 def by_loops(opened: Opened, depths: Sequence[int]) -> pd.DataFrame:
     """One row a T: ``loss`` in nats per token; ``norm``, |h_T|, and ``move``, |h_T - h_(T-1)| / |h_T|, means over
@@ -99,24 +85,6 @@ def by_loops(opened: Opened, depths: Sequence[int]) -> pd.DataFrame:
     return table.loc[list(depths)].rename_axis("T")
 
 
-@torch.no_grad()
-def by_layer(opened: Opened) -> pd.DataFrame:
-    """One row a layer and loop, in the order in which they are computed: ``layer``, ``loop`` (0 outside the loop),
-    ``norm`` of the stream there, and ``settled``, its cosine with what the same layer makes of it in the last loop;
-    means over tokens of the first rows."""
-    states = probes.hidden_states(opened.model, opened.parts[0][:, :-1])
-    last = {layer: x.float() for (layer, _), x in states.items()}  # the latest wins
-    return pd.DataFrame(
-        {
-            "layer": layer,
-            "loop": loop,
-            "norm": x.float().norm(dim=-1).mean().item(),
-            "settled": F.cosine_similarity(x.float(), last[layer], dim=-1).mean().item(),
-        }
-        for (layer, loop), x in states.items()
-    )
-
-
 def where_flops_go(model: LoopedLM) -> pd.Series:
     """The shares of a forward pass at mean_loops: ``before`` the loop, ``loops``, and ``after`` it, coda and head."""
     cfg = model.cfg.replace(backprop_loops="all", fill=False, on_top=False)  # which costs a forward pass nothing
@@ -129,33 +97,6 @@ def where_flops_go(model: LoopedLM) -> pd.Series:
         after = whole - count(cfg.replace(coda=0, coda_norm=False, windows="L")).flops_per_token_forward
     after += 2 * cfg.vocab_size * cfg.width
     return pd.Series({"before": 1 - (loops + after) / whole, "loops": loops / whole, "after": after / whole})
-
-
-def speed_up(
-    opened: Opened, found: exits.Exits, saved: Sequence[float], prompt: int, new_tokens: int, rounds: int
-) -> pd.DataFrame:
-    """One row a criterion and share of the depth to be saved, timed while decoding, in turn with full loops: ``loops``,
-    the share of them really saved; ``FLOPs``, the share of the FLOPs, less what looks at the exits cost, coda and head
-    at every exit of a criterion that predicts; ``time``, the share of the time. Medians of the rounds; of the time the
-    least and the most of them too (``time low``, ``time high``). found: ``exits.exits_of_rows`` of the model.
-
-    With a coda all who are in the loop run it whenever anybody leaves, since those who leave see them there; that is
-    not in ``FLOPs``, as it depends on who is decoded together."""
-    model = opened.model
-    shares, T = where_flops_go(model), model.cfg.mean_loops
-    work = pace.decoding(model, opened.rows, 4, prompt, new_tokens)
-    rows = []
-    for criterion in found.scores:
-        for share in saved:
-            leave = Exit(exits.threshold_saving(found, criterion, share), criterion)
-            timed = np.array(pace.in_turn(work, leave, T, rounds))
-            slow, fast, really = np.median(timed, axis=0)
-            each = 1 - timed[:, 0] / timed[:, 1]
-            looks = ((1 - really) * T - 1) * shares["after"] if criterion in PREDICTING and share else 0.0
-            row = {"criterion": criterion, "asked": share, "loops": really}
-            row |= {"FLOPs": really * shares["loops"] - looks, "time": 1 - slow / fast}
-            rows.append(row | {"time low": each.min(), "time high": each.max()})
-    return pd.DataFrame(rows)
 
 
 def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depths: Sequence[int]) -> pd.DataFrame:

@@ -88,13 +88,6 @@ def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:
     return means
 
 
-def rdm_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """001, Table "Zero-Shot and Perplexity Results Trained on RDM Setup": means over seeds."""
-    texts = [f"WikiText per {per}{of}" for per in ("token", "word") for of in ("", " stderr")]
-    tasks = [f"{name}{of}" for name in (*ZERO_SHOT, "zero-shot") for of in ("", " stderr")]
-    return runs.groupby(["width", "architecture"], sort=False)[["T", "perplexity", *texts, *tasks]].mean()
-
-
 def closed(runs: pd.DataFrame, value: str) -> pd.Series:
     """By width the share of the gap to the next larger Transformer that Parcae closes, in per cent (001, Sec.
     "Comparison Against Transformers"). Means are over the seeds of which all runs finished. The share is nan where the
@@ -108,10 +101,6 @@ def closed(runs: pd.DataFrame, value: str) -> pd.Series:
 
 
 # ---- what the papers say of them -------------------------------------------------------------------------------------
-
-
-def suites_there(runs: pd.DataFrame) -> list[str]:
-    return [name for name in SUITES if runs[name].notna().any()]
 
 
 def part_of_the_gap(runs: pd.DataFrame, values: Sequence[str], seeds: Sequence[int]) -> dict[str, Contrast]:
@@ -152,10 +141,3 @@ def against_rdm(runs: pd.DataFrame, value: str, seeds: Sequence[int]) -> dict[st
     """Parcae's lead over the RDM, on "WikiText nats" or on "zero-shot", the mean of these tasks in points."""
     (ours,) = {*runs["architecture"]} - {RDM}
     return leads(runs, [value], ours, RDM, seeds)
-
-
-def up_the_ladder(runs: pd.DataFrame, values: Sequence[str], T: int, seeds: Sequence[int]) -> dict[str, Contrast]:
-    """By how much the full model lies above constrained A alone after T loops (001, Table "Stability Results"). runs:
-    with columns variant and T."""
-    weights = {("+ prelude norm", T): 1.0, ("+ constrained A", T): -1.0}
-    return {value: contrast(runs, value, weights, ("variant", "T"), seeds) for value in values}

@@ -2,8 +2,6 @@
 
 from typing import Any, TypeVar
 
-import numpy as np
-import pandas as pd
 import torch
 
 from lib.base.errors import InputError
@@ -14,8 +12,7 @@ from lib.papers.residual.at_init import FirstSteps
 from lib.papers.residual.parameters import ResidualModel, ResidualRuns
 from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
-from lib.store.runs import RunStore
-from lib.sweep.finished import OfRun, trained_model, validation_flops
+from lib.sweep.finished import OfRun, trained_model
 from lib.sweep.measurements import named
 from lib.train.followed import TRACED_ROWS
 
@@ -126,11 +123,6 @@ def run(
     )
 
 
-def of_runs(configs: list[RunConfig], store: RunStore) -> list[OfRun]:
-    """A case of ``increments`` for each run."""
-    return [OfRun.of(cfg, store, 2 * validation_flops(cfg)) for cfg in configs]
-
-
 @named("lib.papers.residual.increments")
 def increments(case: OfRun) -> dict[str, Any]:
     """Of a finished run, on validation rows: ``cosines`` [n, n] between the increments of its n loops, and ``norms``
@@ -148,15 +140,3 @@ def increments(case: OfRun) -> dict[str, Any]:
         measured[prefix + "cosines"] = probes.increment_cosines(states).tolist()
         measured[prefix + "norms"] = states.norm(dim=-1).mean((1, 2)).tolist()
     return measured
-
-
-def final_norms(norms: dict[tuple[int, int, int], float]) -> pd.DataFrame:
-    """Octaves of each final norm over that at the largest N of the same L and seed: one row a seed, one column for each
-    L and smaller N. norms: (L, N, seed) -> norm."""
-    octaves = pd.Series(norms).rename_axis(["L", "N", "seed"]).apply(np.log2)
-    found: dict[str, pd.Series] = {}
-    for L, own in octaves.groupby("L"):
-        by_loops = own.droplevel("L").unstack("N")
-        *fewer, most = by_loops.columns.sort_values()
-        found |= {f"L = {L}, N = {N}": by_loops[N] - by_loops[most] for N in fewer}
-    return pd.DataFrame(found)

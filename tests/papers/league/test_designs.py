@@ -68,7 +68,7 @@ def test_runs_are_shared_with_the_notebooks_that_have_them():
     assert [cfg.key for cfg in grid.values()] == [run("truncated").key]
     p = given(InjectionAblation)
     for name in ("linear", "additive", "passthrough"):
-        model = isodepth.model(p, 4, 16, **isodepth.injection(name))
+        model = isodepth.model(p, 4, 16, **isodepth.INJECTIONS[name])
         assert budgets.run(p, model, 4.64e10, 101).key == run(name).key
 
 

@@ -11,6 +11,7 @@ from lib.decode.criteria import CRITERIA
 from lib.model.routing import KINDS
 from lib.papers.looped_moe import measured
 from lib.store.runs import RunStore
+from lib.sweep.finished import OfRun
 from lib.sweep.measurements import measure
 from lib.train.loop import train
 from tests.runs import small_run
@@ -75,7 +76,7 @@ def test_convergence_is_of_every_layer(runs):
 
 def test_routing_has_a_number_for_each_layer_and_pair_of_loops(runs):
     store, (cfg, _) = runs
-    (found,) = measure(measured.routing, measured.of_routing([cfg], store), store, jobs=1)
+    (found,) = measure(measured.routing, [OfRun.of(cfg, store, 1e6)], store, jobs=1)
     loops = cfg.model.mean_loops
     assert len(found["layer"]) == cfg.model.recur * loops * (loops - 1) // 2
     assert np.sum([found[kind] for kind in KINDS], axis=0) == pytest.approx(np.ones(len(found["layer"])))

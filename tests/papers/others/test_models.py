@@ -1,5 +1,4 @@
-"""A published model is asked on its own tokens, loop by loop what the model itself computes, and exit by exit what its
-gate says."""
+"""A published model is asked on its own tokens, and loop by loop what the model itself computes."""
 
 import numpy as np
 import pytest
@@ -7,8 +6,6 @@ import torch
 
 from lib.base.errors import InputError
 from lib.config import DataConfig
-from lib.decode import exits
-from lib.decode.criteria import GATE
 from lib.decode.generation import Exit, score
 from lib.flops import count
 from lib.model.looped import token_losses
@@ -72,22 +69,6 @@ def test_loops_are_those_of_the_model(ouro, monkeypatch, at_once):
     assert table.agree[ouro.model.cfg.mean_loops] == 1
 
 
-def test_layers_are_seen_in_every_loop(ouro):
-    table, cfg = models.by_layer(ouro), ouro.model.cfg
-    assert list(zip(table.layer, table.loop, strict=True)) == [
-        (layer, loop) for loop in range(1, cfg.mean_loops + 1) for layer in range(cfg.recur)
-    ]
-    assert table.settled[table.loop == cfg.mean_loops].to_numpy() == pytest.approx(1)
-    assert (table.settled[table.loop == 1] < 1).all()
-
-
-def test_layers_around_the_loop_are_seen_once(data):
-    model = randomized(config("parcae", vocab_size=256)).eval()
-    opened = models.Opened(model, None, torch.randint(256, (2, 9)))
-    table = models.by_layer(opened)
-    assert table.loop.tolist() == [0, 1, 2, 3, 4, 0] and table.layer.tolist() == [0, 1, 1, 1, 1, 2]
-
-
 @pytest.mark.parametrize("kind", ["parcae", "grouped", "gated", "hyper-connections"])
 def test_flops_are_shared_out(kind):
     cfg = config(kind, mean_loops=6, backprop_loops="all") if kind == "hyper-connections" else config(kind)
@@ -97,27 +78,9 @@ def test_flops_are_shared_out(kind):
     assert shares["loops"] == pytest.approx(more / count(cfg).flops_per_token_forward - 1)  # twice the loops
 
 
-def test_a_speed_up_is_timed_beside_full_loops(ouro):
-    found = exits.exits_of_rows(ouro.model, ouro.rows)
-    table = models.speed_up(ouro, found, [0.0, 0.4], prompt=4, new_tokens=8, rounds=1)
-    assert [*found.scores] == ["entropy", "kl", "l2", "acceleration", GATE] and len(table) == 10
-    assert np.isfinite(table.time).all()
-    assert table["time low"].tolist() == table.time.tolist() == table["time high"].tolist()  # of one round
-    nothing, some = table[table.asked == 0], table[table.asked > 0].set_index("criterion")
-    assert (nothing.loops == 0).all() and (nothing.FLOPs == 0).all()
-    # all of Ouro's layers loop, so that its depth is its loops; who is decoded are not quite those that were measured
-    assert some.loops[["entropy", GATE]].to_numpy() == pytest.approx(0.4, abs=0.15)
-    shares = models.where_flops_go(ouro.model)
-    assert some.FLOPs[GATE] == pytest.approx(some.loops[GATE] * shares["loops"])
-    looks = (1 - some.loops["entropy"]) * ouro.model.cfg.mean_loops  # each with the head
-    assert some.FLOPs["entropy"] == pytest.approx(
-        some.loops["entropy"] * shares["loops"] - (looks - 1) * shares["after"]
-    )
-
-
 @pytest.mark.parametrize("criterion", ["entropy", "l2"])
 def test_who_predicts_runs_the_coda_at_every_exit(criterion, data):
-    """What ``speed_up`` counts against entropy and KL is done: the coda sees every token after every loop it makes."""
+    """What is counted against entropy and KL is done: the coda sees every token after every loop it makes."""
     model, x = randomized(config("parcae", coda=2)).eval(), torch.randint(61, (3, 9))
     seen = []
     model.coda[0].register_forward_hook(lambda _, given, __: seen.append(given[0].shape[1]))
@@ -129,18 +92,9 @@ def test_who_predicts_runs_the_coda_at_every_exit(criterion, data):
 def test_a_model_without_a_loop_is_asked_the_same(data):
     cfg = config("passthrough", prelude=2, recur=0, mean_loops=1, vocab_size=256)
     opened = models.Opened(randomized(cfg).eval(), None, torch.randint(256, (2, 9)))
-    assert models.depths_of(opened, [1, 2, 4]) == [1]
     table = models.by_loops(opened, [1])
     assert table.agree[1] == 1 and np.isnan(table.move[1])
-    assert models.by_layer(opened).loop.tolist() == [0, 0]
     assert models.where_flops_go(opened.model)["loops"] == 0
-
-
-def test_loops_that_a_model_cannot_make_are_left_out():
-    asked = [1, 2, 4, 8]
-    opened = [models.Opened(randomized(config(kind)), None, None) for kind in ("parcae", "hyper-connections")]
-    assert models.depths_of(opened[0], asked) == asked
-    assert models.depths_of(opened[1], asked) == [1, 2, 4, 6]
 
 
 def test_tasks_are_asked_at_every_number_of_loops(ouro):

@@ -9,6 +9,7 @@ from lib.papers.residual import designs
 from lib.papers.residual.at_init import RULES, first_steps
 from lib.papers.residual.parameters import ResidualScalingTrained
 from lib.store.runs import RunStore
+from lib.sweep.finished import OfRun
 from lib.sweep.measurements import measure
 from lib.train.loop import train
 from lib.train.optimiser import placements
@@ -98,7 +99,7 @@ def test_every_injection_takes_every_rule(kind, rule):
 
 def increments_of(configs, store):
     """By key."""
-    cases = designs.of_runs(configs, store)
+    cases = [OfRun.of(cfg, store, 1e6) for cfg in configs]
     found = measure(designs.increments, cases, store, jobs=1)
     return {case.run: measured for case, measured in zip(cases, found, strict=True)}
 
@@ -116,18 +117,6 @@ def test_increments_of_finished_runs(tmp_path, layers):
     assert four["cosines"] != four["initial cosines"] and four["norms"] != four["initial norms"]
     with pytest.raises(InputError, match=f"runs: there is no run {configs[0].key}"):
         increments_of(configs[:1], RunStore(tmp_path / "empty" / "runs"))
-
-
-def test_final_norms_are_compared_with_the_one_at_most_loops():
-    norms = {
-        (L, N, seed): 2.0 ** (seed + L / N)
-        for L, loops in ((1, (1, 4)), (2, (1, 2, 4)))
-        for N in loops
-        for seed in (3, 5)
-    }
-    found = designs.final_norms(norms)
-    assert found.index.tolist() == [3, 5] and [*found] == ["L = 1, N = 1", "L = 2, N = 1", "L = 2, N = 2"]
-    assert found.loc[5].tolist() == pytest.approx([1 - 1 / 4, 2 - 2 / 4, 1 - 2 / 4])
 
 
 def test_bad_parameters_are_named():
