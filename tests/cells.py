@@ -1,0 +1,64 @@
+"""Runs cells of a notebook on made-up frames: what decides a verdict may stand there, and is tested like the rest."""
+
+import ast
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from tests.made import cells
+
+
+class Said:
+    """In the place of ``nb``: keeps the numbers of claims and the tables, and closes figures."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Any] = {}
+        self.tables: dict[str, Any] = {}
+
+    def claim(self, id: str, values: Any, *rest: Any) -> None:
+        self.claims[id] = values
+
+    def save_table(self, table: Any, name: str, **how: Any) -> Any:
+        self.tables[name] = table
+        return table
+
+    def save(self, *figure: Any) -> None:
+        plt.close("all")
+
+    def slide(self, *figure: Any, **sliders: Any) -> None:
+        """Nothing is moved."""
+
+    def verdicts(self, findings: Any) -> None:
+        """Nothing is shown."""
+
+
+def _imports(name: str, names: dict[str, Any]) -> list[str]:
+    """Executes a notebook's imports; returns the sources of its cells."""
+    sources = [cell.source for cell in cells(name)]
+    found = [node for source in sources for node in ast.parse(source).body]
+    imports: list[ast.stmt] = [node for node in found if isinstance(node, ast.Import | ast.ImportFrom)]
+    exec(compile(ast.Module(imports, []), name, "exec"), names)
+    return sources
+
+
+def run(name: str, *begins: str, **given: Any) -> SimpleNamespace:
+    """What the cells that ``begins`` name by the begin of one of their lines leave, with the notebook's imports and
+    what is ``given`` in the place of what the other cells compute; ``said`` is what they reported."""
+    said = Said()
+    names: dict[str, Any] = {"nb": said, "display": lambda *shown: None, **given}
+    sources = _imports(name, names)
+    for begin in begins:
+        (source,) = (source for source in sources if any(line.startswith(begin) for line in source.splitlines()))
+        exec(compile(source, name, "exec"), names)
+    return SimpleNamespace(**{**names, "said": said})
+
+
+def function(name: str, wanted: str) -> Any:
+    """A function that stands in one of a notebook's cells."""
+    names: dict[str, Any] = {}
+    sources = _imports(name, names)
+    for node in (node for source in sources for node in ast.parse(source).body):
+        if isinstance(node, ast.FunctionDef) and node.name == wanted:
+            exec(compile(ast.Module([node], []), name, "exec"), names)
+    return names[wanted]

@@ -1,0 +1,183 @@
+"""What notebooks read off their frames, and judge claims by, is what made-up frames were made with."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.base.statistics import all_of
+from lib.config import ModelConfig
+from lib.workbook.claims import CONTRADICTED, REPRODUCED, verdict
+from tests.cases import claim
+from tests.cells import function, run
+from tests.papers.parcae.test_test_time_loops import curve, unified_curves
+
+#: columns of 004's table of sizes
+SHOWN = ("active, least", "active, most", "stored, Looped-MoE", "stored, MoE")
+
+pytestmark = pytest.mark.usefixtures("style")
+
+# ---- test_time_saturation --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sized():
+    """Two sizes, two mean_loops, two seeds; that of the second seed is as good as the first but for its floor."""
+    curves = [
+        curve(f"{d}{mu}{seed}", mu, 6 / mu, floor=1.5 + seed / 10, size=f"d = {d}", seed=seed)
+        for d in (32, 64)
+        for mu in (4, 16)
+        for seed in (7, 8)
+    ]
+    return pd.concat(curves, ignore_index=True)
+
+
+def saturation(curves, seeds):
+    cells = ("nb.slide(", "forms = ", "def ahead(")
+    return run("test_time_saturation", *cells, curves=curves, seeds=seeds, deepest=24, checkpoint="")
+
+
+def test_a_loss_that_rises_again_is_no_plateau(sized):
+    flat = saturation(sized, [7, 8]).said.claims["001-test-time-saturates"]
+    assert [*flat] == [f"d = {d}, mean_loops {mu}, T = {T}" for d in (32, 64) for mu, T in ((4, 8), (4, 24), (16, 24))]
+    assert 0 < max(flat["d = 32, mean_loops 16, T = 24"]) < 0.05
+    losses = sized[sized["key"] == "3247"].set_index("T")["loss"]
+    gain = (losses[4] - losses[8]) / (losses[1] - losses[4])
+    assert flat["d = 32, mean_loops 4, T = 8"][0] == pytest.approx(gain)
+    risen = sized.assign(loss=sized["loss"] + 0.1 * (sized["T"] > sized["mean_loops"]))
+    rising = saturation(risen, [7, 8]).said.claims["001-test-time-saturates"]
+    assert verdict(claim("tie", effect=0.05), all_of(flat), "cpu") == REPRODUCED
+    assert verdict(claim("tie", effect=0.05), all_of(rising), "cpu") == CONTRADICTED
+
+
+def test_forms_and_floors_are_compared_in_the_mean_over_a_sizes_models(sized):
+    found = saturation(sized, [7, 8, 9])
+    ahead, forms, table = found.said.claims["001-exponential-fits-best"], found.forms, found.table
+    assert [*ahead] == [f"{form}, d = {d}" for d in (32, 64) for form in ("shifted power", "power with floor", "power")]
+    means = forms[(forms["size"] == "d = 64") & (forms["seed"] == 8)].groupby("form")["in"].mean()
+    assert ahead["power, d = 64"][1] == pytest.approx(np.log(means["power"] / means["exponential"]))
+    floors = found.said.claims["001-floor-is-loss-at-mean-loops"]
+    of_size = table[(table["size"] == "d = 32") & (table["seed"] == 8)]
+    assert [*floors] == ["d = 32", "d = 64"] and floors["d = 32"][1] == pytest.approx(0.16 - of_size["off, %"].mean())
+    losses = sized[sized["key"] == "3248"].set_index("T")["loss"]
+    assert of_size["off, %"].iloc[0] == pytest.approx(100 * abs(2.3 / losses[4] - 1), rel=1e-3)
+    plateaus = found.said.claims["001-test-time-saturates"]
+    for values in (ahead["power, d = 64"], floors["d = 32"], plateaus["d = 32, mean_loops 4, T = 8"]):
+        assert np.isnan(values).tolist() == [False, False, True]  # a seed that was not run
+
+
+# ---- unified_law -----------------------------------------------------------------------------------------------------
+
+
+def laws(curves, others, seeds):
+    frames = {"of_size": {32: curves}, "others_of": {32: others.assign(title="d = 32")}}
+    return run("unified_law", "GAMMAS = ", "laws = ", **frames, seeds=seeds)
+
+
+def test_every_seed_has_laws_and_a_held_out_curve_of_its_own():
+    grid = unified_curves(gamma=1.1)
+    both = pd.concat([grid.assign(seed=1), grid.assign(seed=2, key="s2 " + grid["key"])], ignore_index=True)
+    others = both[(both["mean_loops"] == 8) & (both["D"] == 3e5)]
+    others = others.assign(loss=others["loss"] * np.where(others["seed"] == 2, 1.02, 1.0))
+    cells = laws(both, others, [1, 2, 3])
+    found, fits = cells.by_seed[32], cells.fits[32]
+    assert fits["learned gamma"].objective < fits["gamma = 1"].objective < fits["no conditioning"].objective / 3
+    at_mean = both[both["T"] == both["mean_loops"]]
+    assert (
+        fits["gamma = 1"].params["E"] == pytest.approx(1.2, rel=0.2) and len(at_mean) == 24
+    )  # held where it was found
+    assert found["gamma"].tolist()[:2] == pytest.approx([1.1, 1.1], abs=0.15) and found.loc[3].isna().all()
+    assert found["needed held out"][1] > 0.5  # it is a curve of the fit
+    assert found["needed in the fit"].min() > 1 and found["needed in the fit"][1] == found["needed in the fit"][2]
+    assert found.loc[2, "law, %"] - found.loc[1, "law, %"] == pytest.approx(2, abs=0.3)
+    assert found.loc[2, "oracle, %"] < 0.5 * found.loc[2, "law, %"]
+    few = both[(both["seed"] == 1) | (both["D"] == 3e5)]  # four curves of the second seed
+    assert laws(few, others, [1, 2]).by_seed[32]["gamma"].isna().tolist() == [False, True]
+
+
+# ---- instability -----------------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
+    rows = [
+        (f"{name}{seed}{lr}", name, seed, lr, "finished", *((3.0, 1e5) if lr >= fails else (2.0, 10.0)))
+        for name, fails in (("base", 2.0), ("residual-norm", 4.0), ("parcae", 8.0))
+        for seed in (1, 2)
+        for lr in (1.0, 2.0, 4.0)
+    ]
+    frame = pd.DataFrame(rows, columns=["key", "architecture", "seed", "lr", "status", "val_loss", "max_state_rms"])
+    curves = frame[["key"]].assign(rho=np.where(frame["max_state_rms"] > 1e4, 1.1, 0.9))
+    of = {"frame": frame, "curves": curves, "limit": 2.5, "seeds": [1, 2], "lrs": [1.0, 2.0, 4.0]}
+    found = run("instability", "failing = ", "parcae = ", **of, architectures=[*frame["architecture"].unique()])
+    assert found.lowest["base"].tolist() == [2, 2] and np.isinf(found.lowest["parcae"]).all()
+    assert found.said.claims["001-base-diverges-before-residual-norm"] == [1, 1]
+    assert found.said.claims["001-base-state-explodes"] == pytest.approx([4, 4])
+    assert found.said.claims["001-residual-norm-lowest-diverging-rate"] == [4, 4]
+
+
+# ---- depth_sampling --------------------------------------------------------------------------------------------------
+
+
+def test_the_means_of_depths_are_not_what_they_are_called():
+    sampled = dict(mean_loops=8, backprop_loops=4, depth="poisson")
+    spread = function("depth_sampling", "spread")
+    correction, fill = (spread(ModelConfig(**sampled, fill=fill)) for fill in (False, True))
+    assert correction["mean T"] == pytest.approx(8.0003, abs=1e-4)
+    assert correction["sd T"] ** 2 == pytest.approx(7.995, abs=1e-3) and correction["mean k"] < 4
+    assert (fill["mean T"], fill["sd T"], fill["mean k"]) == pytest.approx((8, 2, 4))
+    called_4 = spread(ModelConfig(mean_loops=4, backprop_loops=2, depth="lognormal-poisson", fill=True))
+    assert called_4["mean T"] == pytest.approx(5) and fill["5 %"] > correction["5 %"]
+
+
+def test_a_spike_is_what_stands_out_of_the_second_half():
+    highest_spike, losses = function("depth_sampling", "highest_spike"), pd.Series(np.linspace(4, 2, 200))
+    early, late = losses.copy(), losses.copy()
+    early[20] += 3
+    late[150] += 0.7
+    assert highest_spike(early) == pytest.approx(highest_spike(losses)) and highest_spike(losses) < 0.2
+    assert highest_spike(late) == pytest.approx(0.7, abs=0.02)
+
+
+# ---- moe_isoflop -----------------------------------------------------------------------------------------------------
+
+
+def test_slopes_are_of_each_seed():
+    """L = a C^-s at N = C^.5, so that L ~ N^-2s."""
+    slopes = {("base", 1): 0.1, ("base", 2): 0.2, ("looped-moe", 1): 0.3, ("looped-moe", 2): 0.2}
+    rows = [
+        {"architecture": name, "seed": seed, "budget": C, "N": C**0.5, "loss": 7 * C**-s}
+        for (name, seed), s in slopes.items()
+        for C in (1e9, 2e9, 8e9)
+    ]
+    each = pd.DataFrame(rows).assign(inside=True, stored=1e6)
+    sizes = pd.DataFrame({name: [1.0] for name in SHOWN}, index=[1024])
+    pairs = [("looped-moe", "base"), ("base", "looped"), ("moe", "looped-moe"), ("moe", "base")]
+    gaps = dict.fromkeys(pairs, pd.DataFrame({1e9: [0.0, 0.0]}, index=[1, 2]).rename_axis(columns="C"))
+    of = {"sizes": sizes, "pairs": pairs, "gaps": gaps, "seeds": [1, 2]}
+    said = run("moe_isoflop", "def in_size", each=each, **of).said.claims
+    assert said["004-base-exponent"] == pytest.approx([0.2, 0.4])
+    assert said["004-looped-moe-exponent"] == pytest.approx([0.6, 0.4])
+    assert list(said["004-same-slope"].values()) == [pytest.approx([-0.5, 0]), pytest.approx([0.5, 0])]
+    each.loc[0, "inside"] = False
+    outside = run("moe_isoflop", "def in_size", each=each, **of).said.claims["004-base-exponent"]
+    assert np.isnan(outside).tolist() == [True, False]
+
+
+# ---- usage_weighted --------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_that_goes_like_a_power_drifts_by_its_exponent_and_the_logs_drifts_less_by_usage():
+    budgets = np.array([1e10, 1e11, 1e12])
+    drift = function("usage_weighted", "drift")
+    assert drift(pd.DataFrame({"budget": budgets, "ratio": 7 * budgets**-0.05})) == pytest.approx(-0.05)
+    assert np.isnan(drift(pd.DataFrame({"budget": budgets, "ratio": [7, np.nan, np.nan]})))
+
+
+# ---- delta_phi_league ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_far_out_that_an_interval_reaches():
+    far_out = function("delta_phi_league", "far_out")
+    means, reach = pd.Series([0.0, 0.01, 0.02, 0.03, 0.5]), pd.Series([0.1, 0.1, 0.1, np.inf, 0.1])
+    assert [*far_out(means, means - reach, means + reach)] == [False] * 4 + [True]
+    reach[1] = 0.6
+    assert not far_out(means, means - reach, means + reach).any()
