@@ -3,9 +3,17 @@
 from typing import Any
 
 from lib.config import Label, ModelConfig, RunConfig
-from lib.papers.parcae.parameters import EndToEnd, OneSize
+from lib.papers.parcae.parameters import EndToEnd, OneSize, StabilityAblation
 from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
+
+#: 001, Table "Stability Results": a Transformer made into a recurrent depth model, and what is added to it one by one
+LADDER: dict[str, dict[str, Any]] = {
+    "RDM": {"injection": "concat", "readout": False, "depth_per": "batch", "prelude_norm": False},
+    "+ constrained A": {"depth_per": "batch", "prelude_norm": False},
+    "+ per-sequence": {"prelude_norm": False},
+    "+ prelude norm": {},
+}
 
 #: 001, Table of parameter counts: of the Transformer and of Parcae at each size
 PARAMETERS = {
@@ -52,6 +60,12 @@ def against_transformer(p: EndToEnd) -> dict[Label, RunConfig]:
             if seed in p.seeds_of(d):
                 runs["parcae", d, seed] = run(one, model(one, p.mean_loops), one.steps, seed)
     return runs
+
+
+def ladder(p: StabilityAblation) -> dict[Label, RunConfig]:
+    """(rung, seed) -> run."""
+    models = {rung: model(p, p.mean_loops, **changes) for rung, changes in LADDER.items()}
+    return {(rung, seed): run(p, cfg, p.steps, seed) for rung, cfg in models.items() for seed in p.seeds}
 
 
 def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:

@@ -1,5 +1,7 @@
 """At the paper's size the models are 001's own, and trained as the paper trains them."""
 
+import itertools
+
 import pytest
 
 from lib.flops import count
@@ -25,6 +27,14 @@ def test_at_the_papers_size_they_are_the_papers_models():
     assert count(transformer_setup.transformer(medium)).n_params == 385_903_104
 
 
+def test_the_ladder_changes_one_thing_a_rung():
+    runs = transformer_setup.ladder(P)
+    fields = [runs[rung, P.seeds[0]].model.model_dump() for rung in transformer_setup.LADDER]
+    changed = [{key for key in a if a[key] != b[key]} for a, b in itertools.pairwise(fields)]
+    assert changed == [{"injection", "readout"}, {"depth_per"}, {"prelude_norm"}]
+    assert fields[0]["injection"] == "concat" and fields[0]["depth_per"] == "batch"
+
+
 @pytest.mark.parametrize(
     ("changes", "of_injection"),
     [({"injection": "concat", "readout": False}, {"weight"}), ({}, {"A_log", "dt_bias", "B"})],
@@ -41,7 +51,7 @@ def test_comparisons_share_their_runs():
     sizes = given(EndToEnd, sizes={768: 2, 1024: 4}, **PAPERS)
     runs = transformer_setup.against_transformer(sizes)
     assert len(runs) == 8 and len({cfg.key for cfg in runs.values()}) == 8
-    assert runs["parcae", 768, 2] == transformer_setup.run(P, transformer_setup.model(P, 8), 100, 2)
+    assert runs["parcae", 768, 2] == transformer_setup.ladder(P)["+ prelude norm", 2]
     assert runs["transformer", 1024, 1].model == transformer_setup.transformer(P.replace(width=1024, layers=4))
     assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
 
