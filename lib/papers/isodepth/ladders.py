@@ -23,14 +23,6 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     return looped.assign(gap=looped["loss"] - looped["plain"]).dropna()[[*CELL, "gap"]]
 
 
-def at_their_best(runs: pd.DataFrame) -> pd.DataFrame:
-    """The ends and the middle with the first seed, each model at the rate at which it is lowest: all of one ``lr``."""
-    tried = runs[runs.groupby(["width", "rung"])["lr"].transform("nunique") > 1]
-    tried = tried[tried["seed"] == tried["seed"].min()]
-    best = tried.loc[tried.groupby(["width", "rung", "r"])["loss"].idxmin()]
-    return best.assign(lr=0.0)
-
-
 def slopes(gaps: pd.DataFrame, fewest: int = FEWEST) -> pd.DataFrame:
     """One row a width, r and seed: ``slope``, by least squares, of the gap in ln D, nats an e-fold; none of a width
     where one of them has fewer rungs than ``fewest``."""

@@ -67,20 +67,6 @@ def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
     return slopes(inside, by, "lr", axis).rename("drift").reset_index()
 
 
-def regret_of_keeping(runs: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
-    """What it costs not to tune again: ``kept`` is the best rate tried at the least value of ``axis``, ``regret`` the
-    nats that it loses on the best rate tried at each other value; one row for each combination of ``by`` and such
-    value. Seeds are averaged unless they are in ``by``. A run that diverged must have a loss too, a large one."""
-    rows = []
-    for group, cell in runs.groupby(by, sort=False):
-        losses = cell.pivot_table(index=axis, columns="lr", values="loss").sort_index()
-        kept: Any = losses.iloc[0].idxmin()
-        names = dict(zip(by, group, strict=True))
-        for value, row in losses.iloc[1:].iterrows():
-            rows.append({**names, axis: value, "kept": kept, "regret": row[kept] - row.min()})
-    return pd.DataFrame(rows)
-
-
 def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataFrame:
     """What it costs not to tune again, seed by seed: one row a condition, a value of ``at`` other than ``reference``,
     and one column a seed. The rate tuned at ``reference`` and the condition's own are the best on the mean of the other
@@ -95,10 +81,3 @@ def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataF
         own = here.to_numpy()[np.arange(len(here)), here.columns.get_indexer(pd.Index(tuned))]
         found[seed] = (here[tuned[reference]] / own - 1).drop(reference)
     return pd.DataFrame(found)
-
-
-def regret_at(runs: pd.DataFrame, by: list[str], rate: float) -> pd.Series:
-    """Nats that one of the rates tried loses on the best of them, for each combination of ``by``. Seeds are averaged
-    unless they are in ``by``."""
-    losses = runs.pivot_table(index=by, columns="lr", values="loss")
-    return losses[rate] - losses.min(axis=1)

@@ -51,12 +51,3 @@ def test_the_interval_covers_what_it_should():
         found = ladders.by_width(slopes)
         inside += [*(found["low"] < 0) & (found["high"] > 0)]
     assert np.mean(inside) == pytest.approx(0.95, abs=0.015)
-
-
-def test_at_their_best_each_model_has_its_own_rate():
-    rows = [(32, x, lr, r, seed, 1 + r + abs(lr - best)) for x in RUNGS[::4] for lr in (0.1, 0.2) for seed in (1, 2)
-            for r, best in ((1, 0.1), (8, 0.2))]  # fmt: skip
-    only = [(32, RUNGS[1], 0.1, r, 1, 0.0) for r in (1, 8)]  # a rung where one rate was tried
-    best = ladders.at_their_best(pd.DataFrame(rows + only, columns=[*ladders.CELL, "loss"]))
-    assert {*best["rung"]} == {*RUNGS[::4]} and {*best["seed"]} == {1}
-    assert ladders.gaps(best)["gap"].to_list() == [7.0, 7.0]
