@@ -139,16 +139,6 @@ class EndToEnd(SizesAndSeeds):
             raise ValueError("shorter: is a share of rdm_steps, which has to be set for that")
         return self
 
-    def shortened(self) -> Self:
-        """With the share ``shorter`` of all steps."""
-        of_all = {
-            name: {width: round(self.shorter * steps) for width, steps in getattr(self, name).items()}
-            for name in ("steps_at", "rdm_steps_at")
-        }
-        return self.replace(
-            steps=round(self.shorter * self.steps), rdm_steps=round(self.shorter * self.rdm_steps), **of_all
-        )
-
 
 class BackpropDepth(OneSize):
     """In the RDM set-up the width, its loop's layers and the rate are those of ``end_to_end``'s smallest RDM."""

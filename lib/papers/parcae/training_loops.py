@@ -162,13 +162,11 @@ def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
 def errors(fits: Mapping[int, Fit], runs: pd.DataFrame, seeds: Sequence[int]) -> list[float]:
     """For each seed the prediction of its law for its own run among ``runs`` less that run's loss, in percent of the
     loss; nan where a seed has no law or no run."""
-    found = []
-    for seed in seeds:
+    off = {}
+    for seed, fit in fits.items():
         own = runs[runs["seed"] == seed]
-        known = seed in fits and len(own) > 0
-        predicted = fits[seed].predict(own["n_eff"], own["D"]) if known else np.full(len(own), np.nan)
-        found.append(float((100 * (predicted / own["loss"] - 1)).mean()))
-    return found
+        off[seed] = float((100 * (fit.predict(own["n_eff"], own["D"]) / own["loss"] - 1)).mean())
+    return [off.get(seed, np.nan) for seed in seeds]
 
 
 def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:

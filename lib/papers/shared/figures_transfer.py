@@ -28,7 +28,8 @@ def loss_curves(
     parabola's minimum, from ``best_rates``. Of losses so far above the others that the minima could not be seen, the
     value stands at the panel's top."""
     means = runs.groupby([panel, condition, "lr"])["loss"].mean()
-    most = _outer_fence(means)
+    first, last = np.quantile(means, [0.25, 0.75])
+    most = last + 3 * (last - first)  # Tukey's outer fence, beyond which a loss is far out
     titles, lines = list(dict.fromkeys(runs[panel])), list(dict.fromkeys(runs[condition]))
     below = x if len(titles) < 5 else x.replace(" ", "\n", 1)
     figure, axes = row_of_panels(titles, 2.6, below, "validation loss (nats per token)", sharey=True)
@@ -55,12 +56,6 @@ def loss_curves(
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
     return figure
-
-
-def _outer_fence(losses: pd.Series) -> float:
-    """Tukey's: what lies beyond it is far out."""
-    first, last = np.quantile(losses, [0.25, 0.75])
-    return float(last + 3 * (last - first))
 
 
 def minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:

@@ -37,10 +37,6 @@ def test_a_size_of_several_is_the_same_set_up_at_that_width():
         given(LoopingIsoflop, budgets_at={64: [1e11, 2e11]})
 
 
-def test_what_is_shortened_differs_in_its_steps_alone():
-    p = given(EndToEnd, sizes={32: 1, 64: 1}, steps=80, steps_at={32: 40}, rdm_sizes={32: 1}, rdm_steps_at={32: 20})
-    less = p.replace(shorter=0.25).shortened()
-    assert [less.at(d).steps for d in (32, 64)] == [10, 20] and less.rdm_steps_at == {32: 5}
-    assert less.replace(steps=80, steps_at={32: 40}, rdm_steps_at={32: 20}, shorter=0) == p
+def test_what_is_shortened_has_steps_that_are_set():
     with one_line("shorter: is a share of rdm_steps, which has to be set for that"):
-        p.replace(rdm_steps_at={}, shorter=0.25)
+        given(EndToEnd, rdm_steps=0, rdm_steps_at={}, shorter=0.25)
