@@ -10,7 +10,6 @@ from tests.given import given
 @pytest.mark.parametrize(
     ("kind", "changes", "says"),
     [
-        (parameters.MoeIsoflop, {"widths": {1e9: [16, 16, 32]}}, "^widths: .* twice"),
         (parameters.Convergence, {"loops": 0}, "^loops: .* 1 .got 0.$"),
         (parameters.EarlyExit, {"loops": [2, 0]}, "^loops.1: .* 1 .got 0.$"),
     ],
@@ -18,8 +17,3 @@ from tests.given import given
 def test_what_is_below_one_is_refused(kind, changes, says):
     with pytest.raises(InputError, match=says):
         given(kind, **changes)
-
-
-def test_a_budget_keeps_its_widths():
-    p = given(parameters.MoeIsoflop, widths={10**9: [16, 24, 32]})
-    assert p.widths == {1e9: [16, 24, 32]} and p.replace(lr=0.5).widths == p.widths
