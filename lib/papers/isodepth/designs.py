@@ -11,7 +11,6 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, ModelConfig, RunConfig
-from lib.fit import laws
 from lib.fit.frontier import sizes
 from lib.flops import count
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
@@ -185,18 +184,6 @@ PUBLISHED_SIZES = {
 }
 #: phi on its lower four budgets, under its probes and without (Sec. 5)
 PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.65}
-
-
-def published_grid() -> pd.DataFrame:
-    """A frame of the 116 runs of 000 with the losses that its own law gives them."""
-    rows = []
-    for budget, widths in PUBLISHED_WIDTHS.items():
-        for s in widths:
-            for r in PUBLISHED_RECURRENCES:
-                own = size_as_fitted(preset(f"isodepth-s{s}-r{r}"))
-                rows.append({"budget": budget, "r": r, "width": 64 * s, "seed": 0, **own, "D": budget / own["F"]})
-    runs = pd.DataFrame(rows)
-    return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
 
 
 def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:
