@@ -126,16 +126,11 @@ def grid(
 
 
 def grid_with_noise(p: PaperGrid) -> dict[Label, RunConfig]:
-    """The whole grid with its seeds, and one budget and width of it with the noise_seeds too."""
+    """The whole grid with its seeds; and with the noise_seeds its least and most recurrences at the lowest budget's
+    second width."""
     whole = grid(p, p.recurrences, {budget: p.widths[budget] for budget in p.budgets}, p.seeds)
-    return whole | grid(p, *noise_cell(p), p.noise_seeds)
-
-
-def noise_cell(p: PaperGrid) -> tuple[list[int], dict[float, list[int]]]:
-    """The recurrences and the width, by its budget, where seeds are repeated: the least and the most recurrences, at
-    the lowest budget's second width."""
-    lowest = min(p.budgets)
-    return sorted({min(p.recurrences), max(p.recurrences)}), {lowest: p.widths[lowest][1:2]}
+    ends, lowest = sorted({min(p.recurrences), max(p.recurrences)}), min(p.budgets)
+    return whole | grid(p, ends, {lowest: p.widths[lowest][1:2]}, p.noise_seeds)
 
 
 def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
@@ -199,10 +194,10 @@ def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:
 def published_token_gain(probe: str) -> float:
     """Median over the cells of the paper's lower four budgets of the tokens that a probe buys relative to full
     backpropagation through the linear injection (App. G.1)."""
-    ratios = []
-    for budget in sorted(PUBLISHED_WIDTHS)[:4]:
-        for s in PUBLISHED_WIDTHS[budget]:
-            for r in PUBLISHED_RECURRENCES[1:]:
-                name = f"isodepth-s{s}-r{r}"
-                ratios.append(size(preset(name))["F"] / size(preset(name, **intervention(probe, r)))["F"])
+    ratios = [
+        size(preset(f"isodepth-s{s}-r{r}"))["F"] / size(preset(f"isodepth-s{s}-r{r}", **intervention(probe, r)))["F"]
+        for budget in sorted(PUBLISHED_WIDTHS)[:4]
+        for s in PUBLISHED_WIDTHS[budget]
+        for r in PUBLISHED_RECURRENCES[1:]
+    ]
     return float(np.median(ratios))
