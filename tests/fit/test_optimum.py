@@ -7,11 +7,12 @@ import pytest
 
 from lib.fit import laws
 from lib.fit.optimum import DELTA, STARTS, Problem, minimum, starts
-from lib.papers.isodepth.designs import PUBLISHED, published_grid
+from lib.papers.isodepth.designs import PUBLISHED
+from tests.fit.known import iso_depth_grid
 
 
 def problem(law=laws.JOINT, noise=0.01, delta=DELTA, sets=1) -> Problem:
-    grid = published_grid()
+    grid = iso_depth_grid()
     loss = grid["loss"].to_numpy() * np.exp(np.random.default_rng(0).normal(0, noise, (sets, len(grid))))
     weights = np.random.default_rng(1).integers(0, 3, (sets, len(grid))).astype(float)
     return Problem.of(law, [grid[name].to_numpy(float) for name in law.inputs], loss, delta, weights)

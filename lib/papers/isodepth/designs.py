@@ -11,7 +11,6 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, ModelConfig, RunConfig
-from lib.fit import laws
 from lib.fit.frontier import sizes
 from lib.flops import count
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
@@ -127,16 +126,11 @@ def grid(
 
 
 def grid_with_noise(p: PaperGrid) -> dict[Label, RunConfig]:
-    """The whole grid with its seeds, and one budget and width of it with the noise_seeds too."""
+    """The whole grid with its seeds; and with the noise_seeds its least and most recurrences at the lowest budget's
+    second width."""
     whole = grid(p, p.recurrences, {budget: p.widths[budget] for budget in p.budgets}, p.seeds)
-    return whole | grid(p, *noise_cell(p), p.noise_seeds)
-
-
-def noise_cell(p: PaperGrid) -> tuple[list[int], dict[float, list[int]]]:
-    """The recurrences and the width, by its budget, where seeds are repeated: the least and the most recurrences, at
-    the lowest budget's second width."""
-    lowest = min(p.budgets)
-    return sorted({min(p.recurrences), max(p.recurrences)}), {lowest: p.widths[lowest][1:2]}
+    ends, lowest = sorted({min(p.recurrences), max(p.recurrences)}), min(p.budgets)
+    return whole | grid(p, ends, {lowest: p.widths[lowest][1:2]}, p.noise_seeds)
 
 
 def matched_tokens(p: Extrapolation) -> dict[Label, RunConfig]:
@@ -187,18 +181,6 @@ PUBLISHED_SIZES = {
 PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.65}
 
 
-def published_grid() -> pd.DataFrame:
-    """A frame of the 116 runs of 000 with the losses that its own law gives them."""
-    rows = []
-    for budget, widths in PUBLISHED_WIDTHS.items():
-        for s in widths:
-            for r in PUBLISHED_RECURRENCES:
-                own = size_as_fitted(preset(f"isodepth-s{s}-r{r}"))
-                rows.append({"budget": budget, "r": r, "width": 64 * s, "seed": 0, **own, "D": budget / own["F"]})
-    runs = pd.DataFrame(rows)
-    return runs.assign(loss=laws.JOINT.loss(PUBLISHED, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
-
-
 def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:
     """r -> the sizes of the paper's family, s = 6 to 34, with the injection counted once."""
     found = {}
@@ -212,10 +194,10 @@ def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:
 def published_token_gain(probe: str) -> float:
     """Median over the cells of the paper's lower four budgets of the tokens that a probe buys relative to full
     backpropagation through the linear injection (App. G.1)."""
-    ratios = []
-    for budget in sorted(PUBLISHED_WIDTHS)[:4]:
-        for s in PUBLISHED_WIDTHS[budget]:
-            for r in PUBLISHED_RECURRENCES[1:]:
-                name = f"isodepth-s{s}-r{r}"
-                ratios.append(size(preset(name))["F"] / size(preset(name, **intervention(probe, r)))["F"])
+    ratios = [
+        size(preset(f"isodepth-s{s}-r{r}"))["F"] / size(preset(f"isodepth-s{s}-r{r}", **intervention(probe, r)))["F"]
+        for budget in sorted(PUBLISHED_WIDTHS)[:4]
+        for s in PUBLISHED_WIDTHS[budget]
+        for r in PUBLISHED_RECURRENCES[1:]
+    ]
     return float(np.median(ratios))

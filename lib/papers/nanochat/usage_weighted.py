@@ -4,8 +4,6 @@ Its models are 2 + 4 x 4 + 2 layers and differ in their width alone. ``physical`
 counts each as often as it runs: once + r looped.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -15,9 +13,7 @@ from lib.fit import isoflop
 from lib.flops import count
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.papers.shared import budgets
-from lib.papers.shared.frames import finished
 from lib.presets import head_count, preset
-from lib.store.result import RunResult
 
 
 def model(p: UsageWeighted, width: int) -> ModelConfig:
@@ -39,13 +35,8 @@ def grid(p: UsageWeighted) -> dict[Label, RunConfig]:
     }
 
 
-def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
-    """One row a finished run of ``grid``: what its label says, ``size``, and the loss in nats per token."""
-    return finished(results, plan, ("group", "budget", "width", "seed"), size)
-
-
 def size(cfg: RunConfig) -> dict[str, float]:
-    """Physical and usage-weighted parameters, D tokens."""
+    """Of a run of ``grid``: physical and usage-weighted parameters, D tokens."""
     counts = count(cfg.model, cfg.data.context)
     return {"physical": counts.n_params, "usage": counts.n_usage, "D": cfg.tokens}
 

@@ -14,16 +14,7 @@ import pandas as pd
 
 from lib.config import Label, RunConfig
 from lib.papers.parcae import training_loops
-from lib.papers.shared.scores import (
-    TEXTS,
-    Contrast,
-    accuracy_scores,
-    contrast,
-    labelled,
-    leads,
-    suite_scores,
-    text_scores,
-)
+from lib.papers.shared.scores import TEXTS, Contrast, accuracy_scores, contrast, labelled, suite_scores, text_scores
 from lib.tasks.suites import CORE, CORE_EXTENDED, WIKITEXT, ZERO_SHOT, Task
 
 SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTENDED}
@@ -135,9 +126,3 @@ def upper_third(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, Contrast]
             weights = {("looped", C): 1.0, ("fixed depth", C): -1.0}
             found[f"d = {width}, {C:g} FLOPs"] = contrast(own, "Core", weights, ("which", "budget"), seeds)
     return found
-
-
-def against_rdm(runs: pd.DataFrame, value: str, seeds: Sequence[int]) -> dict[str, Contrast]:
-    """Parcae's lead over the RDM, on "WikiText nats" or on "zero-shot", the mean of these tasks in points."""
-    (ours,) = {*runs["architecture"]} - {RDM}
-    return leads(runs, [value], ours, RDM, seeds)

@@ -59,9 +59,7 @@ def test_the_published_fit_counts_the_injection_once():
     assert fitted["n_once"] - own["n_once"] == own["n_rec"] - fitted["n_rec"] == 2 * 640**2
     assert (fitted["N"], fitted["F"]) == (own["N"], own["F"])
     family = designs.published_families()[4].set_index("width").loc[640]
-    row = designs.published_grid().query("r == 4 and width == 640").iloc[0]
-    for shown in (family, row):
-        assert (shown["n_once"], shown["n_rec"]) == (fitted["n_once"], fitted["n_rec"])
+    assert (family["n_once"], family["n_rec"]) == (fitted["n_once"], fitted["n_rec"])
 
 
 # ---- the runs --------------------------------------------------------------------------------------------------------

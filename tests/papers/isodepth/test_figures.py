@@ -6,12 +6,13 @@ import pytest
 from lib.figures import style
 from lib.fit.fits import fit_joint
 from lib.papers.isodepth import designs, figures, readings
+from tests.fit.known import iso_depth_grid
 
 pytestmark = pytest.mark.usefixtures("style")
 
 
 def test_the_iso_depth_figures_draw_the_papers_grid():
-    runs = designs.published_grid()
+    runs = iso_depth_grid()
     optima = readings.optima(runs)
     curves = figures.isoflop_curves(runs, optima)
     assert [axis.get_title() for axis in curves.axes] == [
@@ -34,7 +35,7 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
 
 
 def test_the_probes_are_drawn_over_their_baseline():
-    baseline = designs.published_grid().query("budget < 2e18")
+    baseline = iso_depth_grid().query("budget < 2e18")
     probed = baseline[baseline["r"] > 1].assign(loss=lambda f: f["loss"] - 0.05)
     runs = pd.concat([baseline.assign(probe="baseline"), probed.assign(probe="truncated")])
     optima = pd.concat([readings.optima(own).assign(probe=probe) for probe, own in runs.groupby("probe", sort=False)])

@@ -13,12 +13,13 @@ from lib.fit.noise import Noise
 from lib.model.looped import LoopedLM
 from lib.papers.isodepth import designs, readings
 from lib.train.loop import train
+from tests.fit.known import iso_depth_grid
 from tests.papers.isodepth.test_designs import P
 
 
 @pytest.fixture(scope="module")
 def published():
-    return designs.published_grid()
+    return iso_depth_grid()
 
 
 @pytest.fixture(scope="module")

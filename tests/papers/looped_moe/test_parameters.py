@@ -1,25 +1,12 @@
-"""004's notebooks refuse sizes, loops and counts below one, in one line that names the parameter."""
+"""004's notebooks refuse loops and counts below one, in one line that names the parameter."""
 
-import pytest
-
-from lib.base.errors import InputError
-from lib.papers.looped_moe import parameters
+from lib.papers.looped_moe.parameters import Convergence, EarlyExit
 from tests.given import given
+from tests.lines import one_line
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes", "says"),
-    [
-        (parameters.MoeIsoflop, {"widths": {1e9: [16, 16, 32]}}, "^widths: .* twice"),
-        (parameters.Convergence, {"loops": 0}, "^loops: .* 1 .got 0.$"),
-        (parameters.EarlyExit, {"loops": [2, 0]}, "^loops.1: .* 1 .got 0.$"),
-    ],
-)
-def test_what_is_below_one_is_refused(kind, changes, says):
-    with pytest.raises(InputError, match=says):
-        given(kind, **changes)
-
-
-def test_a_budget_keeps_its_widths():
-    p = given(parameters.MoeIsoflop, widths={10**9: [16, 24, 32]})
-    assert p.widths == {1e9: [16, 24, 32]} and p.replace(lr=0.5).widths == p.widths
+def test_what_is_below_one_is_refused():
+    with one_line("(got 0)", starts="loops: "):
+        given(Convergence, loops=0)
+    with one_line("(got 0)", starts="loops.1: "):
+        given(EarlyExit, loops=[2, 0])

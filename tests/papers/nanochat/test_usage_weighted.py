@@ -8,6 +8,7 @@ from lib.base.errors import InputError
 from lib.flops import count
 from lib.papers.nanochat import usage_weighted
 from lib.papers.nanochat.parameters import UsageWeighted
+from lib.papers.shared.frames import finished
 from tests.given import given
 from tests.runs import ended
 
@@ -32,7 +33,7 @@ def test_a_budget_buys_the_same_flops_at_every_width():
     with pytest.raises(InputError, match=r"budgets: 1e\+08 FLOPs are \d steps at width 8"):
         usage_weighted.grid(P.replace(widths={1e8: [8]}))
     results = [ended(cfg, None if cfg.model.width == 8 else 2.0) for cfg in plan.values()]
-    frame = usage_weighted.frame(results, plan)
+    frame = finished(results, plan, ["group", "budget", "width", "seed"], usage_weighted.size)
     assert frame["width"].tolist() == [16, 24] and (frame["budget"] == 2e9).all() and (frame["seed"] == 3).all()
     assert (frame["usage"] > frame["physical"]).all() and frame["D"][0] > frame["D"][1]
 

@@ -110,20 +110,3 @@ def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
     assert found(rows) == {"d = 64, 16 FLOPs": [16.0], "d = 64, 64 FLOPs": [64.0]}
     assert found(rows[:2] + rows[6:8]) == {"d = 64, 2 FLOPs": [2.0]}
     assert math.isnan(found(rows[6:] + rows[:5])["d = 64, 64 FLOPs"][0])  # its run diverged
-
-
-@pytest.mark.parametrize("ours", ["parcae", "parcae-rdm"])
-def test_against_the_rdm_both_the_text_and_the_tasks_count(ours):
-    rows = [
-        (name, width, 1, 40 + 3 * (name == ours), 1.0, 2 - width / 1000 * (name == ours), 0.001)
-        for name in ("residual-norm", ours)
-        for width in (32, 64)
-    ]
-    values = ["zero-shot", "zero-shot stderr", "WikiText nats", "WikiText nats stderr"]
-    runs = pd.DataFrame(rows, columns=["architecture", "width", "seed", *values])
-    text, tasks = (core_benchmark.against_rdm(runs, value, [1]) for value in ("WikiText nats", "zero-shot"))
-    assert [*text] == ["WikiText nats, d = 32", "WikiText nats, d = 64"]
-    assert [one.values[0] for one in text.values()] == pytest.approx([0.032, 0.064])
-    assert [one.values[0] for one in tasks.values()] == pytest.approx([3, 3])
-    unread = core_benchmark.against_rdm(runs.assign(**{"WikiText nats": math.nan}), "WikiText nats", [1])
-    assert all(math.isnan(one.mean) for one in unread.values())

@@ -97,26 +97,20 @@ def test_every_injection_takes_every_rule(kind, rule):
     assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
 
 
-def increments_of(configs, store):
-    """By key."""
-    cases = [OfRun.of(cfg, store, 1e6) for cfg in configs]
-    found = measure(designs.increments, cases, store, jobs=1)
-    return {case.run: measured for case, measured in zip(cases, found, strict=True)}
-
-
 @pytest.mark.parametrize("layers", [1, 2])
 def test_increments_of_finished_runs(tmp_path, layers):
     store = RunStore(tmp_path / "runs")
     configs = [designs.run(P, designs.model(P, "1/(N sqrt(L))", N, layers), 0.004, 1) for N in (1, 4)]
     for cfg in configs:
         train(cfg, store)
-    found = increments_of(configs, store)
-    four = found[configs[1].key]
+    cases = [OfRun.of(cfg, store, 1e6) for cfg in configs]
+    _, four = measure(designs.increments, cases, store, jobs=1)
     assert np.shape(four["cosines"]) == np.shape(four["initial cosines"]) == (4, 4) and len(four["norms"]) == 5
     assert np.diag(four["cosines"]) == pytest.approx(np.ones(4), abs=1e-5)
     assert four["cosines"] != four["initial cosines"] and four["norms"] != four["initial norms"]
+    empty = RunStore(tmp_path / "empty" / "runs")
     with pytest.raises(InputError, match=f"runs: there is no run {configs[0].key}"):
-        increments_of(configs[:1], RunStore(tmp_path / "empty" / "runs"))
+        measure(designs.increments, [OfRun.of(configs[0], empty, 1e6)], empty, jobs=1)
 
 
 def test_bad_parameters_are_named():
