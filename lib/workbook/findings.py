@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,6 @@ RECORDS = places.RECORDS / PROFILE
 AT_DESK, ON_RUNS = f"at {PROFILE}", "on published runs"
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 GALLERY = places.ROOT / "docs" / "gallery"
-WIDTH, COLOURS = 1000, 128  # of a picture: pixels across, and of a palette that keeps an architecture's colour
 #: paper -> the figure of desk that README.md shows
 PICTURES = {
     "000": "published_phi",
@@ -272,15 +272,6 @@ def verdict(one: Judged) -> str:
 
 
 def write_pictures() -> None:
-    """Renews the pictures from the figures that desk's notebooks have drawn, with their provenance."""
-    from PIL import Image
-    from PIL.PngImagePlugin import PngInfo
-
+    """Renews the pictures from the figures that desk's notebooks have drawn, which hold their provenance."""
     for paper, name in PICTURES.items():
-        with Image.open(places.ROOT / "outputs" / "figures" / PROFILE / f"{name}.png") as image:
-            note = PngInfo()
-            note.add_text("Description", str(image.info["Description"]))
-            small = image.convert("RGB")
-            small.thumbnail((WIDTH, image.height), Image.Resampling.LANCZOS, reducing_gap=None)
-            small = small.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-            small.save(GALLERY / f"{paper}.png", optimize=True, pnginfo=note)
+        shutil.copyfile(places.ROOT / "outputs" / "figures" / PROFILE / f"{name}.png", GALLERY / f"{paper}.png")
