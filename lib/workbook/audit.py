@@ -14,9 +14,7 @@ trains: the Makefile hides a GPU from what was recorded on CPUs.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
-import json
 import math
 import statistics
 import time
@@ -35,7 +33,7 @@ from lib.config import RunConfig
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.time_limit import STOPPED, Job, train_until
-from lib.workbook import places
+from lib.workbook import places, verdicts
 
 FIRST = 10  # steps whose losses are compared across classes of machines
 #: Optimiser -> by which a loss of the first ten steps may differ, relative: ten times the largest difference that was
@@ -223,33 +221,18 @@ def _beyond(record: RunResult, again: RunResult, cell: Seeds | None, runs: int) 
     return ""
 
 
-def last(outputs: Path, profile: str) -> str:
-    """The last audit of a profile in sentences, which name what does not agree; empty where there was none."""
-    said = summary(outputs, profile)
-    complaints = said["complaints"] if said else {}
-    return told(said) + "".join(f" Run {key} does not: {complaint}." for key, complaint in complaints.items())
-
-
-def summary(outputs: Path, profile: str) -> dict[str, Any] | None:
+def last(outputs: Path, profile: str) -> dict[str, Any] | None:
     """What the last audit of a profile came to. Where there was none here, the one that the verdicts beside the records
-    tell; None where they tell none."""
+    tell; None where they tell none. Raises OSError or ValueError where it cannot be read."""
     path = outputs / "audits" / f"{profile}.json"
     if path.exists():
-        found: dict[str, Any] = files.read_checked(path)
-        return found
-    return committed(outputs / "records" / profile)
-
-
-def committed(folder: Path) -> dict[str, Any] | None:
-    """The audit that the verdicts beside a profile's records tell; None where they tell none, or are damaged."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        said: dict[str, Any] | None = json.loads((folder / "verdicts.json").read_text()).get("audit")
-        return said
-    return None
+        return files.read_checked(path)
+    said: dict[str, Any] | None = verdicts.committed(outputs / "records" / profile)["audit"]
+    return said
 
 
 def told(said: dict[str, Any] | None) -> str:
-    """An audit in a sentence; empty where there was none."""
+    """An audit in sentences, which name what does not agree; empty where there was none."""
     if said is None:
         return ""
     on_class = said.get("on_class", [])
@@ -262,7 +245,8 @@ def told(said: dict[str, Any] | None) -> str:
         for place, keys in where.items()
         if keys
     )
-    return f"Trained anew on {said['cpu']}: {agreed},\nby the {said.get('rule', FORMER)}."
+    wrong = "".join(f" Run {key} does not: {complaint}." for key, complaint in said["complaints"].items())
+    return f"Trained anew on {said['cpu']}: {agreed},\nby the {said.get('rule', FORMER)}.{wrong}"
 
 
 def main(profile: str, minutes: str, seed: str, jobs: int) -> None:

@@ -55,7 +55,7 @@ def documents() -> dict[Path, dict[str, str]]:
     of_readme = {
         "found": found(every),
         "numbers": in_numbers(every),
-        "audit": audit.told(audit.committed(RECORDS)),
+        "audit": audit.told(verdicts.committed(RECORDS)["audit"]),
         "notebooks": overview(every),
     }
     return {
@@ -79,7 +79,7 @@ class Judged:
 
 def judged() -> list[Judged]:
     """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
-    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(RECORDS)}
+    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(RECORDS)["verdicts"]}
     return [
         Judged(claim, *(rows.get((claim.id, of), {}) for of in (PROFILE, claims.PUBLISHED)))
         for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)

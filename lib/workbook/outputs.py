@@ -211,12 +211,13 @@ class Outputs:
             self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
             return Ran()
 
-    def audited(self, profile: str) -> str:
+    def audited(self, profile: str) -> dict[str, Any] | None:
+        """What the last audit came to; None where there was none."""
         try:
             return audit.last(self.folder, profile)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
-            return ""
+            return None
 
     def _complain(self, error: InputError, profile: str, notebook: str) -> None:
         if notebook:

@@ -22,9 +22,8 @@ from markupsafe import Markup
 
 from lib.base import files
 from lib.base.errors import in_one_line
-from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
-from lib.workbook import claims, findings, pages, parameters, places, verdicts
+from lib.workbook import audit, claims, findings, pages, parameters, places, verdicts
 from lib.workbook.claims import PUBLISHED, Claim, Finding
 from lib.workbook.costs import NOTEBOOKS
 from lib.workbook.outputs import Item, Outputs, Ran, Row, in_yaml
@@ -54,12 +53,11 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Glance:
-    """A paper at a profile, or on published runs: its claims by verdict, and how many runs its notebooks have."""
+    """A paper at a profile, or on published runs: its claims by verdict."""
 
     paper: str
     profile: str
     verdicts: collections.Counter[str]
-    runs: str = ""
 
 
 def build(outputs: Path, profile: str) -> list[str]:
@@ -77,7 +75,8 @@ def build(outputs: Path, profile: str) -> list[str]:
     figures = [item for item in every_figure if item.profile == profile]
     tables = found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
-    data = verdicts.write(outputs, profile, judged(rows, profile))
+    audited = found.audited(profile)
+    data = verdicts.write(outputs, profile, judged(rows, profile), audited)
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in made_by:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
@@ -102,13 +101,13 @@ def build(outputs: Path, profile: str) -> list[str]:
         verdicts=claims.VERDICTS,
         rows=rows,
         counts=collections.Counter(row.verdict for row in rows),
-        glances=_glances(rows, profile, papers, runs),
+        glances=_glances(rows),
         groups=groups,
         binder=places.binder,
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
         executed=executed,
         problems=found.problems,
-        audited=found.audited(profile),
+        audited=audit.told(audited),
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
@@ -146,21 +145,16 @@ def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
     return [(row.claim, row.finding) for row in ours if row.finding]
 
 
-def _glances(rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran]) -> list[Glance]:
-    """By paper: the asked profile, then others that have findings; without a profile at which none can be measured."""
-    glances = []
-    for paper in PAPERS:
-        for at in (profile, *(name for name in (*PROFILES, PUBLISHED) if name != profile)):
-            ours = [row for row in rows if row.claim.paper == paper and row.profile == at]
-            if not any(row.notebook for row in ours):
-                continue
-            counts = collections.Counter(row.verdict for row in ours)
-            if at == PUBLISHED:
-                glances.append(Glance(paper, at, counts, "as published"))
-                continue
-            some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
-            glances.append(Glance(paper, at, counts, f"{len(set().union(*some)):,}"))
-    return glances
+def _glances(rows: list[Row]) -> list[Glance]:
+    """By paper; without a profile at which none of its claims can be measured."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.claim.paper, row.profile), []).append(row)
+    return [
+        Glance(paper, at, collections.Counter(row.verdict for row in ours))
+        for (paper, at), ours in groups.items()
+        if any(row.notebook for row in ours)
+    ]
 
 
 def _title(name: str) -> Markup:
