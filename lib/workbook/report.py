@@ -108,6 +108,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         executed=executed,
         problems=found.problems,
         audited=audit.told(audited),
+        complaints=audited["complaints"] if audited else {},
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
