@@ -1,7 +1,8 @@
 """Intervals of what was measured: of a mean over seeds, of the least of several, and of a number that was resampled."""
 
+import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -121,9 +122,7 @@ def replicates(effect: float, spreads: Sequence[float], wanted: float = 0.8, lev
     def enough(n: int) -> bool:
         return math.prod(power(effect, spread, n, level) for spread in spreads) >= wanted
 
-    if effect <= 0 or not all(map(math.isfinite, spreads)) or not enough(MOST_REPLICATES):
-        return None
-    return next(n for n in range(2, MOST_REPLICATES + 1) if enough(n))
+    return _fewest(enough) if effect > 0 and all(map(math.isfinite, spreads)) else None
 
 
 def resampled_replicates(effect: float, widths: Sequence[float], wanted: float = 0.8) -> int | None:
@@ -135,9 +134,13 @@ def resampled_replicates(effect: float, widths: Sequence[float], wanted: float =
         errors = [width / (2 * z) / math.sqrt(n) for width in widths]
         return math.prod(scipy.special.ndtr(effect / error - z) if error else 1.0 for error in errors) >= wanted
 
-    if effect <= 0 or not all(map(math.isfinite, widths)) or not enough(MOST_REPLICATES):
-        return None
-    return next(n for n in range(1, MOST_REPLICATES + 1) if enough(n))
+    return _fewest(enough) if effect > 0 and all(map(math.isfinite, widths)) else None
+
+
+def _fewest(enough: Callable[[int], bool]) -> int | None:
+    """The least number that is enough, where every larger one is, too."""
+    n = 1 + bisect.bisect_left(range(1, MOST_REPLICATES + 1), True, key=enough)
+    return n if n <= MOST_REPLICATES else None
 
 
 def fresh_draws(comparisons: Mapping[str, ArrayLike], draws: int, seed: int = 0) -> list[dict[str, np.ndarray]]:

@@ -218,14 +218,12 @@ def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -
         return len(runs), len(measured)
 
 
-def keep_weights(folder: Path, key: str, weights: Path) -> bool:
-    """Keeps a run's weights beside its record, unless they are there. Says whether it did."""
+def keep_weights(folder: Path, key: str, weights: Path) -> None:
+    """Keeps a run's weights beside its record, unless they are there."""
     path = folder / WEIGHTS / f"{key}-{files.digest(weights)[:DIGITS]}.safetensors"
-    if path.exists():
-        return False
-    with files.replacing(path) as draft:
-        shutil.copyfile(weights, draft)
-    return True
+    if not path.exists():
+        with files.replacing(path) as draft:
+            shutil.copyfile(weights, draft)
 
 
 def find_weights(folder: Path, key: str) -> Path | None:

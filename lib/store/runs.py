@@ -51,11 +51,6 @@ class RunStore:
     def partial(self, key: str) -> Path:
         return self.path / f".{key}.partial"
 
-    def has(self, cfg: RunConfig) -> bool:
-        """Whether this machine has it, be it damaged: what is found is read."""
-        kept = any(cfg.key in records.of(folder).rows for folder in self.records)
-        return kept or (self.path / cfg.key).is_dir()
-
     def find(self, cfg: RunConfig) -> RunResult | None:
         """The finished run, or None. One that cannot be read is set aside, so that it is trained again."""
         return self.find_key(cfg.key)

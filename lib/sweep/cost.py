@@ -35,15 +35,6 @@ def hours(configs: Sequence[RunConfig], at_once: int) -> float:
     return max(finish) / 3600
 
 
-def check_hours(needed: float, max_hours: float | None) -> None:
-    """Raises InputError for more hours than that."""
-    if max_hours is not None and not needed <= max_hours:  # nan is no limit to keep
-        raise InputError(
-            f"max_hours: the missing runs need about {spell(needed)} here, more than max_hours={max_hours:g}; "
-            "raise max_hours, or choose a smaller profile"
-        )
-
-
 def check_size(cfg: ModelConfig) -> None:
     """Raises InputError for a model whose weights, gradients and moments this device cannot hold."""
     if torch.cuda.is_available():
@@ -102,10 +93,3 @@ def flops_per_second(cfg: RunConfig) -> float:
             seconds.append(time.perf_counter() - begin)
     fixed = model_cfg.replace(depth="fixed", fill=False, on_top=False)
     return rows * context * count(fixed, context).flops_per_token / min(seconds)
-
-
-def spell(hours: float) -> str:
-    seconds = hours * 3600
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{hours:.1f} h"

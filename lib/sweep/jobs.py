@@ -10,6 +10,7 @@ import torch
 from tqdm import tqdm
 
 from lib.base import processes
+from lib.base.errors import InputError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,3 +68,19 @@ def flop_bar(costs: Sequence[float], what: str) -> Iterator[Show]:
             done[i] = share
 
         yield show
+
+
+def check_hours(what: str, needed: float, max_hours: float | None) -> None:
+    """Raises InputError where it would take more hours than that."""
+    if max_hours is not None and not needed <= max_hours:  # nan is no limit to keep
+        raise InputError(
+            f"max_hours: {what} need about {spell(needed)} here, more than max_hours={max_hours:g}; raise max_hours, "
+            "or choose a smaller profile"
+        )
+
+
+def spell(hours: float) -> str:
+    seconds = hours * 3600
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{hours:.1f} h"

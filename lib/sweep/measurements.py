@@ -21,7 +21,7 @@ from lib.store import records
 from lib.store.numbers import check
 from lib.store.records import Measured
 from lib.store.runs import RunStore
-from lib.sweep.jobs import Progress, flop_bar, work_through
+from lib.sweep.jobs import Progress, check_hours, flop_bar, work_through
 
 
 class Case(Protocol):
@@ -74,11 +74,7 @@ def measure(
             rate = max(rate, one.case.flops / (time.perf_counter() - begin))
             show(i, 1.0)
         hours = sum(one.case.flops for one in others) / rate / at_once / 3600 if others else 0.0
-        if max_hours is not None and not hours <= max_hours:
-            raise InputError(
-                f"max_hours: {len(others)} missing measurements need up to {hours:.2g} hours here, more than "
-                f"max_hours={max_hours:g}; raise max_hours, or choose a smaller profile"
-            )
+        check_hours(f"{len(others)} missing measurements", hours, max_hours)
         work_through(functools.partial(_measure, store), others, at_once, lambda i, share: show(len(timed) + i, share))
     there |= {one.key: one.found(store) for one in missing}
     return [typing.cast(Measured, there[of]).measured for of in keys]

@@ -13,9 +13,9 @@ from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.cluster import Cluster, Nodes, connected
-from lib.sweep.cost import check_hours, check_size, hours, missing, spell
+from lib.sweep.cost import check_size, hours, missing
 from lib.sweep.finished import Runs
-from lib.sweep.jobs import Progress, Show, flop_bar, work_through
+from lib.sweep.jobs import Progress, Show, check_hours, flop_bar, spell, work_through
 from lib.sweep.texts import prepare_texts
 from lib.train.loop import train
 
@@ -46,7 +46,7 @@ def sweep(
                 f"{len(todo)} of {asked} runs are missing: {flops:.3g} FLOPs, about {spell(needed)} with {at_once} "
                 f"process{'es' * (at_once > 1)} on {device_name()}"
             )
-            check_hours(needed, max_hours)
+            check_hours("the missing runs", needed, max_hours)
             prepare_texts(todo, store)
             with flop_bar([run_flops(cfg) for cfg in todo], "runs") as show:
                 where.train(todo, store, show)

@@ -14,9 +14,7 @@ trains: the Makefile hides a GPU from what was recorded on CPUs.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
-import json
 import math
 import statistics
 import time
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.special
 
 from lib.base import files, processes
@@ -35,7 +34,7 @@ from lib.config import RunConfig
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.time_limit import STOPPED, Job, train_until
-from lib.workbook import places
+from lib.workbook import places, verdicts
 
 FIRST = 10  # steps whose losses are compared across classes of machines
 #: Optimiser -> by which a loss of the first ten steps may differ, relative: ten times the largest difference that was
@@ -152,18 +151,15 @@ class Seeds(NamedTuple):
 
 def seeds(recorded: Sequence[RunResult]) -> dict[str, Seeds]:
     """Cell -> its seeds that finished."""
-    cells: dict[str, list[float]] = {}
-    near: dict[str, tuple[Any, ...]] = {}
-    for run in recorded:
-        if run.status == "finished":
-            cells.setdefault(_cell(run.config), []).append(run.summary["val_loss"])
-            near[_cell(run.config)] = _neighbourhood(run.config)
-    variances: dict[tuple[Any, ...], list[float]] = {}
-    for cell, ends in cells.items():
-        if len(ends) > 1:
-            variances.setdefault(near[cell], []).append(statistics.variance(ends))
-    every = [one for some in variances.values() for one in some]
-    return {cell: of_seeds(ends, variances.get(near[cell], every)) for cell, ends in cells.items()}
+    rows = [
+        {"cell": _cell(run.config), "near": _neighbourhood(run.config), "end": run.summary["val_loss"]}
+        for run in recorded
+        if run.status == "finished"
+    ]
+    ends = pd.DataFrame(rows, columns=["cell", "near", "end"]).groupby(["near", "cell"], sort=False)["end"]
+    variances = ends.var().dropna()
+    near = {str(of): some.tolist() for of, some in variances.groupby("near")}
+    return {str(cell): of_seeds(some.tolist(), near.get(str(of), variances.tolist())) for (of, cell), some in ends}
 
 
 def of_seeds(ends: Sequence[float], variances: Sequence[float]) -> Seeds:
@@ -177,8 +173,8 @@ def _cell(cfg: RunConfig) -> str:
     return cfg.replace(train=cfg.train.replace(seed=0)).key
 
 
-def _neighbourhood(cfg: RunConfig) -> tuple[Any, ...]:
-    return cfg.optim.name, cfg.model.width, cfg.data.source, cfg.train.steps.bit_length()
+def _neighbourhood(cfg: RunConfig) -> str:
+    return f"{cfg.optim.name} {cfg.model.width} {cfg.data.source} {cfg.train.steps.bit_length()}"
 
 
 def difference(record: RunResult, again: RunResult, same_class: bool, cell: Seeds | None, runs: int) -> str:
@@ -223,29 +219,14 @@ def _beyond(record: RunResult, again: RunResult, cell: Seeds | None, runs: int) 
     return ""
 
 
-def last(outputs: Path, profile: str) -> str:
-    """The last audit of a profile in sentences, which name what does not agree; empty where there was none."""
-    said = summary(outputs, profile)
-    complaints = said["complaints"] if said else {}
-    return told(said) + "".join(f" Run {key} does not: {complaint}." for key, complaint in complaints.items())
-
-
-def summary(outputs: Path, profile: str) -> dict[str, Any] | None:
+def last(outputs: Path, profile: str) -> dict[str, Any] | None:
     """What the last audit of a profile came to. Where there was none here, the one that the verdicts beside the records
-    tell; None where they tell none."""
+    tell; None where they tell none. Raises OSError or ValueError where it cannot be read."""
     path = outputs / "audits" / f"{profile}.json"
     if path.exists():
-        found: dict[str, Any] = files.read_checked(path)
-        return found
-    return committed(outputs / "records" / profile)
-
-
-def committed(folder: Path) -> dict[str, Any] | None:
-    """The audit that the verdicts beside a profile's records tell; None where they tell none, or are damaged."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        said: dict[str, Any] | None = json.loads((folder / "verdicts.json").read_text()).get("audit")
-        return said
-    return None
+        return files.read_checked(path)
+    said: dict[str, Any] | None = verdicts.committed(outputs / "records" / profile)["audit"]
+    return said
 
 
 def told(said: dict[str, Any] | None) -> str:

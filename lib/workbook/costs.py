@@ -3,12 +3,10 @@
 docs/scale.md shows it in tables.
 """
 
-import collections
-import dataclasses
 import functools
-from collections.abc import Sequence
 
-from lib.config import RunConfig
+import pandas as pd
+
 from lib.figures.style import short
 from lib.flops import count, run_flops
 from lib.sweep.cluster import memory_of
@@ -17,9 +15,7 @@ from lib.workbook.markdown import table
 
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
-STATED = {"000": "about 5,000", "004": "about 2,000"}  # GPU hours that the papers state
-
-#: paper -> its notebooks, in the order in which runs are counted: what two ask for is counted with the first
+#: paper -> its notebooks, in the order in which papers are counted: what two ask for is counted with the first
 NOTEBOOKS = {
     paper: names.split()
     for paper, names in {
@@ -36,36 +32,25 @@ NOTEBOOKS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a notebook asks for. Of its distinct ``runs`` no earlier notebook asks for its ``own``; ``shared`` says how
-    many each earlier one asks for. The last two count what it measures without training."""
-
-    notebook: str
-    runs: list[RunConfig]
-    own: list[RunConfig]
-    shared: dict[str, int]
-    measurements: int
-    measured_flops: float
-
-    @property
-    def flops(self) -> float:
-        return sum(map(run_flops, self.own)) + self.measured_flops
-
-
 @functools.cache
-def costs(profile: str) -> dict[str, Cost]:
-    """Notebook -> its cost, in the order of NOTEBOOKS. Takes half a minute."""
-    first: dict[str, str] = {}  # key -> the notebook that counts it
-    found = {}
-    for name in (name for names in NOTEBOOKS.values() for name in names):
-        plan = plans.plan(name, profile)
-        shared = collections.Counter(first[cfg.key] for cfg in plan.runs if cfg.key in first)
-        own = [cfg for cfg in plan.runs if cfg.key not in first]
-        first |= {cfg.key: name for cfg in own}
-        cases = [flops for keys in plan.measurements.values() for flops in keys.values()]
-        found[name] = Cost(name, plan.runs, own, dict(shared), len(cases), sum(cases))
-    return found
+def asked(profile: str) -> pd.DataFrame:
+    """A row for each run that a notebook asks for; what several ask for has a row with each. Takes half a minute."""
+    rows = [
+        {
+            "paper": paper,
+            "notebook": name,
+            "key": cfg.key,
+            "seed": cfg.train.seed,
+            "parameters": count(cfg.model).n_params,
+            "tokens": cfg.tokens,
+            "flops": run_flops(cfg),
+            "memory": memory_of(cfg),
+        }
+        for paper, names in NOTEBOOKS.items()
+        for name in names
+        for cfg in plans.planned(name, profile)
+    ]
+    return pd.DataFrame(rows)
 
 
 def hours(flops: float) -> float:
@@ -73,62 +58,36 @@ def hours(flops: float) -> float:
     return flops / (PEAK * UTILISATION) / 3600
 
 
-# ---- docs/scale.md ---------------------------------------------------------------------------------------------------
-
-
 def parts() -> dict[str, str]:
     """The name of a part of docs/scale.md -> the part."""
-    every = costs("paper")
-    by_paper = {paper: [every[name] for name in names] for paper, names in NOTEBOOKS.items()}
+    every = asked("paper")
+    once = every.drop_duplicates("key")
+    papers = [_row("paper", str(paper), its) for paper, its in once.groupby("paper", sort=False)]
+    notebooks = [_row("notebook", f"`{name}`", its) for name, its in every.groupby("notebook", sort=False)]
     return {
         "cpu": distinct("cpu"),
         "desk": distinct("desk"),
-        "papers": table([_paper(paper, its) for paper, its in (by_paper | {"all": [*every.values()]}).items()]),
-        "notebooks": table([_notebook(cost) for cost in every.values()]),
+        "papers": table([*papers, _row("paper", "all", once)]),
+        "notebooks": table(notebooks),
     }
 
 
 def distinct(profile: str) -> str:
     """What a profile trains, in a sentence."""
-    own = [cfg for cost in costs(profile).values() for cfg in cost.own]
-    seeds = {cfg.train.seed for cfg in own}
-    return f"{len(own):,} distinct runs with {len(seeds)} seeds, {sum(map(run_flops, own)):.2g} FLOPs."
+    runs = asked(profile).drop_duplicates("key")
+    return f"{len(runs):,} distinct runs with {runs['seed'].nunique()} seeds, {runs['flops'].sum():.2g} FLOPs."
 
 
-def _paper(paper: str, its: Sequence[Cost]) -> dict[str, str]:
-    own = [cfg for cost in its for cfg in cost.own]
-    flops = sum(cost.flops for cost in its)
+def _row(heading: str, name: str, runs: pd.DataFrame) -> dict[str, str]:
+    """What they cost together, and the largest of them."""
+    flops = runs["flops"]
     return {
-        "paper": paper,
-        "runs": f"{len(own):,}",
-        "FLOPs": f"{flops:.2g}",
-        "GPU hours": _whole(hours(flops)),
-        "the paper states": STATED.get(paper, "" if paper == "all" else "nothing"),
-        "longest run, hours": _whole(max(hours(run_flops(cfg)) for cfg in own)),
+        heading: name,
+        "runs": f"{len(runs):,}",
+        "tokens": short(runs["tokens"].sum()),
+        "FLOPs": f"{flops.sum():.2g}",
+        "GPU hours": f"{hours(flops.sum()):,.1f}",
+        "longest run, hours": f"{hours(flops.max()):,.1f}",
+        "largest model": short(runs["parameters"].max()),
+        "memory": f"{runs['memory'].max() / 1e9:.3g} GB",
     }
-
-
-def _notebook(cost: Cost) -> dict[str, str]:
-    measured = f" + {cost.measurements:,} measured" if cost.measurements else ""
-    return {
-        "notebook": f"`{cost.notebook}`",
-        "runs": f"{len(cost.own):,}{measured}",
-        "besides, from": ", ".join(f"{n} `{name}`" for name, n in cost.shared.items()),
-        "largest model": short(max((count(cfg.model).n_params for cfg in cost.runs), default=0)),
-        "tokens": short(sum(cfg.tokens for cfg in cost.own)),
-        "FLOPs": f"{cost.flops:.2g}",
-        "GPU hours": _whole(hours(cost.flops)),
-        "longest run, hours": _whole(max((hours(run_flops(cfg)) for cfg in cost.runs), default=0)),
-        "memory": _gigabytes(max(map(memory_of, cost.runs), default=0)),
-    }
-
-
-def _whole(value: float) -> str:
-    """Hours; nothing for none."""
-    if not value:
-        return ""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 0.1 else "below 0.1"
-
-
-def _gigabytes(value: float) -> str:
-    return f"{value / 1e9:.2g} GB" if value < 1e11 else f"{value / 1e9:.0f} GB"

@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,6 @@ RECORDS = places.RECORDS / PROFILE
 AT_DESK, ON_RUNS = f"at {PROFILE}", "on published runs"
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 GALLERY = places.ROOT / "docs" / "gallery"
-WIDTH, COLOURS = 1000, 128  # of a picture: pixels across, and of a palette that keeps an architecture's colour
 #: paper -> the figure of desk that README.md shows
 PICTURES = {
     "000": "published_phi",
@@ -55,7 +55,7 @@ def documents() -> dict[Path, dict[str, str]]:
     of_readme = {
         "found": found(every),
         "numbers": in_numbers(every),
-        "audit": audit.told(audit.committed(RECORDS)),
+        "audit": audit.told(verdicts.committed(RECORDS)["audit"]),
         "notebooks": overview(every),
     }
     return {
@@ -79,7 +79,7 @@ class Judged:
 
 def judged() -> list[Judged]:
     """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
-    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(RECORDS)}
+    rows = {(row["claim"], row["profile"]): row for row in verdicts.committed(RECORDS)["verdicts"]}
     return [
         Judged(claim, *(rows.get((claim.id, of), {}) for of in (PROFILE, claims.PUBLISHED)))
         for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
@@ -272,15 +272,6 @@ def verdict(one: Judged) -> str:
 
 
 def write_pictures() -> None:
-    """Renews the pictures from the figures that desk's notebooks have drawn, with their provenance."""
-    from PIL import Image
-    from PIL.PngImagePlugin import PngInfo
-
+    """Renews the pictures from the figures that desk's notebooks have drawn, which hold their provenance."""
     for paper, name in PICTURES.items():
-        with Image.open(places.ROOT / "outputs" / "figures" / PROFILE / f"{name}.png") as image:
-            note = PngInfo()
-            note.add_text("Description", str(image.info["Description"]))
-            small = image.convert("RGB")
-            small.thumbnail((WIDTH, image.height), Image.Resampling.LANCZOS, reducing_gap=None)
-            small = small.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-            small.save(GALLERY / f"{paper}.png", optimize=True, pnginfo=note)
+        shutil.copyfile(places.ROOT / "outputs" / "figures" / PROFILE / f"{name}.png", GALLERY / f"{paper}.png")

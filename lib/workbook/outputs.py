@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -23,6 +23,8 @@ from lib.store.runs import RunStore
 from lib.workbook import audit, claims, pages
 from lib.workbook.claims import PUBLISHED
 from lib.workbook.plans import read_plan
+
+T = TypeVar("T")
 
 RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
 
@@ -188,35 +190,35 @@ class Outputs:
             prefixes = [notebook for notebook in notebooks if name.startswith(notebook)]
             notebook, stamp = max(prefixes, key=len, default=""), {}
             try:
-                stamp = _stamp(folder / f"{name}.json")
+                stamp = _readable(folder / f"{name}.json", _stamp)
                 notebook = stamp["notebook"]
             except InputError as error:
                 self._complain(error, profile, notebook)
             try:
-                items.append(Item(name, profile, notebook, read(folder / f"{name}{suffix}"), stamp))
+                content = _readable(folder / f"{name}{suffix}", read)
+                items.append(Item(name, profile, notebook, content, stamp))
             except InputError as error:
                 self._complain(error, profile, notebook)
         return items
 
     def runs(self, profile: str, notebook: str) -> Ran:
+        """What a notebook ran, which is read once."""
         if (profile, notebook) not in self._ran:
-            self._ran[profile, notebook] = self._runs(profile, notebook)
+            self._ran[profile, notebook] = Ran()
+            try:
+                self._ran[profile, notebook] = ran(self.folder, profile, notebook)
+            except InputError as error:
+                path = self.folder / "plans" / profile / f"{notebook}.json"
+                self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
         return self._ran[profile, notebook]
 
-    def _runs(self, profile: str, notebook: str) -> Ran:
-        try:
-            return ran(self.folder, profile, notebook)
-        except InputError as error:
-            path = self.folder / "plans" / profile / f"{notebook}.json"
-            self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
-            return Ran()
-
-    def audited(self, profile: str) -> str:
+    def audited(self, profile: str) -> dict[str, Any] | None:
+        """What the last audit came to; None where there was none."""
         try:
             return audit.last(self.folder, profile)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
-            return ""
+            return None
 
     def _complain(self, error: InputError, profile: str, notebook: str) -> None:
         if notebook:
@@ -227,33 +229,34 @@ class Outputs:
         self.problems.append(f"{error}, {remedy}")
 
 
-def _stamp(path: Path) -> dict[str, Any]:
+def _readable(path: Path, read: Callable[[Path], T]) -> T:
+    """What ``read`` makes of a file. Raises InputError where it cannot."""
     try:
-        stamp = json.loads(path.read_text())
-        if isinstance(stamp, dict) and {"notebook", "parameters", "commit", "device"} <= {*stamp}:
-            return stamp
-        reason = "it is no provenance"
-    except (OSError, ValueError) as error:
-        reason = _reason(error)
-    raise InputError(f"{path}: cannot be read ({reason})")
-
-
-def _png(path: Path) -> str:
-    image = path.read_bytes() if path.exists() else b""
-    if not (image.startswith(b"\x89PNG") and image.endswith(b"IEND\xaeB`\x82")):
-        raise InputError(f"{path}: {'is damaged' if image else 'is missing'}")
-    return base64.b64encode(image).decode()
-
-
-def _csv(path: Path) -> list[list[str]]:
-    try:
-        rows = list(csv.reader(path.read_text().splitlines()))
+        return read(path)
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
-    if not rows:
-        raise InputError(f"{path}: is empty")
-    return rows
 
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+def _stamp(path: Path) -> dict[str, Any]:
+    stamp = json.loads(path.read_text())
+    if not isinstance(stamp, dict) or not {"notebook", "parameters", "commit", "device"} <= {*stamp}:
+        raise ValueError("it is no provenance")
+    return stamp
+
+
+def _png(path: Path) -> str:
+    image = path.read_bytes()
+    if not (image.startswith(b"\x89PNG") and image.endswith(b"IEND\xaeB`\x82")):
+        raise ValueError("it is damaged")
+    return base64.b64encode(image).decode()
+
+
+def _csv(path: Path) -> list[list[str]]:
+    rows = list(csv.reader(path.read_text().splitlines()))
+    if not rows:
+        raise ValueError("it is empty")
+    return rows

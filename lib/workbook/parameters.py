@@ -6,7 +6,6 @@ import functools
 import json
 import typing
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -53,13 +52,7 @@ def at_profile(kind: type[P], profile: str, **changes: Any) -> P:
 
 def of_cell(name: str) -> dict[str, Any]:
     """The values in a notebook's parameters cell."""
-    path = places.NOTEBOOKS / f"{name}.ipynb"
-    return {**_of_cell(path, path.stat().st_mtime_ns)}
-
-
-@functools.cache
-def _of_cell(path: Path, mtime_ns: int) -> dict[str, Any]:
-    cells = json.loads(path.read_text())["cells"]
+    cells = json.loads((places.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
     (source,) = ("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     assigned = [node for node in ast.parse(source).body if isinstance(node, ast.AnnAssign)]
     return {ast.unparse(node.target): ast.literal_eval(node.value) for node in assigned if node.value}

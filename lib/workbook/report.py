@@ -12,6 +12,7 @@ import dataclasses
 import json
 import math
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ import yaml
 from markupsafe import Markup
 
 from lib.base import files
-from lib.base.parameters import PROFILES
+from lib.base.errors import in_one_line
 from lib.base.provenance import provenance
-from lib.workbook import claims, findings, pages, parameters, places, verdicts
+from lib.workbook import audit, claims, findings, pages, parameters, places, verdicts
 from lib.workbook.claims import PUBLISHED, Claim, Finding
 from lib.workbook.costs import NOTEBOOKS
 from lib.workbook.outputs import Item, Outputs, Ran, Row, in_yaml
@@ -52,12 +53,11 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Glance:
-    """A paper at a profile, or on published runs: its claims by verdict, and how many runs its notebooks have."""
+    """A paper at a profile, or on published runs: its claims by verdict."""
 
     paper: str
     profile: str
     verdicts: collections.Counter[str]
-    runs: str = ""
 
 
 def build(outputs: Path, profile: str) -> list[str]:
@@ -75,7 +75,8 @@ def build(outputs: Path, profile: str) -> list[str]:
     figures = [item for item in every_figure if item.profile == profile]
     tables = found.tables(profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
-    data = verdicts.write(outputs, profile, judged(rows, profile))
+    audited = found.audited(profile)
+    data = verdicts.write(outputs, profile, judged(rows, profile), audited)
     groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in made_by:
         ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
@@ -100,13 +101,14 @@ def build(outputs: Path, profile: str) -> list[str]:
         verdicts=claims.VERDICTS,
         rows=rows,
         counts=collections.Counter(row.verdict for row in rows),
-        glances=_glances(rows, profile, papers, runs),
+        glances=_glances(rows),
         groups=groups,
         binder=places.binder,
         order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
         executed=executed,
         problems=found.problems,
-        audited=found.audited(profile),
+        audited=audit.told(audited),
+        complaints=audited["complaints"] if audited else {},
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
@@ -115,27 +117,45 @@ def build(outputs: Path, profile: str) -> list[str]:
     return found.problems
 
 
+def site(outputs: Path, profile: str) -> list[str]:
+    """Writes the report, then outputs/site/, the same as a folder that any server of files shows, GitHub Pages too.
+    Returns the lines of ``build``."""
+    problems = build(outputs, profile)
+    files.remove(outputs / "site")
+    with files.replacing(outputs / "site") as draft:
+        shutil.copytree(outputs / "report", draft, ignore=shutil.ignore_patterns(".*", "*.lock"))
+        (draft / ".nojekyll").touch()  # GitHub would leave out names that begin with an underscore
+    print("site       outputs/site/")
+    return problems
+
+
+def main(profile: str, also_site: bool = False) -> None:
+    """``build``, or ``site``, for the Makefile. It fails, with a line for each, where files could not be read."""
+
+    def run() -> None:
+        make = site if also_site else build
+        if problems := make(Path("outputs"), profile):
+            raise SystemExit("\n".join(problems))
+
+    in_one_line(run)
+
+
 def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
     """The findings of a profile, and those on the papers' own runs."""
     ours = (row for row in rows if row.profile in (profile, PUBLISHED))
     return [(row.claim, row.finding) for row in ours if row.finding]
 
 
-def _glances(rows: list[Row], profile: str, papers: dict[str, str], runs: dict[tuple[str, str], Ran]) -> list[Glance]:
-    """By paper: the asked profile, then others that have findings; without a profile at which none can be measured."""
-    glances = []
-    for paper in PAPERS:
-        for at in (profile, *(name for name in (*PROFILES, PUBLISHED) if name != profile)):
-            ours = [row for row in rows if row.claim.paper == paper and row.profile == at]
-            if not any(row.notebook for row in ours):
-                continue
-            counts = collections.Counter(row.verdict for row in ours)
-            if at == PUBLISHED:
-                glances.append(Glance(paper, at, counts, "as published"))
-                continue
-            some = [own.runs for (where, name), own in runs.items() if where == at and papers[name] == paper]
-            glances.append(Glance(paper, at, counts, f"{len(set().union(*some)):,}"))
-    return glances
+def _glances(rows: list[Row]) -> list[Glance]:
+    """By paper; without a profile at which none of its claims can be measured."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.claim.paper, row.profile), []).append(row)
+    return [
+        Glance(paper, at, collections.Counter(row.verdict for row in ours))
+        for (paper, at), ours in groups.items()
+        if any(row.notebook for row in ours)
+    ]
 
 
 def _title(name: str) -> Markup:

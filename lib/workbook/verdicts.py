@@ -15,7 +15,7 @@ from typing import Any
 import lib
 from lib.base import files
 from lib.store.columns import Column
-from lib.workbook import audit, claims, markdown, places
+from lib.workbook import claims, markdown, places
 from lib.workbook.claims import Claim, Finding
 
 NAME = "verdicts.json"
@@ -81,34 +81,28 @@ def version() -> str:
     return f"{project['version']}, recipe {lib.RECIPE}"
 
 
-def committed(records: Path) -> list[dict[str, Any]]:
-    """The rows beside a profile's records; none where there are no verdicts."""
+def committed(records: Path) -> dict[str, Any]:
+    """What ``write`` wrote and was copied beside a profile's records; nothing where there are no verdicts."""
     path = records / NAME
-    rows: list[dict[str, Any]] = json.loads(path.read_text())["verdicts"] if path.exists() else []
-    return rows
+    said: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"audit": None, "verdicts": []}
+    return said
 
 
-def write(outputs: Path, profile: str, found: list[tuple[Claim, Finding]]) -> bool:
-    """Writes them beside the report; ``found``: the findings of the profile and on the papers' own runs, by paper.
-    Returns whether there are some: of a profile that is not judged nothing is written, and what an earlier report left
-    goes."""
+def write(
+    outputs: Path, profile: str, found: list[tuple[Claim, Finding]], audited: dict[str, Any] | None = None
+) -> bool:
+    """Writes them beside the report; ``found``: the findings of the profile and on the papers' own runs, by paper;
+    ``audited``: what the last audit came to. Returns whether there are some: of a profile that is not judged nothing is
+    written, and what an earlier report left goes."""
     path = outputs / "report" / NAME
     if profile in claims.NOT_JUDGED or not found:
         files.remove(path)
         return False
-    said = {"form": FORM, "version": version(), "profile": profile, "audit": _audited(outputs, profile)}
+    said = {"form": FORM, "version": version(), "profile": profile, "audit": audited}
     said |= {"columns": {one.name: one.says for one in COLUMNS}, "verdicts": rows(found)}
     with files.replacing(path) as draft:
         draft.write_text(json.dumps(said, indent=1) + "\n")
     return True
-
-
-def _audited(outputs: Path, profile: str) -> dict[str, Any] | None:
-    """Of an audit, the one made here, or that of the committed verdicts."""
-    try:
-        return audit.summary(outputs, profile)
-    except (OSError, ValueError):  # the report names it
-        return audit.committed(outputs / "records" / profile)
 
 
 def schema() -> str:

@@ -27,7 +27,7 @@ def test_the_card_has_every_column_of_a_part(store, tmp_path):
 
 def test_what_is_committed_of_desk_says_the_same_everywhere():
     """The verdicts beside the records, the citation and the ledger, whose rules they were judged by."""
-    ledger, rows = claims.ledger(places.LEDGER), verdicts.committed(findings.RECORDS)
+    ledger, rows = claims.ledger(places.LEDGER), verdicts.committed(findings.RECORDS)["verdicts"]
     for row in rows:
         claim, published = ledger[row["claim"]], row["profile"] == claims.PUBLISHED
         assert (row["kind"], row["estimand"], row["statement"]) == (claim.kind, claim.estimand, claim.statement)

@@ -5,12 +5,9 @@ import json
 import re
 
 import nbformat
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
-from lib.figures import style
 from lib.workbook import claims, costs, findings, places
 from lib.workbook.findings import Judged
 from lib.workbook.markdown import filled
@@ -150,7 +147,7 @@ def test_the_readme_links_to_binder_where_the_workbook_is_published(tmp_path, mo
 
 
 def test_the_readme_and_the_citation_say_how_many_runs_desk_has(documents):
-    runs = sum(len(cost.own) for cost in costs.costs("desk").values())
+    runs = costs.asked("desk")["key"].nunique()
     readme, citation = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "CITATION.cff"))
     assert f"its {runs:,} runs are committed" in readme and f"{runs:,} training runs" in citation
     assert documents[findings.SCALE]["desk"].startswith(f"{runs:,} distinct runs")
@@ -193,21 +190,3 @@ def test_every_paper_has_a_picture_of_desk_that_says_which_notebook_drew_it():
             one.paper for one in [*(one for one in LEDGER.values() if one.notebook == stamp["notebook"]), *of_published]
         }
         assert stamp["profile"] == findings.PROFILE, paper
-
-
-def test_a_picture_shows_what_its_figure_shows(tmp_path, monkeypatch):
-    """Every colour within a twelfth of its range, smaller, with the stamp."""
-    figure = Figure(figsize=(7, 3), dpi=200)
-    figure.subplots().plot([1, 2, 4], label="loss")
-    moved(monkeypatch, tmp_path)
-    monkeypatch.setattr(findings, "GALLERY", tmp_path)
-    monkeypatch.setattr(findings, "PICTURES", {"000": "some"})
-    folder = tmp_path / "outputs" / "figures" / findings.PROFILE
-    folder.mkdir(parents=True)
-    drawn, small = style.save(figure, folder / "some", {"notebook": "a"}), tmp_path / "000.png"
-    findings.write_pictures()
-    with Image.open(small) as now, Image.open(drawn) as before:
-        assert now.info["Description"] == before.info["Description"] and now.width == findings.WIDTH
-        wide = np.asarray(before.convert("RGB").resize(now.size, Image.Resampling.LANCZOS), float)
-        assert np.abs(wide - np.asarray(now.convert("RGB"), float)).max() < 256 / 12
-    assert small.stat().st_size < drawn.stat().st_size

@@ -1,7 +1,6 @@
 """Parameters are those of a cell with a profile's over them, and become what their class says or are refused."""
 
 import json
-import os
 import types
 from typing import ClassVar
 
@@ -9,7 +8,6 @@ import pytest
 
 from lib.base.errors import InputError
 from lib.base.parameters import Computing
-from lib.workbook import parameters
 from lib.workbook.parameters import checked, of_cell, of_profile
 from tests.lines import one_line
 from tests.workbooks import moved
@@ -77,14 +75,6 @@ def test_a_profile_is_laid_over_the_notebooks_own_cell(root):
     assert of_cell("x") == VALUES
     assert of_profile("smoke", "x") == {**VALUES, "profile": "smoke", "lrs": [0.25], "max_hours": 1}
     assert [*of_profile("smoke", "x")] == [*VALUES]  # in the order of the cell
-
-
-def test_a_cell_that_has_changed_is_read_anew_and_what_was_read_is_nobody_elses(root):
-    of_cell("x")["lrs"] = []
-    assert of_cell("x") == VALUES
-    write_notebook(root, CELL.replace("= 3\n", "= 4\n"))
-    os.utime(root / "notebooks" / "x.ipynb", ns=(1, 1))
-    assert of_cell("x")["steps"] == 4
 
 
 @pytest.mark.parametrize(
@@ -213,9 +203,3 @@ def test_what_somebody_makes_by_hand_is_no_parameter_unless_it_is_close_to_one()
     assert checked(X, namespace, fresh=True, by_hand=True) == X(**VALUES)
     namespace["step"] = 3  # of a loop in a later cell
     assert checked(X, namespace, fresh=False, by_hand=True) == X(**VALUES) and namespace["step"] == 3
-
-
-def test_names_are_looked_for_in_those_that_are_known():
-    parameters.check_names("x", ["lrs"], ["lrs", "steps"])
-    with one_line(starts="lr: is not a parameter of x, did you mean 'lrs'?"):
-        parameters.check_names("x", ["steps", "lr"], ["lrs", "steps"])

@@ -167,16 +167,12 @@ def test_counts_are_those_of_the_rows(page):
     assert '<th scope="row">005' not in summary  # nobody measures them on runs of ours
 
 
-def test_a_glance_counts_a_papers_runs(outputs, store):
-    """What two notebooks of a paper share counts once; what another paper's notebooks planned is theirs."""
+def test_a_claims_page_counts_the_runs_that_its_notebook_planned(outputs, store):
     results = sweep(several(2), store, jobs=1).results
     shutil.copytree(store.path, outputs / "runs")
-    for name in ("instability", "end_to_end"):
-        dumped = {run.key: run.config.model_dump(mode="json") for run in results}
-        files.write_checked(outputs / "plans" / "cpu" / f"{name}.json", {"runs": dumped})
-    page = built(outputs)
-    found = {paper: re.search(rf'<th scope="row">{paper}.*?</tr>', page, re.S).group() for paper in ("000", "001")}
-    assert "<td>2</td></tr>" in found["001"] and "<td>0</td></tr>" in found["000"]
+    dumped = {run.key: run.config.model_dump(mode="json") for run in results}
+    files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": dumped})
+    report.build(outputs, "cpu")
     assert "2 of 2 planned ones" in page_of(outputs, "001-base-state-explodes")
 
 
@@ -232,12 +228,14 @@ DAMAGED = {
     "claims/cpu/001-base-state-explodes.json": ('{"id": 1}', "ONLY=instability"),
     "claims/gpu/001-base-state-explodes.json": ("", "PROFILE=gpu ONLY=instability"),
     "claims/cpu/of-no-claim.json": ("{}", "remove it"),
+    "audits/cpu.json": ("{}", "make audit"),
     "notebooks/cpu/instability.ipynb": ("{", "ONLY=instability"),
 }
 
 
 def test_damaged_files_are_a_line_each_and_the_rest_is_there(page, outputs):
     for name, (text, _) in DAMAGED.items():
+        (outputs / name).parent.mkdir(exist_ok=True)
         (outputs / name).write_text(text)
     problems = report.build(outputs, "cpu")
     assert len(problems) == len(DAMAGED)
@@ -249,6 +247,21 @@ def test_damaged_files_are_a_line_each_and_the_rest_is_there(page, outputs):
     assert left.count("<figure") == 4 - 1  # whose picture is none
     assert len(rows(left)) == len(rows(page)) - 1  # the other profile's; a claim of this one is open
     assert "its provenance cannot be read" in left
+
+
+def test_make_fails_with_a_line_a_file_once_the_page_is_there(outputs, monkeypatch):
+    """Each time, until it is mended."""
+    monkeypatch.chdir(outputs.parent)
+    path = outputs / "figures" / "cpu" / "instability_rates.png"
+    whole = path.read_bytes()
+    path.write_text("not a picture")
+    for _ in range(2):
+        with pytest.raises(SystemExit, match=r"instability_rates\.png: cannot be read \(it is damaged\)"):
+            report.main("cpu")
+        assert "instability_rates.png: cannot be read" in page_there(outputs)
+    path.write_bytes(whole)
+    report.main("cpu")
+    assert "cannot be read" not in page_there(outputs)
 
 
 @pytest.mark.precision
