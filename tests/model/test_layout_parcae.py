@@ -124,9 +124,6 @@ def test_what_a_parcae_config_says_is_read_or_refused(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({field: value}))
         with one_line("has no counterpart here, load a Parcae with", starts=f"{field}: "):
             load_weights(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"config\.json is not JSON"):
-        load_weights(tmp_path)
 
 
 def test_a_parcae_checkpoint_with_value_tables_elsewhere_is_refused(tmp_path):
