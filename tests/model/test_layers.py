@@ -119,31 +119,39 @@ def normed(x):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
 
 
+def same(x):
+    return x
+
+
+#: what is normed: what goes into a branch, what comes out of it, and the stream with it
+PLACES = {
+    "pre-norm": (normed, same, same),
+    "sandwich": (normed, same, normed),
+    "post-norm": (same, same, normed),
+    "peri-norm": (normed, normed, same),
+}
+
+
 @pytest.mark.parametrize("a", [1.0, 0.5])
-@pytest.mark.parametrize(
-    ("kind", "before", "after", "norms"),
-    [("pre-norm", normed, lambda x: x, 2), ("sandwich", normed, normed, 4), ("post-norm", lambda x: x, normed, 2)],
-)
-def test_blocks_are_their_equations(kind, before, after, norms, a):
+@pytest.mark.parametrize("kind", PLACES)
+def test_blocks_are_their_equations(kind, a):
     block = Block(small(block=kind, residual="1/N", mean_loops=4, residual_c=4 * a), layer=1)
-    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
-    middle = after(x + a * block.attn(before(x), angles))
-    expected = after(middle + a * block.mlp(before(middle)))
+    x, angles, (before, end, after) = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0), PLACES[kind]
+    middle = after(x + a * end(block.attn(before(x), angles)))
+    expected = after(middle + a * end(block.mlp(before(middle))))
     torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
-    assert sum(p.ndim == 1 for p in block.parameters()) == norms
+    assert sum(p.ndim == 1 for p in block.parameters()) == 2 * [before, end, after].count(normed)
 
 
-@pytest.mark.parametrize("a", [1.0, 0.5])
-def test_a_peri_norm_block_normalises_its_branches_at_both_ends(a):
-    block = Block(small(block="peri-norm", residual="1/N", mean_loops=4, residual_c=4 * a), layer=1)
+def test_the_gains_of_a_peri_norm_block_are_its_branches_own_and_bf16_rounds_these_alone():
+    block = Block(small(block="peri-norm"), layer=1)
     x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
-    with torch.no_grad():
-        for part in (block.attn_post, block.mlp_post):
-            part.weight.copy_(torch.rand(32))
-    middle = x + a * normed(block.attn(normed(x), angles)) * block.attn_post.weight
-    expected = middle + a * normed(block.mlp(normed(middle))) * block.mlp_post.weight
+    for part in (block.attn_post, block.mlp_post):
+        torch.nn.init.uniform_(part.weight)
+    middle = x + normed(block.attn(normed(x), angles)) * block.attn_post.weight
+    expected = middle + normed(block.mlp(normed(middle))) * block.mlp_post.weight
     torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
-    half = block(x, angles, torch.bfloat16)[0]  # the branch alone is rounded
+    half = block(x, angles, torch.bfloat16)[0]
     assert half.dtype == torch.float32
     torch.testing.assert_close(half, expected, rtol=0.05, atol=0.05)
 
