@@ -5,7 +5,6 @@ Decoding and prefill of a looped model are timed with and without leaving early,
 """
 
 import statistics
-import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -79,7 +78,7 @@ def seconds(asked: list[Question]) -> float:
         return time.perf_counter() - begin
 
 
-def main() -> int:
+def main() -> None:
     bounds = Bounds()
     with ProcessPoolExecutor(2) as pool:
         took = max(pool.map(seconds, [questions(QUESTIONS // 2, seed) for seed in (0, 1)]))
@@ -93,8 +92,8 @@ def main() -> int:
             leave = pace.exit_saving(model, x[: max(B, 4), : length + 1], SAVED)
             name = f"{what}, batch {B}"
             bounds.at_least(f"rise of tokens/s over the share saved, {name}", compare(work, leave), least)
-    return bounds.status()
+    bounds.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

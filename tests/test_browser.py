@@ -33,15 +33,7 @@ SLIDERS = {
     "recurrence_exponent": ["phi"],
     "test_time_saturation": ["seen"],
 }
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
 PATIENCE = 900  # seconds for anything: a run of all cells, on a machine that does other things as well
 
 
