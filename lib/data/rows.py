@@ -145,8 +145,6 @@ def check_ngrams(n: int, vocab_size: int) -> None:
     """Raises InputError where ``ngram_entropy`` could not count."""
     if n < 1:
         raise InputError(f"limit_ngram: {n} tokens are no n-gram, use at least 1")
-    if vocab_size > 2**24:
-        raise InputError(f"vocab_size: {vocab_size} entries are too many to count tokens of, use at most {2**24}")
     if n * math.log2(vocab_size) > 24:
         raise InputError(
             f"limit_ngram: {n}-grams of {vocab_size} tokens are too many to count, use 1 or a smaller vocabulary"
