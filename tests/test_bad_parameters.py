@@ -9,7 +9,7 @@ import pytest
 
 from lib.papers.parcae.parameters import Instability
 from lib.workbook import notebook, parameters, plans
-from tests.lines import everything, refused
+from tests.lines import everything, one_line
 from tests.workbooks import moved
 
 NAN = math.nan
@@ -43,13 +43,11 @@ def test_a_parameter(tmp_path, name, given, words):
     given = {"outputs": str(tmp_path / "outputs"), **given}
     profile = given.pop("profile", None)
 
-    def start():
+    with one_line(*words):
         if profile is None:
             plans.plan(name, "smoke", **given)
         else:
             notebook.start(Instability, {**parameters.of_profile("smoke", name), "profile": profile})
-
-    refused(start, *words)
     assert not everything(tmp_path)
 
 
@@ -64,4 +62,5 @@ def test_a_file_of_parameters(tmp_path, monkeypatch, file, words):
     (tmp_path / "params" / "cpu").mkdir(parents=True)
     (tmp_path / "params" / "cpu" / "x.yaml").write_text(file)
     moved(monkeypatch, tmp_path)
-    refused(lambda: parameters.of_profile("cpu", "x"), *words)
+    with one_line(*words):
+        parameters.of_profile("cpu", "x")
