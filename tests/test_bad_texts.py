@@ -18,7 +18,6 @@ TEXTS = [
     ("a.txt", {}, {}, "data.source:", "a.txt is no file", "check the path"),
     ("a.txt", "\n \n\n", {}, "data.source:", "holds no text", "give a file"),
     ("a.txt", "one document", {}, "data.source:", "single document", "separate documents"),
-    ("a.txt", "word " * 40 + "\n\ntwo", {}, "data.val_fraction:", "one row of 32", "give more text"),
     ("a.txt", PROSE, {"subset": "en"}, "data.subset:", "leave it empty"),
     ("a.txt", PROSE, {"field": "body"}, "data.field:", "no columns", "leave 'body' out"),
     ("a.jsonl", '{"n": ' + "1" * 5000 + "}", {}, "data.source:", "line 1 is not JSON", "mend it"),

@@ -1,4 +1,5 @@
-"""Fits find a known truth, no start of scipy's minimisers finds a better one, and what cannot be fitted is named."""
+"""Fits find a known truth and are those of closed forms, no start of scipy's minimisers finds a better one, and what
+cannot be fitted, or is left open, is named."""
 
 import dataclasses
 import math
