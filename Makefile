@@ -237,7 +237,6 @@ bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench_fit
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_decode
-	$(BIN)/python -m tests.bench_downstream
 	$(BIN)/python -m tests.bench_data
 	$(BIN)/python -m tests.bench_steps
 	$(BIN)/python -m tests.bench_gpu

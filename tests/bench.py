@@ -5,7 +5,6 @@ The reference shape is d 128, head_dim 64, context 256, 1 + 2 x 4 + 1 layers, by
 
 import functools
 import statistics
-import sys
 import time
 
 import numpy as np
@@ -100,7 +99,7 @@ def sampled_depth(precision: str, compiled: bool) -> float:
     return statistics.median(ratios)
 
 
-def main() -> int:
+def main() -> None:
     print(device_name())
     torch.set_num_threads(1)
     torch._dynamo.config.fail_on_recompile_limit_hit = True
@@ -112,8 +111,8 @@ def main() -> int:
     bounds.at_most("Muon's share of a step", muon_share(native), 0.10)
     run = RunConfig(optim=OptimConfig(lr=2e-3), train=TrainConfig(steps=600))
     bounds.at_least("a sweep in two processes", sweep_speed_up(run, runs=4, jobs=2, rounds=3), 1.8)
-    return bounds.status()
+    bounds.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

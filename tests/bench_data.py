@@ -9,7 +9,6 @@ the smallest looped model of the gpu profile (Parcae of 1 + 1 x 8 + 1 layers at 
 import concurrent.futures
 import hashlib
 import statistics
-import sys
 import tempfile
 import time
 from functools import partial
@@ -82,7 +81,7 @@ def loading(folder: Path, context: int) -> float:
     return rate / eaten(context)
 
 
-def main() -> int:
+def main() -> None:
     bounds = Bounds()
     with tempfile.TemporaryDirectory() as name:
         rates, scaling = tokenising(Path(name))
@@ -91,8 +90,8 @@ def main() -> int:
         bounds.at_least("scaling to two threads", scaling, LEAST_SCALING)
         for context in (1024, 2048):
             bounds.at_least(f"rows of {context}", loading(Path(name), context), LEAST_MEALS)
-    return bounds.status()
+    bounds.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,6 @@ where a stated bound is missed.
 """
 
 import statistics
-import sys
 
 import torch
 
@@ -46,10 +45,10 @@ def best_mfu(cfg: ModelConfig, most: float) -> float:
     return TOKENS / seconds * count(cfg).flops_per_token / most
 
 
-def main() -> int:
+def main() -> None:
     if not torch.cuda.is_available():
         print("no CUDA device: the bench of a GPU has nothing to measure")
-        return 0
+        return
     print(device_name())
     torch.set_float32_matmul_precision("high")
     most, bounds = peak(), Bounds()
@@ -61,8 +60,8 @@ def main() -> int:
     train, optim = TrainConfig(steps=300, batch=16), OptimConfig(lr=1e-3)
     run = RunConfig(model=model, data=DataConfig(context=256), optim=optim, train=train)
     bounds.at_least(f"{SWEPT} small runs at once over one by one", sweep_speed_up(run, SWEPT, SWEPT), SWEEP_LEAST)
-    return bounds.status()
+    bounds.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

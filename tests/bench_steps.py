@@ -6,7 +6,6 @@ its best of eager and compiled, fp32 and bf16. All step in turn, so that a drift
 
 import itertools
 import statistics
-import sys
 import time
 from unittest import mock
 
@@ -63,14 +62,14 @@ def against_plain(bounds: Bounds, precisions: list[str]) -> None:
             bounds.at_least(f"d {width}, {name} over the plain loop", best["plain"] / best[name], bound)
 
 
-def main() -> int:
+def main() -> None:
     torch.set_num_threads(1)
     torch._inductor.config.compile_threads = 1
     precisions, bounds = [*dict.fromkeys(["fp32", native_precision()])], Bounds()
     against_no_kernels(bounds, precisions)
     against_plain(bounds, precisions)
-    return bounds.status()
+    bounds.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -71,9 +71,9 @@ class Bounds:
         print(f"{name}: {measured:.3g}, {wanted} wanted: {'ok' if fine else 'MISSED'}", flush=True)
         self.missed += not fine
 
-    def status(self) -> int:
-        """Of the command that measured."""
-        return int(self.missed > 0)
+    def end(self) -> None:
+        """Ends the command that measured."""
+        raise SystemExit(self.missed > 0)
 
 
 # ---- training steps --------------------------------------------------------------------------------------------------

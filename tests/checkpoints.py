@@ -37,7 +37,6 @@ def saved(folder, about, tensors):
 def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V, block_size=CONTEXT, stacks=(2, 3, 1)):
     prelude, recur, coda = stacks
     return {
-        "architectures": ["RavenForCausalLM"],
         "model_type": "huginn_raven",
         "architecture_class_name": "RecurrentGPT",
         "block_class_name": "SandwichBlock",
@@ -55,7 +54,6 @@ def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V
         "num_key_value_heads": n_heads,
         "head_dim": n_embd // n_heads,
         "intermediate_size": intermediate_size,
-        "n_layers": prelude + recur + coda,
         "n_layers_in_prelude": prelude,
         "n_layers_in_recurrent_block": recur,
         "n_layers_in_coda": coda,
@@ -63,7 +61,6 @@ def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V
         "vocab_size": vocab_size,
         "padded_vocab_size": vocab_size,
         "tie_embeddings": True,
-        "tie_word_embeddings": True,
         "bias": False,
         "qk_bias": True,
         "norm_eps": 1e-6,
@@ -112,7 +109,6 @@ HUGINN_0125 = huginn_about(5280, 55, 17920, 65536, 4096, (2, 4, 2))
 
 def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_size=HIDDEN, vocab_size=V):
     return {
-        "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_act": "silu",
         "hidden_size": hidden_size,
@@ -133,13 +129,11 @@ def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_
 def ouro_about(**sizes):
     about = llama_about(**sizes)
     return about | {
-        "architectures": ["OuroForCausalLM"],
         "model_type": "ouro",
         "layer_types": ["full_attention"] * about["num_hidden_layers"],
         "sliding_window": None,
         "use_sliding_window": False,
         "total_ut_steps": 4,
-        "early_exit_threshold": 1.0,
     }
 
 
@@ -251,7 +245,7 @@ def xllm_about(recipe, model_dim=D, num_heads=HEADS, num_kv_heads=2, ffn_hidden_
         "huginn_antithetic_sampling": False,
     }
     model |= XLLM[recipe] | changes
-    return {"model": model, "tokenizer": {"type": "huggingface", "path": "tokenizer"}}
+    return {"model": model}
 
 
 def xllm_shapes(about):

@@ -19,14 +19,15 @@ def rope(x, base, interleaved):
     return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
 
 
-def attention(q, k, v):
-    """Causal, of q [B, S, H, D] over k, v [B, S, G, D]: head i reads the keys of i // (H / G). [B, S, H D]."""
+def attention(q, k, v, window=None):
+    """Causal, of q [B, S, H, D] over k, v [B, S, G, D]: head i reads the keys of i // (H / G), with a window those of
+    so many positions, its own among them. [B, S, H D]."""
     S, H, G, D = q.shape[1], q.shape[2], k.shape[2], q.shape[3]
-    future = torch.ones(S, S).triu(1).bool()
+    hidden = ~torch.ones(S, S).tril().triu(1 - (window or S)).bool()
     heads = []
     for i in range(H):
         g = i // (H // G)
-        scores = (q[:, :, i] @ k[:, :, g].mT / math.sqrt(D)).masked_fill(future, -math.inf)
+        scores = (q[:, :, i] @ k[:, :, g].mT / math.sqrt(D)).masked_fill(hidden, -math.inf)
         heads.append(scores.softmax(-1) @ v[:, :, g])
     return torch.cat(heads, -1)
 

@@ -22,13 +22,6 @@ def one_line(*words: str, starts: str = ""):
     in_one_line(str(error.value), *words, starts=starts)
 
 
-def refused(function, *words) -> None:
-    """It raises InputError with these words, on one line."""
-    assert len(words) >= 2, "a field and a remedy"
-    with one_line(*words):
-        function()
-
-
 def everything(folder) -> dict:
     """What lies in a folder: path -> contents, without the locks and stamps of processes that looked."""
     return {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.suffix != ".lock"}

@@ -6,11 +6,8 @@ import subprocess
 
 import pytest
 
-from lib.workbook import records
-from tests.lines import in_one_line, refused
+from tests.lines import in_one_line
 from tests.workbooks import ROOT
-
-# ---- make ------------------------------------------------------------------------------------------------------------
 
 #: what tests/workbook/test_make_variables.py asks of the function, of make itself: a few of each kind
 MAKE = [
@@ -62,16 +59,3 @@ def test_make_says_where_there_is_no_python(bare):
         (bare / "bin").rmdir()
     assert done.returncode == 2
     in_one_line(done.stderr.strip(), "PYTHON: '' does not run", "pass PYTHON=/path/to/python3.11")
-
-
-@pytest.mark.parametrize(
-    ("name", "profile", "minutes", "words"),
-    [
-        ("nope", "smoke", None, ["name: there is no notebook 'nope'", "use one of"]),
-        ("instability", "huge", None, ["profile: params/huge", "use one of smoke"]),
-        ("instability", "smoke", -1.0, ["MINUTES: -1", "use a positive number"]),
-    ],
-)
-def test_what_make_records_passes_on(tmp_path, name, profile, minutes, words):
-    refused(lambda: records.make([name], profile, minutes, 1, outputs=tmp_path / "outputs"), *words)
-    assert not [*tmp_path.iterdir()]

@@ -7,16 +7,15 @@ import shutil
 import pytest
 import safetensors
 import safetensors.torch
-import torch
 
 from lib.base import files
 from lib.config import ModelConfig
-from lib.model.looped import LoopedLM, load_weights
+from lib.model.looped import LoopedLM
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 from lib.sweep.training import Here, sweep
 from lib.train.loop import train
-from tests.lines import everything, in_one_line, refused
+from tests.lines import everything, in_one_line, one_line
 from tests.runs import depth_losses, small_run, stopped
 
 CFG = small_run()
@@ -56,16 +55,12 @@ def edited(name, **changes):
     return edit
 
 
-def written(name, content):
-    return lambda run: (run / name).write_bytes(content)
-
-
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 DAMAGES = [
     (edited("config.json", speed=1), "speed: unknown name"),
     (edited("config.json", train={"seed": 5}), "config.json belongs to run"),
-    (written("metrics.json", b"[" * 100_000), "recursion"),
+    (lambda run: (run / "metrics.json").write_bytes(b"[" * 100_000), "recursion"),
 ]
 
 
@@ -106,30 +101,9 @@ def test_weights_of_a_run_that_do_not_fit(run, damage, words):
     damage(run)
     resealed(run)
     before = everything(run)
-    refused(lambda: run_model(CFG, RunStore(run.parent)), *words)
+    with one_line(*words):
+        run_model(CFG, RunStore(run.parent))
     assert everything(run) == before
-
-
-CHECKPOINTS = [
-    # file -> what is in it; None: some weights
-    ({}, "model.safetensors cannot be read", "give a model.safetensors"),
-    ({"model.safetensors": (10**9).to_bytes(8, "little") + b"{}"}, "header", "give a model.safetensors"),
-    ({"model.safetensors.index.json": b"[]"}, "is no JSON object", "restore or remove it"),
-    ({"model.safetensors.index.json": b'{"weight_map": ["a"]}'}, "weight_map", "restore it"),
-    ({"model.safetensors.index.json": b'{"weight_map": {"a": 3}}'}, "weight_map", "restore it"),
-    ({"model.safetensors.index.json": b'{"weight_map": {"a": "../model.safetensors"}}'}, "weight_map", "restore it"),
-    ({"config.json": b"\xff", "model.safetensors": None}, "config.json is not JSON", "restore or remove it"),
-    ({"model.safetensors": None}, "carries no config", "give one of them"),
-]
-
-
-@pytest.mark.parametrize(("files", "words"), [(files, words) for files, *words in CHECKPOINTS])
-def test_a_checkpoint(tmp_path, files, words):
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(safetensors.torch.save({"x": torch.zeros(3)}) if content is None else content)
-    before = everything(tmp_path)
-    refused(lambda: load_weights(tmp_path), "path:", *words)
-    assert everything(tmp_path) == before
 
 
 def test_a_checkpoint_of_another_run_is_not_gone_on_with(run, capsys):
@@ -157,7 +131,8 @@ RUNS = [
 @pytest.mark.parametrize(("ask", "words"), [(ask, words) for ask, *words in RUNS])
 def test_what_is_asked_of_runs(run, ask, words):
     before = everything(run.parent)
-    refused(lambda: ask(RunStore(run.parent)), *words)
+    with one_line(*words):
+        ask(RunStore(run.parent))
     assert everything(run.parent) == before
 
 

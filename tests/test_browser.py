@@ -8,11 +8,8 @@ in the same kernel, and then moves the sliders, where there are any.
 import ast
 import contextlib
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
@@ -20,6 +17,7 @@ import nbformat
 import pytest
 
 from lib.workbook.parameters import of_profile
+from tests import processes
 from tests.processes import until
 from tests.workbooks import ROOT
 
@@ -35,15 +33,7 @@ SLIDERS = {
     "recurrence_exponent": ["phi"],
     "test_time_saturation": ["seen"],
 }
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
 PATIENCE = 900  # seconds for anything: a run of all cells, on a machine that does other things as well
 
 
@@ -58,39 +48,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab(folder):
     """The address of a server as ``make lab`` starts it, with its token, but on the copies."""
-    recipe = subprocess.run(["make", "-n", "lab", "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True, check=True)
-    command, *arguments = recipe.stdout.splitlines()[-1].split()
-    assert command.endswith("bin/jupyter")
-    own = {
-        name: str(folder / name.lower())
-        for name in (
-            "JUPYTER_CONFIG_DIR",
-            "JUPYTER_DATA_DIR",
-            "JUPYTER_RUNTIME_DIR",
-            "JUPYTERLAB_SETTINGS_DIR",
-            "JUPYTERLAB_WORKSPACES_DIR",
-        )
-    }
-    arguments += ["--no-browser", f"--ServerApp.root_dir={folder / 'notebooks'}"]
-    with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "jupyter", *arguments], cwd=ROOT, env={**os.environ, **own}, stdout=log, stderr=log
-        )
-    try:
-        notes = folder / "jupyter_runtime_dir"
-        note = until(
-            lambda: next(filter(None, (path.read_text() for path in notes.glob("jpserver-*.json"))), None), PATIENCE
-        )
-        server_info = json.loads(note)
-        assert server_info["url"].startswith("http://127.0.0.1:") and len(server_info["token"]) > 20
+    with processes.lab(folder, f"--ServerApp.root_dir={folder / 'notebooks'}") as (_, server_info):
         yield server_info
-    finally:
-        server.terminate()
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:  # it hangs when a kernel was just starting; kernels end with it
-            server.kill()
-            server.wait()
 
 
 def answers(lab, what: str, method: str = "GET"):

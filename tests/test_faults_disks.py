@@ -1,7 +1,9 @@
-"""A disk that is full or only to be read is named in one line, and nothing half written is left on it."""
+"""A disk that is full or only to be read is named in one line, with nothing half written left on it, and a file that is
+cut, emptied or has a flipped bit is named, and made again or refused."""
 
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from lib.sweep.training import sweep
 from lib.train.loop import train
 from lib.workbook import report
 from tests.cases import Case, squared
-from tests.kinds import a_finding, a_plan, tokens
+from tests.kinds import KINDS, a_finding, a_plan, tokens
 from tests.runs import small_run
 from tests.workbooks import a_notebook
 
@@ -99,3 +101,43 @@ def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small
         ):
             with pytest.raises(InputError, match=unwritable):
                 attempt()
+
+
+# ---- files of every kind ---------------------------------------------------------------------------------------------
+
+
+def flipped(raw: bytes, at: int) -> bytes:
+    return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+
+
+DAMAGE = {
+    "cut": lambda raw: raw[: len(raw) // 2],
+    "emptied": lambda raw: b"",
+    "a bit of its header": lambda raw: flipped(raw, 8),
+    **{f"a bit at {at}/16": lambda raw, at=at: flipped(raw, len(raw) * at // 16) for at in range(1, 16)},
+    "a bit at its end": lambda raw: flipped(raw, len(raw) - 1),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind):
+    folder, whole = tmp_path / "used", tmp_path / "whole"
+    path, use = KINDS[kind](folder)
+    shutil.copytree(folder, whole)
+    expected = use()
+    for name, damage in DAMAGE.items():
+        shutil.rmtree(folder)
+        shutil.copytree(whole, folder)
+        records._records.cache_clear()  # parts are read once by a process
+        path.write_bytes(damage(path.read_bytes()))
+        capfd.readouterr()
+        complaint = ""
+        try:
+            found = use()
+        except (InputError, OSError) as error:
+            complaint = str(error)
+            assert "\n" not in complaint
+        else:
+            assert found == expected
+        said = capfd.readouterr().out + complaint
+        assert path.name.lstrip(".") in said, f"{name}: {said}"

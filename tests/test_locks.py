@@ -101,12 +101,6 @@ def test_what_is_locked_is_installed_and_needed():
         assert importlib.metadata.version(name).split("+")[0] == version, f"{name}: run make env"
 
 
-def test_torch_without_cuda_has_a_file_a_machine():
-    """Two of the index of CPU builds, and macOS's, which is the same in both."""
-    (torch, files), (same,) = CPU[0], [hashes for other, hashes in CUDA if other.name == "torch"]
-    assert torch.name == "torch" and len(files) == len(MACHINES) and len({*files} & {*same}) == 1
-
-
 def test_what_comes_with_cuda_alone_is_linuxs_and_apart():
     assert {*locked(CUDA, platform=PLATFORMS["darwin"])} == {"torch"} and len(CUDA) > 10
     apart = locked(PACKAGES, platform=PLATFORMS["linux"])

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from tests import mutants
-from tests.mutants import DOCUMENT, ROOT, SAMPLE, SEED, UNREAD, drawn, reasons
+from tests.mutants import DOCUMENT, ROOT, SAMPLE, SEED, UNREAD, reasons
 
 TEXT = DOCUMENT.read_text()
 SCORE = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|$", mutants.blocks(TEXT)["score"], re.M))
@@ -32,13 +32,6 @@ def test_a_twin_is_all_files_with_the_modules_name_but_those_of_a_longer_one(tmp
     assert mutants.modules(tmp_path) == ["a.b", "a.b_c"]
     assert [path.stem for path in mutants.twin_of(tmp_path, "a.b")] == ["test_b", "test_b_x"]
     assert [path.stem for path in mutants.twin_of(tmp_path, "a.b_c")] == ["test_b_c", "test_b_c_x"]
-
-
-def test_a_sample_is_a_function_of_the_list_and_the_seed():
-    found = list(range(200))
-    assert drawn(found, 20) == drawn(found, 20) != drawn(found, 20, seed=1)
-    assert len(set(drawn(found, 20))) == 20 and set(drawn(found, 20)) <= {*found}
-    assert drawn(found, 1000) == found
 
 
 def test_the_filter_is_by_place():

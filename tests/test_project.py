@@ -1,13 +1,17 @@
 """The README, the docs, the Makefile and the layout hold what they promise, where a machine can check."""
 
+import os
 import re
+import subprocess
 import textwrap
+import tomllib
 
 import pytest
+import yaml
 
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM
-from lib.workbook import parameters
+from lib.workbook import claims, parameters, places
 from tests.workbooks import ROOT
 
 README, CONTRIBUTING = (ROOT / "README.md").read_text(), (ROOT / "CONTRIBUTING.md").read_text()
@@ -49,6 +53,38 @@ def test_every_parameter_that_the_docs_change_is_one_of_its_notebook():
     assert len(changed) >= 7
     for name, parameter in changed:
         assert parameter in parameters.of_cell(name), f"{name}: {parameter}"
+
+
+def test_commits_that_fixed_rules_are_in_the_history():
+    shallow = subprocess.run(["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True)
+    if shallow.stdout.strip() != "false":
+        pytest.skip("a shallow clone, or no clone: the history that it looks into is not there")
+    named = {*re.findall(r"`([0-9a-f]{7,})` \(\d{4}-\d\d-\d\d\)", (ROOT / "docs/rules.md").read_text())}
+    known = subprocess.run(["git", "log", "--format=%H"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert len(named) > 20 and not [one for one in named if not any(full.startswith(one) for full in known)]
+
+
+def test_explanations_are_of_claims():
+    text = (ROOT / "docs/explanations.md").read_text()
+    named = re.findall(r"\b00\d-[a-z0-9-]+", "\n".join(re.findall(r"^(?:## |With it: )(.*)", text, re.M)))
+    assert len(named) == len({*named}) and {*named} <= claims.ledger(places.LEDGER).keys()
+
+
+def test_the_citation_has_the_workbooks_version_and_place_and_a_release_its_date():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert cited["version"] == project["version"] and cited.get("repository-code", "") == places.published()
+    assert ("doi" in cited) == ("date-released" in cited)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_what_github_runs_is_there_with_the_pinned_python(path):
+    phony = " ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)).split()
+    steps = [step for job in yaml.safe_load(path.read_text())["jobs"].values() for step in job["steps"]]
+    for first, *rest in (step["run"].split() for step in steps if "run" in step):
+        assert rest[0] in phony if first == "make" else os.access(ROOT / first, os.X_OK), first
+    pythons = {step["with"]["python-version"] for step in steps if "python-version" in step.get("with", {})}
+    assert pythons <= {*re.findall(r"- python=(\S+)", (ROOT / "environment.yml").read_text())}
 
 
 def run(word: str) -> dict:

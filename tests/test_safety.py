@@ -1,12 +1,8 @@
 """Nothing that comes from elsewhere is run or leads out of its place, and the Lab is this machine's alone."""
 
 import gzip
-import json
-import os
 import pickle
-import re
 import secrets
-import shlex
 import subprocess
 import tarfile
 import urllib.error
@@ -33,17 +29,8 @@ from lib.train.loop import load_data, train
 from lib.workbook import notebook
 from lib.workbook.parameters import of_profile
 from tests.lines import one_line
-from tests.processes import until
+from tests.processes import lab, until
 from tests.runs import small_run
-from tests.workbooks import ROOT
-
-
-def test_nothing_asks_to_run_what_it_reads():
-    """Beside what ``make lint`` refuses (the S rules of ruff, in pyproject.toml)."""
-    asks = re.compile(r"allow_pickle=True|weights_only=False|trust_remote_code|unpack_archive|torch\.hub")
-    paths = [*(ROOT / "lib").rglob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]
-    assert len(paths) > 100 and not [path for path in paths if asks.search(path.read_text())]
-
 
 # ---- pickles and YAML that would run something -----------------------------------------------------------------------
 
@@ -184,34 +171,13 @@ def status_of(url: str, **headers) -> int:
         return error.code
 
 
-@pytest.fixture
-def lab(tmp_path):
-    """The server that make lab starts, where the environment asks for an empty token, and its token."""
-    shown = subprocess.run(["make", "-n", "lab", "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True).stdout
-    (command,) = [line for line in shown.splitlines() if "jupyter lab" in line]
-    places = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
-    server = subprocess.Popen(
-        [*shlex.split(command), "--no-browser", "--port", "0"],
-        cwd=ROOT,
-        env={**os.environ, **places, "JUPYTER_TOKEN": ""},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        described = tmp_path / "RUNTIME" / f"jpserver-{server.pid}.json"
-        until(lambda: described.exists() and listening(server), running=lambda: server.poll() is None)
-        yield server, json.loads(described.read_text())["token"]
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def test_the_lab_is_for_this_machine_and_whoever_has_its_token(lab):
-    server, token = lab
-    ((address, port),) = listening(server)
-    assert address == "127.0.0.1" and len(token) >= 40
-    contents = f"http://127.0.0.1:{port}/api/contents"
-    assert status_of(contents) == 403
-    assert status_of(f"{contents}?token=") == 403
-    assert status_of(contents, Authorization=f"token {secrets.token_hex(24)}") == 403
-    assert status_of(contents, Authorization=f"token {token}") == 200
+def test_the_lab_is_for_this_machine_and_whoever_has_its_token(tmp_path):
+    with lab(tmp_path) as (server, said):
+        token = said["token"]
+        ((address, port),) = until(lambda: listening(server))
+        assert address == "127.0.0.1" and len(token) >= 40
+        contents = f"http://127.0.0.1:{port}/api/contents"
+        assert status_of(contents) == 403
+        assert status_of(f"{contents}?token=") == 403
+        assert status_of(contents, Authorization=f"token {secrets.token_hex(24)}") == 403
+        assert status_of(contents, Authorization=f"token {token}") == 200

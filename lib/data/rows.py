@@ -93,7 +93,7 @@ class Packer:
 
 
 class Rows:
-    """Packed rows of one split of a text; ``rows[i]`` is the same on every machine, in any order of asking."""
+    """Packed rows of one split of a text; a row is the same on every machine, in any order of asking."""
 
     def __init__(self, store: TokenStore, documents: np.ndarray, context: int, seed: int, purpose: str = "order"):
         self.store, self.context = store, context
@@ -103,9 +103,6 @@ class Rows:
         self.per_epoch = int((lengths.sum() + (-(-lengths // context)).sum()) // (context + 1))
         self.packer = Packer(lengths, context, seed, purpose)
         self._document = self.documents.item  # as a plain number, which counts faster
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self.batch(index, index + 1)[0]
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""
@@ -145,8 +142,6 @@ def check_ngrams(n: int, vocab_size: int) -> None:
     """Raises InputError where ``ngram_entropy`` could not count."""
     if n < 1:
         raise InputError(f"limit_ngram: {n} tokens are no n-gram, use at least 1")
-    if vocab_size > 2**24:
-        raise InputError(f"vocab_size: {vocab_size} entries are too many to count tokens of, use at most {2**24}")
     if n * math.log2(vocab_size) > 24:
         raise InputError(
             f"limit_ngram: {n}-grams of {vocab_size} tokens are too many to count, use 1 or a smaller vocabulary"

@@ -78,7 +78,10 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
             raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, leave content empty")
     path = cache / f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}.tokens"
     with files.lock(cache / f".{path.name}.lock"):
-        store = _opened(path)
+        store = None
+        if path.exists():
+            with files.set_aside_if_unreadable(path, "tokens", "made"):
+                store = TokenStore(path)
         if store is None:
             _make(cfg, path, progress)
             store = TokenStore(path)
@@ -86,14 +89,6 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
     if on_hub and source != cfg.source:
         raise InputError(f"data.content: {cfg.content} was made from {source}, not {cfg.source}, leave it empty")
     return store
-
-
-def _opened(path: Path) -> TokenStore | None:
-    """The finished store; None where there is none, or it cannot be read."""
-    if path.exists():
-        with files.set_aside_if_unreadable(path, "tokens", "made"):
-            return TokenStore(path)
-    return None
 
 
 # ---- the tokenizer ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ depth. Shapes: E exits in the order of their depth, of which the last is the mod
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from torch import Tensor
 from lib.decode.criteria import CRITERIA, GATE, Seen, score
 from lib.model.looped import LoopedLM
 from lib.model.probes import listening
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,21 +78,17 @@ def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:
     return (divergence / math.log(2)).clamp(0, 1)
 
 
-def convergence(exits: Exits, context: int) -> "pd.DataFrame":
-    """One row an exit (004, Fig. JSD): ``layer``, from 1 on; ``divergence``, the mean divergence from the last exit;
-    ``spread``, its standard deviation over the rows of ``context`` tokens; and ``converged``, the share of tokens whose
-    divergence lies below 0.5."""
-    import pandas as pd
-
+def convergence(exits: Exits, context: int) -> dict[str, np.ndarray]:
+    """A number for each exit (004, Fig. JSD): ``layer``, from 1 on; ``divergence``, the mean divergence from the last
+    exit; ``spread``, its standard deviation over the rows of ``context`` tokens; and ``converged``, the share of tokens
+    whose divergence lies below 0.5."""
     by_row = exits.divergence.reshape(len(exits.depth), -1, context).mean(-1)
-    return pd.DataFrame(
-        {
-            "layer": np.arange(1, len(exits.depth) + 1),
-            "divergence": by_row.mean(1),
-            "spread": by_row.std(1),
-            "converged": (exits.divergence < 0.5).mean(1),
-        }
-    )
+    return {
+        "layer": np.arange(1, len(exits.depth) + 1),
+        "divergence": by_row.mean(1),
+        "spread": by_row.std(1),
+        "converged": (exits.divergence < 0.5).mean(1),
+    }
 
 
 def leave(scores: np.ndarray, threshold: float) -> np.ndarray:

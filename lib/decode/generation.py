@@ -93,7 +93,7 @@ def generate(
 
     def begin(row: int) -> None:
         asked[row] = waiting.popleft()
-        decoder.clear(row)
+        decoder.reached[row] = 0  # what is in the cache is overwritten before anybody looks there
         decoder.enter(row, prompts[asked[row]])
 
     for row in range(min(decoder.rows, len(waiting))):
@@ -103,7 +103,7 @@ def generate(
         for i, (row, position) in enumerate(zip(left.rows.tolist(), left.positions.tolist(), strict=True)):
             if position == decoder.reached[row] - 1:
                 predictions[row] = left.logits[i]
-        ready = [row for row in predictions if not decoder.inside(row)]
+        ready = [row for row in predictions if not decoder.count[row]]
         if not ready:
             continue
         logits = torch.stack([predictions.pop(row) for row in ready])

@@ -173,14 +173,6 @@ class Decoder:
         """The next tokens of a row, whose tokens before have all left."""
         self.entering.append((row, list(tokens)))
 
-    def inside(self, row: int) -> bool:
-        """Whether tokens of a row are still on their way."""
-        return bool(self.count[row] > 0)
-
-    def clear(self, row: int) -> None:
-        """Makes room for another text: what is in the cache is overwritten before anybody looks there."""
-        self.reached[row] = 0
-
     def departures(self) -> Iterator[Left]:
         """Makes loops until no token is inside, and yields those that leave after each."""
         while self.entering or self.flight is not None:

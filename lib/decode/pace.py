@@ -36,31 +36,21 @@ def exit_saving(model: LoopedLM, x: Tensor, saved: float) -> Exit:
 
 
 def workloads(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: int) -> dict[str, Workload]:
-    """What is timed on rows x [B, S + 1], ``batch`` at a time: "decoding" and "prefill"."""
-    return {"decoding": decoding(model, x, batch, prompt, new_tokens), "prefill": prefill(model, x, batch)}
-
-
-def decoding(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: int) -> Workload:
-    """Continues prompts of ``prompt`` tokens of x by ``new_tokens``, ``batch`` at a time, at temperature 1. Every token
-    that is read counts, those of the prompts too."""
+    """What is timed on rows x [B, S + 1], ``batch`` at a time. "decoding" continues prompts of ``prompt`` tokens by
+    ``new_tokens``, at temperature 1; every token that is read counts, those of the prompts too. "prefill" reads
+    max(batch, 16) rows."""
     prompts, warm = x[: PLACES * batch, :prompt].tolist(), Sampling(temperature=1.0)
+    parts = x[: max(batch, 16)].split(batch)
 
-    def work(leave: Exit) -> list[int]:
+    def decoding(leave: Exit) -> list[int]:
         answers = generate(model, prompts, new_tokens, leave, warm, batch=batch)
         return [loops for answer in answers for loops in (*answer.prompt_loops, *answer.loops[1:])]
 
-    return work
-
-
-def prefill(model: LoopedLM, x: Tensor, batch: int) -> Workload:
-    """Reads max(batch, 16) rows of x, ``batch`` at a time."""
-    parts = x[: max(batch, 16)].split(batch)
-
-    def work(leave: Exit) -> list[int]:
+    def prefill(leave: Exit) -> list[int]:
         taken = [score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts]
         return np.concatenate(taken).tolist()
 
-    return work
+    return {"decoding": decoding, "prefill": prefill}
 
 
 def in_turn(work: Workload, leave: Exit, loops: int, rounds: int) -> list[tuple[float, float, float]]:
@@ -88,16 +78,11 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
     perplexity ``decoded``, where those who left have only the entries of the loops that they made; and the one
     ``counted`` as 004 does, at the same share, where everybody sees what those who left would have computed. exits:
     measured on the same rows."""
-    rows = []
+    looped, rows = model.cfg.mean_loops * model.cfg.recur, []
+    of_depth = looped / (model.cfg.prelude + looped + model.cfg.coda)  # in layers
     for share in saved:
         found = score(model, x[:, :-1], x[:, 1:], exit_saving(model, x, share))
         really = 1 - found.loops.mean() / model.cfg.mean_loops
-        counted = trade_off(exits, "entropy", [really * looped_share(model)])[0]
+        counted = trade_off(exits, "entropy", [really * of_depth])[0]
         rows.append({"share": share, "saved": really, "decoded": np.exp(found.loss.mean()), "counted": counted})
     return pd.DataFrame(rows)
-
-
-def looped_share(model: LoopedLM) -> float:
-    """The loops' share of the depth, in layers."""
-    looped = model.cfg.mean_loops * model.cfg.recur
-    return looped / (model.cfg.prelude + looped + model.cfg.coda)

@@ -5,8 +5,6 @@ CORE and Core-Extended of DCLM and the tasks of 001's RDM set-up, and Core 9 of 
 """
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -175,8 +173,3 @@ def _shots(task: Task, examples: Sequence[Example], index: int, seed: int) -> li
         return []
     drawn = seeds.stream(f"shots of {task.name}", seed, index).choice(len(examples) - 1, k, replace=False)
     return [examples[i + (i >= index)] for i in drawn]
-
-
-def digest(examples: Sequence[Example]) -> str:
-    """A hash of what is asked, whatever the file was called."""
-    return hashlib.sha256(json.dumps(examples).encode()).hexdigest()[:16]

@@ -91,17 +91,12 @@ TRAINED: dict[str, tuple[int, ...]] = {
 }
 
 
-def family(source: str) -> str:
-    """The family of a source "generated:FAMILY". Raises InputError where there is none of that name."""
+def documents(source: str, count: int = DOCUMENTS) -> Iterator[str]:
+    """The first ``count`` documents of a generated text, always the same: a question with its answer each. Raises
+    InputError where there is no family of its name."""
     name = source.removeprefix(PREFIX)
     if name not in FAMILIES:
         raise InputError(f"data.source: {source!r} is not known, use {PREFIX} and one of {', '.join(FAMILIES)}")
-    return name
-
-
-def documents(source: str, count: int = DOCUMENTS) -> Iterator[str]:
-    """The first ``count`` documents of a generated text, always the same: a question with its answer each."""
-    name = family(source)
     random, drawn = seeds.stream(f"text of {name}"), seeds.stream(f"steps of {name}").choice(TRAINED[name], DOCUMENTS)
     for steps in drawn[:count].tolist():
         yield "".join(FAMILIES[name](random, steps))

@@ -236,15 +236,14 @@ def on_hub(source: str) -> bool:
     return source.startswith("hf:") and not Path(source.removeprefix("hf:")).is_dir()
 
 
+@functools.cache  # a grid of a hundred runs asks the hub once, and all of them mean the same text
 def revision(source: str) -> str | None:
     """The commit that a dataset on the hub stands at; None for any other source, also a folder of files."""
-    return _hub_revision(source.removeprefix("hf:")) if on_hub(source) else None
-
-
-@functools.cache  # a grid of a hundred runs asks the hub once, and all of them mean the same text
-def _hub_revision(name: str) -> str | None:
+    if not on_hub(source):
+        return None
     import huggingface_hub
 
+    name = source.removeprefix("hf:")
     try:
         return huggingface_hub.dataset_info(name).sha
     except Exception as error:

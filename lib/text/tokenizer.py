@@ -76,7 +76,7 @@ class BPETokenizer:
     def _token_bytes(self, path: Path) -> np.ndarray:
         lengths = np.zeros(self.vocab_size, dtype=np.int64)
         special = {int(token) for token in self._model.get_added_tokens_decoder()}
-        byte_level = set(_byte_level_alphabet())
+        byte_level = _byte_of().keys()
         for token in set(range(self.vocab_size)) - special:
             piece = self._model.id_to_token(token)
             if piece is None:
@@ -106,12 +106,6 @@ class BPETokenizer:
 
 
 Tokenizer = ByteTokenizer | BPETokenizer
-
-
-def _byte_level_alphabet() -> list[str]:
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    return ByteLevel.alphabet()
 
 
 def _byte_of() -> dict[str, int]:
@@ -174,10 +168,7 @@ def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
     model.pre_tokenizer = _split()
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=_byte_level_alphabet(),
-        show_progress=False,
+        vocab_size=vocab_size, special_tokens=list(SPECIAL), initial_alphabet=list(_byte_of()), show_progress=False
     )
     model.train_from_iterator(_capped(documents), trainer)
     model.save(str(path))

@@ -7,8 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from lib.base import files
-from lib.base.errors import DiskFull, InputError
+from lib.base.errors import InputError
 from lib.data import tokens
 from lib.data.tokens import token_store
 from lib.text.sources import documents
@@ -44,18 +43,6 @@ def test_the_store_holds_every_document(tmp_path):
     assert store.meta["tokens"] == store.meta["bytes"] == sum(len(text.encode()) for text in texts)
     assert store.meta["dtype"] == "uint16" and store.meta["content"] == cfg.known().content
     assert not len(store.tokens(0, 5, 5))
-
-
-def test_a_full_disk_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
-    def full(self, *args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "_sync", full)
-        with pytest.raises(DiskFull, match="free some and start again"):
-            token_store(config(), tmp_path)
-    assert not list(tmp_path.rglob("*.bin")) and not list(tmp_path.rglob("meta.json"))
-    assert token_store(config(), tmp_path).meta["tokens"] > 0
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------

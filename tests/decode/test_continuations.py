@@ -87,32 +87,24 @@ def test_the_batch_changes_nothing(monkeypatch):
         whole = score(model, QUESTIONS)
 
 
-def test_long_prompts_lose_their_left_end_and_say_how_much():
-    model = randomized(config("parcae", context=10)).eval()
-    (question,) = questions_of((12, 4, 2))
+@pytest.mark.parametrize("shape", [(12, 4, 2), (9, *[3] * 20)], ids=["long", "many choices"])
+def test_prompts_that_do_not_fit_lose_their_left_end_and_say_how_much(shape):
+    """And many choices lie in a row longer than the context."""
+    model, (question,) = randomized(config("parcae", context=10)).eval(), questions_of(shape)
     (scored,) = score(model, [question])[model.cfg.mean_loops]
-    room = 10 + 1 - 4  # the last token is predicted, not read
-    assert scored.cut == 12 - room
+    room = 10 + 1 - shape[1]  # the last token is predicted, not read
+    assert scored.cut == shape[0] - room
     expected = [alone(model, question.prefix[-room:], choice)[0] for choice in question.choices]
     np.testing.assert_allclose(scored.nll, expected, rtol=1e-5)
 
 
 def test_a_choice_as_long_as_the_context_keeps_its_right_end():
-    model = randomized(config("parcae", context=10)).eval()
-    (question,) = questions_of((3, 14, 2))
+    model, (question,) = randomized(config("parcae", context=10)).eval(), questions_of((3, 14, 2))
     (scored,) = score(model, [question])[model.cfg.mean_loops]
     long, short = question.choices
     expected = [alone(model, long[3:4], long[4:])[0], alone(model, question.prefix, short)[0]]
     np.testing.assert_allclose(scored.nll, expected, rtol=1e-5)
     assert scored.cut == 3 + 14 - 11 and scored.tokens.tolist() == [10, 2]
-
-
-def test_many_choices_lie_in_a_row_longer_than_the_context():
-    model = randomized(config("parcae", context=10)).eval()
-    (question,) = questions_of((9, *[3] * 20))
-    (scored,) = score(model, [question])[model.cfg.mean_loops]
-    expected = [alone(model, question.prefix[-8:], choice)[0] for choice in question.choices]
-    np.testing.assert_allclose(scored.nll, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -113,16 +113,6 @@ def test_a_first_token_leaves_where_the_measured_scores_say(kind, criterion):
     np.testing.assert_allclose(found.loss[:, 0], exits.loss[at, np.arange(12)], rtol=1e-4)
 
 
-def test_a_gate_lets_out_where_the_chance_to_have_left_reaches_its_share():
-    model, x = built("gated"), tokens(12, 2)
-    stays = measure_exits(model, x[:, :1], x[:, 1:]).scores[GATE]  # [loops, n], the products of 1 - lambda
-    assert (np.diff(stays, axis=0) < 0).all()
-    q = 1 - float(np.median(stays[1]))
-    at = np.argmax(np.vstack(((1 - stays)[:-1] > q, np.ones(12, dtype=bool))), axis=0)
-    found = score(model, x[:, :1], x[:, 1:], Exit(1 - q, GATE))
-    assert (found.loops[:, 0] == at + 1).all() and len({*at}) > 1
-
-
 # ---- drawing ---------------------------------------------------------------------------------------------------------
 
 

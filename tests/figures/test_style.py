@@ -35,12 +35,13 @@ def test_shades_run_from_light_to_dark():
     assert to_rgb(style.shades("parcae", 1)[0]) == pytest.approx(to_rgb(style.COLOURS["parcae"]))
 
 
-def test_a_saved_figure_carries_its_provenance_and_profile(tmp_path):
+def test_a_saved_figure_carries_its_provenance_its_words_and_its_profile(tmp_path):
     figure, axis = plt.subplots()
     axis.plot([1, 2])
-    path = style.save(figure, tmp_path / "a", {"commit": "abc", "parameters": {"lr": 0.1}})
-    assert json.loads(path.with_suffix(".json").read_text())["commit"] == "abc"
-    assert json.loads(Image.open(path).text["Description"])["parameters"] == {"lr": 0.1}
+    axis.set(xlabel="step", ylabel="loss")
+    path = style.save(figure, tmp_path / "a", {"commit": "abc"})
+    stamp = json.loads(path.with_suffix(".json").read_text())
+    assert stamp == json.loads(Image.open(path).text["Description"]) == {"commit": "abc", "alt": "Loss against step."}
     assert b"abc" in path.with_suffix(".pdf").read_bytes()
     assert "profile: smoke" in [t.get_text() for t in figure.texts]
 
@@ -56,26 +57,17 @@ def test_figures_to_be_published_have_truetype_fonts(profile, kept, left_out, tm
     assert kept in pdf and left_out not in pdf
 
 
-def ticks(axis) -> list[str]:
-    """What the x or the y axis says, at its major ticks and then at the minor ones."""
-    axis.figure.canvas.draw()
-    low, high = sorted(axis.get_view_interval())
-    found = []
-    for minor in (False, True):
-        texts = [text.get_text() for text in axis.get_ticklabels(minor=minor)]
-        found += zip(axis.get_ticklocs(minor=minor), texts, strict=True)
-    return [text.removeprefix("$\\mathdefault{").removesuffix("}$") for at, text in found if text and low <= at <= high]
-
-
-@pytest.mark.usefixtures("style")
-def test_a_short_log_axis_is_labelled_in_full():
-    _, (few, plain) = plt.subplots(1, 2)
-    few.plot([3_000, 30_000])
-    style.few_decades(few)
-    assert ticks(few.yaxis) == ["5 k", "10 k", "20 k"]
-    plain.plot([0.5, 3])
-    plain.set_yscale("log")
-    assert {"0.6", "1", "2"} <= set(ticks(plain.yaxis))
+def test_a_log_axis_of_few_decades_is_labelled_in_full():
+    figure, axis = plt.subplots()
+    axis.plot([3_000, 30_000])
+    style.few_decades(axis)
+    figure.canvas.draw()
+    low, high = axis.get_ylim()
+    assert [tick.get_text() for tick in axis.get_yticklabels() if low <= tick.get_position()[1] <= high] == [
+        "5 k",
+        "10 k",
+        "20 k",
+    ]
 
 
 def test_dots_show_every_seed_and_the_interval_of_their_mean():
@@ -86,9 +78,6 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
     assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
     assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
     assert set(seeds.get_ydata()) != set(bar.get_ydata())  # neither is drawn over the other
-
-
-def test_dots_keep_the_colour_of_an_architecture():
     figure = style.dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
     linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
     assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])

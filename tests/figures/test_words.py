@@ -1,7 +1,5 @@
 """A figure in words says what stands on its axes, panels and legends, whatever file it goes to."""
 
-import json
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -78,12 +76,3 @@ def test_a_list_with_commas_in_its_names_is_parted_otherwise_and_a_long_one_is_c
 )
 def test_mathematics_has_no_commands(text, said):
     assert words.plain(text) == said
-
-
-def test_a_saved_figure_keeps_its_words_beside_it(tmp_path):
-    figure, axis = plt.subplots()
-    axis.plot([1, 2])
-    axis.set(xlabel="step", ylabel="loss")
-    path = style.save(figure, tmp_path / "a", {"commit": "abc"})
-    assert json.loads(path.with_suffix(".json").read_text()) == {"commit": "abc", "alt": "Loss against step."}
-    assert words.described(figure) == "Loss against step."  # not the profile, which is printed by now

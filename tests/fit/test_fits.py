@@ -1,13 +1,27 @@
-"""Fits find a known truth, no start of scipy's minimisers finds a better one, and what cannot be fitted is named."""
+"""Fits find a known truth and are those of closed forms, no start of scipy's minimisers finds a better one, and what
+cannot be fitted, or is left open, is named."""
+
+import dataclasses
+import math
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from lib.base.errors import InputError
-from lib.fit import laws, optimum
-from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fit_parcae, fit_saturation, fit_unified
+from lib.fit import fits, laws, optimum
+from lib.fit.fits import (
+    bootstrap,
+    fit_chinchilla,
+    fit_joint,
+    fit_parcae,
+    fit_saturation,
+    fit_unified,
+    isoflop_optimum,
+    power_law,
+)
 from lib.papers.isodepth.designs import PUBLISHED
-from tests.fit.known import by_scipy, huber, iso_depth_grid, joint_arrays, unified_grid
+from tests.fit.known import by_scipy, huber, iso_depth_grid, joint_arrays, line, unified_grid
 from tests.lines import one_line
 
 # ---- the truth -------------------------------------------------------------------------------------------------------
@@ -103,6 +117,103 @@ def test_a_law_fits_at_least_as_well_as_one_that_it_contains():
     assert free <= one * (1 + 1e-9) and free <= none * (1 + 1e-9)
 
 
+@pytest.mark.long
+def test_phi_is_unbiased():
+    found = [fit_joint(*joint_arrays(iso_depth_grid(0.005, seed))) for seed in range(60)]
+    phis = np.array([one.params["phi"] for one in found])
+    assert abs(phis.mean() - PUBLISHED["phi"]) < 3.5 * phis.std(ddof=1) / math.sqrt(60)
+
+
+# ---- closed forms: a power law is a straight line in logs ------------------------------------------------------------
+
+
+def test_squares_of_a_power_law_are_linear_regression():
+    T, loss, X = line()
+    found = fit_saturation(T, loss, laws.POWER, objective="squares")
+    theta = np.linalg.lstsq(X, np.log(loss))[0]
+    assert found.theta == pytest.approx(theta) and found.params["Z"] == pytest.approx(np.exp(theta[0]))
+    residuals = X @ theta - np.log(loss)
+    assert found.residuals == pytest.approx(residuals, abs=1e-9)
+    assert found.objective == pytest.approx(huber(residuals))
+    assert found.predict(T) == pytest.approx(np.exp(X @ theta))
+    assert found.r2 == pytest.approx(1 - np.sum((np.exp(X @ theta) - loss) ** 2) / np.sum((loss - loss.mean()) ** 2))
+    assert found.at_bound == found.unidentified == ()
+
+
+def test_at_hubers_optimum_the_clipped_residuals_balance():
+    T, loss, X = line(noise=0.0013)
+    found = fit_saturation(T, loss, laws.POWER)
+    assert 5 < (np.abs(found.residuals) <= 1e-3).sum() < 25
+    assert X.T @ np.clip(found.residuals, -1e-3, 1e-3) == pytest.approx(0, abs=1e-9)
+
+
+def test_what_is_held_or_on_the_box_is_not_open():
+    T, loss, _ = line()
+    for values in ({"z": 0.4}, {"Z": 3.0, "z": 0.4}):
+        held = fit_saturation(T, loss, laws.hold(laws.POWER, **values))
+        assert held.at_bound == held.unidentified == ()
+    found = fit_saturation(T, loss, dataclasses.replace(laws.POWER, shapes={"z": (0.5, 20.0)}))
+    assert found.at_bound == ("z",) and found.params["z"] == 0.5
+    table = fits.table({"boxed": found})
+    assert table.loc["boxed", "on a bound"] == "z" and table.loc["boxed", "open"] == ""
+    assert table.loc["boxed", "R2"] == found.r2 and table.loc["boxed", "objective"] == found.objective
+
+
+# ---- what is open ----------------------------------------------------------------------------------------------------
+
+
+def test_what_the_data_leave_open_is_named():
+    # at a fixed number of tokens a parameter, A and B are one amplitude
+    N = np.geomspace(1e7, 1e10, 30)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.003, 30))
+    found = fit_chinchilla(N, 20 * N, (1.7 + 400 * N**-0.3 + 400 * (20 * N) ** -0.3) * noise)
+    assert found.unidentified
+    assert not fit_joint(*joint_arrays(iso_depth_grid(0.002))).unidentified
+
+
+# ---- parabolas and power laws ----------------------------------------------------------------------------------------
+
+
+def test_the_optimum_of_a_parabola_in_log_x():
+    x = np.geomspace(1e7, 1e9, 7)
+    best, loss, stderr = isoflop_optimum(x, 3 + 0.02 * (np.log(x) - np.log(2e8)) ** 2)
+    assert best == pytest.approx(2e8) and loss == pytest.approx(3) and stderr == pytest.approx(0, abs=1e-3)
+    assert math.isnan(isoflop_optimum(x[:3], (np.log(x[:3]) - 18) ** 2)[2])
+
+
+def test_the_stderr_of_an_optimum_is_that_of_a_parabola_around_it():
+    x, random = np.array([1e7, 1.5e7, 4e7, 3e8, 1e9]), np.random.default_rng(1)  # not even in log x
+    loss = 3 + 0.02 * np.log(x / 1.3e8) ** 2 + random.normal(0, 0.002, 5)
+    found = isoflop_optimum(x, loss)
+    start = np.log(found[0]), found[1], 0.02
+    theta, covariance = scipy.optimize.curve_fit(
+        lambda logs, best, least, a: least + a * (logs - best) ** 2, np.log(x), loss, start, ftol=1e-15, xtol=1e-15
+    )
+    assert found[:2] == pytest.approx((np.exp(theta[0]), theta[1]), rel=1e-6)
+    assert found[2] == pytest.approx(np.exp(theta[0]) * covariance[0, 0] ** 0.5, rel=1e-4)
+    assert all(math.isfinite(number) for number in isoflop_optimum(x[:4], loss[:4]))
+    # in other units of x it is the same optimum
+    assert isoflop_optimum(x * 1e3, loss) == pytest.approx((found[0] * 1e3, found[1], found[2] * 1e3), rel=1e-6)
+
+
+def test_an_optimum_may_lie_outside_the_points_but_not_beyond_reason():
+    x = np.exp([0.0, 1, 2, 3])
+    for a in (0.02, 1, 20):
+        assert isoflop_optimum(x, a * (np.log(x) + 50) ** 2)[0] == pytest.approx(np.exp(-50), rel=1e-3)
+        for away in (150, -150):
+            with pytest.raises(InputError, match="has no minimum"):
+                isoflop_optimum(x, a * (np.log(x) - away) ** 2)
+
+
+def test_power_laws():
+    x = np.geomspace(1, 1e6, 9)
+    assert power_law(x, 3 * x**0.52)[:2] == pytest.approx((3, 0.52))
+    random = np.random.default_rng(0)
+    found = [power_law(x, 3 * x**0.52 * np.exp(random.normal(0, 0.1, 9))) for _ in range(300)]
+    assert np.sqrt(np.mean([f[2] ** 2 for f in found])) == pytest.approx(np.std([f[1] for f in found]), rel=0.15)
+    assert math.isnan(power_law([1, 2], [1, 4])[2])
+
+
 # ---- what cannot be fitted -------------------------------------------------------------------------------------------
 
 
@@ -132,3 +243,19 @@ def test_bad_calls_are_one_line():
         bootstrap(fit_joint, joint_arrays(frame), [1, 2, 3])
     with pytest.raises(InputError, match="cells: 117 labels for 116 points"):
         bootstrap(fit_joint, joint_arrays(frame), range(117))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: isoflop_optimum([1, 1, 2], [1, 2, 2]), "needs three different points with a loss each, there are 2"),
+        (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
+        (lambda: isoflop_optimum([1, 2, 3], [1, np.nan, 2]), "x: values must be positive and losses finite"),
+        (lambda: power_law([1, 2, 3], [1, 2]), "a power law needs two points"),
+        (lambda: power_law([1, 0], [1, 2]), "x: values must be positive and finite"),
+        (lambda: power_law([2, 2], [1, 3]), "x: is 2 in every point"),
+    ],
+)
+def test_bad_points_are_one_line(call, message):
+    with one_line(message):
+        call()

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from lib.config import ModelConfig
 from lib.model import layers
 from lib.model.layers import MLP, Attention, Block, MoE, RMSNorm, attention, rope_angles, rotate
+from tests import equations as eq
 
 
 def small(**changes):
@@ -41,28 +42,14 @@ def test_rope_rotates_each_pair_by_its_angle(layout):
             torch.testing.assert_close(rotated[:, t, :, b], x[:, t, :, a] * sin + x[:, t, :, b] * cos)
 
 
-def dense_attention(q, k, v):
-    scores = torch.einsum("bshd,bthd->bhst", q, k) / math.sqrt(q.shape[-1])
-    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
-    return torch.einsum("bhst,bthd->bshd", scores.softmax(-1), v)
-
-
-def test_every_attention_is_causal_softmax_attention():
-    q, k, v = (torch.randn(2, 24, 3, 16) for _ in range(3))
-    expected = dense_attention(q, k, v)
-    torch.testing.assert_close(attention(q, k, v), expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(layers._bmm_attention(q, k, v, None), expected, rtol=1e-4, atol=1e-5)
-    half = attention(q.bfloat16(), k.bfloat16(), v.bfloat16()).float()
-    torch.testing.assert_close(half, expected, rtol=0.05, atol=0.03)
-
-
-@pytest.mark.parametrize("window", [None, 5])
-@pytest.mark.parametrize("key_heads", [1, 2, 3])
-def test_grouped_queries_see_the_keys_of_their_group(key_heads, window):
+@pytest.mark.parametrize("window", [None, 1, 5, 23, 24])
+@pytest.mark.parametrize("key_heads", [1, 2, 6])
+def test_every_attention_is_causal_softmax_attention(key_heads, window):
     q, k, v = torch.randn(2, 24, 6, 16), torch.randn(2, 24, key_heads, 16), torch.randn(2, 24, key_heads, 16)
-    of_each = [head * key_heads // 6 for head in range(6)]  # neighbours share a key head
-    expected = attention(q, k[:, :, of_each], v[:, :, of_each], window)
+    expected = eq.attention(q, k, v, window).unflatten(-1, (6, 16))
     torch.testing.assert_close(attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
+    if key_heads == 6:
+        torch.testing.assert_close(layers._bmm_attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
     half = attention(*(t.bfloat16() for t in (q, k, v)), window).float()
     torch.testing.assert_close(half, expected, rtol=0.05, atol=0.03)
 
@@ -76,7 +63,7 @@ def test_a_bias_on_queries_and_keys_is_added_before_they_are_rotated(qk_norm):
     q, k, v = (F.linear(x, m.weight).unflatten(-1, (-1, 16)) for m in (attn.q, attn.k, attn.v))
     q, k = (rotate(t + b, angles, "interleaved") for t, b in ((q, attn.qk_bias[:2]), (k, attn.qk_bias[2:])))
     q, k = (F.rms_norm(t, (16,)) if qk_norm else t for t in (q, k))
-    expected = F.linear(dense_attention(q, k.expand_as(q), v.expand_as(q)).flatten(-2), attn.out.weight)
+    expected = F.linear(eq.attention(q, k, v), attn.out.weight)
     torch.testing.assert_close(attn(x, angles), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -88,7 +75,7 @@ def test_value_embeddings_are_gated_per_head():
     # a gate at zero is 2 sigmoid(0) = 1: the values are added as they are
     q, k, v = (F.linear(x, m.weight).unflatten(-1, (2, 16)) for m in (attn.q, attn.k, attn.v))
     q, k = (F.rms_norm(rotate(t, angles, "interleaved"), (16,)) for t in (q, k))
-    expected = F.linear(dense_attention(q, k, v + values.unflatten(-1, (2, 16))).flatten(-2), attn.out.weight)
+    expected = F.linear(eq.attention(q, k, v + values.unflatten(-1, (2, 16))), attn.out.weight)
     torch.testing.assert_close(attn(x, angles, values), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -119,51 +106,41 @@ def normed(x):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
 
 
+def same(x):
+    return x
+
+
+#: what is normed: what goes into a branch, what comes out of it, and the stream with it
+PLACES = {
+    "pre-norm": (normed, same, same),
+    "sandwich": (normed, same, normed),
+    "post-norm": (same, same, normed),
+    "peri-norm": (normed, normed, same),
+}
+
+
 @pytest.mark.parametrize("a", [1.0, 0.5])
-@pytest.mark.parametrize(
-    ("kind", "before", "after", "norms"),
-    [("pre-norm", normed, lambda x: x, 2), ("sandwich", normed, normed, 4), ("post-norm", lambda x: x, normed, 2)],
-)
-def test_blocks_are_their_equations(kind, before, after, norms, a):
+@pytest.mark.parametrize("kind", PLACES)
+def test_blocks_are_their_equations(kind, a):
     block = Block(small(block=kind, residual="1/N", mean_loops=4, residual_c=4 * a), layer=1)
-    x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
-    middle = after(x + a * block.attn(before(x), angles))
-    expected = after(middle + a * block.mlp(before(middle)))
+    x, angles, (before, end, after) = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0), PLACES[kind]
+    middle = after(x + a * end(block.attn(before(x), angles)))
+    expected = after(middle + a * end(block.mlp(before(middle))))
     torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
-    assert sum(p.ndim == 1 for p in block.parameters()) == norms
+    assert sum(p.ndim == 1 for p in block.parameters()) == 2 * [before, end, after].count(normed)
 
 
-@pytest.mark.parametrize("a", [1.0, 0.5])
-def test_a_peri_norm_block_normalises_its_branches_at_both_ends(a):
-    block = Block(small(block="peri-norm", residual="1/N", mean_loops=4, residual_c=4 * a), layer=1)
+def test_the_gains_of_a_peri_norm_block_are_its_branches_own_and_bf16_rounds_these_alone():
+    block = Block(small(block="peri-norm"), layer=1)
     x, angles = torch.randn(2, 16, 32), rope_angles(16, 16, 50_000.0)
-    with torch.no_grad():
-        for part in (block.attn_post, block.mlp_post):
-            part.weight.copy_(torch.rand(32))
-    middle = x + a * normed(block.attn(normed(x), angles)) * block.attn_post.weight
-    expected = middle + a * normed(block.mlp(normed(middle))) * block.mlp_post.weight
+    for part in (block.attn_post, block.mlp_post):
+        torch.nn.init.uniform_(part.weight)
+    middle = x + normed(block.attn(normed(x), angles)) * block.attn_post.weight
+    expected = middle + normed(block.mlp(normed(middle))) * block.mlp_post.weight
     torch.testing.assert_close(block(x, angles, torch.float32)[0], expected, rtol=1e-4, atol=1e-5)
-    half = block(x, angles, torch.bfloat16)[0]  # the branch alone is rounded
+    half = block(x, angles, torch.bfloat16)[0]
     assert half.dtype == torch.float32
     torch.testing.assert_close(half, expected, rtol=0.05, atol=0.05)
-
-
-def windowed_attention(q, k, v, window):
-    """Softmax over the window - 1 positions before and one's own, position by position."""
-    out = torch.zeros_like(v)
-    for i in range(q.shape[1]):
-        seen = slice(max(0, i - window + 1), i + 1)
-        scores = torch.einsum("bhd,bshd->bhs", q[:, i], k[:, seen]) / math.sqrt(q.shape[-1])
-        out[:, i] = torch.einsum("bhs,bshd->bhd", scores.softmax(-1), v[:, seen])
-    return out
-
-
-@pytest.mark.parametrize("window", [1, 5, 23, 24])
-def test_a_window_sees_its_last_positions(window):
-    q, k, v = (torch.randn(2, 24, 3, 16) for _ in range(3))
-    expected = windowed_attention(q, k, v, window)
-    torch.testing.assert_close(attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(layers._bmm_attention(q, k, v, window), expected, rtol=1e-4, atol=1e-5)
 
 
 # ---- mixture of experts

@@ -1,9 +1,7 @@
 """What layouts share refuses in one line, by their own names, and puts tensors in the place of ours."""
 
-import pytest
 import torch
 
-from lib.config import ModelConfig
 from lib.model import layout
 from tests.lines import one_line
 
@@ -15,17 +13,6 @@ def test_renaming_is_whole():
         layout.rename({"x": a, "z": b}, {"x": "p", "y": "q"})
     with one_line("6 is missing; and 3 more; give"):
         layout.rename({}, {str(i): str(i) for i in range(11)} | {"8": "8"})
-
-
-@pytest.mark.parametrize("copies", [{}, {"head": torch.ones(3, 2)}])
-def test_a_tied_head_is_the_table_or_named(copies):
-    table, tied = torch.ones(3, 2), ModelConfig(tied=True)
-    names, tensors = layout.with_head({"wte": "embed"}, {"wte": table} | copies, tied, "head", "wte")
-    assert names == {"wte": "embed"} and tensors.keys() == {"wte"}
-    names, _ = layout.with_head(names, tensors, ModelConfig(tied=False), "head", "wte")
-    assert names == {"wte": "embed", "head": "head.weight"}
-    with one_line("head: it is not wte, though config.json says that they are one, restore either"):
-        layout.with_head(names, {"wte": table, "head": table + 1}, tied, "head", "wte")
 
 
 def test_parts_take_the_place_of_what_held_them_side_by_side():

@@ -11,7 +11,7 @@ from lib.base.errors import InputError
 from lib.model.looped import Draw, load_weights
 from tests import equations as eq
 from tests.lines import one_line
-from tests.models import CONTEXT, HEADS, HIDDEN, D, V, official_parcae
+from tests.models import CONTEXT, HEADS, D, V, official_parcae
 
 
 def parcae_by_its_equations(w: dict, tokens: torch.Tensor, loops: int, h: torch.Tensor, backprop: int, stacks):
@@ -57,17 +57,9 @@ def test_official_parcae_checkpoints_give_their_logits_and_truncated_gradients(t
     tensors = official_parcae(stacks)
     safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"mean_recurrence": 4, "mean_backprop_depth": 2}))
-    model = load_weights(tmp_path)
-    assert (model.cfg.heads, model.cfg.context, model.cfg.mlp_width, model.cfg.vocab_size) == (
-        HEADS,
-        CONTEXT,
-        HIDDEN,
-        V,
-    )
-    assert (model.cfg.prelude, model.cfg.recur, model.cfg.coda) == stacks
+    model = load_weights(tmp_path).train()
     x = torch.randint(V, (3, 16), generator=torch.Generator().manual_seed(1))
     w = {name: t.clone().requires_grad_() for name, t in tensors.items() if name != "freqs_cis"}
-    model.train()
     draw = Draw(0, 0, range(3))
     h_0 = model.initial_state(torch.zeros(3, 16, D), draw)
     theirs = parcae_by_its_equations(w, x, loops, h_0, backprop=2, stacks=stacks)
@@ -124,9 +116,6 @@ def test_what_a_parcae_config_says_is_read_or_refused(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({field: value}))
         with one_line("has no counterpart here, load a Parcae with", starts=f"{field}: "):
             load_weights(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"config\.json is not JSON"):
-        load_weights(tmp_path)
 
 
 def test_a_parcae_checkpoint_with_value_tables_elsewhere_is_refused(tmp_path):

@@ -23,21 +23,19 @@ def test_spectral_radius_is_of_eigenvalues_not_of_entries():
     assert probes.spectral_radius(torch.tensor([0.2, -0.9])) == pytest.approx(0.9)
 
 
-def test_radius_of_each_injection():
-    lti = LoopedLM(config("parcae"))
-    assert probes.spectra(lti)["rho"] == pytest.approx(math.sqrt(1 / 5))
+def test_spectra_are_those_of_each_injections_a_and_b_and_of_c():
+    assert probes.spectra(LoopedLM(config("parcae")))["rho"] == pytest.approx(math.sqrt(1 / 5))
+    model = randomized(config("parcae", readout=True))
+    measured, dt = probes.spectra(model), torch.nn.functional.softplus(model.injection.dt_bias)
+    B = (dt[:, None] * model.injection.B).detach().numpy()
+    assert measured["b_norm"] == pytest.approx(np.linalg.norm(B, 2), rel=1e-4)
+    assert measured["c_norm"] == pytest.approx(np.linalg.norm(model.readout.weight.detach().numpy(), 2), rel=1e-4)
     base = randomized(config("base"))
-    W = base.injection.weight.detach().numpy()
-    expected = np.abs(np.linalg.eigvals(W[:, 32:])).max()
-    measured = probes.spectra(base)
-    assert measured["rho"] == pytest.approx(expected, rel=1e-4)
-    assert (
-        measured["a_norm"] == pytest.approx(np.linalg.norm(W[:, 32:], 2), rel=1e-4) and measured["a_norm"] >= expected
-    )
-
-
-def test_weights_that_are_not_finite_have_no_radius():
-    base = LoopedLM(config("base"))
+    W, measured = base.injection.weight.detach().numpy(), probes.spectra(base)
+    assert measured["rho"] == pytest.approx(np.abs(np.linalg.eigvals(W[:, 32:])).max(), rel=1e-4)
+    assert measured["a_norm"] == pytest.approx(np.linalg.norm(W[:, 32:], 2), rel=1e-4)
+    assert measured["b_norm"] == pytest.approx(np.linalg.norm(W[:, :32], 2), rel=1e-4)
+    assert measured["a_norm"] >= measured["rho"] and math.isnan(measured["c_norm"])
     with torch.no_grad():
         base.injection.weight[0, 40] = float("inf")
     assert math.isnan(probes.spectra(base)["rho"])
@@ -86,18 +84,6 @@ def test_the_radius_of_hyper_connections_is_that_of_their_lanes():
         model.injection.M[1] = torch.tensor([[1.0, 4.0], [0.0, 1.5]])
     metrics = probes.spectra(model)
     assert metrics["rho"] == pytest.approx(1.5) and metrics["a_norm"] > 4
-
-
-def test_spectral_norms_of_b_and_c():
-    model = randomized(config("parcae", readout=True))
-    measured, dt = probes.spectra(model), torch.nn.functional.softplus(model.injection.dt_bias)
-    B = (dt[:, None] * model.injection.B).detach().numpy()
-    assert measured["b_norm"] == pytest.approx(np.linalg.norm(B, 2), rel=1e-4)
-    assert measured["c_norm"] == pytest.approx(np.linalg.norm(model.readout.weight.detach().numpy(), 2), rel=1e-4)
-    base = randomized(config("base"))
-    W = base.injection.weight.detach().numpy()
-    assert probes.spectra(base)["b_norm"] == pytest.approx(np.linalg.norm(W[:, :32], 2), rel=1e-4)
-    assert math.isnan(probes.spectra(base)["c_norm"])
 
 
 @pytest.mark.parametrize("prelude_norm", [True, False])

@@ -7,7 +7,7 @@ import torch
 from lib.base.errors import InputError
 from lib.model.looped import LoopedLM, load_weights
 from lib.model.weights import load_strictly, read
-from tests.lines import one_line
+from tests.lines import everything, one_line
 from tests.models import config, official_parcae, randomized, tokens
 
 
@@ -24,15 +24,6 @@ def test_loading_is_strict_and_says_which_names_differ(tmp_path):
     assert "readout.weight has shape (3, 3) instead of (32, 32)" in message
 
 
-def test_unreadable_weights_are_one_line(tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(b"\x10\x00\x00")
-    with pytest.raises(InputError, match="cannot be read as safetensors"):
-        load_weights(tmp_path)
-    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match="carries no config of ours and is not in the layout of"):
-        load_weights(tmp_path)
-
-
 def test_weights_survive_saving(tmp_path):
     model = randomized(config("iso-depth")).eval()
     model.save(tmp_path / "model.safetensors")
@@ -41,17 +32,29 @@ def test_weights_survive_saving(tmp_path):
     assert torch.equal(again(tokens()), model(tokens()))
 
 
-def test_a_config_or_an_index_that_is_not_json_is_one_line(tmp_path):
-    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    for text, why in (("{", "is not JSON"), ("[" * 100_000, "is not JSON"), ("[]", "is no JSON object")):
-        (tmp_path / "config.json").write_text(text)
-        with one_line(f"config.json {why}", "restore or remove it", starts="path: "):
-            load_weights(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors.index.json").write_text("{")
-    with one_line("index.json is not JSON", starts="path: "):
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [  # file -> what is in it; None: some weights
+        ({}, [f"{WEIGHTS} cannot be read as safetensors", f"give a {WEIGHTS}"]),
+        ({WEIGHTS: (10**9).to_bytes(8, "little") + b"{}"}, ["header", f"give a {WEIGHTS}"]),
+        ({WEIGHTS: None}, ["carries no config", "give one of them"]),
+        ({WEIGHTS: None, "config.json": b"\xff"}, ["config.json is not JSON", "restore or remove it"]),
+        ({WEIGHTS: None, "config.json": b"[" * 100_000}, ["config.json is not JSON", "restore or remove it"]),
+        ({INDEX: b"[]"}, ["is no JSON object", "restore or remove it"]),
+        ({INDEX: b'{"weight_map": ["a"]}'}, ["weight_map", "restore it"]),
+        ({INDEX: b'{"weight_map": {"a": "../model.safetensors"}}'}, ["weight_map", "restore it"]),
+    ],
+)
+def test_what_is_no_checkpoint_is_one_line_and_stays_as_it_is(tmp_path, files, words):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(safetensors.torch.save({"x": torch.zeros(3)}) if content is None else content)
+    before = everything(tmp_path)
+    with one_line(*words, starts="path: "):
         load_weights(tmp_path)
+    assert everything(tmp_path) == before
 
 
 def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):

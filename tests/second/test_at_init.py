@@ -2,9 +2,55 @@
 
 import numpy as np
 
+from lib.papers.residual import at_init, designs
+from lib.papers.residual.parameters import ResidualScalingInit
+from lib.workbook.parameters import of_profile
+from tests.second import at_init as again
 
-def test_the_numbers_at_the_init_are_the_notebooks(measured):
-    p, of, second = measured
+
+def measured():
+    """(parameters, what the notebook reads, what the second opinion reads) of real first steps at a tiny size."""
+    small = dict(width=16, head_dim=8, mlp_width=16, context=8, loops=[1, 2, 4, 8], least=4, steps=2, cosine_loops=3)
+    p = ResidualScalingInit(**of_profile("smoke", "residual_scaling_init") | small | {"seeds": [1, 2], "lr": 0.01})
+    makers = {"looped": designs.model, "stack": designs.stack}
+    cases = {
+        (model, rule, N, 1, seed): designs.steps_from_init(make(p, rule, N, 1), p.lr, 1, seed, p.steps)
+        for model, make in makers.items()
+        for rule in at_init.RULES
+        for N in p.loops
+        for seed in p.seeds
+    }
+    looks = {
+        (model, seed): at_init.Start(model=make(p, "none", p.cosine_loops, 1), block=1, seed=seed)
+        for model, make in makers.items()
+        for seed in p.seeds
+    }
+    # beside them stand a rate of the ladder and a block of several layers, which are of other claims
+    others = [designs.steps_from_init(designs.model(p, "1/N", 8, 1), 0.02, 1, 1, p.steps)]
+    others += [designs.steps_from_init(designs.model(p, "1/N", 8, 2), p.lr, 2, 1, 1)]
+    functions = {
+        "lib.growth.first_steps": at_init.first_steps,
+        "lib.growth.initial_increments": at_init.initial_increments,
+    }
+    asked = {"lib.growth.first_steps": [*cases.values(), *others], "lib.growth.initial_increments": [*looks.values()]}
+    records = {
+        name: [{"case": case.model_dump(mode="json"), "measured": functions[name](case)} for case in asked[name]]
+        for name in functions
+    }
+    own = [record["measured"] for record in records["lib.growth.first_steps"]]
+    labels = [dict(zip(["model", "rule", "N", "L", "seed"], label, strict=True)) for label in cases]
+    states, changes = at_init.tidy(labels, own[: len(cases)])
+    cosines = {
+        label: np.array(record["measured"]["cosines"])
+        for label, record in zip(looks, records["lib.growth.initial_increments"], strict=True)
+    }
+    relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds)
+    notebook = at_init.statistics(states, changes, relu, cosines, p.least)
+    return p, notebook, again.numbers(records, p.model_dump())
+
+
+def test_the_numbers_at_the_init_are_the_notebooks():
+    p, of, second = measured()
     few, many = of["few loops"]["1/N"], of["changes"]["looped", "1/N", 1]
     apart = of["squares"]["looped"] - of["squares"]["stack"]
     first = {

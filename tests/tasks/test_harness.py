@@ -50,6 +50,14 @@ def ours(checkpoint):
     return Looped(str(folder), tokenizer=str(folder / "tokenizer.json"))
 
 
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run in a store."""
+    store = RunStore(tmp_path / "runs")
+    sweep([small_run()], store, jobs=1)
+    return store.path / small_run().key
+
+
 def instances(pairs):
     from lm_eval.api.instance import Instance
 
@@ -111,15 +119,13 @@ def test_the_end_of_a_text_ends_an_answer(ours, monkeypatch):
     assert whole.startswith(cut) and len(cut) < len(whole)
 
 
-def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, capsys):
+def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, run):
     """With the model named on its command line, from a run of the store, at another T."""
     import lm_eval
     from lm_eval.tasks import TaskManager
 
     import lib.tasks.harness  # noqa: F401
 
-    store = RunStore(tmp_path / "runs")
-    sweep([small_run()], store, jobs=1)
     lines = [{"query": "The sum of two and two is", "choices": ["four.", "five."], "gold": i % 2} for i in range(6)]
     (tmp_path / "sums.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (tmp_path / "sums.yaml").write_text(
@@ -130,23 +136,20 @@ def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, capsys):
     )
     found = lm_eval.simple_evaluate(
         "looped",
-        model_args=f"path={store.path / small_run().key},loops=2",
+        model_args=f"path={run},loops=2",
         tasks=["sums"],
         task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
     )
     assert found["results"]["sums"]["acc,none"] == 0.5
 
 
-def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, checkpoint):
+def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, run, checkpoint):
     from lib.tasks.harness import Looped
 
     with pytest.raises(InputError, match="path: there is no"):
         Looped(str(tmp_path / "nobody"))
-    store = RunStore(tmp_path / "runs")
-    sweep([small_run()], store, jobs=1)
-    (store.path / small_run().key).rename(store.path / "renamed")
     with pytest.raises(InputError, match="runs: there is no run"):
-        Looped(str(store.path / "renamed"))
+        Looped(str(run.rename(run.with_name("renamed"))))
     with pytest.raises(InputError, match="tokenizer: there is no file words"):
         Looped(str(checkpoint[0]), tokenizer="words")
     with pytest.raises(InputError, match="loops: 3 loops over no layer"):
@@ -161,16 +164,13 @@ def test_sampled_answers_differ_and_come_again(ours):
     assert first[0][:20] not in first[0][20:]  # the next piece is another draw
 
 
-def test_the_number_of_loops_is_the_one_asked_for(tmp_path):
+def test_the_number_of_loops_is_the_one_asked_for(run):
     from lib.decode.continuations import Question, score
     from lib.tasks.harness import Looped
 
-    store = RunStore(tmp_path / "runs")
-    sweep([small_run()], store, jobs=1)
-    path, (pair,) = str(store.path / small_run().key), [("The sum is", " four.")]
-    found = []
+    pair, found = ("The sum is", " four."), []
     for T in (1, 3):
-        looped = Looped(path, loops=T)
+        looped = Looped(str(run), loops=T)
         question = Question([looped.tokens.bos, *pair[0].encode()], [[*pair[1].encode()]])
         ((nll, _),) = looped.loglikelihood(instances([pair]))
         assert nll == pytest.approx(-score(looped.model, [question], [T])[T][0].nll[0], rel=1e-6)

@@ -95,8 +95,10 @@ def test_parquet(tmp_path, name):
 def test_a_column_without_text(tmp_path, name):
     pq.write_table(pa.table({"text": NO_TEXT[name]}), tmp_path / "a.parquet")
     for source in (str(tmp_path / "a.parquet"), f"hf:{tmp_path}"):
-        with one_line("has no text in 'text'", starts="data.field: "):
+        with one_line("has no text in 'text'", "name the right column", starts="data.field: "):
             list(documents(source))
+    with one_line("has ['text'], name one column of these", starts="data.field: "):
+        list(documents(str(tmp_path / "a.parquet"), field="body"))
 
 
 def test_several_files_of_a_folder_and_their_nulls(tmp_path):

@@ -82,6 +82,7 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
         ("column.jsonl", b'{"body": "a"}\n', "line 1 has no text in 'text'"),
         ("fake.parquet", b"not parquet", "is the file complete?"),
         ("cut.txt.gz", gzip.compress(b"some text " * 1000, mtime=0)[:-20], "cannot be read"),
+        ("flipped.txt.gz", gzip.compress(b"some text " * 1000, mtime=0)[:-8] + b"\0" * 8, "is the file complete?"),
         ("cut.txt.xz", lzma.compress(b"some text " * 1000)[:-20], "cannot be read"),
         ("bogus.txt.zst", b"not zstd at all", "cannot be read"),
         ("half.jsonl", b'{"text": "\\ud800"}\n', "line 1 holds half a character pair"),

@@ -15,9 +15,6 @@ def test_what_is_saved_is_loaded(tmp_path):
     loaded, at = checkpoints.load(tmp_path / "x")
     assert at == position and checkpoints.step_of(tmp_path / "x") == 7
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
-
-
-def test_no_checkpoint_has_no_step(tmp_path):
     (tmp_path / "damaged").write_bytes(b"not this")
     assert checkpoints.step_of(tmp_path / "damaged") == checkpoints.step_of(tmp_path / "nowhere") == -1
 
