@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+import re
 import secrets
 import subprocess
 import tarfile
@@ -31,6 +32,15 @@ from lib.workbook.parameters import of_profile
 from tests.lines import one_line
 from tests.processes import lab, until
 from tests.runs import small_run
+from tests.workbooks import ROOT
+
+
+def test_nothing_asks_to_run_what_it_reads():
+    """Beside what ``make lint`` refuses (the S rules of ruff, in pyproject.toml)."""
+    asks = re.compile(r"allow_pickle=True|weights_only=False|trust_remote_code|unpack_archive|torch\.hub")
+    paths = [*(ROOT / "lib").rglob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]
+    assert len(paths) > 100 and not [path for path in paths if asks.search(path.read_text())]
+
 
 # ---- pickles and YAML that would run something -----------------------------------------------------------------------
 

@@ -89,6 +89,13 @@ def test_experts_are_matrices_to_muon_and_the_router_is_adamws():
         assert cosine > 0.98  # each expert by itself, but for the variance reduction
 
 
+def test_adamw_decays_block_matrices_alone():
+    rows = placements(LoopedLM(ModelConfig()), OptimConfig(weight_decay=0.1))
+    decayed = {p.name for p in rows if p.weight_decay}
+    assert decayed and all(name.split(".")[0] in ("prelude", "recur", "coda") for name in decayed)
+    assert not any("norm" in name for name in decayed)
+
+
 def test_placement_follows_the_papers_table():
     cfg = ModelConfig(width=32, heads=2, value_embeddings=True, readout=True, prelude_norm=True, tied=False)
     where = {p.name: p for p in placements(LoopedLM(cfg), OptimConfig(name="muon", lr=1e-3))}
