@@ -14,7 +14,7 @@ from lib.model.looped import Draw, LoopedLM
 
 
 def seconds_per_step(
-    configs: dict[str, ModelConfig], rows: int, context: int, rounds: int = 20, precision: str = "fp32"
+    configs: dict[str, ModelConfig], rows: int, context: int, rounds: int, precision: str
 ) -> pd.DataFrame:
     """Seconds of a forward and backward pass [round, rule]. The rules take turns, so that a machine that slows down
     does so for all. Tokens are random; depths are drawn as in training."""

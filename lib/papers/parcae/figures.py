@@ -82,10 +82,7 @@ def log_axis(axis: Axes, values: pd.Series) -> None:
 
 
 def training_curves(
-    curves: pd.DataFrame,
-    quantities: dict[str, str],
-    reference: dict[str, float] | None = None,
-    names: dict[str, str] = NAMES,
+    curves: pd.DataFrame, quantities: dict[str, str], reference: dict[str, float], names: dict[str, str] = NAMES
 ) -> Figure:
     """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
     column for each architecture, one line for each learning rate, light where it is low and dark where it is high,
@@ -122,7 +119,7 @@ def training_curves(
                     axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2)
                     if row == 0 and end[0] < 0.02 * curves["step"].max():
                         axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=6)
-            if reference and quantity in reference:
+            if quantity in reference:
                 axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
             if column == 0:
                 axis.set_ylabel(label)

@@ -18,7 +18,9 @@ def test_steps_are_timed_in_turns(monkeypatch):
     monkeypatch.setattr(depth_sampling, "time", SimpleNamespace(perf_counter=time.process_time))
     cheap = ModelConfig(**{**SMALL, "mean_loops": 1, "depth": "fixed", "backprop_loops": "all"})
     dear = ModelConfig(**{**SMALL, "mean_loops": 24, "depth": "fixed", "backprop_loops": "all"})
-    times = depth_sampling.seconds_per_step({"cheap": cheap, "dear": dear}, rows=4, context=32, rounds=5)
+    times = depth_sampling.seconds_per_step(
+        {"cheap": cheap, "dear": dear}, rows=4, context=32, rounds=5, precision="fp32"
+    )
     assert times.shape == (5, 2) and times["dear"].median() > 2 * times["cheap"].median() > 0
 
 

@@ -23,22 +23,11 @@ SMALL = given(
 
 def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)) -> pd.DataFrame:
     """Losses whose optimum over the loops is 4 C^exponent, with F = 3 + loops."""
-    rows = [
-        (
-            64,
-            C,
-            mu,
-            1,
-            1.0 + mu,
-            3.0 + mu,
-            C / (3 + mu),
-            3 - 0.1 * np.log(C) + 0.2 * np.log(mu / (4 * C**exponent)) ** 2,
-        )
-        for C in budgets
-        for mu in loops
-    ]
-    runs = pd.DataFrame(rows, columns=["width", "budget", "mean_loops", "seed", "n_eff", "F", "D", "loss"])
-    return runs.assign(loss=runs["loss"] + 0.5 * (runs["mean_loops"] == 1))
+    cells = pd.MultiIndex.from_product([[64], budgets, loops, [1]], names=["width", "budget", "mean_loops", "seed"])
+    runs = cells.to_frame(index=False)
+    C, mu = runs["budget"], runs["mean_loops"]
+    loss = 3 - 0.1 * np.log(C) + 0.2 * np.log(mu / (4 * C**exponent)) ** 2
+    return runs.assign(n_eff=1.0 + mu, F=3.0 + mu, D=C / (3 + mu), loss=loss + 0.5 * (mu == 1))
 
 
 def test_every_run_of_the_grid_costs_its_budget():
