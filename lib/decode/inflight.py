@@ -149,7 +149,6 @@ class Decoder:
         self.tests = leave.threshold > 0 and self.T > 1
         if leave.criterion == GATE and model.exit_gate is None:
             raise InputError(f"criterion: this model has no exit gate, use one of {', '.join(CRITERIA)}")
-        self.predicts = leave.criterion in PREDICTING
         self.taken = np.zeros((rows, length), dtype=int)  # loops of each token that has left
         self.entering: list[tuple[int, list[int]]] = []
         self.flight: Tokens | None = None
@@ -225,7 +224,7 @@ class Decoder:
         """Scores all tokens, and lets out those that are below the threshold or done."""
         h, logits = self.model.injection.pool(now.h)[0].float(), None
         log_p = h[:, :0]
-        if self.predicts:
+        if self.leave.criterion in PREDICTING:
             logits = self._predict(now)
             log_p = logits.log_softmax(-1)
         leaving = self.model.leaving(h) if self.leave.criterion == GATE else None

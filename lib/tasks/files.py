@@ -155,14 +155,13 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
     return _of_package(path) if source is None else _examples(path)
 
 
-@functools.cache  # tasks that differ in what stands in front share a file, and the package does not change
-def _of_package(path: Path) -> list[Example]:
-    return _examples(path)
-
-
 def _examples(path: Path) -> list[Example]:
     found = [_example(path, number, d) for number, d in _questions(path)]
     return [example for example in found if example is not None]
+
+
+# tasks that differ in what stands in front share a file, and the package does not change
+_of_package = functools.cache(_examples)
 
 
 def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
