@@ -12,7 +12,8 @@ from tests.made import cells
 class Said:
     """In the place of ``nb``: keeps the numbers of claims and the tables, and closes figures."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Any = None) -> None:
+        self.store = store
         self.claims: dict[str, Any] = {}
         self.tables: dict[str, Any] = {}
 
@@ -45,13 +46,12 @@ def _imports(name: str, names: dict[str, Any]) -> list[str]:
 def run(name: str, *begins: str, **given: Any) -> SimpleNamespace:
     """What the cells that ``begins`` name by the begin of one of their lines leave, with the notebook's imports and
     what is ``given`` in the place of what the other cells compute; ``said`` is what they reported."""
-    said = Said()
-    names: dict[str, Any] = {"nb": said, "display": lambda *shown: None, **given}
+    names: dict[str, Any] = {"nb": Said(), "display": lambda *shown: None, **given}
     sources = _imports(name, names)
     for begin in begins:
         (source,) = (source for source in sources if any(line.startswith(begin) for line in source.splitlines()))
         exec(compile(source, name, "exec"), names)
-    return SimpleNamespace(**{**names, "said": said})
+    return SimpleNamespace(**{**names, "said": names["nb"]})
 
 
 def function(name: str, wanted: str) -> Any:
