@@ -28,6 +28,7 @@ CARD = places.RECORDS / "README.md"
 CITATION = places.ROOT / "CITATION.cff"
 PROFILE = "desk"  # whose verdicts are told
 RECORDS = places.RECORDS / PROFILE
+PAGES = "../outputs/report/claims"  # from docs/, once make report has written them
 AT_DESK, ON_RUNS = f"at {PROFILE}", "on published runs"
 PLACE = re.compile(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*")  # in a paper
 GALLERY = places.ROOT / "docs" / "gallery"
@@ -250,7 +251,7 @@ def entries(every: Sequence[Judged]) -> str:
     for paper in dict.fromkeys(one.claim.paper for one in every):
         rows = [
             {
-                "claim": f'<a id="{anchor(one.claim.id)}"></a>{one.claim.id}',
+                "claim": f'<a id="{anchor(one.claim.id)}"></a>[{one.claim.id}]({PAGES}/{one.claim.id}.html)',
                 "what the paper says": f"{escaped(one.claim.statement)} ({escaped(place(one.claim))})",
                 "verdict": escaped(verdict(one)),
             }

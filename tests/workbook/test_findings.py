@@ -107,11 +107,11 @@ def test_verdicts_are_those_beside_the_records():
     assert findings.verdict(every["000-phi"]).count(";") == 1 and findings.verdict(of("a")) == "open"
 
 
-def test_every_claim_has_a_line_with_an_anchor():
+def test_every_claim_has_a_line_with_an_anchor_and_its_page():
     page = (places.ROOT / "docs" / "claims.md").read_text()
-    lines = re.findall(r'^\| <a id="(.*?)"></a>(\S+) \| (.*?) \| (.*) \|$', page, re.M)
+    lines = re.findall(r'^\| <a id="(.*?)"></a>\[(\S+)\]\((\S+)\) \| .*? \| .* \|$', page, re.M)
     assert [id for _, id, *_ in lines] == [claim.id for claim in sorted(LEDGER.values(), key=lambda claim: claim.paper)]
-    assert all(place == findings.anchor(id) for place, id, *_ in lines)
+    assert all(place == findings.anchor(id) and link.endswith(f"/{id}.html") for place, id, link in lines)
     linked = re.findall(r"\(docs/claims\.md#(.*?)\)", (places.ROOT / "README.md").read_text())
     assert len(linked) >= 10 and {*linked} <= {place for place, *_ in lines}
 
