@@ -13,13 +13,24 @@ from pathlib import Path
 
 from lib.base import files
 
+MARK = ".from"  # how the name of a mark ends
+
 
 def checksum(paths: Iterable[Path], *beside: str) -> str:
-    """Of the files that are there, with their places, and of what else decides."""
+    """Of the files at ``paths``, and in folders there, with their places, and of what else decides."""
     total = hashlib.sha256("\0".join(beside).encode())
-    for path in filter(Path.is_file, paths):
-        total.update(f"\n{path}\0{files.digest(path)}".encode())
+    for path in paths:
+        for file in [path, *sorted(path.rglob("*"))]:
+            if file.is_file() and not passes(file):
+                total.update(f"\n{file}\0{files.digest(file)}".encode())
     return total.hexdigest()
+
+
+def passes(file: Path) -> bool:
+    """Whether a file comes and goes and decides nothing: marks, locks, drafts, caches."""
+    return file.name.endswith((MARK, ".lock", ".tmp")) or not {"__pycache__", ".ipynb_checkpoints"}.isdisjoint(
+        file.parts
+    )
 
 
 @functools.cache

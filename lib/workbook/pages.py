@@ -74,7 +74,7 @@ def page(executed: Path, path: Path) -> None:
 
     Where it is there, and nothing that it is made from has changed, nothing is done. Raises InputError where the copy
     cannot be read."""
-    mark, own = path.with_name(f".{path.name}.from"), [TEMPLATES / name for name in PAGE]
+    mark, own = path.with_name(f".{path.name}{made_from.MARK}"), [TEMPLATES / name for name in PAGE]
     sources = made_from.checksum([executed, Path(__file__), places.PYPROJECT, *own], made_from.packages())
     if made_from.unchanged(mark, sources, [path]):
         return

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import math
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import yaml
 from markupsafe import Markup
 
 from lib.base import files
-from lib.base.errors import in_one_line
 from lib.base.provenance import provenance
 from lib.workbook import audit, claims, findings, pages, parameters, places, verdicts
 from lib.workbook.claims import PUBLISHED, Claim, Finding
@@ -115,29 +113,6 @@ def build(outputs: Path, profile: str) -> list[str]:
     with files.replacing(report / "index.html") as draft:
         draft.write_text(page, encoding="utf-8")
     return found.problems
-
-
-def site(outputs: Path, profile: str) -> list[str]:
-    """Writes the report, then outputs/site/, the same as a folder that any server of files shows, GitHub Pages too.
-    Returns the lines of ``build``."""
-    problems = build(outputs, profile)
-    files.remove(outputs / "site")
-    with files.replacing(outputs / "site") as draft:
-        shutil.copytree(outputs / "report", draft, ignore=shutil.ignore_patterns(".*", "*.lock"))
-        (draft / ".nojekyll").touch()  # GitHub would leave out names that begin with an underscore
-    print("site       outputs/site/")
-    return problems
-
-
-def main(profile: str, also_site: bool = False) -> None:
-    """``build``, or ``site``, for the Makefile. It fails, with a line for each, where files could not be read."""
-
-    def run() -> None:
-        make = site if also_site else build
-        if problems := make(Path("outputs"), profile):
-            raise SystemExit("\n".join(problems))
-
-    in_one_line(run)
 
 
 def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:

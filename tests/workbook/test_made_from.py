@@ -9,25 +9,25 @@ from lib.workbook import made_from
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("a.json", "b.json", "made.html"):
-        (tmp_path / name).write_text(name)
-    made_from.note(tmp_path / ".made.from", sources(tmp_path), [tmp_path / "made.html"])
+    (tmp_path / "from" / "deep").mkdir(parents=True)
+    (tmp_path / "from" / "deep" / "a.json").write_text("a")
+    (tmp_path / "from" / ".a.done").touch()
+    (tmp_path / "made.html").write_text("page")
+    made_from.note(tmp_path / ".made.from", made_from.checksum([tmp_path / "from"], "cpu"), [tmp_path / "made.html"])
     return tmp_path
 
 
-def sources(folder, beside="cpu") -> str:
-    return made_from.checksum([folder / "a.json", folder / "b.json"], beside)
-
-
 def unchanged(folder, beside="cpu") -> bool:
-    return made_from.unchanged(folder / ".made.from", sources(folder, beside), [folder / "made.html"])
+    sources = made_from.checksum([folder / "from"], beside)
+    return made_from.unchanged(folder / ".made.from", sources, [folder / "made.html"])
 
 
 CHANGES = {
-    "another content": lambda at: (at / "a.json").write_text("b"),
-    "both contents in one": lambda at: ((at / "a.json").write_text("a.jsonb.json"), (at / "b.json").write_text("")),
-    "another name": lambda at: (at / "b.json").rename(at / "c.json"),
-    "one less": lambda at: (at / "b.json").unlink(),
+    "another content": lambda at: (at / "from" / "deep" / "a.json").write_text("b"),
+    "another name": lambda at: (at / "from" / "deep" / "a.json").rename(at / "from" / "deep" / "b.json"),
+    "another place": lambda at: (at / "from" / "deep" / "a.json").rename(at / "from" / "a.json"),
+    "one more": lambda at: (at / "from" / "deep" / "b.json").touch(),
+    "one less": lambda at: (at / "from" / ".a.done").unlink(),
     "what was made is another": lambda at: (at / "made.html").write_text("other"),
     "what was made is gone": lambda at: (at / "made.html").unlink(),
     "no mark": lambda at: (at / ".made.from").unlink(),
@@ -46,10 +46,24 @@ def test_a_change_of_what_else_decides_is_seen(folder):
     assert not unchanged(folder, "gpu")
 
 
-def test_dates_are_no_change(folder):
+def test_dates_locks_and_half_written_files_are_no_change(folder):
+    path = folder / "from" / "deep" / "a.json"
     for when in (1, 2**32):
-        os.utime(folder / "a.json", (when, when))
+        os.utime(path, (when, when))
         assert unchanged(folder)
+    (folder / "from" / "__pycache__").mkdir()
+    for name in (".lock", ".a.lock", ".a.json.host-1.tmp", "__pycache__/a.pyc.1234", ".a.from"):
+        (folder / "from" / name).touch()
+    assert unchanged(folder)
+
+
+def test_two_files_are_not_one_of_both_contents(tmp_path):
+    for name, text in {"a": "xy", "b": ""}.items():
+        (tmp_path / name).write_text(text)
+    before = made_from.checksum([tmp_path])
+    for name, text in {"a": "x", "b": "y"}.items():
+        (tmp_path / name).write_text(text)
+    assert made_from.checksum([tmp_path]) != before
 
 
 def test_the_packages_have_their_versions():

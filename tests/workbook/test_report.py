@@ -249,21 +249,6 @@ def test_damaged_files_are_a_line_each_and_the_rest_is_there(page, outputs):
     assert "its provenance cannot be read" in left
 
 
-def test_make_fails_with_a_line_a_file_once_the_page_is_there(outputs, monkeypatch):
-    """Each time, until it is mended."""
-    monkeypatch.chdir(outputs.parent)
-    path = outputs / "figures" / "cpu" / "instability_rates.png"
-    whole = path.read_bytes()
-    path.write_text("not a picture")
-    for _ in range(2):
-        with pytest.raises(SystemExit, match=r"instability_rates\.png: cannot be read \(it is damaged\)"):
-            report.main("cpu")
-        assert "instability_rates.png: cannot be read" in page_there(outputs)
-    path.write_bytes(whole)
-    report.main("cpu")
-    assert "cannot be read" not in page_there(outputs)
-
-
 @pytest.mark.precision
 def test_a_plan_of_another_version_is_one_line(outputs):
     files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": {"a": {"model": {"heigth": 1}}}})
