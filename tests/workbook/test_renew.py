@@ -156,7 +156,9 @@ def test_what_is_damaged_is_named_until_it_is_mended(outputs, monkeypatch):
     for _ in range(2):
         with pytest.raises(SystemExit, match=r"instability_rates\.png: cannot be read \(it is damaged\)"):
             renew.main("cpu")
-        assert "instability_rates.png: cannot be read (it is damaged)" in (outputs / "report" / "index.html").read_text()
+        assert (
+            "instability_rates.png: cannot be read (it is damaged)" in (outputs / "report" / "index.html").read_text()
+        )
     path.write_bytes(whole)
     renew.main("cpu")
     assert "it is damaged" not in (outputs / "report" / "index.html").read_text()
