@@ -231,10 +231,8 @@ def native_precision() -> Precision:
     return "bf16-mixed" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
-@functools.cache
-def _default_text() -> DataConfig:
-    """The text of a run that names none, with its content."""
-    return DataConfig().known()
+#: the text of a run that names none, whose key does not name it
+DEFAULT_TEXT = DataConfig().known()
 
 
 class RunConfig(Config):
@@ -321,7 +319,7 @@ class RunConfig(Config):
         # part by part: for the whole pydantic would make each part's default, and ask for this machine's precision
         parts = {"model": run.model, "data": run.data, "optim": run.optim, "train": run.train}
         dumped = {name: part.model_dump(mode="json", exclude_defaults=True) for name, part in parts.items()}
-        if run.data == _default_text():  # so it has been from the first, and keys must stay what they are
+        if run.data == DEFAULT_TEXT:  # so it has been from the first, and keys must stay what they are
             dumped["data"] = {}
         fields: dict[str, Any] = {name: differing for name, differing in dumped.items() if differing}
         fields.setdefault("data", {}).pop("source", None)

@@ -73,9 +73,10 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
     one; a start that broke off begins again."""
     cfg, on_hub = cfg.known(), sources.on_hub(cfg.source)
     if not on_hub:
-        here = sources.content_id(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
+        here = sources.content_here(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
         if here != cfg.content:
-            raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, leave content empty")
+            remedy = "install the version that is pinned" if cfg.source in sources.PACKAGES else "leave content empty"
+            raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, {remedy}")
     path = cache / f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}.tokens"
     with files.lock(cache / f".{path.name}.lock"):
         store = None

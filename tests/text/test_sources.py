@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lib.base.errors import InputError
+from lib.config import RunConfig
 from lib.text import sources
 from lib.text.sources import content_id, documents
 from tests.lines import one_line
@@ -62,6 +63,15 @@ def hub_folder(tmp_path):
 
 def test_a_hub_dataset_streams_over_its_files_in_order(hub_folder):
     assert list(documents(f"hf:{hub_folder}")) == [f"shard {s} document {i}" for s in range(3) for i in range(7)]
+
+
+@pytest.mark.parametrize("name", sources.PACKAGES)
+def test_a_packages_text_is_known_by_what_it_says_where_it_is_not_installed(name, monkeypatch):
+    """A key does not ask for it; reading it does, and so does a tokenizer's file beside it."""
+    assert sources.content_here(name) == content_id(name)  # of the pinned version
+    known, cfg = content_id(name), RunConfig(data={"source": name})
+    monkeypatch.setattr(sources, "_package", lambda name: pytest.fail(f"{name} was looked for"))
+    assert content_id(name) == known and RunConfig(data={"source": name}).key == cfg.key
 
 
 def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
