@@ -30,10 +30,13 @@ def provenance() -> dict[str, Any]:
 
 @functools.cache  # a later commit does not change what this process runs
 def _commit() -> str:
-    root = Path(lib.__file__).parent.parent
+    """Of the repository that the library is in; of one around that, or that a variable names, it is none."""
+    root = Path(lib.__file__).resolve().parent.parent
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-        commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
+        own["GIT_CEILING_DIRECTORIES"] = str(root.parent)
+        commit = subprocess.run(describe, capture_output=True, text=True, env=own).stdout.strip()
     except OSError:
         commit = ""
     return commit or os.environ.get(COMMIT, "no git")

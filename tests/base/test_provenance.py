@@ -32,10 +32,13 @@ def test_it_names_the_commit_the_versions_and_the_device(monkeypatch):
 
 
 def test_what_was_sent_to_a_cluster_brings_its_commit(tmp_path, monkeypatch):
-    """A worker has no git, and no repository around the library."""
-    (tmp_path / "lib").mkdir()
-    monkeypatch.setattr(lib, "__file__", str(tmp_path / "lib" / "__init__.py"))
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    """A worker has no git; and another repository around the library, or named by a hook, is not its own."""
+    (tmp_path / "unpacked" / "lib").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", tmp_path, *who, "commit", "-q", "--allow-empty", "-m", "other"], check=True)
+    monkeypatch.setattr(lib, "__file__", str(tmp_path / "unpacked" / "lib" / "__init__.py"))
+    monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
     assert provenance._commit() == "no git"
     provenance._commit.cache_clear()
     monkeypatch.setenv(provenance.COMMIT, "abc1234")
