@@ -16,6 +16,8 @@ import torch
 
 from lib.base.errors import InputError
 
+PATIENCE = 2.0  # seconds that a process has to end by itself
+
 
 def cores() -> int:
     """Cores this process may use."""
@@ -84,6 +86,9 @@ def pool(
             executor.shutdown(wait=False, cancel_futures=True)
             for worker in running:
                 worker.terminate()
+            for worker in running:
+                worker.join(PATIENCE)
+                worker.kill()  # one that is stopped or hangs heeds nothing else
             if isinstance(error, BrokenProcessPool):
                 raise InputError(
                     "jobs: a process was killed, maybe for want of memory: use fewer, or start again, what was begun "
