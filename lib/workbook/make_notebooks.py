@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
@@ -11,6 +12,7 @@ from lib.workbook import places, warm
 from lib.workbook.stale import Now
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 8.0  # seconds: a kernel is given five to end by itself
 
 
 def main(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
@@ -46,13 +48,22 @@ def _together(functions: Sequence[Callable[[], None]], at_once: int) -> None:
                 running.discard(pid)
                 failed = failed or status != 0
     except KeyboardInterrupt:
-        for pid in running:
-            os.kill(pid, signal.SIGTERM)
-        for pid in running:
-            os.waitpid(pid, 0)
+        _end(running)
         raise SystemExit(130) from None
     if failed:
         raise SystemExit(1)
+
+
+def _end(running: set[int]) -> None:
+    """Ends these processes, and kills what has not ended in PATIENCE seconds: it hangs, or was stopped."""
+    for pid in running:
+        os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + PATIENCE
+    for pid in running:
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
 
 
 def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
@@ -64,7 +75,11 @@ def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
     _stoppable()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
-    in_one_line(execute, name, jobs, now, stale, kernel, stopped=stopped, complaints=(Failed,))
+    try:
+        in_one_line(execute, name, jobs, now, stale, kernel, stopped=stopped, complaints=(Failed,))
+    finally:
+        if kernel:
+            kernel.end()
 
 
 def _stoppable() -> None:

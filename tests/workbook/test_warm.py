@@ -38,3 +38,20 @@ def test_a_kernel_that_is_not_begun_ends_with_its_parent():
     done = ran("k = warm.Kernel(); print(k.poll(), flush=True); os.close(k._told); print(k.wait(), k.poll())")
     assert done.stdout.splitlines() == ["None", "0 0"] and done.stderr == ""
     assert ran("warm.Kernel()").returncode == 0  # else it would hold the pipe that is waited for
+
+
+def test_a_kernel_and_a_process_that_were_stopped_end():
+    """They heed no other signal. A kernel leads a group, with all that it starts."""
+    done = ran("""import signal, time
+from lib.workbook import make_notebooks
+make_notebooks.PATIENCE = 0.2
+kernel, process = warm.Kernel(), warm.fork(lambda: time.sleep(60))
+while os.getpgid(kernel.pid) != kernel.pid:
+    time.sleep(0.01)
+os.kill(kernel.pid, signal.SIGSTOP)
+os.kill(process, signal.SIGSTOP)
+make_notebooks._end({process})
+kernel.end()
+print(kernel.wait())
+""")
+    assert done.stdout.splitlines() == ["-9"] and done.stderr == ""
