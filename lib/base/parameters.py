@@ -32,6 +32,13 @@ class Parameters(Checked):
             raise ValueError(f"{profile!r} is not known, use one of {', '.join(PROFILES)}")
         return profile
 
+    @pydantic.field_validator("outputs")
+    @classmethod
+    def _is_a_path(cls, outputs: str) -> str:
+        if outputs.startswith("~"):
+            raise ValueError(f"{outputs!r} would be a folder called ~, write the whole path")
+        return outputs
+
     @pydantic.field_validator("*")
     @classmethod
     def _lists_each_once(cls, value: Any, info: pydantic.ValidationInfo) -> Any:

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from IPython.display import Image
 
+FORMULA = re.compile(r"[=+@\t\r-](?![\d.]+(e[+-]?\d+)?$)")
 #: columns of a plan
 PLAN = ("runs of", "runs", "missing", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
 
@@ -203,7 +205,8 @@ class Notebook:
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
         with files.replacing_together(path, path.with_suffix(".json")) as (draft, note):
-            table.to_csv(draft, float_format=f"%.{digits}g")
+            harmless = table.map(_harmless).rename(index=_harmless, columns=_harmless)
+            harmless.to_csv(draft, float_format=f"%.{digits}g")
             note.write_text(json.dumps(self._stamp, indent=1) + "\n")
         return table
 
@@ -273,6 +276,11 @@ def _entry(id: str) -> claims.Claim:
     if entry is None:
         raise InputError(f"claim: {id!r} is not in params/claims.yaml, add it there or correct its spelling")
     return entry
+
+
+def _harmless(cell: Any) -> Any:
+    """A spreadsheet takes for a formula what begins so and is no number."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def _range(values: Sequence[float]) -> float | str:

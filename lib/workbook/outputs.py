@@ -8,6 +8,7 @@ import csv
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -259,4 +260,4 @@ def _csv(path: Path) -> list[list[str]]:
     rows = list(csv.reader(path.read_text().splitlines()))
     if not rows:
         raise ValueError("it is empty")
-    return rows
+    return [[re.sub(r"^'(?=[=+@-])", "", cell) for cell in row] for row in rows]  # which a spreadsheet needs

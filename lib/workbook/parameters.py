@@ -6,6 +6,7 @@ import functools
 import json
 import typing
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -29,15 +30,21 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
     if not path.exists():
         known = ", ".join(PROFILES)
         raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {known}")
+    given = of_file(path, name)
+    return of_cell(name) | given
+
+
+def of_file(path: Path | str, name: str) -> dict[str, Any]:
+    """A notebook's parameters in a file. Of somebody else's, ask this before papermill has it: papermill writes the
+    names in it into the notebook as they are, so that a name may be code, which runs before the notebook can look."""
     try:
-        parameters = _parsed(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        parameters = _parsed(Path(path).read_text())
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"profile: {path} is not YAML ({' '.join(str(error).split())}), mend it") from None
     if not isinstance(parameters, dict):
         raise InputError(f"profile: {path} is no list of names and values, write 'name: value' on each line")
-    own = of_cell(name)
-    check_names(name, parameters, own)
-    return own | parameters
+    check_names(name, map(str, parameters), of_cell(name))
+    return parameters
 
 
 @functools.lru_cache(maxsize=1024)  # the report asks for a notebook's with each of its claims

@@ -12,7 +12,7 @@ from lib.base.parameters import Computing
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.figures import style
 from lib.flops import run_flops
-from lib.workbook import claims, notebook
+from lib.workbook import claims, notebook, outputs
 from tests.lines import one_line
 from tests.workbooks import ROOT, a_notebook
 
@@ -160,3 +160,8 @@ def test_a_table_lies_in_its_profiles_folder_with_its_provenance(tmp_path):
     folder = tmp_path / "tables" / "cpu"
     assert (folder / "shares.csv").read_text().split() == ["of,share", "a,0.33", "b,0.67"]
     assert json.loads((folder / "shares.json").read_text())["notebook"] == "x"
+    odd = pd.DataFrame({"@x": ["=1+1", "+a", "a=b"]}, index=pd.Index(["-x", "-1", "b"], name="of"))
+    a_notebook("x", tmp_path).save_table(odd.assign(n=[-1.0, 2.0, 3.0]), "odd")
+    assert (folder / "odd.csv").read_text().split() == ["of,'@x,n", "'-x,'=1+1,-1", "-1,'+a,2", "b,a=b,3"]
+    shown = outputs._csv(folder / "odd.csv")
+    assert shown == [["of", "@x", "n"], ["-x", "=1+1", "-1"], ["-1", "+a", "2"], ["b", "a=b", "3"]]

@@ -82,6 +82,9 @@ def test_a_profile_is_laid_over_the_notebooks_own_cell(root):
     [
         ("smoke", "stepz: 3", "stepz: is not a parameter of x, did you mean 'steps'?"),
         ("smoke", "profile: smoke\nqqq: 3", "qqq: is not a parameter of x, use one of profile, lrs, steps, names"),
+        ("smoke", "x = print(1); steps: 3", "x = print(1); steps: is not a parameter of x"),  # papermill would run it
+        ("smoke", "? [1, 2]\n: 3", "profile: "),
+        ("smoke", "1: 3", "1: is not a parameter of x"),
         ("smoke", "", "profile: "),
         ("smoke", "[1", "profile: "),
         ("gpu", None, "profile: params/gpu/x.yaml does not exist, use one of smoke, cpu, desk, gpu, paper"),
@@ -146,6 +149,7 @@ def test_text_from_papermill_and_yaml_becomes_what_the_class_says(injected, expe
         ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
         ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
         ({"widths": {True: [8]}}, "widths: takes no true or false"),
+        ({"outputs": "~/x"}, "outputs: '~/x' would be a folder called ~, write the whole path"),
         ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, desk, gpu, paper"),
     ],
 )

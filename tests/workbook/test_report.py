@@ -209,7 +209,10 @@ def test_the_report_needs_no_network(page, made):
     copies, data = {"notebooks/cpu/instability.html", "notebooks/cpu/phi_probes.html"}, {verdicts.NAME}
     assert loaded(page) == copies | data | {f"claims/{id}.html" for id in LEDGER}
     assert all((made / "report" / address).exists() for address in loaded(page))
-    assert "Content-Security-Policy\" content=\"default-src 'none'; img-src data:;" in page
+    assert (
+        "Content-Security-Policy\" content=\"default-src 'none'; form-action 'none'; base-uri 'none'; img-src data:;"
+        in page
+    )
     page = page.replace('xmlns="http://www.w3.org/1998/Math/MathML"', "")  # a name, which nothing looks up
     assert not re.search(r"https?://|fetch\(|XMLHttpRequest|import\(", page)
 
