@@ -229,7 +229,9 @@ def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
         each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in values]
     low, high = np.array([law.box for law in each]).swapaxes(0, 1)
     problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
-    found = zip(each, _best_from(fit.theta, problem), losses, strict=True)
+    best = _best_from(fit.theta, problem)
+    best[~np.isfinite(losses).all(1)] = np.nan  # of losses that nobody knows no law is known
+    found = zip(each, best, losses, strict=True)
     return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in found]
 
 
@@ -372,7 +374,8 @@ def isoflop_optimum(x: ArrayLike, loss: ArrayLike) -> tuple[float, float, float]
     centre = np.log(x).mean()
     design = np.vander(np.log(x) - centre, 3)
     (a, b, c), *_ = np.linalg.lstsq(design, loss)
-    if a <= 0 or abs(b) > 200 * a:  # or one a hundred e-foldings away
+    flat = 1e-13 * np.abs(loss).max()  # what rounding bends a level by, over the range of x
+    if a * np.ptp(np.log(x)) ** 2 <= flat or abs(b) > 200 * a:  # or one a hundred e-foldings away
         raise InputError("loss: has no minimum over these x, widen their range")
     best = -b / (2 * a)
     stderr = np.nan

@@ -250,6 +250,8 @@ def test_bad_calls_are_one_line():
     [
         (lambda: isoflop_optimum([1, 1, 2], [1, 2, 2]), "needs three different points with a loss each, there are 2"),
         (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
+        (lambda: isoflop_optimum([1e6, 2e6, 3e6, 5e6], [2.1] * 4), "loss: has no minimum over these x, widen"),
+        (lambda: isoflop_optimum(np.geomspace(1e6, 1e9, 7), [1 / 3] * 7), "loss: has no minimum over these x, widen"),
         (lambda: isoflop_optimum([1, 2, 3], [1, np.nan, 2]), "x: values must be positive and losses finite"),
         (lambda: power_law([1, 2, 3], [1, 2]), "a power law needs two points"),
         (lambda: power_law([1, 0], [1, 2]), "x: values must be positive and finite"),

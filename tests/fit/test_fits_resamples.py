@@ -102,6 +102,9 @@ def test_fresh_grids_have_the_law_and_the_noise_of_the_one_that_was_seen():
     assert again[4][8].params == grids[4][8].params
     exact = {1: fit_chinchilla(*inputs[1], found[1].predict(*inputs[1]))}
     assert fresh_fits(exact, 1)[0][1].params == pytest.approx(exact[1].params, rel=1e-6)
+    unknown = refits(exact[1], [exact[1].loss, np.r_[np.nan, exact[1].loss[1:]]])
+    assert unknown[0].params == pytest.approx(exact[1].params, rel=1e-6)
+    assert np.isnan([*unknown[1].params.values()]).all()  # and no number that reads as known
 
 
 # ---- halves and ranks ------------------------------------------------------------------------------------------------
