@@ -34,7 +34,7 @@ from lib.train.checkpoints import step_of
 from lib.train.loop import train
 
 ANSWERS_WITHIN = 30.0  # seconds for a cluster
-RETRIES = 20  # of one run, whose worker or node died; a run that kills its workers must end some time
+RETRIES = 5  # of one run, whose worker or node died; one that kills its workers every time must end
 LOOK_EVERY = 2.0  # seconds between looks at what has finished
 RESIDENT = 1 << 30  # bytes of a process that has torch imported, with room for its batches of text
 
