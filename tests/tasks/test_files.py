@@ -76,12 +76,42 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
         ({"query": "q", "choices": ["a", "b"], "gold": "B"}, "line 3 cannot be read"),
         ({"query": "q", "choices": ["a", ""], "gold": 0}, "line 3 has an empty answer"),
         ({"input": "q", "target_scores": {"a": 0}}, "line 3 cannot be read"),
+        ({"query": "q", "choices": ["a", "b"], "answer": 1}, "several choices need a gold"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(tmp_path, line, about):
     good = {"context": "c", "continuation": "z"}
     with one_line(about, "here.jsonl", starts="tasks: "):
         read(HERE, written(tmp_path, good, "", line, good))
+
+
+PUBLISHED = {"id": 7, "source": "s", "category": "c", "metadata": {"a": [1]}, "hint": None, "evidence": []}
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ({"question": "q", "title": "t", "answer": "z", "passage": "p"}, "title, passage"),
+        ({"question": "q", "answer": 1, "choices": ["x", "y"], "passage": "p"}, "passage"),
+        ({**YES_NO, "passage": "p"}, "passage"),
+        ({"context": "c", "continuation": "z", "choices": ["z", "y"]}, "choices"),
+        ({"question": "q", "answers": ["z"], "choices": ["z"], "context": "c"}, "context"),
+        ({"text": "A text.", "label": 0}, "label"),
+        ({"question": "q", "answer": "z", "lecture": {"first": ["it says much"]}}, "lecture"),
+    ],
+)
+def test_what_a_layout_would_leave_out_is_named(tmp_path, line, left):
+    """Unless it is in the text already, or says nothing of the question."""
+    with one_line("line 2", f"leave out its {left}:", starts="tasks: "):
+        read(HERE, written(tmp_path, {"page": "A text."}, line))
+    spare = {name: value for name, value in line.items() if name not in left.split(", ")}
+    assert read(HERE, written(tmp_path, spare)) == read(HERE, written(tmp_path, spare | PUBLISHED))
+
+
+def test_a_passage_that_the_query_says_may_stand_beside_it(tmp_path):
+    line = {"query": "Read: It rained.\nQuestion: was it wet?", "choices": ["a", "b"], "gold": 1}
+    fields = {"passage": "It  rained.", "question": "Was it wet?"}
+    assert read(HERE, written(tmp_path, line | fields)) == read(HERE, written(tmp_path, line))
 
 
 def test_questions_without_an_answer_are_left_out(tmp_path):
