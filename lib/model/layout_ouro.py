@@ -26,6 +26,8 @@ def config(about: About) -> ModelConfig:
     """What its config.json says. Raises InputError where that is not here: what a Llama is refused for, windows, and an
     exit at a fixed loop."""
     need(about, "an Ouro", (*layout_llama.NEEDED, "total_ut_steps"))
+    if about.get("use_sliding_window") is False:  # then a window that is stated is not used
+        about = about | {"sliding_window": None}
     other = [layer for layer in about.get("layer_types") or () if layer != HERE["layer_types"]]
     read_only(about | {"layer_types": other[0] if other else None}, "an Ouro", HERE)
     return ModelConfig(

@@ -59,13 +59,20 @@ MADE = {"norm": "ones", "bias": "zeros", "dynamics": "001's decay", "lanes": "pl
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 
+#: the parameters of an injection -> what they are
+OF_INJECTION = {
+    **{"injection": "injection", "bias": "bias", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"},
+    **dict.fromkeys(("alpha", "M", "beta"), "lanes"),  # of hyper-connections
+}
+
+
 def role(name: str) -> str:
-    """What a parameter of ``LoopedLM`` is."""
+    """What a parameter of ``LoopedLM`` is. Raises InputError for one of an injection that has no role."""
     top, leaf = name.split(".")[0], name.removesuffix(".weight").split(".")[-1]
     if top == "injection":
-        if leaf == "bias":
-            return "bias"
-        return {"injection": "injection", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"}.get(leaf, "lanes")
+        if name.count(".") > 1 or leaf not in OF_INJECTION:
+            raise InputError(f"{name}: it has no role, give it one in OF_INJECTION of lib/model/parameterisation.py")
+        return OF_INJECTION[leaf]
     if top in ("prelude", "recur", "coda"):
         if leaf.endswith(("_norm", "_post")):
             return "norm"

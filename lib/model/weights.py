@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from lib.base.errors import InputError
 
+#: what torch.compile, data parallelism and FSDP call the module that they wrap
+WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
 
 def local(path: Path | str) -> Path:
     """Where a checkpoint lies on this machine; one of the hub, hf:NAME, is fetched. Raises InputError where it cannot
@@ -23,7 +26,7 @@ def local(path: Path | str) -> Path:
     try:
         place = Path(huggingface_hub.snapshot_download(path[3:], allow_patterns=["*.safetensors", "*.json"]))
         if not any(place.glob("*.safetensors")):
-            huggingface_hub.snapshot_download(path[3:], allow_patterns=["pytorch_model.bin"])
+            huggingface_hub.snapshot_download(path[3:], allow_patterns=["pytorch_model*.bin"])
         return place
     except Exception as error:  # the hub's own errors, and those of every layer below it
         reason = str(error).strip().splitlines()[0]
@@ -33,19 +36,15 @@ def local(path: Path | str) -> Path:
 def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
     """The tensors of a safetensors file, of the folder of one or of its shards, or of hf:NAME on the hub; the metadata
     in the file, and the config.json beside it (both empty where there is none). Where a folder has none but a
-    pytorch_model.bin, that is read, tensors alone. Raises InputError, in one line."""
+    pytorch_model.bin or its shards, these are read, tensors alone. Raises InputError, in one line, also where a number
+    is not finite."""
     path = local(source)
-    files = [path]
-    if path.is_dir():
-        files = [path / "model.safetensors"]
-        if (index := path / "model.safetensors.index.json").exists():
-            files = [path / name for name in _shards(index)]
-        elif not files[0].exists() and (path / "pytorch_model.bin").exists():
-            files = [path / "pytorch_model.bin"]
+    files = files_of(path)
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     try:
         for file in files:
+            _refuse_what_is_no_file(file)
             if file.suffix == ".bin":
                 tensors |= _unpickled(file)
                 continue
@@ -54,8 +53,53 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[st
             tensors |= safetensors.torch.load_file(file)
     except (OSError, safetensors.SafetensorError) as error:
         raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
+    tensors = _unwrapped(tensors)
+    refuse([f"{name} is not finite" for name in sorted(tensors) if not _finite(tensors[name])], "restore the file")
     beside = (path if path.is_dir() else path.parent) / "config.json"
     return tensors, metadata, _read_json(beside) if beside.exists() else {}
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that hold the weights of a checkpoint here."""
+    if not path.is_dir():
+        return [path]
+    for whole in (path / "model.safetensors", path / "pytorch_model.bin"):
+        if (index := path / f"{whole.name}.index.json").exists():
+            return [path / name for name in _shards(index)]
+        if whole.exists():
+            return [whole]
+    raise InputError(
+        f"path: {path} has no model.safetensors or pytorch_model.bin, nor an index of their shards, give a folder "
+        "with one of them"
+    )
+
+
+def _refuse_what_is_no_file(file: Path) -> None:
+    """Raises InputError for what cannot be opened without waiting, and for what Git LFS has left in a file's place."""
+    if file.exists() and not file.is_file():
+        raise InputError(f"path: {file} is no file, give a model.safetensors")
+    if file.is_file():
+        with file.open("rb") as opened:
+            if opened.read(32).startswith(b"version https://git-lfs"):
+                raise InputError(f"path: {file} is a pointer of Git LFS and no weights, run git lfs pull")
+
+
+def _finite(tensor: Tensor) -> bool:
+    if tensor.is_floating_point() and tensor.itemsize == 1:  # of eight bits torch does not tell
+        tensor = tensor.float()
+    return bool(tensor.isfinite().all())
+
+
+def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without what torch.compile and wrappers put into names, wherever they do. Raises InputError where two become
+    one."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        plain = ".".join(part for part in name.split(".") if part not in WRAPPERS)
+        if plain in found:
+            raise InputError(f"weights: {name} is there twice, with a wrapper's name and without, remove one")
+        found[plain] = tensor
+    return found
 
 
 def _unpickled(file: Path) -> dict[str, Tensor]:
@@ -63,7 +107,7 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     try:
         held = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # of pickle, zipfile and torch
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise InputError(f"path: {file} cannot be read as tensors ({reason:.120}), give a model.safetensors") from None
     if not isinstance(held, dict) or not all(isinstance(value, Tensor) for value in held.values()):
         raise InputError(f"path: {file} holds other things than tensors, give a model.safetensors")

@@ -18,6 +18,7 @@ from lib.base.machine import device_type
 from lib.config import Config, DataConfig, ModelConfig, RunConfig
 from lib.data.rows import token_store
 from lib.flops import count
+from lib.model import weights
 from lib.model.looped import LoopedLM, load_weights
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
@@ -53,7 +54,7 @@ class Subject:
     def of_checkpoint(cls, path: Path | str, tokenizer: str = "bytes") -> "Subject":
         """Raises InputError for what is no checkpoint (``model.load_weights``)."""
         cfg = load_weights(path).cfg
-        files = sorted(Path(path).rglob("*.safetensors")) if Path(path).is_dir() else [Path(path)]
+        files = weights.files_of(weights.local(path))
         parts = [cfg.model_dump_json().encode(), tokenizer.encode(), *(file.read_bytes() for file in files)]
         if tokenizer != "bytes":
             if not Path(tokenizer).is_file():

@@ -14,6 +14,7 @@ from lib.model import parameterisation
 from lib.model.looped import LoopedLM, token_losses
 from lib.presets import preset
 from lib.train.optimiser import Optimizer, placements
+from tests.lines import one_line
 from tests.models import config, tokens
 
 
@@ -296,3 +297,10 @@ def test_mup_coordinates_do_not_depend_on_the_width(kind, widest):
 
     assert spread(rule=True).max() < 2.5
     assert (spread(rule=False).max(0) > 5).all()
+
+
+@pytest.mark.parametrize("name", ["injection.gain", "injection.gate.bias", "injection.lanes"])
+def test_a_parameter_of_an_injection_without_a_role_is_named(name):
+    """It is not taken for a lane of hyper-connections."""
+    with one_line("has no role", "OF_INJECTION", starts=f"{name}: "):
+        parameterisation.role(name)

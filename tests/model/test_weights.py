@@ -1,5 +1,8 @@
 """Weights load strictly, with every name that differs, and give the same model after saving."""
 
+import json
+import os
+
 import pytest
 import safetensors.torch
 import torch
@@ -38,11 +41,14 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 @pytest.mark.parametrize(
     ("files", "words"),
     [  # file -> what is in it; None: some weights
-        ({}, [f"{WEIGHTS} cannot be read as safetensors", f"give a {WEIGHTS}"]),
+        ({}, [f"has no {WEIGHTS} or pytorch_model.bin", "give a folder"]),
         ({WEIGHTS: (10**9).to_bytes(8, "little") + b"{}"}, ["header", f"give a {WEIGHTS}"]),
         ({WEIGHTS: None}, ["carries no config", "give one of them"]),
         ({WEIGHTS: None, "config.json": b"\xff"}, ["config.json is not JSON", "restore or remove it"]),
         ({WEIGHTS: None, "config.json": b"[" * 100_000}, ["config.json is not JSON", "restore or remove it"]),
+        ({WEIGHTS: b"version https://git-lfs.github.com/spec/v1\noid sha256:0"}, [WEIGHTS, "run git lfs pull"]),
+        ({"pytorch_model.bin": b"version https://git-lfs.github.com/spec/v1\n"}, [".bin", "run git lfs pull"]),
+        ({"pytorch_model.bin": b""}, ["pytorch_model.bin cannot be read as tensors", f"give a {WEIGHTS}"]),
         ({INDEX: b"[]"}, ["is no JSON object", "restore or remove it"]),
         ({INDEX: b'{"weight_map": ["a"]}'}, ["weight_map", "restore it"]),
         ({INDEX: b'{"weight_map": {"a": "../model.safetensors"}}'}, ["weight_map", "restore it"]),
@@ -55,6 +61,62 @@ def test_what_is_no_checkpoint_is_one_line_and_stays_as_it_is(tmp_path, files, w
     with one_line(*words, starts="path: "):
         load_weights(tmp_path)
     assert everything(tmp_path) == before
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / WEIGHTS)
+    for path in (tmp_path, tmp_path / WEIGHTS):
+        with one_line(WEIGHTS, "is no file", starts="path: "):
+            read(path)
+
+
+@pytest.mark.parametrize("wrapped", ["_orig_mod.{}", "module._orig_mod.{}", "middle"])
+def test_names_that_compilers_and_wrappers_leave_are_taken_off(tmp_path, wrapped):
+    """Of ours and of others', before a name or in it."""
+    model = randomized(config()).eval()
+    model.save(tmp_path / "plain.safetensors")
+    with safetensors.safe_open(tmp_path / "plain.safetensors", framework="pt") as file:
+        metadata = file.metadata()
+
+    def within(name):
+        return name.replace(".", "._orig_mod.", 1) if wrapped == "middle" else wrapped.format(name)
+
+    for tensors, about in ((model.state_dict(), metadata), (official_parcae(), None)):
+        plain = {name: tensor.clone() for name, tensor in tensors.items()}
+        safetensors.torch.save_file(plain, tmp_path / "plain.safetensors", about)
+        expected = load_weights(tmp_path / "plain.safetensors")(tokens())
+        safetensors.torch.save_file({within(n): t for n, t in plain.items()}, tmp_path / "wrapped.safetensors", about)
+        assert torch.equal(load_weights(tmp_path / "wrapped.safetensors")(tokens()), expected)
+    safetensors.torch.save_file({"x": torch.zeros(1), "module.x": torch.zeros(1)}, tmp_path / "twice.safetensors")
+    with one_line("is there twice", starts="weights: "):
+        read(tmp_path / "twice.safetensors")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_tensor_that_is_not_finite_is_named(tmp_path, number):
+    """In one of ours and in one of others, whatever saved it."""
+    model = LoopedLM(config())
+    with torch.no_grad():
+        model.final_norm.weight[1] = number
+    model.save(tmp_path / "model.safetensors")
+    with one_line("final_norm.weight is not finite", "restore", starts="weights: "):
+        load_weights(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    tensors = official_parcae()
+    tensors["transformer.ln_f.weight"][0] = number
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    with one_line("transformer.ln_f.weight is not finite", starts="weights: "):
+        load_weights(tmp_path)
+
+
+def test_shards_of_what_torch_saved_are_read_as_the_whole(tmp_path):
+    tensors = official_parcae()
+    of = {name: f"pytorch_model-0000{1 + i % 2}-of-00002.bin" for i, name in enumerate(tensors)}
+    for file in {*of.values()}:
+        torch.save({name: tensor for name, tensor in tensors.items() if of[name] == file}, tmp_path / file)
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": of}))
+    found, _, _ = read(tmp_path)
+    assert found.keys() == tensors.keys() and all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
 def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):

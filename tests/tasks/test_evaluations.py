@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 import pytest
+import torch
 
 from lib.base.errors import InputError
 from lib.base.processes import one_thread_on_cpu
@@ -26,7 +27,7 @@ from lib.tasks.evaluations import (
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
 from lib.tasks.suites import CORE, Task
-from tests.models import config
+from tests.models import config, official_parcae
 from tests.runs import small_run
 
 RUN, OTHER = small_run(), small_run(train={"seed": 1})
@@ -111,6 +112,14 @@ def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
     model.save(tmp_path / "small.safetensors")
     with pytest.raises(InputError, match="tokenizer: bytes has 256 entries, the checkpoint 61"):
         load(Subject.of_checkpoint(tmp_path / "small.safetensors"), "")
+
+
+def test_checkpoints_that_torch_saved_are_told_by_their_weights(tmp_path):
+    keys = set()
+    for scale in (1.0, 0.5):
+        torch.save({name: scale * t for name, t in official_parcae().items()}, tmp_path / "pytorch_model.bin")
+        keys |= {Subject.of_checkpoint(tmp_path).key, Subject.of_checkpoint(tmp_path).key}
+    assert len(keys) == 2
 
 
 # ---- suites
