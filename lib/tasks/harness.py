@@ -30,6 +30,9 @@ from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 
 NEW_TOKENS = 256  # of an answer, where a task does not say
+#: the names that the harness has for the most tokens of an answer; the first that is stated tells
+MOST = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+OPTIONS = (*MOST, "until", "do_sample", "temperature", "top_k", "top_p")
 PIECE = 32  # tokens after which an answer is searched for its end
 
 
@@ -57,20 +60,38 @@ class Looped(LM):  # type: ignore[misc]
         pairs = encode(self.tokens, [request.args for request in requests])
         questions, places = laid_out(pairs, self.tokens.bos, self.model.cfg.context)
         scored = score(self.model, questions, [self.T], self.seed)[self.T]
-        return [(-answer.nll, answer.greedy) for answer in together(scored, places)]
+        answers = together(scored, places)
+        self._tell_of_cut(sum(answer.cut for answer in answers), len(answers))
+        return [(-answer.nll, answer.greedy) for answer in answers]
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        whole = [Instance("loglikelihood", {}, ("", request.args[0]), 0) for request in requests]
-        return [loglikelihood for loglikelihood, _ in self.loglikelihood(whole)]
+        """Of an empty text it is 0, the logarithm of certainty."""
+        texts = [request.args[0] for request in requests]
+        whole = [Instance("loglikelihood", {}, ("", text), 0) for text in texts if text]
+        found = iter(self.loglikelihood(whole) if whole else [])
+        return [next(found)[0] if text else 0.0 for text in texts]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        for request in requests:
+            _check(request.args[1])
+        prompts = self.tokens.encode_batch([request.args[0] for request in requests]) if requests else []
+        most = [_most(request.args[1]) for request in requests]
+        room = self.model.cfg.context
+        cut = [len(prompt) + min(n, PIECE, room) > room for prompt, n in zip(prompts, most, strict=True)]
+        self._tell_of_cut(sum(cut), len(requests))
         return [self._continue(number, *request.args) for number, request in enumerate(requests)]
+
+    def _tell_of_cut(self, cut: int, of: int) -> None:
+        if cut:
+            print(
+                f"looped: {cut} of {of} contexts lost their left end, the model's context is {self.model.cfg.context}"
+            )
 
     def _continue(self, number: int, context: str, options: dict[str, Any]) -> str:
         """The answer to a context, up to the first text that ends it. Each piece has random numbers of its own."""
         until = options.get("until") or []
         until = [until] if isinstance(until, str) else until
-        most = options.get("max_gen_toks", NEW_TOKENS)
+        most = _most(options)
         temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
         prompt = [self.tokens.bos, *self.tokens.encode_batch([context])[0].tolist()]
         found: list[int] = []
@@ -89,6 +110,18 @@ class Looped(LM):  # type: ignore[misc]
             if ends or answer.stopped:
                 return text[: min(ends, default=len(text))]
         return self.tokens.decode(found)
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raises InputError for an option of generation that changes nothing here."""
+    if unknown := [name for name in options if name not in OPTIONS]:
+        raise InputError(f"generation_kwargs: {', '.join(unknown)} unknown here, use {', '.join(OPTIONS)}")
+
+
+def _most(options: dict[str, Any]) -> int:
+    """How many tokens an answer has at most."""
+    stated = [options[name] for name in MOST if options.get(name) is not None]
+    return int(stated[0]) if stated else NEW_TOKENS
 
 
 def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:

@@ -110,6 +110,36 @@ def test_answers_are_the_harness_own(ours, theirs):
     assert mine == expected and any(mine)
 
 
+@pytest.mark.parametrize("name", ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"])
+def test_the_most_tokens_of_an_answer_go_by_the_harness_own_names(ours, name):
+    (answer,) = ours.generate_until(instances([("The Congress", {"until": [], name: 5})]))
+    five, six = (
+        ours.generate_until(instances([("The Congress", {"until": [], "max_gen_toks": most})])) for most in (5, 6)
+    )
+    assert [answer] == five != six
+
+
+def test_an_option_that_would_change_nothing_is_refused(ours):
+    asked = instances([("The Congress", {"until": []}), ("The", {"until": [], "num_beams": 4})])
+    with pytest.raises(InputError, match="generation_kwargs: num_beams unknown here, use max_gen_toks"):
+        ours.generate_until(asked)
+
+
+def test_contexts_that_are_cut_are_told_of_once(ours, capsys):
+    long, options = "The Congress of the " * CONTEXT, {"until": [], "max_gen_toks": 1}
+    ours.generate_until(instances([(long, options), ("The", options), (long, options)]))
+    ours.loglikelihood(instances([(long, " end"), ("The", " end")]))
+    ours.loglikelihood(instances([("The", " end")]))
+    first, second = (line for line in capsys.readouterr().out.splitlines() if "lost their left end" in line)
+    assert "2 of 3 contexts" in first and "1 of 2 contexts" in second
+
+
+def test_an_empty_text_is_certain_and_ends_nothing(ours):
+    (alone,) = ours.loglikelihood_rolling(instances([("The Congress",)]))
+    assert ours.loglikelihood_rolling(instances([("",), ("The Congress",), ("",)])) == [0.0, alone, 0.0]
+    assert ours.loglikelihood_rolling(instances([("",)])) == [0.0]
+
+
 def test_the_end_of_a_text_ends_an_answer(ours, monkeypatch):
     options = {"until": [], "max_gen_toks": 60}
     (whole,) = ours.generate_until(instances([("The Congress", options)]))
