@@ -12,7 +12,6 @@ Shapes: B batch, S sequence, d width, V vocabulary.
 import contextlib
 import dataclasses
 import functools
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -430,10 +429,12 @@ def load_weights(path: Path | str) -> LoopedLM:
     tensors, metadata, about = weights.read(path)
     precision: Any = "fp32"
     if metadata.get("format") == "looped-lm" and "config" in metadata:
-        cfg = ModelConfig(**json.loads(metadata["config"]))
+        cfg = ModelConfig(**weights.parsed(metadata["config"], f"the config in the metadata of {path}"))
         precision = TrainConfig(precision=metadata.get("precision", precision)).precision
     else:
         cfg, tensors = layouts.read(path, tensors, about)
+    with torch.device("meta"):  # before memory is asked for
+        weights.check(LoopedLM(cfg, seed=None), tensors)
     model = LoopedLM(cfg, seed=None).set_precision(precision)
     weights.load_strictly(model, tensors)
     return model.eval()

@@ -125,16 +125,31 @@ def _shards(index: Path) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        fields = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise InputError(f"path: {path} is not JSON ({error}), restore or remove it") from None
+    return parsed(text, str(path))
+
+
+def parsed(text: str, what: str) -> dict[str, Any]:
+    """The fields of a JSON object. Raises InputError, in one line."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"path: {what} is not JSON ({error}), restore or remove it") from None
     if not isinstance(fields, dict):
-        raise InputError(f"path: {path} is no JSON object, restore or remove it")
+        raise InputError(f"path: {what} is no JSON object, restore or remove it")
     return fields
 
 
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Every tensor of the model from tensors, of the same shape, and nothing left over."""
+    check(model, tensors)
+    model.load_state_dict(tensors)
+
+
+def check(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Raises InputError where tensors are not those of the model."""
     own = model.state_dict()
     faults = missing_or_unknown(own, tensors)
     for name in sorted(own.keys() & tensors.keys()):
@@ -143,7 +158,6 @@ def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         if own[name].is_floating_point() and not tensors[name].is_floating_point():
             faults.append(f"{name} holds {tensors[name].dtype}")
     refuse(faults, "give a checkpoint of this model")
-    model.load_state_dict(tensors)
 
 
 def missing_or_unknown(wanted: Collection[str], found: Collection[str]) -> list[str]:

@@ -107,3 +107,10 @@ def test_the_published_model_has_its_published_size():
 def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
     with one_line("has no counterpart here, load an Ouro with", starts=f"{field}: "):
         config(ouro_about() | {field: value})
+
+
+def test_a_window_that_is_not_used_is_no_window():
+    about = ouro_about() | {"sliding_window": 4096, "use_sliding_window": False}
+    assert config(about) == config(ouro_about())
+    with one_line("has no counterpart here", starts="sliding_window: "):
+        config({name: value for name, value in about.items() if name != "use_sliding_window"})

@@ -130,3 +130,20 @@ def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):
         torch.save(held, tmp_path / "pytorch_model.bin")
         with one_line("give a model.safetensors", says, starts="path: "):
             read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("{", ["metadata", "is not JSON"]),
+        ("null", ["metadata", "is no JSON object"]),
+        ("[" * 100_000, ["metadata", "is not JSON"]),
+        ('{"width": 1048576, "heads": 2, "vocab_size": 4294967296}', ["instead of (1048576, 1048576)"]),
+    ],
+)
+def test_what_our_own_metadata_may_not_say_is_refused_before_memory_is_asked_for(tmp_path, said, words):
+    tensors = {name: tensor.clone() for name, tensor in LoopedLM(config()).state_dict().items()}
+    path = tmp_path / "model.safetensors"
+    safetensors.torch.save_file(tensors, path, {"format": "looped-lm", "config": said})
+    with one_line(*words):
+        load_weights(path)
