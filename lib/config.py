@@ -50,7 +50,7 @@ class DataConfig(Config):
     max_bytes: int | None = Field(None, ge=1, description="stop reading the source after this many bytes of text")
     tokenizer: str = Field("bytes", description="'bytes', 'bpe-SIZE' (trained on the source) or a tokenizer.json")
     context: int = Field(64, ge=1, description="targets per row, in tokens")
-    val_fraction: float = Field(0.05, gt=0, le=0.5, description="share of the documents held out")
+    val_fraction: float = Field(0.05, ge=1e-6, le=0.5, description="share of the documents held out")
     val_rows: int = Field(128, ge=1, description="rows of the fixed validation set")
     content: str = Field(
         "", pattern=r"^[\w-]*$", description="hash of the text and the tokenizer; found out (known) when empty"

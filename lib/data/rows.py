@@ -128,6 +128,20 @@ def training_rows(cfg: DataConfig, store: TokenStore, seed: int) -> Rows:
 
 def validation_batch(cfg: DataConfig, store: TokenStore) -> np.ndarray:
     """The fixed held-out rows [val_rows, context + 1]; fewer where the held-out text is shorter."""
+    rows, count = _validation_rows(cfg, store)
+    return rows.batch(0, count)
+
+
+def added_spaces(cfg: DataConfig, store: TokenStore) -> int:
+    """How many targets of ``validation_batch`` begin with a space that the tokenizer put before a document."""
+    if not store.spaced.any():
+        return 0
+    rows, count = _validation_rows(cfg, store)
+    begun = [document for row in range(count) for document, start, _ in rows.packer.row(row) if start == 0]
+    return int(store.spaced[rows.documents[begun]].sum())
+
+
+def _validation_rows(cfg: DataConfig, store: TokenStore) -> tuple[Rows, int]:
     _, val = store.split(cfg.val_fraction)
     rows = Rows(store, val, cfg.context, seed=0, purpose="validation") if store.length[val].any() else None
     if rows is None or not rows.per_epoch:
@@ -135,7 +149,7 @@ def validation_batch(cfg: DataConfig, store: TokenStore) -> np.ndarray:
             f"data.val_fraction: the {store.length[val].sum()} held-out tokens do not fill one row of {cfg.context}, "
             "raise it, give more text or lower context"
         )
-    return rows.batch(0, min(cfg.val_rows, rows.per_epoch))
+    return rows, min(cfg.val_rows, rows.per_epoch)
 
 
 def check_ngrams(n: int, vocab_size: int) -> None:

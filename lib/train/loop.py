@@ -124,7 +124,7 @@ class _Training:
             self.model.compile_blocks()
         self.loss = distribute(self.model, self.ranks)
         self.optimizer = Optimizer(self.model, cfg.optim, train.steps, cfg.tokens_per_step, self.ranks, train.grown)
-        self.followed = Followed(cfg, self.validation, self.tokens.tokenizer.token_bytes, self.compiles)
+        self.followed = Followed(cfg, self.validation, self.tokens, self.compiles)
         self.step, self.seconds = 0, 0.0
 
     def run(self, checkpoint_seconds: float, progress: Progress) -> RunResult:

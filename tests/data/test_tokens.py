@@ -87,6 +87,21 @@ def test_a_trained_tokenizer_never_sees_the_held_out_documents(tmp_path, count):
         assert list(tokens._training_documents(cfg, lambda *_: None)) == [f"document {i}" for i in train]
 
 
+@pytest.mark.parametrize("n", [2, 3, 7, 20, 1000])
+def test_every_nth_document_is_held_out(n):
+    index = np.arange(10 * n)
+    assert np.array_equal(tokens._held_out(index, 1 / n), index % n == n // 2)
+
+
+@pytest.mark.parametrize("fraction", [0.3, 0.4, 0.45, 0.49, 0.333, 0.05, 0.123456789, 1e-6, 0.07, 1 / 3, 0.5])
+def test_of_any_number_of_documents_the_share_is_held_out(fraction):
+    index = np.arange(20_000)
+    counts = np.cumsum(tokens._held_out(index, fraction))
+    assert np.abs(counts - fraction * (index + 1)).max() <= 1
+    assert [bool(tokens._held_out(i, fraction)) for i in range(50)] == tokens._held_out(index[:50], fraction).tolist()
+    assert tokens._held_out(index + 10**12, fraction).mean() == pytest.approx(fraction, abs=1e-4)
+
+
 # ---- which text ------------------------------------------------------------------------------------------------------
 
 

@@ -146,9 +146,26 @@ def test_every_character_is_split_off_alike(tmp_path):
         same(tokenizer, [f"a{c}1{c} {c}\n!{c}! {c}{c}a '{c} '{c}{c}" for c in characters])
 
 
-def test_the_names_of_special_tokens_in_a_text_are_still_special(bpe):
-    (tokens,) = bpe.encode_batch(["before <|eos|> after"])
-    assert bpe.eos in tokens
+def test_a_text_cannot_spell_a_control_token(tmp_path, bpe):
+    fields = json.loads(bpe._model.to_str())
+    fields["added_tokens"] = [{**token, "special": False} for token in fields["added_tokens"]]
+    (tmp_path / "t.json").write_text(json.dumps(fields))
+    asked = "before <|eos|><|bos|> after <|pad|>"
+    for tokenizer in (bpe, BPETokenizer(tmp_path / "t.json")):
+        (tokens,) = tokenizer.encode_batch([asked])
+        assert tokens.min() >= 3 and tokenizer.decode(tokens) == asked
+
+
+def test_options_for_batches_and_for_training_change_no_token(tmp_path, bpe):
+    fields = json.loads(bpe._model.to_str())
+    model = tokenizers.Tokenizer.from_str(bpe._model.to_str())
+    model.enable_truncation(10)
+    model.enable_padding(length=20)
+    fields = json.loads(model.to_str())
+    fields["model"]["dropout"] = 0.5
+    (tmp_path / "t.json").write_text(json.dumps(fields))
+    found, expected = (one.encode_batch(TEXTS) for one in (BPETokenizer(tmp_path / "t.json"), bpe))
+    assert [tokens.tolist() for tokens in found] == [tokens.tolist() for tokens in expected]
 
 
 def swapped(fields):
