@@ -3,6 +3,7 @@
 Configs are frozen and strict: an unknown or ill-typed field is refused with one line that names it.
 """
 
+import fractions
 import functools
 import hashlib
 import json
@@ -36,6 +37,11 @@ GROW_AT = 0.75  # share of the steps after which a growing model makes all its l
 ZERO_BRANCHES = ("parcae", "uniform-zero")
 #: names a run or a case in a plan: the group it belongs to, then what sets it apart there
 Label = tuple[Any, ...]
+
+
+def ratio(val_fraction: float) -> fractions.Fraction:
+    """The ratio that a float was written for, small enough for 64 bits when it is multiplied by a document's number."""
+    return fractions.Fraction(val_fraction).limit_denominator(10**9)
 
 
 class DataConfig(Config):
@@ -324,7 +330,9 @@ class RunConfig(Config):
         fields: dict[str, Any] = {name: differing for name, differing in dumped.items() if differing}
         fields.setdefault("data", {}).pop("source", None)
         if self.data.tokenizer.endswith(".json"):
-            fields["data"]["tokenizer"] = "file"
+            fields["data"]["tokenizer"] = "whole file"  # once a file's own cuts were made: those runs are others
+        if (share := ratio(run.data.val_fraction)).numerator > 1:  # once the nearest 1/n was held out
+            fields["data"]["val_fraction"] = str(share)
         fields["train"].pop("checkpoint_loops", None)
         fields["train"]["compile"] = False  # a field that is no more, but in every key
         return {"recipe": lib.RECIPE, **fields}

