@@ -24,12 +24,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def spare() -> int:
-    """How many processes this one may use: one a core. A process that this library has started shares the cores with
-    others and uses itself alone."""
-    return 1 if multiprocessing.parent_process() else cores()
-
-
 def processes(jobs: int | None) -> int:
     """How many processes to use: ``jobs``; when None, one a core, or one on a GPU. Raises InputError below 1."""
     if jobs is not None and jobs < 1:

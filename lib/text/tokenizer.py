@@ -1,7 +1,5 @@
 """Bytes, or a byte-level BPE trained on the text (001, App. Tokenizer), or a tokenizer.json from elsewhere."""
 
-import functools
-import itertools
 import json
 import re
 from collections.abc import Iterable
@@ -10,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib.base import processes
 from lib.base.errors import InputError
 
 if TYPE_CHECKING:
-    import tiktoken
     import tokenizers
 
 # 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
@@ -26,9 +22,7 @@ SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>")
 BEGINS = ("<|bos|>", "<|begin_of_text|>", "<|begin_text|>", "<|endoftext|>", "<s>")
 ENDS = ("<|eos|>", "<|end_of_text|>", "<|end_text|>", "<|endoftext|>", "</s>")
 MAX_CHARACTERS = 10_000
-MAX_BLANKS = 100_000  # tiktoken's pattern runs out of stack in some hundred thousand blanks
 BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a piece of models that fall back to bytes
-BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
 MAX_TRAINING_CHARACTERS = 2_000_000_000
 
 
@@ -71,10 +65,6 @@ class BPETokenizer:
         #: bytes of text behind each token, for bits per byte
         self.token_bytes = np.array(list(map(len, self._text_of)), dtype=np.int64)
 
-    @functools.cached_property
-    def _fast(self) -> "tiktoken.Encoding | None":
-        return _fast_encoder(self._model)  # a run whose text is tokenised already does not need it
-
     def _first_of(self, names: Iterable[str]) -> int | None:
         ids = map(self._model.token_to_id, names)
         return next((token for token in ids if token is not None), None)
@@ -110,18 +100,6 @@ class BPETokenizer:
         return b"".join(map(self._text_of.__getitem__, tokens.tolist()))
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        if self._fast is None or any(added in text for text in texts for added in self._added.values()):
-            return self._encode_as_the_file_says(texts)
-        if any(len(text) > MAX_BLANKS and BLANKS.search(text) for text in texts):
-            return self._encode_as_the_file_says(texts)
-        threads = processes.spare()
-        if threads == 1:  # a pool of one costs a fifth of the time
-            encoded = [self._fast.encode_ordinary(text) for text in texts]
-        else:
-            encoded = self._fast.encode_ordinary_batch(texts, num_threads=threads)
-        return [np.array(tokens, dtype=np.int64) for tokens in encoded]
-
-    def _encode_as_the_file_says(self, texts: list[str]) -> list[np.ndarray]:
         try:
             encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
         except Exception as error:  # the library raises bare Exceptions
@@ -152,37 +130,6 @@ def _byte_of() -> dict[str, int]:
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
-
-
-def _fast_encoder(model: "tokenizers.Tokenizer") -> "tiktoken.Encoding | None":
-    """An encoder that gives the same tokens, five to eight times as fast (tiktoken's); None if they could differ.
-
-    tiktoken merges two neighbours whenever together they are a token, the lowest id first; a BPE, whenever they are a
-    listed merge, the first listed first. Between two borders that no merge crosses, a BPE does what it does to the text
-    between them alone. So if every token's own text becomes that token, neighbours that together are a token are its
-    merge; and if ids stand in the order of merges, both merge in the same order.
-    """
-    import tiktoken
-
-    fields = json.loads(model.to_str())
-    if not _only_merges_bytes(fields):
-        return None
-    vocabulary, byte_of = fields["model"]["vocab"], _byte_of()
-    merged = ["".join(merge) for merge in fields["model"]["merges"]]
-    in_order = all(vocabulary[a] < vocabulary[b] for a, b in itertools.pairwise(merged))
-    itself = all([token.value for token in model.model.tokenize(token)] == [token] for token in merged)
-    if not (in_order and itself and byte_of.keys() <= vocabulary.keys()):
-        return None
-    ranks = {bytes(byte_of[c] for c in token): vocabulary[token] for token in [*byte_of, *merged]}
-    return tiktoken.Encoding("", pat_str=SPLIT, mergeable_ranks=ranks, special_tokens={})
-
-
-def _only_merges_bytes(fields: dict[str, Any]) -> bool:
-    """Whether a tokenizer.json says what those of ``train_bpe`` do: SPLIT, then BPE on bytes, and nothing else."""
-    around = any(fields[step] for step in ("normalizer", "truncation", "padding"))
-    options = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
-    plain = fields["model"]["type"] == "BPE" and not any(fields["model"].get(option) for option in options)
-    return plain and not around and fields["pre_tokenizer"] == json.loads(_split().__getstate__())
 
 
 def _split() -> "tokenizers.pre_tokenizers.Sequence":

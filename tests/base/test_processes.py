@@ -31,12 +31,6 @@ with processes.pool(1, int) as pool:
     assert python(code).communicate(timeout=240)[0].split() == ["True", "False"]
 
 
-def test_a_process_that_was_started_starts_no_others():
-    assert processes.spare() == processes.cores()
-    with processes.pool(1, torch.set_num_threads, 1) as pool:
-        assert pool.submit(processes.spare).result() == 1
-
-
 def test_an_error_stops_what_runs():
     begin = time.monotonic()
     with pytest.raises(ValueError, match="enough"), processes.pool(2, torch.set_num_threads, 1) as pool:
