@@ -85,12 +85,12 @@ class BPETokenizer:
                 raise InputError(f"data.tokenizer: {self.path} has no entry {token}, number its entries without a gap")
             if token in control:
                 return b""
-            if token in self._added or decoder is None:
-                return piece.encode()
-            if byte_of.keys() >= set(piece):
+            if byte_of.keys() >= set(piece) and token not in self._added:
                 return bytes(map(byte_of.__getitem__, piece))
             if falls_back and BYTE.fullmatch(piece):
                 return bytes.fromhex(piece[3:5])
+            if token in self._added or decoder is None:
+                return piece.encode()
             return decoder.decode(["a", piece, "a"])[1:-1].encode()
 
         return list(map(text, range(self.vocab_size)))
