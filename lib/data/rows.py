@@ -9,7 +9,6 @@ import bisect
 import collections
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -22,15 +21,6 @@ from lib.data.tokens import token_store as token_store
 BUFFER = 1000  # pieces that best fit chooses from
 BITS = 48  # for the number of a piece's arrival
 REMEMBERED = 1 << 14  # planned rows that are kept
-#: the text whose validation rows lie beside this file, for those who open committed weights and have no text
-KEPT = DataConfig(content="cca6fccb2a236c6a")
-#: (content, max_bytes, tokenizer, val_fraction, n) -> ``ngram_entropy`` of the training documents
-ENTROPIES = {
-    ("cca6fccb2a236c6a", None, "bytes", 0.05, 1): 3.036112904988186,
-    ("cca6fccb2a236c6a", None, "bytes", 0.05, 2): 2.366714870597333,
-    ("e148a4616afc7478", 12185751, "bytes", 0.05, 1): 3.1494053196182024,
-    ("e148a4616afc7478", 12185751, "bytes", 0.05, 2): 2.439657901113822,
-}
 
 Piece = tuple[int, int, int]  # document, start, stop: tokens of one document
 
@@ -162,13 +152,6 @@ def _validation_rows(cfg: DataConfig, store: TokenStore) -> tuple[Rows, int]:
     return rows, min(cfg.val_rows, rows.per_epoch)
 
 
-def held_out_rows(cfg: DataConfig, cache: Path) -> np.ndarray:
-    """``validation_batch`` of a text, which is not read where its rows are kept here."""
-    if cfg.known() == KEPT:
-        return np.load(Path(__file__).with_name("held_out.npy")).astype(np.int64)
-    return validation_batch(cfg, token_store(cfg, cache))
-
-
 def check_ngrams(n: int, vocab_size: int) -> None:
     """Raises InputError where ``ngram_entropy`` could not count."""
     if n < 1:
@@ -200,13 +183,3 @@ def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     counts = counts.reshape(-1, size)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     return float(-(counts * np.log(np.where(share > 0, share, 1))).sum() / counts.sum())
-
-
-def ngram_limit(cfg: DataConfig, n: int, cache: Path) -> float:
-    """``ngram_entropy`` of a text's training documents, which are not read where it is known."""
-    cfg = cfg.known()
-    known = ENTROPIES.get((cfg.content, cfg.max_bytes, cfg.tokenizer, cfg.val_fraction, n))
-    if known is None:
-        store = token_store(cfg, cache)
-        known = ngram_entropy(store, store.split(cfg.val_fraction)[0], n)
-    return known

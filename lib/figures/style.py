@@ -152,14 +152,6 @@ def row_of_panels(
     return figure, axes[0]
 
 
-def nothing(why: str, axis: Axes | None = None) -> Figure:
-    """A figure, or a panel of one, of nothing: it says why."""
-    axis = axis or plt.figure(figsize=(COLUMN, 1.0)).add_subplot()
-    axis.set_axis_off()
-    axis.text(0.5, 0.5, why, ha="center", va="center", transform=axis.transAxes, fontsize=7, color="#666666")
-    return plt.gcf()
-
-
 def filled_where(
     axis: Axes,
     x: pd.Series,

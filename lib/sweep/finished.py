@@ -10,7 +10,7 @@ from pydantic import Field
 from lib.base.errors import InputError
 from lib.base.machine import device_type
 from lib.config import Config, RunConfig
-from lib.data.rows import held_out_rows
+from lib.data.rows import token_store, validation_batch
 from lib.flops import count
 from lib.model.looped import LoopedLM, load_weights
 from lib.store.result import RunResult
@@ -121,4 +121,5 @@ def run_model(cfg: RunConfig, store: RunStore) -> LoopedLM:
 def trained_model(cfg: RunConfig, store: RunStore) -> tuple[LoopedLM, np.ndarray]:
     """``run_model`` and the run's validation rows [B, S + 1]. Raises InputError where its text has changed since it was
     planned."""
-    return run_model(cfg, store), held_out_rows(cfg.planned.data, store.tokens)
+    data = cfg.planned.data
+    return run_model(cfg, store), validation_batch(data, token_store(data, store.tokens))

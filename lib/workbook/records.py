@@ -108,8 +108,9 @@ def make(
     finally:
         packed, measured = pack(configs, asked, [plan.measurements for plan in chosen], store, folder)
         opened = set().union(*(plan.opened for plan in every.values()))
-        for run in filter(None, (store.find(cfg) for cfg in configs if cfg.key in opened)):
-            records.keep_weights(folder, run.key, RunStore(store.path).weights(run))
+        here = RunStore(store.path)
+        for run in filter(None, (here.find(cfg) for cfg in configs if cfg.key in opened)):
+            records.keep_weights(folder, run.key, here.weights(run))
     failed = {name: why for name, why in outcomes.items() if why not in ("", STOPPED)}
     for name, why in failed.items():
         print(f"{name} failed: {why}")

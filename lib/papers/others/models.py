@@ -19,7 +19,9 @@ from lib.flops import count
 from lib.model import load_weights, weights
 from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
-from lib.sweep.finished import trained_model
+from lib.sweep.finished import run_model
+from lib.sweep.measurements import measure
+from lib.sweep.text_counts import OfText, held_out
 from lib.tasks import evaluations, primitives, scoring, suites
 from lib.tasks.suites import Example, Task
 from lib.text.tokenizer import Tokenizer
@@ -60,9 +62,12 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
 def of_run(key: str, store: RunStore) -> Opened:
     """A run of the store with weights, by its key, on its own held-out text."""
     run = store.named(key)
-    model, rows = trained_model(run.config, store)
-    tokenizer = tokenizer_of(run.config.planned.data, store.tokens)
-    return Opened(model, tokenizer, torch.as_tensor(rows, device=model.embed.weight.device))
+    data = run.config.planned.data
+    model = run_model(run.config, store)
+    (found,) = measure(held_out, [OfText.of(data, store)], store)
+    return Opened(
+        model, tokenizer_of(data, store.tokens), torch.tensor(found["rows"], device=model.embed.weight.device)
+    )
 
 
 @torch.no_grad()
@@ -115,17 +120,14 @@ def asked(name: str, source: str) -> tuple[Task, list[Example]]:
     return known[name], examples
 
 
-def answers(opened: Opened, tasks: Sequence[str], source: str, limit: int, depths: Sequence[int]) -> pd.DataFrame:
+def answers(
+    opened: Opened, questions: Sequence[tuple[Task, list[Example]]], limit: int, depths: Sequence[int]
+) -> pd.DataFrame:
     """One row a task and T: its accuracy with the standard error over its n questions, the loss of the right answers,
-    and ``chance``. tasks, source: as ``asked`` has them; what is not there is left out, with a word."""
+    and ``chance``. questions: of ``asked``."""
     rows = []
-    for name in tasks:
-        try:
-            task, examples = asked(name, source)
-        except (InputError, ImportError) as error:
-            print(f"{name} is not asked: {error}")
-            continue
+    for task, examples in questions:
         found = scoring.ask(opened.model, opened.tokenizer, task, examples, 0, limit, depths)
-        rows += [{"task": name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
+        rows += [{"task": task.name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
     columns = ["task", "T", "n", "accuracy", "accuracy_stderr", "loss", "chance"]
     return pd.DataFrame(rows, columns=columns)

@@ -98,7 +98,7 @@ def test_a_model_without_a_loop_is_asked_the_same(data):
 
 
 def test_tasks_are_asked_at_every_number_of_loops(ouro):
-    table = models.answers(ouro, ["Parity of 4", "bigbench_qa_wikidata", "Copying 4"], "", 5, [1, 3])
+    table = models.answers(ouro, [models.asked(name, "") for name in ("Parity of 4", "Copying 4")], 5, [1, 3])
     assert table.task.tolist() == ["Parity of 4"] * 2 + ["Copying 4"] * 2 and table["T"].tolist() == [1, 3, 1, 3]
     assert table.chance.tolist() == [0.5, 0.5, 0.0, 0.0] and table.accuracy.between(0, 1).all()
     assert table.n.tolist() == [5] * 4
