@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.fit import laws
+from lib.fit.arrays import ANY_SIGN, LEVEL, POSITIVE, floats, number, points, same_index
 from lib.fit.laws import Law
 from lib.fit.noise import Noise
 from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
@@ -51,8 +52,7 @@ class Fit:
     @property
     def free(self) -> int:
         """How many parameters were not held."""
-        low, high = self.law.box
-        return int((low < high).sum())
+        return self.law.free
 
     @cached_property
     def _problem(self) -> Problem:
@@ -82,11 +82,6 @@ class Fit:
     def rms_residual(self) -> float:
         """In nats."""
         return float(np.sqrt(np.mean(self.off**2)))
-
-    @property
-    def largest_residual(self) -> float:
-        """In nats."""
-        return float(np.abs(self.off).max())
 
     @property
     def at_bound(self) -> tuple[str, ...]:
@@ -222,7 +217,10 @@ def table(fits: dict[str, Fit]) -> pd.DataFrame:
 def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
     """The law of a fit on other losses at its inputs [m, points], sought from its parameters, some of them ``held`` at
     a value for each of the losses [m]."""
-    losses = np.asarray(losses, dtype=float)
+    losses = floats({"losses": losses})["losses"]
+    if losses.shape[1:] != fit.loss.shape:
+        raise InputError(f"losses: {losses.shape} is no table of rows of {len(fit.loss)}, as many as the fit's points")
+    points({"losses": losses[np.isfinite(losses)]})
     each = [fit.law] * len(losses)
     if held:
         values = zip(*held.values(), strict=True)
@@ -269,23 +267,25 @@ def bootstrap(
     points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
     """
     point = fit(*arrays)
-    weights = np.array(resampled(point.law, arrays, cells, n, seed), dtype=float)
+    same_index({"loss": arrays[-1], "cells": cells})
+    weights = np.array(resampled(point.law, [*point.inputs, point.loss], cells, n, seed), dtype=float)
     loss = np.broadcast_to(point.loss, weights.shape)
     thetas = _best_from(point.theta, Problem.of(point.law, point.inputs, loss, point.delta, weights))
-    return pd.DataFrame([point.law.params(theta) for theta in thetas])
+    draws = pd.DataFrame([point.law.params(theta) for theta in thetas])
+    draws[[*point.at_bound, *point.unidentified]] = np.nan
+    return draws
 
 
 def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: int | Sequence[int]) -> list[ndarray]:
     """How often each point [points] is in each of n resamples of the cells. One that leaves an input without a second
     value that the law needs, a single r say, is drawn again."""
-    if n < 1:
-        raise InputError(f"resamples: {n} give no interval, use at least 1")
-    number, size = _numbered(cells, np.size(arrays[-1]))
+    n = int(number("resamples", n, (1, 1e6)))
+    cell, size = _numbered(cells, np.size(arrays[-1]))
     random = np.random.default_rng(seed)
     varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
     found: list[ndarray] = []
     while len(found) < n:
-        weights = np.bincount(random.integers(size, size=size), minlength=size)[number]
+        weights = np.bincount(random.integers(size, size=size), minlength=size)[cell]
         if all(len(np.unique(x[weights > 0])) > 1 for x in varying):
             found.append(weights)
     return found
@@ -293,13 +293,14 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
 
 def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
     """Cell labels as numbers 0, 1, ... [n], and how many cells there are."""
-    frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
-    if len(frame) != points:
-        raise InputError(f"cells: {len(frame)} labels for {points} points, give one for each")
-    by = frame.groupby(list(frame.columns), sort=True)
-    if by.ngroups < 2:
-        raise InputError("cells: there is only one, nothing can be resampled; give a finer column")
-    return by.ngroup().to_numpy(), by.ngroups
+    try:
+        frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
+        by = frame.groupby(list(frame.columns)).ngroup()
+    except (TypeError, ValueError):
+        raise InputError("cells: are no labels, give a text, a number or a tuple a point, or a table") from None
+    if len(by) != points or by.isna().any() or by.max() < 1:
+        raise InputError(f"cells: give one label for each of {points} points, none missing, and two different at least")
+    return by.to_numpy(int), int(by.max()) + 1
 
 
 def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> list[dict[K, Fit]]:
@@ -345,10 +346,10 @@ def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
 def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
     """Which points [n] lie low and which high in ``by`` [n], the budget say (000, App. F.3), cut between its values
     where the halves are most equal."""
-    by = np.asarray(by)
+    (by,) = points({"by": by}, {"by": ANY_SIGN})
     cut = min(np.unique(by)[:-1], key=lambda value: abs((by <= value).mean() - 0.5), default=None)
     if cut is None:
-        raise InputError(f"by: is {by[0]:g} in every point, there are no halves")
+        raise InputError(f"by: {len(np.unique(by))} values make no halves, give points at two at least")
     return by <= cut, by > cut
 
 
@@ -356,7 +357,8 @@ def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
     """Spearman's rank correlation of the residuals with x [n], and its p-value: is a trend left (000, App. F.1)?"""
     import scipy.stats  # a second, which not every fit has to wait for
 
-    result = scipy.stats.spearmanr(fit.residuals, np.asarray(x))
+    x, residuals = points({"x": x, "fit": fit.residuals}, {"x": ANY_SIGN, "fit": ANY_SIGN})
+    result = scipy.stats.spearmanr(residuals, x)
     return float(result.statistic), float(result.pvalue)
 
 
@@ -366,16 +368,15 @@ def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
 def isoflop_optimum(x: ArrayLike, loss: ArrayLike) -> tuple[float, float, float]:
     """(x*, loss*, stderr): the minimum of a parabola of the loss in log x, and the standard error of x* (delta method,
     in units of x; nan for three points). Raises InputError where the parabola has no minimum."""
-    x, loss = (np.asarray(values, dtype=float) for values in (x, loss))
-    if len(np.unique(x)) < 3 or x.shape != loss.shape:
-        raise InputError(f"x: a parabola needs three different points with a loss each, there are {np.unique(x).size}")
-    if not (np.isfinite(x).all() and np.isfinite(loss).all() and (x > 0).all()):
-        raise InputError("x: values must be positive and losses finite, leave the others out")
+    x, loss = points({"x": x, "loss": loss}, {"loss": ANY_SIGN})
+    apart = np.diff(np.unique(np.log(x))) > 1e-6
+    if apart.sum() < 2:
+        raise InputError(f"x: a parabola needs three different points, there are {apart.sum() + 1} among {x.size}")
     centre = np.log(x).mean()
     design = np.vander(np.log(x) - centre, 3)
-    (a, b, c), *_ = np.linalg.lstsq(design, loss)
-    flat = 1e-13 * np.abs(loss).max()  # what rounding bends a level by, over the range of x
-    if a * np.ptp(np.log(x)) ** 2 <= flat or abs(b) > 200 * a:  # or one a hundred e-foldings away
+    (a, b, c), *_, singular = np.linalg.lstsq(design, loss)
+    flat = (LEVEL * np.abs(loss).max() + POSITIVE[0]) / singular.min()  # what rounding bends a level by
+    if a <= flat or abs(b) > 200 * a:  # or one a hundred e-foldings away
         raise InputError("loss: has no minimum over these x, widen their range")
     best = -b / (2 * a)
     stderr = np.nan
@@ -390,13 +391,9 @@ def isoflop_optimum(x: ArrayLike, loss: ArrayLike) -> tuple[float, float, float]
 def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float, float]:
     """(coef, exponent, stderr) of y = coef x^exponent by least squares in logs; stderr of the exponent, nan for two
     points. Compute-optimal N* ~ C^a, L* ~ N^-alpha (its exponent is -alpha), and their like."""
-    x, y = (np.asarray(values, dtype=float) for values in (x, y))
-    if len(x) < 2 or x.shape != y.shape:
-        raise InputError(f"x: a power law needs two points with a value each, there are {x.shape} and {y.shape}")
-    if not ((x > 0).all() and (y > 0).all() and np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InputError("x: values must be positive and finite, their logarithms are taken")
-    if len(np.unique(x)) < 2:
-        raise InputError(f"x: is {x[0]:g} in every point, a power law needs at least two values")
+    x, y = points({"x": x, "y": y})
+    if x.size < 2 or np.ptp(x) <= LEVEL * x.max():
+        raise InputError(f"x: {x.size} points at {len(np.unique(x))} values, a power law needs at least two of both")
     import scipy.stats
 
     line = scipy.stats.linregress(np.log(x), np.log(y))

@@ -6,35 +6,34 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy import ndarray
+from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig
+from lib.fit.arrays import LEVEL, NOT_NEGATIVE, POSITIVE, columns, number, points
 from lib.fit.fits import Fit
+from lib.fit.laws import PHI
 from lib.flops import count
+
+FAMILY = ["width", "n_once", "n_rec", "flops"]
 
 
 def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFrame:
     """One row a model of a family that differs in its width: width, n_once, n_rec, and training FLOPs per token, as 000
     counts them (``flops``)."""
-    rows = []
-    for cfg in sorted(configs, key=lambda cfg: cfg.width):
-        counts = count(cfg, seq_len)
-        flops = counts.published["000"]
-        rows.append({"width": cfg.width, "n_once": counts.n_once, "n_rec": counts.n_rec, "flops": flops})
-    return pd.DataFrame(rows)
+    each = [(cfg.width, count(cfg, seq_len)) for cfg in sorted(configs, key=lambda cfg: cfg.width)]
+    rows = [(width, counts.n_once, counts.n_rec, counts.published["000"]) for width, counts in each]
+    return pd.DataFrame(rows, columns=FAMILY)
 
 
-def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
-    """n_once, n_rec and FLOPs per token of a family at a width; between the table's widths they are power laws."""
-    return _interpolated(_logs(table), np.log(width))
+def _logs(table: pd.DataFrame) -> ndarray:
+    """log width, n_once, n_rec and FLOPs per token [4, widths], from narrow to wide."""
+    found = np.log(points(columns(table, FAMILY)))
+    return found[:, np.argsort(found[0])]
 
 
-def _logs(table: pd.DataFrame) -> np.ndarray:
-    """log width, n_once, n_rec and FLOPs per token [4, widths]."""
-    return np.log(table[["width", "n_once", "n_rec", "flops"]].to_numpy(float)).T
-
-
-def _interpolated(logs: np.ndarray, log_width: float) -> tuple[float, float, float]:
+def _interpolated(logs: ndarray, log_width: float) -> tuple[float, float, float]:
     n_once, n_rec, flops = (math.exp(np.interp(log_width, logs[0], column)) for column in logs[1:])
     return n_once, n_rec, flops
 
@@ -45,8 +44,7 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
 
     minimise L(N, C / F(N)) over N (000, Sec. 4.2). fit: of the joint law, or of one in N and D for this r alone.
     """
-    if not budget > 0:
-        raise InputError(f"budget: {budget:g} FLOPs train nothing, use a positive number")
+    budget = number("budget", budget, POSITIVE)
     if len(table) < 2:
         raise InputError("table: a family needs at least two widths")
     import scipy.optimize  # a third of a second, which not every notebook has to wait for
@@ -60,6 +58,8 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
         return float(fit.predict(n_once, n_rec, r, D) if "r" in fit.law.inputs else fit.predict(n_once + n_rec, D))
 
     found = scipy.optimize.minimize_scalar(loss, bounds=(narrowest, widest), method="bounded", options={"xatol": 1e-9})
+    if not max(loss(narrowest), loss(widest)) > found.fun * (1 + LEVEL):
+        raise InputError("fit: its loss is the same at every width, none is optimal; fit runs of more sizes")
     n_once, n_rec, flops = _interpolated(logs, found.x)
     return {
         "width": float(np.exp(found.x)),
@@ -72,12 +72,15 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
     }
 
 
-def effective_parameters(n_once: float, n_rec: float, r: int, phi: float) -> float:
+def effective_parameters(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, phi: float) -> ndarray:
     """N_eff = N_once + r^phi N_rec: the plain model that a looped one is worth (000, App. F.4: at phi .46 a looped 410M
     at the cost of 1B is worth 580M)."""
-    return n_once + r**phi * n_rec
+    given = {"n_once": n_once, "n_rec": n_rec, "r": r, "phi": phi}
+    once, rec, loops, power = points(given, {"n_once": NOT_NEGATIVE, "n_rec": NOT_NEGATIVE, "phi": PHI})
+    return once + loops**power * rec
 
 
 def with_phi(fit: Fit, phi: float) -> Fit:
     """The same law with another phi, all else kept."""
+    phi = number("phi", phi, PHI)
     return dataclasses.replace(fit, theta=np.where(np.array(fit.law.names) == "phi", phi, fit.theta))

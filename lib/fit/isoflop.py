@@ -8,6 +8,7 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
+from lib.fit.arrays import ANY_SIGN, columns, floats, points
 from lib.fit.fits import isoflop_optimum, power_law
 
 
@@ -22,7 +23,9 @@ class Minimum(NamedTuple):
 
 
 def minimum(x: ArrayLike, loss: ArrayLike) -> Minimum:
-    """``fits.isoflop_optimum`` for curves that need not have one."""
+    """``fits.isoflop_optimum`` for curves that need not have one, or losses that are not all known."""
+    x, loss = floats({"x": x, "loss": loss}).values()
+    points({"x": x, "loss": np.where(np.isfinite(loss), loss, 0)}, {"loss": ANY_SIGN})
     try:
         best, at_best, stderr = isoflop_optimum(x, loss)
     except InputError:
@@ -37,12 +40,13 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
     runs: columns N parameters, width, F training FLOPs per token and loss in nats besides."""
     # many resamples are read so, and of each cell a data frame would take most of the time
-    columns = runs[["N", "loss", "width", "F"]].to_numpy(float).T
-    number = runs.groupby(by, sort=False).ngroup().to_numpy()
+    sized = points(columns(runs, ["N", "width", "F"]))
+    table = np.stack([*sized, *floats(columns(runs, ["loss"])).values()])
+    number = runs.groupby([*columns(runs, by).values()], sort=False, dropna=False).ngroup().to_numpy()
     rows = []
     for i, labels in enumerate(runs[by].drop_duplicates().to_dict("records")):
-        cell = columns[:, number == i]
-        sizes, losses, widths, flops = cell[:, np.argsort(cell[0], kind="stable")]
+        cell = table[:, number == i]
+        sizes, widths, flops, losses = cell[:, np.argsort(cell[0], kind="stable")]
         N, loss, stderr, inside = minimum(sizes, losses)
         width, F = (np.exp(np.interp(np.log(N), np.log(sizes), np.log(of))) for of in (widths, flops))
         found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": labels["budget"] / F, "inside": inside}
@@ -52,11 +56,12 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def parabolas(runs: pd.DataFrame, by: list[str], column: str = "loss") -> tuple[np.ndarray, int]:
     """What the parabola in log N through each cell, the runs alike in the columns ``by``, says of its runs [n]; and how
-    many coefficients all parabolas have: as many as a cell has runs where these are fewer than three."""
+    many coefficients all parabolas have: as many as a cell has sizes where these are fewer than three."""
     fitted, coefficients = np.empty(len(runs)), 0
-    x, y = np.log(runs["N"].to_numpy(float)), runs[column].to_numpy(float)
-    for rows in runs.groupby(by).indices.values():
-        degree = min(2, len(rows) - 1)
+    N, y = points(columns(runs, ["N", column]), {column: ANY_SIGN})
+    x = np.log(N)
+    for rows in runs.groupby([*columns(runs, by).values()], dropna=False).indices.values():
+        degree = min(2, len(np.unique(x[rows])) - 1)
         fitted[rows] = np.polynomial.Polynomial.fit(x[rows], y[rows], degree)(x[rows])
         coefficients += degree + 1
     return fitted, coefficients
@@ -65,10 +70,10 @@ def parabolas(runs: pd.DataFrame, by: list[str], column: str = "loss") -> tuple[
 def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[float, tuple[float, float]]:
     """The exponent of a power law of ``column`` in ``of`` over the optima inside, and its 95 % interval (Student's t
     over the line's residuals); no interval below three of them."""
-    inside = optima[optima["inside"]]
+    inside = optima[columns(optima, ["inside", of, column])["inside"].eq(True)]
     if len(inside) < 2:
         return np.nan, (-np.inf, np.inf)
-    _, slope, stderr = power_law(inside[of], inside[column])
+    _, slope, stderr = power_law(*points(columns(inside, [of, column])))
     if len(inside) < 3:
         return slope, (-np.inf, np.inf)
     half = float(scipy.special.stdtrit(len(inside) - 2, 0.975)) * stderr

@@ -19,11 +19,14 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
+from lib.fit.arrays import LEVEL, NOT_NEGATIVE, POSITIVE, number, points
 
 AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
 EXPONENT = (0.0, 2.5)
 PHI = (-3.0, 3.0)
+GAMMA = (-1.0, 3.0)
+HELD = (-100.0, 100.0)  # shapes, whatever their box
 ABSENT = -1e3  # g_j of a term that a point does not have
 
 #: g_j of each amplitude, an array or a constant
@@ -65,40 +68,32 @@ class Law:
         low, high = np.array([*self.amplitudes.values(), *self.shapes.values()], dtype=float).T
         return low, high
 
+    @property
+    def free(self) -> int:
+        """How many parameters are not held."""
+        return int(np.sum(np.less(*self.box)))
+
     def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
         """The law's loss at these inputs."""
-        terms = self.log_terms(params, *(np.asarray(x, dtype=float) for x in inputs))
+        terms = self.log_terms(params, *self._arrays(inputs))
         return sum((params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True)), np.zeros(()))
 
     def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[ndarray], ndarray]:
         """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
+        *arrays, loss = self._arrays(inputs, loss=loss)
+        if loss.size <= self.free:
+            many = f"{loss.size} points cannot fit the {self.free} parameters of the {self.name} law"
+            raise InputError(f"loss: {many}, give at least {self.free + 1}")
+        for name, x in zip((*self.inputs, "loss"), (*arrays, loss), strict=True):
+            if name not in self.fixed and np.ptp(x) <= LEVEL * x.max():
+                raise InputError(f"{name}: is {x[0]:g} in every point, the {self.name} law needs at least two values")
+        return arrays, loss
+
+    def _arrays(self, inputs: Sequence[ArrayLike], **more: ArrayLike) -> list[ndarray]:
         if len(inputs) != len(self.inputs):
             raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
-        arrays = {
-            name: np.asarray(x, dtype=float) for name, x in zip((*self.inputs, "loss"), (*inputs, loss), strict=True)
-        }
-        for name, x in arrays.items():
-            if x.ndim != 1 or len(x) != len(arrays["loss"]):
-                raise InputError(
-                    f"{name}: has shape {x.shape}, give one number for each of the {len(arrays['loss'])} losses"
-                )
-            if not np.isfinite(x).all():
-                raise InputError(
-                    f"{name}: {np.count_nonzero(~np.isfinite(x))} values are not finite, leave those runs out"
-                )
-            if (x < 0).any() or ((x == 0).any() and name not in self.may_be_zero):
-                raise InputError(f"{name}: {x.min():g} is not positive, its logarithm is taken")
-        n, p = len(arrays["loss"]), sum(low < high for low, high in (*self.amplitudes.values(), *self.shapes.values()))
-        if n <= p:
-            raise InputError(
-                f"loss: {n} points cannot fit the {p} parameters of the {self.name} law, give at least {p + 1}"
-            )
-        for name in (name for name in self.inputs if name not in self.fixed):
-            if len(np.unique(arrays[name])) < 2:
-                raise InputError(
-                    f"{name}: is {arrays[name][0]:g} in every point, the {self.name} law needs at least two values"
-                )
-        return list(arrays.values())[:-1], arrays["loss"]
+        named = dict(zip(self.inputs, inputs, strict=True))
+        return points(named | more, dict.fromkeys(self.may_be_zero, NOT_NEGATIVE))
 
 
 GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}
@@ -116,6 +111,7 @@ CHINCHILLA = Law(
 
 def joint(phi: float | None = None) -> Law:
     """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
+    phi = None if phi is None else number("phi", phi, PHI)
 
     def log_terms(p: dict[str, ndarray], n_once: ndarray, n_rec: ndarray, r: ndarray, D: ndarray) -> Terms:
         worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
@@ -153,6 +149,7 @@ def hold(law: Law, **values: float) -> Law:
     unknown = values.keys() - law.amplitudes.keys() - law.shapes.keys()
     if unknown:
         raise InputError(f"{min(unknown)}: is not a parameter of the {law.name} law")
+    values = {name: number(name, x, HELD if name in law.shapes else POSITIVE) for name, x in values.items()}
     amplitudes = {name: (np.log(values[name]),) * 2 if name in values else box for name, box in law.amplitudes.items()}
     shapes = {name: (values[name],) * 2 if name in values else box for name, box in law.shapes.items()}
     grids = {**law.grids, **{name: np.array([values[name]]) for name in values if name in law.shapes}}
@@ -238,6 +235,7 @@ POWER = Law(
 
 def unified(gamma: float | None = None) -> Law:
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
+    gamma = None if gamma is None else number("gamma", gamma, GAMMA)
 
     def log_terms(p: dict[str, ndarray], n_eff: ndarray, D: ndarray, mu_rec: ndarray, T: ndarray) -> Terms:
         rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
@@ -247,7 +245,7 @@ def unified(gamma: float | None = None) -> Law:
         "unified" if gamma is None else f"unified, gamma {gamma:g}",
         ("n_eff", "D", "mu_rec", "T"),
         {"E": FLOOR, "X": AMPLITUDE, "Y": AMPLITUDE, "Z": (-20.0, 20.0)},
-        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": (-1.0, 3.0)} if gamma is None else {})},
+        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": GAMMA} if gamma is None else {})},
         log_terms,
         {
             "x": np.array([0.1, 0.3, 0.6, 1.0]),

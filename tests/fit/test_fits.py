@@ -216,48 +216,27 @@ def test_power_laws():
 
 # ---- what cannot be fitted -------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f: f.assign(r=4), "r: is 4 in every point, the joint law needs at least two values"),
-        (lambda f: f.head(6), "loss: 6 points cannot fit the 6 parameters of the joint law, give at least 7"),
-        (lambda f: f.assign(loss=f.loss.where(f.index > 2)), "loss: 3 values are not finite"),
-        (lambda f: f.assign(D=f.D.where(f.index > 0, 0)), "D: 0 is not positive"),
-    ],
-)
-def test_bad_data_are_one_line(change, message):
-    with one_line(message):
-        fit_joint(*joint_arrays(change(iso_depth_grid(0.01))))
-
-
-def test_bad_calls_are_one_line():
-    frame = iso_depth_grid()
-    with pytest.raises(InputError, match="D: has shape"):
-        fit_joint(frame.n_once, frame.n_rec, frame.r, frame.D[:5], frame.loss)
-    with pytest.raises(InputError, match="objective: 'cubes' is not known"):
-        fit_joint(*joint_arrays(frame), objective="cubes")
-    with pytest.raises(InputError, match="cells: there is only one"):
-        bootstrap(fit_joint, joint_arrays(frame), np.zeros(116))
-    with pytest.raises(InputError, match="cells: 3 labels for 116 points"):
-        bootstrap(fit_joint, joint_arrays(frame), [1, 2, 3])
-    with pytest.raises(InputError, match="cells: 117 labels for 116 points"):
-        bootstrap(fit_joint, joint_arrays(frame), range(117))
+BAD_CELLS = [np.zeros(116), [1, 2, 3], range(117), [None, *range(115)], [[1]] * 116, 5]
+LEVEL = [4.7554e10, 6.27204e10, 6.27218e10, 7e10, 1e11, 3e11, 4e11, 9e11]  # two of them close, which rounding tells
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: isoflop_optimum([1, 1, 2], [1, 2, 2]), "needs three different points with a loss each, there are 2"),
-        (lambda: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
-        (lambda: isoflop_optimum([1e6, 2e6, 3e6, 5e6], [2.1] * 4), "loss: has no minimum over these x, widen"),
-        (lambda: isoflop_optimum(np.geomspace(1e6, 1e9, 7), [1 / 3] * 7), "loss: has no minimum over these x, widen"),
-        (lambda: isoflop_optimum([1, 2, 3], [1, np.nan, 2]), "x: values must be positive and losses finite"),
-        (lambda: power_law([1, 2, 3], [1, 2]), "a power law needs two points"),
-        (lambda: power_law([1, 0], [1, 2]), "x: values must be positive and finite"),
-        (lambda: power_law([2, 2], [1, 3]), "x: is 2 in every point"),
+        (lambda f: fit_joint(*joint_arrays(f.assign(r=4))), "r: is 4 in every point, the joint law needs at least two"),
+        (lambda f: fit_joint(*joint_arrays(f.assign(loss=2.1))), "loss: is 2.1 in every point"),
+        (lambda f: fit_joint(*joint_arrays(f.head(6))), "loss: 6 points cannot fit the 6 parameters of the joint law"),
+        (lambda f: fit_joint(*joint_arrays(f), objective="cubes"), "objective: 'cubes' is not known"),
+        *((lambda f, x=x: bootstrap(fit_joint, joint_arrays(f), x), "cells: ") for x in BAD_CELLS),
+        (lambda f: bootstrap(fit_joint, joint_arrays(f), f[["r"]][::-1]), "loss, cells: their indices differ"),
+        (lambda _: isoflop_optimum([1, 1, 2], [1, 2, 2]), "needs three different points, there are 2"),
+        (lambda _: isoflop_optimum([1, 2, 2 + 1e-15], [1, 2, 2]), "needs three different points, there are 2"),
+        (lambda _: isoflop_optimum([1, 2, 3, 4], [1, 2, 2, 1]), "loss: has no minimum over these x, widen"),
+        *((lambda _, n=n: isoflop_optimum(LEVEL[:n], [1 / 3] * n), "loss: has no minimum") for n in range(3, 9)),
+        (lambda _: power_law([1, 2, 3], [1, 2]), "x (3,), y (2,): are of several shapes"),
+        (lambda _: power_law([2, 2], [1, 3]), "x: 2 points at 1 values"),
     ],
 )
-def test_bad_points_are_one_line(call, message):
+def test_what_has_no_fit_is_one_line(call, message):
     with one_line(message):
-        call()
+        call(iso_depth_grid(0.01))

@@ -158,7 +158,7 @@ def of_own_laws(laws: dict[int, Fit]) -> Margins:
     looped = [r for r in laws if r > 1]
     return {
         "unexplained": {f"r = {r}": 1 - fit.r2 for r, fit in laws.items()},
-        "largest residual": {f"r = {r}": fit.largest_residual for r, fit in laws.items()},
+        "largest residual": {f"r = {r}": float(np.abs(fit.off).max()) for r, fit in laws.items()},
         "a_D, r = 1": {"": exponents[1]},
         "a_D": {f"r = {r}": exponents[r] for r in looped},
         "a_D, larger": {f"r = {r}": exponents[r] - exponents[1] for r in looped},
@@ -201,7 +201,7 @@ def joint_quality(fits: Sequence[Fit], runs: pd.DataFrame, seed: int) -> dict[st
     return {
         "unexplained": {"": (1 - law.r2) * of_variance},
         "rms": {"": law.rms_residual * of_variance**0.5},
-        "largest residual": {"": law.largest_residual * of_variance**0.5},
+        "largest residual": {"": float(np.abs(law.off).max()) * of_variance**0.5},
         "trend": trend,
     }
 
