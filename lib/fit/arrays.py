@@ -1,12 +1,9 @@
 """Where numbers of others come in: as arrays of floats, or as one line that names the column and what to do."""
 
-import itertools
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
 
 from lib.base.errors import InputError
 
@@ -16,7 +13,7 @@ NOT_NEGATIVE = (0.0, 1e30)
 ANY_SIGN = (-1e30, 1e30)
 
 
-def columns(table: pd.DataFrame, names: Iterable[str]) -> dict[str, pd.Series]:
+def columns(table: pd.DataFrame, names: list[str]) -> dict[str, pd.Series]:
     """Name -> column."""
     for name in names:
         if name not in table:
@@ -24,27 +21,26 @@ def columns(table: pd.DataFrame, names: Iterable[str]) -> dict[str, pd.Series]:
     return {name: table[name] for name in names}
 
 
-def same_index(given: Mapping[str, Any]) -> None:
+def same_index(given: dict[str, Any]) -> None:
     """Raises InputError for columns of other rows, or of the same in another order: they would go by position."""
     indexed = [(name, x.index) for name, x in given.items() if isinstance(x, (pd.Series, pd.DataFrame))]
-    for (first, index), (name, other) in itertools.pairwise(indexed):
-        if not index.equals(other):
-            raise InputError(f"{first}, {name}: their indices differ, take both from one table, or both .to_numpy()")
+    for name, index in indexed[1:]:
+        if not index.equals(indexed[0][1]):
+            raise InputError(f"{indexed[0][0]}, {name}: indices differ, take both from one table, or both .to_numpy()")
 
 
-def floats(given: Mapping[str, Any]) -> dict[str, ndarray]:
+def floats(given: dict[str, Any]) -> dict[str, np.ndarray]:
     """Each as floats of its own shape, and nan for what is missing."""
     same_index(given)
     return {name: _floats(name, x) for name, x in given.items()}
 
 
-def points(given: Mapping[str, Any], bounds: Mapping[str, tuple[float, float]] | None = None) -> list[ndarray]:
+def points(given: dict[str, Any], bounds: dict[str, tuple[float, float]] | None = None) -> list[np.ndarray]:
     """Each as floats of one shape, within its bounds: positive where none are given."""
     found = floats(given)
-    shapes = {x.shape for x in found.values()} - {()}
-    if len(shapes) > 1 or max(map(len, shapes), default=0) > 1:
-        each = ", ".join(f"{name} {x.shape}" for name, x in found.items())
-        raise InputError(f"{each}: are of several shapes, give one number a point in each")
+    shapes = [x.shape for x in found.values() if x.ndim]
+    if any(len(shape) > 1 or shape != shapes[0] for shape in shapes):
+        raise InputError(f"{', '.join(found)}: have shapes {shapes}, give one number a point in each")
     for name, x in found.items():
         low, high = (bounds or {}).get(name, POSITIVE)
         off = x[~((x >= low) & (x <= high))]
@@ -60,7 +56,7 @@ def number(name: str, value: Any, bounds: tuple[float, float]) -> float:
     return float(points({name: [value]}, {name: bounds})[0][0])
 
 
-def _floats(name: str, x: Any) -> ndarray:
+def _floats(name: str, x: Any) -> np.ndarray:
     try:
         array = np.asarray(x.filled(np.nan) if isinstance(x, np.ma.MaskedArray) else x)
         if array.dtype.kind in "OSU":

@@ -52,7 +52,7 @@ class Fit:
     @property
     def free(self) -> int:
         """How many parameters were not held."""
-        return self.law.free
+        return int(np.sum(np.less(*self.law.box)))
 
     @cached_property
     def _problem(self) -> Problem:

@@ -16,20 +16,18 @@ from lib.fit.fits import Fit
 from lib.fit.laws import PHI
 from lib.flops import count
 
-FAMILY = ["width", "n_once", "n_rec", "flops"]
-
 
 def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFrame:
     """One row a model of a family that differs in its width: width, n_once, n_rec, and training FLOPs per token, as 000
     counts them (``flops``)."""
     each = [(cfg.width, count(cfg, seq_len)) for cfg in sorted(configs, key=lambda cfg: cfg.width)]
     rows = [(width, counts.n_once, counts.n_rec, counts.published["000"]) for width, counts in each]
-    return pd.DataFrame(rows, columns=FAMILY)
+    return pd.DataFrame(rows, columns=["width", "n_once", "n_rec", "flops"])
 
 
 def _logs(table: pd.DataFrame) -> ndarray:
     """log width, n_once, n_rec and FLOPs per token [4, widths], from narrow to wide."""
-    found = np.log(points(columns(table, FAMILY)))
+    found = np.log(points(columns(table, ["width", "n_once", "n_rec", "flops"])))
     return found[:, np.argsort(found[0])]
 
 
@@ -75,8 +73,8 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
 def effective_parameters(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, phi: float) -> ndarray:
     """N_eff = N_once + r^phi N_rec: the plain model that a looped one is worth (000, App. F.4: at phi .46 a looped 410M
     at the cost of 1B is worth 580M)."""
-    given = {"n_once": n_once, "n_rec": n_rec, "r": r, "phi": phi}
-    once, rec, loops, power = points(given, {"n_once": NOT_NEGATIVE, "n_rec": NOT_NEGATIVE, "phi": PHI})
+    bounds = {"n_once": NOT_NEGATIVE, "n_rec": NOT_NEGATIVE, "phi": PHI}
+    once, rec, loops, power = points({"n_once": n_once, "n_rec": n_rec, "r": r, "phi": phi}, bounds)
     return once + loops**power * rec
 
 

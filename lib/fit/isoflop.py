@@ -25,7 +25,6 @@ class Minimum(NamedTuple):
 def minimum(x: ArrayLike, loss: ArrayLike) -> Minimum:
     """``fits.isoflop_optimum`` for curves that need not have one, or losses that are not all known."""
     x, loss = floats({"x": x, "loss": loss}).values()
-    points({"x": x, "loss": np.where(np.isfinite(loss), loss, 0)}, {"loss": ANY_SIGN})
     try:
         best, at_best, stderr = isoflop_optimum(x, loss)
     except InputError:

@@ -25,7 +25,6 @@ AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
 EXPONENT = (0.0, 2.5)
 PHI = (-3.0, 3.0)
-GAMMA = (-1.0, 3.0)
 HELD = (-100.0, 100.0)  # shapes, whatever their box
 ABSENT = -1e3  # g_j of a term that a point does not have
 
@@ -68,11 +67,6 @@ class Law:
         low, high = np.array([*self.amplitudes.values(), *self.shapes.values()], dtype=float).T
         return low, high
 
-    @property
-    def free(self) -> int:
-        """How many parameters are not held."""
-        return int(np.sum(np.less(*self.box)))
-
     def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
         """The law's loss at these inputs."""
         terms = self.log_terms(params, *self._arrays(inputs))
@@ -81,9 +75,11 @@ class Law:
     def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[ndarray], ndarray]:
         """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
         *arrays, loss = self._arrays(inputs, loss=loss)
-        if loss.size <= self.free:
-            many = f"{loss.size} points cannot fit the {self.free} parameters of the {self.name} law"
-            raise InputError(f"loss: {many}, give at least {self.free + 1}")
+        free = int(np.sum(np.less(*self.box)))
+        if loss.size <= free:
+            raise InputError(
+                f"loss: {loss.size} points cannot fit the {free} parameters of the {self.name} law, add some"
+            )
         for name, x in zip((*self.inputs, "loss"), (*arrays, loss), strict=True):
             if name not in self.fixed and np.ptp(x) <= LEVEL * x.max():
                 raise InputError(f"{name}: is {x[0]:g} in every point, the {self.name} law needs at least two values")
@@ -92,8 +88,8 @@ class Law:
     def _arrays(self, inputs: Sequence[ArrayLike], **more: ArrayLike) -> list[ndarray]:
         if len(inputs) != len(self.inputs):
             raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
-        named = dict(zip(self.inputs, inputs, strict=True))
-        return points(named | more, dict.fromkeys(self.may_be_zero, NOT_NEGATIVE))
+        given = {**dict(zip(self.inputs, inputs, strict=True)), **more}
+        return points(given, dict.fromkeys(self.may_be_zero, NOT_NEGATIVE))
 
 
 GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}
@@ -235,7 +231,7 @@ POWER = Law(
 
 def unified(gamma: float | None = None) -> Law:
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
-    gamma = None if gamma is None else number("gamma", gamma, GAMMA)
+    gamma = None if gamma is None else number("gamma", gamma, HELD)
 
     def log_terms(p: dict[str, ndarray], n_eff: ndarray, D: ndarray, mu_rec: ndarray, T: ndarray) -> Terms:
         rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
@@ -245,7 +241,7 @@ def unified(gamma: float | None = None) -> Law:
         "unified" if gamma is None else f"unified, gamma {gamma:g}",
         ("n_eff", "D", "mu_rec", "T"),
         {"E": FLOOR, "X": AMPLITUDE, "Y": AMPLITUDE, "Z": (-20.0, 20.0)},
-        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": GAMMA} if gamma is None else {})},
+        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": (-1.0, 3.0)} if gamma is None else {})},
         log_terms,
         {
             "x": np.array([0.1, 0.3, 0.6, 1.0]),

@@ -1,5 +1,7 @@
 """Compute-optimal widths are those of a fine search, and looped frontiers trail the plain one as in 000."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from lib.fit import frontier
 from lib.fit.fits import fit_joint
 from lib.presets import preset
 from tests.fit.known import iso_depth_grid, joint_arrays
+from tests.lines import one_line
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,10 @@ def test_the_compute_optimal_width_is_that_of_a_fine_search(published, families,
     losses = published.predict(columns[0], columns[1], np.full(4001, r), 4.64e18 / columns[2])
     assert losses.min() - 1e-6 < best["loss"] <= losses.min() + 1e-12
     assert best["width"] == pytest.approx(widths[losses.argmin()], rel=2e-3)
-    assert best["D"] * np.exp(
-        np.interp(np.log(best["width"]), np.log(table.width), np.log(table.flops))
-    ) == pytest.approx(4.64e18)
+    flops = np.exp(np.interp(np.log(best["width"]), np.log(table.width), np.log(table.flops)))
+    assert best["D"] * flops == pytest.approx(4.64e18)
     assert not best["at_edge"] and frontier.compute_optimal(published, table, r, 1e15)["at_edge"]
+    assert frontier.compute_optimal(published, table[::-1], r, 4.64e18) == best
+    level = dataclasses.replace(published, theta=published.theta * np.array([1, 1, 1, 0, 0, 1]))
+    with one_line("fit: its loss is the same at every width"):
+        frontier.compute_optimal(level, table, r, 4.64e18)

@@ -1,0 +1,68 @@
+"""How often nominal 95 % intervals hold the truth, on designs whose losses have normal noise of .003 in logs:
+`python -m tests.fit.coverage 400` prints the tables of `fits.bootstrap` and `fits.isoflop_optimum` (an hour)."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from lib.fit import fits, laws
+from lib.papers.isodepth.designs import PUBLISHED
+from tests.fit.known import iso_depth_grid
+
+
+def at_budgets(budgets, sizes) -> tuple[laws.Law, pd.DataFrame, list[str]]:
+    """Sizes evenly spread in logs at each budget, the optimum inside: law, inputs, and the columns of a cell."""
+    rows = [(C, N, C / (6 * N)) for C in budgets for N in np.geomspace(0.06, 1, sizes) * C**0.5]
+    return laws.CHINCHILLA, pd.DataFrame(rows, columns=["budget", "N", "D"]), ["budget", "N"]
+
+
+DESIGNS = {
+    "five budgets, 35": at_budgets(np.geomspace(1e18, 1e20, 5), 7),
+    "two budgets, 10": at_budgets([1e18, 1e20], 5),
+    "000, 116": (laws.JOINT, iso_depth_grid(), ["budget", "r"]),
+    "one budget, 24": at_budgets([1e19], 24),
+}
+
+
+def noisy(exact: np.ndarray, seed: int) -> np.ndarray:
+    return exact * np.exp(np.random.default_rng(seed).normal(0, 0.003, len(exact)))
+
+
+def of_laws(name: str, seeds: int, resamples: int = 200) -> pd.DataFrame:
+    """One row a way, one column a parameter: how many percentile intervals, of those that there are, hold it."""
+    law, frame, by = DESIGNS[name]
+    inputs, rows = [frame[column].to_numpy(float) for column in law.inputs], []
+    for seed in range(seeds):
+        arrays, signs = (
+            [*inputs, noisy(law.loss(PUBLISHED, *inputs), seed)],
+            fits.cell_signs(frame[by], resamples, seed),
+        )
+        own = fits.fit(law, inputs, arrays[-1])
+        draws = {
+            "bootstrap": fits.bootstrap(lambda *x: fits.fit(law, x[:-1], x[-1]), arrays, frame[by], resamples, seed),
+            "fresh_fits": pd.DataFrame([each[0].params for each in fits.fresh_fits({0: own}, resamples, seed)]),
+            "flipped": pd.DataFrame([each.params for each in fits.flipped(own, signs)]),
+        }
+        for way, found in draws.items():
+            low, high, truth = *found.quantile([0.025, 0.975]).to_numpy(), found.columns.map(PUBLISHED)
+            held = np.where(np.isnan(low), np.nan, (low <= truth) & (truth <= high))
+            rows.append({"way": way, **dict(zip(found, held, strict=True))})
+    return pd.DataFrame(rows).groupby("way", sort=False).mean()
+
+
+def of_optima(sizes: int, seeds: int) -> tuple[float, float]:
+    """How many intervals of N* at a budget hold its closed form, by the normal law and by Student's t."""
+    p, (_, frame, _) = PUBLISHED, at_budgets([1e19], sizes)
+    best = (p["alpha"] * p["A"] / (p["beta"] * p["B"]) * (1e19 / 6) ** p["beta"]) ** (1 / (p["alpha"] + p["beta"]))
+    exact = laws.CHINCHILLA.loss(p, frame["N"], frame["D"])
+    found = np.array([fits.isoflop_optimum(frame["N"], noisy(exact, seed)) for seed in range(seeds)])
+    off = np.abs(found[:, 0] - best) / found[:, 2]
+    return float(np.mean(off < 1.96)), float(np.mean(off < scipy.stats.t.ppf(0.975, sizes - 3)))
+
+
+if __name__ == "__main__":
+    print({sizes: of_optima(sizes, 4000) for sizes in (5, 7, 12)})
+    for name in DESIGNS:
+        print(name, of_laws(name, int(sys.argv[1])).round(3), sep="\n", flush=True)
