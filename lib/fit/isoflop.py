@@ -73,7 +73,5 @@ def exponent(optima: pd.DataFrame, column: str, of: str = "budget") -> tuple[flo
     if len(inside) < 2:
         return np.nan, (-np.inf, np.inf)
     _, slope, stderr = power_law(*points(columns(inside, [of, column])))
-    if len(inside) < 3:
-        return slope, (-np.inf, np.inf)
-    half = float(scipy.special.stdtrit(len(inside) - 2, 0.975)) * stderr
+    half = float(scipy.special.stdtrit(len(inside) - 2, 0.975)) * stderr if len(inside) > 2 else np.inf
     return slope, (slope - half, slope + half)

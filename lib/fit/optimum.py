@@ -211,10 +211,6 @@ class Valley(NamedTuple):
     def take(self, sets: ndarray) -> Self:
         return type(self)(*(kept[sets] for kept in self))
 
-    def put(self, sets: ndarray, other: Self) -> None:
-        for kept, new in zip(self, other, strict=True):
-            kept[sets] = new
-
     def step(self, damping: ndarray) -> ndarray:
         """[sets, p], damped in units of the curvature that each point would have inside delta."""
         return np.einsum("sij,sj->si", self.axes, self.along / (self.curvature + damping[:, None])) / self.scale
@@ -236,7 +232,8 @@ def newton(problem: Problem, theta: ndarray, trials: int = TRIALS) -> tuple[ndar
     valley = Valley(*(np.empty(shape) for shape in (theta.shape, square, theta.shape, theta.shape)))
     for _ in range(trials):
         for sets in blocks(active[moved[active]], problem.size):
-            valley.put(sets, Valley.at(problem.take(sets), theta[sets]))
+            for kept, new in zip(valley, Valley.at(problem.take(sets), theta[sets]), strict=True):
+                kept[sets] = new
         arrived = valley.take(active).arrived(value[active])
         last = active[arrived]
         theta[last] -= valley.take(last).step(np.full(len(last), LEAST))

@@ -1,5 +1,7 @@
 """Bootstraps, halves and ranks of residuals say how sure a fit is, and groups may share one of its parameters."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,6 +24,7 @@ from lib.fit.fits import (
     residual_rank_test,
     sharing,
 )
+from tests.fit.coverage import of_laws, of_optima
 from tests.fit.known import iso_depth_grid, joint_arrays, line
 
 # ---- resamples -------------------------------------------------------------------------------------------------------
@@ -89,7 +92,6 @@ def test_fresh_grids_have_the_law_and_the_noise_of_the_one_that_was_seen():
     frame = iso_depth_grid(0.01)
     own = {r: (cell.n_once + cell.n_rec, cell.D, cell.loss) for r, cell in frame.groupby("r")}
     found = {r: fit_chinchilla(*arrays) for r, arrays in own.items()}
-    assert found[1].loss == pytest.approx(frame[frame.r == 1].loss.to_numpy())
     assert found[1].off == pytest.approx(found[1].predict(*own[1][:2]) - own[1][2].to_numpy())
     inputs = {r: arrays[:2] for r, arrays in own.items()}
     noise = noise_of(found)
@@ -105,6 +107,25 @@ def test_fresh_grids_have_the_law_and_the_noise_of_the_one_that_was_seen():
     unknown = refits(exact[1], [exact[1].loss, np.r_[np.nan, exact[1].loss[1:]]])
     assert unknown[0].params == pytest.approx(exact[1].params, rel=1e-6)
     assert np.isnan([*unknown[1].params.values()]).all()  # and no number that reads as known
+
+
+def test_what_is_on_the_box_has_no_interval():
+    boxed = dataclasses.replace(laws.POWER, shapes={"z": (0.5, 20.0)})
+    draws = bootstrap(lambda *arrays: fit_saturation(*arrays, boxed), line()[:2], range(30), n=5)
+    assert draws["z"].isna().all() and draws["Z"].std() > 0
+
+
+def test_intervals_hold_the_truth_as_often_as_is_stated():
+    normal, students = of_optima(7, 1500)
+    for share, stated in ((normal, 0.873), (students, 0.949)):
+        assert abs(share - stated) < 3 * (stated * (1 - stated) / 1500) ** 0.5
+
+
+@pytest.mark.long
+def test_intervals_of_a_law_hold_it_as_often_as_is_stated():
+    shares = of_laws("five budgets, 35", 100)
+    for way, stated in (("bootstrap", 0.975), ("fresh_fits", 0.94), ("flipped", 0.89)):
+        assert (np.abs(shares.loc[way] - stated) < 3.5 * (stated * (1 - stated) / 100) ** 0.5).all(), shares
 
 
 # ---- halves and ranks ------------------------------------------------------------------------------------------------
