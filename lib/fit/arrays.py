@@ -13,11 +13,11 @@ NOT_NEGATIVE = (0.0, 1e30)
 ANY_SIGN = (-1e30, 1e30)
 
 
-def columns(table: pd.DataFrame, names: list[str]) -> dict[str, pd.Series]:
-    """Name -> column."""
+def columns(table: Any, names: list[str]) -> dict[str, Any]:
+    """Name -> column, of a table, or what else has names."""
     for name in names:
         if name not in table:
-            raise InputError(f"{name}: is no column of the table, which has {', '.join(map(str, table.columns))}")
+            raise InputError(f"{name}: is not there, only {', '.join(map(str, table))}; add it")
     return {name: table[name] for name in names}
 
 

@@ -114,7 +114,7 @@ def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str =
     """The law at its optimum on arrays of inputs [n], in the law's order, and losses in nats [n].
 
     objective: huber, with a delta of 1e-3, or squares, of the log residuals. Raises InputError, in one line, for arrays
-    that no optimum can be found for.
+    that no optimum can be found for. 20,000 points take a second and 60 MB, and as much for each 10 resamples.
     """
     if objective not in DELTAS:
         raise InputError(f"objective: {objective!r} is not known, use one of {', '.join(DELTAS)}")
@@ -265,6 +265,22 @@ def bootstrap(
     fit: a function of this module that returns a Fit; arrays: its arguments in order, the loss last; cells: what each
     point belongs to [n], in any hashable form, or a data frame of columns that say so together. Cells are drawn, not
     points, so that what was trained together stays together. Raises InputError where fit does, and for a single cell.
+
+    A parameter that lies on the law's box, or that the data leave open, is nan in every resample: its error is not
+    known. How often the 95 % interval between percentiles of 200 resamples holds the truth, and what ``fresh_fits`` and
+    ``flipped`` give in its place, for normal noise of .003 in logs: shares of 400 sets of losses, +-.01
+    (tests/fit/coverage.py). They fall short of .95 for ``flipped``, whose residuals are small where a point has weight.
+
+        runs                     draws          E     A   alpha    B   beta   phi
+        5 budgets of 7 sizes     bootstrap    .98   .97   .97   .97   .98
+        (cells of one run)       fresh_fits   .94   .94   .94   .94   .94
+                                 flipped      .91   .89   .89   .89   .90
+        2 budgets of 5 sizes     bootstrap   1.00  1.00  1.00  1.00  1.00
+        (cells of one run)       fresh_fits   .96   .96   .96   .95   .95
+                                 flipped      .87   .87   .87   .85   .85
+        000's 116 runs           bootstrap    .98   .96   .96   .94   .94   .94
+        (cells of budget and r)  fresh_fits   .96   .95   .96   .93   .93   .93
+                                 flipped      .92   .92   .92   .89   .89   .89
     """
     point = fit(*arrays)
     same_index({"loss": arrays[-1], "cells": cells})
@@ -298,7 +314,7 @@ def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
         by = frame.groupby(list(frame.columns)).ngroup()
     except (TypeError, ValueError):
         raise InputError("cells: are no labels, give a text, a number or a tuple a point, or a table") from None
-    if len(by) != points or by.isna().any() or by.max() < 1:
+    if len(by) != points or by.isna().any() or not by.max() > 0:
         raise InputError(f"cells: give one label for each of {points} points, none missing, and two different at least")
     return by.to_numpy(int), int(by.max()) + 1
 
@@ -367,7 +383,11 @@ def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
 
 def isoflop_optimum(x: ArrayLike, loss: ArrayLike) -> tuple[float, float, float]:
     """(x*, loss*, stderr): the minimum of a parabola of the loss in log x, and the standard error of x* (delta method,
-    in units of x; nan for three points). Raises InputError where the parabola has no minimum."""
+    in units of x; nan for three points). Raises InputError where the parabola has no minimum.
+
+    Of a law's losses with normal noise of .003 in logs x* +- 1.96 stderr holds the optimum in 83, 87 and 91 % of cases
+    at 5, 7 and 12 sizes over a factor of 16, and in 95 % with Student's t of sizes - 3 degrees of freedom in the place
+    of 1.96 (tests/fit/coverage.py): use that."""
     x, loss = points({"x": x, "loss": loss}, {"loss": ANY_SIGN})
     apart = np.diff(np.unique(np.log(x))) > 1e-6
     if apart.sum() < 2:

@@ -19,7 +19,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
-from lib.fit.arrays import LEVEL, NOT_NEGATIVE, POSITIVE, number, points
+from lib.fit.arrays import LEVEL, NOT_NEGATIVE, POSITIVE, columns, number, points
 
 AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
@@ -69,6 +69,7 @@ class Law:
 
     def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
         """The law's loss at these inputs."""
+        params = columns(params, [*self.names])
         terms = self.log_terms(params, *self._arrays(inputs))
         return sum((params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True)), np.zeros(()))
 

@@ -66,7 +66,7 @@ def test_what_a_table_lacks_or_holds_that_is_no_number_is_named():
         lambda t: frontier.compute_optimal(LAW, t.assign(n_once=1, n_rec=N), 1, 1e16): ("width", "flops"),
     }
     for door, name in ((door, name) for door, names in doors.items() for name in names):
-        for lacks, word in ((runs.drop(columns=name), "no column"), (runs.assign(**{name: "400M"}), "'400M'")):
+        for lacks, word in ((runs.drop(columns=name), "is not there"), (runs.assign(**{name: "400M"}), "'400M'")):
             with one_line(word, starts=f"{name}: "):
                 door(lacks)
 
