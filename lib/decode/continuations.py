@@ -73,8 +73,10 @@ def score(
     found = {T: [_nothing(question) for question in questions] for T in depths}
     with model.evaluating():
         for batch in _batches(rows):
-            for T, parts in _score(model, batch, depths, state_seed):
-                for row, (nll, greedy) in zip(batch, parts, strict=True):
+            layout = _Layout(batch, model)
+            at = layout.positions.flatten()
+            for T, _, x in model.hidden_at(layout.tokens.view(1, -1), depths, state_seed, layout.attend, at):
+                for row, (nll, greedy) in zip(batch, _read(model, x[0], layout), strict=True):
                     scored = found[T][row.question]
                     here = slice(row.first, row.first + len(row.choices))
                     scored.nll[here], scored.greedy[here] = nll, greedy
@@ -125,7 +127,7 @@ def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
 class _Layout:
     """A batch [B, S] of rows: its ``tokens``, their ``positions``, and which branch each belongs to.
     The tokens of all choices are the ``targets`` [m]; ``source`` [m] says where in [B S] each is predicted, ``lengths``
-    how many belong to each choice."""
+    how many belong to each choice, ``choices`` how many of these each row has."""
 
     def __init__(self, rows: list[_Row], model: LoopedLM):
         B, S = len(rows), max(row.length for row in rows)
@@ -145,6 +147,7 @@ class _Layout:
                 self.lengths.append(len(choice))
                 at = inner.stop
         self.shape = B, S
+        self.choices = [len(row.choices) for row in rows]
         prefix = [len(row.prefix) for row in rows]
         self.tokens, self.positions, self.branch, self.own, self.prefix, self.source, self.targets = (
             torch.as_tensor(x, device=model.angles.device)
@@ -176,26 +179,7 @@ class _Layout:
         return out.transpose(1, 2)
 
 
-def _score(
-    model: LoopedLM, rows: list[_Row], depths: list[int], state_seed: int
-) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
-    """For each T: of each row the choices' negative log-likelihoods, and which of them are greedy."""
-    layout = _Layout(rows, model)
-    e, values, _ = model.before(layout.tokens.view(1, -1), layout.attend)
-    h = e
-    if model.cfg.state_init != "prelude":
-        whole = model.initial_state(e.new_zeros(1, model.cfg.context, e.shape[-1]), None, state_seed)
-        h = whole[:, layout.positions.flatten()]
-    h, prepared = model.injection.spread(h), model.injection.prepare(e)
-    for T in range(1, depths[-1] + 1):
-        if model.cfg.recur:
-            h, _ = model.step(h, prepared, values, T - 1, layout.attend)
-        if T in depths:
-            x, _ = model.after(model.injection.pool(h), values, layout.attend)
-            yield T, _read(model, x[0], layout, [len(row.choices) for row in rows])
-
-
-def _read(model: LoopedLM, x: Tensor, layout: _Layout, choices: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+def _read(model: LoopedLM, x: Tensor, layout: _Layout) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each row, its choices' negative log-likelihoods and which of them are greedy, from the head's input
     [B S, d]."""
     nll, hit = [], []
@@ -207,5 +191,5 @@ def _read(model: LoopedLM, x: Tensor, layout: _Layout, choices: list[int]) -> li
     ends = np.cumsum(layout.lengths)[:-1]
     sums = [part.sum() for part in np.split(torch.cat(nll).double().cpu().numpy(), ends)]
     greedy = [part.all() for part in np.split(torch.cat(hit).cpu().numpy(), ends)]
-    cuts = np.cumsum(choices)[:-1]
+    cuts = np.cumsum(layout.choices)[:-1]
     return list(zip(np.split(np.array(sums), cuts), np.split(np.array(greedy), cuts), strict=True))

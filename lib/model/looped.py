@@ -180,15 +180,17 @@ class LoopedLM(nn.Module):
             )
         return total
 
-    def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0) -> Tensor:
-        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``."""
+    def initial_state(self, e: Tensor, draw: Draw | None, seed: int = 0, positions: Tensor | None = None) -> Tensor:
+        """h_0 [B, S, d]; random ones are drawn per row, and in eval mode once for all rows, from ``seed``, for tokens
+        at ``positions`` [S], which are 0, 1, 2, ... when None."""
         kind, (B, S, d) = self.cfg.state_init, e.shape
         if kind == "prelude":
             return e
         if kind == "zero":
             return torch.zeros_like(e)
         if draw is None:
-            h = self._noise(seeds.torch_stream("state", seed), S, d).to(e.device).expand(B, S, d)
+            at = torch.arange(S) if positions is None else positions.cpu()
+            h = self._noise(seeds.torch_stream("state", seed), int(at.max()) + 1, d)[at].to(e.device).expand(B, S, d)
         else:
             draws = [seeds.torch_stream("state", draw.seed, draw.step, row, device=e.device) for row in draw.rows]
             h = torch.stack([self._noise(generator, S, d) for generator in draws])
@@ -315,27 +317,39 @@ class LoopedLM(nn.Module):
 
     @torch.no_grad()
     def hidden_at(
-        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+        self,
+        tokens: Tensor,
+        depths: Sequence[int],
+        state_seed: int = 0,
+        attend: LayerAttend | None = None,
+        positions: Tensor | None = None,
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
         """(T, h_T [B, S, d], the head's input from there) for each of ``depths``, rising, in one pass over the loops.
 
-        As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its."""
-        for T, state, values in self.states_at(tokens, depths, state_seed):
-            yield T, state, self.after(state, values)[0]
+        As ``hidden`` at loops=T in eval mode; ``state_seed`` draws another random initial state than its. Tokens whose
+        ``positions`` [S] are not 0, 1, 2, ... come with their own attention."""
+        for T, state, values in self.states_at(tokens, depths, state_seed, attend, positions):
+            yield T, state, self.after(state, values, attend)[0]
 
     @torch.no_grad()
     def states_at(
-        self, tokens: Tensor, depths: Sequence[int], state_seed: int = 0
+        self,
+        tokens: Tensor,
+        depths: Sequence[int],
+        state_seed: int = 0,
+        attend: LayerAttend | None = None,
+        positions: Tensor | None = None,
     ) -> Iterator[tuple[int, Tensor, dict[int, Tensor]]]:
         """(T, h_T [B, S, d], the value embeddings that ``after`` takes with it): ``hidden_at`` without the coda."""
         wanted = sorted({*depths})
         for T in wanted:
             self.loops_of(len(tokens), T)  # refuses a T that the model cannot make
-        e, values, _ = self.before(tokens)
-        h, prepared = self.injection.spread(self.initial_state(e, None, state_seed)), self.injection.prepare(e)
+        e, values, _ = self.before(tokens, attend)
+        h = self.injection.spread(self.initial_state(e, None, state_seed, positions))
+        prepared = self.injection.prepare(e)
         for t in range(max(wanted, default=0)):
             if self.cfg.recur:
-                h, _ = self.step(h, prepared, values, t)
+                h, _ = self.step(h, prepared, values, t, attend)
             if t + 1 in wanted:
                 yield t + 1, self.injection.pool(h), values
 
