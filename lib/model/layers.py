@@ -42,13 +42,18 @@ class RMSNorm(nn.Module):
 
 
 class NoNorm(nn.Module):
-    """x in ``dtype``, where a block has no norm."""
+    """x in ``dtype``, where there is no norm."""
 
     weight: None = None
     eps: None = None
 
     def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         return x.to(dtype or x.dtype)
+
+
+def norm(cfg: ModelConfig, present: bool = True) -> RMSNorm | NoNorm:
+    """One of the norms of a model, where the config asks for it."""
+    return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps) if present else NoNorm()
 
 
 # ---- rotary positions ------------------------------------------------------------------------------------------------
@@ -295,18 +300,15 @@ class Block(nn.Module):
     def __init__(self, cfg: ModelConfig, layer: int = 0):
         """layer: which of the unique layers it is, for its window and its value table."""
         super().__init__()
-
-        def norm(*kinds: str) -> RMSNorm | NoNorm:
-            return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps) if cfg.block in kinds else NoNorm()
-
-        before, after = ("pre-norm", "sandwich", "peri-norm"), ("sandwich", "post-norm", "peri-norm")
+        before = cfg.block in ("pre-norm", "sandwich", "peri-norm")
+        after = cfg.block in ("sandwich", "post-norm", "peri-norm")
         looped = cfg.recur == 0 or cfg.prelude <= layer < cfg.prelude + cfg.recur
         self.a = cfg.residual_multiplier if looped else 1.0
         self.peri = cfg.block == "peri-norm"
-        self.attn_norm, self.attn = norm(*before), Attention(cfg, cfg.has_values(layer), cfg.window(layer))
-        self.attn_post = norm(*after)
-        self.mlp_norm, self.mlp = norm(*before), MLP(cfg) if cfg.experts == 1 else MoE(cfg)
-        self.mlp_post = norm(*after)
+        self.attn_norm, self.attn = norm(cfg, before), Attention(cfg, cfg.has_values(layer), cfg.window(layer))
+        self.attn_post = norm(cfg, after)
+        self.mlp_norm, self.mlp = norm(cfg, before), MLP(cfg) if cfg.experts == 1 else MoE(cfg)
+        self.mlp_post = norm(cfg, after)
 
     def forward(
         self, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None = None, attend: Attend | None = None

@@ -31,7 +31,7 @@ from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
 from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
 from lib.model.injection import Prepared, make_injection, per_token
-from lib.model.layers import Attention, Block, RMSNorm, linear, rope_angles
+from lib.model.layers import Attention, Block, linear, norm, rope_angles
 from lib.model.routing import LayerUse, router_loss
 
 #: (unique layer, its attention, its input [B, S, d], value embeddings) -> its branch [B, S, d]
@@ -76,25 +76,22 @@ class LoopedLM(nn.Module):
         blocks = [Block(cfg, layer) for layer in range(cfg.layers)]
         self.embed = _table(cfg)
         self.value_embeds = nn.ModuleDict({str(i): _table(cfg) for i in range(cfg.layers) if cfg.has_values(i)})
-        self.embed_norm = self._norm(cfg.embed_norm)
+        self.embed_norm = norm(cfg, cfg.embed_norm)
         self.prelude = nn.ModuleList(blocks[: cfg.prelude])
-        self.prelude_norm = self._norm(cfg.prelude_norm)
+        self.prelude_norm = norm(cfg, cfg.prelude_norm)
         self.injection = make_injection(cfg)
         self.recur = nn.ModuleList(blocks[cfg.prelude : cfg.prelude + cfg.recur])
-        self.loop_norm = self._norm(cfg.loop_norm == "own")
+        self.loop_norm = norm(cfg, cfg.loop_norm == "own")
         self.exit_gate = nn.Linear(cfg.width, 1) if cfg.exit_gate else None
         self.readout = nn.Linear(cfg.width, cfg.width, bias=False) if cfg.readout else None
         self.coda = nn.ModuleList(blocks[cfg.prelude + cfg.recur :])
-        self.final_norm = RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps)
+        self.final_norm = norm(cfg)
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
         self.head_loss: LossesAndGradient = losses_and_gradient
         angles = rope_angles(cfg.context, cfg.head_dim, cfg.rope_base)
         self.register_buffer("angles", angles, persistent=False)
         if seed is not None:
             self._init_weights(seed)
-
-    def _norm(self, present: bool) -> RMSNorm | None:
-        return RMSNorm(self.cfg.width, self.cfg.norm_gain, self.cfg.norm_eps) if present else None
 
     @property
     def blocks(self) -> list[Block]:
@@ -252,14 +249,11 @@ class LoopedLM(nn.Module):
         x = self.embed(tokens).to(self.residual_dtype)
         if self.cfg.embed_scale != 1:
             x = self.cfg.embed_scale * x
-        if self.embed_norm is not None:
-            x = self.embed_norm(x)
+        x = self.embed_norm(x)
         # looked up once: the loop uses its layers' value tables again and again
         values = {int(layer): table(tokens) for layer, table in self.value_embeds.items()}
         e, routing = self._stack(self.prelude, 0, x, values, attend)
-        if self.prelude_norm is not None:
-            e = self.prelude_norm(e)
-        return e, values, routing
+        return self.prelude_norm(e), values, routing
 
     def step(
         self,
@@ -272,11 +266,8 @@ class LoopedLM(nn.Module):
         """h_{t+1} = R(A-bar h_t + B-bar e)."""
         u = self.injection.inject(h, prepared, t)
         s, uses = self._stack(self.recur, self.cfg.prelude, u, values, attend)
-        if self.cfg.loop_norm in ("final", "closing"):
-            s = self.final_norm(s)
-        elif self.loop_norm is not None:
-            s = self.loop_norm(s)
-        return self.injection.merge(h, u, s, prepared, t), uses
+        closing = self.final_norm if self.cfg.loop_norm in ("final", "closing") else self.loop_norm
+        return self.injection.merge(h, u, closing(s), prepared, t), uses
 
     def after(
         self, state: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None

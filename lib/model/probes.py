@@ -81,7 +81,7 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
     """
     norms: dict[str, float] = {}
     parts: dict[str, nn.Module] = {f"prelude {i}": block for i, block in enumerate(model.prelude, start=1)}
-    if model.prelude_norm is not None:
+    if model.prelude or model.cfg.prelude_norm:
         parts["e"] = model.prelude_norm
     parts |= {f"recur {i}": block for i, block in enumerate(model.recur, start=1)}
     names = [*parts]
@@ -97,8 +97,6 @@ def state_trace(model: LoopedLM, tokens: Tensor, loops: int) -> dict[str, float]
     with model.evaluating(), listening([*parts.values()], hear):
         for T, state, _ in model.states_at(tokens, range(1, loops + 1)):
             note(f"loop {T}", state)
-    if model.prelude_norm is None and model.prelude:
-        norms["e"] = norms[f"prelude {len(model.prelude)}"]
     if model.readout is not None:
         out = linear(state, model.readout.weight).float()
         norms["expansion"] = (out.norm(dim=-1) / state.float().norm(dim=-1)).mean().item()

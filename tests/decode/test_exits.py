@@ -40,7 +40,7 @@ def test_every_layer_is_an_exit_of_its_own():
     np.testing.assert_allclose(exits.loss[-1], expected, rtol=1e-3, atol=1e-4)
     with torch.no_grad():  # the first layer, read through the final norm and the head
         e = model.embed(x[:, :-1])
-        e = e if model.embed_norm is None else model.embed_norm(e)
+        e = model.embed_norm(e)
         first, _ = model.recur[0](e, model.angles, torch.float32)
         log_p = (model.final_norm(first) @ model.head_weight.T).log_softmax(-1).flatten(0, 1)
     entropy = torch.distributions.Categorical(logits=log_p).entropy()

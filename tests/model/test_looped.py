@@ -60,12 +60,10 @@ def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
 
     model.zero_grad()
     embedded = cfg.embed_scale * model.embed(x)
-    if model.embed_norm is not None:
-        embedded = model.embed_norm(embedded)
+    embedded = model.embed_norm(embedded)
     values = {int(layer): table(x) for layer, table in model.value_embeds.items()}
     e, _ = model._stack(model.prelude, 0, embedded, values)
-    if model.prelude_norm is not None:
-        e = model.prelude_norm(e)
+    e = model.prelude_norm(e)
     h = model.injection.spread(model.initial_state(e, draw))
     for t in range(loops):
         if 0 < t == loops - (cfg.max_backprop_loops or loops):  # where all loops backpropagate, so does h_0
