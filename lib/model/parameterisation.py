@@ -37,7 +37,7 @@ import dataclasses
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
@@ -98,6 +98,10 @@ def of_muon(what: str, optim: OptimConfig) -> bool:
 # ---- how a parameter starts ------------------------------------------------------------------------------------------
 
 
+#: the sigmas beyond which no normal entry lies; infinitely many of a deviation of 0 are nan, which nothing is beyond
+CUT = {"normal": math.inf, "truncated normal": 3.0, "orthogonal": math.inf, "truncated orthogonal": 2.0}
+
+
 @dataclasses.dataclass(frozen=True)
 class Init:
     """kind: normal, truncated normal (at 3 sigma), uniform, orthogonal, truncated orthogonal (made from normals cut at
@@ -109,21 +113,16 @@ class Init:
 
     @torch.no_grad()
     def apply(self, weight: Tensor, generator: torch.Generator) -> None:
-        if self.kind == "normal":
-            weight.normal_(std=self.std, generator=generator)
-        elif self.kind == "truncated normal":
-            _cut_normal(weight, self.std, 3, generator)
-        elif self.kind == "uniform":
+        if self.kind == "uniform":
             weight.uniform_(-math.sqrt(3) * self.std, math.sqrt(3) * self.std, generator=generator)
         elif self.kind == "identity":
             weight.copy_(torch.eye(*weight.shape))
+        elif self.kind.endswith("normal"):
+            _cut_normal(weight, self.std, CUT[self.kind], generator)
         elif self.kind.endswith("orthogonal"):
-            for matrix in weight.flatten(0, -3) if weight.ndim > 2 else [weight]:
+            for matrix in weight.view(-1, *weight.shape[-2:]):
                 gain = self.std * math.sqrt(max(matrix.shape))
-                if self.kind == "orthogonal":
-                    nn.init.orthogonal_(matrix, gain, generator=generator)
-                else:
-                    matrix.copy_(gain * _orthogonalized(_cut_normal(matrix, 1.0, 2, generator)))
+                matrix.copy_(gain * _orthogonalized(_cut_normal(matrix, 1.0, CUT[self.kind], generator)))
 
 
 def _cut_normal(weight: Tensor, std: float, sigmas: float, generator: torch.Generator) -> Tensor:
