@@ -59,6 +59,25 @@ MADE = {"norm": "ones", "bias": "zeros", "dynamics": "001's decay", "lanes": "pl
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 
+#: the parameters of a block, by the last part of their names; all else in it is a matrix
+OF_BLOCK = {
+    "attn_norm": "norm",
+    "attn_post": "norm",
+    "mlp_norm": "norm",
+    "mlp_post": "norm",
+    "qk_bias": "bias",
+    "router": "router",
+    "out": "branch output",
+    "down": "branch output",
+}
+#: what stands outside of blocks, by the first part; all else there is a norm
+OF_ENDS = {
+    "embed": "embedding",
+    "value_embeds": "value table",
+    "head": "head",
+    "readout": "readout",
+    "exit_gate": "exit gate",
+}
 #: the parameters of an injection -> what they are
 OF_INJECTION = {
     **{"injection": "injection", "bias": "bias", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"},
@@ -74,17 +93,9 @@ def role(name: str) -> str:
             raise InputError(f"{name}: it has no role, give it one in OF_INJECTION of lib/model/parameterisation.py")
         return OF_INJECTION[leaf]
     if top in ("prelude", "recur", "coda"):
-        if leaf.endswith(("_norm", "_post")):
-            return "norm"
-        if leaf == "qk_bias":
-            return "bias"
-        if leaf == "router":
-            return "router"
-        if name.endswith("attn.gate.weight"):
-            return "value gate"
-        return "branch output" if leaf in ("out", "down") else "matrix"
-    tops = {"embed": "embedding", "value_embeds": "value table", "head": "head", "readout": "readout"}
-    return {**tops, "exit_gate": "exit gate"}.get(top, "norm")
+        # the gate of an MLP is a matrix
+        return "value gate" if name.endswith("attn.gate.weight") else OF_BLOCK.get(leaf, "matrix")
+    return OF_ENDS.get(top, "norm")
 
 
 def of_muon(what: str, optim: OptimConfig) -> bool:
@@ -145,37 +156,31 @@ def _orthogonalized(matrix: Tensor) -> Tensor:
 
 def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
     """The start of one parameter, by the first table above."""
-    what = role(name)
+    what, fan, unit = role(name), shape[-1], math.sqrt(2 / (5 * cfg.width))
     if what in MADE:
         return Init(MADE[what])
-    if what in ("value table", "exit gate"):
-        return Init("normal", 1.0 if what == "value table" else 0.0)
-    unit = math.sqrt(2 / (5 * cfg.width))
-    if what == "readout":
-        return Init("orthogonal", unit)
+    always = {"value table": Init("normal", 1.0), "exit gate": Init("normal", 0.0), "readout": Init("orthogonal", unit)}
+    if what in always:
+        return always[what]
     if what == "injection" and cfg.injection == "concat-identity":
         return Init("identity")
     if cfg.init == "scaled":
         effective = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
         return Init("normal", unit / math.sqrt(2 * effective) if what == "branch output" else unit)
     if cfg.init == "parcae":
-        return _init_of_001s_code(what, unit, shape[-1])
+        own = {
+            "value gate": Init("uniform", (3 * fan) ** -0.5),  # torch's linear layer, U(+- 1/sqrt(fan))
+            "branch output": Init("normal", 0.0),
+            "injection": Init("truncated normal", unit),
+        }
+        return own.get(what, Init("truncated orthogonal", unit))
     if cfg.init in ("uniform", "uniform-zero"):
-        if what == "branch output" and cfg.init == "uniform-zero":
-            return Init("normal", 0.0)
-        if what in ("embedding", "head"):
-            return Init("normal", 1.0 if what == "embedding" else 1e-3)
-        return Init("uniform", shape[-1] ** -0.5)
+        own = {"embedding": Init("normal", 1.0), "head": Init("normal", 1e-3)}
+        if cfg.init == "uniform-zero":
+            own["branch output"] = Init("normal", 0.0)
+        return own.get(what, Init("uniform", fan**-0.5))
     narrow = cfg.init == "mup" and what in ("head", *HIDDEN)
     return Init("normal", cfg.init_std / math.sqrt(cfg.width / MUP_WIDTH) if narrow else cfg.init_std)
-
-
-def _init_of_001s_code(what: str, unit: float, fan: int) -> Init:
-    if what == "branch output":
-        return Init("normal", 0.0)
-    if what == "value gate":  # torch's linear layer, U(+- 1/sqrt(fan))
-        return Init("uniform", (3 * fan) ** -0.5)
-    return Init("truncated normal" if what == "injection" else "truncated orthogonal", unit)
 
 
 # ---- how its rate depends on the model and the data ------------------------------------------------------------------
