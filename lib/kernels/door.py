@@ -76,13 +76,9 @@ def norm(module: Any, x: Tensor, dtype: torch.dtype | None = None) -> Any:
     return NotImplemented
 
 
-def relu2(x: Tensor) -> Any:
-    return functions.Activation.apply("relu2", x) if serve(x) else NotImplemented  # type: ignore[no-untyped-call]
-
-
-def swiglu(gate: Tensor, up: Tensor) -> Any:
-    if serve(gate, up):
-        return functions.Activation.apply("swiglu", gate, up)  # type: ignore[no-untyped-call]
+def activation(name: str, *inputs: Tensor) -> Any:
+    if serve(*inputs):
+        return functions.Activation.apply(name, *inputs)  # type: ignore[no-untyped-call]
     return NotImplemented
 
 

@@ -47,20 +47,18 @@ class DepthRule:
 
     def distribution(self) -> np.ndarray:
         """P(T = t) of the total for t = 0, 1, 2, ... up to where nothing is left."""
-        drawn = self._drawn()
-        n, k = self._split(np.arange(len(drawn)))
+        drawn, n, k = self._drawn()
         p = np.zeros((n + k).max() + 1)
         p[n + k] = drawn
         return p
 
     def expected(self) -> tuple[float, float]:
         """(E[n], E[k]): the loops without and with gradient of a training step on average."""
-        drawn = self._drawn()
-        n, k = self._split(np.arange(len(drawn)))
+        drawn, n, k = self._drawn()
         return float(drawn @ n), float(drawn @ k)
 
-    def _drawn(self) -> np.ndarray:
-        """P of 0, 1, 2, ... in the distribution that is drawn from."""
+    def _drawn(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """P of 0, 1, 2, ... in the distribution that is drawn from, and the n and the k of each."""
         last = 20 + 12 * self.cfg.mean_loops
         p = np.zeros(last + 1)
         if self.cfg.depth == "fixed":
@@ -77,7 +75,7 @@ class DepthRule:
             taus = np.log(self._poisson_mean) - SIGMA**2 / 2 + SIGMA * nodes
             weights = weights / weights.sum()
             p[1:] = sum(w * _poisson(np.exp(tau), last - 1) for w, tau in zip(weights, taus, strict=True))
-        return p / p.sum()
+        return p / p.sum(), *self._split(np.arange(last + 1))
 
     def _split(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What was drawn [B] -> (n, k)."""

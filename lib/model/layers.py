@@ -4,6 +4,7 @@ Weights are kept in fp32; a matmul happens in the dtype of its input. Shapes: B 
 D head_dim; E experts, of which a token takes k.
 """
 
+import functools
 import importlib.util
 import math
 from collections.abc import Callable
@@ -278,12 +279,12 @@ class Pick(torch.autograd.Function):
         return grad.new_zeros(ctx.length, grad.shape[1]).index_copy_(0, rows, grad), None
 
 
-@door.served_by(door.relu2)
+@door.served_by(functools.partial(door.activation, "relu2"))
 def relu2(x: Tensor) -> Tensor:
     return F.relu(x).square()
 
 
-@door.served_by(door.swiglu)
+@door.served_by(functools.partial(door.activation, "swiglu"))
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     return F.silu(gate) * up
 

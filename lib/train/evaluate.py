@@ -1,7 +1,7 @@
 """Losses on the fixed held-out rows, always at a fixed number of loops."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,10 @@ def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state
     return {T: total / batch[:, 1:].size for T, total in sums.items()}
 
 
-def _parts(model: LoopedLM, batch: np.ndarray) -> Iterator[Tensor]:
+def _parts(model: LoopedLM, batch: np.ndarray) -> tuple[Tensor, ...]:
     """The rows on the model's device, as many at once as a forward pass takes."""
-    rows = max(1, EVAL_TOKENS // (batch.shape[1] - 1))
-    for start in range(0, len(batch), rows):
-        yield torch.as_tensor(batch[start : start + rows], device=model.embed.weight.device)
+    rows = torch.as_tensor(batch, device=model.embed.weight.device)
+    return rows.split(max(1, EVAL_TOKENS // (batch.shape[1] - 1)))
 
 
 def check_tokenizer(tokenizer: str, size: int, vocab_size: int) -> None:

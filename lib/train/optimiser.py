@@ -134,27 +134,21 @@ class AdamW:
             value.copy_(tensors[name])
 
 
-@dataclasses.dataclass
 class Stack:
     """All n matrices of one shape [R, C], which are updated together; a parameter [E, R, C] is E of them. Each process
     updates m of them, and keeps momentum, variance and norm for these alone."""
 
-    parameters: list[nn.Parameter]
-    counts: list[int]  # how many matrices each is
-    lr: Tensor  # [n]
-    own: slice  # the m of them that are this process's
-    momentum: Tensor  # [m, R, C]
-    variance: Tensor  # [m, R, 1] of tall matrices, [m, 1, C] of wide ones
-    norm: Tensor | None = None  # [m, 1, 1], that MuonH keeps
-
-    @classmethod
-    def of(cls, members: list[tuple[Placement, nn.Parameter]], ranks: Ranks) -> "Stack":
-        parameters = [parameter for _, parameter in members]
-        counts = [math.prod(p.shape[:-2]) for p in parameters]
-        lr = torch.tensor([placement.lr for placement, _ in members]).repeat_interleave(torch.tensor(counts))
-        own, (R, C) = ranks.share(sum(counts)), parameters[0].shape[-2:]
-        zeros = functools.partial(torch.zeros, own.stop - own.start, device=parameters[0].device)
-        return cls(parameters, counts, lr, own, zeros(R, C), zeros(R, 1) if R >= C else zeros(1, C))
+    def __init__(self, members: Placed, ranks: Ranks):
+        self.parameters = [*members.values()]
+        self.counts = [math.prod(p.shape[:-2]) for p in self.parameters]  # how many matrices each is
+        rates = torch.tensor([placement.lr for placement in members])
+        self.lr = rates.repeat_interleave(torch.tensor(self.counts))  # [n]
+        self.own = ranks.share(sum(self.counts))  # the m of them that are this process's
+        (R, C), device = self.parameters[0].shape[-2:], self.parameters[0].device
+        zeros = functools.partial(torch.zeros, self.own.stop - self.own.start, device=device)
+        self.momentum = zeros(R, C)  # [m, R, C]
+        self.variance = zeros(R, 1) if R >= C else zeros(1, C)  # [m, R, 1] of tall matrices, [m, 1, C] of wide ones
+        self.norm: Tensor | None = None  # [m, 1, 1], that MuonH keeps
 
     def matrices(self, tensors: Sequence[Tensor]) -> Tensor:
         """This process's matrices [m, R, C] of the parameters, or of tensors of their shapes."""
@@ -176,11 +170,11 @@ class Muon:
 
     def __init__(self, cfg: OptimConfig, parameters: Placed, dtype: torch.dtype = torch.float32, ranks: Ranks = ALONE):
         self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
-        by_shape: dict[str, list[tuple[Placement, nn.Parameter]]] = {}
+        by_shape: dict[str, Placed] = {}
         for placement, parameter in parameters.items():
             R, C = parameter.shape[-2:]
-            by_shape.setdefault(f"{R}x{C}", []).append((placement, parameter))
-        self.stacks = {shape: Stack.of(members, ranks) for shape, members in by_shape.items()}
+            by_shape.setdefault(f"{R}x{C}", {})[placement] = parameter
+        self.stacks = {shape: Stack(members, ranks) for shape, members in by_shape.items()}
 
     @torch.no_grad()
     def step(self, rate: float, step: int, decay_factor: float) -> None:
@@ -361,12 +355,11 @@ class Optimizer:
 
     def clip_gradients(self) -> float:
         """Scales all gradients to a norm of at most ``cfg.clip``; returns the norm they had."""
-        parameters = [p for p in self.parameters if p.grad is not None]
-        gradients = [_gradient(p) for p in parameters]
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = total_norm(gradients) if self.ranks.size == 1 else nn.utils.get_total_norm(gradients)
         had = float(norm)
         if not had <= self.cfg.clip:  # a nan goes on
-            nn.utils.clip_grads_with_norm_(parameters, self.cfg.clip, norm)
+            nn.utils.clip_grads_with_norm_(self.parameters, self.cfg.clip, norm)
         return had
 
     def zero_grad(self) -> None:
