@@ -63,8 +63,6 @@ def score(
     where a choice alone fills the context, each its own. ``state_seed`` draws a random initial state. Raises
     InputError for depths that the model cannot make, and for tokens that it does not have."""
     depths = sorted(set(depths)) or [model.cfg.mean_loops]
-    for T in depths:
-        model.loops_of(1, T)
     _check(questions, model.cfg.vocab_size)
     rows = sorted(
         (row for i, question in enumerate(questions) for row in _rows(i, question, model.cfg.context)),

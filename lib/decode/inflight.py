@@ -164,9 +164,8 @@ class Decoder:
         self.looped = weight.new_zeros(cfg.recur, self.kept, *shape, dtype=model.compute_dtype)
         once = weight.new_zeros(cfg.prelude + cfg.coda, 1, *shape, dtype=model.compute_dtype)
         self.cache = [*once[: cfg.prelude], *self.looped, *once[cfg.prelude :]]
-        blocks = (*model.prelude, *model.recur, *model.coda)
         with torch.no_grad():
-            self.fused = [block.attn.fused().to(model.compute_dtype) for block in blocks]
+            self.fused = [block.attn.fused().to(model.compute_dtype) for block in model.blocks]
 
     def enter(self, row: int, tokens: Sequence[int]) -> None:
         """The next tokens of a row, whose tokens before have all left."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lib.model.layers import linear
 from lib.model.looped import LoopedLM, LoopEnd
+from lib.model.routing import numbered
 
 
 @torch.no_grad()
@@ -118,11 +119,10 @@ def _uses(
 def hidden_states(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> dict[tuple[int, int], Tensor]:
     """(unique layer, loop) -> what the layer makes of the stream there [B, S, d], in the order in which they are
     computed; layers outside the loop have loop 0, those in it 1 to ``loops``, mean_loops when None. In eval mode."""
-    states: dict[tuple[int, int], Tensor] = {}
-    for layer, _, state in _uses(model, model.blocks, tokens, loops):
-        passes = sum(of == layer for of, _ in states)
-        states[layer, passes + 1 if layer in model.looped_layers else 0] = state
-    return states
+    uses = _uses(model, model.blocks, tokens, loops)
+    passes = numbered([layer for layer, _, _ in uses])
+    loop_of = [(layer, i + 1 if layer in model.looped_layers else 0) for layer, i in passes]
+    return dict(zip(loop_of, (state for _, _, state in uses), strict=True))
 
 
 @torch.no_grad()
@@ -157,8 +157,6 @@ def looped_choices(model: LoopedLM, tokens: Tensor) -> dict[tuple[int, int], Ten
     Fig. "Expert assignment overlap"). In eval mode."""
     with model.evaluating():
         _, end = model.hidden(tokens)
-    choices: dict[tuple[int, int], Tensor] = {}
-    for layer, routing in end.routing:
-        if layer in model.looped_layers:
-            choices[layer, sum(of == layer for of, _ in choices)] = routing.chosen
-    return choices
+    uses = [use for use in end.routing if use.layer in model.looped_layers]
+    passes = numbered([use.layer for use in uses])
+    return dict(zip(passes, (use.routing.chosen for use in uses), strict=True))

@@ -4,7 +4,9 @@ another (004, Sec. "Why do MoE Layers Improve Looped Scaling Laws?").
 Choices are as ``probes.looped_choices`` gives them: (unique layer, loop) -> the k experts [B, S, k] of each token.
 """
 
+import collections
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -44,14 +46,18 @@ class LayerUse(NamedTuple):
         return LayerUse(self.layer, self.routing._replace(chosen=everybodys))
 
 
+def numbered(layers: Sequence[int]) -> list[tuple[int, int]]:
+    """(layer, which of its uses it is, from 0 on) of layers in the order in which they are used."""
+    return [(layer, layers[:i].count(layer)) for i, layer in enumerate(layers)]
+
+
 def router_loss(cfg: ModelConfig, uses: list[LayerUse], ranks: Ranks) -> Tensor:
     """The load-balance and z-losses, averaged over the uses of a router that carry gradient (004)."""
     live = [use for use in uses if use.routing.z.requires_grad] or uses
     routings = [use.routing for use in live]
-    layers = [use.layer for use in live]
     shares, weights = of_all_tokens(
         ranks,
-        [(layer, layers[:i].count(layer)) for i, layer in enumerate(layers)],
+        numbered([use.layer for use in live]),
         torch.stack([r.share for r in routings]),
         torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
     )
@@ -95,13 +101,11 @@ def divergence(choices: dict[tuple[int, int], Tensor]) -> list[dict[str, Any]]:
 
 def divergence_by_pair(choices: dict[tuple[int, int], Tensor]) -> dict[str, float]:
     """ "none 1-2" and so on: ``divergence`` of each pair of loops, the mean of the layers."""
-    rows = divergence(choices)
-    means = {}
-    for pair in dict.fromkeys((row["first"], row["second"]) for row in rows):
-        of_pair = [row for row in rows if (row["first"], row["second"]) == pair]
+    of_layers = collections.defaultdict(list)
+    for row in divergence(choices):
         for name in (*KINDS, *(f"{kind} by chance" for kind in KINDS)):
-            means[f"{name} {pair[0]}-{pair[1]}"] = sum(row[name] for row in of_pair) / len(of_pair)
-    return means
+            of_layers[f"{name} {row['first']}-{row['second']}"].append(row[name])
+    return {name: sum(shares) / len(shares) for name, shares in of_layers.items()}
 
 
 def _sets(chosen: Tensor, experts: int) -> tuple[Tensor, Tensor]:
