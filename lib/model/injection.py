@@ -29,6 +29,7 @@ class NoInjection(nn.Module):
 
     def __init__(self, cfg: ModelConfig):
         super().__init__()
+        self.cfg = cfg
 
     def spread(self, h: Tensor) -> Tensor:
         return h
@@ -72,12 +73,11 @@ class Concat(NoInjection):
 
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
-        self.width = cfg.width
         self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
         self.bias = nn.Parameter(torch.zeros(cfg.width)) if cfg.injection_bias else None
 
     def prepare(self, e: Tensor) -> Prepared:
-        W_e = linear(e, self.weight[:, : self.width])
+        W_e = linear(e, self.driving())
         return (W_e if self.bias is None else W_e + self.bias.to(W_e.dtype),)
 
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
@@ -85,10 +85,10 @@ class Concat(NoInjection):
         return linear(h, self.transition()) + W_e
 
     def transition(self) -> Tensor:
-        return self.weight[:, self.width :]
+        return self.weight[:, self.cfg.width :]
 
     def driving(self) -> Tensor:
-        return self.weight[:, : self.width]
+        return self.weight[:, : self.cfg.width]
 
 
 class LTI(NoInjection):
@@ -144,13 +144,9 @@ class Boundary(NoInjection):
 
     ALPHA = 2**-0.5
 
-    def __init__(self, cfg: ModelConfig):
-        super().__init__(cfg)
-        self.eps = cfg.norm_eps
-
     def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         (e,) = prepared
-        return F.rms_norm(s, s.shape[-1:], eps=self.eps) + self.ALPHA * e
+        return F.rms_norm(s, s.shape[-1:], eps=self.cfg.norm_eps) + self.ALPHA * e
 
     def driving(self) -> Tensor:
         return torch.full((1,), self.ALPHA)
@@ -170,20 +166,19 @@ class HyperConnections(NoInjection):
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
         r, K = cfg.mean_loops, cfg.lanes
-        self.K, self.receives_output = K, cfg.lanes_receive == "s"
         self.alpha = nn.Parameter(torch.eye(K)[torch.arange(r) % K])
         self.M = nn.Parameter(torch.eye(K).repeat(r, 1, 1))
         self.beta = nn.Parameter(torch.ones(r, K))
 
     def spread(self, h: Tensor) -> Tensor:
-        return h[..., None, :].expand(*h.shape[:-1], self.K, h.shape[-1])
+        return h[..., None, :].expand(*h.shape[:-1], self.cfg.lanes, h.shape[-1])
 
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         return torch.einsum("...k,...kd->...d", self.alpha[t].to(h.dtype), h)
 
     def merge(self, h: Tensor, u: Tensor, s: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         mixed = torch.einsum("...jk,...kd->...jd", self.M[t].to(h.dtype), h)
-        received = s if self.receives_output else s - u
+        received = s if self.cfg.lanes_receive == "s" else s - u
         return mixed + self.beta[t].to(h.dtype)[..., None] * received[..., None, :]
 
     def pool(self, h: Tensor) -> Tensor:
