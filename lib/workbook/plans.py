@@ -5,7 +5,6 @@ import dataclasses
 import io
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,11 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         raise InputError(f"name: there is no notebook {name!r}, use one of {', '.join(names())}")
     given = parameters.of_profile(profile, name)
     parameters.check_names(name, changes, given)
-    with tempfile.TemporaryDirectory() as forgotten, _undone():
+    with (
+        tempfile.TemporaryDirectory() as forgotten,
+        contextlib.chdir(os.getcwd()),  # where it is again after the block, with the look of figures that it had
+        style.keeping_style(),
+    ):
         values = {**given, "outputs": forgotten, **changes, **({"train": True} if "train" in given else {})}
         # notebook.start resolves it from the workbook's root, wherever this process is
         written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
@@ -97,14 +100,3 @@ def read_plan(path: Path) -> dict[str, Any]:
         aside = files.set_aside(path)
         print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
         return {}
-
-
-@contextlib.contextmanager
-def _undone() -> Iterator[None]:
-    """Restores, after the block, what a notebook changes in its process: the working directory, the look of figures."""
-    here = os.getcwd()
-    with style.keeping_style():
-        try:
-            yield
-        finally:
-            os.chdir(here)
