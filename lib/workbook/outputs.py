@@ -4,12 +4,13 @@ A file that cannot be read does not hide the others: each becomes a line of ``Ou
 """
 
 import base64
+import contextlib
 import csv
 import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,11 +117,15 @@ class Ran:
 def ran(outputs: Path, profile: str, notebook: str) -> Ran:
     """From the plan that the notebook noted when it last ran; without one, nothing. Raises InputError for the plan of
     another version."""
-    plan = read_plan(outputs / "plans" / profile / f"{notebook}.json")
+    path = outputs / "plans" / profile / f"{notebook}.json"
+    plan = read_plan(path)
     store = RunStore(outputs / "runs", [outputs / "records" / profile])
     planned = plan.get("runs", {})
     found = {key: run for key in planned if (run := store.find_key(key))}
-    missing = [RunConfig(**fields) for key, fields in planned.items() if key not in found]
+    try:
+        missing = [RunConfig(**fields) for key, fields in planned.items() if key not in found]
+    except InputError as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
     return Ran(found, missing, [flops for asked in plan.get("measurements", {}).values() for flops in asked.values()])
 
 
@@ -145,11 +150,9 @@ class Outputs:
                 if path.stem not in ledger:
                     self.problems.append(f"{path}: is of no claim in params/claims.yaml, remove it or add the claim")
                     continue
-                try:
+                row = Row(ledger[path.stem], other, None, "")
+                with self._complaining(profile if other == PUBLISHED else other, row.notebook):
                     found[path.stem, other] = claims.read(path)
-                except InputError as error:
-                    row = Row(ledger[path.stem], other, None, "")
-                    self._complain(error, profile if other == PUBLISHED else other, row.notebook)
         return [
             self._row(claim, other, found.get((claim.id, other)))
             for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
@@ -169,11 +172,9 @@ class Outputs:
         """Writes the executed notebooks as HTML; notebook -> why it failed, empty where it did not."""
         failures = {}
         for path in sorted((self.folder / "notebooks" / profile).glob("*.ipynb")):
-            try:
+            with self._complaining(profile, path.stem):
                 pages.page(path, self.folder / "report" / "notebooks" / profile / f"{path.stem}.html")
                 failures[path.stem] = pages.failure(path)
-            except InputError as error:
-                self._complain(error, profile, path.stem)
         return failures
 
     def figures(self, profile: str, notebooks: list[str]) -> list[Item]:
@@ -190,27 +191,20 @@ class Outputs:
         for name in sorted({path.stem for path in folder.glob("*") if path.suffix in (suffix, ".json")}):
             prefixes = [notebook for notebook in notebooks if name.startswith(notebook)]
             notebook, stamp = max(prefixes, key=len, default=""), {}
-            try:
+            with self._complaining(profile, notebook):
                 stamp = _readable(folder / f"{name}.json", _stamp)
                 notebook = stamp["notebook"]
-            except InputError as error:
-                self._complain(error, profile, notebook)
-            try:
+            with self._complaining(profile, notebook):
                 content = _readable(folder / f"{name}{suffix}", read)
                 items.append(Item(name, profile, notebook, content, stamp))
-            except InputError as error:
-                self._complain(error, profile, notebook)
         return items
 
     def runs(self, profile: str, notebook: str) -> Ran:
         """What a notebook ran, which is read once."""
         if (profile, notebook) not in self._ran:
             self._ran[profile, notebook] = Ran()
-            try:
+            with self._complaining(profile, notebook):
                 self._ran[profile, notebook] = ran(self.folder, profile, notebook)
-            except InputError as error:
-                path = self.folder / "plans" / profile / f"{notebook}.json"
-                self._complain(InputError(f"{path}: cannot be read ({error})"), profile, notebook)
         return self._ran[profile, notebook]
 
     def audited(self, profile: str) -> dict[str, Any] | None:
@@ -221,13 +215,17 @@ class Outputs:
             self.problems.append(f"audits/{profile}.json: cannot be read ({_reason(error)}), run make audit again")
             return None
 
-    def _complain(self, error: InputError, profile: str, notebook: str) -> None:
+    @contextlib.contextmanager
+    def _complaining(self, profile: str, notebook: str) -> Iterator[None]:
+        """An InputError of the block becomes a problem, with how to make again what it names."""
+        remedy = "run the notebook that wrote it again"
         if notebook:
             again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
             remedy = f"run its notebook again: rm -f outputs/notebooks/{profile}/.{notebook}.done; {again}"
-        else:
-            remedy = "run the notebook that wrote it again"
-        self.problems.append(f"{error}, {remedy}")
+        try:
+            yield
+        except InputError as error:
+            self.problems.append(f"{error}, {remedy}")
 
 
 def _readable(path: Path, read: Callable[[Path], T]) -> T:
