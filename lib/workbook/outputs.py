@@ -100,11 +100,6 @@ class Ran:
     missing: list[RunConfig] = dataclasses.field(default_factory=list)
     measurements: list[float] = dataclasses.field(default_factory=list)
 
-    @property
-    def planned(self) -> int:
-        """How many runs it asked for."""
-        return len(self.runs) + len(self.missing)
-
     def seconds(self, seeds: Collection[int]) -> float:
         """Of one core for one more of ``seeds``: their runs and what was measured, divided by their number. Without
         seeds, for one more grid: everything. A run that is not there takes its FLOPs at RATE."""
@@ -177,15 +172,9 @@ class Outputs:
                 failures[path.stem] = pages.failure(path)
         return failures
 
-    def figures(self, profile: str, notebooks: list[str]) -> list[Item]:
-        return self._items("figures", ".png", _png, profile, notebooks)
-
-    def tables(self, profile: str, notebooks: list[str]) -> list[Item]:
-        return self._items("tables", ".csv", _csv, profile, notebooks)
-
-    def _items(
-        self, kind: str, suffix: str, read: Callable[[Path], Any], profile: str, notebooks: list[str]
-    ) -> list[Item]:
+    def items(self, kind: str, profile: str, notebooks: list[str]) -> list[Item]:
+        """The figures of a profile, or its tables."""
+        suffix, read = KINDS[kind]
         folder = self.folder / kind / profile
         items = []
         for name in sorted({path.stem for path in folder.glob("*") if path.suffix in (suffix, ".json")}):
@@ -259,3 +248,7 @@ def _csv(path: Path) -> list[list[str]]:
     if not rows:
         raise ValueError("it is empty")
     return [[re.sub(r"^'(?=[=+@-])", "", cell) for cell in row] for row in rows]  # which a spreadsheet needs
+
+
+#: folder -> what ends the names of its files, and what reads one
+KINDS: dict[str, tuple[str, Callable[[Path], Any]]] = {"figures": (".png", _png), "tables": (".csv", _csv)}

@@ -49,15 +49,6 @@ class Section:
     tables: list[Item]
 
 
-@dataclasses.dataclass(frozen=True)
-class Glance:
-    """A paper at a profile, or on published runs: its claims by verdict."""
-
-    paper: str
-    profile: str
-    verdicts: collections.Counter[str]
-
-
 def build(outputs: Path, profile: str) -> list[str]:
     """Writes outputs/report/index.html from what a profile made, and beside it the pages of claims and of executed
     notebooks, and verdicts as data.
@@ -69,9 +60,9 @@ def build(outputs: Path, profile: str) -> list[str]:
     found, report = Outputs(outputs), outputs / "report"
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
-    every_figure = [item for other in failures for item in found.figures(other, [*papers])]
+    every_figure = [item for other in failures for item in found.items("figures", other, [*papers])]
     figures = [item for item in every_figure if item.profile == profile]
-    tables = found.tables(profile, [*papers])
+    tables = found.items("tables", profile, [*papers])
     made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
     audited = found.audited(profile)
     data = verdicts.write(outputs, profile, judged(rows, profile), audited)
@@ -121,16 +112,17 @@ def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
     return [(row.claim, row.finding) for row in ours if row.finding]
 
 
-def _glances(rows: list[Row]) -> list[Glance]:
-    """By paper; without a profile at which none of its claims can be measured."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+def _glances(rows: list[Row]) -> dict[tuple[str, str], collections.Counter[str]]:
+    """(paper, profile or published runs) -> its claims by verdict; without a profile at which none of its claims can be
+    measured."""
+    groups = collections.defaultdict(list)
     for row in rows:
-        groups.setdefault((row.claim.paper, row.profile), []).append(row)
-    return [
-        Glance(paper, at, collections.Counter(row.verdict for row in ours))
-        for (paper, at), ours in groups.items()
+        groups[row.claim.paper, row.profile].append(row)
+    return {
+        place: collections.Counter(row.verdict for row in ours)
+        for place, ours in groups.items()
         if any(row.notebook for row in ours)
-    ]
+    }
 
 
 def _title(name: str) -> Markup:
@@ -155,7 +147,7 @@ class Shown:
     others: list[Item]
     #: of the notebook's executed copy; empty where there is none
     notebook: str
-    ran: Ran | None
+    ran: Ran
     command: str
 
     @property
@@ -177,7 +169,7 @@ def _shown(
             next((one for one in ours if one.name == row.figure), None),
             [one for one in ours if one.name != row.figure],
             f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
-            runs.get((at, name)),
+            runs.get((at, name), Ran()),
             command(name, at, made) if name else "",
         )
         shown.setdefault(row.claim.id, []).append(one)
