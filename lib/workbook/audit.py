@@ -18,7 +18,7 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,17 +83,8 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
     files.remove(again.path)  # of one that was killed
     try:
         outcomes = train_until(begin + 60 * minutes, [Job(run.config) for run in drawn], again, min(jobs, len(drawn)))
-        compared = []
-        for run in drawn:
-            why = outcomes[f"run {run.key}"]
-            if why == STOPPED:
-                continue
-            if why:
-                compared.append(Outcome(run.key, False, f"could not be trained: {why}"))
-                continue
-            now, cell = again.get(run.config), known.get(_cell(run.config))
-            same_class = _class(run.provenance) == _class(now.provenance)
-            compared.append(Outcome(run.key, same_class, difference(run, now, same_class, cell, len(drawn))))
+        ended = [run for run in drawn if outcomes[f"run {run.key}"] != STOPPED]
+        compared = [_outcome(run, outcomes[f"run {run.key}"], again, known, len(drawn)) for run in ended]
     finally:
         files.remove(again.path)
     if not compared:
@@ -101,6 +92,15 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
     said = {"rule": RULE, "seed": seed, "minutes": minutes, "runs": len(recorded), "drawn": len(drawn)}
     files.write_checked(outputs / "audits" / f"{profile}.json", said | _came_to(compared))
     return compared
+
+
+def _outcome(run: RunResult, why: str, again: RunStore, known: "Mapping[str, Seeds]", runs: int) -> Outcome:
+    """Of a run, one of ``runs`` drawn together; ``why`` it could not be trained anew, empty where it was."""
+    if why:
+        return Outcome(run.key, False, f"could not be trained: {why}")
+    now = again.get(run.config)
+    same_class = _class(run.provenance) == _class(now.provenance)
+    return Outcome(run.key, same_class, difference(run, now, same_class, known.get(_cell(run.config)), runs))
 
 
 def _came_to(compared: Sequence[Outcome]) -> dict[str, Any]:
