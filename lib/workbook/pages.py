@@ -1,6 +1,5 @@
 """Executed notebooks as HTML pages that open from disk: without scripts and network, with formulas as MathML."""
 
-import functools
 import json
 import os
 import re
@@ -20,23 +19,20 @@ if TYPE_CHECKING:
     from nbconvert import HTMLExporter
     from nbformat import NotebookNode
 
-TEMPLATES = Path(__file__).parent / "templates"
+FOLDER = Path(__file__).parent / "templates"
 PAGE = ("notebook.html.j2", "style.css")  # what the template of a page is, and includes
 #: kinds of output that a page can show, the best first; scripts and widgets would need a network
 SHOWN = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
 
 
-def template(name: str) -> jinja2.Template:
-    """A template of lib/workbook/templates. It escapes what it is given; a name that it is not given is an error."""
-    return _environment().get_template(name)
-
-
-@functools.cache  # it keeps templates that it has compiled
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    return jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
+#: escape what they are given; a name that they are not given is an error
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(FOLDER),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
 
 
 def formula(tex: str, display: str = "inline") -> Markup:
@@ -74,14 +70,14 @@ def page(executed: Path, path: Path) -> None:
 
     Where it is there, and nothing that it is made from has changed, nothing is done. Raises InputError where the copy
     cannot be read."""
-    mark, own = path.with_name(f".{path.name}{made_from.MARK}"), [TEMPLATES / name for name in PAGE]
+    mark, own = path.with_name(f".{path.name}{made_from.MARK}"), [FOLDER / name for name in PAGE]
     sources = made_from.checksum([executed, Path(__file__), places.PYPROJECT, *own], made_from.packages())
     if made_from.unchanged(mark, sources, [path]):
         return
     content = _read(executed)
     heading = re.sub(r"[#$*]", "", content.cells[0].source.partition("\n")[0]).strip() if content.cells else ""
     body = _without_root(_exporter().from_notebook_node(content)[0])
-    text = template("notebook.html.j2").render(
+    text = TEMPLATES.get_template("notebook.html.j2").render(
         title=heading or executed.stem,
         name=executed.stem,
         profile=executed.parent.name,

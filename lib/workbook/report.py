@@ -84,7 +84,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     for item in every_figure:
         _put(report / item.path, base64.b64decode(str(item.content)))
     _write_claims(report, _shown(rows, profile, every_figure, runs, executed), ledger, said)
-    page = pages.template("report.html.j2").render(
+    page = pages.TEMPLATES.get_template("report.html.j2").render(
         **said,
         profile=profile,
         verdicts=claims.VERDICTS,
@@ -178,9 +178,9 @@ def _shown(
 
 def _write_claims(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[str, Claim], said: Any) -> None:
     """A page for each claim of ``shown``, in that order, and the stylesheet. ``said``: what else the template names."""
-    style = pages.template("style.css").render() + pages.template("claim.css").render()
+    style = pages.TEMPLATES.get_template("style.css").render() + pages.TEMPLATES.get_template("claim.css").render()
     _put(report / "style.css", style.encode())
-    order, template, papers = [*shown], pages.template("claim.html.j2"), findings.cited()
+    order, template, papers = [*shown], pages.TEMPLATES.get_template("claim.html.j2"), findings.cited()
     for at, id in enumerate(order):
         text = template.render(
             claim=ledger[id],
