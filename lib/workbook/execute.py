@@ -62,32 +62,25 @@ def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | 
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     # a socket's path has a hundred characters at most
     place = "/tmp" if len(gettempdir()) > 60 else None
-    sockets = TemporaryDirectory(prefix="kernel-", dir=place, ignore_cleanup_errors=True)
     try:
-        papermill.execute_notebook(
-            source,
-            copy,
-            given,
-            progress_bar=False,
-            stdout_file=sys.stdout,
-            stderr_file=sys.stderr,
-            coalesce_streams=True,  # the copy keeps the last state of a progress bar, not hundreds
-            # a kernel with torch takes a second to end gracefully; one without processes of its own need not
-            shutdown_kernel="immediate" if given.get("jobs") == 1 else "graceful",
-            config=_own_sockets(sockets.name),
-            **({"kernel_manager_class": warm.manager_of(kernel)} if kernel else {}),
-        )
+        with TemporaryDirectory(prefix="kernel-", dir=place, ignore_cleanup_errors=True) as sockets:
+            papermill.execute_notebook(
+                source,
+                copy,
+                given,
+                progress_bar=False,
+                stdout_file=sys.stdout,
+                stderr_file=sys.stderr,
+                coalesce_streams=True,  # the copy keeps the last state of a progress bar, not hundreds
+                # a kernel with torch takes a second to end gracefully; one without processes of its own need not
+                shutdown_kernel="immediate" if given.get("jobs") == 1 else "graceful",
+                # over files: a free TCP port may be another's by the time the kernel opens it
+                config=Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
+                **({"kernel_manager_class": warm.manager_of(kernel)} if kernel else {}),
+            )
     except PapermillExecutionError as error:
         if error.ename == NotThere.__name__:
             raise NotThere(error.evalue) from None
         raise Failed("\n".join([f"{source.stem}, cell {error.exec_count}:", *error.traceback])) from None
     except DeadKernelError:
         raise Failed(f"{source.stem}: its kernel died, killed or out of memory; the same command goes on") from None
-    finally:
-        sockets.cleanup()
-
-
-def _own_sockets(folder: str) -> Config:
-    """The kernel talks over files in ``folder``. A free TCP port may be another's by the time the kernel opens it, as
-    where several notebooks start at once."""
-    return Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
