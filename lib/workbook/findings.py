@@ -140,9 +140,8 @@ def place(claim: Claim) -> str:
     """Where a claim stands: authors, and the place in their paper. Of several papers that share a number, ``where``
     begins with the one on arXiv."""
     entries = cited()[claim.paper]
-    if len(entries) == 1:
-        return f"{_short(entries[0])}, {claim.where}"
-    (entry,) = (entry for entry in entries if entry["url"].rpartition("/")[2] in claim.where)
+    named = [entry for entry in entries if entry.get("url", "").rpartition("/")[2] in claim.where]
+    (entry,) = named or entries
     return f"{_short(entry)}, {claim.where}"
 
 

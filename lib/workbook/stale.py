@@ -11,7 +11,7 @@ import ast
 import functools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import grimp
@@ -34,7 +34,9 @@ class Now:
         digest = functools.cache(files.digest)  # most modules count for most notebooks
         self._sources = {}
         for name in names:
-            paths = [places.LEDGER, *_own_files(profile, [name, *sorted(others(imported[name]))])]
+            paths = [places.LEDGER]
+            for one in [name, *sorted(others(imported[name]))]:
+                paths += [places.NOTEBOOKS / f"{one}.ipynb", places.PARAMS / profile / f"{one}.yaml"]
             paths += [file for module in sorted(self.modules[name]) for file in _files(module)]
             digests = [f"{path} {digest(path)}" for path in paths if path.exists()]
             self._sources[name] = made_from.checksum([], *beside, *digests)
@@ -54,11 +56,6 @@ class Now:
 def _parts(profile: str) -> list[str]:
     """The names of the parts of its records."""
     return sorted(str(path) for folder in places.records(profile) for path in folder.glob("*/*.*"))
-
-
-def _own_files(profile: str, names: Iterable[str]) -> list[Path]:
-    pairs = [(places.NOTEBOOKS / f"{name}.ipynb", places.PARAMS / profile / f"{name}.yaml") for name in names]
-    return [path for pair in pairs for path in pair]
 
 
 def _files(module: str) -> list[Path]:
