@@ -39,10 +39,7 @@ NOT_JUDGED = ("smoke", "addendum", "second-text")  # too small, and not yet: not
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 PUBLISHED = "published"  # in the place of a profile: judged on a paper's own published runs
-OF_PAPERS = ("paper", PUBLISHED)  # of the papers' own scale
 
-Kind = Literal["ordering", "bound", "tie", "value"]
-Replicates = Literal["seeds", "resamples", "exact"]
 #: of the only comparison, or of each by its name
 Numbers = Sequence[float] | Mapping[str, Sequence[float]]
 Located = Interval | second.Permuted  # where a mean lies
@@ -56,10 +53,10 @@ class Claim:
     paper: str
     where: str
     statement: str
-    kind: Kind
+    kind: Literal["ordering", "bound", "tie", "value"]
     notebook: str | None
     estimand: str
-    replicates: Replicates
+    replicates: Literal["seeds", "resamples", "exact"]
     effect: float
     effect_from: str
     value: float = 0.0
@@ -142,7 +139,7 @@ def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
     """
     if profile in NOT_JUDGED:
         return UNJUDGED
-    if claim.kind == "value" and profile not in OF_PAPERS and not claim.scale_free:
+    if claim.kind == "value" and profile not in ("paper", PUBLISHED) and not claim.scale_free:
         return INCOMPARABLE
     if not found or any(math.isnan(one.own.mean) for one in found.values()):
         return UNRESOLVED
