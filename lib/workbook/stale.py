@@ -30,7 +30,7 @@ class Now:
         imported = {name: imports(places.NOTEBOOKS / f"{name}.ipynb") for name in names}
         #: notebook -> the modules of lib that count for it
         self.modules = {name: modules(graph, imported[name]) for name in names}
-        beside = [made_from.packages(), *_parts(profile)]
+        parts = sorted(str(path) for folder in places.records(profile) for path in folder.glob("*/*.*"))
         digest = functools.cache(files.digest)  # most modules count for most notebooks
         self._sources = {}
         for name in names:
@@ -39,7 +39,7 @@ class Now:
                 paths += [places.NOTEBOOKS / f"{one}.ipynb", places.PARAMS / profile / f"{one}.yaml"]
             paths += [file for module in sorted(self.modules[name]) for file in _files(module)]
             digests = [f"{path} {digest(path)}" for path in paths if path.exists()]
-            self._sources[name] = made_from.checksum([], *beside, *digests)
+            self._sources[name] = made_from.checksum([], made_from.packages(), *parts, *digests)
 
     def fresh(self, name: str) -> bool:
         """Whether a notebook's mark says that it ran on all this."""
@@ -51,11 +51,6 @@ class Now:
     def done(self, name: str, drawn: bool = True) -> None:
         """Marks a notebook that has run; ``drawn``: unless there was nothing to draw, when it is asked again."""
         made_from.note(self.mark(name), self._sources[name] if drawn else "nothing", [])
-
-
-def _parts(profile: str) -> list[str]:
-    """The names of the parts of its records."""
-    return sorted(str(path) for folder in places.records(profile) for path in folder.glob("*/*.*"))
 
 
 def _files(module: str) -> list[Path]:
