@@ -75,12 +75,6 @@ def _finite(x: Any) -> Any:
     return [_finite(value) for value in x] if isinstance(x, list | tuple) else x
 
 
-def version() -> str:
-    """The workbook's, as in pyproject.toml, and that of its recipe, which is raised when runs' numbers change."""
-    project = tomllib.loads((places.ROOT / "pyproject.toml").read_text())["project"]
-    return f"{project['version']}, recipe {lib.RECIPE}"
-
-
 def committed(records: Path) -> dict[str, Any]:
     """What ``write`` wrote and was copied beside a profile's records; nothing where there are no verdicts."""
     path = records / NAME
@@ -98,8 +92,15 @@ def write(
     if profile in claims.NOT_JUDGED or not found:
         files.remove(path)
         return False
-    said = {"form": FORM, "version": version(), "profile": profile, "audit": audited}
-    said |= {"columns": {one.name: one.says for one in COLUMNS}, "verdicts": rows(found)}
+    said = {
+        "form": FORM,
+        # the workbook's, and that of its recipe, which is raised when runs' numbers change
+        "version": f"{tomllib.loads(places.PYPROJECT.read_text())['project']['version']}, recipe {lib.RECIPE}",
+        "profile": profile,
+        "audit": audited,
+        "columns": {one.name: one.says for one in COLUMNS},
+        "verdicts": rows(found),
+    }
     with files.replacing(path) as draft:
         draft.write_text(json.dumps(said, indent=1) + "\n")
     return True
