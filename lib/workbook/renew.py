@@ -33,8 +33,7 @@ def renew(outputs: Path, profile: str) -> list[str]:
 
 
 def _sources(outputs: Path) -> list[Path]:
-    own = [places.ROOT / name for name in ("lib", "CITATION.cff")]
-    own += [places.NOTEBOOKS, places.PARAMS, places.LEDGER, places.PYPROJECT]
+    own = [places.ROOT / "lib", places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.ROOT / "CITATION.cff"]
     runs = [path for pattern in RUNS for path in sorted(outputs.glob(pattern))]
     return own + [outputs / name for name in FOLDERS] + runs
 
