@@ -41,14 +41,14 @@ def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: 
         given = parameters.of_profile(now.profile, name)
         if "jobs" in given:
             given["jobs"] = jobs
-        drawn = True
         with files.disk_full_says(now.folder / f"{name}.ipynb"):
             try:
                 _run(places.NOTEBOOKS / f"{name}.ipynb", now.folder / f"{name}.ipynb", given, kernel)
             except NotThere as error:
                 print(f"not yet    {name}: {error}", flush=True)
-                drawn = False
-        now.done(name, drawn)
+                now.done(name, drawn=False)
+            else:
+                now.done(name)
 
 
 def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | None) -> None:
