@@ -171,15 +171,15 @@ def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[p
     return pd.DataFrame(squares), pd.DataFrame(changes)
 
 
-#: (model, seed) -> cosines [n, n] between increments
-Cosines = dict[tuple[str, int], np.ndarray]
-
-
 def statistics(
-    states: pd.DataFrame, changes: pd.DataFrame, relu: pd.DataFrame, cosines: Cosines, least: int
+    states: pd.DataFrame,
+    changes: pd.DataFrame,
+    relu: pd.DataFrame,
+    cosines: dict[tuple[str, int], np.ndarray],
+    least: int,
 ) -> dict[str, pd.DataFrame]:
-    """What the claims are about, from what ``tidy`` and ``relu_models`` give and the cosines between increments: tables
-    with one row a seed. Exponents are in N, from ``least`` on.
+    """What the claims are about, from what ``tidy`` and ``relu_models`` give and the cosines [n, n] between increments
+    by (model, seed): tables with one row a seed. Exponents are in N, from ``least`` on.
 
     squares: exponent of the square at the init, columns (model, rule), with those of the theory's model. changes: that
     of the change by a step, columns (model, rule, step). relu changes: the same of the theory's model, columns (model,
