@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from safetensors import SafetensorError
 
@@ -133,24 +133,45 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(path: Path, wait: bool = True) -> Iterator[bool]:
+def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
     """Lets one process at a time into the block. The kernel releases the lock when its holder dies, however it dies.
 
-    Yields whether this process holds the lock: without ``wait`` it does not if another one does.
+    Yields whether this process holds the lock: without ``wait`` it does not if another one does. A file that does not
+    stay is removed by its holder.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         # it imports the script that started it, which may hold the lock and wait for it in turn
         raise RuntimeError("a process is starting that runs the script anew: put it under if __name__ == '__main__'")
     need_folder(path.parent)
-    with disk_full_says(path):
-        file = path.open("w")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
-        except BlockingIOError:
-            held = False
-        yield held
+    while True:
+        with disk_full_says(path):
+            file = path.open("w")
+        with file:
+            held = _hold(file, wait)
+            if held and not _still_there(file, path):
+                continue  # its last holder has removed it, and another may have made it anew
+            try:
+                yield held
+            finally:
+                if held and not stays:
+                    path.unlink(missing_ok=True)
+            return
+
+
+def _hold(file: IO[str], wait: bool) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _still_there(file: IO[str], path: Path) -> bool:
+    """Whether an open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager

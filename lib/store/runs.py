@@ -43,7 +43,7 @@ class RunStore:
     def lock(self, key: str, wait: bool = True) -> Iterator[bool]:
         """Held by the process that trains a run. Another that wants the run waits for it, or without ``wait`` is told
         False."""
-        with files.lock(self.path / f".{key}.lock", wait) as held:
+        with files.lock(self.path / f".{key}.lock", wait, stays=False) as held:
             for draft in self.path.glob(f".*{key}*.tmp") if held else ():
                 files.remove(draft)  # of a process that was killed while it wrote
             yield held

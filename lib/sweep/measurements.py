@@ -1,7 +1,6 @@
 """Measurements: what is computed with models and is no run. Each is made once, in parallel, and kept in a file beside
 the runs."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -108,16 +107,13 @@ class Asked:
     def measure(self, store: RunStore) -> None:
         """Measures and keeps it, unless it is kept, or is when the lock of another process is released."""
         path = _path(name(self.function), self.key, store)
-        lock = path.with_name(f".{path.stem}.lock")
-        with files.lock(lock):
+        with files.lock(path.with_name(f".{path.stem}.lock"), stays=False):
             if not path.exists():
                 with one_thread_on_cpu():
                     measured = self.function(self.case)
                 check(measured)
                 kept = {"case": self.case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
                 files.write_checked(path, kept)
-        with contextlib.suppress(FileNotFoundError):
-            lock.unlink()
 
 
 def _measure(store: RunStore, asked: Asked, progress: Progress) -> None:

@@ -63,13 +63,20 @@ def train(
     cfg = cfg.planned
     together = distributed.here()
     together.rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
+    if finished := _finished(cfg, store, together):  # which takes no lock: it may lie where nobody can write
+        return finished
     with _locked(cfg.key, store, together):
-        found = store.find(cfg) if together.first else None
-        if together.first_says(found is not None):
-            return found or store.get(cfg)
+        if finished := _finished(cfg, store, together):  # another process has trained it meanwhile
+            return finished
         with one_thread_on_cpu():
             training = _Training(cfg, store, together)
             return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
+
+
+def _finished(cfg: RunConfig, store: RunStore, together: Ranks) -> RunResult | None:
+    """The run, where the first of these processes finds it finished."""
+    found = store.find(cfg) if together.first else None
+    return (found or store.get(cfg)) if together.first_says(found is not None) else None
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -89,6 +90,25 @@ def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
             assert not other
     with files.lock(tmp_path / "lock", wait=False) as mine:
         assert mine
+
+
+def test_a_lock_whose_file_goes_is_still_one_processes(tmp_path):
+    """Who waits on a file that its holder removes does not hold the lock beside the one who made the file anew."""
+    path, inside, worst = tmp_path / "lock", [], []
+
+    def work():
+        for _ in range(50):
+            with files.lock(path, stays=False):
+                inside.append(1)
+                worst.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(worst) == 1 and len(worst) == 200 and not path.exists()
 
 
 def test_a_script_that_processes_import_does_not_wait_for_itself(tmp_path):

@@ -6,11 +6,13 @@ import subprocess
 
 import pytest
 
+from lib.base import files
 from lib.base.errors import InputError
 from lib.store.runs import RunStore
 from lib.sweep import training as sweeping
 from lib.sweep.cost import missing
 from lib.sweep.training import sweep
+from lib.train.loop import train
 from tests.lines import one_line
 from tests.processes import ENDED, alive, python, until
 from tests.runs import numbers, several, small_run
@@ -33,6 +35,13 @@ def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
     again = sweep([*several(2), *several(1)], store)  # also when asked for twice
     assert len(again.results) == 3
     assert capsys.readouterr().out.strip() == "all 2 runs are in the store"
+
+
+def test_finished_runs_are_read_without_a_lock_or_a_write(store, monkeypatch):
+    sweep(several(2), store, jobs=1)
+    assert not [*store.path.glob("**/*.lock")]
+    monkeypatch.setattr(files, "need_folder", lambda path: pytest.fail("written to"))
+    assert sweep(several(2), store).results == [train(cfg, store) for cfg in several(2)]
 
 
 def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
