@@ -176,12 +176,15 @@ def _still_there(file: IO[str], path: Path) -> bool:
 
 @contextlib.contextmanager
 def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
-    """Sets aside what the block cannot read, and says so; it is then made again."""
+    """Sets aside what the block cannot read, and says so; it is then made again, by somebody who may write there."""
     try:
         yield
     except UNREADABLE as error:
-        aside = set_aside(path)
-        print(f"{what} {path.name} cannot be read ({error}): set aside as {aside.name}, to be {made} again")
+        problem = f"{what} {path.name} cannot be read ({error})"
+        if os.access(path.parent, os.W_OK | os.X_OK):
+            print(f"{problem}: set aside as {set_aside(path).name}, to be {made} again")
+        else:
+            print(f"{problem}: to be {made} again by somebody who may write to {path.parent}")
 
 
 def set_aside(path: Path) -> Path:

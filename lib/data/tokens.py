@@ -84,7 +84,7 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
             remedy = "install the version that is pinned" if pinned else "leave content empty"
             raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, {remedy}")
     path = cache / f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}.tokens"
-    with files.lock(cache / f".{path.name}.lock"):
+    with files.lock(cache / f".{path.name}.lock", stays=False):
         store = None
         if path.exists():
             with files.set_aside_if_unreadable(path, "tokens", "made"):

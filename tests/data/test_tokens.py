@@ -144,7 +144,7 @@ def test_one_makes_a_text_while_another_waits_and_takes_over_from_the_dead(tmp_p
     assert sorted({*lines} == {lines[-1]} for lines in said) == [False, True]  # one writes, one does not
     store = token_store(config(source=dataset, max_bytes=None), tmp_path)
     assert {int(lines[-1]) for lines in said} == {store.meta["tokens"]}
-    assert {path.name for path in tmp_path.iterdir()} == {store.path.name, f".{store.path.name}.lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {store.path.name}
 
 
 def test_another_version_of_a_packages_text_is_not_trained_on_under_its_key(tmp_path, monkeypatch):

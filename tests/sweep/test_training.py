@@ -39,7 +39,7 @@ def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
 
 def test_finished_runs_are_read_without_a_lock_or_a_write(store, monkeypatch):
     sweep(several(2), store, jobs=1)
-    assert not [*store.path.glob("**/*.lock")]
+    assert not [*store.path.parent.glob("**/*.lock")]
     monkeypatch.setattr(files, "need_folder", lambda path: pytest.fail("written to"))
     assert sweep(several(2), store).results == [train(cfg, store) for cfg in several(2)]
 
