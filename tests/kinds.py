@@ -67,7 +67,7 @@ def a_record(table):
         records.add(folder / "records", [train(cfg, store)], [asked.found(store)])
         record = records_alone(folder / "records", folder)
         (path,) = (folder / "records" / f"{table}.parquet").iterdir()
-        return path, lambda: (numbers(record.find(cfg)), measure(squared, [Case(x=1.5)], record, jobs=1))
+        return path, lambda: (numbers(record.get(cfg)), measure(squared, [Case(x=1.5)], record, jobs=1))
 
     return make
 

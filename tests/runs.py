@@ -1,6 +1,7 @@
 """Runs of a few steps, what is compared of them, and ways to stop one."""
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
+import lib
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from lib.store.columns import ENDS, FOLLOWED, WHO
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
 from lib.sweep.finished import at_depths, depth_frame, losses_by_depth
@@ -59,10 +62,23 @@ def ended(cfg: RunConfig, loss: float | None) -> SimpleNamespace:
     return SimpleNamespace(key=cfg.key, config=cfg, status=status, summary=summary)
 
 
-def untrained(cfg: RunConfig, store: RunStore) -> RunResult:
-    """A run in a store that says only that it has ended, for those who ask what is there."""
-    result = RunResult(cfg.planned, "finished", {"seconds": 0.0}, {}, {})
-    return store.finish(result, lambda path: safetensors.torch.save_file({}, path))
+def made_up(cfg: RunConfig, status: str = "finished", **summary) -> RunResult:
+    """As a training leaves it, with numbers that no decimal of few digits is; some of its end may be given."""
+    done = cfg.train.steps
+    ends = {column.name: 0.1 + 0.2 for column in ENDS} | {"rho": math.nan, "steps_done": done, "tokens": cfg.tokens}
+    ends |= summary
+    metrics = {name: [*[1 / 3] * (done - 1), ends.get(name, 1.0)] for name in FOLLOWED}
+    metrics |= {"step": [*range(1, done + 1)], "val_loss": [*[math.nan] * (done - 1), ends["val_loss"]]}
+    made = {"recipe": lib.RECIPE, "attention": "x", "text": {"documents": 3, "parts": [{"folder": "."}]}}
+    return RunResult(cfg.planned, status, ends, metrics, {**made, "compiled": False, **WHO_MADE_UP})
+
+
+WHO_MADE_UP = dict.fromkeys(WHO, "x")
+
+
+def untrained(cfg: RunConfig, store: RunStore, **summary) -> RunResult:
+    """A made-up run in a store."""
+    return store.finish(made_up(cfg, **summary), lambda path: safetensors.torch.save_file({}, path))
 
 
 # ---- runs that end early ---------------------------------------------------------------------------------------------

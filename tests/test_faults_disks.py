@@ -139,5 +139,5 @@ def test_a_damaged_file_is_named_and_made_again_or_refused(tmp_path, capfd, kind
             assert "\n" not in complaint
         else:
             assert found == expected
-        said = capfd.readouterr().out + complaint
+        said = "".join(capfd.readouterr()) + complaint
         assert path.name.lstrip(".") in said, f"{name}: {said}"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TABLES = ("curves", "measured", "runs")  # in the order in which a part is written: it is there once its runs are
 SUMMARY, MADE = "summary.", "provenance."  # what names of columns begin with
+LOGGED = 500  # steps of a run that are logged at least, every (steps // 500)-th; all of a run that has fewer
+POINTS = 100  # of a record's curve
 
 
 class Column(NamedTuple):
@@ -33,6 +35,7 @@ ENDS = [
     Column("max_state_rms", "float", "largest root mean square of the state after its last loop, over logged steps"),
     Column("seconds", "float", "seconds that the training took"),
 ]
+LAST = [column.name for column in ENDS[:5]]  # what stands in the last row of a curve, too
 #: who made a run or a measurement
 MADE_BY = [
     Column("recipe", "int", "lib.RECIPE, which is raised when numbers change"),
@@ -69,6 +72,8 @@ CURVES = [
     Column("val_perplexity", "float", "as in runs"),
     Column("val_bpb", "float", "as in runs"),
 ]
+#: of these what every run has, never negative: nan in steps in which it is not measured, as in all where there is none
+FOLLOWED = [column.name for column in CURVES if column.name not in ("step", "router_loss")]
 #: further columns of curves, which only parts with such runs have
 FAMILIES = {
     "trace ": "norm of the state at that place of the model, on validation rows; or the cosines between its increments",
@@ -115,7 +120,7 @@ def schema(table: str, followed: Iterable[str] = ()) -> "pa.Schema":
     if table == "runs":
         kinds |= row_types() | {"status": "text"} | _kinds(ENDS, SUMMARY) | _kinds(MADE_BY, MADE)
     elif table == "curves":
-        kinds |= dict.fromkeys([*_kinds(CURVES), *followed], "float32") | {"step": "int32"}
+        kinds |= dict.fromkeys([*_kinds(CURVES), *followed], "float32") | {"key": "text", "step": "int32"}
     else:
         kinds = _kinds(MEASURED) | _kinds(who, MADE)
     arrow = {

@@ -11,13 +11,14 @@ by copying what is not there, and one that is damaged no longer has its name. Al
 which what several of them have is read from the first by name.
 """
 
+import collections
 import functools
 import hashlib
 import json
 import math
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,14 +27,17 @@ import numpy as np
 from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
-from lib.store.columns import MADE, MEASURED, SUMMARY, TABLES, WHO, config_kinds, row_types, schema
+from lib.store.columns import MADE, POINTS, SUMMARY, TABLES, WHO, config_kinds, row_types, schema
 from lib.store.numbers import Number, flat, nested
-from lib.store.result import STATUSES, RunResult
+from lib.store.result import RunResult, check, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet
 
-POINTS = 100  # of a curve
+Names = tuple[str, ...]  # the key of a run, or the function and the key of a measurement
+Check = Callable[[Any], object]  # raises ValueError for what is not to be believed
+RESTORE = f"restore its files in {', '.join(f'{table}.parquet' for table in TABLES)}, or remove them"
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 
 
@@ -48,49 +52,75 @@ class Measured(NamedTuple):
 
 
 class Curve(Mapping[str, list[Any]]):
-    """What one run followed: a column of numbers a quantity, each read when it is asked for."""
+    """What one run followed: a column of numbers a quantity, each read when it is asked for. Raises InputError for one
+    that cannot be."""
 
-    def __init__(self, records: "Records", key: str):
-        self._records, self._key = records, key
+    def __init__(self, part: "Part", key: str):
+        self._part, self._key = part, key
 
     def __getitem__(self, name: str) -> list[Any]:
-        column = self._records.followed(self._key, name)
+        column = self._part.followed(self._key, name)
         if column is None:
             raise KeyError(name)
         return column
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._records.quantities if self._records.followed(self._key, name) is not None)
+        return (name for name in self._part.quantities if self._part.followed(self._key, name) is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-class Records:
-    """The parts of a folder, of which no more is read than is asked for. Raises InputError for a damaged one, which
-    nobody can make again here."""
+class Part:
+    """The three files of one name, of which no more is read than is asked for. What cannot be believed is left out, and
+    ``say`` is told why, and in which row it stands, counted from 0. Raises an error where the files are no part."""
 
-    def __init__(self, folder: Path, names: Sequence[str]):
-        parts = [_read_part(folder, name) for name in names]
-        self._tables = {table: _dataset([part[table] for part in parts]) for table in TABLES if parts}
-        self.rows: dict[str, dict[str, Any]] = {}  # of runs, by key
-        for row in self._tables["runs"].to_table().to_pylist() if parts else ():
-            self.rows.setdefault(row["key"], row)
-        self.quantities = [name for name in self._tables["curves"].schema.names if name != "key"] if parts else []
-        self._results: dict[str, RunResult] = {}
+    def __init__(self, folder: Path, name: str, say: Callable[[str], None]):
+        self._name, self._say = f"part {name}.parquet of {folder}", say
+        self._tables = {table: _opened(table, content) for table, content in _contents(folder, name).items()}
+        self._rows = self._tables["runs"].read().to_pylist()
+        self.quantities = [name for name in self._tables["curves"].schema_arrow.names if name != "key"]
         self._columns: dict[str, pa.Array] = {}
+        self._read: dict[Names, Any] = {}
+        #: table -> key of a run, or function and key of a measurement -> its first row, how many lie there together
+        by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
+        self.places = {table: self._find_places(table, names) for table, names in by.items()}
 
-    def run(self, key: str) -> RunResult | None:
-        """The run of that key; None where there is no record of it. Raises InputError for one that cannot be read."""
-        if key in self.rows and key not in self._results:
-            try:
-                self._results[key] = self._run(key)
-            except ValueError as error:
-                raise InputError(f"records: run {key} cannot be read ({error}), remove its part") from None
-        return self._results.get(key)
+    def _find_places(self, table: str, names: list[str]) -> dict[Names, tuple[int, int]]:
+        """The rows of a run or a measurement lie side by side; of a run there is one. Elsewhere there are 0."""
+        rows = self._tables[table].read(columns=names).to_pandas()
+        groups = rows.groupby(names, sort=False, dropna=False, observed=True).ngroup().to_numpy()
+        starts = np.arange(len(rows)) if table == "runs" else np.flatnonzero(np.diff(groups, prepend=-1))
+        lengths = np.diff(starts, append=len(rows)).tolist()
+        found = [*rows.iloc[starts].itertuples(index=False, name=None)]
+        places = dict(zip(found, zip(starts.tolist(), lengths, strict=True), strict=True))
+        return places | {of: (places[of][0], 0) for of, times in collections.Counter(found).items() if times > 1}
+
+    def find(self, table: str, *names: str, check: Check = bool) -> Any:
+        """The run, or the measurement, of these names; None where it is not there, or not to be believed. Where one is
+        not, all others are looked at, so that one line says so."""
+        there = self.places[table]
+        if names in there and (why := self._why_not(table, names, check)):
+            wrong = {names: why} | {of: why for of in there if (why := self._why_not(table, of))}
+            rows = [f"row {there.pop(of)[0]}, {' '.join(map(str, of))}: {wrong[of]}" for of in wrong]
+            self._say(f"records: {self._name}: {len(rows)} of {table} are left out ({some(rows)}), {RESTORE}")
+        return self._read[names] if names in there else None
+
+    def _why_not(self, table: str, names: Names, check: Check = bool) -> str:
+        """Reads a run or a measurement once; says why it cannot be believed."""
+        try:
+            if names not in self._read:
+                if not self.places[table][names][1]:
+                    raise ValueError("it stands in several places")
+                found = self._run(*names) if table == "runs" else self._measurement(*names)
+                check(found)
+                self._read[names] = found
+        except Exception as error:  # whatever the rows of somebody else raise
+            return _reason(error)
+        return ""
 
     def _run(self, key: str) -> RunResult:
-        row = self.rows[key]
+        row = self._rows[self.places["runs"][key,][0]]
         config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
         for name, kinds in config_kinds().items():
             value = row.get(name)
@@ -99,83 +129,106 @@ class Records:
                 is_number = "int" in kinds and isinstance(value, str) and value.isdigit()
                 config[part][field] = int(value) if is_number else value
         found = RunConfig(**config)
-        if found.key != key or row["status"] not in STATUSES:
-            raise ValueError(f"the config of run {key} is that of run {found.key}")
-        return RunResult(found, row["status"], _under(SUMMARY, row), Curve(self, key), _under(MADE, row))
+        if "source" not in config["data"] or not found.data.content or found.key != key:
+            raise ValueError("its config is not that of its key")
+        run = RunResult(found, row["status"], _under(SUMMARY, row), Curve(self, key), _under(MADE, row))
+        check(run)
+        return run
 
     def followed(self, key: str, quantity: str) -> list[Any] | None:
         """A column of a run's curve; None where it did not follow that."""
-        if quantity not in self._columns and quantity in self.quantities:
-            column = self._tables["curves"].to_table(columns=[quantity])[quantity]
-            self._columns[quantity] = column.combine_chunks()
-        if quantity not in self._columns or key not in self._curves:
+        if quantity not in self.quantities or (key,) not in self.places["curves"]:
             return None
-        start, length = self._curves[key]
-        values = self._columns[quantity].slice(start, length)
+        try:
+            if quantity not in self._columns:
+                self._columns[quantity] = self._tables["curves"].read(columns=[quantity])[quantity].combine_chunks()
+            start, length = self.places["curves"][key,]
+            values = self._columns[quantity].slice(start, length)
+            if 0 < values.null_count < length:
+                raise ValueError("some are empty")
+        except Exception as error:  # whatever the file of somebody else raises
+            raise InputError(f"records: {self._name}: {quantity} of {key}: {_reason(error)}, {RESTORE}") from None
         return None if values.null_count == length else values.to_pylist()
 
     @functools.cached_property
-    def _curves(self) -> dict[str, tuple[int, int]]:
-        """Key of a run -> where its rows begin, how many there are."""
-        return {key: place for (key,), place in self._places("curves", "key").items()}
-
-    @functools.cached_property
-    def measured(self) -> dict[tuple[str, ...], tuple[int, int]]:
-        """(function, key) of a measurement -> where its rows begin, how many there are."""
-        return self._places("measured", "measurement", "key")
-
-    def _places(self, table: str, *names: str) -> dict[tuple[str, ...], tuple[int, int]]:
-        """What rows of a table have under these names -> where they begin, how many there are. They lie side by side;
-        of those that several parts have it is the first part's."""
-        if not self._tables:
-            return {}
-        rows = self._tables[table].to_table(columns=["__fragment_index", *names]).unify_dictionaries().to_pandas()
-        first = rows.drop_duplicates()
-        lengths = np.diff(first.index, append=len(rows)).tolist()
-        keys = zip(*(first[name].tolist() for name in names), strict=True)
-        found: dict[tuple[str, ...], tuple[int, int]] = {}
-        for key, start, length in zip(keys, first.index.tolist(), lengths, strict=True):
-            found.setdefault(key, (start, length))
-        return found
-
-    @functools.cached_property
     def _numbers(self) -> "pa.Table":
-        return self._tables["measured"].to_table().combine_chunks()
+        return self._tables["measured"].read().combine_chunks()
 
-    def measurement(self, function: str, key: str) -> Measured | None:
-        if (function, key) not in self.measured:
-            return None
-        rows = self._numbers.slice(*self.measured[function, key])
-        (first,) = rows.slice(0, 1).to_pylist()
-        numbers = map(Number, *(rows[name].to_pylist() for name in Number._fields))
-        return Measured(function, key, json.loads(first["case"]), nested(numbers), _under(MADE, first))
+    def _measurement(self, function: str, key: str) -> Measured:
+        rows = self._numbers.slice(*self.places["measured"][function, key])
+        numbers = [*map(Number, *(rows[name].to_pylist() for name in Number._fields))]
+        of_all = rows.drop_columns([*Number._fields])
+        (first,) = of_all.slice(0, 1).to_pylist()
+        case, made_by, measured = json.loads(first["case"]), _under(MADE, first), nested(numbers)
+        if max(len(column.unique()) for column in of_all) > 1 or [*flat(measured)] != numbers:
+            raise ValueError("its rows do not belong together")
+        if not isinstance(case, dict) or run_of(case) != first["run"]:
+            raise ValueError("its case is not that of its run")
+        if unknown := [name for name in WHO if not isinstance(made_by.get(name), str)]:
+            raise ValueError(f"{unknown[0]} is {made_by.get(unknown[0])!r:.80}")
+        return Measured(function, key, case, measured, made_by)
 
 
-def _read_part(folder: Path, name: str) -> dict[str, bytes]:
-    """Table -> the bytes of its file. Raises InputError where they are not what the part's name says."""
-    try:
-        contents = {table: path_of(folder, table, name).read_bytes() for table in TABLES}
-        problem = "" if _name(contents) == name else "its three files have changed since they were written"
-    except OSError as error:
-        problem = str(error)
-    if problem:
-        raise InputError(
-            f"records: part {name}.parquet of {folder} cannot be read ({problem}), restore its files in "
-            f"{', '.join(f'{table}.parquet' for table in TABLES)}, or remove them"
-        )
+class Records:
+    """The parts of a folder. What of them is damaged, which nobody can make again here, is left out and said once: a
+    line of ``problems``."""
+
+    def __init__(self, folder: Path, names: Sequence[str]):
+        self._parts: list[Part] = []
+        self.problems: list[str] = []
+        for name in names:
+            try:
+                self._parts.append(Part(folder, name, self._say))
+            except Exception as error:  # whatever files of somebody else raise
+                self._say(f"records: part {name}.parquet of {folder} cannot be read ({_reason(error)}), {RESTORE}")
+
+    def _say(self, line: str) -> None:
+        self.problems.append(line)
+        print(line, file=sys.stderr)
+
+    @property
+    def keys(self) -> list[str]:
+        """Of the runs."""
+        return [*dict.fromkeys(key for part in self._parts for (key,) in part.places["runs"])]
+
+    def run(self, key: str) -> RunResult | None:
+        """The run of that key; None where there is no record of it."""
+        return next((run for part in self._parts if (run := part.find("runs", key))), None)
+
+    def measurement(self, function: str, key: str, check: Check = bool) -> Measured | None:
+        """The measurement of these names, unless ``check`` raises an error; None where there is no record of it."""
+        return next((kept for part in self._parts if (kept := part.find("measured", function, key, check=check))), None)
+
+
+def _contents(folder: Path, name: str) -> dict[str, bytes]:
+    """Table -> the bytes of its file. Raises an error where they are not what the part's name says."""
+    paths = {table: path_of(folder, table, name) for table in TABLES}
+    if missing := [table for table, path in paths.items() if not path.is_file()]:
+        raise ValueError(f"it has no file in {missing[0]}.parquet")
+    contents = {table: path.read_bytes() for table, path in paths.items()}
+    if _name(contents) != name:
+        raise ValueError("its three files have changed since they were written")
     return contents
 
 
-def _dataset(contents: Iterable[bytes]) -> Any:
-    """The files of a table as one. Words that stand in many rows are numbered, which is less to hold."""
+def _opened(table: str, content: bytes) -> "pyarrow.parquet.ParquetFile":
+    """Raises an error where a column is not what it should be. Words that stand in many rows are numbered, which is
+    less to hold."""
     import pyarrow as pa
-    import pyarrow.dataset
+    import pyarrow.parquet
 
-    words = ["key", *(column.name for column in MEASURED if column.kind == "text"), *(MADE + name for name in WHO)]
-    layout = pyarrow.dataset.ParquetFileFormat(dictionary_columns=words)
-    fragments = [layout.make_fragment(pa.py_buffer(content)) for content in contents]
-    whole = pa.unify_schemas([fragment.physical_schema for fragment in fragments])
-    return pyarrow.dataset.FileSystemDataset(fragments, whole, layout)
+    there = pyarrow.parquet.read_schema(pa.py_buffer(content))
+    for field in schema(table, there.names if table == "curves" else ()):
+        types = [other.type for other in there if other.name == field.name]
+        came_later = not types and field.name in row_types()  # a field of configs, which has a default
+        if types != [field.type] and not came_later:
+            raise ValueError(f"{table}.parquet: {field.name} is {types or 'missing'}, not {field.type}")
+    words = [field.name for field in there if pa.types.is_string(field.type)]
+    return pyarrow.parquet.ParquetFile(pa.py_buffer(content), read_dictionary=words)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def path_of(folder: Path, table: str, name: str) -> Path:
@@ -192,10 +245,7 @@ _records = functools.lru_cache(maxsize=32)(Records)
 
 def _names(folder: Path) -> list[str]:
     """Of its parts, in the order in which they are read."""
-    try:
-        return sorted(name.removesuffix(".parquet") for name in os.listdir(folder / "runs.parquet") if name[0] != ".")
-    except FileNotFoundError:
-        return []
+    return sorted({path.name.removesuffix(".parquet") for path in folder.glob("*.parquet/[!.]*")})
 
 
 def run_of(case: Mapping[str, Any]) -> str | None:
@@ -207,12 +257,12 @@ def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -
     """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were. What a
     process that was killed left of a part goes."""
     with files.lock(folder / ".lock"):
-        there, names = of(folder), _names(folder)
+        there = of(folder)
         for path in folder.glob("*.parquet/*"):
-            if path.stem not in names:
+            if not path_of(folder, "runs", path.stem).exists():
                 files.remove(path)
-        runs = [run for run in runs if run.key not in there.rows]
-        measured = [one for one in measured if (one.function, one.key) not in there.measured]
+        runs = [run for run in runs if there.run(run.key) is None]
+        measured = [one for one in measured if there.measurement(one.function, one.key) is None]
         if runs or measured:
             write(folder, runs, measured)
         return len(runs), len(measured)

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import safetensors
 
 from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.store import records
-from lib.store.result import RunResult
+from lib.store.result import RunResult, check, some
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,21 +123,29 @@ class RunStore:
         return next((path for folder in self.records if (path := records.find_weights(folder, key))), None)
 
     def runs(self) -> list[RunResult]:
-        """Every finished run, of the store and of its records; those of another recipe or unreadable are left out.
-        Raises InputError for records that are damaged."""
+        """Every finished run, of the store and of its records. A line names those that are left out, since they are of
+        another recipe or cannot be read."""
         folders = sorted(self.path.iterdir()) if self.path.is_dir() else []
         results: dict[str, RunResult] = {}
+        damaged = []
         for folder in folders:
             if folder.is_dir() and "." not in folder.name:
-                with contextlib.suppress(*files.UNREADABLE):
+                try:
                     results[folder.name] = read_run(folder)
-        for root in self.records:
-            recorded = records.of(root)
-            for key in recorded.rows:
-                with contextlib.suppress(InputError):
-                    if run := recorded.run(key):
-                        results.setdefault(key, run)
+                except files.UNREADABLE as error:
+                    damaged.append(f"{folder.name}: {error}")
+        if damaged:
+            print(f"runs: {len(damaged)} in {self.path} are left out ({some(damaged)}), train them again")
+        for recorded in map(records.of, self.records):
+            for key in recorded.keys:
+                if key not in results and (run := recorded.run(key)):
+                    results[key] = run
         return list(results.values())
+
+    @property
+    def problems(self) -> list[str]:
+        """What was left out of its records as far as they were read, in lines."""
+        return [line for folder in self.records for line in records.of(folder).problems]
 
     def named(self, key: str) -> RunResult:
         """The run whose key begins so, of those that finished and whose weights are there. Raises InputError where that
@@ -199,4 +208,8 @@ def read_run(path: Path) -> RunResult:
             pass  # opening compares the header with the file's length
     except safetensors.SafetensorError as error:
         raise ValueError(f"{WEIGHTS}: {error}") from None
-    return RunResult(config, fields["status"], fields["summary"], metrics, fields["provenance"], path)
+    if np.array([*metrics.values()]).dtype.kind not in "if":  # raises ValueError where columns are not as long
+        raise ValueError("metrics.json has other things than numbers")
+    run = RunResult(config, fields["status"], dict(fields["summary"]), metrics, dict(fields["provenance"]), path)
+    check(run)
+    return run

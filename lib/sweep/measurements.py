@@ -9,30 +9,22 @@ import time
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import lib
 from lib.base import files, processes
 from lib.base.errors import InputError
 from lib.base.processes import one_thread_on_cpu
 from lib.base.provenance import provenance
+from lib.config import Config
 from lib.store import records
 from lib.store.numbers import check
 from lib.store.records import Measured
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Progress, check_hours, flop_bar, work_through
 
-
-class Case(Protocol):
-    """What is measured: a config that holds all that decides the numbers; ``flops`` are what the measurement costs."""
-
-    @property
-    def flops(self) -> float: ...
-
-    def model_dump(self, *, mode: str = ..., exclude_defaults: bool = ...) -> dict[str, Any]: ...
-
-
-C = TypeVar("C", bound=Case)
+#: what is measured: a Config of all that decides the numbers, with ``flops``, which is what the measurement costs
+C = TypeVar("C", bound=Any)
 Function = Callable[[C], dict[str, Any]]
 
 
@@ -102,7 +94,15 @@ class Asked:
             self.case.check()
 
     def found(self, store: RunStore) -> Measured | None:
-        return kept_under(name(self.function), self.key, store)
+        return kept_under(name(self.function), self.key, store, self._check)
+
+    def _check(self, kept: Measured) -> None:
+        """Raises ValueError where the case that was kept, before it had some of its fields perhaps, is not this one."""
+        own = type(self.case).model_fields.items()
+        fields = {name: getattr(self.case, name) for name, field in own if field.exclude}
+        fields |= {name: tuple(x) if isinstance(x, list) else x for name, x in kept.case.items()}
+        if key(type(self.case)(**fields)) != self.key:
+            raise ValueError("its case is not that of its key")
 
     def measure(self, store: RunStore) -> None:
         """Measures and keeps it, unless it is kept, or is when the lock of another process is released."""
@@ -120,7 +120,7 @@ def _measure(store: RunStore, asked: Asked, progress: Progress) -> None:
     asked.measure(store)
 
 
-def key(case: Case) -> str:
+def key(case: Config) -> str:
     """A hash of the recipe and of the case's fields that differ from their defaults."""
     fields = {"recipe": lib.RECIPE, **case.model_dump(mode="json", exclude_defaults=True)}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
@@ -135,20 +135,23 @@ def name(function: Function[C]) -> str:
 
 
 def has(function: Function[C], case: C, store: RunStore) -> bool:
-    """Whether it has been measured; nothing is read."""
-    asked = name(function), key(case)
-    kept = any(asked in records.of(folder).measured for folder in store.records)
-    return kept or _path(*asked, store).exists()
+    """Whether it has been measured."""
+    return Asked(function, case).found(store) is not None
 
 
-def kept_under(name: str, key: str, store: RunStore) -> Measured | None:
-    """A measurement of the store or of its records. A file that cannot be read is set aside, to be measured again."""
+def kept_under(name: str, key: str, store: RunStore, check_case: records.Check = bool) -> Measured | None:
+    """A measurement of the store or of its records. A file that cannot be read, or whose case is another one, is set
+    aside, to be measured again."""
     path = _path(name, key, store)
     if path.exists():
         with files.set_aside_if_unreadable(path, "measurement", "made"):
             fields = files.read_checked(path)
-            return Measured(name, key, fields["case"], dict(fields["measured"]), fields["provenance"])
-    return next((kept for folder in store.records if (kept := records.of(folder).measurement(name, key))), None)
+            kept = Measured(name, key, dict(fields["case"]), dict(fields["measured"]), dict(fields["provenance"]))
+            check(kept.measured)
+            check_case(kept)
+            return kept
+    found = (records.of(folder).measurement(name, key, check_case) for folder in store.records)
+    return next(filter(None, found), None)
 
 
 def _path(name: str, key: str, store: RunStore) -> Path:

@@ -12,10 +12,10 @@ from lib.data.rows import TokenStore, added_spaces
 from lib.model.looped import LoopedLM
 from lib.model.probes import increment_cosines, looped_choices, mean_cosines, spectra, state_trace, stream
 from lib.model.routing import divergence_by_pair
+from lib.store.columns import LOGGED
 from lib.train.evaluate import validate
 
-LOGGED = 500  # steps that are logged at least, every (steps // 500)-th; all of a run that has fewer
-SPECTRA_LOGGED = 100  # the same of spectral radii and norms, which take longer to compute
+SPECTRA_LOGGED = 100  # steps, the same as LOGGED of spectral radii and norms, which take longer to compute
 TRACED_LOOPS, TRACED_ROWS = 24, 32  # a trace follows so many validation rows through at least so many loops
 
 

@@ -159,7 +159,8 @@ class _Training:
                 self._checkpoint()
                 saved = time.monotonic()
                 cost = saved - begin
-        return self._kept("diverged" if blown_up else "finished")
+        known = math.isfinite(self.followed.columns["val_loss"][-1])  # the last update may have been one too many
+        return self._kept("finished" if known and not blown_up else "diverged")
 
     def _one_step(self) -> tuple[dict[str, float], bool]:
         """Forward and backward over the step's rows, a part of them in each pass; then the update, unless the run has

@@ -251,7 +251,8 @@ class Notebook:
         missing = [case for case in cases if self._only_draws and not measurements.has(function, case, store)]
         self._need([measurements.key(case) for case in missing], "measurements")
         results = measurements.measure(function, cases, store, *self._limits())
-        self._say(f"{len(cases)} measurements")
+        for line in [f"{len(cases)} measurements", *store.problems]:
+            self._say(line)
         return results
 
     def claim(

@@ -194,6 +194,8 @@ class Outputs:
             self._ran[profile, notebook] = Ran()
             with self._complaining(profile, notebook):
                 self._ran[profile, notebook] = ran(self.folder, profile, notebook)
+            left_out = RunStore(self.folder, [self.folder / "records" / profile]).problems
+            self.problems += [line for line in left_out if line not in self.problems]
         return self._ran[profile, notebook]
 
     def audited(self, profile: str) -> dict[str, Any] | None:

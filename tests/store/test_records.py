@@ -6,30 +6,24 @@ import shutil
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
-from lib.base.errors import InputError
 from lib.config import OptimConfig, RunConfig, TrainConfig
 from lib.presets import preset
 from lib.store import records
+from lib.store.columns import TABLES
 from lib.store.records import Measured, reduced
-from lib.store.result import RunResult
 from lib.store.runs import RunStore
-from tests.runs import records_alone, same, small_run
+from tests.lines import in_one_line
+from tests.runs import WHO_MADE_UP, made_up, records_alone, same, several, small_run
 
 NAN = math.nan
 
 
-def a_run(cfg=None, **summary) -> RunResult:
-    """As a training leaves it, with numbers that no decimal of few digits is."""
-    summary = {"val_loss": 0.1 + 0.2, "steps_done": 6, "rho": NAN, **summary}
-    metrics = {"step": [1, 2, 6], "loss": [0.1, 1 / 3, 2.0], "val_loss": [NAN, NAN, 0.1 + 0.2]}
-    made = {"recipe": 3, "compiled": False, "device": "x", "text": {"documents": 3, "parts": [{"folder": "."}]}}
-    return RunResult((cfg or small_run()).planned, "finished", summary, metrics, made)
-
-
 def a_measurement(key="k", **measured) -> Measured:
-    return Measured("tests.f", key, {"run": "r", "x": 1.5}, measured, {"device": "x"})
+    return Measured("tests.f", key, {"run": "r", "x": 1.5}, measured, WHO_MADE_UP)
 
 
 # ---- what comes back -------------------------------------------------------------------------------------------------
@@ -50,25 +44,26 @@ CONFIGS = [
 @pytest.mark.precision
 @pytest.mark.parametrize("number", range(len(CONFIGS)))
 def test_a_record_says_what_the_run_said(tmp_path, number):
-    runs = [a_run(cfg, val_loss=float(i)) for i, cfg in enumerate(CONFIGS)]
+    runs = [made_up(cfg, val_loss=float(i)) for i, cfg in enumerate(CONFIGS)]
     assert records.add(tmp_path, runs, []) == (len(CONFIGS), 0)
     record = RunStore(tmp_path / "none" / "runs", [tmp_path]).find(CONFIGS[number])
     assert record.config == CONFIGS[number].planned and record.key == CONFIGS[number].key
     assert same(record.summary, runs[number].summary) and record.status == "finished" and record.path is None
     assert record.provenance == runs[number].provenance
-    assert record.metrics["step"] == [1, 2, 6] and record.metrics["loss"] == pytest.approx([0.1, 1 / 3, 2.0], rel=1e-7)
-    assert np.isnan(record.metrics["val_loss"][:2]).all()
+    assert {*record.metrics} == {*runs[number].metrics} and len(record.metrics["step"]) in (6, records.POINTS)
+    assert record.metrics["loss"][-2:] == pytest.approx([1 / 3, 0.1 + 0.2], rel=1e-7)
+    assert np.isnan(record.metrics["val_loss"][:-1]).all()
 
 
 def test_runs_that_followed_other_quantities_have_them_and_no_others(tmp_path):
-    first, second = a_run(), a_run(small_run(train={"seed": 1}))
-    second.metrics["trace loop 1"] = [1.0, NAN, 2.0]
-    third = RunResult(small_run(train={"seed": 2}).planned, "diverged", {}, {}, {})
+    first, second = made_up(small_run()), made_up(small_run(train={"seed": 1}))
+    second.metrics["trace loop 1"] = [1.0, *[NAN] * 4, 2.0]
+    third = made_up(small_run(train={"seed": 2}), "diverged", loss=NAN)
     records.add(tmp_path, [first, second, third], [])
     found = [records.of(tmp_path).run(run.key) for run in (first, second, third)]
-    assert [set(run.metrics) for run in found] == [set(first.metrics), set(second.metrics), set()]
-    assert found[1].metrics["trace loop 1"][::2] == [1.0, 2.0] and found[2].status == "diverged"
-    assert found[2].summary == {} and records.of(tmp_path).run("0" * 16) is None
+    assert [set(run.metrics) for run in found] == [set(run.metrics) for run in (first, second, third)]
+    assert found[1].metrics["trace loop 1"][::5] == [1.0, 2.0] and found[2].status == "diverged"
+    assert same(found[2].summary, third.summary) and records.of(tmp_path).run("0" * 16) is None
 
 
 def test_measurements_of_a_part_are_found_by_function_and_key(tmp_path):
@@ -83,13 +78,13 @@ def test_measurements_of_a_part_are_found_by_function_and_key(tmp_path):
 
 
 def test_any_reader_opens_the_tables(tmp_path):
-    runs = [a_run(small_run(train={"seed": seed}), val_loss=2.0 + seed) for seed in range(3)]
+    runs = [made_up(small_run(train={"seed": seed}), val_loss=2.0 + seed) for seed in range(3)]
     records.add(tmp_path, runs, [a_measurement(loss={"1": 2.5, "2": 2.25})])
     table = pd.read_parquet(tmp_path / "runs.parquet")
     assert table["key"].tolist() == [run.key for run in runs] and table["train.seed"].tolist() == [0, 1, 2]
     assert table["summary.val_loss"].tolist() == [2.0, 3.0, 4.0] and table["provenance.device"].tolist() == ["x"] * 3
     curves = pd.read_parquet(tmp_path / "curves.parquet")
-    assert curves.groupby("key")["step"].agg(list).tolist() == [[1, 2, 6]] * 3
+    assert curves.groupby("key")["step"].agg(list).tolist() == [[*range(1, 7)]] * 3
     measured = pd.read_parquet(tmp_path / "measured.parquet")
     assert measured[["quantity", "value", "run"]].to_numpy().tolist() == [["/loss/1", 2.5, "r"], ["/loss/2", 2.25, "r"]]
 
@@ -97,13 +92,15 @@ def test_any_reader_opens_the_tables(tmp_path):
 def test_a_part_is_named_by_what_it_holds_and_never_changed(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
-        records.add(folder, [a_run()], [a_measurement(x=1.0)])
+        records.add(folder, [made_up(small_run())], [a_measurement(x=1.0)])
     assert [path.name for path in (one / "runs.parquet").iterdir()] == [
         p.name for p in (two / "runs.parquet").iterdir()
     ]
     before = {path: path.stat().st_mtime_ns for path in one.rglob("*.parquet/*")}
-    assert records.add(one, [a_run()], [a_measurement(x=1.0)]) == (0, 0)
-    assert records.add(one, [a_run(), a_run(small_run(train={"seed": 1}))], [a_measurement("l", x=2.0)]) == (1, 1)
+    assert records.add(one, [made_up(small_run())], [a_measurement(x=1.0)]) == (0, 0)
+    assert records.add(
+        one, [made_up(small_run()), made_up(small_run(train={"seed": 1}))], [a_measurement("l", x=2.0)]
+    ) == (1, 1)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len([*(one / "runs.parquet").iterdir()]) == 2
 
@@ -112,8 +109,8 @@ def test_two_peoples_parts_are_merged_by_copying(tmp_path):
     """Where both have a run, all machines that have both parts read the same one's."""
     first, second, third = (small_run(train={"seed": seed}) for seed in range(3))
     folders = [tmp_path / "ann", tmp_path / "ben"]
-    records.add(folders[0], [a_run(first), a_run(second, val_loss=1.0)], [a_measurement("k", x=1.0)])
-    records.add(folders[1], [a_run(second, val_loss=2.0), a_run(third)], [a_measurement("l", x=2.0)])
+    records.add(folders[0], [made_up(first), made_up(second, val_loss=1.0)], [a_measurement("k", x=1.0)])
+    records.add(folders[1], [made_up(second, val_loss=2.0), made_up(third)], [a_measurement("l", x=2.0)])
     for one, other in itertools.permutations(folders):
         shutil.copytree(one, other, dirs_exist_ok=True)  # cp -rn
     stores = [records_alone(folder, tmp_path) for folder in folders]
@@ -121,26 +118,26 @@ def test_two_peoples_parts_are_merged_by_copying(tmp_path):
         assert {run.key for run in store.runs()} == {cfg.key for cfg in (first, second, third)}
     assert len({store.find(second).summary["val_loss"] for store in stores}) == 1
     assert [records.of(folders[0]).measurement("tests.f", key).measured["x"] for key in "kl"] == [1.0, 2.0]
-    assert set(records.of(folders[0]).run(second.key).metrics) == {"step", "loss", "val_loss"}
+    assert {*records.of(folders[0]).run(second.key).metrics} == {*made_up(second).metrics}
 
 
 def test_what_a_killed_process_left_is_no_part(tmp_path):
     """The file of runs is written last: a part without it is none, goes with the next, and is written another time."""
-    records.add(tmp_path, [a_run()], [a_measurement(x=1.0)])
+    records.add(tmp_path, [made_up(small_run())], [a_measurement(x=1.0)])
     (last,) = (tmp_path / "runs.parquet").iterdir()
     last.rename(last.with_name(f".{last.name}.host-1.tmp"))
-    assert records.of(tmp_path).run(a_run().key) is None
-    assert records.add(tmp_path, [a_run(small_run(train={"seed": 1}))], []) == (1, 0)
+    assert records.of(tmp_path).run(made_up(small_run()).key) is None
+    assert records.add(tmp_path, [made_up(small_run(train={"seed": 1}))], []) == (1, 0)
     assert [len([*folder.iterdir()]) for folder in tmp_path.glob("*.parquet")] == [1, 1, 1]
     assert pd.read_parquet(tmp_path / "measured.parquet").empty
-    assert records.add(tmp_path, [a_run()], []) == (1, 0)
-    assert records.of(tmp_path).run(a_run().key).status == "finished"
+    assert records.add(tmp_path, [made_up(small_run())], []) == (1, 0)
+    assert records.of(tmp_path).run(made_up(small_run()).key).status == "finished"
 
 
 def test_a_store_reads_its_own_runs_first_and_records_in_their_order(store, tmp_path):
     folders = [tmp_path / "first", tmp_path / "second"]
     for number, folder in enumerate(folders):
-        records.add(folder, [a_run(val_loss=float(number))], [])
+        records.add(folder, [made_up(small_run(), val_loss=float(number))], [])
     for order in (folders, folders[::-1]):
         both = RunStore(store.path, order)
         expected = float(folders.index(order[0]))
@@ -148,15 +145,81 @@ def test_a_store_reads_its_own_runs_first_and_records_in_their_order(store, tmp_
         assert len(both.runs()) == 1 and not store.path.exists()
 
 
-def test_a_run_under_another_runs_name_is_not_believed(tmp_path):
-    """Somebody's table with a name that its content has, but a key that its config has not."""
-    other = a_run(small_run(train={"seed": 1}))
-    wrong = RunResult(small_run().planned, "finished", {}, {}, {})
-    object.__setattr__(wrong.config, "key", other.key)  # the cached hash
-    records.write(tmp_path, [wrong], [])
-    with pytest.raises(InputError, match=f"the config of run {other.key} is that of run {small_run().key}"):
-        records.of(tmp_path).run(other.key)
-    del vars(wrong.config)["key"]
+# ---- what others damage ----------------------------------------------------------------------------------------------
+
+
+def put(column, value, row=0):
+    """Changes a cell, or a whole column, where ``row`` is slice(None); None is empty."""
+
+    def change(table):
+        field = table.schema.field(column)
+        cells = np.array([*table[column].to_pylist(), None], object)[:-1]
+        cells[row] = value
+        return table.set_column(table.schema.get_field_index(column), field, pa.array(cells, field.type))
+
+    return change
+
+
+def ordered(*rows):
+    """These rows, counted from 0, of ten or fewer."""
+    return lambda table: table.take([row for row in rows if row < len(table)])
+
+
+FORGED = [
+    ("runs", lambda table: table.drop_columns(["status"]), "status is missing, not string"),
+    ("measured", put("value", None, slice(None)), "row 0, tests.f k: "),
+    ("curves", lambda table: table.set_column(1, "step", table["step"].cast("double")), "step is [DataType(double)]"),
+    *[(table, lambda table: b"text", "Parquet") for table in TABLES],
+    *[("runs", put("summary.val_loss", x), "row 0, 9b194630a2ef09ac: val_loss: ") for x in (-5.0, NAN, math.inf, None)],
+    ("runs", put("summary.val_loss", 0.25), "its losses are not those where its curve ends"),
+    ("runs", put("status", "diverged"), "status is diverged, and its numbers are not"),
+    ("curves", put("state_norm", None), "some are empty"),
+    ("curves", put("loss", -1.0), "loss is missing in its curve, or negative"),
+    ("runs", put("summary.tokens", 1), "its tokens are not those of 6 steps of 6"),
+    ("runs", put("provenance.device", None), "device: is required"),
+    ("runs", put("provenance.text", "{"), "row 0, 9b194630a2ef09ac: "),
+    ("runs", put("status", "Finished"), "status is 'Finished'"),
+    ("runs", put("model.width", None), "its config is not that of its key"),
+    ("runs", put("data.content", None), "its config is not that of its key"),
+    ("runs", ordered(0, 0, 1), "row 1, 9b194630a2ef09ac: it stands in several places"),
+    ("curves", ordered(*range(1, 12), 0), "row 0, 9b194630a2ef09ac: its curve of 0 rows"),
+    ("curves", ordered(0, 1, *range(3, 12)), "its curve of 5 rows"),
+    ("measured", ordered(0, 0, 1, 2), "row 0, tests.f k: its rows do not belong together"),
+    ("measured", put("case", "nothing", slice(None)), "row 0, tests.f k: "),
+    ("measured", put("case", "[1]", slice(None)), "its case is not that of its run"),
+    ("measured", put("provenance.device", None, slice(None)), "device is None"),
+]
+
+
+@pytest.mark.parametrize(("table", "change", "says"), FORGED)
+def test_what_cannot_be_believed_is_named_by_part_and_row_and_left_out(tmp_path, capsys, table, change, says):
+    """Somebody has changed a table, and named the part by what it now holds."""
+    runs, measured = [made_up(cfg) for cfg in several(2)], [a_measurement("k", x=[1.0, 2.0]), a_measurement("l", x=1.0)]
+    records.write(tmp_path, [made_up(small_run(train={"steps": 2}))], [a_measurement("good", x=3.0)])
+    part = records.write(tmp_path, runs, measured)
+    paths = {each: records.path_of(tmp_path, each, part) for each in TABLES}
+    changed = change(pyarrow.parquet.read_table(paths[table]))
+    contents = {each: path.read_bytes() for each, path in paths.items()}
+    contents[table] = changed if isinstance(changed, bytes) else records._bytes(changed.to_pylist(), changed.schema)
+    for each, path in paths.items():
+        path.unlink()
+        records.path_of(tmp_path, each, records._name(contents)).write_bytes(contents[each])
+    there = records.of(tmp_path)
+    found = [there.run(run.key) for run in runs], [there.measurement("tests.f", one.key) for one in measured]
+    assert None in found[0] + found[1] and len(RunStore(tmp_path / "none", [tmp_path]).runs()) == 3 - found[0].count(
+        None
+    )
+    for one, now in zip(runs + measured, found[0] + found[1], strict=True):
+        assert now is None or one == now or (same(one.summary, now.summary) and one.provenance == now.provenance)
+    assert there.measurement("tests.f", "good").measured == {"x": 3.0}
+    in_one_line(capsys.readouterr().err, f"part {records._name(contents)}.parquet", says, "restore its files")
+
+
+def test_a_file_that_is_gone_is_named_and_its_part_left_out(tmp_path, capsys):
+    part = records.write(tmp_path, [made_up(small_run())], [])
+    records.path_of(tmp_path, "measured", part).unlink()
+    assert records.of(tmp_path).keys == []
+    in_one_line(capsys.readouterr().err, f"part {part}.parquet", "it has no file in measured.parquet")
 
 
 # ---- curves ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """A finished run is found by what it is, and one that is damaged, misnamed or unfinished is never believed."""
 
-import dataclasses
 import json
 
 import pytest
@@ -8,20 +7,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lib.base.errors import InputError
-from lib.store.result import RunResult
 from lib.store.runs import RunStore, curves
 from lib.train.loop import train
-from tests.runs import small_run
-
-
-def fake(cfg, **summary) -> RunResult:
-    return RunResult(
-        cfg, "finished", {"val_loss": 2.0, **summary}, {"step": [1, 2], "loss": [3.0, 2.5]}, {"device": "x"}
-    )
+from tests.runs import made_up, same, small_run
 
 
 def finish(store, cfg, **summary):
-    return store.finish(fake(cfg, **summary), lambda path: save_file({"x": torch.zeros(3)}, path))
+    return store.finish(made_up(cfg, **summary), lambda path: save_file({"x": torch.zeros(3)}, path))
 
 
 def test_a_finished_run_is_found_by_what_it_is(store):
@@ -29,7 +21,7 @@ def test_a_finished_run_is_found_by_what_it_is(store):
     assert store.find(cfg) is None
     finish(store, cfg)
     found = RunStore(store.path).find(small_run())
-    assert found.summary == {"val_loss": 2.0} and found.config == cfg.planned and found.path.name == cfg.key
+    assert same(found.summary, made_up(cfg).summary) and found.config == cfg.planned and found.path.name == cfg.key
     assert sorted(p.name for p in found.path.iterdir()) == [
         "config.json",
         "metrics.json",
@@ -70,7 +62,7 @@ def test_a_corrupt_run_is_set_aside_with_its_name_and_trained_again(store, capsy
 def test_a_number_that_was_altered_is_not_believed(store):
     path = finish(store, small_run()).path / "metrics.json"
     written = path.read_text()
-    path.write_text(written.replace("2.5", "2.4"))  # which can be read as well as what stood there
+    path.write_text(written.replace("0.33", "0.32"))  # which can be read as well as what stood there
     assert path.read_text() != written
     assert store.find(small_run()) is None and (store.path / f"{path.parent.name}.corrupt-1").is_dir()
 
@@ -102,11 +94,9 @@ def test_a_finished_run_carries_no_path(store, tmp_path):
 
 
 def test_numbers_survive_the_store_exactly(store):
-    result = fake(small_run())
-    result = dataclasses.replace(result, metrics={"step": [1], "loss": [0.1 + 0.2], "rho": [float("nan")]})
-    store.finish(result, lambda path: save_file({}, path))
+    finish(store, small_run())
     found = store.find(small_run())
-    assert found.metrics["loss"] == [0.1 + 0.2] and found.metrics["rho"][0] != found.metrics["rho"][0]
+    assert same(found.metrics, made_up(small_run()).metrics)  # of 1/3, 0.1 + 0.2 and nan
     assert json.loads((found.path / "config.json").read_text())["data"]["source"] == "sotu"
 
 
@@ -141,11 +131,11 @@ def test_a_lock_sweeps_what_a_killed_process_left_of_this_run_alone(store):
 
 
 def test_curves_have_one_row_a_logged_step(store):
-    results = [finish(store, small_run(train={"seed": seed})) for seed in (0, 1)]
+    results = [finish(store, small_run(train={"seed": seed, "steps": 2}), loss=2.5) for seed in (0, 1)]
     found = curves(results)
-    assert found.columns.tolist() == ["key", "step", "loss"] and found.index.tolist() == [0, 1, 2, 3]
+    assert {*found.columns} == {"key", *results[0].metrics} and found.index.tolist() == [0, 1, 2, 3]
     assert found.key.tolist() == [results[0].key] * 2 + [results[1].key] * 2
-    assert found.step.tolist() == [1, 2, 1, 2] and found.loss.tolist() == [3.0, 2.5] * 2
+    assert found.step.tolist() == [1, 2, 1, 2] and found.loss.tolist() == [1 / 3, 2.5] * 2
     assert curves([]).columns.tolist() == ["key", "step"] and len(curves([])) == 0
 
 
@@ -157,4 +147,4 @@ def test_weights_are_there_and_unchanged_or_one_line(store):
     with pytest.raises(InputError, match=r"^runs: .*model.safetensors has changed since it was written, remove .*$"):
         store.weights(result)
     with pytest.raises(InputError, match=rf"^runs: the record {result.key} has no weights to measure with"):
-        store.weights(fake(small_run()))
+        store.weights(made_up(small_run()))

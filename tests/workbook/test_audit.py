@@ -60,15 +60,16 @@ def test_runs_are_the_same_to_the_last_digit(recorded, trained):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda run: dataclasses.replace(run, status="diverged"), "it finished, and diverged when it was recorded"),
+        (
+            lambda run: dataclasses.replace(run, status="diverged", summary={**run.summary, "max_state_rms": 1e9}),
+            "it finished, and diverged when it was recorded",
+        ),
         (
             lambda run: dataclasses.replace(run, summary={**run.summary, "val_loss": run.summary["val_loss"] + 1e-12}),
             "val_loss is ",
         ),
         (
-            lambda run: dataclasses.replace(
-                run, metrics={**run.metrics, "loss": [x * (1 + 1e-6) for x in run.metrics["loss"]]}
-            ),
+            lambda run: dataclasses.replace(run, metrics={**run.metrics, "loss": [1 + 1e-6, *run.metrics["loss"][1:]]}),
             "loss of step 1 is ",
         ),
     ],
@@ -86,7 +87,9 @@ def test_on_another_machine_ends_need_not_be_the_same(recorded, trained):
     shifts = dict(zip(sorted(run.key for run in trained), (0.0, 0.05, 0.15), strict=True))
 
     def elsewhere(run):
-        return other(run, summary={**run.summary, "val_loss": run.summary["val_loss"] + shifts[run.key]})
+        end = run.summary["val_loss"] + shifts[run.key]
+        metrics = {**run.metrics, "val_loss": [*run.metrics["val_loss"][:-1], end]}
+        return other(run, summary={**run.summary, "val_loss": end}, metrics=metrics)
 
     outputs = recorded(elsewhere)
     compared = audit.audit("smoke", 5.0, 0, 1, outputs)
