@@ -26,6 +26,13 @@ class Config(Checked):
             return values
         return {name: x for name, x in values.items() if name not in cls.former or x != cls.former[name]}
 
+    @model_validator(mode="after")
+    def _can_be_packed(self) -> Self:
+        for name, x in self.fields().items():
+            if isinstance(x, int) and abs(x) >= 2**63:
+                raise ValueError(f"{name}: no number of {2**63} or more can be packed, use a smaller one")
+        return self
+
 
 class ModelConfig(Config):
     """A looped language model: embed, prelude, (injection, recur) x loops, coda, head.
