@@ -85,11 +85,15 @@ class Part:
         #: table -> key of a run, or function and key of a measurement -> its first row, how many lie there together
         by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
         self.places = {table: self._find_places(table, names) for table, names in by.items()}
+        without = {of: (start, 0) for of, (start, _) in self.places["curves"].items() if of not in self.places["runs"]}
+        self.places["runs"] |= without
 
     def _find_places(self, table: str, names: list[str]) -> dict[Names, tuple[int, int]]:
         """The rows of a run or a measurement lie side by side; of a run there is one. Elsewhere there are 0."""
         rows = self._tables[table].read(columns=names).to_pandas()
-        groups = rows.groupby(names, sort=False, dropna=False, observed=True).ngroup().to_numpy()
+        if nameless := np.flatnonzero(rows.isna().any(axis=1)).tolist():
+            raise ValueError(f"row {nameless[0]} of {table} has no name")
+        groups = rows.groupby(names, sort=False, observed=True).ngroup().to_numpy()
         starts = np.arange(len(rows)) if table == "runs" else np.flatnonzero(np.diff(groups, prepend=-1))
         lengths = np.diff(starts, append=len(rows)).tolist()
         found = [*rows.iloc[starts].itertuples(index=False, name=None)]
@@ -111,10 +115,9 @@ class Part:
         try:
             if names not in self._read:
                 if not self.places[table][names][1]:
-                    raise ValueError("it stands in several places")
-                found = self._run(*names) if table == "runs" else self._measurement(*names)
-                check(found)
-                self._read[names] = found
+                    raise ValueError("it stands in no place or in several")
+                self._read[names] = self._run(*names) if table == "runs" else self._measurement(*names)
+            check(self._read[names])
         except Exception as error:  # whatever the rows of somebody else raise
             return _reason(error)
         return ""

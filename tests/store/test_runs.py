@@ -1,7 +1,5 @@
 """A finished run is found by what it is, and one that is damaged, misnamed or unfinished is never believed."""
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -9,6 +7,7 @@ from safetensors.torch import load_file, save_file
 from lib.base.errors import InputError
 from lib.store.runs import RunStore, curves
 from lib.train.loop import train
+from tests.lines import in_one_line
 from tests.runs import made_up, same, small_run
 
 
@@ -22,6 +21,7 @@ def test_a_finished_run_is_found_by_what_it_is(store):
     finish(store, cfg)
     found = RunStore(store.path).find(small_run())
     assert same(found.summary, made_up(cfg).summary) and found.config == cfg.planned and found.path.name == cfg.key
+    assert same(found.metrics, made_up(cfg).metrics)  # of 1/3, 0.1 + 0.2 and nan
     assert sorted(p.name for p in found.path.iterdir()) == [
         "config.json",
         "metrics.json",
@@ -67,11 +67,12 @@ def test_a_number_that_was_altered_is_not_believed(store):
     assert store.find(small_run()) is None and (store.path / f"{path.parent.name}.corrupt-1").is_dir()
 
 
-def test_the_frame_leaves_out_what_cannot_be_read(store):
+def test_the_frame_leaves_out_what_cannot_be_read_and_says_so(store, capsys):
     good, bad = finish(store, small_run()), finish(store, small_run(train={"seed": 1}))
     (bad.path / "result.json").write_text("{")
     assert store.frame()["key"].tolist() == [good.key]
     assert bad.path.is_dir()  # looking changes nothing
+    in_one_line(capsys.readouterr().out, f"1 in {store.path} are left out ({bad.key}: ", "train them again")
 
 
 def test_runs_of_another_recipe_are_left_alone(store, monkeypatch):
@@ -91,13 +92,6 @@ def test_a_finished_run_carries_no_path(store, tmp_path):
     assert store.find(cfg).config.data.source == "a.txt" and store.find(cfg).key == cfg.key
     hub = small_run(data={"source": "hf:org/name", "content": "0123456789abcdef"})
     assert hub.without_paths() == hub and small_run().without_paths() == small_run().planned
-
-
-def test_numbers_survive_the_store_exactly(store):
-    finish(store, small_run())
-    found = store.find(small_run())
-    assert same(found.metrics, made_up(small_run()).metrics)  # of 1/3, 0.1 + 0.2 and nan
-    assert json.loads((found.path / "config.json").read_text())["data"]["source"] == "sotu"
 
 
 def test_a_run_that_another_machine_finished_meanwhile_is_kept(store):
