@@ -103,6 +103,8 @@ def test_a_run_that_blows_up_is_a_result_with_its_curve(store):
     assert result.status == "diverged"
     assert not all(math.isfinite(result.metrics[name][-1]) for name in ("loss", "grad_norm", "state_rms"))
     assert all(math.isfinite(value) for value in result.metrics["loss"][:-1])
+    result = train(native_run(optim={"lr": 1e10}, train={"steps": 1}), store)  # whose only update is one too many
+    assert result.status == "diverged" and math.isnan(store.get(result.config).summary["val_loss"])
 
 
 def test_a_trained_tokenizer_and_bits_per_byte(store):

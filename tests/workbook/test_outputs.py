@@ -6,6 +6,7 @@ from lib.base import files
 from lib.flops import run_flops
 from lib.sweep.training import sweep
 from lib.workbook import outputs as read
+from tests.lines import in_one_line
 from tests.runs import several
 
 
@@ -42,3 +43,11 @@ def test_a_replicate_costs_what_one_seed_of_the_plan_does(outputs):
         assert found.seconds([one]) == pytest.approx(took + measured)
     assert found.seconds([*seed][:2]) == pytest.approx((sum([*seed.values()][:2]) + measured) / 2)
     assert found.seconds([]) == pytest.approx(sum(seed.values()) + measured)
+
+
+def test_a_damaged_part_is_a_line_and_the_rest_is_counted(outputs):
+    files.need_folder(outputs / "records" / "cpu" / "runs.parquet")
+    (outputs / "records" / "cpu" / "runs.parquet" / "0.parquet").write_text("")
+    found = read.Outputs(outputs)
+    assert found.runs("cpu", "instability").planned == 3 and len(found.problems) == 1
+    in_one_line(found.problems[0], "records: part 0.parquet of ", "restore its files")

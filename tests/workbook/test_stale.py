@@ -10,8 +10,8 @@ import pytest
 from lib.store import records
 from lib.workbook import places
 from lib.workbook.stale import Now
-from tests.runs import small_run
-from tests.store.test_records import a_measurement, a_run
+from tests.runs import made_up, small_run
+from tests.store.test_records import a_measurement
 from tests.workbooks import moved, own_environment
 
 NAMES = ["downstream_axes", "early_exit", "other_groups", "recurrence_exponent", "usage_weighted"]
@@ -75,7 +75,7 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "RECORDS", tmp_path / "records")
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks/some.ipynb").write_text(json.dumps({"cells": []}))
-    records.add(tmp_path / "records/smoke", [a_run(small_run())], [])
+    records.add(tmp_path / "records/smoke", [made_up(small_run())], [])
 
     def now():
         return Now("smoke", ["some"], tmp_path / "outputs")
@@ -91,7 +91,7 @@ def test_what_the_records_have_counts(fresh, tmp_path):
     (tmp_path / "records/cpu/runs.parquet/other.parquet").touch()
     (tmp_path / "records/smoke/verdicts.json").touch()  # written from what notebooks found
     assert fresh()
-    records.add(tmp_path / "records/smoke", [a_run(small_run(train={"seed": 2}))], [a_measurement("k", x=1.0)])
+    records.add(tmp_path / "records/smoke", [made_up(small_run(train={"seed": 2}))], [a_measurement("k", x=1.0)])
     assert not fresh()
 
 
