@@ -85,8 +85,7 @@ class Part:
         #: table -> key of a run, or function and key of a measurement -> its first row, how many lie there together
         by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
         self.places = {table: self._find_places(table, names) for table, names in by.items()}
-        without = {of: (start, 0) for of, (start, _) in self.places["curves"].items() if of not in self.places["runs"]}
-        self.places["runs"] |= without
+        self.places["runs"] = {of: (start, 0) for of, (start, _) in self.places["curves"].items()} | self.places["runs"]
 
     def _find_places(self, table: str, names: list[str]) -> dict[Names, tuple[int, int]]:
         """The rows of a run or a measurement lie side by side; of a run there is one. Elsewhere there are 0."""

@@ -41,17 +41,16 @@ CONFIGS = [
 
 
 @pytest.mark.precision
-@pytest.mark.parametrize("number", range(len(CONFIGS)))
-def test_a_record_says_what_the_run_said(tmp_path, number):
+def test_a_record_says_what_the_run_said(tmp_path):
     runs = [made_up(cfg, val_loss=float(i)) for i, cfg in enumerate(CONFIGS)]
     assert records.add(tmp_path, runs, []) == (len(CONFIGS), 0)
-    record = RunStore(tmp_path / "none" / "runs", [tmp_path]).find(CONFIGS[number])
-    assert record.config == CONFIGS[number].planned and record.key == CONFIGS[number].key
-    assert same(record.summary, runs[number].summary) and record.status == "finished" and record.path is None
-    assert record.provenance == runs[number].provenance
-    assert {*record.metrics} == {*runs[number].metrics} and len(record.metrics["step"]) in (6, records.POINTS)
-    assert record.metrics["loss"][-2:] == pytest.approx([1 / 3, 0.1 + 0.2], rel=1e-7)
-    assert np.isnan(record.metrics["val_loss"][:-1]).all()
+    for cfg, run in zip(CONFIGS, runs, strict=True):
+        record = RunStore(tmp_path / "none" / "runs", [tmp_path]).find(cfg)
+        assert record.config == cfg.planned and record.key == cfg.key and record.path is None
+        assert same(record.summary, run.summary) and record.provenance == run.provenance
+        assert {*record.metrics} == {*run.metrics} and len(record.metrics["step"]) in (6, records.POINTS)
+        assert record.metrics["loss"][-2:] == pytest.approx([1 / 3, 0.1 + 0.2], rel=1e-7)
+        assert np.isnan(record.metrics["val_loss"][:-1]).all()
 
 
 def test_runs_that_followed_other_quantities_have_them_and_no_others(tmp_path):
@@ -164,15 +163,12 @@ FIRST, EVERY = f"row 0, {small_run().key}: ", slice(None)
 FORGED = [
     ("runs", lambda table: table.drop_columns("status"), "status is missing, not string"),
     ("curves", lambda table: table.set_column(1, "step", table["step"].cast("double")), "step is [DataType(double)]"),
-    *[("runs", put("summary.val_loss", x), f"{FIRST}val_loss: ") for x in (-5.0, NAN, math.inf, None)],
+    *[("runs", put("summary.val_loss", x), f"{FIRST}val_loss: ") for x in (-5.0, NAN, None)],
     ("runs", put("summary.val_loss", 0.25), f"{FIRST}its losses are not those where its curve ends"),
-    ("runs", put("summary.tokens", 1), f"{FIRST}its curve of 6 rows or its tokens are not those of 6 steps"),
     ("runs", put("provenance.device", None), f"{FIRST}device: is required"),
-    ("runs", put("provenance.text", "{"), FIRST),
     ("runs", put("status", "diverged"), f"{FIRST}status is diverged, and its numbers are not"),
     ("runs", put("data.content", None), f"{FIRST}its config is not that of its key"),
     ("runs", lambda table: table.take([1, 0, 0]), "row 2, 9b194630a2ef09ac: it stands in no place or in several"),
-    ("runs", lambda table: table.slice(1), f"{FIRST}it stands in no place"),
     ("measured", put("key", None), "row 0 of measured has no name"),
     ("curves", lambda table: table.take([*range(1, 12), 0]), f"{FIRST}its curve of 0 rows"),
     ("curves", lambda table: table.take([0, *range(2, 12)]), f"{FIRST}its curve of 5 rows"),
@@ -180,7 +176,7 @@ FORGED = [
     ("curves", put("state_norm", None), f"{FIRST}records: "),
     ("measured", lambda table: table.take([0, 0, 1, 2]), "row 0, tests.f k: its rows do not belong together"),
     ("measured", put("value", None, EVERY), "1 of measured are left out (row 0, tests.f k: "),
-    *[("measured", put("case", case, EVERY), "2 of measured") for case in (None, "nothing", "[1]", "[" * 10**5)],
+    *[("measured", put("case", case, EVERY), "2 of measured") for case in (None, "[1]", "[" * 10**5)],
     ("measured", put("provenance.device", None, EVERY), "device is None"),
 ]
 
