@@ -1,6 +1,7 @@
 """Copies of the workbook and the commands of a user in them; notebooks and workbooks that only tests have."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,8 @@ def moved(monkeypatch, root: Path) -> None:
 
 def published_at(place: str, monkeypatch, folder: Path) -> None:
     """pyproject.toml says that the workbook is published there; "" for nowhere."""
-    (folder / "pyproject.toml").write_text(f'[tool.looped-lm]\nrepository = "{place}"\n')
+    own = (ROOT / "pyproject.toml").read_text()
+    (folder / "pyproject.toml").write_text(re.sub('(?m)^repository = ".*"', f'repository = "{place}"', own))
     monkeypatch.setattr(places, "PYPROJECT", folder / "pyproject.toml")
 
 

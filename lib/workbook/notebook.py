@@ -24,6 +24,7 @@ from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
 from lib.sweep.finished import Runs
 from lib.sweep.measurements import Asked, C
+from lib.sweep.text_counts import OfText, held_out
 from lib.workbook import claims, parameters, part, places, widgets
 from lib.workbook.plans import Plan, read_plan
 
@@ -127,8 +128,11 @@ class Notebook:
         self.planned.asked += [Asked(function, case, of_finished=True) for case in cases]
 
     def will_open(self, configs: Iterable[RunConfig]) -> None:
-        """Says that the notebook opens these runs' weights, other than to measure: records keep them."""
+        """Says that the notebook opens these runs' weights, other than to measure: records keep them, and the held-out
+        rows."""
+        configs = list(configs)
         self.planned.opened.update(cfg.key for cfg in configs)
+        self.may_measure(held_out, [OfText.of(cfg.data, self.store) for cfg in configs])
 
     def _limits(self) -> tuple[int | None, float]:
         """(processes, hours)"""

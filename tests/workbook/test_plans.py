@@ -19,7 +19,7 @@ from tests.workbooks import a_notebook
 @pytest.mark.parametrize(
     ("name", "runs", "measures"),
     [
-        ("instability", 6, []),
+        ("instability", 6, ["lib.text.ngram_limit"]),
         ("residual_scaling_beyond", 45, ["lib.growth.first_steps"]),
         ("residual_scaling_init", 0, ["lib.growth.initial_increments", "lib.growth.first_steps"]),
     ],
