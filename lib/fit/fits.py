@@ -324,7 +324,9 @@ def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> 
     says of its runs, and normal noise, whose variance is drawn anew for each grid, as far as what all fits together
     leave over says it (``noise_of``).
 
-    It is for few blocks of runs, three budgets of one architecture, say: ``bootstrap`` has little to draw from."""
+    It is for few blocks of runs, three budgets of one architecture, say: ``bootstrap`` has little to draw from, and
+    says how often both hold the truth. The draws of a parameter that lies on the box or is open (``at_bound``,
+    ``unidentified``) make no interval; where nothing is left over to tell the noise by, all are nan."""
     sizes = [len(fit.loss) for fit in fits.values()]
     grids = noise_of(fits).draws(n, sum(sizes), np.random.default_rng(seed))
     shifts = np.split(grids, np.cumsum(sizes)[:-1], axis=1)
