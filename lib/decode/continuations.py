@@ -123,22 +123,21 @@ def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
 
 
 class _Layout:
-    """A batch [B, S] of rows: its ``tokens``, their ``positions``, and which branch each belongs to.
+    """A batch [B, S] of rows: its ``tokens``, their ``positions``, and their ``own`` branch by where that begins.
     The tokens of all choices are the ``targets`` [m]; ``source`` [m] says where in [B S] each is predicted, ``lengths``
     how many belong to each choice, ``choices`` how many of these each row has."""
 
     def __init__(self, rows: list[_Row], model: LoopedLM):
         B, S = len(rows), max(row.length for row in rows)
         tokens, positions = np.zeros((B, S), dtype=int), np.zeros((B, S), dtype=int)
-        branch = np.full((B, S), -1)  # 0 the prefix, 1, 2, ... the choices, -1 padding
-        own = np.tile(np.arange(S), (B, 1))  # where a token's branch begins; padding sees the prefix and itself
+        own = np.tile(np.arange(S), (B, 1))  # where a token's branch begins: 0 the prefix's; each padding is its own
         source, targets, self.lengths = [], [], []
         for b, row in enumerate(rows):
             P = at = len(row.prefix)
-            tokens[b, :P], positions[b, :P], branch[b, :P], own[b, :P] = row.prefix, np.arange(P), 0, 0
-            for i, choice in enumerate(row.choices, 1):
+            tokens[b, :P], positions[b, :P], own[b, :P] = row.prefix, np.arange(P), 0
+            for choice in row.choices:
                 inner = slice(at, at + len(choice) - 1)
-                tokens[b, inner], branch[b, inner], own[b, inner] = choice[:-1], i, at
+                tokens[b, inner], own[b, inner] = choice[:-1], at
                 positions[b, inner] = P + np.arange(len(choice) - 1)
                 source += [b * S + P - 1, *range(b * S + inner.start, b * S + inner.stop)]
                 targets += choice
@@ -147,9 +146,8 @@ class _Layout:
         self.shape = B, S
         self.choices = [len(row.choices) for row in rows]
         prefix = [len(row.prefix) for row in rows]
-        self.tokens, self.positions, self.branch, self.own, self.prefix, self.source, self.targets = (
-            torch.as_tensor(x, device=model.angles.device)
-            for x in (tokens, positions, branch, own, prefix, source, targets)
+        self.tokens, self.positions, self.own, self.prefix, self.source, self.targets = (
+            torch.as_tensor(x, device=model.angles.device) for x in (tokens, positions, own, prefix, source, targets)
         )
         self.angles = model.angles[self.positions.flatten()]
         self.masks: dict[int | None, Tensor] = {}  # by the window of a layer
@@ -157,8 +155,7 @@ class _Layout:
     def seen(self, window: int | None) -> Tensor:
         """Which tokens each token sees [B, S, S]: of the prefix and of its own branch."""
         if window not in self.masks:
-            of = self.branch
-            reachable = (of[:, :, None] == of[:, None]) | (of[:, None] == 0)
+            reachable = (self.own[:, :, None] == self.own[:, None]) | (self.own[:, None] == 0)
             self.masks[window] = reachable & sees(self.positions, self.positions, window)
         return self.masks[window]
 
