@@ -51,8 +51,6 @@ class Exit:
             raise InputError(f"threshold: {self.threshold} is no score, use 0 (nobody leaves) or more")
         if self.criterion not in (*CRITERIA, GATE):
             raise InputError(f"criterion: {self.criterion!r} is not known, use one of {', '.join((*CRITERIA, GATE))}")
-        if self.loops is not None and self.loops < 1:
-            raise InputError(f"loops: {self.loops} is too few, run at least 1")
         if self.kept_loops is not None and self.kept_loops < 1:
             raise InputError(f"kept_loops: {self.kept_loops} is too few, keep at least 1")
 
