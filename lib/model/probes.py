@@ -41,19 +41,21 @@ def spectral_norm(transition: Tensor) -> float:
     return torch.linalg.matrix_norm(transition.float().cpu(), ord=2).max().item()
 
 
-SPECTRA = ("rho", "a_norm", "b_norm", "c_norm")
-
-
 @torch.no_grad()
 def spectra(model: LoopedLM) -> dict[str, float]:
     """The spectral radius rho of A-bar, and the spectral norms of A-bar, B-bar and the readout C (001, App. "Ablation
     of Prelude Normalization"); nan where weights are no longer finite, or for a C that there is not."""
     A, B = model.injection.transition(), model.injection.driving()
     C = A.new_full((1,), math.nan) if model.readout is None else model.readout.weight
-    measures = (spectral_radius, spectral_norm, spectral_norm, spectral_norm)
+    measured = {
+        "rho": (spectral_radius, A),
+        "a_norm": (spectral_norm, A),
+        "b_norm": (spectral_norm, B),
+        "c_norm": (spectral_norm, C),
+    }
     return {
         name: measure(matrix) if torch.isfinite(matrix).all() else math.nan
-        for name, measure, matrix in zip(SPECTRA, measures, (A, A, B, C), strict=True)
+        for name, (measure, matrix) in measured.items()
     }
 
 
@@ -64,12 +66,10 @@ def listening(modules: Sequence[nn.Module], hear: Callable[[int, Tensor, Tensor]
     def hook(i: int) -> Callable[[nn.Module, tuple[Tensor, ...], Any], None]:
         return lambda _, given, made: hear(i, given[0], made[0] if isinstance(made, tuple) else made)
 
-    hooks = [module.register_forward_hook(hook(i)) for i, module in enumerate(modules)]
-    try:
+    with contextlib.ExitStack() as hooks:
+        for i, module in enumerate(modules):
+            hooks.enter_context(module.register_forward_hook(hook(i)))
         yield
-    finally:
-        for one in hooks:
-            one.remove()
 
 
 @torch.no_grad()
