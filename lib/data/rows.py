@@ -7,6 +7,7 @@ tokens, the context and the seed alone.
 
 import bisect
 import collections
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -53,13 +54,11 @@ class Packer:
         self._waiting: dict[int, Piece] = {}  # the piece behind each of these
 
     def _pieces(self) -> Iterator[Piece]:
-        epoch = 0
-        while True:
+        for epoch in itertools.count():
             order = seeds.stream(self.purpose, self.seed, epoch).permutation(len(self.document))
             for first in range(0, len(order), 4096):
                 some = order[first : first + 4096]
                 yield from zip(*(of[some].tolist() for of in (self.document, self.start, self.stop)), strict=True)
-            epoch += 1
 
     def _put(self, piece: Piece) -> None:
         self._arrived += 1

@@ -19,8 +19,10 @@ from lib.base.machine import compiler
 
 SOURCE = Path(__file__).with_name("kernels.c")
 #: nothing here lets the compiler assume that there is no nan, or reorder sums that are not marked
-FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-w", "-fopenmp-simd", "-ffp-contract=fast"]
-FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
+FLAGS = [
+    *("-O3", "-std=gnu11", "-shared", "-fPIC", "-w", "-fopenmp-simd"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+]
 #: the machine's own instructions, or what every machine of its kind has
 NATIVE: tuple[list[str], ...] = (["-march=native", "-mprefer-vector-width=512"], ["-mcpu=native"], [])
 FORMATS = {torch.float32: [], torch.bfloat16: ["-DBF16"]}
