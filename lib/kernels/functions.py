@@ -50,7 +50,7 @@ class Norm(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor | None, eps: float, dtype: torch.dtype) -> Tensor:
-        x, d, gain = x.contiguous(), x.shape[-1], None if gain is None else gain.contiguous()
+        (x, gain), d = _contiguous(x, gain), x.shape[-1]
         rows = x.numel() // d
         y, r = torch.empty_like(x, dtype=dtype), x.new_empty(rows)
         call(dtype, "norm", x, gain, y, r, rows, d, eps)
@@ -62,7 +62,7 @@ class Norm(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         x, gain, r = ctx.saved_tensors
         d = x.shape[-1]
-        dx, dgain = torch.empty_like(x), None if gain is None else torch.zeros_like(gain)
+        dx, dgain = torch.empty_like(x), _zeros(gain)
         call(grad.dtype, "norm_backward", grad.contiguous(), x, gain, r, dx, dgain, len(r), d)
         return dx, dgain, None, None
 
@@ -98,14 +98,11 @@ class Linear(Function):
         x, *weights = ctx.saved_tensors
         parts = _rows(grad.contiguous()).split(ctx.widths, -1)
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        dW = [
-            torch.empty_like(W) if needed else None for W, needed in zip(weights, ctx.needs_input_grad[1:], strict=True)
-        ]
+        dW = [torch.empty_like(W) for W in weights]
         for i, (W, part) in enumerate(zip(weights, parts, strict=True)):
             if dx is not None:
                 product(part, W, _rows(dx), add=i > 0)
-            if (own := dW[i]) is not None:
-                product(part.T, _rows(x), own)
+            product(part.T, _rows(x), dW[i])
         return dx, *dW
 
 
@@ -138,8 +135,7 @@ class Attention(Function):
         ctx: Any, qkv: Tensor, more: Tensor | None, angles: Tensor, rope: str, eps: float | None, window: int | None
     ) -> Tensor:
         B, S, H, D = *qkv.shape[:2], qkv.shape[2] // 3, qkv.shape[3]
-        qkv, angles = qkv.contiguous(), _of(angles, S, D)
-        more = None if more is None else more.contiguous()
+        (qkv, more), angles = _contiguous(qkv, more), _of(angles, S, D)
         ctx.shape = _shape(B, S, H, D, rope, eps, window)
         out, sums = qkv.new_empty(B, S, H, D), torch.empty(B, H, S, dtype=torch.float32)
         call(qkv.dtype, "attention", qkv, more, angles, out, sums, _at(ctx.shape))
@@ -171,13 +167,9 @@ def attention_to_choices(
     token's ``angles`` [B, S, D/2, 2] and its distance in a window are those of its ``position`` [B, S]."""
     B, S, H, D = *qkv.shape[:2], qkv.shape[2] // 3, qkv.shape[3]
     assert angles.shape == (B, S, D // 2, 2) and position.shape == own.shape == (B, S) and prefix.shape == (B,)
-    qkv, angles = qkv.contiguous(), angles.float().contiguous()
-    position, own = position.int().contiguous(), own.int().contiguous()
     out, shape = qkv.new_empty(B, S, H, D), _shape(B, S, H, D, rope, eps, window)
-    more = None if more is None else more.contiguous()
-    call(
-        qkv.dtype, "attention_to_choices", qkv, more, angles, position, own, prefix.long().contiguous(), out, _at(shape)
-    )
+    given = _contiguous(qkv, more, angles.float(), position.int(), own.int(), prefix.long())
+    call(qkv.dtype, "attention_to_choices", *given, out, _at(shape))
     return out
 
 
