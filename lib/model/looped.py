@@ -377,9 +377,8 @@ class LoopedLM(nn.Module):
     def _init_weights(self, seed: int) -> None:
         """By the table of lib/model/parameterisation.py; each tensor's draw depends on the seed and its name."""
         for name, weight in self.named_parameters():
-            if not weight.is_meta:
-                start = parameterisation.init(self.cfg, name, weight.shape)
-                start.apply(weight, seeds.torch_stream("init " + name, seed))
+            start = parameterisation.init(self.cfg, name, weight.shape)
+            start.apply(weight, seeds.torch_stream("init " + name, seed))
 
     def save(self, path: Path) -> None:
         """safetensors with the config, and the precision that the model computes in, in the metadata."""

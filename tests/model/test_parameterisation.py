@@ -20,7 +20,7 @@ from tests.models import config, tokens
 
 def on_meta(cfg: ModelConfig) -> LoopedLM:
     with torch.device("meta"):
-        return LoopedLM(cfg)
+        return LoopedLM(cfg, seed=None)
 
 
 # ---- roles and inits
