@@ -440,5 +440,5 @@ def load_weights(path: Path | str) -> LoopedLM:
     with torch.device("meta"):  # before memory is asked for
         weights.check(LoopedLM(cfg, seed=None), tensors)
     model = LoopedLM(cfg, seed=None).set_precision(precision)
-    weights.load_strictly(model, tensors)
+    model.load_state_dict(tensors)
     return model.eval()

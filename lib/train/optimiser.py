@@ -238,8 +238,9 @@ class MuonH(Muon):
         super().__init__(cfg, parameters, dtype, ranks)
         for placement, parameter in parameters.items():
             if not _norm(parameter.detach()).all():
-                name = placement.name
-                raise InputError(f"optim.name: muonh keeps norms, but {name} starts at norm 0, use another model.init")
+                raise InputError(
+                    f"optim.name: muonh keeps norms, but {placement.name} starts at norm 0, use another model.init"
+                )
         for stack in self.stacks.values():
             stack.norm = _norm(stack.matrices(stack.parameters))
 
