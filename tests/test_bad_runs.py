@@ -59,7 +59,7 @@ def edited(name, **changes):
 
 DAMAGES = [
     (edited("config.json", speed=1), "speed: unknown name"),
-    (edited("config.json", train={"seed": 5}), "config.json belongs to run"),
+    (edited("config.json", train={"seed": 5}), "config.json belongs to another run"),
     (edited("metrics.json", columns={"step": [6], "loss": ["2.5"]}), "other things than numbers"),
     (edited("result.json", summary={"val_loss": -5.0}), "val_loss: input should be greater than or equal to 0"),
     (lambda run: (run / "metrics.json").write_bytes(b"[" * 100_000), "recursion"),

@@ -12,6 +12,7 @@ which what several of them have is read from the first by name.
 """
 
 import collections
+import contextlib
 import functools
 import hashlib
 import json
@@ -247,7 +248,11 @@ _records = functools.lru_cache(maxsize=32)(Records)
 
 def _names(folder: Path) -> list[str]:
     """Of its parts, in the order in which they are read."""
-    return sorted({path.name.removesuffix(".parquet") for path in folder.glob("*.parquet/[!.]*")})
+    found: set[str] = set()
+    for table in TABLES:
+        with contextlib.suppress(OSError):
+            found |= {name.removesuffix(".parquet") for name in os.listdir(folder / f"{table}.parquet")}
+    return sorted(name for name in found if name[0] != ".")
 
 
 def run_of(case: Mapping[str, Any]) -> str | None:

@@ -200,8 +200,8 @@ def read_run(path: Path) -> RunResult:
         if files.digest(path / name) != fields["files"][name]:
             raise ValueError(f"{name} is not what result.json has the checksum of")
     config = RunConfig(**json.loads((path / "config.json").read_text()))
-    if config.key != path.name.split(".")[0]:
-        raise ValueError(f"config.json belongs to run {config.key}")
+    if not config.data.content or config.key != path.name.split(".")[0]:
+        raise ValueError("config.json belongs to another run")
     metrics = dict(json.loads((path / "metrics.json").read_text())["columns"])
     try:
         with safetensors.safe_open(path / WEIGHTS, framework="pt"):
