@@ -42,8 +42,6 @@ def model(p: ResidualModel, rule: str, loops: int, layers: int = 1, **fields: An
     """``layers`` unique layers L looped ``loops`` times N. The branches are multiplied by c alpha, and the rule names
     alpha: none (1), 1/sqrt(N), 1/N; with a share for the layers 1/sqrt(L), 1/sqrt(N L) and 002's own, 1/(N sqrt(L)).
     At one loop these three are the same model and get the same config. Raises InputError for another rule."""
-    if layers < 1:
-        raise InputError(f"reference_depth: {layers} layers loop nothing, use at least 1")
     if loops == 1 and rule in ("1/sqrt(L)", "1/sqrt(N L)"):
         rule = "1/(N sqrt(L))"
     c, shared = p.c, p.c / layers**0.5

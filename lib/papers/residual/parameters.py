@@ -22,7 +22,7 @@ class ResidualRuns(ResidualModel, Training):
 
     loops: list[Positive]
     seeds: list[int]
-    reference_depth: int
+    reference_depth: Positive
     kept_lr: float  # where runs are traced
     steps: Positive
     checkpoint_loops: bool

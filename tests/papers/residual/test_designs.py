@@ -118,5 +118,5 @@ def test_bad_parameters_are_named():
         designs.model(P, "1/N2", 2)
     with pytest.raises(InputError, match="head_dim 24"):
         designs.model(P.replace(head_dim=24), "none", 2)
-    with pytest.raises(InputError, match="reference_depth: 0 layers"):
-        designs.model(P, "none", 2, 0)
+    with pytest.raises(InputError, match=r"reference_depth: .* 1 \(got 0\)"):
+        P.replace(reference_depth=0)
