@@ -48,7 +48,7 @@ def asked(profile: str) -> pd.DataFrame:
         }
         for paper, names in NOTEBOOKS.items()
         for name in names
-        for cfg in plans.planned(name, profile)
+        for cfg in plans.plan(name, profile).runs
     ]
     return pd.DataFrame(rows)
 

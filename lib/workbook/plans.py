@@ -40,11 +40,6 @@ def names(profile: str = "") -> list[str]:
     return sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb") if there is None or path.stem in there)
 
 
-def planned(name: str, profile: str, **changes: Any) -> list[RunConfig]:
-    """The runs of ``plan``."""
-    return plan(name, profile, **changes).runs
-
-
 def plan(name: str, profile: str, **changes: Any) -> Plan:
     """What a notebook asks for with its parameters at a profile, some of them changed: all of it, also where the
     notebook itself shall only draw what is there.

@@ -132,7 +132,7 @@ def _grids(name: str, whole: plans.Plan, profile: str) -> list[Grid]:
     found = []
     for changes in whole.parts:
         with contextlib.suppress(InputError):  # there are too few values in it
-            found.append(Grid(plans.planned(name, profile, **changes), whole.seeds))
+            found.append(Grid(plans.plan(name, profile, **changes).runs, whole.seeds))
     return [*found, Grid(whole.runs, whole.seeds)]
 
 

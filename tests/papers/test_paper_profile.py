@@ -50,7 +50,7 @@ def stated(paper: str) -> dict[str, Any]:
 
 @functools.cache
 def planned(paper: str, name: str) -> list[dict[str, Any]]:
-    return [facts(cfg, paper) for cfg in plans.planned(name, "paper")]
+    return [facts(cfg, paper) for cfg in plans.plan(name, "paper").runs]
 
 
 GROUPS = [

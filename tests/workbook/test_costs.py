@@ -12,7 +12,7 @@ def test_every_notebook_is_counted_once():
 
 
 def test_runs_cost_what_count_says_and_count_once(plans_once):
-    pair = plans.planned("extrapolation", "paper")
+    pair = plans.plan("extrapolation", "paper").runs
     expected = sum(cfg.tokens * count(cfg.model, 2048).flops_per_token for cfg in pair)
     every = asked("paper")
     assert every[every["notebook"] == "extrapolation"]["flops"].sum() == pytest.approx(expected)

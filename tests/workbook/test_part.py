@@ -64,7 +64,7 @@ def test_the_largest_part_that_is_there_is_drawn(tmp_path, capsys, monkeypatch, 
     name, own = RecurrenceExponent.notebook, {"resamples": 1, "seeds": [1], "noise_seeds": [1], "recurrences": [1, 2]}
     own |= {"budgets": [1.5e8, 3e8, 6e8], "widths": {1.5e8: [4, 8], 3e8: [4, 8], 6e8: [4, 8]}, "train": False}
     outputs = tmp_path / "outputs"
-    runs = plans.planned(name, "smoke", **own)
+    runs = plans.plan(name, "smoke", **own).runs
     dear = max(runs, key=run_flops)
     p = RecurrenceExponent(**{**of_profile("smoke", name), **own, "outputs": str(outputs)})
     with pytest.raises(NotThere):

@@ -49,7 +49,8 @@ def test_what_a_notebook_chooses_from_is_asked_of_every_run_that_finished(name):
 def test_large_profiles_are_planned_in_no_time_without_a_network_or_a_text(profile, monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", lambda *args: pytest.fail("asked the network"))
     begin = time.process_time()
-    runs = [cfg for name in ("instability", "isodepth_isoflop", "moe_isoflop") for cfg in plans.planned(name, profile)]
+    names = ("instability", "isodepth_isoflop", "moe_isoflop")
+    runs = [cfg for name in names for cfg in plans.plan(name, profile).runs]
     assert len(runs) > 100 and time.process_time() - begin < 60
 
 
@@ -57,14 +58,14 @@ def test_planning_leaves_the_process_as_it_was(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     style.use_style("cpu")
     with mpl.rc_context({"font.size": 3.0}):
-        plans.planned("instability", "smoke")
+        plans.plan("instability", "smoke")
         assert mpl.rcParams["font.size"] == 3.0
     assert os.getcwd() == str(tmp_path) and style._profile == "cpu"
     assert capsys.readouterr().out == "" and not list(tmp_path.iterdir())
 
 
 def test_a_plan_can_be_of_other_parameters():
-    one = plans.planned("instability", "smoke", seeds=[5], lrs=[0.5], architectures=["parcae"])
+    one = plans.plan("instability", "smoke", seeds=[5], lrs=[0.5], architectures=["parcae"]).runs
     assert [(cfg.train.seed, cfg.optim.lr) for cfg in one] == [(5, 0.5)]
 
 

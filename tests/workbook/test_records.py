@@ -105,7 +105,7 @@ def test_a_run_that_diverged_is_packed_without_what_is_asked_of_finished_ones(st
 
 
 def test_the_weights_that_a_notebook_opens_stand_beside_its_records(tmp_path, capsys):
-    (cfg,) = plans.planned("generate", "smoke")
+    (cfg,) = plans.plan("generate", "smoke").runs
     assert records.make(["generate"], "smoke", 5.0, 1, outputs=tmp_path) == 0
     folder = tmp_path / "records" / "smoke"
     (kept,) = (folder / "weights").iterdir()
@@ -136,7 +136,7 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
     assert records.make(["instability"], "smoke", 5.0, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
     assert "6 of 6 runs are missing" in said and "6 runs finished, 0 are left" in said and "packed" in said
-    configs = plans.planned("instability", "smoke")
+    configs = plans.plan("instability", "smoke").runs
     monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained again"))
     both = [
         sweep(configs, RunStore(tmp_path / "runs")),
@@ -156,7 +156,7 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
 
 def test_machines_share_a_plan_without_a_run_in_common(tmp_path, capsys):
     """Each its part, and together all of it; their parts are merged by copying."""
-    configs, shared = plans.planned("instability", "smoke"), []
+    configs, shared = plans.plan("instability", "smoke").runs, []
     for i in (1, 2):
         outputs = tmp_path / f"machine{i}"
         assert records.make(["instability"], "smoke", None, 1, (i, 2), outputs) == 0
@@ -209,7 +209,7 @@ def test_what_a_notebook_measures_is_made_and_packed(tmp_path, monkeypatch, caps
 def test_what_another_notebook_measures_on_a_run_is_made_too(tmp_path):
     """Its weights go, whichever notebook was asked for."""
     assert records.make(["looping_isoflop"], "smoke", None, 1, outputs=tmp_path) == 0
-    runs = {cfg.key for cfg in plans.planned("looping_isoflop", "smoke")}
+    runs = {cfg.key for cfg in plans.plan("looping_isoflop", "smoke").runs}
     theirs = [one for one in plans.plan("unified_law", "smoke").asked if one.run in runs]
     record = records_alone(tmp_path / "records" / "smoke", tmp_path)
     assert theirs and all(one.found(record) for one in theirs)
