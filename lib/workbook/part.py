@@ -57,9 +57,7 @@ def _whole(p: P, runs: list[RunConfig], missing: set[str]) -> P | None:
     changes: dict[str, Any] = {
         name: [seed for seed in seeds if seed in whole] for name, seeds in p.seed_lists().items() if {*seeds} <= trained
     }
-    if not changes or not all(changes.values()):
-        return None
     fewer = {at: [seed for seed in seeds if seed in whole] for at, seeds in getattr(p, "seeds_at", {}).items()}
-    if not all(fewer.values()):
+    if not changes or not all([*changes.values(), *fewer.values()]):
         return None
     return p.replace(**changes, **({"seeds_at": fewer} if fewer else {}))

@@ -52,8 +52,8 @@ def of_exits(
 @named("lib.papers.looped_moe.convergence")
 def convergence(case: OfExits) -> dict[str, Any]:
     """Columns of ``exits.convergence``, a number for each layer."""
-    table = exits.convergence(case.exits, case.cfg.data.context)
-    return {str(name): table[name].tolist() for name in table}
+    columns = exits.convergence(case.exits, case.cfg.data.context)
+    return {name: column.tolist() for name, column in columns.items()}
 
 
 @named("lib.papers.looped_moe.trade_offs")

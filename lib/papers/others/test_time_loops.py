@@ -80,10 +80,9 @@ def one_decay(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
     rows = {}
     for way, (fits, draws) in ways.items():
         for size, fit in fits.items():
-            numbers = {name: [fresh[size].params[key] for fresh in draws] for name, key in CONSTANTS.items()}
             rows[way, size] = {"rms": fit.rms_residual}
             for name, key in CONSTANTS.items():
-                rows[way, size] |= with_interval(name, fit.params[key], numbers[name])
+                rows[way, size] |= with_interval(name, fit.params[key], [fresh[size].params[key] for fresh in draws])
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["way", "size"])
 
 
