@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from matplotlib.typing import ColorType
 
 from lib.base import files
-from lib.base.statistics import mean_and_interval
 from lib.figures import words
 
 COLUMN = 3.4  # inches, the width of a paper's column
@@ -217,24 +216,6 @@ def legend_above(figure: Figure, axis: Axes) -> None:
     """One legend for all panels, off the data: the lines of one of them, in one row."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
-
-
-def dots(columns: dict[str, list[float]], label: str) -> Figure:
-    """One row a variant: a dot a seed, and under them the 95 % interval of their mean (Student's t). A variant that has
-    a colour of its own keeps it, and lends it to its forms ("variant, form")."""
-    figure, axis = plt.subplots(figsize=(COLUMN, 0.5 + 0.35 * len(columns)))
-    for y, (name, values) in enumerate(columns.items()):
-        x = np.asarray(values, dtype=float)
-        mean, low, high = mean_and_interval(x)
-        if np.isfinite([low, high]).all():
-            axis.plot([low, high], [y + 0.15] * 2, color="#999999", lw=2.5, solid_capstyle="butt")
-        colour = COLOURS.get(name.partition(",")[0], COLOURS["isodepth"])
-        axis.plot(x, np.full(len(x), y - 0.15), "o", color=colour, ms=4, mec="white", mew=0.4)
-        axis.plot(mean, y + 0.15, "|", color="black", ms=7)
-    axis.set_yticks(range(len(columns)), list(columns))
-    axis.set_ylim(len(columns) - 0.5, -0.5)
-    axis.set_xlabel(label)
-    return figure
 
 
 def isoflop_curve(

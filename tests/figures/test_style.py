@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from lib.figures import style
+from tests.cells import function
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -71,14 +72,15 @@ def test_a_log_axis_of_few_decades_is_labelled_in_full():
 
 
 def test_dots_show_every_seed_and_the_interval_of_their_mean():
-    figure = style.dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
+    dots = function("injection_ablation", "dots")
+    figure = dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
     lines = figure.axes[0].lines
     bar, seeds, mean, alone, _ = lines
     assert bar.get_xdata() == pytest.approx([1.1 - 4.3027 * 0.1 / 3**0.5, 1.1 + 4.3027 * 0.1 / 3**0.5], abs=1e-3)
     assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
     assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
     assert set(seeds.get_ydata()) != set(bar.get_ydata())  # neither is drawn over the other
-    figure = style.dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
+    figure = dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
     linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
     assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
 

@@ -12,7 +12,7 @@ import pandas as pd
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
 from lib.fit import isoflop
-from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, refits, residual_rank_test, split
+from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, residual_rank_test, split
 from lib.flops import count
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import intervention
@@ -204,28 +204,3 @@ def scatter(table: pd.DataFrame) -> float:
     enough = table[table.groupby(cell)["N"].transform("size") > 3]
     off = enough.assign(squared=(enough["loss"] - isoflop.parabolas(enough, cell)[0]) ** 2).groupby(cell)["squared"]
     return float(np.sqrt((off.sum() / (off.size() - 3)).mean()))
-
-
-def smooth_share(table: pd.DataFrame, fit: Fit) -> float:
-    """Of a law's squared misfit, the share that a parabola in log N in each (budget, r) cell takes: what is the law's,
-    not the runs'."""
-    off = readings.misfit(table, fit)
-    smooth, _ = isoflop.parabolas(table.assign(off=off), ["probe", "budget", "r"], "off")
-    return float(1 - ((off - smooth) ** 2).sum() / (off**2).sum())
-
-
-def intervals_of_phi(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
-    """phi of the joint law, and its 95 % interval by what is taken to vary: one row each, columns phi, low, high.
-
-    noise alone: the law is right, and every run is trained again, with the runs' ``scatter``. runs, cells, budgets:
-    these are drawn with replacement, so that the law's misfit varies too, by runs as if it were each run's own."""
-    arrays = readings.joint_arrays(table)
-    fit, random = fit_joint(*arrays), np.random.default_rng(seed)
-    right, sd = fit.predict(*arrays[:-1]), scatter(table)
-    again = refits(fit, right + random.normal(0, sd, (resamples, len(right))))
-    blocks = {"runs": ["budget", "r", "width"], "cells": ["budget", "r"], "budgets": ["budget"]}
-    rows = {"noise alone": percentile_interval([own.params["phi"] for own in again])}
-    for name, columns in blocks.items():
-        rows[name] = percentile_interval(bootstrap(fit_joint, arrays, table[columns], resamples, seed)["phi"])
-    frame = pd.DataFrame(rows, index=["low", "high"]).T.rename_axis("what varies")
-    return frame.assign(phi=fit.params["phi"])[["phi", "low", "high"]]

@@ -11,9 +11,8 @@ import pandas as pd
 from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
-from lib.fit.fits import Fit, cell_signs, fit, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
+from lib.fit.fits import Fit, cell_signs, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
 from lib.fit.frontier import compute_optimal, effective_parameters
-from lib.fit.laws import hold
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import size
 from lib.papers.shared.frames import labelled
@@ -227,12 +226,6 @@ def _phis_of_part(fits: Sequence[Fit], part: np.ndarray, held: dict[str, list[fl
     """phi by these points of each fit [fits], all that is held at its own value."""
     first = dataclasses.replace(fits[0], inputs=[x[part] for x in fits[0].inputs], loss=fits[0].loss[part])
     return np.array([own.params["phi"] for own in refits(first, [own.loss[part] for own in fits], **held)])
-
-
-def phi_alone(baseline: Fit) -> Callable[..., Fit]:
-    """A fit of the joint law that moves nothing but phi; all other constants are held at a baseline's."""
-    held = hold(baseline.law, **{name: value for name, value in baseline.params.items() if name != "phi"})
-    return lambda *arrays: fit(held, arrays[:-1], arrays[-1])
 
 
 def probe_draws(

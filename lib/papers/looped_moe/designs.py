@@ -1,14 +1,12 @@
 """004's runs: Base, Looped, MoE and Looped-MoE at any size, matched in what a token uses, and what is read off them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
 
 from lib.base.errors import InputError
 from lib.base.parameters import Training
 from lib.config import Label, ModelConfig, RunConfig
-from lib.fit import isoflop
 from lib.flops import count
 from lib.papers.looped_moe.parameters import FourModels, MoeIsoflop, Studied
 from lib.papers.shared.budgets import steps_for
@@ -87,23 +85,6 @@ def size(cfg: RunConfig) -> dict[str, float]:
     """N active and ``stored`` parameters, F training FLOPs per token as 004 counts them, D tokens."""
     counts = count(cfg.model)
     return {"N": counts.n_active, "stored": counts.n_params, "F": counts.published["004"], "D": cfg.tokens}
-
-
-def best_models(runs: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
-    """One row an architecture, budget and combination of the columns ``by``, seeds taken together unless they are among
-    these: the compute-optimal model of ``isoflop.optima``, or the best of the sizes trained where the parabola has no
-    minimum among them (``inside`` is False); and the parameters that it stores, by a power law between the sizes
-    trained."""
-    key = ["architecture", "budget", *by]
-    best = isoflop.optima(runs, key)
-    for i in best.index:
-        row = best.loc[i]
-        own = runs[(runs[key] == row[key]).all(axis=1)].sort_values("N")
-        if not row["inside"]:
-            columns = ["N", "D", "width", "loss"]
-            best.loc[i, columns] = own.loc[own["loss"].idxmin(), columns].astype(float)
-        best.loc[i, "stored"] = np.exp(np.interp(np.log(best.loc[i, "N"]), np.log(own["N"]), np.log(own["stored"])))
-    return best
 
 
 def name(architecture: str, depth: int, loops: int) -> str:

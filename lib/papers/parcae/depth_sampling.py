@@ -2,9 +2,7 @@
 
 import time
 
-import numpy as np
 import pandas as pd
-import scipy.special
 import torch
 
 from lib.base.machine import device_type
@@ -34,17 +32,3 @@ def seconds_per_step(
                 model.zero_grad(set_to_none=True)
             seconds.append(taken)
     return pd.DataFrame(seconds[2:])  # the first ones warm up
-
-
-def overhead(seconds: pd.DataFrame, rule: str, reference: str, resamples: int = 2000) -> tuple[float, np.ndarray]:
-    """How much longer ``rule`` takes than ``reference``, in percent: the ratio of the mean times, and what resampled
-    rounds make of it; in each round both drew their depths. The resamples are spread about the estimate as far as
-    Student's t asks for so few rounds; a single round has none (nan)."""
-    both = seconds[[rule, reference]].to_numpy()
-    n = len(both)
-    ratio = float(100 * (both[:, 0].mean() / both[:, 1].mean() - 1))
-    if n < 2:
-        return ratio, np.full(resamples, np.nan)
-    means = both[np.random.default_rng(0).integers(n, size=(resamples, n))].mean(1)
-    of_few = np.sqrt(n / (n - 1)) * scipy.special.stdtrit(n - 1, 0.975) / scipy.special.ndtri(0.975)
-    return ratio, ratio + of_few * (100 * (means[:, 0] / means[:, 1] - 1) - ratio)

@@ -3,7 +3,6 @@
 It works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,28 +76,6 @@ def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
     Gradient clipping keeps the loss of an exploded run finite, so that a finite loss says nothing by itself.
     """
     return (frame["status"] == "finished") & (frame["val_loss"] <= loss_limit)
-
-
-def octaves_between(lowest: pd.DataFrame, low: str, high: str, lrs: Sequence[float]) -> list[float]:
-    """log2(rate of ``high`` / rate of ``low``) for each seed: positive where ``low`` fails first. ``lowest``: of each
-    the lowest failing rate of the ladder ``lrs``.
-
-    An architecture that never fails counts with the ladder's top, which understates the distance. It is nan where both
-    never fail, or both at the first rate: then the ladder does not tell them apart.
-    """
-    a, b = lowest[low].to_numpy(), lowest[high].to_numpy()
-    unknown = (np.isinf(a) & np.isinf(b)) | (np.maximum(a, b) <= min(lrs))
-    octaves = np.log2(b.clip(max=max(lrs)) / a.clip(max=max(lrs)))
-    return np.where(unknown, np.nan, octaves).tolist()
-
-
-def octaves_past(lowest: pd.DataFrame, low: str, high: str, lrs: Sequence[float]) -> list[float]:
-    """log2(highest rate below which ``high`` always trains, itself included / lowest failing rate of ``low``) for each
-    seed. It is nan where neither fails, and understates where ``high`` never does."""
-    a, b = lowest[low].to_numpy(), lowest[high].to_numpy()
-    ladder = np.sort(np.asarray(lrs, dtype=float))
-    reach = ladder[np.maximum(np.searchsorted(ladder, b) - 1, 0)]
-    return np.where(np.isinf(a) & np.isinf(b), np.nan, np.log2(reach / a.clip(max=ladder[-1]))).tolist()
 
 
 def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> dict[str, list[float]]:

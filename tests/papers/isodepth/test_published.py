@@ -9,6 +9,7 @@ from lib.fit.fits import bootstrap, fit_joint
 from lib.flops import count
 from lib.papers.isodepth import designs, published, readings
 from lib.presets import preset
+from tests.cells import function
 from tests.lines import one_line
 
 TABLE = pd.read_csv(published.DATA / "runs.csv")
@@ -120,7 +121,7 @@ def test_the_pair_past_the_grid(runs, law):
 def test_the_law_misses_by_four_times_the_scatter_of_a_run(grid, law):
     scatter = published.scatter(grid)
     assert round(scatter, 4) == 0.0024 and round(published.rms(readings.misfit(grid, law)) / scatter) == 4
-    assert published.smooth_share(grid, law) == pytest.approx(0.98, abs=5e-3)
+    assert function("published_runs", "smooth_share")(grid, law) == pytest.approx(0.98, abs=5e-3)
 
 
 def test_noise_about_a_true_law_is_found_again(grid, law):
@@ -129,12 +130,13 @@ def test_noise_about_a_true_law_is_found_again(grid, law):
     assert published.scatter(right) < 3e-4  # what a parabola leaves out of the law
     draws = [right.assign(loss=right["loss"] + random.normal(0, 0.01, len(right))) for _ in range(10)]
     assert np.mean([published.scatter(runs) for runs in draws]) == pytest.approx(0.01, rel=0.1)
-    shares = [published.smooth_share(runs, fit_joint(*readings.joint_arrays(runs))) for runs in draws]
+    smooth_share = function("published_runs", "smooth_share")
+    shares = [smooth_share(runs, fit_joint(*readings.joint_arrays(runs))) for runs in draws]
     assert max(shares) < 0.75  # a parabola takes three of the freedoms of four to six runs
 
 
 def test_what_varies_decides_the_interval_of_phi(grid):
-    found = published.intervals_of_phi(grid, 100, 0)
+    found = function("published_runs", "intervals_of_phi")(grid, 100, 0)
     assert [*found.index] == ["noise alone", "runs", "cells", "budgets"] and set(found["phi"].round(3)) == {0.459}
     widths = found["high"] - found["low"]
     assert widths["noise alone"] < 0.03 < 0.05 < widths["runs"] < widths["cells"]

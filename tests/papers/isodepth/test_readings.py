@@ -13,6 +13,7 @@ from lib.fit.noise import Noise
 from lib.model.looped import LoopedLM
 from lib.papers.isodepth import designs, readings
 from lib.train.loop import train
+from tests.cells import function
 from tests.fit.known import iso_depth_grid
 from tests.papers.isodepth.test_designs import P
 
@@ -195,7 +196,7 @@ def test_phi_drifts_where_the_halves_differ(published):
 def test_a_shift_of_phi_is_found_with_and_without_the_other_constants(published, published_fit):
     moved = at_phi(published, 0.65)
     sets = {"baseline": published, "lanes": moved[(moved["budget"] != 1e18) | (moved["r"] != 8)]}  # a cell blew up
-    for fitting in (fit_joint, readings.phi_alone(published_fit)):
+    for fitting in (fit_joint, function("phi_probes", "phi_alone")(published_fit)):
         shifts = readings.phi_shifts(readings.probe_draws(sets, fitting, 4, 0))
         assert shifts.loc["baseline", ["delta", "delta_low", "delta_high"]].tolist() == [0, 0, 0]
         found = shifts.loc["lanes", ["delta", "delta_low", "delta_high"]].tolist()

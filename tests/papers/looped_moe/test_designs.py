@@ -12,6 +12,7 @@ from lib.papers.looped_moe import designs
 from lib.papers.looped_moe.parameters import MoeIsoflop, RoutingDivergence
 from lib.sweep.finished import trained_model
 from lib.train.loop import train
+from tests.cells import function
 from tests.given import given
 
 TEXT = {"context": 32, "max_bytes": 300_000, "val_rows": 16, "batch": 4, "precision": "fp32"}
@@ -67,12 +68,13 @@ def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
             for d, loss in row.items()
         ]
     ).assign(D=lambda runs: 1e9 / runs["F"], stored=lambda runs: 3 * runs["N"])
-    best = designs.best_models(runs).set_index("architecture")
+    best_models = function("moe_isoflop", "best_models")
+    best = best_models(runs).set_index("architecture")
     assert best["inside"].tolist() == [True, False]
     assert best["N"].tolist() == pytest.approx([2000, 1000]) and best["loss"].tolist() == pytest.approx([1.8, 1.9])
     assert best["stored"].tolist() == pytest.approx([6000, 3000])
     again = runs.assign(seed=2, loss=runs["loss"] + 0.3 * (runs["architecture"] == "looped"))
-    each = designs.best_models(pd.concat([runs, again]), ["seed"]).set_index(["architecture", "seed"])
+    each = best_models(pd.concat([runs, again]), ["seed"]).set_index(["architecture", "seed"])
     assert each["loss"].to_dict() == pytest.approx(
         {("base", 1): 1.8, ("base", 2): 1.8, ("looped", 1): 1.9, ("looped", 2): 2.2}
     )

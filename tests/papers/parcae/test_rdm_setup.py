@@ -8,8 +8,10 @@ import pytest
 
 from lib.papers.parcae import rdm_setup
 from lib.papers.parcae.parameters import EndToEnd, Instability
+from tests.cells import function
 from tests.given import given
 
+octaves_between, octaves_past = (function("instability", f"octaves_{what}") for what in ("between", "past"))
 LADDER = [1.0, 2.0, 4.0]
 #: of which the lowest that fails, by seed
 LOWEST = pd.DataFrame({"a": [2.0, 2.0], "b": [4.0, 4.0], "c": [math.inf, math.inf]}, index=[1, 2])
@@ -41,24 +43,24 @@ def test_a_run_fails_by_blowing_up_or_by_its_final_loss(frame):
 
 
 def test_distances_are_octaves_and_the_top_understates():
-    assert rdm_setup.octaves_between(LOWEST, "a", "b", LADDER) == [1, 1]
-    assert rdm_setup.octaves_between(LOWEST, "b", "a", LADDER) == [-1, -1]
-    assert rdm_setup.octaves_between(LOWEST, "b", "c", LADDER) == [0, 0]
+    assert octaves_between(LOWEST, "a", "b", LADDER) == [1, 1]
+    assert octaves_between(LOWEST, "b", "a", LADDER) == [-1, -1]
+    assert octaves_between(LOWEST, "b", "c", LADDER) == [0, 0]
 
 
 def test_what_the_ladder_does_not_tell_apart_has_no_distance():
-    assert np.isnan(rdm_setup.octaves_between(LOWEST, "c", "c", LADDER)).all()  # neither fails
-    assert np.isnan(rdm_setup.octaves_between(LOWEST, "a", "a", [2.0, 4.0])).all()  # both at once
-    assert rdm_setup.octaves_between(LOWEST, "a", "b", [2.0, 4.0]) == [1, 1]
-    assert np.isnan(rdm_setup.octaves_past(LOWEST, "c", "c", LADDER)).all()
+    assert np.isnan(octaves_between(LOWEST, "c", "c", LADDER)).all()  # neither fails
+    assert np.isnan(octaves_between(LOWEST, "a", "a", [2.0, 4.0])).all()  # both at once
+    assert octaves_between(LOWEST, "a", "b", [2.0, 4.0]) == [1, 1]
+    assert np.isnan(octaves_past(LOWEST, "c", "c", LADDER)).all()
 
 
 def test_past_is_counted_from_the_last_rate_that_trains():
-    assert rdm_setup.octaves_past(LOWEST, "a", "b", LADDER) == [0, 0]  # b trains at 2, where a fails
-    assert rdm_setup.octaves_past(LOWEST, "a", "c", LADDER) == [1, 1]
-    assert rdm_setup.octaves_past(LOWEST, "c", "a", LADDER) == [-2, -2]
+    assert octaves_past(LOWEST, "a", "b", LADDER) == [0, 0]  # b trains at 2, where a fails
+    assert octaves_past(LOWEST, "a", "c", LADDER) == [1, 1]
+    assert octaves_past(LOWEST, "c", "a", LADDER) == [-2, -2]
     paper = pd.DataFrame({"base": [4e-4], "parcae": [np.inf]})
-    (octaves,) = rdm_setup.octaves_past(paper, "base", "parcae", [2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
+    (octaves,) = octaves_past(paper, "base", "parcae", [2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert octaves == pytest.approx(math.log2(2.5))
 
 
