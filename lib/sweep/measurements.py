@@ -64,7 +64,7 @@ def measure(
             one.measure(store)
             rate = max(rate, one.case.flops / (time.perf_counter() - begin))
             show(i, 1.0)
-        hours = sum(one.case.flops for one in others) / rate / at_once / 3600 if others else 0.0
+        hours = sum(one.case.flops for one in others) / rate / at_once / 3600 if rate else 0.0
         check_hours(f"{len(others)} missing measurements", hours, max_hours)
         work_through(functools.partial(_measure, store), others, at_once, lambda i, share: show(len(timed) + i, share))
     there |= {one.key: one.found(store) for one in missing}

@@ -83,6 +83,8 @@ def test_what_would_take_too_long_is_refused_after_the_cheapest_and_the_middle_o
     with pytest.raises(InputError, match="max_hours: 1 missing measurements need about"):
         measure(squared, cases, store, jobs=1, max_hours=1e-9)
     assert len(list((store.path.parent / "measured").rglob("*.json"))) == 2
+    free = [Case(x=-1, note=note) for note in "abc"]  # of no FLOPs
+    assert measure(squared, free, store, jobs=1, max_hours=1e-9) == [{"square": 1}] * 3
     assert len(measure(squared, cases[1:], store, jobs=1, max_hours=1)) == 2  # there is nothing left to wait for
     assert len(measure(squared, [Case(x=x) for x in range(3, 9)], store, jobs=1, max_hours=1)) == 6
     assert len(measure(squared, cases, store, jobs=1, max_hours=1e9)) == 3
