@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lib.base.errors import InputError
 from lib.config import ModelConfig, RunConfig
 from lib.model import depth
 from lib.model.layers import GATE_CHANNELS
@@ -149,7 +150,7 @@ def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
     """Parameters of a matmul done once (W e, B e), of one done in every loop (A-bar h, where it is dense), and
     others."""
     d, r, K = cfg.width, cfg.mean_loops, cfg.lanes
-    return {
+    known = {
         "none": (0, 0, 0),
         "add": (0, 0, 0),
         "concat": (d * d, d * d, d * cfg.injection_bias),
@@ -158,7 +159,10 @@ def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
         "orthogonal": (d * d, 0, 2 * d),
         "boundary": (0, 0, 0),
         "hyper-connections": (0, 0, r * (K * K + 2 * K)),  # alpha, M and beta of every loop
-    }[cfg.injection]
+    }
+    if cfg.injection not in known:
+        raise InputError(f"injection: {cfg.injection!r} has no FLOPs, give it some in _injection of lib/flops.py")
+    return known[cfg.injection]
 
 
 # ---- as published ----------------------------------------------------------------------------------------------------

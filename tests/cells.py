@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from lib.workbook import plans
 from tests.made import cells
 
 
@@ -58,6 +59,16 @@ def run(name: str, *begins: str, **given: Any) -> SimpleNamespace:
         (source,) = (source for source in sources if any(line.startswith(begin) for line in source.splitlines()))
         exec(compile(source, name, "exec"), names)
     return SimpleNamespace(**{**names, "said": names["nb"]})
+
+
+def whole(name: str, given: dict[str, Any]) -> None:
+    """All cells of a notebook, with these parameters."""
+    names: dict[str, Any] = {"display": lambda *shown: None}
+    with plans._undone():
+        for cell in cells(name):
+            exec(compile(cell.source, name, "exec"), names)
+            if "parameters" in cell.metadata.get("tags", []):
+                names.update(given)
 
 
 def function(name: str, wanted: str) -> Any:

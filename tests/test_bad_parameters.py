@@ -26,11 +26,20 @@ PARAMETERS = [
     ("instability", {"profile": "CPU"}, "profile: 'CPU' is not known", "smoke, cpu, desk, gpu, paper"),
     ("end_to_end", {"sizes": {"wide": 1}}, "sizes.wide", "valid integer"),
     ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "list them"),
-    ("isodepth_isoflop", {"recurrences": [3]}, "recurrences: 8 looped layers", "use divisors of 8"),
+    ("isodepth_isoflop", {"recurrences": [1, 3]}, "recurrences: 8 looped layers", "use divisors of 8"),
+    ("isodepth_isoflop", {"recurrences": [2, 4]}, "recurrences: [2, 4] needs 1, the plain model, and another"),
+    ("recurrence_exponent", {"budgets": [1.0e9]}, "budgets: [1000000000.0] is too few", "list 2 at least"),
+    (
+        "extrapolation",
+        {"recurrences": [1, 2], "widths": {1.0e9: [20, 24], 1.15e9: [20]}},
+        "widths: 6 runs",
+        "7 runs at",
+    ),
+    ("downstream_axes", {"whole_recurrences": [4]}, "whole_recurrences: [4] needs 1, the plain model"),
     ("residual_scaling_beyond", {"kept_lr": -1.0}, "lrs", "three rates, kept_lr -1 too"),
     ("generate", {"top_p": 1.5}, "top_p: ", "less than or equal to 1"),
     ("downstream_core", {"training_seeds": [5]}, "training_seeds: none is of [1]", "add one of them"),
-    ("downstream_axes", {"budgets": [3.0]}, "budgets: 3 is none of recurrence_exponent at smoke", "use 1e+09"),
+    ("downstream_axes", {"budgets": [3.0, 1e9]}, "budgets: 3 is none of recurrence_exponent at smoke", "use 1e+09"),
     ("downstream_axes", {"tasks": "no/such/folder"}, "tasks: no/such/folder is not a folder", "give one"),
 ]
 

@@ -4,7 +4,7 @@ A field stands in the notebook's parameters cell with the same name and type; th
 """
 
 import itertools
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
 from pydantic import Field
@@ -61,6 +61,13 @@ class Computing(Parameters):
     in_part: ClassVar[tuple[str, ...]] = ()
     #: how many of these values the smallest part has
     least_part: ClassVar[int] = 1
+
+    @pydantic.model_validator(mode="after")
+    def _has_the_least_part(self) -> Self:
+        for name in self.in_part:
+            if 0 < len(getattr(self, name)) < self.least_part:
+                raise ValueError(f"{name}: {getattr(self, name)} is too few, list {self.least_part} at least")
+        return self
 
     def seed_lists(self) -> dict[str, list[int]]:
         """By name: ``seeds``, and what ends in _seeds."""

@@ -111,14 +111,16 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     bottom = entry + 0.35
     state = f"state h, $h_0$ = {start.get(cfg.state_init, 'noise')}{lanes}"
     y = injected = _boxes(axis, bottom + 0.2, [(state, "state", 1)])
-    inject = {
+    inject: str | None = {
+        "none": None,
+        "boundary": None,  # it stands behind the layers
         "add": "h + e",
         "concat": "W [e ; h]" + " + b" * cfg.injection_bias,
         "concat-identity": "W [e ; h],\ninitially W = [I | 0]",
         "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
         "orthogonal": r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e",
         "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
-    }.get(cfg.injection)
+    }.get(cfg.injection, cfg.injection)
     y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
     top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])

@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -17,7 +17,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from matplotlib.typing import ColorType
 
 from lib.base import files
+from lib.base.errors import InputError
 from lib.figures import words
+
+T = TypeVar("T")
 
 COLUMN = 3.4  # inches, the width of a paper's column
 PAGE = 7.0
@@ -34,25 +37,34 @@ class Look(NamedTuple):
     marker: str
 
 
+class Looks(dict[str, T]):
+    """By name; one that has none is refused."""
+
+    def __missing__(self, name: str) -> T:
+        raise InputError(f"architectures: {name!r} has no look, give it one in LOOKS of lib/figures/style.py")
+
+
 #: the colours begin with Okabe and Ito's palette, safe for all common colour deficiencies
-LOOKS = {
-    "base": Look("Base (pre-norm, concat)", "#D55E00", "o"),
-    "residual-norm": Look("Residual norm", "#0072B2", "s"),
-    "parcae": Look("Parcae", "#009E73", "^"),
-    "parcae-rdm": Look("Parcae without C, prelude norm", "#56B4E9", "v"),
-    "transformer": Look("Transformer", "#000000", "D"),
-    "isodepth": Look("Looped, iso-depth", "#CC79A7", "P"),
-    "truncated": Look("Looped, iso-depth, truncated", "#E6B800", "<"),
-    "hyper-connections": Look("Looped, hyper-connections", "#3A2FC0", ">"),
-    "looped-nanochat": Look("Looped nanochat", "#6B6B6B", "X"),
-    "looped": Look("Looped, no injection", "#2B50FF", "p"),
-    "post-norm": Look("Looped, Post-Norm", "#A8A000", "h"),
-    "moe": Look("MoE", "#5A2A83", "*"),
-    "looped-moe": Look("Looped-MoE", "#2FD0AA", "d"),
-}
-NAMES = {architecture: look.name for architecture, look in LOOKS.items()}
-COLOURS = {architecture: look.colour for architecture, look in LOOKS.items()}
-MARKERS = {architecture: look.marker for architecture, look in LOOKS.items()}
+LOOKS = Looks(
+    {
+        "base": Look("Base (pre-norm, concat)", "#D55E00", "o"),
+        "residual-norm": Look("Residual norm", "#0072B2", "s"),
+        "parcae": Look("Parcae", "#009E73", "^"),
+        "parcae-rdm": Look("Parcae without C, prelude norm", "#56B4E9", "v"),
+        "transformer": Look("Transformer", "#000000", "D"),
+        "isodepth": Look("Looped, iso-depth", "#CC79A7", "P"),
+        "truncated": Look("Looped, iso-depth, truncated", "#E6B800", "<"),
+        "hyper-connections": Look("Looped, hyper-connections", "#3A2FC0", ">"),
+        "looped-nanochat": Look("Looped nanochat", "#6B6B6B", "X"),
+        "looped": Look("Looped, no injection", "#2B50FF", "p"),
+        "post-norm": Look("Looped, Post-Norm", "#A8A000", "h"),
+        "moe": Look("MoE", "#5A2A83", "*"),
+        "looped-moe": Look("Looped-MoE", "#2FD0AA", "d"),
+    }
+)
+NAMES = Looks({architecture: look.name for architecture, look in LOOKS.items()})
+COLOURS = Looks({architecture: look.colour for architecture, look in LOOKS.items()})
+MARKERS = Looks({architecture: look.marker for architecture, look in LOOKS.items()})
 
 _profile = "cpu"  # what is printed on figures
 
@@ -105,7 +117,7 @@ def shades(architecture: str, n: int) -> list[ColorType]:
     if colour.max() < 0.3:  # nothing is darker
         anchors = [0.8 + 0.2 * colour, 0.5 + 0.5 * colour, colour]
     ramp = LinearSegmentedColormap.from_list(architecture, anchors)
-    return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [to_rgb(COLOURS[architecture])]
+    return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [to_rgb(COLOURS[architecture]) for _ in range(n)]
 
 
 def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
@@ -149,6 +161,15 @@ def row_of_panels(
         axis.set(title=title, xlabel=xlabel)
     axes[0, 0].set_ylabel(ylabel)
     return figure, axes[0]
+
+
+def nothing(why: str) -> Figure:
+    """A figure of nothing: it says why."""
+    figure, axis = plt.subplots(figsize=(COLUMN, 1.0))
+    axis.set_axis_off()
+    axis.plot([], [])  # so that it is described
+    axis.text(0.5, 0.5, why, ha="center", va="center", transform=axis.transAxes, fontsize=7, color="#666666")
+    return figure
 
 
 def filled_where(

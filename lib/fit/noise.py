@@ -18,7 +18,7 @@ class Noise(NamedTuple):
     @classmethod
     def left_over(cls, residuals: Sequence[ArrayLike], parameters: int) -> Self:
         """Of the residuals of several fits that have so many parameters in all."""
-        every = np.concatenate([np.asarray(some, dtype=float) for some in residuals])
+        every = np.concatenate([np.empty(0), *(np.asarray(some, dtype=float) for some in residuals)])
         freedom = len(every) - parameters
         return cls(float(every @ every / freedom), freedom) if freedom > 0 else cls(math.nan, 0)
 

@@ -17,6 +17,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

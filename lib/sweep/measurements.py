@@ -88,11 +88,6 @@ class Asked:
         """The key of the run that it is measured on; empty where it needs none."""
         return str(getattr(self.case, "run", ""))
 
-    def check(self) -> None:
-        """Raises InputError where what it needs beside a run is not there."""
-        if hasattr(self.case, "check"):
-            self.case.check()
-
     def found(self, store: RunStore) -> Measured | None:
         return kept_under(name(self.function), self.key, store, self._check)
 

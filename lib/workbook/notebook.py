@@ -25,6 +25,7 @@ from lib.sweep.cluster import Cluster
 from lib.sweep.finished import Runs
 from lib.sweep.measurements import Asked, C
 from lib.sweep.text_counts import OfText, held_out
+from lib.tasks.evaluations import Evaluation
 from lib.workbook import claims, parameters, part, places, widgets
 from lib.workbook.plans import Plan, read_plan
 
@@ -139,18 +140,21 @@ class Notebook:
         assert isinstance(self.parameters, Computing), f"{self.name} has no jobs and max_hours"
         return self.parameters.jobs or None, self.parameters.max_hours
 
-    def sweep(self, configs: list[RunConfig]) -> Runs:
+    def sweep(self, configs: list[RunConfig], all_may_diverge: bool = False) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so. Where the
         notebook shall not train, raises NotThere for what is missing; where it shall, InputError for what could not be
-        measured then."""
+        measured then. all_may_diverge: something can be drawn also where no run finished."""
         store = self.store
         missing = [cfg.key for cfg in configs if store.find(cfg) is None]
         if self._only_draws:
             self._need(missing, "runs")
         for asked in self.planned.asked if missing else ():
-            asked.check()
+            if isinstance(asked.case, Evaluation):
+                asked.case.check()
         runs = training.sweep(configs, store, *self._limits(), Cluster.of(os.environ))
         diverged = sum(result.status == "diverged" for result in runs.results)
+        if diverged == len(runs.results) > 0 and not all_may_diverge:
+            raise InputError(f"lr: all {diverged} runs diverged and leave nothing to draw, lower the learning rates")
         minutes = sum(result.summary["seconds"] for result in runs.results) / 60
         self._say(
             f"{len(runs.results)} runs, {diverged} of them ended as diverged; {minutes:.1f} minutes of training in all"

@@ -10,8 +10,9 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from lib.figures import style
+from lib.figures import style, words
 from tests.cells import function
+from tests.lines import one_line
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -83,6 +84,13 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
     figure = dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
     linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
     assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
+
+
+def test_what_cannot_be_drawn_says_so():
+    with one_line("architectures: 'gated-add' has no look", "lib/figures/style.py"):
+        style.shades("gated-add", 3)
+    figure = style.nothing("no run has finished")
+    assert words.described(figure) == "No run has finished." and style.shades("parcae", 0) == []
 
 
 def test_counts_of_many_decades_are_written_aslant_and_do_not_overlap():

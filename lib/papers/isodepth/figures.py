@@ -1,5 +1,6 @@
 """The figures of the iso-depth study (000) that several notebooks draw, or that are long."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str
     looped = sorted(r for r in recurrences if r > 1)
     colours = dict(zip(looped, shades("isodepth", len(looped) + 1)[1:], strict=True))
     colours[1] = to_rgb(COLOURS["transformer"])
-    return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), "Dosv^<>", strict=False)}
+    return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), itertools.cycle("Dosv^<>"))}
 
 
 def by_recurrence(

@@ -27,14 +27,28 @@ class IsodepthGrid(IsodepthRuns):
 
     recurrences: list[int]
     widths: dict[float, list[int]]
+    seeds: list[int]
     resamples: Positive
+
+    #: runs that its law needs
+    least_runs: ClassVar[int] = 1
+
+    @model_validator(mode="after")
+    def _has_runs_enough(self) -> Self:
+        cells = [self.widths.get(budget, []) for budget in getattr(self, "budgets", self.widths)]
+        runs = sum(map(len, cells)) * len(self.recurrences) * len(self.seeds)
+        if runs < self.least_runs:
+            raise ValueError(
+                f"widths: {runs} runs in all fit no joint law, list more widths, budgets or recurrences, "
+                f"{self.least_runs} runs at least"
+            )
+        return self
 
 
 class PaperGrid(IsodepthGrid):
     """000's whole grid. Three notebooks ask for it; whichever runs first trains it."""
 
     budgets: list[float]
-    seeds: list[int]
     noise_seeds: list[int]
 
     in_part = ("budgets",)
@@ -42,6 +56,8 @@ class PaperGrid(IsodepthGrid):
 
     @model_validator(mode="after")
     def _has_widths(self) -> Self:
+        if not {1} < {*self.recurrences}:
+            raise ValueError(f"recurrences: {self.recurrences} needs 1, the plain model, and another")
         for budget in self.budgets:
             if budget not in self.widths:
                 raise ValueError(f"widths: has none for the budget {budget:g}, list them")
@@ -59,10 +75,12 @@ class IsodepthIsoflop(PaperGrid):
 
 class RecurrenceExponent(PaperGrid):
     notebook: ClassVar[str] = "recurrence_exponent"
+    least_runs = 7  # one more than the law has parameters
 
 
 class Extrapolation(PaperGrid):
     notebook: ClassVar[str] = "extrapolation"
+    least_runs = RecurrenceExponent.least_runs
 
     beyond_recurrences: list[int]
     beyond_budget: float
@@ -78,7 +96,6 @@ class ComparedGrid(IsodepthGrid):
     """What changes of the looped models do to their loss, at ``shown`` loops, and to the law."""
 
     shown: int
-    seeds: list[int]
 
     in_part = ("widths",)
 
@@ -93,6 +110,7 @@ class ComparedGrid(IsodepthGrid):
 
 class PhiProbes(ComparedGrid):
     notebook: ClassVar[str] = "phi_probes"
+    least_runs = RecurrenceExponent.least_runs
 
     probes: list[str]
     lanes_lr: LaneRates

@@ -63,7 +63,7 @@ def frontier_gaps(optima: pd.DataFrame) -> pd.DataFrame:
     one of the two optima lies outside the widths trained."""
     resolved = optima.assign(loss=optima["loss"].where(optima["inside"]))
     losses = resolved.pivot(index="budget", columns="r", values="loss")
-    return losses.drop(columns=1).sub(losses[1], axis=0)
+    return losses.drop(columns=1, errors="ignore").sub(losses.get(1, np.nan), axis=0)
 
 
 def a_D(fit: Fit | dict[str, float]) -> float:

@@ -4,6 +4,8 @@ each example is kept, so that recurrences are compared by example.
 A loss is of the right continuation, in nats per token. Tasks have the paper's shots, or none where those do not fit.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -48,9 +50,10 @@ def questions(p: DownstreamAxes, plan: dict[Label, RunConfig], store: RunStore) 
     return evaluations(subjects, store, [*tasks(p)], p.seeds[:1], p.tasks, p.whole_limit)
 
 
-def optimal(losses: pd.DataFrame) -> pd.DataFrame:
+def optimal(losses: pd.DataFrame, recurrences: Sequence[int]) -> pd.DataFrame:
     """Of each budget and r the runs of one width, that of the lowest mean validation loss over seeds. losses:
-    ``readings.frame``."""
+    ``readings.frame``. Budgets where one of the recurrences has no run are left out."""
+    losses = losses[losses.groupby("budget")["r"].transform("nunique") == len(recurrences)]
     means = losses.groupby(["budget", "r", "width"])["loss"].mean()
     best = means.loc[means.groupby(["budget", "r"]).idxmin()].index.to_frame(index=False)
     return losses.merge(best, on=["budget", "r", "width"])

@@ -1,5 +1,6 @@
 """Figures of learning-rate transfer: loss against the base rate, condition by condition."""
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -35,7 +36,9 @@ def loss_curves(
     figure, axes = row_of_panels(titles, 2.6, below, "validation loss (nats per token)", sharey=True)
     for axis, title in zip(axes, titles, strict=True):
         cell, optima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
-        for i, (line, colour, marker) in enumerate(zip(lines, shades(look[title], len(lines)), LINES, strict=False)):
+        for i, (line, colour, marker) in enumerate(
+            zip(lines, shades(look[title], len(lines)), itertools.cycle(LINES), strict=False)
+        ):
             losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
             for lr, loss in losses[losses > most].items():
@@ -52,7 +55,7 @@ def loss_curves(
     colours = shades(look[titles[0]] if len(set(look.values())) == 1 else "looped-nanochat", len(lines))
     handles = [
         Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
-        for line, colour, marker in zip(lines, colours, LINES, strict=False)
+        for line, colour, marker in zip(lines, colours, itertools.cycle(LINES), strict=False)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
     return figure

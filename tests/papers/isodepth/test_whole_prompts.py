@@ -68,7 +68,7 @@ def test_the_width_is_that_of_the_lowest_mean_over_seeds():
         for r, width, mean, spread in ((1, 8, 2.0, 0.5), (1, 16, 1.9, 0.01), (4, 8, 1.95, 0.1), (4, 16, 2.1, 0.4))
         for seed in SEEDS
     ]
-    best = whole_prompts.optimal(pd.DataFrame(rows))
+    best = whole_prompts.optimal(pd.DataFrame([*rows, dict(rows[0], budget=2.0)]), [1, 4])
     assert {*zip(best["r"], best["width"], strict=True)} == {(1, 16), (4, 8)} and len(best) == 6
     gap = whole_prompts.validation_gaps(best, 4)[1.0, "validation"]
     assert gap.values == pytest.approx([1.85 - 1.89, 1.95 - 1.9, 2.05 - 1.91])
