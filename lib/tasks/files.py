@@ -68,7 +68,7 @@ def _only(choices: Any) -> Any:
 def _choice(context: str, choices: Sequence[str], gold: Any) -> Example:
     if not isinstance(choices, list):
         raise TypeError(f"{choices!r} is no list of choices")
-    return Example((context,), tuple(choice.strip() for choice in choices), int(gold))
+    return Example((context,), tuple(choice.strip() for choice in choices), int(str(gold)))
 
 
 def _query(d: dict[str, Any]) -> Example:
@@ -80,7 +80,7 @@ def _query(d: dict[str, Any]) -> Example:
 def _winogrande(d: dict[str, Any]) -> Example:
     before, after = d["sentence"].split("_")
     options = tuple(before + d[option] for option in ("option1", "option2"))
-    return Example(options, (after.strip(),), int(d["answer"]) - 1)
+    return Example(options, (after.strip(),), int(str(d["answer"])) - 1)
 
 
 def _copa(d: dict[str, Any]) -> Example:
@@ -119,7 +119,7 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     (("query", "choices", "gold"), _query),
     (
         ("context_options", "continuation", "gold"),
-        lambda d: Example(tuple(d["context_options"]), (d["continuation"],), int(d["gold"])),
+        lambda d: Example(tuple(d["context_options"]), (d["continuation"],), int(str(d["gold"]))),
     ),
     (("context", "continuation"), lambda d: _text(d["context"], d["continuation"])),
     (("context", "answer", "aliases"), lambda d: _text(d["context"], d["answer"])),
@@ -158,8 +158,9 @@ BESIDES = {
 }
 #: the first field of a layout -> what may stand beside it: what its makers leave out, or the answer said once more
 AGAIN = {
-    "query": "answer answers answers_text answer_idx answerKey label cop correct_answer solution previous_qa",
-    "question": "aliases normalized_value normalized_aliases matched_wiki_entity_name short_answer",
+    "query": "answer answers answers_text answer_idx answerKey label cop correct_answer solution previous_qa title",
+    "question": "aliases normalized_value normalized_aliases matched_wiki_entity_name short_answer "
+    "entity_pages search_results",
     "context": "title aliases is_impossible plausible_answers chain_of_thought",
     "premise": "changed",
     "ctx": "activity_label ctx_a ctx_b",
@@ -251,7 +252,7 @@ def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
     if left := _left_over(d, used, example):
         raise InputError(
             f"tasks: {path}, line {number} is read by its {', '.join(used)}, which would leave out its "
-            f"{', '.join(left)}: put it into the text, or remove it"
+            f"{', '.join(left)}: put it into the text, or drop it, as jq -c 'del(.{left[0]})' does"
         )
     if example is None:
         return None
@@ -270,17 +271,15 @@ def _left_over(d: dict[str, Any], used: Sequence[str], example: Example | None) 
     """The fields of a line that say something which is not asked."""
     known = BESIDES | {*used} | {*AGAIN.get(used[0], "").split()}
     asked = _words(" ".join((*example.contexts, *example.continuations))) if example else ""
-    return [
-        name for name in d if name not in known and any(text not in asked for text in map(_words, _leaves(d[name])))
-    ]
+    return [name for name in d if name not in known and not _is_said(d[name], asked, "gold" in used)]
 
 
-def _leaves(value: Any) -> list[str]:
-    """All that a field says, as texts."""
-    if isinstance(value, dict | list):
-        parts = value.values() if isinstance(value, dict) else value
-        return [leaf for part in parts for leaf in _leaves(part)]
-    return [] if value is None else [str(value)]
+def _is_said(value: Any, asked: str, chosen: bool) -> bool:
+    """Whether a text, or each of a list of texts, is empty or stands in what is asked. A number never does, and a digit
+    or a letter only beside a gold: they may be an answer, and stand there by chance."""
+    texts = [text for text in (value if isinstance(value, list) else [value]) if text not in (None, "", {})]
+    least = r"\S" if chosen else r"[^\W\d_]{2}"
+    return all(isinstance(text, str) and re.search(least, text) and _words(text) in asked for text in texts)
 
 
 def _words(text: str) -> str:

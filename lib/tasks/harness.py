@@ -10,7 +10,9 @@ extra: pip install -e .[lm-eval]
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 try:
     from lm_eval.api.instance import Instance
@@ -20,6 +22,7 @@ except ImportError:
     raise ImportError("lm-eval is not installed, run pip install -e .[lm-eval]") from None
 
 from lib.base import seeds
+from lib.base.checked import Checked
 from lib.base.errors import InputError
 from lib.base.files import UNREADABLE
 from lib.config import RunConfig
@@ -30,10 +33,31 @@ from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 
 NEW_TOKENS = 256  # of an answer, where a task does not say
-#: the names that the harness has for the most tokens of an answer; the first that is stated tells
-MOST = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-OPTIONS = (*MOST, "until", "do_sample", "temperature", "top_k", "top_p")
 PIECE = 32  # tokens after which an answer is searched for its end
+
+Most = Annotated[int, Field(ge=1)]
+
+
+class Options(Checked):
+    """What a task says of its answers. Their most tokens have four names in the harness; the first that is stated
+    tells. A temperature that is stated is one to sample at, unless ``do_sample`` says otherwise."""
+
+    model_config = ConfigDict(strict=True)
+
+    max_gen_toks: Most | None = None
+    max_new_tokens: Most | None = None
+    max_tokens: Most | None = None
+    max_completion_tokens: Most | None = None
+    until: str | list[str] | None = None
+    do_sample: bool | None = None
+    temperature: float | None = Field(None, ge=0)
+    top_k: int | None = Field(None, ge=0)
+    top_p: float | None = Field(None, gt=0, le=1)
+
+    @property
+    def most(self) -> int:
+        """How many tokens an answer has at most."""
+        return self.max_gen_toks or self.max_new_tokens or self.max_tokens or self.max_completion_tokens or NEW_TOKENS
 
 
 @register_model("looped")
@@ -57,29 +81,25 @@ class Looped(LM):  # type: ignore[misc]
         self.model.loops_of(1, self.T)  # refuses what the model cannot make
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        pairs = encode(self.tokens, [request.args for request in requests])
-        questions, places = laid_out(pairs, self.tokens.bos, self.model.cfg.context)
-        scored = score(self.model, questions, [self.T], self.seed)[self.T]
-        answers = together(scored, places)
-        self._tell_of_cut(sum(answer.cut for answer in answers), len(answers))
-        return [(-answer.nll, answer.greedy) for answer in answers]
+        """Of an answer that is empty it is 0, the logarithm of certainty."""
+        asked = [request.args for request in requests if request.args[1]]
+        questions, places = laid_out(encode(self.tokens, asked), self.tokens.bos, self.model.cfg.context)
+        answers = together(score(self.model, questions, [self.T], self.seed)[self.T], places)
+        self._tell_of_cut(sum(answer.cut for answer in answers), len(requests))
+        found = iter([(-answer.nll, answer.greedy) for answer in answers])
+        return [next(found) if request.args[1] else (0.0, True) for request in requests]
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Of an empty text it is 0, the logarithm of certainty."""
-        texts = [request.args[0] for request in requests]
-        whole = [Instance("loglikelihood", {}, ("", text), 0) for text in texts if text]
-        found = iter(self.loglikelihood(whole) if whole else [])
-        return [next(found)[0] if text else 0.0 for text in texts]
+        whole = [Instance("loglikelihood", {}, ("", request.args[0]), 0) for request in requests]
+        return [found for found, _ in self.loglikelihood(whole)]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        for request in requests:
-            _check(request.args[1])
+        options = [Options(**request.args[1]) for request in requests]
         prompts = self.tokens.encode_batch([request.args[0] for request in requests]) if requests else []
-        most = [_most(request.args[1]) for request in requests]
         room = self.model.cfg.context
-        cut = [len(prompt) + min(n, PIECE, room) > room for prompt, n in zip(prompts, most, strict=True)]
+        cut = [len(prompt) + min(said.most, PIECE, room) > room for prompt, said in zip(prompts, options, strict=True)]
         self._tell_of_cut(sum(cut), len(requests))
-        return [self._continue(number, *request.args) for number, request in enumerate(requests)]
+        return [self._continue(i, prompt.tolist(), options[i]) for i, prompt in enumerate(prompts)]
 
     def _tell_of_cut(self, cut: int, of: int) -> None:
         if cut:
@@ -87,41 +107,31 @@ class Looped(LM):  # type: ignore[misc]
                 f"looped: {cut} of {of} contexts lost their left end, the model's context is {self.model.cfg.context}"
             )
 
-    def _continue(self, number: int, context: str, options: dict[str, Any]) -> str:
+    def _continue(self, number: int, context: list[int], options: Options) -> str:
         """The answer to a context, up to the first text that ends it. Each piece has random numbers of its own."""
-        until = options.get("until") or []
-        until = [until] if isinstance(until, str) else until
-        most = _most(options)
-        temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
-        prompt = [self.tokens.bos, *self.tokens.encode_batch([context])[0].tolist()]
+        until = [options.until] if isinstance(options.until, str) else options.until or []
+        temperature = float(options.do_sample or False) if options.temperature is None else options.temperature
+        sampling = Sampling(
+            temperature=0.0 if options.do_sample is False else temperature,
+            top_k=options.top_k or 0,
+            top_p=options.top_p or 1.0,
+        )
+        prompt = [self.tokens.bos, *context]
         found: list[int] = []
         ends_of_text = {token for token in (self.tokens.bos, self.tokens.eos) if token is not None}
-        while len(found) < most:
-            piece = min(PIECE, most - len(found), self.model.cfg.context)
+        while len(found) < options.most:
+            piece = min(PIECE, options.most - len(found), self.model.cfg.context)
             given = [*prompt, *found][-(self.model.cfg.context - piece + 1) :]
             draw = int(seeds.stream("harness", self.seed, number, len(found)).integers(2**31))
-            sampling = Sampling(
-                temperature=temperature, top_k=options.get("top_k") or 0, top_p=options.get("top_p") or 1.0, seed=draw
+            (answer,) = generate(
+                self.model, [given], piece, Exit(loops=self.T), sampling.replace(seed=draw), stop=ends_of_text
             )
-            (answer,) = generate(self.model, [given], piece, Exit(loops=self.T), sampling, stop=ends_of_text)
             found += answer.tokens
             text = self.tokens.decode(found)
-            ends = [text.index(end) for end in until if end in text]
+            ends = [text.index(end) for end in until if end and end in text]  # as there, an empty one ends nothing
             if ends or answer.stopped:
                 return text[: min(ends, default=len(text))]
         return self.tokens.decode(found)
-
-
-def _check(options: dict[str, Any]) -> None:
-    """Raises InputError for an option of generation that changes nothing here."""
-    if unknown := [name for name in options if name not in OPTIONS]:
-        raise InputError(f"generation_kwargs: {', '.join(unknown)} unknown here, use {', '.join(OPTIONS)}")
-
-
-def _most(options: dict[str, Any]) -> int:
-    """How many tokens an answer has at most."""
-    stated = [options[name] for name in MOST if options.get(name) is not None]
-    return int(stated[0]) if stated else NEW_TOKENS
 
 
 def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:

@@ -73,7 +73,7 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
         ({"doc": {"query": "q"}}, "line 3 has the fields doc, use"),
         ({"q": "x"}, "line 3 has the fields q, use query, choices, gold"),
         ({"query": "q", "choices": ["a", "b"], "gold": 2}, "line 3: gold is 2 of 2 options"),
-        ({"query": "q", "choices": ["a", "b"], "gold": "B"}, "line 3 cannot be read"),
+        *(({"query": "q", "choices": ["a", "b"], "gold": gold}, "line 3 cannot be read") for gold in ("B", True, 0.7)),
         ({"query": "q", "choices": ["a", ""], "gold": 0}, "line 3 has an empty answer"),
         ({"input": "q", "target_scores": {"a": 0}}, "line 3 cannot be read"),
         ({"query": "q", "choices": ["a", "b"], "answer": 1}, "several choices need a gold"),
@@ -98,6 +98,9 @@ PUBLISHED = {"id": 7, "source": "s", "category": "c", "metadata": {"a": [1]}, "h
         ({"question": "q", "answers": ["z"], "choices": ["z"], "context": "c"}, "context"),
         ({"text": "A text.", "label": 0}, "label"),
         ({"question": "q", "answer": "z", "lecture": {"first": ["it says much"]}}, "lecture"),
+        # what stands in the text by chance is not said by it
+        ({"context": "1 or 2, a or b?", "continuation": "b", "correct": 1}, "correct"),
+        ({"context": "1 or 2, a or b?", "continuation": "b", "picks": ["1", "A"], "best": [True]}, "picks, best"),
     ],
 )
 def test_what_a_layout_would_leave_out_is_named(tmp_path, line, left):

@@ -119,10 +119,25 @@ def test_the_most_tokens_of_an_answer_go_by_the_harness_own_names(ours, name):
     assert [answer] == five != six
 
 
-def test_an_option_that_would_change_nothing_is_refused(ours):
-    asked = instances([("The Congress", {"until": []}), ("The", {"until": [], "num_beams": 4})])
-    with pytest.raises(InputError, match="generation_kwargs: num_beams unknown here, use max_gen_toks"):
-        ours.generate_until(asked)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("max_new_tokens", value) for value in ("five", -1, 0, True, 5.0)),
+        *[("until", [3]), ("do_sample", "no"), ("temperature", -1.0), ("top_p", 2), ("num_beams", 4)],
+    ],
+)
+def test_an_option_without_a_meaning_here_is_refused_before_anything_is_said(ours, monkeypatch, name, value):
+    monkeypatch.delattr(ours, "model")
+    with pytest.raises(InputError, match=f"^{name}"):
+        ours.generate_until(instances([("The Congress", {"until": []}), ("The", {name: value})]))
+
+
+def test_an_option_that_is_null_or_an_empty_end_changes_nothing(ours):
+    """And a temperature alone is one to sample at, as in the harness' ``normalize_gen_kwargs``."""
+    said = ({}, {"until": None, "max_tokens": None}, {"until": ""}, {"until": ["", "\0\0"], "temperature": 0.0})
+    asked = [("The Congress", {"max_gen_toks": 8, **more}) for more in (*said, {"temperature": 1.0})]
+    *plain, sampled = ours.generate_until(instances(asked))
+    assert len({*plain}) == 1 and sampled not in plain
 
 
 def test_contexts_that_are_cut_are_told_of_once(ours, capsys):
@@ -135,8 +150,11 @@ def test_contexts_that_are_cut_are_told_of_once(ours, capsys):
 
 
 def test_an_empty_text_is_certain_and_ends_nothing(ours):
-    (alone,) = ours.loglikelihood_rolling(instances([("The Congress",)]))
-    assert ours.loglikelihood_rolling(instances([("",), ("The Congress",), ("",)])) == [0.0, alone, 0.0]
+    pairs = [("The", ""), ("The", " Congress"), ("", ""), ("", "The Congress")]
+    empty, said, nothing, whole = ours.loglikelihood(instances(pairs))
+    assert empty == nothing == (0.0, True)
+    assert [said, whole] == ours.loglikelihood(instances([pairs[1], pairs[3]]))
+    assert ours.loglikelihood_rolling(instances([("",), ("The Congress",), ("",)])) == [0.0, whole[0], 0.0]
     assert ours.loglikelihood_rolling(instances([("",)])) == [0.0]
 
 
