@@ -55,7 +55,7 @@ class ModelConfig(Config):
     prelude: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers before the loop")
     recur: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers inside the loop")
     coda: int = Field(1, ge=0, le=MOST_LAYERS, description="unique layers after the loop")
-    context: int = Field(64, ge=1, le=2**30, description="longest sequence, in tokens")
+    context: int = Field(64, ge=1, le=2**23, description="longest sequence, in tokens")
 
     # the loop
     mean_loops: int = Field(8, ge=1, le=2**16, description="mu_rec; evaluation always runs this many loops")

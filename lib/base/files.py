@@ -111,6 +111,36 @@ def sealed(fields: dict[str, Any]) -> str:
     return f"{text}{mark}{hashlib.sha256(text.encode()).hexdigest()}{end}\n"
 
 
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """The fields of an object of somebody else's JSON. Raises ValueError, also for what nests beyond all measure, for a
+    name that is there twice and for numbers that are none."""
+    try:
+        found = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it nests beyond all measure") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is no object with fields")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for name in fields if sum(name == other for other, _ in pairs) > 1)
+        raise ValueError(f"{twice} is there twice")
+    return fields
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
+
+
+def need_file(path: Path, field: str) -> None:
+    """Raises InputError for what is there and is no file: who opens a pipe waits without end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{field}: {path} is no file, give one")
+
+
 def digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as file:

@@ -2,11 +2,12 @@
 
 A layout is a table of names and a function of config.json. What it does not read is refused before a tensor is touched:
 a field that is missing, or one that says what this library does not have. Then every tensor must be in the table, and
-every name of the table among the tensors. Errors call fields and tensors as the checkpoint does.
+every name of the table among the tensors. Errors call fields and tensors as the checkpoint does: what a layout reads
+goes with the table back.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,11 +20,11 @@ from lib.model.weights import missing_or_unknown, refuse
 Tensors = dict[str, Tensor]
 #: a config.json
 About = dict[str, Any]
-#: their name -> ours
+#: their name -> ours, or back
 Names = dict[str, str]
 
 
-def need(about: About, whose: str, fields: Sequence[str], least: float = 1e-12) -> None:
+def need(about: About, whose: str, fields: Iterable[str], least: float = 1e-12) -> None:
     """Raises InputError where config.json does not state one of these fields, numbers that are at least so large."""
     for field in fields:
         value = about.get(field)
@@ -65,10 +66,11 @@ def places(theirs: str, ours: str, layers: int) -> Names:
     return {f"{theirs}.{i}": f"{ours}.{i}" for i in range(layers)}
 
 
-def rename(tensors: Tensors, names: Names) -> Tensors:
-    """The tensors under our names. Raises InputError naming those that are missing, and those that are unknown."""
+def rename(tensors: Tensors, names: Names) -> tuple[Tensors, Names]:
+    """The tensors under our names, and our name -> theirs. Raises InputError naming those that are missing, and those
+    that are unknown."""
     refuse(missing_or_unknown(names, tensors), "give the whole checkpoint of its config.json")
-    return {names[name]: tensor for name, tensor in tensors.items()}
+    return {names[name]: tensor for name, tensor in tensors.items()}, {ours: name for name, ours in names.items()}
 
 
 def without(tensors: Tensors, *endings: str) -> Tensors:
@@ -91,15 +93,16 @@ def is_tied(tensors: Tensors, head: str, table: str) -> bool:
     return not {head, table} <= tensors.keys() or torch.equal(tensors[head], tensors[table])
 
 
-def split(tensors: Tensors, whole: str, parts: dict[str, int]) -> None:
+def split(tensors: Tensors, called: Names, whole: str, parts: dict[str, int], columns: int) -> None:
     """Puts parts of so many rows in the place of every tensor whose name ends with ``whole``, side by side in it."""
+    shape = (sum(parts.values()), columns)
     for name in [name for name in tensors if name.endswith(whole)]:
-        tensor, rows = tensors.pop(name), list(parts.values())
-        if tensor.ndim != 2 or len(tensor) != sum(rows):
-            shape = tuple(tensor.shape)
-            raise InputError(f"weights: {name} has shape {shape} instead of {sum(rows)} rows, restore it")
+        tensor = tensors.pop(name)
+        if tensor.shape != shape:
+            refuse([f"{called[name]} has shape {tuple(tensor.shape)} instead of {shape}"], "restore it")
         stem = name.removesuffix(whole)
-        tensors |= {stem + part: rows for part, rows in zip(parts, tensor.split(rows), strict=True)}
+        rows = tensor.split([*parts.values()])
+        tensors |= {stem + part: taken for part, taken in zip(parts, rows, strict=True)}
 
 
 def state_last(weight: Tensor) -> Tensor:

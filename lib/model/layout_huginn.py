@@ -10,6 +10,7 @@ from lib.base.errors import InputError
 from lib.config import ModelConfig
 from lib.model.layout import (
     About,
+    Names,
     Tensors,
     names,
     need,
@@ -107,8 +108,8 @@ def config(about: About) -> ModelConfig:
     )
 
 
-def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
-    """Config and our tensors."""
+def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors, Names]:
+    """Config, our tensors, and what they are called there."""
     cfg = config(about)
     block = BLOCK | {"attn.qk_bias": "attn.qk_bias"} if cfg.qk_bias else BLOCK
     model, tensors = with_head(MODEL, tensors, cfg, "lm_head.weight", "transformer.wte.weight")
@@ -117,11 +118,11 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
         | places("transformer.core_block", "recur", cfg.recur)
         | places("transformer.coda", "coda", cfg.coda)
     )
-    ours = rename(without(tensors, "freqs_cis"), names(model, block, at))
-    split(ours, "attn.Wqkv.weight", {f"attn.{part}.weight": cfg.width for part in "qkv"})
-    split(ours, "mlp.fc.weight", {f"mlp.{part}.weight": cfg.mlp_width for part in ("gate", "up")})
+    ours, called = rename(without(tensors, "freqs_cis"), names(model, block, at))
+    split(ours, called, "attn.Wqkv.weight", {f"attn.{part}.weight": cfg.width for part in "qkv"}, cfg.width)
+    split(ours, called, "mlp.fc.weight", {f"mlp.{part}.weight": cfg.mlp_width for part in ("gate", "up")}, cfg.width)
     for name in ours:
         if name.endswith("attn.qk_bias") and ours[name].ndim == 4:  # [2, 1, H, D], of queries and of keys
             ours[name] = ours[name].flatten(0, 2)
     ours["injection.weight"] = state_last(ours["injection.weight"])
-    return cfg, ours
+    return cfg, ours, called

@@ -69,13 +69,13 @@ def shared(about: About, whose: str) -> dict[str, Any]:
     )
 
 
-def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
-    """Config and our tensors."""
+def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors, Names]:
+    """Config, our tensors, and what they are called there."""
     cfg = config(about)
-    return cfg, renamed(tensors, cfg, MODEL, BLOCK, places("model.layers", "prelude", cfg.prelude))
+    return cfg, *renamed(tensors, cfg, MODEL, BLOCK, places("model.layers", "prelude", cfg.prelude))
 
 
-def renamed(tensors: Tensors, cfg: ModelConfig, model: Names, block: Names, at: Names) -> Tensors:
-    """Our tensors of a Llama, or of what is named as one."""
+def renamed(tensors: Tensors, cfg: ModelConfig, model: Names, block: Names, at: Names) -> tuple[Tensors, Names]:
+    """Our tensors of a Llama, or of what is named as one, and what they are called there."""
     model, tensors = with_head(model, tensors, cfg, "lm_head.weight", "model.embed_tokens.weight")
     return rename(without(tensors, "rotary_emb.inv_freq"), names(model, block, at))

@@ -7,7 +7,7 @@ plain pass makes all its loops, whatever ``early_exit_threshold`` says.
 
 from lib.config import ModelConfig
 from lib.model import layout_llama
-from lib.model.layout import About, Tensors, need, places, read_only
+from lib.model.layout import About, Names, Tensors, need, places, read_only
 
 BLOCK = layout_llama.BLOCK | {
     "input_layernorm_2.weight": "attn_post.weight",
@@ -42,7 +42,7 @@ def config(about: About) -> ModelConfig:
     )
 
 
-def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
-    """Config and our tensors."""
+def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors, Names]:
+    """Config, our tensors, and what they are called there."""
     cfg = config(about)
-    return cfg, layout_llama.renamed(tensors, cfg, MODEL, BLOCK, places("model.layers", "recur", cfg.recur))
+    return cfg, *layout_llama.renamed(tensors, cfg, MODEL, BLOCK, places("model.layers", "recur", cfg.recur))

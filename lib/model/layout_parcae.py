@@ -6,7 +6,20 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.model.layout import About, Tensors, is_tied, names, places, read_only, rename, section, with_head, without
+from lib.model.layout import (
+    About,
+    Names,
+    Tensors,
+    is_tied,
+    names,
+    need,
+    places,
+    read_only,
+    rename,
+    section,
+    with_head,
+    without,
+)
 
 BLOCK = {
     "norm_1.weight": "attn_norm.weight",
@@ -28,6 +41,7 @@ MODEL = {
     "transformer.C.weight": "readout.weight",
     "transformer.ln_f.weight": "final_norm.weight",
 }
+SIZES = ("num_attention_heads", "rope_base", "block_size", "mean_recurrence", "mean_backprop_depth", "norm_eps")
 #: what a config.json may say, where it says it
 HERE = dict(
     injection_type="diagonal",
@@ -43,10 +57,10 @@ HERE = dict(
 )
 
 
-def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
-    """Config and our tensors. ``about`` is config.json, or empty: then sizes come from the shapes, heads from the gates
-    or freqs_cis, and the loops are those of the paper, 8 with 4 backpropagated. Raises InputError where it says what is
-    not read here."""
+def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors, Names]:
+    """Config, our tensors, and what they are called there. ``about`` is config.json, or empty: then sizes come from the
+    shapes, heads from the gates or freqs_cis, and the loops are those of the paper, 8 with 4 backpropagated. Raises
+    InputError where it says what is not read here."""
     cfg = _config(tensors, about)
     ours = dict(MODEL)
     if cfg.prelude_norm:
@@ -57,10 +71,11 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
         if cfg.has_values(layer):
             ours[f"{at}.{GATE}"] = f"{to}.attn.gate.weight"
             ours[f"value_embeds.{layer}.weight"] = f"value_embeds.{layer}.weight"
-    return cfg, rename(without(tensors, "freqs_cis"), names(ours, BLOCK, blocks))
+    return cfg, *rename(without(tensors, "freqs_cis"), names(ours, BLOCK, blocks))
 
 
 def _config(tensors: Tensors, about: About) -> ModelConfig:
+    need(about, "a Parcae", [field for field in SIZES if about.get(field) is not None])
     read_only(about, "a Parcae", HERE)
     vocab_size, width = _matrix(tensors, "transformer.wte.weight").shape
     freqs = next((t for name, t in tensors.items() if name.endswith("freqs_cis")), None)

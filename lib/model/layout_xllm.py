@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lib.config import ModelConfig
-from lib.model.layout import About, Tensors, names, need, read_only, rename, section, state_last
+from lib.model.layout import About, Names, Tensors, names, need, read_only, rename, section, state_last
 
 BLOCK = {
     "attention.norm.weight": "attn_norm.weight",
@@ -178,8 +178,8 @@ def _looped(fields: About) -> dict[str, Any]:
     )
 
 
-def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
-    """Config and our tensors."""
+def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors, Names]:
+    """Config, our tensors, and what they are called there."""
     cfg = config(about)
     model = MODEL | INJECTION[cfg.injection]
     if cfg.injection_bias:
@@ -189,7 +189,7 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
     stacks = {"prelude": cfg.prelude, "recur": cfg.recur, "coda": cfg.coda}
     blocks = [f"{stack}.{i}" for stack, layers in stacks.items() for i in range(layers)]
     at = {f"layers.{i}": block for i, block in enumerate(blocks)}
-    ours = rename(tensors, names(model, BLOCK, at))
+    ours, called = rename(tensors, names(model, BLOCK, at))
     for name in ours:
         if name.endswith("norm.weight"):
             ours[name] = 1 + ours[name].float()
@@ -197,4 +197,4 @@ def read(tensors: Tensors, about: About) -> tuple[ModelConfig, Tensors]:
         ours["injection.weight"] = state_last(ours["injection.weight"])
     if cfg.loop_norm == "own":
         ours["loop_norm.weight"] = torch.ones(cfg.width)
-    return cfg, ours
+    return cfg, ours, called

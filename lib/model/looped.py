@@ -432,13 +432,14 @@ def load_weights(path: Path | str) -> LoopedLM:
     """
     tensors, metadata, about = weights.read(path)
     precision: Any = "fp32"
+    called: dict[str, str] = {}
     if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**weights.parsed(metadata["config"], f"the config in the metadata of {path}"))
         precision = TrainConfig(precision=metadata.get("precision", precision)).precision
     else:
-        cfg, tensors = layouts.read(path, tensors, about)
+        cfg, tensors, called = layouts.read(path, tensors, about)
     with torch.device("meta"):  # before memory is asked for
-        weights.check(LoopedLM(cfg, seed=None), tensors)
+        weights.check(LoopedLM(cfg, seed=None), tensors, called)
     model = LoopedLM(cfg, seed=None).set_precision(precision)
     model.load_state_dict(tensors)
     return model.eval()

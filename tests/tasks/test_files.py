@@ -69,7 +69,7 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
     ("line", "about"),
     [
         ('{"query": ', "line 3 is no JSON"),
-        ("[1, 2]", "line 3 is no object"),
+        ("[1, 2]", "it is no object"),
         ({"doc": {"query": "q"}}, "line 3 has the fields doc, use"),
         ({"q": "x"}, "line 3 has the fields q, use query, choices, gold"),
         ({"query": "q", "choices": ["a", "b"], "gold": 2}, "line 3: gold is 2 of 2 options"),
