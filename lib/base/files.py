@@ -135,10 +135,12 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number")
 
 
-def need_file(path: Path, field: str) -> None:
-    """Raises InputError for what is there and is no file: who opens a pipe waits without end."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{field}: {path} is no file, give one")
+def need_file(field: str, path: Path) -> None:
+    """Raises InputError where there is no file: who opens a pipe waits without end."""
+    if not os.path.isfile(path):
+        raise InputError(
+            f"{field}: {path} {'is no file' if os.path.exists(path) else 'does not exist'}, check the path"
+        )
 
 
 def digest(path: Path) -> str:

@@ -68,7 +68,7 @@ def files_of(path: Path) -> list[Path]:
 
 def _opened(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file and its metadata. Of one of torch.save no code is run."""
-    need_file(file, "path")
+    need_file("path", file)
     try:
         with file.open("rb") as opened:
             if opened.read(32).startswith(b"version https://git-lfs"):
@@ -114,7 +114,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    need_file(path, "path")
+    need_file("path", path)
     return parsed(path.read_bytes(), str(path))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from lib.base.errors import InputError
+from lib.base.files import need_file
 from lib.base.machine import device_type
 from lib.config import Config, ModelConfig, RunConfig
 from lib.data.tokens import tokenizer_of
@@ -58,8 +58,7 @@ class Subject:
         files = weights.files_of(weights.local(path))
         parts = [cfg.model_dump_json().encode(), tokenizer.encode(), *(file.read_bytes() for file in files)]
         if tokenizer != "bytes":
-            if not Path(tokenizer).is_file():
-                raise InputError(f"tokenizer: there is no file {tokenizer}, use 'bytes' or a tokenizer.json")
+            need_file("tokenizer", Path(tokenizer))
             parts[1] = Path(tokenizer).read_bytes()
         digests = b"".join(hashlib.sha256(part).digest() for part in parts)
         return cls(hashlib.sha256(digests).hexdigest()[:16], cfg, None, str(path), tokenizer)

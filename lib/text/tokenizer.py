@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib.base.errors import InputError
+from lib.base.files import need_file
 
 if TYPE_CHECKING:
     import tokenizers
@@ -49,6 +50,7 @@ class BPETokenizer:
     def __init__(self, path: Path):
         import tokenizers
 
+        need_file("data.tokenizer", path)
         try:
             self._model = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exceptions

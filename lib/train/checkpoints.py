@@ -38,6 +38,7 @@ def step_of(path: Path) -> int:
 
 
 def _metadata(path: Path) -> dict[str, str]:
+    files.need_file("checkpoint", path)
     with safetensors.safe_open(path, framework="pt") as file:
         return file.metadata() or {}
 

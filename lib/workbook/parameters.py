@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from lib.base.errors import InputError
+from lib.base.files import need_file
 from lib.base.parameters import PROFILES, Parameters
 from lib.workbook import places
 
@@ -37,8 +38,9 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
 def of_file(path: Path | str, name: str) -> dict[str, Any]:
     """A notebook's parameters in a file. Of somebody else's, ask this before papermill has it: papermill writes the
     names in it into the notebook as they are, so that a name may be code, which runs before the notebook can look."""
+    need_file("profile", Path(path))
     try:
-        parameters = _parsed(Path(path).read_text())
+        parameters = _parsed(Path(path).read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"profile: {path} is not YAML ({' '.join(str(error).split())}), mend it") from None
     if not isinstance(parameters, dict):

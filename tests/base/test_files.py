@@ -9,6 +9,7 @@ import time
 import pytest
 
 from lib.base import files
+from tests.lines import one_line
 from tests.processes import python
 from tests.workbooks import ROOT
 
@@ -162,6 +163,20 @@ def test_files_that_belong_together_are_all_kept_when_one_fails(tmp_path):
         raise ZeroDivisionError
     assert [path.read_text() for path in paths] == ["before", "before"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a", "b"]
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name, says in (
+        ("pipe", "is no file"),
+        (".", "is no file"),
+        ("nothing", "does not exist"),
+        ("x" * 999, "exist"),
+    ):
+        with one_line(says, "check the path", starts="field: "):
+            files.need_file("field", tmp_path / name)
+    (tmp_path / "file").touch()
+    files.need_file("field", tmp_path / "file")
 
 
 def test_numbers_as_keys_are_no_damage(tmp_path):

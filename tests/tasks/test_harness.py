@@ -198,7 +198,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, run, checkpoint):
         Looped(str(tmp_path / "nobody"))
     with pytest.raises(InputError, match="runs: there is no run"):
         Looped(str(run.rename(run.with_name("renamed"))))
-    with pytest.raises(InputError, match="tokenizer: there is no file words"):
+    with pytest.raises(InputError, match="tokenizer: words does not exist"):
         Looped(str(checkpoint[0]), tokenizer="words")
     with pytest.raises(InputError, match="loops: 3 loops over no layer"):
         Looped(str(checkpoint[0]), loops=3, tokenizer=str(checkpoint[0] / "tokenizer.json"))
