@@ -22,6 +22,7 @@ from lib.base.errors import DiskFull, InputError
 CHECKSUM = "checksum"  # the last field of a JSON file: the SHA-256 of all bytes in front of it
 SEAL = f'"{CHECKSUM}": "'.encode()
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading raises then
+UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)  # of a file system that has no fsync
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -89,7 +90,7 @@ def need_folder(path: Path) -> None:
 def write_checked(path: Path, fields: dict[str, Any]) -> None:
     """JSON with a checksum as its last field, for ``read_checked``."""
     with replacing(path) as draft:
-        draft.write_text(sealed(fields))
+        draft.write_text(sealed(fields), encoding="utf-8")
 
 
 def read_checked(path: Path) -> dict[str, Any]:
@@ -157,9 +158,13 @@ def remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
+    """To the disk, where the file system knows how."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in UNABLE:
+            raise
     finally:
         os.close(handle)
 
@@ -177,9 +182,9 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
     need_folder(path.parent)
     while True:
         with disk_full_says(path):
-            file = path.open("w")
+            file = path.open("w", encoding="utf-8")
         with file:
-            held = _hold(file, wait)
+            held = _hold(file, path, wait)
             if held and not _still_there(file, path):
                 continue  # its last holder has removed it, and another may have made it anew
             try:
@@ -190,11 +195,13 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
             return
 
 
-def _hold(file: IO[str], wait: bool) -> bool:
+def _hold(file: IO[str], path: Path, wait: bool) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise InputError(f"outputs: {path.parent} cannot be locked ({error.strerror}), choose another disk") from None
     return True
 
 

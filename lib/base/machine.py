@@ -50,7 +50,7 @@ def machine() -> dict[str, Any]:
 def _of_processor(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     """What Linux says of the first processor."""
     try:
-        first = path.read_text().strip().split("\n\n")[0]
+        first = path.read_text(encoding="utf-8").strip().split("\n\n")[0]
     except OSError:
         return {}
     pairs = (line.partition(":") for line in first.splitlines())
@@ -60,5 +60,5 @@ def _of_processor(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 def _version(name: str) -> str:
     if not name:
         return ""
-    said = subprocess.run([name, "--version"], capture_output=True, text=True).stdout
+    said = subprocess.run([name, "--version"], capture_output=True, encoding="utf-8", errors="replace").stdout
     return said.partition("\n")[0]

@@ -36,7 +36,7 @@ def _commit() -> str:
     try:
         describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
         own["GIT_CEILING_DIRECTORIES"] = str(root.parent)
-        commit = subprocess.run(describe, capture_output=True, text=True, env=own).stdout.strip()
+        commit = subprocess.run(describe, capture_output=True, encoding="utf-8", env=own).stdout.strip()
     except OSError:
         commit = ""
     return commit or os.environ.get(COMMIT, "no git")

@@ -127,7 +127,7 @@ def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
     figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
     text = json.dumps(stamp, sort_keys=True, default=str)
     with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):
-        note.write_text(json.dumps(json.loads(text), indent=1) + "\n")
+        note.write_text(json.dumps(json.loads(text), indent=1) + "\n", encoding="utf-8")
         figure.savefig(png, format="png", metadata={"Description": text})
         figure.set_layout_engine("none")  # what stands where has been found
         figure.savefig(pdf, format="pdf", metadata={"Subject": text})

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn

@@ -77,12 +77,14 @@ class RunStore:
         """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
 
         def write(draft: Path) -> None:
-            (draft / "config.json").write_text(result.config.without_paths().model_dump_json(indent=1))
-            (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}))
+            (draft / "config.json").write_text(
+                result.config.without_paths().model_dump_json(indent=1), encoding="utf-8"
+            )
+            (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}), encoding="utf-8")
             save_weights(draft / WEIGHTS)
             fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
             fields["files"] = {file.name: files.digest(file) for file in sorted(draft.iterdir())}
-            (draft / "result.json").write_text(files.sealed(fields))
+            (draft / "result.json").write_text(files.sealed(fields), encoding="utf-8")
 
         path = self._write(result.key, write)
         files.remove(self.partial(result.key))
@@ -199,10 +201,10 @@ def read_run(path: Path) -> RunResult:
     for name in DESCRIBED:  # weights are large, and checked where they are used
         if files.digest(path / name) != fields["files"][name]:
             raise ValueError(f"{name} is not what result.json has the checksum of")
-    config = RunConfig(**json.loads((path / "config.json").read_text()))
+    config = RunConfig(**json.loads((path / "config.json").read_text(encoding="utf-8")))
     if not config.data.content or config.key != path.name.split(".")[0]:
         raise ValueError("config.json belongs to another run")
-    metrics = dict(json.loads((path / "metrics.json").read_text())["columns"])
+    metrics = dict(json.loads((path / "metrics.json").read_text(encoding="utf-8"))["columns"])
     try:
         with safetensors.safe_open(path / WEIGHTS, framework="pt"):
             pass  # opening compares the header with the file's length

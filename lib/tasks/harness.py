@@ -140,7 +140,7 @@ def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:
         raise InputError(f"path: there is no {path}, give a run of outputs/runs or a checkpoint")
     if (path / "result.json").exists():
         try:
-            cfg = RunConfig(**json.loads((path / "config.json").read_text()))
+            cfg = RunConfig(**json.loads((path / "config.json").read_text(encoding="utf-8")))
         except UNREADABLE as error:
             raise InputError(f"path: the run {path} cannot be read ({error}), restore it or train it again") from None
         return Subject.of_run(cfg), str(path.parent)

@@ -108,7 +108,7 @@ _FINDING = pydantic.TypeAdapter(Finding)
 
 def ledger(path: Path) -> dict[str, Claim]:
     """All claims by id. Raises InputError for an entry that is incomplete or doubled."""
-    return _entries(path.name, path.read_text())
+    return _entries(path.name, path.read_text(encoding="utf-8"))
 
 
 @functools.lru_cache(maxsize=1)  # a notebook asks for the whole ledger with each of its claims

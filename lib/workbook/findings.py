@@ -47,7 +47,7 @@ LINES = 12  # of README's findings, at most
 def write() -> None:
     """Puts the parts into their documents."""
     for path, parts in documents().items():
-        path.write_text(filled(path.read_text(), parts))
+        path.write_text(filled(path.read_text(encoding="utf-8"), parts))
 
 
 def documents() -> dict[Path, dict[str, str]]:
@@ -111,7 +111,7 @@ def counted(rows: Iterable[dict[str, Any]]) -> str:
 def cited() -> dict[str, list[dict[str, Any]]]:
     """A paper's number here -> its entries in CITATION.cff; other groups' papers share one."""
     papers: dict[str, list[dict[str, Any]]] = {}
-    for entry in yaml.safe_load(CITATION.read_text())["references"]:
+    for entry in yaml.safe_load(CITATION.read_text(encoding="utf-8"))["references"]:
         papers.setdefault(entry["notes"][:3], []).append(entry)
     return papers
 

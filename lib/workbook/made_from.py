@@ -43,10 +43,10 @@ def packages() -> str:
 
 def unchanged(mark: Path, sources: str, made: Iterable[Path]) -> bool:
     """Whether ``made`` is as it was when ``note`` marked it, from the same ``sources`` (their ``checksum``)."""
-    return mark.exists() and mark.read_text() == checksum(made, sources)
+    return mark.exists() and mark.read_text(encoding="utf-8") == checksum(made, sources)
 
 
 def note(mark: Path, sources: str, made: Iterable[Path]) -> None:
     """Marks what was made. ``sources`` are as they were before they were read: what has changed since is read again."""
     with files.replacing(mark) as draft:
-        draft.write_text(checksum(made, sources))
+        draft.write_text(checksum(made, sources), encoding="utf-8")

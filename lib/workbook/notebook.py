@@ -220,7 +220,7 @@ class Notebook:
         with files.replacing_together(path, path.with_suffix(".json")) as (draft, note):
             harmless = table.map(_harmless).rename(index=_harmless, columns=_harmless)
             harmless.to_csv(draft, float_format=f"%.{digits}g")
-            note.write_text(json.dumps(self._stamp, indent=1) + "\n")
+            note.write_text(json.dumps(self._stamp, indent=1) + "\n", encoding="utf-8")
         return table
 
     @functools.cached_property

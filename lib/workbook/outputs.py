@@ -232,7 +232,7 @@ def _reason(error: Exception) -> str:
 
 
 def _stamp(path: Path) -> dict[str, Any]:
-    stamp = json.loads(path.read_text())
+    stamp = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(stamp, dict) or not {"notebook", "parameters", "commit", "device"} <= {*stamp}:
         raise ValueError("it is no provenance")
     return stamp
@@ -246,7 +246,7 @@ def _png(path: Path) -> str:
 
 
 def _csv(path: Path) -> list[list[str]]:
-    rows = list(csv.reader(path.read_text().splitlines()))
+    rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     if not rows:
         raise ValueError("it is empty")
     return [[re.sub(r"^'(?=[=+@-])", "", cell) for cell in row] for row in rows]  # which a spreadsheet needs

@@ -46,7 +46,7 @@ def formula(tex: str, display: str = "inline") -> Markup:
 
 def title(notebook: Path) -> Markup:
     """The heading a notebook begins with, its formulas as MathML."""
-    source = "".join(json.loads(notebook.read_text())["cells"][0]["source"])
+    source = "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"])
     parts = re.split(r"\$(.+?)\$", source.partition("\n")[0].lstrip("# "))
     return Markup("").join(formula(part) if at % 2 else escape(part) for at, part in enumerate(parts))
 
@@ -57,7 +57,11 @@ def failure(executed: Path) -> str:
     The copy must be a notebook, which ``page`` makes sure of."""
     if executed.with_name(f".{executed.stem}.done").exists():
         return ""
-    outputs = [output for cell in json.loads(executed.read_text())["cells"] for output in cell.get("outputs", [])]
+    outputs = [
+        output
+        for cell in json.loads(executed.read_text(encoding="utf-8"))["cells"]
+        for output in cell.get("outputs", [])
+    ]
     errors = [output for output in outputs if output["output_type"] == "error"]
     if not errors:
         return "it was stopped before its end, or is still running"

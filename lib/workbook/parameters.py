@@ -61,7 +61,7 @@ def at_profile(kind: type[P], profile: str, **changes: Any) -> P:
 
 def of_cell(name: str) -> dict[str, Any]:
     """The values in a notebook's parameters cell."""
-    cells = json.loads((places.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    cells = json.loads((places.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     (source,) = ("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     assigned = [node for node in ast.parse(source).body if isinstance(node, ast.AnnAssign)]
     return {ast.unparse(node.target): ast.literal_eval(node.value) for node in assigned if node.value}

@@ -28,7 +28,7 @@ def published() -> str:
 
     Raises InputError where the field of pyproject.toml has another form.
     """
-    place = tomllib.loads(PYPROJECT.read_text())["tool"]["looped-lm"]["repository"]
+    place = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["looped-lm"]["repository"]
     if place and not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]*[\w-]", place):
         wanted = "https://github.com/OWNER/NAME"
         raise InputError(f"repository: {place!r} is no {wanted}, mend it in pyproject.toml or empty it")

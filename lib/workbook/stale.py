@@ -79,7 +79,7 @@ def modules(graph: grimp.ImportGraph, imported: set[str] | None) -> set[str]:
 def imports(notebook: Path) -> set[str] | None:
     """What a notebook's cells import, modules and names from them; None where not all of them are Python alone."""
     found = set()
-    for cell in json.loads(notebook.read_text())["cells"]:
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         try:
             tree = ast.parse("".join(cell["source"]) if cell["cell_type"] == "code" else "")
         except SyntaxError:

@@ -78,7 +78,9 @@ def _finite(x: Any) -> Any:
 def committed(records: Path) -> dict[str, Any]:
     """What ``write`` wrote and was copied beside a profile's records; nothing where there are no verdicts."""
     path = records / NAME
-    said: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"audit": None, "verdicts": []}
+    said: dict[str, Any] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"audit": None, "verdicts": []}
+    )
     return said
 
 
@@ -95,14 +97,14 @@ def write(
     said = {
         "form": FORM,
         # the workbook's, and that of its recipe, which is raised when runs' numbers change
-        "version": f"{tomllib.loads(places.PYPROJECT.read_text())['project']['version']}, recipe {lib.RECIPE}",
+        "version": f"{tomllib.loads(places.PYPROJECT.read_text(encoding='utf-8'))['project']['version']}, recipe {lib.RECIPE}",
         "profile": profile,
         "audit": audited,
         "columns": {one.name: one.says for one in COLUMNS},
         "verdicts": rows(found),
     }
     with files.replacing(path) as draft:
-        draft.write_text(json.dumps(said, indent=1) + "\n")
+        draft.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return True
 
 

@@ -76,7 +76,7 @@ class Kernel:
         os.close(orders)
 
     def begin(self, arguments: list[str], environment: dict[str, str], folder: str | None) -> None:
-        with open(self._told, "w") as told:
+        with open(self._told, "w", encoding="utf-8") as told:
             json.dump([arguments, environment, folder], told)
 
     def poll(self) -> int | None:
@@ -112,7 +112,7 @@ def _become_a_kernel(orders: int, told: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with open(orders) as read:
+    with open(orders, encoding="utf-8") as read:
         order = read.read()
     if not order:
         return

@@ -1,5 +1,6 @@
 """A file appears whole or not at all, also on a full disk, and the lock of a killed process is free."""
 
+import errno
 import math
 import os
 import signal
@@ -75,6 +76,35 @@ with files.lock(Path({str(path)!r})):
     holder.wait()
     with files.lock(path):
         pass
+
+
+def failing(number):
+    """What the system says of a call that it does not serve."""
+
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_a_file_system_need_not_have_fsync_but_locks(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.os, "fsync", failing(errno.EINVAL))
+    with files.replacing(tmp_path / "a") as draft:
+        draft.write_text("written")
+    assert (tmp_path / "a").read_text() == "written"
+    monkeypatch.setattr(files.os, "fsync", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"), files.replacing(tmp_path / "a") as draft:
+        draft.write_text("lost")
+    for number in (errno.ENOLCK, errno.EOPNOTSUPP):
+        monkeypatch.setattr(files.fcntl, "flock", failing(number))
+        with one_line("cannot be locked", "choose another", starts="outputs: "), files.lock(tmp_path / "lock"):
+            pass
+
+
+def test_a_disk_without_inodes_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.Path, "mkdir", failing(errno.ENOSPC))
+    with pytest.raises(files.DiskFull, match="free some and start again"):
+        files.need_folder(tmp_path / "new")
 
 
 def test_things_set_aside_keep_their_name_and_each_other(tmp_path):
