@@ -20,6 +20,9 @@ RUN_GPUS    ?=
 RUN_MEMORY  ?=
 export ENGINE RAY_ADDRESS RUN_CPUS RUN_GPUS RUN_MEMORY
 
+# paths and what is printed may have letters that the machine's locale lacks
+export PYTHONUTF8 := 1
+
 BIN   := .venv/bin
 NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 
