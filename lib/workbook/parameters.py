@@ -4,6 +4,7 @@ import ast
 import difflib
 import functools
 import json
+import re
 import typing
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,9 @@ from lib.base.errors import InputError
 from lib.base.files import need_file
 from lib.base.parameters import PROFILES, Parameters
 from lib.workbook import places
+
+#: YAML 1.1 reads 010 as 8 and 1:30 as 90
+OTHER_NUMBER = re.compile(r"[-+]?(0[\d_]+|\d[\d_]*(:[\d_]+)+(\.\d*)?)")
 
 P = TypeVar("P", bound=Parameters)
 
@@ -37,20 +41,29 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
 
 def of_file(path: Path | str, name: str) -> dict[str, Any]:
     """A notebook's parameters in a file. Of somebody else's, ask this before papermill has it: papermill writes the
-    names in it into the notebook as they are, so that a name may be code, which runs before the notebook can look."""
+    names in it into the notebook as they are, so that a name may be code, which runs before the notebook can look.
+    Nor can the notebook see what YAML makes another number of, or which of two values a name had."""
     need_file("profile", Path(path))
     try:
-        parameters = _parsed(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        parameters = _parsed(text)
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"profile: {path} is not YAML ({' '.join(str(error).split())}), mend it") from None
+        raise InputError(f"profile: {path} cannot be read as YAML ({' '.join(str(error).split())}), mend it") from None
     if not isinstance(parameters, dict):
         raise InputError(f"profile: {path} is no list of names and values, write 'name: value' on each line")
     check_names(name, map(str, parameters), of_cell(name))
+    if twice := [name for name in parameters if len(re.findall(rf"^{name}\s*:", text, re.MULTILINE)) > 1]:
+        raise InputError(f"{twice[0]}: stands twice in {path}, remove one")
     return parameters
 
 
 @functools.lru_cache(maxsize=1024)  # the report asks for a notebook's with each of its claims
 def _parsed(text: str) -> Any:
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        said = event.value if isinstance(event, yaml.ScalarEvent) and not event.style else ""
+        if isinstance(event, yaml.AliasEvent) or OTHER_NUMBER.fullmatch(said):
+            line = event.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line}: {said or 'a reference'} means something else there, write it out")
     return yaml.safe_load(text)
 
 

@@ -87,6 +87,8 @@ def test_a_profile_is_laid_over_the_notebooks_own_cell(root):
         ("smoke", "1: 3", "1: is not a parameter of x"),
         ("smoke", "", "profile: "),
         ("smoke", "[1", "profile: "),
+        *(("smoke", text, "profile: ") for text in ("steps: 010", "lrs: [1:30.5]", "lrs: &a [*a]", "steps: -0_7")),
+        ("smoke", "steps: 1\nlrs: [1]\nsteps: 2", "steps: stands twice"),
         ("gpu", None, "profile: params/gpu/x.yaml does not exist, use one of smoke, cpu, desk, gpu, paper"),
     ],
 )
