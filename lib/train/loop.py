@@ -256,7 +256,13 @@ class _Training:
             "recipe": lib.RECIPE,
             "attention": "kernels.c" if compiled else attention_kind(self.device, dtype, self.cfg.data.context),
             "text": self.tokens.meta,
-            "compiled": self.compiles,
+            "compiled": self.compiles and _all_compiled(),
             **({"processes": self.ranks.size} if self.ranks.size > 1 else {}),
             **provenance(),
         }
+
+
+def _all_compiled() -> bool:
+    """Whether every block that was to be compiled in this process was, and as a whole."""
+    counts = torch._dynamo.utils.counters
+    return counts["frames"]["ok"] == counts["frames"]["total"] and not counts["graph_break"]

@@ -62,8 +62,7 @@ def _parsed(text: str) -> Any:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         said = event.value if isinstance(event, yaml.ScalarEvent) and not event.style else ""
         if isinstance(event, yaml.AliasEvent) or OTHER_NUMBER.fullmatch(said):
-            line = event.start_mark.line + 1
-            raise yaml.YAMLError(f"line {line}: {said or 'a reference'} means something else there, write it out")
+            raise yaml.YAMLError(f"{said or 'a reference'} means something else there, write it out")
     return yaml.safe_load(text)
 
 

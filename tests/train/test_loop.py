@@ -10,6 +10,7 @@ import torch
 from lib.base import processes as workers
 from lib.config import TrainConfig
 from lib.flops import count
+from lib.model.layers import Block, RMSNorm
 from lib.store.runs import RunStore
 from lib.train.checkpoints import step_of
 from lib.train.loop import train
@@ -134,6 +135,19 @@ def test_a_compiled_run_learns_the_same_and_resumes_to_the_same_bits(tmp_path, m
     torch.compiler.reset()  # as in a fresh process, which compiles for the shapes of later steps first
     again = train(cfg, store)
     assert numbers(again) == numbers(whole) and same_weights(again, whole)
+
+
+@pytest.mark.long
+def test_a_run_is_recorded_as_compiled_where_no_block_fell_back(monkeypatch):
+    monkeypatch.setattr(TrainConfig, "compiles_on", lambda self, device: True)
+    monkeypatch.setattr(Block, "compile", lambda self: torch.nn.Module.compile(self, backend="eager"))
+    norm, told = RMSNorm.forward, []
+    for refused in (lambda: None, torch._dynamo.graph_break):
+        monkeypatch.setattr(RMSNorm, "forward", lambda *x, refused=refused: refused() or norm(*x))
+        torch.compiler.reset()
+        torch._dynamo.utils.counters.clear()
+        told.append(train(native_run()).provenance["compiled"])
+    assert told == [True, False]
 
 
 @pytest.mark.gate
