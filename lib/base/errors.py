@@ -1,5 +1,6 @@
 """Bad input: one line that names the field and the remedy."""
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,12 @@ class NotThere(InputError):
 
 class DiskFull(OneLine, OSError):
     """The disk filled up while something was being written; nothing half-written was kept."""
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of what an error of a library says, without the credentials of an address."""
+    said = str(error).strip() or repr(error)
+    return re.sub(r"//[^/\s@]*@", "//", said.splitlines()[0])[:160]
 
 
 def one_line(error: pydantic.ValidationError, prefix: str = "") -> str:
@@ -58,13 +65,15 @@ def in_one_line(
     stopped: str = "stopped",
     complaints: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Calls a command's function. An error that the user can mend, or one of ``complaints``, becomes one line and exit
-    status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
+    """Calls a command's function. An error that the user can mend, one of ``complaints``, or a package that is missing
+    becomes one line and exit status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
     mendable: tuple[type[Exception], ...] = (InputError, OSError, *complaints)
     try:
         function(*arguments)
     except mendable as error:
         raise SystemExit(str(error)) from None
+    except ImportError as error:
+        raise SystemExit(f"{first_line(error)}: run make env, which installs what is pinned") from None
     except KeyboardInterrupt:
         print(stopped, file=sys.stderr)
         raise SystemExit(130) from None

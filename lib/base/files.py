@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -83,8 +84,7 @@ def need_folder(path: Path) -> None:
             if error.errno in FULL:
                 raise
     if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
-        remedy = "choose another place for outputs, or change its rights"
-        raise InputError(f"outputs: {path} cannot be written to, {remedy}")
+        raise InputError(f"outputs: {path} cannot be written to, choose another place, or change its rights")
 
 
 def write_checked(path: Path, fields: dict[str, Any]) -> None:
@@ -127,8 +127,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        twice = next(name for name in fields if sum(name == other for other, _ in pairs) > 1)
-        raise ValueError(f"{twice} is there twice")
+        raise ValueError(f"{Counter(name for name, _ in pairs).most_common(1)[0][0]} is there twice")
     return fields
 
 
@@ -158,12 +157,11 @@ def remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """To the disk, where the file system knows how."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in UNABLE:
+        if error.errno not in UNABLE:  # where it knows how
             raise
     finally:
         os.close(handle)

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lib.base.errors import InputError
+from lib.base.errors import InputError, first_line
 from lib.base.files import json_object, need_file
 
 #: what torch.compile, data parallelism and FSDP call the module that they wrap
@@ -29,8 +29,7 @@ def local(path: Path | str) -> Path:
             huggingface_hub.snapshot_download(path[3:], allow_patterns=["pytorch_model*.bin"])
         return place
     except Exception as error:  # the hub's own errors, and those of every layer below it
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"path: {path} cannot be fetched ({reason:.120}), give a file or folder here") from None
+        raise InputError(f"path: {path} cannot be fetched ({first_line(error)}), give a file or folder here") from None
 
 
 def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
@@ -82,8 +81,8 @@ def _opened(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             raise ValueError("it holds other things than tensors")
         return held, {}
     except Exception as error:  # of pickle, zipfile, torch and safetensors
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise InputError(f"path: {file} cannot be read as tensors ({reason:.120}), give a model.safetensors") from None
+        said = first_line(error)
+        raise InputError(f"path: {file} cannot be read as tensors ({said}), give a model.safetensors") from None
 
 
 def _finite(tensor: Tensor) -> bool:

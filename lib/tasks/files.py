@@ -309,8 +309,9 @@ def _file(task: Task, source: Path) -> Path | None:
     for name in task.files:
         found = [path for path in files if f"/{path.as_posix()}".endswith((f"/{name}.jsonl", f"/{name}.jsonl.gz"))]
         if len(found) > 1:
-            listed = " and ".join(map(str, found))
-            raise InputError(f"tasks: {listed} have the same name, give a folder with one of them")
+            raise InputError(
+                f"tasks: {' and '.join(map(str, found))} have the same name, give a folder with one of them"
+            )
         if found:
             return found[0]
     return None

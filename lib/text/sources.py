@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lib.base.errors import InputError
+from lib.base.errors import InputError, first_line
 from lib.base.files import need_file
 from lib.text import generated
 
@@ -210,7 +210,7 @@ def _parquet_documents(path: Path, field: str) -> Iterator[str | None]:
             for row in batch.select([field]).to_pylist():
                 yield _text(row, field, path.name)
     except pyarrow.ArrowException as error:
-        raise InputError(f"data.source: {path} cannot be read ({_first_line(error)}), is the file complete?") from None
+        raise InputError(f"data.source: {path} cannot be read ({first_line(error)}), is the file complete?") from None
 
 
 def _text(row: Any, field: str, where: str) -> str | None:
@@ -280,8 +280,4 @@ def _hub_identity(source: str) -> list[str | None]:
 
 def _hub_error(name: str, error: Exception) -> InputError:
     remedy = "check its name, its split 'train' and the network, give a file, or state data.content of an earlier run"
-    return InputError(f"data.source: the dataset {name!r} cannot be read ({_first_line(error):.160}), {remedy}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"data.source: the dataset {name!r} cannot be read ({first_line(error)}), {remedy}")

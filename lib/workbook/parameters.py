@@ -33,10 +33,8 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
     if not path.exists() and profile in places.ADDS_TO:
         return {**of_profile(places.ADDS_TO[profile], name), "profile": profile}
     if not path.exists():
-        known = ", ".join(PROFILES)
-        raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {known}")
-    given = of_file(path, name)
-    return of_cell(name) | given
+        raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {', '.join(PROFILES)}")
+    return of_cell(name) | of_file(path, name)
 
 
 def of_file(path: Path | str, name: str) -> dict[str, Any]:

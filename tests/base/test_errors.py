@@ -33,6 +33,10 @@ def test_a_command_ends_in_one_line(capsys):
         with pytest.raises(SystemExit) as ended:
             errors.in_one_line(raises, error, complaints=(LookupError,))
         assert ended.value.code == error.args[0]
+    with pytest.raises(SystemExit, match="no package x: run make env"):
+        errors.in_one_line(raises, ModuleNotFoundError("no package x"))
+    secret = OSError("no answer from http://me:secret@host/a\nand more")
+    assert errors.first_line(secret) == "no answer from http://host/a"
     with pytest.raises(SystemExit) as ended:
         errors.in_one_line(raises, KeyboardInterrupt(), stopped="to be continued")
     assert ended.value.code == 130 and capsys.readouterr().err == "to be continued\n"
