@@ -94,10 +94,11 @@ def write(
     if profile in claims.NOT_JUDGED or not found:
         files.remove(path)
         return False
+    project = tomllib.loads(places.PYPROJECT.read_text(encoding="utf-8"))["project"]
     said = {
         "form": FORM,
         # the workbook's, and that of its recipe, which is raised when runs' numbers change
-        "version": f"{tomllib.loads(places.PYPROJECT.read_text(encoding='utf-8'))['project']['version']}, recipe {lib.RECIPE}",
+        "version": f"{project['version']}, recipe {lib.RECIPE}",
         "profile": profile,
         "audit": audited,
         "columns": {one.name: one.says for one in COLUMNS},
