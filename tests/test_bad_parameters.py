@@ -61,7 +61,7 @@ def test_a_parameter(tmp_path, name, given, words):
     ("file", "words"),
     [
         ("- steps\n- 3\n", ["profile:", "x.yaml", "write 'name: value'"]),
-        ("steps: !!python/object/apply:os.system ['false']", ["profile:", "x.yaml is not YAML", "mend it"]),
+        ("steps: !!python/object/apply:os.system ['false']", ["profile:", "x.yaml cannot be read as YAML", "mend it"]),
     ],
 )
 def test_a_file_of_parameters(tmp_path, monkeypatch, file, words):

@@ -34,7 +34,8 @@ def of_profile(profile: str, name: str) -> dict[str, Any]:
         return {**of_profile(places.ADDS_TO[profile], name), "profile": profile}
     if not path.exists():
         raise InputError(f"profile: {path.relative_to(places.ROOT)} does not exist, use one of {', '.join(PROFILES)}")
-    return of_cell(name) | of_file(path, name)
+    given = of_file(path, name)
+    return of_cell(name) | given
 
 
 def of_file(path: Path | str, name: str) -> dict[str, Any]:

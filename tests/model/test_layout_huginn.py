@@ -1,6 +1,5 @@
 """Huginn's checkpoints give the logits of its equations, its published size, or are refused in one line."""
 
-import json
 import math
 
 import pytest
@@ -89,29 +88,3 @@ def test_it_may_have_no_bias_on_queries_and_keys(tmp_path):
         tensors[name] = torch.zeros_like(tensors[name])
     x = torch.randint(V, (2, 8), generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(plain(x, 2), load_weights(saved(tmp_path, about, tensors))(x, 2))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("model_type", "raven"),
-        ("sampling_scheme", "fixed"),
-        ("num_key_value_heads", 2),
-        ("head_dim", 8),
-        ("init_values", {"std": 0.02}),
-    ],
-)
-def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
-    with one_line("has no counterpart here, load", starts=f"{field}: "):
-        config(huginn_about() | {field: value})
-
-
-@pytest.mark.parametrize("field", ["n_embd", "mean_recurrence", "norm_eps"])
-def test_a_field_that_is_missing_or_no_size_is_named(field):
-    about = huginn_about()
-    stated = about.pop(field)
-    with one_line("needs a config.json beside it that states it", "restore that", starts=f"{field}: a Huginn"):
-        config(about)
-    for value in (str(stated), -1, True):
-        with one_line(f"{json.dumps(value)} is no size", "restore", starts=f"{field}: "):
-            config(about | {field: value})

@@ -30,32 +30,9 @@ def test_llamas_logits_are_ours(tmp_path, changes):
         torch.testing.assert_close(ours(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
 
 
-UNSUPPORTED = [
-    {"model_type": "mistral"},
-    {"attention_bias": True},
-    {"head_dim": 8},
-    {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": None},
-    {"rope_scaling": {"rope_type": "llama3"}, "rope_parameters": None},
-    {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}},
-    {"partial_rotary_factor": 0.5},
-]
-
-
 def test_what_is_here_may_be_stated():
     stated = {"partial_rotary_factor": 1.0, "attention_bias": False, "rope_scaling": {"rope_type": "default"}}
     assert config(llama_about() | stated) == config(llama_about())
-
-
-@pytest.mark.parametrize("change", UNSUPPORTED)
-def test_llamas_with_what_is_not_here_are_refused(change):
-    with one_line("has no counterpart here", starts=f"{next(iter(change))}: "):
-        config(llama_about() | change)
-
-
-def test_a_llama_needs_its_config():
-    for field in ("max_position_embeddings", "vocab_size"):
-        with one_line(f"{field}: a Llama needs a config.json beside it"):
-            config({name: value for name, value in llama_about().items() if name != field})
 
 
 def test_its_base_of_rope_is_where_either_transformers_puts_it():

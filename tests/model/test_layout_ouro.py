@@ -94,21 +94,6 @@ def test_the_published_model_has_its_published_size():
     assert count(config(OURO_1_4B)).n_params == pytest.approx(1.4e9, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("model_type", "llama"),
-        ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
-        ("use_sliding_window", True),
-        ("layer_types", ["full_attention", "sliding_attention", "full_attention"]),
-        ("early_exit_step", 2),
-    ],
-)
-def test_what_is_not_here_is_refused_before_tensors_are_looked_at(field, value):
-    with one_line("has no counterpart here, load an Ouro with", starts=f"{field}: "):
-        config(ouro_about() | {field: value})
-
-
 def test_a_window_that_is_not_used_is_no_window():
     about = ouro_about() | {"sliding_window": 4096, "use_sliding_window": False}
     assert config(about) == config(ouro_about())

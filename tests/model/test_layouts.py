@@ -1,6 +1,5 @@
 """Every published layout is known by its names or its config, and read whole: nothing missing, nothing left over."""
 
-import json
 import re
 
 import pytest
@@ -46,21 +45,6 @@ def test_what_is_read_survives_saving_as_ours(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
-def test_shards_are_read_as_the_whole(tmp_path, kind):
-    about, tensors = CHECKPOINTS[kind]
-    (tmp_path / "whole").mkdir()
-    whole = load_weights(saved(tmp_path / "whole", about, tensors))
-    names = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(tensors)}
-    for file in {*names.values()}:
-        part = {name: tensor for name, tensor in tensors.items() if names[name] == file}
-        safetensors.torch.save_file(part, tmp_path / file)
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    (tmp_path / "config.json").write_text(json.dumps(about))
-    shards = load_weights(tmp_path)
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), shards.parameters(), strict=True))
-
-
-@pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_without_one_of_its_tensors_or_with_one_of_another_shape_it_is_refused(tmp_path, kind):
     (about, tensors), layout = CHECKPOINTS[kind], layouts.LAYOUTS[kind.split()[0]]
     for name in roles(kind):
@@ -96,15 +80,50 @@ def test_a_tensor_that_is_unknown_is_named(tmp_path, kind):
             load_weights(saved(tmp_path, about, tensors | {extra: torch.zeros(64)}))
 
 
-@pytest.mark.parametrize("kind", CHECKPOINTS)
-def test_a_size_beyond_all_measure_is_refused_by_its_field(tmp_path, kind):
-    about, tensors = CHECKPOINTS[kind]
-    fields = about.get("model", about)
-    sizes = [field for field, value in fields.items() if type(value) in (int, float) and value]
-    for field in sizes:
-        with one_line(field, starts=""):
-            beyond = fields | {field: 10**400}
-            load_weights(saved(tmp_path, about | {"model": beyond} if "model" in about else beyond, tensors))
+def changed(folder, kind, **fields):
+    """A checkpoint of which config.json says something else, and whose tensors nobody should get to."""
+    about, _ = CHECKPOINTS[kind]
+    about = {**about, "model": {**about["model"], **fields}} if "model" in about else {**about, **fields}
+    return saved(folder, about, {layouts.LAYOUTS[kind.split()[0]].tensor: torch.zeros(1)})
+
+
+ROPE = {"rope_type": "llama3", "rope_theta": 1e4}
+NOT_HERE = {
+    "Huginn": {"model_type": "raven", "sampling_scheme": "fixed", "num_key_value_heads": 2, "head_dim": 8}
+    | {"init_values": {"std": 0.02}},
+    "Llama": {"model_type": "mistral", "attention_bias": True, "head_dim": 8, "partial_rotary_factor": 0.5}
+    | {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": ROPE},
+    "Ouro": {"model_type": "llama", "rope_scaling": ROPE, "use_sliding_window": True, "early_exit_step": 2}
+    | {"layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+    "LoopedLM orthoinj": {"arch": "gekko", "output_size": 7, "head_dim": 8, "huginn_recurrent_layers": 1}
+    | {"huginn_sampling_scheme": "uniform", "huginn_poisson_lognormal_target_mean": 8.0},
+}
+
+
+@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in NOT_HERE.items() for field in fields])
+def test_what_is_not_here_is_refused_before_tensors_are_looked_at(tmp_path, kind, field):
+    with one_line("has no counterpart here, load", starts=f"{field}: "):
+        load_weights(changed(tmp_path, kind, **{field: NOT_HERE[kind][field]}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        *(("Huginn", field) for field in ("n_embd", "mean_recurrence", "norm_eps")),
+        *(("Llama", field) for field in ("max_position_embeddings", "vocab_size")),
+        *(("LoopedLM diagonal", field) for field in ("model_dim", "num_layers", "vocab_size")),
+    ],
+)
+def test_a_size_that_is_missing_or_none_is_named(tmp_path, kind, field):
+    for value, says in (
+        (None, "needs a config.json beside it"),
+        ("64", "is no size"),
+        (-1, "no size"),
+        (True, "no size"),
+        (10**400, "no size"),
+    ):
+        with one_line(says, "restore", starts=f"{field}: "):
+            load_weights(changed(tmp_path, kind, **{field: value}))
 
 
 def test_ours_are_no_layout_of_others(tmp_path):

@@ -112,14 +112,16 @@ def test_a_tensor_that_is_not_finite_is_named(tmp_path, number):
         load_weights(tmp_path)
 
 
-def test_shards_of_what_torch_saved_are_read_as_the_whole(tmp_path):
-    tensors = official_parcae()
-    of = {name: f"pytorch_model-0000{1 + i % 2}-of-00002.bin" for i, name in enumerate(tensors)}
+@pytest.mark.parametrize("stem", ["pytorch_model.bin", "model.safetensors"])
+def test_shards_are_read_as_the_whole(tmp_path, stem):
+    tensors, (name, kind) = official_parcae(), stem.split(".")
+    of = {key: f"{name}-0000{1 + i % 2}-of-00002.{kind}" for i, key in enumerate(tensors)}
     for file in {*of.values()}:
-        torch.save({name: tensor for name, tensor in tensors.items() if of[name] == file}, tmp_path / file)
-    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": of}))
+        part = {key: tensor for key, tensor in tensors.items() if of[key] == file}
+        (torch.save if kind == "bin" else safetensors.torch.save_file)(part, tmp_path / file)
+    (tmp_path / f"{stem}.index.json").write_text(json.dumps({"weight_map": of}))
     found, _, _ = read(tmp_path)
-    assert found.keys() == tensors.keys() and all(torch.equal(found[name], tensors[name]) for name in tensors)
+    assert found.keys() == tensors.keys() and all(torch.equal(found[key], tensors[key]) for key in tensors)
 
 
 def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):
