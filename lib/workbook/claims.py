@@ -326,10 +326,9 @@ def read(path: Path) -> Finding:
     try:
         return _FINDING.validate_python(files.read_checked(path))
     except pydantic.ValidationError as error:
-        reason = one_line(error)
+        raise InputError(f"{path}: cannot be read ({one_line(error)})") from None
     except (OSError, ValueError) as error:
-        reason = str(error)
-    raise InputError(f"{path}: cannot be read ({reason})")
+        raise InputError(f"{path}: cannot be read ({error})") from None
 
 
 # ---- what would settle a claim ---------------------------------------------------------------------------------------

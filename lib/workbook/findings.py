@@ -53,14 +53,13 @@ def write() -> None:
 def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
     every = judged()
-    of_readme = {
-        "found": found(every),
-        "numbers": in_numbers(every),
-        "audit": audit.told(verdicts.committed(RECORDS)["audit"]),
-        "notebooks": overview(every),
-    }
     return {
-        README: of_readme,
+        README: {
+            "found": found(every),
+            "numbers": in_numbers(every),
+            "audit": audit.told(verdicts.committed(RECORDS)["audit"]),
+            "notebooks": overview(every),
+        },
         CLAIMS: {"claims": entries(every)},
         SCALE: costs.parts(),
         VERDICTS: {"columns": verdicts.schema()},

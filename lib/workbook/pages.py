@@ -123,8 +123,10 @@ def _exporter() -> "HTMLExporter":
     def markdown(source: str) -> str:
         return MarkdownWithMath(Renderer(escape=False, exclude_anchor_links=True)).render(source)
 
-    shown = {"display_data_priority": SHOWN}
-    config = Config({"NbConvertBase": shown, "CoalesceStreamsPreprocessor": {"enabled": True}})  # one bar, not hundreds
+    config = Config(
+        NbConvertBase={"display_data_priority": SHOWN},
+        CoalesceStreamsPreprocessor={"enabled": True},  # one bar, not hundreds
+    )
     return HTMLExporter(config=config, template_name="basic", filters={"markdown2html": markdown})
 
 

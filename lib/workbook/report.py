@@ -108,8 +108,7 @@ def build(outputs: Path, profile: str) -> list[str]:
 
 def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
     """The findings of a profile, and those on the papers' own runs."""
-    ours = (row for row in rows if row.profile in (profile, PUBLISHED))
-    return [(row.claim, row.finding) for row in ours if row.finding]
+    return [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, PUBLISHED)]
 
 
 def _glances(rows: list[Row]) -> dict[tuple[str, str], collections.Counter[str]]:

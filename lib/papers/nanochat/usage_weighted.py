@@ -18,8 +18,14 @@ from lib.presets import head_count, preset
 
 def model(p: UsageWeighted, width: int) -> ModelConfig:
     """003's model at a width: 2/4/2 layers, r = 4."""
-    shape = dict(width=width, heads=head_count(width, p.head_dim, "widths"), mlp_width=4 * width)
-    return preset("looped-nanochat-s8", vocab_size=p.vocab_size, context=p.context, **shape)
+    return preset(
+        "looped-nanochat-s8",
+        width=width,
+        heads=head_count(width, p.head_dim, "widths"),
+        mlp_width=4 * width,
+        vocab_size=p.vocab_size,
+        context=p.context,
+    )
 
 
 def grid(p: UsageWeighted) -> dict[Label, RunConfig]:

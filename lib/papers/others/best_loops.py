@@ -46,5 +46,4 @@ def with_intervals(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> pd.DataFr
     """``optima`` with the 95 % interval of K over ``fresh_optima`` (low, high)."""
     draws = np.array([one["K"] for one in fresh])
     low, high = np.array([percentile_interval(K) for K in draws.T]).T
-    found = optima.assign(low=low, high=high)
-    return found[["K", "low", "high", "loss", "inside", "tried"]]
+    return optima.assign(low=low, high=high)[["K", "low", "high", "loss", "inside", "tried"]]

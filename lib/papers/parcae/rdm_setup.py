@@ -28,16 +28,18 @@ def run(p: Instability, architecture: str, lr: float, seed: int, **fields: Any) 
         mean_loops=p.mean_loops,
         backprop_loops=p.backprop_loops,
     )
-    optim = OptimConfig(
-        lr=lr,
-        eps=p.eps,
-        warmup_steps=p.warmup_steps,
-        cooldown_steps=p.cooldown_steps,
-        update_clipping=p.update_clipping,
+    return RunConfig(
+        model=instability_model(architecture, **sizes | fields),
+        data=text_of(p),
+        optim=OptimConfig(
+            lr=lr,
+            eps=p.eps,
+            warmup_steps=p.warmup_steps,
+            cooldown_steps=p.cooldown_steps,
+            update_clipping=p.update_clipping,
+        ),
+        train=training_of(p, steps=p.steps, seed=seed, max_state_rms=p.max_state_rms),
     )
-    train = training_of(p, steps=p.steps, seed=seed, max_state_rms=p.max_state_rms)
-    model = instability_model(architecture, **sizes | fields)
-    return RunConfig(model=model, data=text_of(p), optim=optim, train=train)
 
 
 def parcae(setup: Instability) -> str:

@@ -45,8 +45,13 @@ def transformer(p: OneSize) -> ModelConfig:
 
 def _shape(p: OneSize) -> dict[str, int]:
     """The sizes that both models share. Raises InputError where head_dim does not divide the width."""
-    heads = head_count(p.width, p.head_dim)
-    return dict(width=p.width, heads=heads, mlp_width=4 * p.width, vocab_size=p.vocab_size, context=p.context)
+    return dict(
+        width=p.width,
+        heads=head_count(p.width, p.head_dim),
+        mlp_width=4 * p.width,
+        vocab_size=p.vocab_size,
+        context=p.context,
+    )
 
 
 def against_transformer(p: EndToEnd) -> dict[Label, RunConfig]:

@@ -98,8 +98,9 @@ def optim(p: ResidualRuns, lr: float, layers: int, corrected: bool, table_lr: fl
     scaling: dict[str, Any] = {"scaling": "none", "embedding_lr": None if table_lr == lr else table_lr}
     if corrected and layers != p.reference_depth:
         scaling |= {"scaling": "depth-loop", "reference_depth": p.reference_depth}
-    schedule = {"warmup_steps": p.steps // 10, "cooldown_steps": p.steps // 2}
-    return optimizer("residual-L12-N1", p.steps, lr=lr, **schedule, **scaling)
+    return optimizer(
+        "residual-L12-N1", p.steps, lr=lr, warmup_steps=p.steps // 10, cooldown_steps=p.steps // 2, **scaling
+    )
 
 
 def run(
