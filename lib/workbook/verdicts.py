@@ -94,7 +94,7 @@ def write(
     if profile in claims.NOT_JUDGED or not found:
         files.remove(path)
         return False
-    project = tomllib.loads(places.PYPROJECT.read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((places.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     said = {
         "form": FORM,
         # the workbook's, and that of its recipe, which is raised when runs' numbers change
