@@ -30,8 +30,9 @@ def published() -> str:
     """
     place = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["looped-lm"]["repository"]
     if place and not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]*[\w-]", place):
-        wanted = "https://github.com/OWNER/NAME"
-        raise InputError(f"repository: {place!r} is no {wanted}, mend it in pyproject.toml or empty it")
+        raise InputError(
+            f"repository: {place!r} is no https://github.com/OWNER/NAME, mend it in pyproject.toml or empty it"
+        )
     return str(place)
 
 

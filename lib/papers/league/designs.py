@@ -100,8 +100,9 @@ def _moved_by(
     lr = _rounded(base_rate * by_role["matrix"].multiplier)
     if rule == "adamw":
         return OptimConfig(name="adamw", lr=lr, **others)
-    plain: dict[str, Any] = {"muon_weight_decay": 0.0, "muon_cautious": False, "muon_variance_reduction": False}
-    return OptimConfig(name="muon", muon_lr=lr, **plain, **others)
+    return OptimConfig(
+        name="muon", muon_lr=lr, muon_weight_decay=0.0, muon_cautious=False, muon_variance_reduction=False, **others
+    )
 
 
 def _rounded(rate: float) -> float:

@@ -153,8 +153,9 @@ def relu_models(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd
     parts = []
     for (name, (shared, normalised)), N, rule in itertools.product(RELU.items(), loops, RULES):  # one draw, all rules
         squares, changes = relu_steps(width, N, RULES[rule](N), shared, normalised, lr, seeds)
-        found = {"seed": seeds, "square": squares, "change": changes}
-        parts.append(pd.DataFrame({"model": name, "rule": rule, "N": N, **found}))
+        parts.append(
+            pd.DataFrame({"model": name, "rule": rule, "N": N, "seed": seeds, "square": squares, "change": changes})
+        )
     return pd.concat(parts, ignore_index=True)
 
 
