@@ -153,7 +153,7 @@ assert found.length.sum() == 60 * 99, found.length.sum()
 
     reply = kernel.run(code, so_far=(tmp_path / "begun").exists)
     assert reply.get("ename") == "KeyboardInterrupt", reply
-    assert {path.suffix for path in (tmp_path / "tokens").iterdir()} == {".lock"}
+    assert not [*(tmp_path / "tokens").iterdir()]
     (tmp_path / "go").touch()
     reply = kernel.run(code)
     assert reply["status"] == "ok", reply

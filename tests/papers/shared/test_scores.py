@@ -50,7 +50,7 @@ def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
     (store.path / record.key / "model.safetensors").unlink()
     path = tmp_path / "measured" / measurements.name(evaluate) / f"{measurements.key(case)}.json"
     path.parent.mkdir(parents=True)
-    files.write_checked(path, {"case": {}, "measured": {}, "provenance": {}})
+    files.write_checked(path, {"case": case.model_dump(mode="json"), "measured": {}, "provenance": {}})
     assert who() == {cfg.key for cfg in others} | {record.key}
     every = scores.questions(PLAN, None, store, [LAMBADA], [0], "", 5)  # before anybody knows how they ended
     assert {case.subject for case in every} == {cfg.key for cfg in PLAN.values()}
