@@ -1,13 +1,15 @@
 """Runs cells of a notebook on made-up frames: what decides a verdict may stand there, and is tested like the rest."""
 
 import ast
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
 
-from lib.workbook import plans
+from lib.figures import style
 from tests.made import cells
+from tests.workbooks import ROOT
 
 
 class Said:
@@ -64,7 +66,7 @@ def run(name: str, *begins: str, **given: Any) -> SimpleNamespace:
 def whole(name: str, given: dict[str, Any]) -> None:
     """All cells of a notebook, with these parameters."""
     names: dict[str, Any] = {"display": lambda *shown: None}
-    with plans._undone():
+    with contextlib.chdir(ROOT), style.keeping_style():
         for cell in cells(name):
             exec(compile(cell.source, name, "exec"), names)
             if "parameters" in cell.metadata.get("tags", []):

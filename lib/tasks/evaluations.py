@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from lib.base.files import need_file
 from lib.base.errors import InputError
+from lib.base.files import need_file
 from lib.base.machine import device_type
 from lib.config import Config, ModelConfig, RunConfig
 from lib.data.tokens import tokenizer_of
