@@ -91,7 +91,7 @@ def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small
     (small_disk.path / "runs").mkdir()
     begun = small_disk.path / "runs" / cfg.key
     begun.mkdir()  # it cannot be read, and would be set aside
-    unwritable = r"^outputs: .* cannot be (made|written to).*, choose another place for outputs, or change its rights$"
+    unwritable = r"^outputs: .* cannot be (made|written to).*, choose another place, or change its rights$"
     with small_disk.read_only():
         for attempt in (
             lambda: sweep([small_run(train={"seed": 1})], RunStore(small_disk.path / "runs"), jobs=1),
