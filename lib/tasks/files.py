@@ -65,10 +65,15 @@ def _only(choices: Any) -> Any:
     return _first(choices)
 
 
+def _index(said: Any) -> int:
+    """1 of 1, "1" or 1.0, as a table's column of numbers is written; nothing of 0.7, true or "B"."""
+    return int(str(said).removesuffix(".0"))
+
+
 def _choice(context: str, choices: Sequence[str], gold: Any) -> Example:
     if not isinstance(choices, list):
         raise TypeError(f"{choices!r} is no list of choices")
-    return Example((context,), tuple(choice.strip() for choice in choices), int(str(gold)))
+    return Example((context,), tuple(choice.strip() for choice in choices), _index(gold))
 
 
 def _query(d: dict[str, Any]) -> Example:
@@ -80,7 +85,7 @@ def _query(d: dict[str, Any]) -> Example:
 def _winogrande(d: dict[str, Any]) -> Example:
     before, after = d["sentence"].split("_")
     options = tuple(before + d[option] for option in ("option1", "option2"))
-    return Example(options, (after.strip(),), int(str(d["answer"])) - 1)
+    return Example(options, (after.strip(),), _index(d["answer"]) - 1)
 
 
 def _copa(d: dict[str, Any]) -> Example:
@@ -119,7 +124,7 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     (("query", "choices", "gold"), _query),
     (
         ("context_options", "continuation", "gold"),
-        lambda d: Example(tuple(d["context_options"]), (d["continuation"],), int(str(d["gold"]))),
+        lambda d: Example(tuple(d["context_options"]), (d["continuation"],), _index(d["gold"])),
     ),
     (("context", "continuation"), lambda d: _text(d["context"], d["continuation"])),
     (("context", "answer", "aliases"), lambda d: _text(d["context"], d["answer"])),

@@ -36,7 +36,7 @@ WON = {"sentence": "Ann or Bea: _ won.", "option1": "Ann", "option2": "Bea", "an
 WET = {"premise": "It rained.", "choice1": "Wet.", "choice2": "Dry.", "question": "effect", "label": 0}
 SUM = {"Body": "", "Question": "number0 and number1 ?", "Answer": "7.5", "Numbers": "3.0 4.5"}
 LINES = [
-    (YES_NO, Example(("q",), ("a", "b"), 1)),
+    *(({**YES_NO, "gold": gold}, Example(("q",), ("a", "b"), 1)) for gold in (1, 1.0, "1")),
     ({**YES_NO, "support": "s."}, Example((asked("s.\nQuestion: q"),), ("a", "b"), 1)),
     ({"context_options": ["x", "y"], "continuation": "z", "gold": 0}, Example(("x", "y"), ("z",), 0)),
     ({"context": "c", "continuation": "z"}, Example(("c",), ("z",))),
