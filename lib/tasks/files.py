@@ -61,7 +61,7 @@ def _first(answers: Any) -> Any:
 def _only(choices: Any) -> Any:
     """The right answer, listed as the only choice."""
     if not isinstance(choices, list) or len(choices) != 1:
-        raise TypeError("several choices need a gold that says which is right")
+        raise TypeError("one of several choices needs to be the right one, by a gold or a score of 1")
     return _first(choices)
 
 
@@ -145,7 +145,11 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     (("Body", "Question", "Answer"), lambda d: _question(f"{d['Body']} {d['Question']}", _number(d["Answer"]))),
     (
         ("input", "target_scores"),
-        lambda d: _choice(d["input"], [*d["target_scores"]], [*d["target_scores"].values()].index(1)),
+        lambda d: _choice(
+            d["input"],
+            [*d["target_scores"]],
+            _only([i for i, score in enumerate(d["target_scores"].values()) if score == 1]),
+        ),
     ),
     (("page",), lambda d: _text("", d["page"])),
     (("text",), lambda d: _text("", d["text"])),

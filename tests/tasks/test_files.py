@@ -75,8 +75,8 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
         ({"query": "q", "choices": ["a", "b"], "gold": 2}, "line 3: gold is 2 of 2 options"),
         *(({"query": "q", "choices": ["a", "b"], "gold": gold}, "line 3 cannot be read") for gold in ("B", True, 0.7)),
         ({"query": "q", "choices": ["a", ""], "gold": 0}, "line 3 has an empty answer"),
-        ({"input": "q", "target_scores": {"a": 0}}, "line 3 cannot be read"),
-        ({"query": "q", "choices": ["a", "b"], "answer": 1}, "several choices need a gold"),
+        *(({"input": "q", "target_scores": {"a": x, "b": x}}, "needs to be the right one") for x in (0, 1)),
+        ({"query": "q", "choices": ["a", "b"], "answer": 1}, "needs to be the right one"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(tmp_path, line, about):
