@@ -25,6 +25,11 @@ def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFram
     return pd.DataFrame(rows, columns=["width", "n_once", "n_rec", "flops"])
 
 
+def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
+    """n_once, n_rec and FLOPs per token of a family at a width; between the table's widths they are power laws."""
+    return _interpolated(_logs(table), np.log(width))
+
+
 def _logs(table: pd.DataFrame) -> ndarray:
     """log width, n_once, n_rec and FLOPs per token [4, widths], from narrow to wide."""
     found = np.log(points(columns(table, ["width", "n_once", "n_rec", "flops"])))
