@@ -24,8 +24,9 @@ def made_up(cfg, store):
     """In the place of training: the model as it begins, and a loss that falls with its size and its tokens."""
     run = loop._Training(cfg.planned, store, here())
     loss = 2 + sum(p.numel() for p in run.model.parameters()) ** -0.3 + cfg.tokens**-0.4
-    values = dict(loss=loss, state_rms=1.0, state_norm=8.0, grad_norm=1.0, router_loss=0.1, tokens_per_s=1e4)
-    for run.step in {1, 2, cfg.train.steps}:
+    names = ["state_rms", "state_norm", "residual", "grad_norm", "router_loss", "tokens_per_s"]
+    values = {"loss": loss, **dict.fromkeys(names, 1.0)}
+    for run.step in range(1, cfg.train.steps + 1):
         run.followed.log(run.model, run.step, values, last=run.step == cfg.train.steps)
     run.followed.columns["val_loss"][-1] = loss
     return run._kept("finished")
