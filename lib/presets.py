@@ -227,32 +227,33 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
     preset(name)
     if steps < 1:
         raise InputError(f"steps: {steps} train nothing, use at least 1")
-    family, size = name.rsplit("-", 1)[0], name.rsplit("-", 1)[1]
-    if family in ("parcae", "gpt"):  # 001, Table "Hyperparameter"; the momentum's warm-up from its code
-        settings = dict(
-            name="muon",
-            lr=8e-3 if size in ("140m", "370m") else 6e-3,
-            betas=(0.8, 0.95),
-            eps=1e-10,
-            muon_lr=8e-3,
-            injection="adamw",
-            muon_momentum_warmup=300,
-            cooldown_steps=steps // 2,
-        )
-    elif family in ("rdm", "parcae-rdm"):  # 001, App. "Hyperparameters for Parcae and RDM": eps is removed, here tiny
-        ramp = min(4096, steps // 2)
-        settings = dict(
-            lr=4e-4 if size == "100m" else 2e-4,
-            betas=(0.9, 0.95),
-            eps=1e-30,
-            update_clipping=True,
-            warmup_steps=ramp,
-            cooldown_steps=ramp,
-        )
-    elif (
-        family == "looped-nanochat"
-    ):  # 003 keeps nanochat's training, rates as in its first release; the norms' is ours
-        settings = dict(
+    size = name.rsplit("-", 1)[1]
+    ramp = min(4096, steps // 2)
+    rdm = dict(  # 001, App. "Hyperparameters for Parcae and RDM": eps is removed, here tiny
+        lr=4e-4 if size == "100m" else 2e-4,
+        betas=(0.9, 0.95),
+        eps=1e-30,
+        update_clipping=True,
+        warmup_steps=ramp,
+        cooldown_steps=ramp,
+    )
+    parcae = dict(  # 001, Table "Hyperparameter"; the momentum's warm-up from its code
+        name="muon",
+        lr=8e-3 if size in ("140m", "370m") else 6e-3,
+        betas=(0.8, 0.95),
+        eps=1e-10,
+        muon_lr=8e-3,
+        injection="adamw",
+        muon_momentum_warmup=300,
+        cooldown_steps=steps // 2,
+    )
+    families: dict[str, dict[str, Any]] = {  # how names begin; the first that fits
+        "parcae-rdm-": rdm,
+        "rdm-": rdm,
+        "parcae-": parcae,
+        "gpt-": parcae,
+        # 003 keeps nanochat's training, rates as in its first release; the norms' is ours
+        "looped-nanochat-": dict(
             name="muon",
             scaling="nanochat",
             betas=(0.8, 0.95),
@@ -265,9 +266,9 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
             muon_weight_decay=0.0,
             muon_cautious=False,
             cooldown_steps=steps // 2,
-        )
-    elif family.startswith("isodepth"):  # 000, Sec. 4.1 and App. D
-        settings = dict(
+        ),
+        # 000, Sec. 4.1 and App. D
+        "isodepth-": dict(
             name="muonh",
             scaling="hyperp",
             muon_lr=0.014,
@@ -277,11 +278,11 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
             lanes_lr=0.01,
             cooldown_steps=steps,
             final=0.1,
-        )
-    elif family.startswith("residual"):  # 002, App. 8.2; rate, decay and eps are lost in its text, ours
-        settings = dict(scaling="depth-loop", lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    else:  # 004, Sec. "IsoFLOP Scaling Study"; the rate comes from its own transfer test, ours
-        settings = dict(
+        ),
+        # 002, App. 8.2; rate, decay and eps are lost in its text, ours
+        "residual-": dict(scaling="depth-loop", lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1),
+        # 004, Sec. "IsoFLOP Scaling Study"; the rate comes from its own transfer test, ours
+        "": dict(
             scaling="mup",
             lr=4e-3,
             betas=(0.9, 0.999),
@@ -291,7 +292,9 @@ def optimizer(name: str, steps: int, **changes: Any) -> OptimConfig:
             cooldown_steps=max(1, steps // 10),
             cooldown="sqrt",
             final=0.05,
-        )
+        ),
+    }
+    settings = next(settings for family, settings in families.items() if name.startswith(family))
     return OptimConfig(**{**settings, **changes})
 
 
