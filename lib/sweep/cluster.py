@@ -105,8 +105,10 @@ class Nodes:
     def train(self, configs: Sequence[RunConfig], store: RunStore, show: Show) -> None:
         """Trains every run. Raises what a run raises; the others then stop, as when this is interrupted, and go on from
         their checkpoints another time."""
-        with _sign(store) as sign:
-            pending = {self._begin(cfg, store, sign): i for i, cfg in enumerate(configs)}
+        store.path.mkdir(parents=True, exist_ok=True)
+        # a node that sees this file sees the driver's folder
+        with tempfile.NamedTemporaryFile(prefix=".driver-", dir=store.path) as sign:
+            pending = {self._begin(cfg, store, Path(sign.name)): i for i, cfg in enumerate(configs)}
             while pending:
                 finished, _ = self.ray.wait(list(pending), num_returns=len(pending), timeout=LOOK_EVERY)
                 for reference in finished:
@@ -115,7 +117,9 @@ class Nodes:
                         store.take_in(configs[i].key, sent)
                     show(i, 1.0)
                 for i in pending.values():
-                    show(i, _share(configs[i], store))
+                    # what came after its last checkpoint is lost if its worker dies; a node may keep that to itself
+                    step = max(0, step_of(store.partial(configs[i].key)))
+                    show(i, step / configs[i].train.steps)
 
     def _begin(self, cfg: RunConfig, store: RunStore, sign: Path) -> Any:
         task = self.ray.remote(max_retries=RETRIES)(_train).options(
@@ -137,14 +141,6 @@ class Nodes:
             raise error.cause if isinstance(error.cause, InputError) else error from None
 
 
-@contextlib.contextmanager
-def _sign(store: RunStore) -> Iterator[Path]:
-    """A file in the store by which a node sees that its folder is the driver's."""
-    store.path.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(prefix=".driver-", dir=store.path) as sign:
-        yield Path(sign.name)
-
-
 def _train(cfg: RunConfig, store: RunStore, sign: Path, checkpoint_seconds: float) -> dict[str, bytes]:
     """Trains one run on the node where Ray has put it, unless another process has trained it. Returns its files where
     the node does not see the driver's folder, in which ``sign`` lies; elsewhere the run is there."""
@@ -156,12 +152,6 @@ def _train(cfg: RunConfig, store: RunStore, sign: Path, checkpoint_seconds: floa
     found = {file.name: file.read_bytes() for file in (own.path / cfg.key).iterdir()}
     files.remove(own.path / cfg.key)
     return found
-
-
-def _share(cfg: RunConfig, store: RunStore) -> float:
-    """How much of a run its last checkpoint has; what came after is lost if its worker dies. 0 where the node keeps it
-    to itself."""
-    return max(0, step_of(store.partial(cfg.key))) / cfg.train.steps
 
 
 def _absolute(cfg: RunConfig) -> RunConfig:
@@ -210,11 +200,9 @@ def _answers(address: str) -> None:
     """Raises InputError if no cluster answers there; Ray itself would wait for minutes."""
     ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        healthy = subprocess.run(ask, capture_output=True, timeout=ANSWERS_WITHIN).returncode == 0
-    except subprocess.TimeoutExpired:
-        healthy = False
-    if not healthy:
+        subprocess.run(ask, capture_output=True, timeout=ANSWERS_WITHIN, check=True)
+    except subprocess.SubprocessError:
         raise InputError(
             f"RAY_ADDRESS: no Ray cluster of this version answers at {address}, start it, or use HOST:PORT as ray "
             "start prints it"
-        )
+        ) from None
