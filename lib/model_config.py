@@ -1,6 +1,5 @@
 """What a model is: ``ModelConfig`` holds everything that decides what it computes."""
 
-import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
@@ -32,6 +31,17 @@ class Config(Checked):
             if isinstance(x, int) and abs(x) >= 2**63:
                 raise ValueError(f"{name}: no number of {2**63} or more can be packed, use a smaller one")
         return self
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for broken, told in self._rules():
+            if broken:
+                raise ValueError(told)
+        return self
+
+    def _rules(self) -> Iterator[tuple[bool, str]]:
+        """Of what fits together: whether each is broken, and what is told then; the first that is broken is."""
+        yield from ()
 
 
 class ModelConfig(Config):
@@ -125,15 +135,11 @@ class ModelConfig(Config):
     )
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        rules = (self._rules_of_sizes, self._rules_of_the_loop, self._rules_of_sampled_depths, self._rules_of_options)
-        for broken, told in itertools.chain.from_iterable(of() for of in rules):
-            if broken:
-                raise ValueError(told)
-        return self
-
-    # Each rule: whether it is broken, and what is told then; the first that is broken is.
+    def _rules(self) -> Iterator[tuple[bool, str]]:
+        yield from self._rules_of_sizes()
+        yield from self._rules_of_the_loop()
+        yield from self._rules_of_sampled_depths()
+        yield from self._rules_of_options()
 
     def _rules_of_sizes(self) -> Iterator[tuple[bool, str]]:
         d, heads, mlp, k = self.width, self.heads, self.mlp_width, self.active_experts
