@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from lib.config import ModelConfig
-from lib.figures.style import COLUMN, PAGE, short
+from lib.figures.style import COLUMN, row_of_panels, short
 from lib.flops import count
 
 PARTS = {
@@ -49,12 +49,11 @@ def show(cfg: ModelConfig) -> Figure:
 
 def side_by_side(configs: dict[str, ModelConfig]) -> Figure:
     """The pictures of several models, in one row. configs: title -> model."""
-    figure, axes = plt.subplots(1, len(configs), figsize=(PAGE, 3.2), squeeze=False, layout="constrained")
-    for axis, (title, cfg) in zip(axes[0], configs.items(), strict=True):
+    figure, axes = row_of_panels(configs, 3.2, layout="constrained")
+    for axis, cfg in zip(axes, configs.values(), strict=True):
         picture(axis, cfg)
-        axis.set_title(title)
-    heights = [axis.get_ylim() for axis in axes[0]]
-    for axis in axes[0]:
+    heights = [axis.get_ylim() for axis in axes]
+    for axis in axes:
         axis.set_ylim(min(low for low, _ in heights), max(high for _, high in heights))
     plt.close(figure)
     return figure
@@ -123,9 +122,15 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     }.get(cfg.injection, cfg.injection)
     y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
-    top = _boxes(axis, y, [("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none")])
-    top = _boxes(axis, top, [(r"norm, + $\alpha$ e", "injection", cfg.injection == "boundary")])
-    top = _boxes(axis, top, [("exit gate", "readout", cfg.exit_gate)])
+    top = _boxes(
+        axis,
+        y,
+        [
+            ("norm" if cfg.loop_norm == "own" else "the final norm", "norm", cfg.loop_norm != "none"),
+            (r"norm, + $\alpha$ e", "injection", cfg.injection == "boundary"),
+            ("exit gate", "readout", cfg.exit_gate),
+        ],
+    )
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
     frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
     axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))

@@ -234,9 +234,10 @@ def few_decades(axis: Axes) -> None:
 
 
 def legend_above(figure: Figure, axis: Axes) -> None:
-    """One legend for all panels, off the data: the lines of one of them, in one row."""
+    """One legend for all panels, off the data: the lines of one of them, each name once, in one row."""
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    named = dict(zip(labels, handles, strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
 
 
 def isoflop_curve(

@@ -75,8 +75,7 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     titles = [
         f"{_broken(title)}\n$R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3f} nats" for title, (fit, _) in panels.items()
     ]
-    labels = "measured loss (nats)", "predicted loss (nats)"
-    figure, axes = row_of_panels(titles, 2.7, *labels, sharex=True, sharey=True)
+    figure, axes = row_of_panels(titles, 2.7, "measured loss (nats)", "predicted loss (nats)", sharex=True, sharey=True)
     look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
     for axis, (fit, runs) in zip(axes, panels.values(), strict=True):
         predicted = runs["loss"] * np.exp(fit.residuals)
@@ -108,8 +107,9 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
         points = measured[measured["r"].isin(line["r"])]
         right.plot(points["budget"], points["loss"], "x", color=look["color"], ms=4.5)
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
-    dashed = dict(color="#666666", ls="--", lw=0.9)
-    right.plot(unrolled["budget"], unrolled["loss_unrolled"], **dashed, label=r"fit with $\varphi = 1$")
+    right.plot(
+        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
+    )
     right.plot([], [], "x", color="#666666", ms=4.5, label="minima of the parabolas")
     budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
@@ -122,11 +122,10 @@ def _broken(title: str) -> str:
     return title.replace(", ", ",\n")
 
 
-def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame | None = None) -> Figure:
+def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
     probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``, and so
     has ``diverged``, whose runs are crosses at the top."""
-    lost = runs.head(0) if diverged is None else diverged
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
     budgets = sorted(runs["budget"].unique())
     size = (PAGE, 2.3 * len(probes) + 0.4)
@@ -144,7 +143,7 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
                         isoflop_curve(axis, cell, best.head(0), "#bbbbbb", marker, ":")
                     elif len(cell):
                         isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
-                at = lost[(lost["probe"] == probe) & (lost["budget"] == budget) & (lost["r"] == r)]["N"]
+                at = diverged.query("probe == @probe and budget == @budget and r == @r")["N"]
                 axis.plot(at, [0.97] * len(at), "x", color=colour, ms=4.5, transform=axis.get_xaxis_transform())
             axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
@@ -152,11 +151,9 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
     for axis in axes[:-1].ravel():
         axis.set_xlabel("")
     axes[0, 0].plot([], [], ":", color="#bbbbbb", marker="o", ms=3.5, label="baseline at the same r")
-    if len(lost):
+    if len(diverged):
         axes[0, 0].plot([], [], "x", color="#666666", ms=4.5, label="diverged")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
-    figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
+    legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -188,10 +185,10 @@ def axes_by_budget(best: pd.DataFrame) -> Figure:
     """000, Fig. 11: the loss of each axis at the compute-optimal runs (``axes.optimal``) against the budget, one panel
     an axis, one line a recurrence; bars are a standard error over examples."""
     names = list(dict.fromkeys(best["axis"]))
-    figure, panels = plt.subplots(1, len(names), figsize=(PAGE, 2.5), squeeze=False)
+    figure, panels = row_of_panels(names, 2.5, ylabel="continuation loss (nats per token)")
     recurrences = best["r"].unique()
     budgets = sorted(best["budget"].unique())
-    for panel, name in zip(panels[0], names, strict=True):
+    for panel, name in zip(panels, names, strict=True):
         of_axis = best[best["axis"] == name]
         for i, (line, look) in enumerate(by_recurrence(of_axis, recurrences)):
             beside = line["budget"] * 1.04 ** (i - (len(recurrences) - 1) / 2)  # bars do not lie on one another
@@ -202,8 +199,7 @@ def axes_by_budget(best: pd.DataFrame) -> Figure:
         tasks = int(of_axis["tasks"].max())
         panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({tasks} task{'s' * (tasks != 1)})", fontsize=7)
         panel.yaxis.set_major_locator(MaxNLocator(5))
-    panels[0, 0].set_ylabel("continuation loss (nats per token)")
-    legend_above(figure, panels[0, 0])
+    legend_above(figure, panels[0])
     return figure
 
 

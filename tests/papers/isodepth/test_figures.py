@@ -39,7 +39,7 @@ def test_the_probes_are_drawn_over_their_baseline():
     probed = baseline[baseline["r"] > 1].assign(loss=lambda f: f["loss"] - 0.05)
     runs = pd.concat([baseline.assign(probe="baseline"), probed.assign(probe="truncated")])
     optima = pd.concat([readings.optima(own).assign(probe=probe) for probe, own in runs.groupby("probe", sort=False)])
-    figure = figures.probed_curves(runs, optima)
+    figure = figures.probed_curves(runs, optima, runs.head(0))
     assert [axis.get_title() for axis in figure.axes] == ["truncated\n4.64e17 FLOPs", "truncated\n1e18 FLOPs"]
     for axis in figure.axes:
         curves = [line for line in axis.lines if len(line.get_xdata()) > 1]
