@@ -32,10 +32,18 @@ def model(p: IsodepthRuns, r: int, width: int, **fields: Any) -> ModelConfig:
         )
     if p.once < 0 or p.once % 2:
         raise InputError(f"once: {p.once} layers are no prelude and coda of the same size, use an even number")
-    layers = dict(prelude=p.once // 2, recur=p.looped // r, coda=p.once // 2, mean_loops=r)
-    shape = dict(width=width, heads=head_count(width, p.head_dim, "widths"), mlp_width=4 * width)
-    text = dict(vocab_size=p.vocab_size, context=p.context)
-    return preset("isodepth-s10-r1" if r == 1 else "isodepth-s10-r4", **{**layers, **shape, **text, **fields})
+    stated = dict(
+        vocab_size=p.vocab_size,
+        width=width,
+        heads=head_count(width, p.head_dim, "widths"),
+        mlp_width=4 * width,
+        context=p.context,
+        prelude=p.once // 2,
+        recur=p.looped // r,
+        coda=p.once // 2,
+        mean_loops=r,
+    )
+    return preset("isodepth-s10-r1" if r == 1 else "isodepth-s10-r4", **{**stated, **fields})
 
 
 #: 000, App. C.2: the injections of its ablation, as changes to its model
@@ -68,8 +76,12 @@ def size(cfg: ModelConfig) -> dict[str, float]:
     """n_once and n_rec, the parameters outside and inside the loop without the tables; N, their sum; F, the paper's
     training FLOPs per token."""
     counts = count(cfg)
-    n_once, n_rec = counts.n_once, counts.n_rec
-    return {"n_once": n_once, "n_rec": n_rec, "N": n_once + n_rec, "F": counts.published["000"]}
+    return {
+        "n_once": counts.n_once,
+        "n_rec": counts.n_rec,
+        "N": counts.n_once + counts.n_rec,
+        "F": counts.published["000"],
+    }
 
 
 def size_as_fitted(cfg: ModelConfig) -> dict[str, float]:

@@ -195,8 +195,7 @@ def joint_quality(fits: Sequence[Fit], runs: pd.DataFrame, seed: int) -> dict[st
     for name, drawn in trend.items():
         drawn += [drawn[0] + residual_rank_test(own, runs[name])[0] for own in fresh]
     freedom = len(runs) - law.free
-    ratios = freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS)
-    of_variance = np.append(1.0, ratios)  # to what was found
+    of_variance = np.append(1.0, freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS))  # to what was found
     return {
         "unexplained": {"": (1 - law.r2) * of_variance},
         "rms": {"": law.rms_residual * of_variance**0.5},
@@ -255,10 +254,16 @@ def phi_shifts(drawn: dict[str, list[Fit]]) -> pd.DataFrame:
     phis = {name: np.array([own.params["phi"] for own in fits]) for name, fits in drawn.items()}
     first, rows = next(iter(phis.values())), {}
     for name, (phi, *draws) in phis.items():
-        ends = dict(zip(("low", "high"), percentile_interval(draws), strict=True))
-        apart = percentile_interval(draws - first[1:])
-        ends |= dict(zip(("delta_low", "delta_high"), apart, strict=True))
-        rows[name] = {"phi": phi, "delta": phi - first[0], **ends}
+        low, high = percentile_interval(draws)
+        delta_low, delta_high = percentile_interval(draws - first[1:])
+        rows[name] = {
+            "phi": phi,
+            "delta": phi - first[0],
+            "low": low,
+            "high": high,
+            "delta_low": delta_low,
+            "delta_high": delta_high,
+        }
     return pd.DataFrame(rows).T.rename_axis("fit")
 
 
