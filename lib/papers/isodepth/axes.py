@@ -71,12 +71,11 @@ def questions(
     plan: (group, budget, r, width, seed) -> run; losses: ``readings.frame`` of it."""
     best = losses.loc[losses.groupby(["budget", "r"])["loss"].idxmin()]
     often = {*zip(best["budget"], best["r"], best["width"], best["seed"], strict=True)}
-    groups: dict[bool, list[Subject]] = {True: [], False: []}
-    for (_, *label), cfg in plan.items():
-        groups[tuple(label) in often].append(Subject.of_run(cfg))
+    optimal = [Subject.of_run(cfg) for label, cfg in plan.items() if label[1:] in often]
+    others = [Subject.of_run(cfg) for label, cfg in plan.items() if label[1:] not in often]
     return [
-        *evaluations(groups[True], store, TASKS, p.seeds, p.tasks, p.limit),
-        *evaluations(groups[False], store, TASKS, p.seeds[:1], p.tasks, p.limit),
+        *evaluations(optimal, store, TASKS, p.seeds, p.tasks, p.limit),
+        *evaluations(others, store, TASKS, p.seeds[:1], p.tasks, p.limit),
     ]
 
 
@@ -94,11 +93,10 @@ def by_axis(table: pd.DataFrame) -> pd.DataFrame:
     """One row a run and axis, from ``labelled``: ``loss``, the mean over those of the axis' tasks that are there, its
     ``stderr``, ``accuracy``, and how many ``tasks`` they are. Axes without any task are left out."""
     runs = table[["subject", "budget", "r", "width", "seed", "val_loss"]].drop_duplicates()
-    parts = []
-    for axis, tasks in AXES.items():
-        part = suite(table, tasks, "loss").assign(axis=axis)
-        part["accuracy"] = suite(table, tasks, "accuracy")["accuracy"]
-        parts.append(part)
+    parts = [
+        suite(table, tasks, "loss").assign(axis=axis, accuracy=suite(table, tasks, "accuracy")["accuracy"])
+        for axis, tasks in AXES.items()
+    ]
     return pd.concat(parts, ignore_index=True).merge(runs, on="subject")
 
 
