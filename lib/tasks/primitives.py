@@ -9,17 +9,15 @@ says nothing, for bytes and for any BPE. So prompts stay short where the vocabul
 """
 
 import functools
-import string
 from collections.abc import Callable
 
 import numpy as np
 
 from lib.base import seeds
 from lib.tasks.suites import Example, Task
-from lib.text.generated import FAMILIES, TRAINED
+from lib.text.generated import FAMILIES, LETTERS, TRAINED
 
 EXAMPLES = 1000  # of each task (000, Table 7)
-LETTERS = string.ascii_lowercase
 
 
 def induction(random: np.random.Generator, length: int = 8) -> Example:
