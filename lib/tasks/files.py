@@ -206,12 +206,8 @@ _of_package = functools.cache(_examples)
 
 def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number of the line, fields) of each question; requests list one once for each of its choices."""
-    if path.suffix == ".arrow":
-        yield from enumerate(_arrow(path), 1)
-        return
     seen = set()
-    for number, line in _lines(path):
-        d = _parsed(path, number, line)
+    for number, d in _rows(path):
         if not d.keys() >= {"doc", "doc_id"}:
             yield number, d
         elif d["doc_id"] < UNCONDITIONAL and d["doc_id"] not in seen:
@@ -219,7 +215,25 @@ def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, d["doc"]
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number, fields) of each line, or of each row of a table that the package has as it was published."""
+    if path.suffix == ".arrow":
+        import pyarrow.ipc
+
+        with pyarrow.ipc.open_stream(path.read_bytes()) as table:
+            yield from enumerate(table.read_all().to_pylist(), 1)
+        return
+    for number, line in enumerate(_text_of(path).split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json_object(line)
+            except ValueError as error:
+                raise InputError(
+                    f"tasks: {path}, line {number} is no JSON as it should be ({error!s:.120}), mend or remove the line"
+                ) from None
+
+
+def _text_of(path: Path) -> str:
     need_file("tasks", path)
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
@@ -228,24 +242,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         raise InputError(f"tasks: {path} cannot be read ({error}), fetch it again") from None
     if len(text) >= MAX_CHARACTERS:
         raise InputError(f"tasks: {path} unpacks to {MAX_CHARACTERS} characters or more, give a smaller file")
-    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-
-
-def _arrow(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table that the package has as it was published."""
-    import pyarrow.ipc
-
-    with pyarrow.ipc.open_stream(path.read_bytes()) as table:
-        return table.read_all().to_pylist()
-
-
-def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        return json_object(line)
-    except ValueError as error:
-        raise InputError(
-            f"tasks: {path}, line {number} is no JSON as it should be ({error!s:.120}), mend or remove the line"
-        ) from None
+    return text
 
 
 def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
@@ -299,8 +296,7 @@ def _words(text: str) -> str:
 def _requests(path: Path) -> list[Example]:
     """Examples with curated ones in front, from requests of one option each."""
     grouped: dict[int, list[dict[str, Any]]] = {}
-    for number, line in _lines(path):
-        d = _parsed(path, number, line)
+    for _, d in _rows(path):
         if d["doc_id"] < UNCONDITIONAL:
             grouped.setdefault(d["doc_id"], []).append(d["request"] | {"label": d["label"]})
     examples = []
