@@ -134,25 +134,18 @@ def _byte_of() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
 
-def _split() -> "tokenizers.pre_tokenizers.Sequence":
+def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
+    """Train a byte-level BPE and write its JSON to path. The same documents give the same file."""
     import tokenizers
-    from tokenizers import pre_tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
 
-    return pre_tokenizers.Sequence(
+    model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
+    model.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-
-
-def train_bpe(documents: Iterable[str], vocab_size: int, path: Path) -> None:
-    """Train a byte-level BPE and write its JSON to path. The same documents give the same file."""
-    import tokenizers
-    from tokenizers import decoders, models, trainers
-
-    model = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
-    model.pre_tokenizer = _split()
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size, special_tokens=list(SPECIAL), initial_alphabet=list(_byte_of()), show_progress=False
