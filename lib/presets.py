@@ -183,12 +183,11 @@ def _table() -> dict[str, dict[str, Any]]:
     for name, sizes in RDM_SETUP.items():
         models[f"rdm-{name}"] = _rdm(*sizes)
         models[f"parcae-rdm-{name}"] = _parcae_rdm(*sizes)
-    for size in range(6, 36, 2):
-        models |= {f"isodepth-s{size}-r{loops}": _isodepth(size, loops) for loops in (1, 2, 4, 8)}
-    for size in range(8, 22, 2):
-        models[f"looped-nanochat-s{size}"] = _looped_nanochat(size)
-    for layers in (12, 24, 48):
-        models |= {f"residual-L{layers}-N{loops}": _residual(layers, loops) for loops in (1, 2, 4, 8, 16)}
+    models |= {
+        f"isodepth-s{size}-r{loops}": _isodepth(size, loops) for size in range(6, 36, 2) for loops in (1, 2, 4, 8)
+    }
+    models |= {f"looped-nanochat-s{size}": _looped_nanochat(size) for size in range(8, 22, 2)}
+    models |= {f"residual-L{layers}-N{n}": _residual(layers, n) for layers in (12, 24, 48) for n in (1, 2, 4, 8, 16)}
     for width in range(128, 1025, 64):
         models[f"base-{width}"] = _scaling_study(width, looped=False, sparse=False)
         models[f"looped-{width}"] = _scaling_study(width, looped=True, sparse=False)
