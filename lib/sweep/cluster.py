@@ -91,8 +91,11 @@ class Nodes:
     def at_once(self, configs: Sequence[RunConfig]) -> int:
         """How many of the runs the cluster can train at once. Raises InputError if no node could hold the largest of
         them: Ray would wait for one in silence."""
-        asked = {"CPU": self.cluster.cpus, "GPU": self.gpus}
-        asked["memory"] = self.cluster.memory or max(memory_of(cfg) for cfg in configs)
+        asked = {
+            "CPU": self.cluster.cpus,
+            "GPU": self.gpus,
+            "memory": self.cluster.memory or max(memory_of(cfg) for cfg in configs),
+        }
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         held = sum(int(min(node.get(what, 0) / much for what, much in asked.items() if much)) for node in nodes)
         if not held:

@@ -235,8 +235,10 @@ def over_seeds(table: "pd.DataFrame") -> "pd.DataFrame":
     """One row a subject, task and T, with means over seeds. ``stderr``: standard errors over examples, which seeds
     share. ``spread``: the standard deviation of accuracies and losses over seeds, nan of a single one, 0 where seeds
     change nothing."""
-    table = table.assign(centred=(table.accuracy - table.chance) / (1 - table.chance))
-    table["centred_stderr"] = table.accuracy_stderr / (1 - table.chance)
+    table = table.assign(
+        centred=(table.accuracy - table.chance) / (1 - table.chance),
+        centred_stderr=table.accuracy_stderr / (1 - table.chance),
+    )
     by = table.groupby(["subject", "task", "shots", "limit", "T"], sort=False)
     found = by.mean(numeric_only=True).drop(columns="seed")
     for name in (name.removesuffix("_stderr") for name in map(str, table) if name.endswith("_stderr")):
