@@ -61,8 +61,9 @@ class BPETokenizer:
         if bos is None:
             raise InputError(f"data.tokenizer: {path} has no token to begin a document, add one of {BEGINS}")
         self.bos = bos
-        added = self._model.get_added_tokens_decoder()
-        self._added = {token: of.content for token, of in added.items() if not of.special}
+        self._added = {
+            token: of.content for token, of in self._model.get_added_tokens_decoder().items() if not of.special
+        }
         self._text_of = self._texts(json.loads(self._model.to_str()))
         #: bytes of text behind each token, for bits per byte
         self.token_bytes = np.array(list(map(len, self._text_of)), dtype=np.int64)

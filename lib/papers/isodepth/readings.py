@@ -277,9 +277,14 @@ def probe_shifts(
     every: dict[str, np.ndarray] = {}
     for name, numbers in of.items():
         higher, _, wider = (numbers - first).T
-        every |= {f"{name}, phi": numbers[:, 0], f"{name}, a_D": numbers[:, 1]}
-        every |= {f"{name}, higher phi": higher, f"{name}, lower phi": -higher}
-        every |= {f"{name}, wider": wider, f"{name}, narrower": -wider}
+        every |= {
+            f"{name}, phi": numbers[:, 0],
+            f"{name}, a_D": numbers[:, 1],
+            f"{name}, higher phi": higher,
+            f"{name}, lower phi": -higher,
+            f"{name}, wider": wider,
+            f"{name}, narrower": -wider,
+        }
     return every
 
 
