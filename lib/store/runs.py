@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WEIGHTS = "model.safetensors"
-DESCRIBED = ("config.json", "metrics.json")  # what a run has beside result.json and its weights
 
 
 class RunStore:
@@ -172,10 +171,9 @@ def frame(results: list[RunResult]) -> "pd.DataFrame":
 
     rows = []
     for result in results:
-        row = {"key": result.key, "status": result.status}
-        for part, fields in result.config.model_dump().items():
-            row |= {f"{part}.{name}": value for name, value in fields.items()}
-        rows.append(row | result.summary)
+        parts = result.config.model_dump().items()
+        config = {f"{part}.{name}": value for part, fields in parts for name, value in fields.items()}
+        rows.append({"key": result.key, "status": result.status, **config, **result.summary})
     return pd.DataFrame(rows)
 
 
@@ -198,7 +196,7 @@ def read_run(path: Path) -> RunResult:
     """A run from its directory; raises one of ``files.UNREADABLE`` when something in it is missing, cut off, altered
     since it was written, or not its own."""
     fields = files.read_checked(path / "result.json")
-    for name in DESCRIBED:  # weights are large, and checked where they are used
+    for name in ("config.json", "metrics.json"):  # weights are large, and checked where they are used
         if files.digest(path / name) != fields["files"][name]:
             raise ValueError(f"{name} is not what result.json has the checksum of")
     config = RunConfig(**json.loads((path / "config.json").read_text(encoding="utf-8")))
