@@ -115,14 +115,13 @@ def schema(table: str, followed: Iterable[str] = ()) -> "pa.Schema":
     """Of one of TABLES; curves also have what was ``followed``."""
     import pyarrow as pa
 
-    who = [column for column in MADE_BY if column.name in WHO]
     kinds = {"key": "text"}
     if table == "runs":
         kinds |= row_types() | {"status": "text"} | _kinds(ENDS, SUMMARY) | _kinds(MADE_BY, MADE)
     elif table == "curves":
         kinds |= dict.fromkeys([*_kinds(CURVES), *followed], "float32") | {"key": "text", "step": "int32"}
     else:
-        kinds = _kinds(MEASURED) | _kinds(who, MADE)
+        kinds = _kinds(MEASURED) | _kinds((column for column in MADE_BY if column.name in WHO), MADE)
     arrow = {
         "int": pa.int64(),
         "int32": pa.int32(),

@@ -301,7 +301,11 @@ def write(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured])
     curves = {run.key: reduced(run.metrics) for run in runs}
     rows = {
         "runs": [_run_row(run) for run in runs],
-        "curves": [row for key, curve in curves.items() for row in _curve_rows(key, curve)],
+        "curves": [  # a quantity that was not measured in a step is nan there; one that a run does not have is empty
+            {"key": key, **dict(zip(curve, step, strict=True))}
+            for key, curve in curves.items()
+            for step in zip(*curve.values(), strict=True)
+        ],
         "measured": [row for one in measured for row in _measured_rows(one)],
     }
     followed = [name for curve in curves.values() for name in curve]
@@ -357,12 +361,6 @@ def _under(prefix: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """What ``_prefixed`` was given."""
     found = {name.removeprefix(prefix): x for name, x in row.items() if name.startswith(prefix) and x is not None}
     return {name: json.loads(x) if isinstance(x, str) and x[:1] in ("{", "[") else x for name, x in found.items()}
-
-
-def _curve_rows(key: str, curve: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    """A quantity that was not measured in a step is nan there; one that a run does not have is empty."""
-    steps = zip(*curve.values(), strict=True)
-    return [{"key": key, **dict(zip(curve, step, strict=True))} for step in steps]
 
 
 def reduced(metrics: Mapping[str, list[Any]], points: int = POINTS) -> dict[str, list[Any]]:
