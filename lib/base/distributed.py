@@ -142,14 +142,11 @@ def distribute(model: Model, ranks: Ranks) -> Callable[..., Any]:
     return nn.parallel.DistributedDataParallel(_Loss(model), forward_sync_buffers=False)
 
 
-@contextlib.contextmanager
-def accumulating(loss: Callable[..., Any], last: bool) -> Iterator[None]:
+def accumulating(loss: Callable[..., Any], last: bool) -> contextlib.AbstractContextManager[None]:
     """Gradients are exchanged after the ``last`` pass of a step only."""
     if isinstance(loss, nn.parallel.DistributedDataParallel) and not last:
-        with loss.no_sync():
-            yield
-    else:
-        yield
+        return loss.no_sync()
+    return contextlib.nullcontext()
 
 
 # ---- routers ---------------------------------------------------------------------------------------------------------
