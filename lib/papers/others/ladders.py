@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
 
 from lib.base.statistics import percentile_interval, with_interval
 from lib.fit.fits import Fit, fit, fresh_fits, refits, sharing
@@ -41,14 +40,9 @@ def curves(ladders: pd.DataFrame, corpus: str = "fineweb") -> Curves:
     return {str(arm): own for arm, own in rows.groupby("arm", sort=False)}
 
 
-def inputs(curves: Curves) -> dict[str, tuple[ndarray]]:
-    """The argument of LADDER for each arm."""
-    return {arm: (runs["compute"].to_numpy() / UNIT,) for arm, runs in curves.items()}
-
-
 def own_floors(curves: Curves) -> dict[str, Fit]:
     """Each arm's own E, A and gamma."""
-    return {arm: fit(LADDER, at, curves[arm]["loss"]) for arm, at in inputs(curves).items()}
+    return {arm: fit(LADDER, (runs["compute"] / UNIT,), runs["loss"]) for arm, runs in curves.items()}
 
 
 def vanillas_floor(draws: Sequence[Fits], arms: Iterable[str]) -> list[dict[str, Fit]]:
@@ -122,10 +116,9 @@ def saved_as_measured(curves: Curves, arm: str, depth: int, than: str = PLAIN) -
     it; nan where the loss is not between two."""
     plain = curves[PLAIN]
     loss = float(plain["loss"][plain["depth"] == depth].item())
-    logs = []
-    for runs in (curves[name].sort_values("loss") for name in (than, arm)):
-        logs.append(np.interp(loss, runs["loss"], np.log(runs["compute"]), left=np.nan, right=np.nan))
-    return float(np.exp(logs[0] - logs[1]))
+    ladders = [curves[name].sort_values("loss") for name in (than, arm)]
+    other, own = (np.interp(loss, runs["loss"], np.log(runs["compute"]), np.nan, np.nan) for runs in ladders)
+    return float(np.exp(other - own))
 
 
 def multipliers(curves: Curves, fresh: list[Fits]) -> pd.DataFrame:

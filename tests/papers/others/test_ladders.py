@@ -87,6 +87,6 @@ def test_at_vanillas_floor_each_fit_is_at_its_optimum(curves):
     own = ladders.own_floors(curves)
     held = laws.hold(ladders.LADDER, L_inf=ladders.floor(own["vanilla"]))
     for arm, one in ladders.vanillas_floor([own], own)[0].items():
-        again = fit(held, ladders.inputs(curves)[arm], curves[arm]["loss"])
+        again = fit(held, (curves[arm]["compute"] / ladders.UNIT,), curves[arm]["loss"])
         assert one.objective == pytest.approx(again.objective, rel=1e-9)
         assert one.params == pytest.approx(again.params, rel=1e-6)
