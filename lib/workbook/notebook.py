@@ -101,17 +101,14 @@ class Notebook:
             said = f"{added} of {len(self.planned.runs)} runs are not {base}'s"
             style.use_style(self.profile, ", ".join(filter(None, [self.part, said])))
 
-    @property
-    def _plan_path(self) -> Path:
-        return self.outputs / "plans" / self.profile / f"{self.name}.json"
-
     @contextlib.contextmanager
     def _noting(self) -> Iterator[dict[str, Any]]:
         """What is noted of the plan, to be changed by one process at a time."""
-        with files.lock(self._plan_path.parent / ".lock"):
-            noted = read_plan(self._plan_path)
+        path = self.outputs / "plans" / self.profile / f"{self.name}.json"
+        with files.lock(path.parent / ".lock"):
+            noted = read_plan(path)
             yield noted
-            files.write_checked(self._plan_path, noted)
+            files.write_checked(path, noted)
 
     def will_measure(self, function: measurements.Function[C], cases: Iterable[C]) -> list[C]:
         """Plans measurements, in addition to those asked for before: some are known only when the runs are there.

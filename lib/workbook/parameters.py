@@ -114,13 +114,12 @@ def checked(kind: type[P], namespace: dict[str, Any], fresh: bool, by_hand: bool
 
 
 def _values(namespace: dict[str, Any]) -> list[str]:
-    """What may have been meant as a parameter: values, but those of the kernel itself and of constants."""
+    """What may have been meant as a parameter: values, but constants and those of the kernel itself, as IPython's."""
     kinds = (bool, int, float, str, list, dict, type(None))
-    own = ("In", "Out")  # IPython's
     return [
         name
         for name, value in namespace.items()
-        if isinstance(value, kinds) and not name.startswith("_") and not name.isupper() and name not in own
+        if isinstance(value, kinds) and not name.startswith("_") and not name.isupper() and name not in ("In", "Out")
     ]
 
 
