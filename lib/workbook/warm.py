@@ -26,10 +26,8 @@ def load(modules: Iterable[str]) -> None:
     without_grammar()
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # a kernel's; read when imported
     for module in (*LATER, *modules):
-        try:
+        with contextlib.suppress(Exception):
             importlib.import_module(module)
-        except Exception:
-            continue
     gc.freeze()  # what is shared by all need not be looked through, and copied, by each
 
 
