@@ -42,20 +42,19 @@ def one_thread_on_cpu() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-_imported_first: list[str] = []
+_imported_first: dict[str, None] = {}  # each once, in this order
 
 
 def import_first(module: str) -> None:
     """Has processes that are started from now on begin with this module imported."""
-    if module not in _imported_first:
-        _imported_first.append(module)
+    _imported_first[module] = None
 
 
 def start() -> ForkServerContext:
     """A context whose processes are forked from a server that runs no threads and has imported what ``import_first``
     named."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_imported_first)
+    context.set_forkserver_preload([*_imported_first])
     multiprocessing.resource_tracker.ensure_running()
     # Ctrl-C goes to all processes of a terminal: those that begin now ignore it, and the caller ends them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
