@@ -81,8 +81,12 @@ class RunStore:
             )
             (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}), encoding="utf-8")
             save_weights(draft / WEIGHTS)
-            fields = {"status": result.status, "summary": result.summary, "provenance": result.provenance}
-            fields["files"] = {file.name: files.digest(file) for file in sorted(draft.iterdir())}
+            fields = {
+                "status": result.status,
+                "summary": result.summary,
+                "provenance": result.provenance,
+                "files": {file.name: files.digest(file) for file in sorted(draft.iterdir())},
+            }
             (draft / "result.json").write_text(files.sealed(fields), encoding="utf-8")
 
         path = self._write(result.key, write)
