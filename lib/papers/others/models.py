@@ -96,13 +96,12 @@ def where_flops_go(model: LoopedLM) -> pd.Series:
     """The shares of a forward pass at mean_loops: ``before`` the loop, ``loops``, and ``after`` it, coda and head."""
     cfg = model.cfg.replace(backprop_loops="all", fill=False, on_top=False)  # which costs a forward pass nothing
     whole = count(cfg).flops_per_token_forward
-    loops = after = 0.0
+    loops, after = 0.0, 2.0 * cfg.vocab_size * cfg.width  # of the head
     if cfg.recur:
         one, two = (count(cfg.replace(mean_loops=T)).flops_per_token_forward for T in (1, 2))
         loops = cfg.mean_loops * (two - one)
     if cfg.coda:
-        after = whole - count(cfg.replace(coda=0, coda_norm=False, windows="L")).flops_per_token_forward
-    after += 2 * cfg.vocab_size * cfg.width
+        after += whole - count(cfg.replace(coda=0, coda_norm=False, windows="L")).flops_per_token_forward
     return pd.Series({"before": 1 - (loops + after) / whole, "loops": loops / whole, "after": after / whole})
 
 
