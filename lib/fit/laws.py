@@ -150,8 +150,9 @@ def hold(law: Law, **values: float) -> Law:
     amplitudes = {name: (np.log(values[name]),) * 2 if name in values else box for name, box in law.amplitudes.items()}
     shapes = {name: (values[name],) * 2 if name in values else box for name, box in law.shapes.items()}
     grids = {**law.grids, **{name: np.array([values[name]]) for name in values if name in law.shapes}}
-    name = f"{law.name}, {', '.join(values)} held"
-    return dataclasses.replace(law, name=name, amplitudes=amplitudes, shapes=shapes, grids=grids)
+    return dataclasses.replace(
+        law, name=f"{law.name}, {', '.join(values)} held", amplitudes=amplitudes, shapes=shapes, grids=grids
+    )
 
 
 def sharing(law: Law, name: str, groups: int) -> Law:
