@@ -122,12 +122,13 @@ def _broken(title: str) -> str:
     return title.replace(", ", ",\n")
 
 
-def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame) -> Figure:
+def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame | None = None) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
     probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``, and so
     has ``diverged``, whose runs are crosses at the top."""
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
     budgets = sorted(runs["budget"].unique())
+    lost = runs.head(0) if diverged is None else diverged
     size = (PAGE, 2.3 * len(probes) + 0.4)
     figure, axes = plt.subplots(len(probes), len(budgets), figsize=size, sharex="col", sharey="col", squeeze=False)
     look = of_recurrences(runs["r"].unique())
@@ -143,7 +144,7 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
                         isoflop_curve(axis, cell, best.head(0), "#bbbbbb", marker, ":")
                     elif len(cell):
                         isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
-                at = diverged.query("probe == @probe and budget == @budget and r == @r")["N"]
+                at = lost[(lost["probe"] == probe) & (lost["budget"] == budget) & (lost["r"] == r)]["N"]
                 axis.plot(at, [0.97] * len(at), "x", color=colour, ms=4.5, transform=axis.get_xaxis_transform())
             axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
@@ -151,7 +152,7 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
     for axis in axes[:-1].ravel():
         axis.set_xlabel("")
     axes[0, 0].plot([], [], ":", color="#bbbbbb", marker="o", ms=3.5, label="baseline at the same r")
-    if len(diverged):
+    if len(lost):
         axes[0, 0].plot([], [], "x", color="#666666", ms=4.5, label="diverged")
     legend_above(figure, axes[0, 0])
     return figure
