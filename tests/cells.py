@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from lib.figures import style
+from lib.sweep import measurements
 from tests.made import cells
 from tests.workbooks import ROOT
 
@@ -38,6 +39,9 @@ class Said:
 
     def will_measure(self, function: Any, cases: Any) -> None:
         """Nothing is noted."""
+
+    def measure(self, function: Any, cases: Any) -> Any:
+        return measurements.measure(function, cases, self.store)
 
     def verdicts(self, findings: Any) -> None:
         """Nothing is shown."""

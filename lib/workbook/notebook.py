@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -133,9 +134,9 @@ class Notebook:
         self.may_measure(held_out, [OfText.of(cfg.data, self.store) for cfg in configs])
 
     def _limits(self) -> tuple[int | None, float]:
-        """(processes, hours)"""
-        assert isinstance(self.parameters, Computing), f"{self.name} has no jobs and max_hours"
-        return self.parameters.jobs or None, self.parameters.max_hours
+        """(processes, hours); one a core and no limit where no parameter says so."""
+        p = self.parameters
+        return (p.jobs or None, p.max_hours) if isinstance(p, Computing) else (None, math.inf)
 
     def sweep(self, configs: list[RunConfig], all_may_diverge: bool = False) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so. Where the

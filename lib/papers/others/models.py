@@ -2,8 +2,9 @@
 text, what it answers, and where its FLOPs go."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,6 @@ from lib.model import load_weights, weights
 from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
-from lib.sweep.measurements import measure
 from lib.sweep.text_counts import OfText, held_out
 from lib.tasks import evaluations, primitives, scoring, suites
 from lib.tasks.suites import Example, Task
@@ -59,12 +59,13 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
     return Opened(model.to(device), tokens.tokenizer, rows)
 
 
-def of_run(key: str, store: RunStore) -> Opened:
-    """A run of the store with weights, by its key, on its own held-out text."""
+def of_run(key: str, store: RunStore, measure: Callable[..., list[dict[str, Any]]]) -> Opened:
+    """A run of the store with weights, by its key, on its own held-out text. measure: of a function and its cases, as
+    a notebook's."""
     run = store.named(key)
     data = run.config.planned.data
     model = run_model(run.config, store)
-    (found,) = measure(held_out, [OfText.of(data, store)], store)
+    (found,) = measure(held_out, [OfText.of(data, store)])
     return Opened(
         model, tokenizer_of(data, store.tokens), torch.tensor(found["rows"], device=model.embed.weight.device)
     )

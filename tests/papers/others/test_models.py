@@ -1,5 +1,7 @@
 """A published model is asked on its own tokens, and loop by loop what the model itself computes."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from lib.decode.generation import Exit, score
 from lib.flops import count
 from lib.model.looped import token_losses
 from lib.papers.others import models
+from lib.sweep.measurements import measure
 from lib.sweep.training import sweep
 from lib.text.tokenizer import train_bpe
 from tests import checkpoints
@@ -111,9 +114,9 @@ def test_tasks_are_asked_at_every_number_of_loops(ouro):
 def test_a_run_of_the_store_is_opened_like_any_other(store):
     cfg = small_run(model={"mean_loops": 3}, data={"context": 16, "val_rows": 4}, train={"steps": 3})
     (run,) = sweep([cfg], store).results
-    opened = models.of_run(run.key, store)
+    opened = models.of_run(run.key, store, functools.partial(measure, store=store))
     assert opened.model.cfg == cfg.model and opened.rows.shape == (4, 17)
     loss = models.by_loops(opened, [3]).loss.iloc[0]
     assert loss == pytest.approx(run.summary["val_loss"], rel=1e-5)
     with pytest.raises(InputError, match="run: 'nobody' names 0"):
-        models.of_run("nobody", store)
+        models.of_run("nobody", store, measure)
