@@ -22,7 +22,7 @@ from tests.benches import Bounds, in_turn
 PEAK, UTILISATION = 989e12, 0.5  # of an H100 or H200: bf16 FLOP/s, dense, and how much of it a training step gets
 SMALLEST = preset("parcae-140m", vocab_size=4096, width=256, heads=4, mlp_width=1024, prelude=1, recur=1, coda=1)
 SIZE, ROUNDS = 12_000_000, 5
-LEAST_RATE, LEAST_MEALS = 1.0, 5.0
+LEAST_RATE, LEAST_MEALS = 2.0, 5.0
 
 
 def eaten(context: int) -> float:

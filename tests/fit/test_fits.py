@@ -227,3 +227,17 @@ LEVEL = [4.7554e10, 6.27204e10, 6.27218e10, 7e10, 1e11, 3e11, 4e11, 9e11]  # two
 def test_what_has_no_fit_is_one_line(call, message):
     with one_line(message):
         call(iso_depth_grid(0.01))
+
+
+@pytest.mark.long
+def test_phi_is_unbiased():
+    found = [fit_joint(*joint_arrays(iso_depth_grid(0.005, seed))) for seed in range(60)]
+    phis = np.array([one.params["phi"] for one in found])
+    assert abs(phis.mean() - PUBLISHED["phi"]) < 3.5 * phis.std(ddof=1) / math.sqrt(60)
+
+
+def test_the_optimum_of_a_parabola_in_log_x():
+    x = np.geomspace(1e7, 1e9, 7)
+    best, loss, stderr = isoflop_optimum(x, 3 + 0.02 * (np.log(x) - np.log(2e8)) ** 2)
+    assert best == pytest.approx(2e8) and loss == pytest.approx(3) and stderr == pytest.approx(0, abs=1e-3)
+    assert math.isnan(isoflop_optimum(x[:3], (np.log(x[:3]) - 18) ** 2)[2])
