@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
 
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
     from IPython.display import Image
 
 FORMULA = re.compile(r"[=+@\t\r-](?![\d.]+(e[+-]?\d+)?$)")
+P = TypeVar("P", bound=Parameters)
 #: columns of a plan
 PLAN = ("runs of", "runs", "missing", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
 
 
 @dataclasses.dataclass(frozen=True)
-class Notebook:
+class Notebook(Generic[P]):
     """A notebook whose parameters have been checked, and where its results go."""
 
     name: str
-    parameters: Parameters
+    parameters: P
     outputs: Path
     #: what it asks for, as far as its cells have said
     planned: Plan = dataclasses.field(default_factory=Plan)
@@ -301,7 +302,7 @@ def _range(values: Sequence[float]) -> float | str:
     return low if low == high else f"{style.short(low)} to {style.short(high)}"
 
 
-def start(kind: type[Parameters], namespace: dict[str, Any]) -> Notebook:
+def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     """Checks a notebook's parameters (``parameters.checked``), puts what they came to back into ``namespace``, and goes
     to the workbook's root, so that a path means the same from make, papermill and JupyterLab."""
     fresh = not any(isinstance(value, Notebook) for value in namespace.values())
