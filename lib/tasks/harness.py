@@ -4,8 +4,8 @@
 
 path: a run of the store, or a checkpoint (``model.load_weights``) with tokenizer=bytes or a tokenizer.json; loops: T,
 mean_loops when it is not given; seed: of a random initial state. The harness reads the arguments, fetches the tasks and
-writes the results; everything else is ``lib/decode/continuations.py`` and ``lib/decode/generation.py``. It needs an
-extra: pip install -e .[lm-eval]
+writes the results; everything else is ``lib/decode/continuations.py`` and ``lib/decode/generation.py``. make tasks
+installs it.
 """
 
 import json
@@ -19,7 +19,7 @@ try:
     from lm_eval.api.model import LM
     from lm_eval.api.registry import register_model
 except ImportError:
-    raise ImportError("lm-eval is not installed, run pip install -e .[lm-eval]") from None
+    raise ImportError("lm-eval is not installed, run make tasks") from None
 
 from lib.base import seeds
 from lib.base.checked import Checked

@@ -14,9 +14,6 @@ from lib.text.tokenizer import train_bpe
 from tests.models import llama
 from tests.runs import small_run
 
-pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")
-
-
 V, CONTEXT, ITEMS = 512, 192, 40
 
 
