@@ -113,6 +113,7 @@ def flipped(raw: bytes, at: int) -> bytes:
 DAMAGE = {
     "cut": lambda raw: raw[: len(raw) // 2],
     "emptied": lambda raw: b"",
+    "another's": lambda raw: b"[]",
     "a bit of its header": lambda raw: flipped(raw, 8),
     **{f"a bit at {at}/16": lambda raw, at=at: flipped(raw, len(raw) * at // 16) for at in range(1, 16)},
     "a bit at its end": lambda raw: flipped(raw, len(raw) - 1),

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 
 import pytest
 import safetensors.torch
@@ -95,20 +93,15 @@ def assert_same(one, many):
 CONTINUED = {name: CASES[name] for name in ("Muon", "MoE")}
 
 
-def begun_by_one(path):
-    """A store with the checkpoints of runs that one process has begun."""
-    store = RunStore(path)
-    for cfg in CONTINUED.values():
-        stopped(cfg, store, at=2)
-    return store
-
-
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory):
     """All that two processes are asked for, at once: to start them takes longest. Stores by what was done there."""
     folder = tmp_path_factory.mktemp("together")
-    stores = {name: RunStore(folder / name / "runs") for name in ("copied", "two first")}
-    stores["one first"] = begun_by_one(folder / "one first" / "runs")
+    stores = {name: RunStore(folder / name / "runs") for name in ("copied", "two first", "one first")}
+    for cfg in CONTINUED.values():
+        stopped(cfg, stores["one first"], at=2)
+    stores["copied"].path.mkdir(parents=True)
+    stores["copied"].partial(CASES["Muon"].key).write_bytes(b"no checkpoint")
     together(
         folder,
         job(CASES, stores["copied"]),
@@ -123,6 +116,7 @@ def test_two_processes_train_what_one_does(alone, by_two):
         result = by_two["copied"].find(cfg)
         assert_same(alone[name], result)
         assert result.provenance["processes"] == 2 and "processes" not in alone[name].provenance
+    assert len(list(by_two["copied"].path.glob("*.corrupt-1"))) == 1  # what was damaged is set aside by all
 
 
 @pytest.mark.long
@@ -149,30 +143,6 @@ def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_rou
         assert_same(alone[name], train(cfg, two_first, progress=lambda step, loss, steps=steps: steps.append(step)))
         assert steps == [2, 3, 4]  # the checkpoint is written after a step's progress is told
         assert_same(alone[name], one_first.find(cfg))
-
-
-@pytest.mark.long
-def test_processes_wait_for_another_one_that_trains_the_run(alone, tmp_path):
-    store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
-    begin = time.monotonic()
-    with store.lock(cfg.key):
-        waiting = threading.Thread(target=together, args=(tmp_path, job({"AdamW": cfg}, store)))
-        waiting.start()
-        time.sleep(15)
-        assert waiting.is_alive() and store.find(cfg) is None
-    waiting.join(120)
-    assert_same(alone["AdamW"], store.find(cfg))
-    assert time.monotonic() - begin > 15
-
-
-@pytest.mark.long
-def test_a_damaged_checkpoint_is_set_aside_by_all(alone, tmp_path):
-    store, cfg = RunStore(tmp_path / "runs"), CASES["Muon"]
-    store.path.mkdir()
-    store.partial(cfg.key).write_bytes(b"no checkpoint")
-    together(tmp_path, job({"Muon": cfg}, store))
-    assert_same(alone["Muon"], store.find(cfg))
-    assert len(list(store.path.glob("*.corrupt-1"))) == 1
 
 
 def test_rows_that_do_not_divide_are_refused():

@@ -3,20 +3,11 @@
 import subprocess
 
 import numpy as np
-import pytest
 import torch
 
 import lib
 from lib.base import machine, provenance
 from tests.workbooks import ROOT
-
-
-@pytest.fixture(autouse=True)
-def asked_anew():
-    """The commit is found out once a process."""
-    provenance._commit.cache_clear()
-    yield
-    provenance._commit.cache_clear()
 
 
 def test_it_names_the_commit_the_versions_and_the_device(monkeypatch):
@@ -39,8 +30,7 @@ def test_what_was_sent_to_a_cluster_brings_its_commit(tmp_path, monkeypatch):
     subprocess.run(["git", "-C", tmp_path, *who, "commit", "-q", "--allow-empty", "-m", "other"], check=True)
     monkeypatch.setattr(lib, "__file__", str(tmp_path / "unpacked" / "lib" / "__init__.py"))
     monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
-    assert provenance._commit() == "no git"
-    provenance._commit.cache_clear()
+    assert provenance._commit.__wrapped__() == "no git"
     monkeypatch.setenv(provenance.COMMIT, "abc1234")
     monkeypatch.setenv("PATH", "")
-    assert provenance._commit() == "abc1234"
+    assert provenance._commit.__wrapped__() == "abc1234"

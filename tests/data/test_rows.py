@@ -132,9 +132,6 @@ def test_a_corpus_shorter_than_a_row_is_one_line(tmp_path):
         validation_batch(cfg, store)
 
 
-# ---- entropies
-
-
 def test_ngram_entropies_against_closed_forms(tmp_path):
     path = tmp_path / "ab.jsonl"
     # abab...: each letter half of the time, and each decided by the one before it

@@ -40,25 +40,6 @@ def test_the_frame_has_one_row_a_run_with_its_config(store):
     assert RunStore(store.path / "empty").frame().empty
 
 
-@pytest.mark.parametrize("damage", ["config.json", "result.json", "metrics.json", "model.safetensors"])
-@pytest.mark.parametrize("how", ["cut", "missing", "other"])
-def test_a_corrupt_run_is_set_aside_with_its_name_and_trained_again(store, capsys, damage, how):
-    cfg = small_run()
-    path = finish(store, cfg).path
-    content = (path / damage).read_bytes()
-    if how == "cut":
-        (path / damage).write_bytes(content[: len(content) // 2])
-    elif how == "missing":
-        (path / damage).unlink()
-    else:
-        (path / damage).write_text("[]")
-    assert store.find(cfg) is None
-    assert (store.path / f"{cfg.key}.corrupt-1").is_dir()
-    said = capsys.readouterr().out
-    assert cfg.key in said and "set aside as" in said and said.count("\n") == 1
-    assert train(cfg, store).summary["steps_done"] == 6
-
-
 def test_the_frame_leaves_out_what_cannot_be_read_and_says_so(store, capsys):
     good, bad = finish(store, small_run()), finish(store, small_run(train={"seed": 1}))
     (bad.path / "result.json").write_text("{")

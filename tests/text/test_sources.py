@@ -4,16 +4,19 @@ import gzip
 import json
 import lzma
 import types
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lib.base.errors import InputError
 from lib.config import RunConfig
+from lib.store.runs import RunStore
 from lib.text import sources
 from lib.text.sources import content_id, documents
-from tests.lines import one_line
+from lib.train.loop import load_data
+from tests.lines import everything, one_line
+from tests.runs import small_run
 
 PROSE = ["First document.\nIt has two lines.", "Second, with Grüße.", "Third."]
 
@@ -75,8 +78,6 @@ def test_a_packages_text_is_known_by_what_it_says_where_it_is_not_installed(name
 
 
 def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
-    a, b = write(tmp_path / "a.txt"), write(tmp_path / "b.txt", [*PROSE, "More."])
-    assert content_id(str(a)) != content_id(str(b))
     before = content_id(f"hf:{hub_folder}")
     write(hub_folder / "train-00001-of-00003.parquet", ["changed"])
     assert content_id(f"hf:{hub_folder}") != before
@@ -97,34 +98,53 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
         ("bogus.txt.zst", b"not zstd at all", "cannot be read"),
         ("half.jsonl", b'{"text": "\\ud800"}\n', "line 1 holds half a character pair"),
         ("page.docx", b"PK", "is neither"),
+        ("blank.txt", b"\n \n\n", "holds no text"),
+        ("one.txt", b"one document", "single document"),
+        ("long.jsonl", b'{"n": ' + b"1" * 5000 + b"}", "line 1 is not JSON"),
     ],
 )
-def test_a_bad_file_is_one_line(tmp_path, name, content, says):
-    path = tmp_path / name
+def test_a_bad_file_is_one_line_and_stays_as_it_is(tmp_path, name, content, says):
+    path = tmp_path / "given" / name
+    path.parent.mkdir()
     if content is not None:
         path.write_bytes(content)
-    with one_line(name, says):
-        content_id(str(path))
-        list(documents(str(path)))
+    before, store = everything(path.parent), RunStore(tmp_path / "runs")
+    with one_line(name, says, starts="data."):
+        load_data(small_run(data={"source": str(path)}), store)
+    assert everything(path.parent) == before and not store.path.exists()
 
 
-def test_the_hub_is_asked_once_for_a_dataset(monkeypatch):
-    asked = []
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"source": "/dev/zero"}, ["data.source: '/dev/zero'", ".txt"]),
+        ({"source": "{here}"}, ["data.source:", "a.txt is no file", "check the path"]),
+        ({"source": "hf:"}, ["data.source: 'hf:' names no dataset", "use hf:NAME"]),
+        ({"source": "hf:tests/no such"}, ["data.source: the dataset 'tests/no such'", "check its name"]),
+        ({"source": "sotu", "max_bytes": 1}, ["data.source: sotu is a single document", "separate documents"]),
+        ({"source": "{here}/b.txt", "subset": "en"}, ["data.subset:", "leave it empty"]),
+        ({"source": "{here}/b.txt", "field": "body"}, ["data.field:", "no columns", "leave 'body' out"]),
+        ({"content": "0" * 16}, ["data.content: states 0000000000000000", "leave content empty"]),
+        ({"tokenizer": "{here}/t.json"}, ["data.tokenizer:", "t.json does not exist", "check the path"]),
+        ({"tokenizer": "t.model"}, ["tokenizer:", "is not known", "use 'bytes', 'bpe-SIZE'"]),
+    ],
+)
+def test_what_names_no_text_or_tokenizer_is_one_line(tmp_path, monkeypatch, data, words):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "a.txt").mkdir()
+    write(tmp_path / "a.txt" / "b.txt")
+    for name in data.keys() - {"max_bytes"}:
+        data = data | {name: data[name].format(here=tmp_path / "a.txt")}
+    store = RunStore(tmp_path / "runs")
+    with one_line(*words):
+        load_data(small_run(data=data), store)
+    assert not store.path.exists()
 
-    def info(name):
-        asked.append(name)
-        return types.SimpleNamespace(sha="0123abc")
 
+def test_the_hub_is_asked_once_for_a_dataset_and_may_be_unreachable(monkeypatch):
+    info = mock.Mock(return_value=types.SimpleNamespace(sha="0123abc"))
     monkeypatch.setattr("huggingface_hub.dataset_info", info)
-    content = content_id("hf:some/once")
-    assert [content_id("hf:some/once") for _ in range(3)] == [content] * 3 and asked == ["some/once"]
-    assert content_id("hf:some/twice") != content and asked == ["some/once", "some/twice"]
-
-
-def test_an_unreachable_hub_dataset_is_one_line(monkeypatch):
-    def refuse(*args, **kwargs):
-        raise ConnectionError("no route to host\nand a long story")
-
-    monkeypatch.setattr("huggingface_hub.dataset_info", refuse)
-    with pytest.raises(InputError, match=r"data.source: the dataset 'some/name' cannot be read \(no route to host\)"):
+    assert len({content_id(f"hf:some/{name}") for name in ("once", "once", "twice")}) == 2 == info.call_count
+    info.side_effect = ConnectionError("no route to host\nand a long story")
+    with one_line(starts="data.source: the dataset 'some/name' cannot be read (no route to host)"):
         content_id("hf:some/name")
