@@ -45,10 +45,6 @@ def test_a_value_for_make_reaches_no_shell(bare, value):
     make_refuses(bare, ["records", *(f"{variable}={value}" for variable in variables)], "PROFILE: ", "use ")
 
 
-def test_a_goal_of_make_reaches_no_shell(bare):
-    make_refuses(bare, ["';touch made;'", "MINUTES=8"], "MINUTES: make ';touch has no limit", "use it with")
-
-
 def test_make_says_where_there_is_no_python(bare):
     (bare / "bin").mkdir()
     try:

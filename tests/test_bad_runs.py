@@ -13,7 +13,7 @@ from lib.config import ModelConfig
 from lib.model.looped import LoopedLM
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
-from lib.sweep.training import Here, sweep
+from lib.sweep.training import sweep
 from lib.train.loop import train
 from tests.lines import everything, in_one_line, one_line
 from tests.runs import depth_losses, small_run, stopped
@@ -55,8 +55,6 @@ def edited(name, **changes):
     return edit
 
 
-# ---- runs ------------------------------------------------------------------------------------------------------------
-
 DAMAGES = [
     (edited("config.json", speed=1), "speed: unknown name"),
     (edited("config.json", train={"seed": 5}), "config.json belongs to another run"),
@@ -75,9 +73,6 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
     assert RunStore(run.parent).find(CFG) is None
     in_one_line(capsys.readouterr().out, f"run {CFG.key} cannot be read", why, "set aside as", "to be trained again")
     assert [*everything(run.with_name(f"{CFG.key}.corrupt-1")).values()] == before
-
-
-# ---- weights and checkpoints -----------------------------------------------------------------------------------------
 
 
 def of_another_model(run):
@@ -118,8 +113,6 @@ def test_a_checkpoint_of_another_run_is_not_gone_on_with(run, capsys):
     in_one_line(capsys.readouterr().out, *words)
 
 
-# ---- what is asked of runs -------------------------------------------------------------------------------------------
-
 HUGE = small_run(model={"width": 2**20, "heads": 2**15})
 RUNS = [
     (lambda store: run_model(small_run(train={"seed": 3}), store), "runs: there is no run", "train it"),
@@ -136,8 +129,3 @@ def test_what_is_asked_of_runs(run, ask, words):
     with one_line(*words):
         ask(RunStore(run.parent))
     assert everything(run.parent) == before
-
-
-def test_more_processes_than_there_are_runs_are_no_more_than_runs():
-    """A slip that asks for a thousand billion of them costs nothing."""
-    assert Here(jobs=10**12).at_once([CFG]) == 1

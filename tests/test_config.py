@@ -1,7 +1,6 @@
 """A bad field is refused in one line, and a run's key changes with what decides its numbers and nothing else."""
 
 import json
-import math
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.lines import one_line
 from tests.runs import small_run
 
 pytestmark = pytest.mark.precision
+ADD, CONCAT, MUON = {"injection": "add", "state_init": "zero"}, {"injection": "concat"}, {"name": "muon"}
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,8 @@ pytestmark = pytest.mark.precision
         (lambda: OptimConfig(cooldown="sqrt"), "cooldown", "cooldown_steps"),
         (lambda: OptimConfig(name="muon", weight_decay=0.1), "weight_decay", "muon_weight_decay"),
         (lambda: OptimConfig(injection="adamw"), "injection", "leave it out"),
-        (
-            lambda: small_run(model={"injection": "concat"}, optim={"name": "muon", "injection_lr": 0.1}),
-            "optim.injection_lr",
-            "optim.injection='adamw'",
-        ),
-        (
-            lambda: small_run(model={"injection": "add", "state_init": "zero"}, optim={"injection_lr": 0.1}),
-            "optim.injection_lr",
-            "leave it out",
-        ),
+        (lambda: small_run(model=CONCAT, optim=MUON | {"injection_lr": 0.1}), "optim.injection_lr", "='adamw'"),
+        (lambda: small_run(model=ADD, optim={"injection_lr": 0.1}), "optim.injection_lr", "leave it out"),
         (lambda: small_run(model={"windows": "SL", "context": 64}), "model.windows", "lower model.context"),
         (lambda: small_run(train={"grow_from": 4}), "train.grow_from", "use fewer"),
         (lambda: small_run(train={"grow_from": 2}), "train.grow_from", "depth='fixed'"),
@@ -39,19 +31,14 @@ pytestmark = pytest.mark.precision
         (lambda: OptimConfig(final=0.1), "cooldown_steps:", "final"),
         (lambda: small_run(optim={"scaling": "mup"}), "optim.scaling", "model.init"),
         (lambda: small_run(model={"init": "uniform-zero"}, optim={"name": "muonh"}), "optim.name", "model.init"),
-        (lambda: OptimConfig(lr=math.nan), "lr", "finite"),
-        (lambda: OptimConfig(lr=10**400), "lr", "valid number"),
         (lambda: TrainConfig(seed=2**63), "seed", "use a smaller one"),
-        (lambda: DataConfig(max_bytes=10**30), "max_bytes", "use a smaller one"),
         (lambda: TrainConfig(batch=8, micro_batch=3), "micro_batch", "divide"),
         (lambda: DataConfig(tokenizer="words"), "tokenizer", "bpe-SIZE"),
         (lambda: DataConfig(tokenizer="bpe-100"), "tokenizer", "260"),
         (lambda: small_run(model={"context": 16}), "model.context", "data.context"),
         (lambda: small_run(model={"vocab_size": 100}), "model.vocab_size", "256"),
         (lambda: small_run(optim={"warmup_steps": 7}), "optim.warmup_steps", "6 steps"),
-        (lambda: OptimConfig(lr="1e-3"), "lr:", "valid number (got '1e-3')"),
         (lambda: OptimConfig(reference_depth=6), "reference_depth:", "use scaling='depth-loop'"),
-        (lambda: RunConfig(model=None), "model:", "valid dictionary or instance of ModelConfig"),
         (lambda: small_run().replace(lr=3.0), "lr:", "remove it or correct its spelling"),
     ],
 )
@@ -67,12 +54,6 @@ def test_another_optimiser_has_its_own_defaults():
     assert OptimConfig(name="muon", muon_weight_decay=0.1).replace(lr=0.5).muon_weight_decay == 0.1
 
 
-def test_a_config_survives_its_json():
-    cfg = small_run(optim={"betas": (0.8, 0.95)})
-    again = RunConfig(**json.loads(cfg.model_dump_json()))
-    assert again == cfg and again.key == cfg.key
-
-
 def test_everything_that_decides_numbers_changes_the_key(monkeypatch):
     cfg = small_run()
     changed = [
@@ -84,6 +65,8 @@ def test_everything_that_decides_numbers_changes_the_key(monkeypatch):
     ]
     assert len({c.key for c in [cfg, *changed]}) == 6
     assert small_run(train={"checkpoint_loops": True}).key == cfg.key  # the same numbers in less memory
+    again = RunConfig(**json.loads(small_run(optim={"betas": (0.8, 0.95)}).model_dump_json()))
+    assert again.key == small_run(optim={"betas": (0.8, 0.95)}).key  # a config survives its JSON
     monkeypatch.setattr(lib, "RECIPE", lib.RECIPE + 1)
     assert small_run().key != cfg.key
 

@@ -128,32 +128,3 @@ sweep(runs, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
     assert len(interrupted_and_finished(kernel, code, "runs/[0-9a-f]*/result.json", 2, tmp_path / "go")) == 6
     assert len(RunStore(tmp_path / "runs").runs()) == 6
     assert not [path for path in Path(tmp_path / "runs").iterdir() if path.suffix in (".tmp", ".partial")]
-
-
-def test_reading_a_text(kernel, tmp_path):
-    """The reader waits for the interrupt in the middle of the text, which then begins again."""
-    (tmp_path / "text.txt").write_text("\n\n".join(f"{i:04d} " * 20 for i in range(60)))
-    code = f"""
-import time
-from pathlib import Path
-from unittest import mock
-from lib.data import tokens
-from lib.config import DataConfig
-cfg = DataConfig(source={str(tmp_path / "text.txt")!r}, context=16, val_rows=1)
-read = []
-def reads(what, count):
-    read.append(count)
-    while sum(read) > 4500 and not Path({str(tmp_path / "go")!r}).exists():
-        Path({str(tmp_path / "begun")!r}).touch()
-        time.sleep(0.02)
-with mock.patch.multiple(tokens, TOKENIZE_AT_ONCE=4):
-    found = tokens.token_store(cfg, Path({str(tmp_path / "tokens")!r}), reads)
-assert found.length.sum() == 60 * 99, found.length.sum()
-"""
-
-    reply = kernel.run(code, so_far=(tmp_path / "begun").exists)
-    assert reply.get("ename") == "KeyboardInterrupt", reply
-    assert not [*(tmp_path / "tokens").iterdir()]
-    (tmp_path / "go").touch()
-    reply = kernel.run(code)
-    assert reply["status"] == "ok", reply

@@ -34,21 +34,6 @@ def test_a_twin_is_all_files_with_the_modules_name_but_those_of_a_longer_one(tmp
     assert [path.stem for path in mutants.twin_of(tmp_path, "a.b_c")] == ["test_b_c", "test_b_c_x"]
 
 
-def test_the_filter_is_by_place():
-    source = """x: int | None = 1 + 2
-def f(a: int | None, *b: int | None) -> int | None:
-    if a < 3:
-        raise ValueError(f"a: {a + 1} is too small")
-    return {**x, "k": [c**2 for c, d in zip(a, b, strict=True)]}
-if TYPE_CHECKING: y = 1
-"""
-    lines = source.splitlines()
-    texts = [lines[start[0] - 1][start[1] : end[1]] for start, end in mutants.left_out(source)]
-    assert sorted(texts) == sorted(
-        ["int | None"] * 4 + ['f"a: {a + 1} is too small"', "True", "**", "if TYPE_CHECKING: y = 1"]
-    )
-
-
 def test_the_filter_is_by_kind():
     assert mutants.telling("core/ReplaceBinaryOperator_Add_Sub") and mutants.telling("core/AddNot")
     assert not mutants.telling("core/ReplaceBinaryOperator_Add_BitOr")
