@@ -3,6 +3,7 @@ published sizes."""
 
 import json
 import math
+from pathlib import Path
 
 import safetensors.torch
 import torch
@@ -10,6 +11,8 @@ import torch
 from tests.models import CONTEXT, HIDDEN, D, V, official_parcae
 
 HEADS = 4
+#: what their config.json say beside sizes
+SAID = json.loads(Path(__file__).with_suffix(".json").read_text())
 
 
 def drawn(shapes, gain=1.0):
@@ -35,38 +38,13 @@ def saved(folder, about, tensors):
 
 
 def huginn_about(n_embd=D, n_heads=HEADS, intermediate_size=HIDDEN, vocab_size=V, block_size=CONTEXT, stacks=(2, 3, 1)):
-    prelude, recur, coda = stacks
-    return {
-        "model_type": "huginn_raven",
-        "architecture_class_name": "RecurrentGPT",
-        "block_class_name": "SandwichBlock",
-        "norm_class_name": "RMSNorm_llama",
-        "mlp_class_name": "GatedMLP",
-        "nonlin_name": "SiLU",
-        "injection_type": "linear",
-        "state_init": "like-init",
-        "init_values": {"std": math.sqrt(2 / (5 * n_embd)), "embed_scale": math.sqrt(n_embd)},
-        "sampling_scheme": "poisson-lognormal-filling",
-        "mean_recurrence": 32,
-        "mean_backprop_depth": 8,
-        "n_embd": n_embd,
-        "n_heads": n_heads,
-        "num_key_value_heads": n_heads,
-        "head_dim": n_embd // n_heads,
-        "intermediate_size": intermediate_size,
-        "n_layers_in_prelude": prelude,
-        "n_layers_in_recurrent_block": recur,
-        "n_layers_in_coda": coda,
-        "block_size": block_size,
-        "vocab_size": vocab_size,
-        "padded_vocab_size": vocab_size,
-        "tie_embeddings": True,
-        "bias": False,
-        "qk_bias": True,
-        "norm_eps": 1e-6,
-        "rope_base": 50000,
-        "test_time_noise": 0,
-    }
+    heads = {"n_heads": n_heads, "num_key_value_heads": n_heads, "head_dim": n_embd // n_heads}
+    sizes = {"n_embd": n_embd, "intermediate_size": intermediate_size, "block_size": block_size}
+    sizes |= {"vocab_size": vocab_size, "padded_vocab_size": vocab_size}
+    layers = zip(("prelude", "recurrent_block", "coda"), stacks, strict=True)
+    sizes |= {f"n_layers_in_{stack}": n for stack, n in layers}
+    init = {"init_values": {"std": math.sqrt(2 / (5 * n_embd)), "embed_scale": math.sqrt(n_embd)}}
+    return SAID["huginn"] | heads | sizes | init
 
 
 def huginn_shapes(about):
@@ -108,22 +86,9 @@ HUGINN_0125 = huginn_about(5280, 55, 17920, 65536, 4096, (2, 4, 2))
 
 
 def llama_about(hidden_size=D, layers=3, heads=HEADS, key_heads=2, intermediate_size=HIDDEN, vocab_size=V):
-    return {
-        "model_type": "llama",
-        "hidden_act": "silu",
-        "hidden_size": hidden_size,
-        "intermediate_size": intermediate_size,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": key_heads,
-        "head_dim": hidden_size // heads,
-        "max_position_embeddings": CONTEXT,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000.0,
-        "rope_scaling": None,
-        "tie_word_embeddings": False,
-        "vocab_size": vocab_size,
-    }
+    sizes = {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "num_hidden_layers": layers}
+    sizes |= {"num_attention_heads": heads, "num_key_value_heads": key_heads, "head_dim": hidden_size // heads}
+    return SAID["llama"] | sizes | {"max_position_embeddings": CONTEXT, "vocab_size": vocab_size}
 
 
 def ouro_about(**sizes):
@@ -194,58 +159,10 @@ XLLM = {
 
 
 def xllm_about(recipe, model_dim=D, num_heads=HEADS, num_kv_heads=2, ffn_hidden_dim=HIDDEN, vocab_size=V, **changes):
-    model = {
-        "arch": "huginn",
-        "num_layers": 4,
-        "model_dim": model_dim,
-        "num_heads": num_heads,
-        "num_kv_heads": num_kv_heads,
-        "head_dim": model_dim // num_heads,
-        "v_head_dim": None,
-        "rope_head_dim": model_dim // num_heads,
-        "ffn_hidden_dim": ffn_hidden_dim,
-        "vocab_size": vocab_size,
-        "output_size": -1,
-        "swiglu": True,
-        "apply_bias_term": True,
-        "apply_rmsnorm": True,
-        "rmsnorm_eps": 1e-6,
-        "layernorm_num_groups": 1,
-        "norm_affine": True,
-        "qknorm": False,
-        "attn_act_func": "softmax",
-        "apply_attn_gate": False,
-        "residual_func": "base",
-        "scale_emb": False,
-        "num_experts": 0,
-        "num_values": 0,
-        "rope_base": 1000000.0,
-        "chunk_size": 2,
-        "loop_times": 5,
-        "loop_start_layer": 1,
-        "loop_end_layers": 3,
-        "loop_input_injection": "none",
-        "dense_prelude_input_injection": "none",
-        "huginn_depth_control": True,
-        "huginn_prelude_layers": 1,
-        "huginn_recurrent_layers": 2,
-        "huginn_coda_layers": 1,
-        "huginn_state_init": "normal",
-        "huginn_input_injection": "diagonal",
-        "huginn_prelude_norm": "none",
-        "huginn_recurrent_exit_norm": "none",
-        "huginn_prelude_orthogonal": False,
-        "huginn_ortho_projection_eps": 1e-6,
-        "huginn_hierarchical_state": "none",
-        "huginn_split_module_repeats": 1,
-        "huginn_sampling_scheme": "fixed",
-        "huginn_backprop_depth": 5,
-        "huginn_poisson_lognormal_target_mean": 5.0,
-        "huginn_poisson_lognormal_sigma": 0.5,
-        "huginn_antithetic_sampling": False,
-    }
-    model |= XLLM[recipe] | changes
-    return {"model": model}
+    sizes = {"model_dim": model_dim, "ffn_hidden_dim": ffn_hidden_dim, "vocab_size": vocab_size}
+    sizes |= {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    sizes |= dict.fromkeys(("head_dim", "rope_head_dim"), model_dim // num_heads)
+    return {"model": SAID["xllm"] | sizes | XLLM[recipe] | changes}
 
 
 def xllm_shapes(about):

@@ -15,45 +15,27 @@ from lib.presets import preset
 LOOP_ALONE = dict(injection="none", state_init="prelude", prelude=0, coda=0, recur=2, backprop_loops="all")
 LANES = dict(injection="hyper-connections", state_init="prelude", loop_norm="own", backprop_loops="all", mean_loops=6)
 EXPERTS = dict(mlp="swiglu", experts=5, active_experts=2, balance_loss=0.0, router_z_loss=0.0)
+ISODEPTH = dict(injection="concat-identity", state_init="prelude", loop_norm="own", embed_norm=True, tied=False)
+GROUPED = dict(injection="concat", injection_bias=True, state_init="like-init", block="sandwich", coda_norm=True)
+GATED = dict(block="peri-norm", loop_norm="closing", exit_gate=True, kv_heads=1, mlp="swiglu", tied=False)
 KINDS = {
     "parcae": dict(injection="lti", state_init="like-init", prelude_norm=True, readout=True),
     "base": dict(injection="concat", state_init="like-init"),
     "residual": dict(injection="concat", state_init="like-init", block="sandwich", loop_norm="final", mlp="swiglu"),
-    "iso-depth": dict(injection="concat-identity", state_init="prelude", loop_norm="own", embed_norm=True, tied=False),
+    "iso-depth": ISODEPTH,
     "additive": dict(injection="add", state_init="zero", rope="half-split"),
     "passthrough": LOOP_ALONE | dict(mean_loops=6),
     "scaled residual": LOOP_ALONE | dict(mean_loops=6, residual="1/(N sqrt(L))", mlp="swiglu"),
     "values": dict(injection="lti", state_init="unit", value_embeddings=True, mlp="half-relu2", init="parcae"),
     "normal": dict(injection="lti", state_init="normal", norm_gain=False),
     "experts": EXPERTS | dict(state_init="prelude", norm_gain=False, tied=False),
-    "nanochat": dict(
-        injection="concat-identity",
-        state_init="prelude",
-        loop_norm="own",
-        embed_norm=True,
-        tied=False,
-        softcap=5.0,
-        block="sandwich",
-        windows="LS",
-        init="uniform",
-    ),
+    "nanochat": ISODEPTH | dict(softcap=5.0, block="sandwich", windows="LS", init="uniform"),
     "hyper-connections": LANES,
     "lanes of outputs": LANES | dict(lanes_receive="s"),
-    "grouped": dict(
-        injection="concat",
-        injection_bias=True,
-        state_init="like-init",
-        kv_heads=1,
-        qk_bias=True,
-        qk_norm=False,
-        embed_scale=3.0,
-        coda_norm=True,
-        block="sandwich",
-    ),
+    "grouped": GROUPED | dict(kv_heads=1, qk_bias=True, qk_norm=False, embed_scale=3.0),
     "orthogonal": dict(injection="orthogonal", state_init="narrow", kv_heads=1),
     "boundary": dict(injection="boundary", state_init="prelude", embed_norm=True, norm_gain=False),
-    "gated": LOOP_ALONE
-    | dict(block="peri-norm", loop_norm="closing", exit_gate=True, kv_heads=1, mlp="swiglu", tied=False),
+    "gated": LOOP_ALONE | GATED,
 }
 
 

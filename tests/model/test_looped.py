@@ -108,9 +108,6 @@ def test_loops_unrolled_into_layers_give_the_same_logits_and_summed_gradients(ki
         torch.testing.assert_close(parameter.grad, summed, rtol=1e-3, atol=1e-6)
 
 
-# ---- hyper-connections
-
-
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 def test_hyper_connections_start_as_the_plain_loop(lanes):
     kinds = dict(loop_norm="own", state_init="prelude", backprop_loops="all", mean_loops=6)
@@ -123,9 +120,6 @@ def test_hyper_connections_start_as_the_plain_loop(lanes):
         # every lane is the plain loop's state, and the coda reads their sum
         torch.testing.assert_close(b.state, lanes * a.state, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(lanes_(tokens(), loops), plain(tokens(), loops), rtol=1e-4, atol=1e-4)
-
-
-# ---- what a truncation costs
 
 
 class Kept:
@@ -177,9 +171,6 @@ def test_checkpointed_loops_take_less_memory_and_give_the_same_bits(kind):
     assert all(torch.equal(a, b) for a, b in zip(grads[False], grads[True], strict=True))
 
 
-# ---- experts
-
-
 def test_routing_is_seen_per_layer_and_loop():
     model, x = randomized(config("experts", mean_loops=3)).eval(), tokens()
     _, end = model.hidden(x)
@@ -205,6 +196,7 @@ def test_the_loss_is_cross_entropy_and_the_routers_losses():
     torch.testing.assert_close(loss, end.cross_entropy + 0.5 * balance + 0.25 * z)
     expected = F.cross_entropy(model(x, 2).flatten(0, 1), x.roll(-1, 1).flatten())
     torch.testing.assert_close(end.cross_entropy, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(token_losses(model, x, x.roll(-1, 1), 2).mean(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_eval_runs_mean_loops_and_train_follows_the_rule():
@@ -256,12 +248,6 @@ def test_an_exit_gate_is_the_logistic_function_of_a_linear_map():
     assert (LoopedLM(config("gated")).leaving(h) == 0.5).all()  # as it starts
 
 
-def test_token_losses_are_those_of_the_logits():
-    model, x = randomized(config()).eval(), tokens()
-    expected = F.cross_entropy(model(x, 3).flatten(0, 1), x.flatten(), reduction="none").view_as(x)
-    torch.testing.assert_close(token_losses(model, x, x, 3), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["parcae", "residual", "values"])
 def test_precisions_agree_within_bf16(kind):
     model, x = LoopedLM(config(kind)).eval(), tokens()
@@ -307,8 +293,6 @@ def test_bad_calls_are_one_line():
     with pytest.raises(InputError, match="loops: 7 are more than the 6 that these hyper-connections have"):
         LoopedLM(config("hyper-connections"))(tokens(), 7)
 
-
-# ---- any config
 
 ANY = dict(
     prelude=[0, 1, 2],

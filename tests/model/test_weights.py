@@ -27,14 +27,6 @@ def test_loading_is_strict_and_says_which_names_differ(tmp_path):
     assert "readout.weight has shape (3, 3) instead of (32, 32)" in message
 
 
-def test_weights_survive_saving(tmp_path):
-    model = randomized(config("iso-depth")).eval()
-    model.save(tmp_path / "model.safetensors")
-    again = load_weights(tmp_path)
-    assert again.cfg == model.cfg and not again.training
-    assert torch.equal(again(tokens()), model(tokens()))
-
-
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
@@ -45,12 +37,9 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
         ({WEIGHTS: (10**9).to_bytes(8, "little") + b"{}"}, ["header", f"give a {WEIGHTS}"]),
         ({WEIGHTS: None}, ["carries no config", "give one of them"]),
         ({WEIGHTS: None, "config.json": b"\xff"}, ["config.json is not JSON", "restore or remove it"]),
-        ({WEIGHTS: None, "config.json": b"[" * 100_000}, ["config.json is not JSON", "restore or remove it"]),
         ({WEIGHTS: b"version https://git-lfs.github.com/spec/v1\noid sha256:0"}, [WEIGHTS, "run git lfs pull"]),
-        ({"pytorch_model.bin": b"version https://git-lfs.github.com/spec/v1\n"}, [".bin", "run git lfs pull"]),
         ({"pytorch_model.bin": b""}, ["pytorch_model.bin cannot be read as tensors", f"give a {WEIGHTS}"]),
         ({INDEX: b"[]"}, ["is no object", "restore or remove it"]),
-        ({INDEX: b'{"weight_map": ["a"]}'}, ["weight_map", "restore it"]),
         ({INDEX: b'{"weight_map": {"a": "../model.safetensors"}}'}, ["weight_map", "restore it"]),
     ],
 )
@@ -142,7 +131,6 @@ def test_what_torch_saved_is_read_as_tensors_alone(tmp_path):
     [
         ("{", ["metadata", "is not JSON"]),
         ("null", ["metadata", "is no object"]),
-        ("[" * 100_000, ["metadata", "is not JSON"]),
         ('{"width": 1048576, "heads": 2, "vocab_size": 4294967296}', ["instead of (1048576, 1048576)"]),
         ('{"width": 64, "width": 32}', ["metadata", "width is there twice"]),
         ('{"norm_eps": NaN}', ["metadata", "NaN is no number"]),
