@@ -96,6 +96,14 @@ def stopped(cfg: RunConfig, store: RunStore, at: int = 4) -> Path:
     return store.partial(cfg.key)
 
 
+def sweeping(configs: list[RunConfig], runs: Path, how: str) -> str:
+    """A program that trains them in a store."""
+    listed = [cfg.model_dump(mode="json") for cfg in configs]
+    lines = ["from lib.config import RunConfig", "from lib.store.runs import RunStore"]
+    lines += ["from lib.sweep.training import sweep", "if __name__ == '__main__':"]
+    return "\n".join([*lines, f"    sweep([RunConfig(**c) for c in {listed!r}], RunStore({str(runs)!r}), {how})\n"])
+
+
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 """Neither a clock that is set back nor odd names of folders and files change a number."""
 
-import json
 from pathlib import Path
 
 from lib.store.runs import RunStore
@@ -8,29 +7,15 @@ from lib.tasks import files as taskfiles
 from lib.text.tokenizer import train_bpe
 from lib.train.loop import train
 from tests.processes import python
-from tests.runs import depth_losses, numbers, small_run
+from tests.runs import depth_losses, numbers, several, small_run, sweeping
 from tests.tasks.test_files import HERE, written
 from tests.workbooks import ODD
 
-# ---- the clock -------------------------------------------------------------------------------------------------------
-
 
 def test_a_clock_that_is_set_back_changes_no_number(tmp_path):
-    configs = [small_run(train={"seed": seed}) for seed in range(2)]
-    listed = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
-    code = f"""
-import json, time
-now = time.time()
-def set_back():
-    global now
-    now -= 3600
-    return now
-time.time = set_back
-from lib.config import RunConfig
-from lib.store.runs import RunStore
-from lib.sweep.training import sweep
-sweep([RunConfig(**c) for c in json.loads({listed!r})], RunStore({str(tmp_path / "runs")!r}), jobs=1)
-"""
+    configs = several(2)
+    set_back = "import itertools, time; clock = itertools.count(time.time(), -3600); time.time = clock.__next__\n"
+    code = set_back + sweeping(configs, tmp_path / "runs", "jobs=1")
     output, _ = (process := python(code)).communicate(timeout=300)
     assert process.returncode == 0, output
     found = RunStore(tmp_path / "runs")
@@ -38,9 +23,6 @@ sweep([RunConfig(**c) for c in json.loads({listed!r})], RunStore({str(tmp_path /
         result = found.find(cfg)
         assert numbers(result) == numbers(train(cfg, RunStore(tmp_path / "plain" / "runs")))
         assert result.summary["seconds"] > 0 and min(result.metrics["tokens_per_s"]) > 0
-
-
-# ---- names -----------------------------------------------------------------------------------------------------------
 
 
 def a_text_and_a_tokenizer(folder: Path, text: str, tokenizer: str) -> dict[str, str]:
@@ -53,16 +35,13 @@ def a_text_and_a_tokenizer(folder: Path, text: str, tokenizer: str) -> dict[str,
 
 def test_a_name_changes_no_number(tmp_path):
     found = []
-    for folder, *names in [
-        ("plain", "text.txt", "tokenizer.json"),
-        (ODD, "mein Text 模型.txt", "l'été 'n' \"ü\".json"),
-    ]:
+    odd = ODD, "mein Text 模型.txt", "l'été 'n' \"ü\".json"
+    for folder, *names in [("plain", "text.txt", "tokenizer.json"), odd]:
         data = a_text_and_a_tokenizer(tmp_path / folder, *names)
         cfg = small_run(model={"vocab_size": 300}, data={**data, "max_bytes": None, "val_rows": 4})
         store = RunStore(tmp_path / folder / "meine Läufe" / "runs")
         result = train(cfg, store)
-        examples = taskfiles.read(
-            HERE, written(tmp_path / folder / "Aufgaben 1", {"context": "c", "continuation": "z"})
-        )
+        line = {"context": "c", "continuation": "z"}
+        examples = taskfiles.read(HERE, written(tmp_path / folder / "Aufgaben 1", line))
         found.append((result.key, numbers(result), depth_losses([cfg], store, [1]).to_dict(), examples))
     assert found[0] == found[1]

@@ -1,6 +1,7 @@
 """Counts of parameters and FLOPs are the papers' to the digit, and those of the matmuls that a model executes."""
 
-import numpy as np
+import collections
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -36,10 +37,8 @@ RDM_SETUP = {
 
 def test_001s_counts_to_the_last_digit():
     found = {name: count(preset(name)) for name in [*TRANSFORMER_SETUP, *RDM_SETUP]}
-    assert {name: (found[name].n_params, found[name].flops_per_token_published) for name in TRANSFORMER_SETUP} == (
-        TRANSFORMER_SETUP
-    )
-    assert {name: found[name].n_params for name in RDM_SETUP} == RDM_SETUP
+    flops = {name: (found[name].n_params, found[name].flops_per_token_published) for name in TRANSFORMER_SETUP}
+    assert flops == TRANSFORMER_SETUP and {name: found[name].n_params for name in RDM_SETUP} == RDM_SETUP
 
 
 # 000: N, training FLOPs per token in full and with the last two of four loops backpropagated
@@ -61,14 +60,8 @@ def test_iso_depth_parameters_at_every_width(size):
 
 def test_000s_own_split_counts_the_injection_once():
     """One d x 2d matrix in a looped model, none in a plain one, and with hyper-connections the scalars of all loops."""
-    looped, plain, lanes = (
-        count(preset(name, **fields))
-        for name, fields in (
-            ("isodepth-s10-r4", {}),
-            ("isodepth-s10-r1", {}),
-            ("isodepth-s10-r4", {"injection": "hyper-connections"}),
-        )
-    )
+    looped, plain = (count(preset(f"isodepth-s10-r{r}")) for r in (4, 1))
+    lanes = count(preset("isodepth-s10-r4", injection="hyper-connections"))
     assert (looped.n_injection, plain.n_injection, lanes.n_injection) == (2 * 640**2, 0, 32)
     blocks = 4 * (12 * 640**2 + 2 * 640)  # as many once as in the loop, and a norm each
     assert looped.n_rec - looped.n_injection == pytest.approx(blocks, rel=1e-3)
@@ -116,13 +109,11 @@ def test_parameters_are_those_of_the_built_model(kind):
     model = LoopedLM(config(kind))
     counts = count(config(kind))
     assert counts.n_params == sum(p.numel() for p in model.parameters())
-    tables = [
-        p.numel() for name, p in model.named_parameters() if ("embed" in name and "norm" not in name) or "head" in name
-    ]
-    assert counts.n_embedding == sum(tables)
+    sizes = {name: p.numel() for name, p in model.named_parameters()}
+    tables = [name for name in sizes if ("embed" in name and "norm" not in name) or "head" in name]
+    assert counts.n_embedding == sum(sizes[name] for name in tables)
     looped = ("recur", "injection", "loop_norm", "exit_gate")
-    rec = sum(p.numel() for name, p in model.named_parameters() if name.split(".")[0] in looped)
-    assert counts.n_rec_stored == rec
+    assert counts.n_rec_stored == sum(sizes[name] for name in sizes if name.split(".")[0] in looped)
     assert counts.n_once_stored + counts.n_rec_stored + counts.n_embedding == counts.n_params
     if kind != "experts":
         assert (counts.n_once, counts.n_rec) == (counts.n_once_stored, counts.n_rec_stored)
@@ -158,13 +149,12 @@ def test_training_costs_three_forward_passes_where_everything_backpropagates():
 def test_sampled_depth_costs_its_expected_loops(on_top):
     cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4, on_top=on_top)
     n, k = DepthRule(cfg).sample(0, 0, range(20_000))
+    drawn = collections.Counter(zip(n.tolist(), k.tolist(), strict=True))
     fixed = {
-        (a, b): count(
-            cfg.replace(depth="fixed", on_top=False, mean_loops=a + b, backprop_loops=max(b, 1))
-        ).flops_per_token
-        for a, b in set(zip(n.tolist(), k.tolist(), strict=True))
+        (a, b): count(cfg.replace(depth="fixed", on_top=False, mean_loops=a + b, backprop_loops=max(b, 1)))
+        for a, b in drawn
     }
-    average = np.mean([fixed[a, b] for a, b in zip(n.tolist(), k.tolist(), strict=True)])
+    average = sum(times * fixed[each].flops_per_token for each, times in drawn.items()) / 20_000
     assert count(cfg).flops_per_token == pytest.approx(average, rel=0.01)
 
 

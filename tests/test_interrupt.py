@@ -10,7 +10,7 @@ from jupyter_client.manager import start_new_kernel
 
 from lib.store.runs import RunStore
 from tests.processes import ENDED, until
-from tests.runs import small_run
+from tests.runs import small_run, sweeping
 from tests.workbooks import ROOT
 
 SOON = 20.0  # seconds from Ctrl-C to the end of the cell, on a machine that has other things to do
@@ -118,13 +118,7 @@ assert [values["x"] for values in found] == list(range(12))
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_sweep(kernel, tmp_path, jobs):
     runs = [small_run(optim={"lr": 1e-3 * (1 + i)}, train={"steps": 20}) for i in range(6)]
-    code = f"""
-from lib.config import RunConfig
-from lib.store.runs import RunStore
-from lib.sweep.training import sweep
-runs = [RunConfig(**fields) for fields in {[cfg.model_dump(mode="json") for cfg in runs]!r}]
-sweep(runs, RunStore({str(tmp_path / "runs")!r}), jobs={jobs})
-"""
+    code = sweeping(runs, tmp_path / "runs", f"jobs={jobs}")
     assert len(interrupted_and_finished(kernel, code, "runs/[0-9a-f]*/result.json", 2, tmp_path / "go")) == 6
     assert len(RunStore(tmp_path / "runs").runs()) == 6
     assert not [path for path in Path(tmp_path / "runs").iterdir() if path.suffix in (".tmp", ".partial")]

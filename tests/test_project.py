@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import textwrap
-import tomllib
 
 import pytest
 import yaml
@@ -73,13 +72,6 @@ def test_explanations_are_of_claims():
     assert len(named) == len({*named}) and {*named} <= claims.ledger(places.LEDGER).keys()
 
 
-def test_the_citation_has_the_workbooks_version_and_place_and_a_release_its_date():
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert cited["version"] == project["version"] and cited.get("repository-code", "") == places.published()
-    assert ("doi" in cited) == ("date-released" in cited)
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
 def test_what_github_runs_is_there_with_the_pinned_python(path):
     phony = " ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)).split()
@@ -98,18 +90,10 @@ def run(word: str) -> dict:
     return names
 
 
-def test_the_docs_tour_of_a_config_runs(tmp_path, monkeypatch):
+def test_what_the_docs_show_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     LoopedLM(ModelConfig()).save("model.safetensors")
-    names = run("picture.show")
-    assert names["count"](names["cfg"]).published["000"] == 1_027_799_040
-
-
-def test_the_docs_scoring_runs():
-    names = run("lib.tasks.scoring")
-    assert [*names["found"]] == [1, 8] and names["found"][8]["n"] == 50
-
-
-def test_the_docs_decoding_runs():
-    names = run("lib.decode.generation")
-    assert [len(answer.tokens) for answer in names["answers"]] == [8, 8]
+    tour, scoring = run("picture.show"), run("lib.tasks.scoring")
+    assert tour["count"](tour["cfg"]).published["000"] == 1_027_799_040
+    assert [*scoring["found"]] == [1, 8] and scoring["found"][8]["n"] == 50
+    assert [len(answer.tokens) for answer in run("lib.decode.generation")["answers"]] == [8, 8]

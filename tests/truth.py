@@ -58,17 +58,9 @@ def planned() -> Truth:
         return {profile: {name: keys(name, profile) for name in plans.names(profile)} for profile in PROFILES}
 
 
-def findings(outputs: Path, profile: str) -> Truth:
-    found = {path.stem: json.loads(path.read_text()) for path in sorted((outputs / "claims" / profile).glob("*.json"))}
-    return {id: {name: one[name] for name in JUDGED} for id, one in found.items()}
-
-
-def tables(outputs: Path, profile: str) -> Truth:
-    return {path.stem: path.read_text() for path in sorted((outputs / "tables" / profile).glob("*.csv"))}
-
-
-def figures(outputs: Path, profile: str) -> Truth:
-    return {path.stem: drawn(path.read_bytes()) for path in sorted((outputs / "figures" / profile).glob("*.pdf"))}
+def finding(path: Path) -> Truth:
+    said = json.loads(path.read_text())
+    return {name: said[name] for name in JUDGED}
 
 
 def drawn(pdf: bytes) -> list[list[Any]]:
@@ -88,9 +80,17 @@ def drawn(pdf: bytes) -> list[list[Any]]:
 
 
 def made(outputs: Path, profile: str) -> Truth:
-    kinds = {"findings": findings, "tables": tables, "figures": figures}
-    every = {kind: read(outputs, profile) for kind, read in kinds.items()}
-    return {kind: {name: some[name] for name in some if name not in TIMED} for kind, some in every.items()}
+    kinds = {
+        "findings": ("claims", "json", finding),
+        "tables": ("tables", "csv", Path.read_text),
+        "figures": ("figures", "pdf", lambda path: drawn(path.read_bytes())),
+    }
+    return {
+        kind: {
+            one.stem: of(one) for one in sorted((outputs / place / profile).glob(f"*.{end}")) if one.stem not in TIMED
+        }
+        for kind, (place, end, of) in kinds.items()
+    }
 
 
 def truth(outputs: Path) -> Truth:
@@ -130,19 +130,12 @@ def same_drawing(was: list[list[Any]], now: list[list[Any]]) -> bool:
     )
 
 
-def write(outputs: Path, file: Path = FILE) -> None:
-    file.write_bytes(lzma.compress(json.dumps(truth(outputs), sort_keys=True).encode(), preset=9))
-
-
-def read(file: Path = FILE) -> Truth:
-    return json.loads(lzma.decompress(file.read_bytes()))
-
-
 def main() -> None:
-    outputs = ROOT / "outputs"
+    now = truth(ROOT / "outputs")
     if sys.argv[1:] == ["write"]:
-        return write(outputs)
-    was, now = read(), truth(outputs)
+        FILE.write_bytes(lzma.compress(json.dumps(now, sort_keys=True).encode(), preset=9))
+        return
+    was = json.loads(lzma.decompress(FILE.read_bytes()))
     there = [name for name in MADE if any(now[name].values()) and (name != TRAINED or was["machine"] == now["machine"])]
     for name in [name for name in MADE if name not in there]:
         print(f"{name}: not compared: outputs/ has none, or another class of machine made it ({was['machine']})")

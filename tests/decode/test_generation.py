@@ -25,9 +25,6 @@ def recomputed(model, prompt, new_tokens, loops=None):
     return sequence[len(prompt) :]
 
 
-# ---- nobody leaves ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_decoding_is_full_recomputation_token_for_token_in_any_batch(kind):
     model, prompts = built(kind), prompts_of(3, 9, 1, 5)
@@ -41,10 +38,12 @@ def test_decoding_is_full_recomputation_token_for_token_in_any_batch(kind):
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_one_pass_over_given_text_scores_as_the_model_does(kind):
+def test_one_pass_over_given_text_scores_as_the_model_does_also_in_blocks(kind, monkeypatch):
     model, x = built(kind), tokens()
-    found = score(model, x[:, :-1], x[:, 1:])
-    np.testing.assert_allclose(found.loss, token_losses(model, x[:, :-1], x[:, 1:]).numpy(), rtol=1e-4, atol=1e-5)
+    for scored in (generation.SCORED, 32):  # two rows at once
+        monkeypatch.setattr(generation, "SCORED", scored)
+        found = score(model, x[:, :-1], x[:, 1:])
+        np.testing.assert_allclose(found.loss, token_losses(model, x[:, :-1], x[:, 1:]).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_number_of_loops_can_be_asked_for():
@@ -52,9 +51,9 @@ def test_a_number_of_loops_can_be_asked_for():
     for loops in (1, 3, 7):
         answers = generate(model, prompts, 6, Exit(loops=loops))
         assert [answer.tokens for answer in answers] == [recomputed(model, prompt, 6, loops) for prompt in prompts]
-
-
-# ---- somebody leaves -------------------------------------------------------------------------------------------------
+    (long,) = prompts_of(20)
+    assert generate(model, [long], 5)[0].tokens == recomputed(model, long, 5)  # 24 positions predict 25th
+    assert generate(model, [long], 0)[0].tokens == []
 
 
 @pytest.mark.parametrize("kind", LOOPED)
@@ -76,15 +75,6 @@ def test_with_a_coda_no_criterion_depends_on_the_batch(kind, criterion):
     rule = Exit(middling(model, criterion), criterion)
     alone = [generate(model, [prompt], 3, rule)[0] for prompt in prompts]
     assert generate(model, prompts, 3, rule, batch=1) == generate(model, prompts, 3, rule) == alone
-
-
-def test_texts_are_scored_in_blocks(monkeypatch):
-    model, x = built("parcae"), tokens(5, 13)
-    whole = score(model, x[:, :-1], x[:, 1:], Exit(middling(model)))
-    monkeypatch.setattr(generation, "SCORED", 24)  # two rows at once
-    parts = score(model, x[:, :-1], x[:, 1:], Exit(middling(model)))
-    np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-4)
-    assert (parts.loops == whole.loops).all()
 
 
 def test_in_bf16_scores_are_the_models_up_to_rounding():
@@ -111,9 +101,6 @@ def test_a_first_token_leaves_where_the_measured_scores_say(kind, criterion):
     found = score(model, x[:, :1], x[:, 1:], Exit(threshold, criterion))
     assert (found.loops[:, 0] == at + 1).all() and len({*at}) > 1
     np.testing.assert_allclose(found.loss[:, 0], exits.loss[at, np.arange(12)], rtol=1e-4)
-
-
-# ---- drawing ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,27 +150,18 @@ def test_a_stop_token_ends_its_row_alone():
     assert stopped[1] == plain[1] and not plain[1].stopped
 
 
-def test_a_context_can_be_filled_to_its_end():
-    model, prompt = built("iso-depth"), prompts_of(20)[0]
-    assert generate(model, [prompt], 5)[0].tokens == recomputed(model, prompt, 5)  # 24 positions predict 25th
-    assert generate(model, [prompt], 0)[0].tokens == []
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda m: generate(m, [], 3), "prompts: one is empty"),
         (lambda m: generate(m, [[1, 61]], 3), "prompts: token 61 is not among the model's 61"),
-        (lambda m: generate(m, [[-1]], 3), "prompts: token -1"),
         (lambda m: generate(m, [[1] * 20], 6), "new_tokens: 20 tokens of a prompt and 6 new ones"),
         (lambda m: generate(m, [[1]], 3, Exit(loops=0)), "loops: 0 is too few"),
-        (
-            lambda m: generate(m, [[1]], 3, Exit(0.5, GATE)),
-            "criterion: this model has no exit gate, use one of entropy",
-        ),
-        (lambda m: Sampling(temperature=-1), "temperature: input should be greater than or equal to 0"),
-        (lambda m: Sampling(top_k=-1), "top_k: input should be greater than or equal to 0"),
+        (lambda m: generate(m, [[1]], 3, Exit(0.5, GATE)), "criterion: this model has no exit gate, use one of"),
         (lambda m: Sampling(top_p=0), "top_p: input should be greater than 0"),
+        (lambda m: Exit(threshold=math.nan), "threshold: nan is no score"),
+        (lambda m: Exit(threshold=0.1, criterion="margin"), "criterion: 'margin' is not known, use one of entropy"),
+        (lambda m: Exit(kept_loops=0), "kept_loops: 0 is too few"),
     ],
 )
 def test_what_cannot_be_decoded_is_refused_in_one_line(call, message):

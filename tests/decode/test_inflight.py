@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.base.errors import InputError
 from lib.decode import inflight
 from lib.decode.generation import generate, score
 from lib.decode.inflight import Exit
@@ -85,17 +84,3 @@ def test_attention_in_pieces_is_attention(kind, monkeypatch):
     whole = generate(model, prompts, 6, rule)
     monkeypatch.setattr(inflight, "PIECE", 2)
     assert generate(model, prompts, 6, rule) == whole
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (dict(threshold=-0.1), "threshold: -0.1 is no score"),
-        (dict(threshold=float("nan")), "threshold: nan is no score"),
-        (dict(threshold=0.1, criterion="margin"), "criterion: 'margin' is not known, use one of entropy"),
-        (dict(kept_loops=0), "kept_loops: 0 is too few"),
-    ],
-)
-def test_a_rule_that_cannot_be_followed_is_refused(fields, message):
-    with pytest.raises(InputError, match=message):
-        Exit(**fields)

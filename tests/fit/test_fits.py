@@ -10,21 +10,10 @@ import scipy.optimize
 
 from lib.base.errors import InputError
 from lib.fit import fits, laws, optimum
-from lib.fit.fits import (
-    bootstrap,
-    fit_chinchilla,
-    fit_joint,
-    fit_parcae,
-    fit_saturation,
-    fit_unified,
-    isoflop_optimum,
-    power_law,
-)
+from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fit_saturation, fit_unified, isoflop_optimum, power_law
 from lib.papers.isodepth.designs import PUBLISHED
 from tests.fit.known import by_scipy, huber, iso_depth_grid, joint_arrays, line, unified_grid
 from tests.lines import one_line
-
-# ---- the truth -------------------------------------------------------------------------------------------------------
 
 
 def test_without_noise_the_truth_is_found():
@@ -36,7 +25,7 @@ def test_without_noise_the_truth_is_found():
     one = frame[frame.r == 1]
     plain = fit_chinchilla(one.n_once + one.n_rec, one.D, one.loss)
     assert plain.params == pytest.approx({k: v for k, v in PUBLISHED.items() if k != "phi"}, rel=1e-6)
-    parcae = fit_parcae(one.n_once + one.n_rec, one.D, one.loss)
+    parcae = fits.fit_parcae(one.n_once + one.n_rec, one.D, one.loss)
     assert parcae.params["a"] == pytest.approx(PUBLISHED["alpha"], rel=1e-6)
     arrays, truth = unified_grid()
     assert fit_unified(*arrays).params == pytest.approx(truth, rel=1e-6)
@@ -47,9 +36,6 @@ def test_without_noise_the_truth_is_found():
         p = dict(L_inf=2.5, Z=0.8, z=0.6)
         assert fit_saturation(T, law.loss(p, T), law).params == pytest.approx(p, rel=1e-7)
     assert fit_saturation(T, 3 * T**-0.1, laws.POWER).params == pytest.approx(dict(Z=3, z=0.1), rel=1e-7)
-
-
-# ---- the optimum -----------------------------------------------------------------------------------------------------
 
 
 def test_no_restart_of_scipy_finds_a_better_joint_law():
@@ -152,9 +138,6 @@ def test_what_is_held_or_on_the_box_is_not_open():
     assert table.loc["boxed", "R2"] == found.r2 and table.loc["boxed", "objective"] == found.objective
 
 
-# ---- what is open ----------------------------------------------------------------------------------------------------
-
-
 def test_what_the_data_leave_open_is_named():
     # at a fixed number of tokens a parameter, A and B are one amplitude
     N = np.geomspace(1e7, 1e10, 30)
@@ -162,9 +145,6 @@ def test_what_the_data_leave_open_is_named():
     found = fit_chinchilla(N, 20 * N, (1.7 + 400 * N**-0.3 + 400 * (20 * N) ** -0.3) * noise)
     assert found.unidentified
     assert not fit_joint(*joint_arrays(iso_depth_grid(0.002))).unidentified
-
-
-# ---- parabolas and power laws ----------------------------------------------------------------------------------------
 
 
 def test_the_stderr_of_an_optimum_is_that_of_a_parabola_around_it():
@@ -181,6 +161,8 @@ def test_the_stderr_of_an_optimum_is_that_of_a_parabola_around_it():
     assert math.isnan(isoflop_optimum(x[:3], loss[[0, 2, 4]] + (np.log(x[:3]) - 17) ** 2)[2])
     # in other units of x it is the same optimum
     assert isoflop_optimum(x * 1e3, loss) == pytest.approx((found[0] * 1e3, found[1], found[2] * 1e3), rel=1e-6)
+    exact = isoflop_optimum(x, 3 + 0.02 * (np.log(x) - np.log(2e8)) ** 2)
+    assert exact == (pytest.approx(2e8), pytest.approx(3), pytest.approx(0, abs=1e-3))
 
 
 def test_an_optimum_may_lie_outside_the_points_but_not_beyond_reason():
@@ -200,8 +182,6 @@ def test_power_laws():
     assert np.sqrt(np.mean([f[2] ** 2 for f in found])) == pytest.approx(np.std([f[1] for f in found]), rel=0.15)
     assert math.isnan(power_law([1, 2], [1, 4])[2])
 
-
-# ---- what cannot be fitted -------------------------------------------------------------------------------------------
 
 BAD_CELLS = [np.zeros(116), [1, 2, 3], range(117), [None, *range(115)], [[1]] * 116, 5]
 LEVEL = [4.7554e10, 6.27204e10, 6.27218e10, 7e10, 1e11, 3e11, 4e11, 9e11]  # two of them close, which rounding tells
@@ -234,10 +214,3 @@ def test_phi_is_unbiased():
     found = [fit_joint(*joint_arrays(iso_depth_grid(0.005, seed))) for seed in range(60)]
     phis = np.array([one.params["phi"] for one in found])
     assert abs(phis.mean() - PUBLISHED["phi"]) < 3.5 * phis.std(ddof=1) / math.sqrt(60)
-
-
-def test_the_optimum_of_a_parabola_in_log_x():
-    x = np.geomspace(1e7, 1e9, 7)
-    best, loss, stderr = isoflop_optimum(x, 3 + 0.02 * (np.log(x) - np.log(2e8)) ** 2)
-    assert best == pytest.approx(2e8) and loss == pytest.approx(3) and stderr == pytest.approx(0, abs=1e-3)
-    assert math.isnan(isoflop_optimum(x[:3], (np.log(x[:3]) - 18) ** 2)[2])

@@ -1,5 +1,7 @@
 """Optima and exponents of iso-FLOP curves are those they were made with; one beyond the sizes does not count."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,21 +11,10 @@ from lib.fit.isoflop import exponent, minimum, optima, parabolas
 
 def curves(budgets=(1e9, 4e9, 16e9), sizes=(1e3, 2e3, 4e3, 8e3, 16e3)) -> pd.DataFrame:
     """Two architectures whose optimal size is C^0.5 / 10 and C^0.5 / 20, with L = 2 N*^-0.1, and F = 6 N."""
-    return pd.DataFrame(
-        [
-            {
-                "architecture": name,
-                "budget": C,
-                "N": N,
-                "width": N**0.5,
-                "F": 6 * N,
-                "loss": 2 * (C**0.5 / share) ** -0.1 + 0.05 * np.log(N / (C**0.5 / share)) ** 2,
-            }
-            for name, share in (("wide", 10), ("narrow", 20))
-            for C in budgets
-            for N in sizes
-        ]
-    )
+    cells = itertools.product({"wide": 10, "narrow": 20}.items(), budgets, sizes)
+    rows = [(name, C, N, C**0.5 / share) for (name, share), C, N in cells]
+    frame = pd.DataFrame(rows, columns=["architecture", "budget", "N", "best"]).eval("width = N**.5\nF = 6 * N")
+    return frame.assign(loss=2 * frame["best"] ** -0.1 + 0.05 * np.log(frame["N"] / frame["best"]) ** 2)
 
 
 def test_each_family_and_budget_has_its_own_optimum():

@@ -24,9 +24,7 @@ def test_products_of_any_size_and_layout(M, N, K):
         torch.testing.assert_close(wide[:, 1 : N + 1].double(), A.double() @ B.double(), rtol=0, atol=1e-5 * K**0.5)
         assert (wide[:, [0, N + 1, N + 2]] == 1).all()
         functions.product(A, B, wide[:, 1 : N + 1], add=True)
-        torch.testing.assert_close(
-            wide[:, 1 : N + 1].double(), 2 * (A.double() @ B.double()), rtol=0, atol=2e-5 * K**0.5
-        )
+        torch.testing.assert_close(wide[:, 1 : N + 1].double() / 2, A.double() @ B.double(), rtol=0, atol=1e-5 * K**0.5)
 
 
 @BOTH
@@ -81,17 +79,10 @@ def test_a_nan_stays_one():
 def test_what_does_not_fit_is_refused():
     with pytest.raises(IndexError, match="from 0 to 8 are not all among 8"):
         functions.cross_entropies(torch.randn(2, 8), torch.tensor([0, 8]), 0.0, 1)
-    with pytest.raises(IndexError):
-        functions.cross_entropies(torch.randn(2, 8), torch.tensor([-100, 1]), 0.0, 1)
+
     with pytest.raises(AssertionError, match="angles of"):
         functions.Attention.apply(torch.randn(1, 9, 6, 4), None, rope_angles(8, 4, 1e4), "interleaved", None, None)
     with pytest.raises(RuntimeError, match="does not require grad"):  # there is no second derivative
         x = torch.randn(3, 4, requires_grad=True)
         (g,) = torch.autograd.grad(layers.relu2(x).sum(), x, create_graph=True)
         g.sum().backward()
-
-
-def test_a_product_of_nothing_is_zero():
-    x, W = torch.ones(0, 4, requires_grad=True), torch.ones(3, 4, requires_grad=True)
-    layers.linear(x, W).sum().backward()
-    assert torch.equal(W.grad, torch.zeros(3, 4))

@@ -1,21 +1,21 @@
 """A sweep trains only what is missing, to the same numbers on any processes, and goes on after a kill or limit."""
 
-import json
 import signal
 import subprocess
 
+import psutil
 import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
 from lib.store.runs import RunStore
-from lib.sweep import training as sweeping
+from lib.sweep import training
 from lib.sweep.cost import missing
 from lib.sweep.training import sweep
 from lib.train.loop import train
 from tests.lines import one_line
 from tests.processes import ENDED, alive, python, until
-from tests.runs import numbers, several, small_run
+from tests.runs import numbers, several, small_run, sweeping
 
 
 def test_two_processes_train_what_one_would(tmp_path):
@@ -30,7 +30,7 @@ def test_two_processes_train_what_one_would(tmp_path):
 
 def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
     sweep(several(2), store, jobs=1)
-    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "work_through", lambda *args: pytest.fail("trained again"))
     capsys.readouterr()
     again = sweep([*several(2), *several(1)], store)  # also when asked for twice
     assert len(again.results) == 3
@@ -45,7 +45,7 @@ def test_finished_runs_are_read_without_a_lock_or_a_write(store, monkeypatch):
 
 
 def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):
-    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained"))
+    monkeypatch.setattr(training, "work_through", lambda *args: pytest.fail("trained"))
     huge = small_run(train={"steps": 10**9})
     with one_line("raise max_hours", starts="max_hours: "):
         sweep([huge], store, jobs=1, max_hours=0.5)
@@ -59,28 +59,11 @@ def test_a_text_that_does_not_fit_is_said_before_any_run_is_trained(store, tmp_p
     assert store.frame().empty
 
 
-def below(pid: int) -> list[int]:
-    """The processes that a process started, and those that they did."""
-    table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True).stdout
-    children = [child for child, parent in (map(int, line.split()) for line in table.splitlines()) if parent == pid]
-    return children + [other for child in children for other in below(child)]
-
-
 def test_a_killed_sweep_continues_where_it_stopped(store):
     configs = several(6, steps=60)
-    listed = json.dumps([cfg.model_dump(mode="json") for cfg in configs])
-    code = f"""
-import json
-from lib.config import RunConfig
-from lib.store.runs import RunStore
-from lib.sweep.training import sweep
-if __name__ == "__main__":
-    configs = [RunConfig(**c) for c in json.loads({listed!r})]
-    sweep(configs, RunStore({str(store.path)!r}), jobs=2)
-"""
-    process = python(code, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = python(sweeping(configs, store.path, "jobs=2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: len(list(store.path.glob("*/result.json"))) >= 2, running=lambda: process.poll() is None)
-    of_it = below(process.pid)
+    of_it = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
     process.send_signal(signal.SIGKILL)
     process.wait()
     until(lambda: not any(map(alive, of_it)), ENDED)  # its workers end with it

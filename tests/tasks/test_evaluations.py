@@ -13,17 +13,7 @@ from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.training import sweep
 from lib.tasks import evaluations as asked
-from lib.tasks.evaluations import (
-    Subject,
-    evaluate,
-    evaluations,
-    examples_of,
-    load,
-    losses_of_whole_prompts,
-    over_seeds,
-    suite,
-    tabulate,
-)
+from lib.tasks.evaluations import Subject, evaluate, evaluations, load, over_seeds, suite
 from lib.tasks.primitives import DEPTH, PROBES
 from lib.tasks.scoring import ask
 from lib.tasks.suites import CORE, Task
@@ -52,11 +42,11 @@ def test_a_run_is_asked_once_and_goes_on_where_it_stopped(store, monkeypatch):
     monkeypatch.setattr(asked, "ask", lambda *a: count.append(1) or ask(*a))
     found = measurements.measure(evaluate, cases, store, jobs=1)
     assert len(count) == 7 and found[:5] == first
-    table = tabulate(cases, found)
+    table = asked.tabulate(cases, found)
     assert {*table.columns} >= {"subject", "task", "shots", "seed", "T", "chance", "accuracy", "loss", "n", "cut"}
     model, tokenizer = load(subjects[0], str(store.path))
     with one_thread_on_cpu():  # as it is measured: sums of bf16 depend on it
-        expected = ask(model, tokenizer, SOME[0], examples_of(SOME[0]), 0, 20)[model.cfg.mean_loops]
+        expected = ask(model, tokenizer, SOME[0], asked.examples_of(SOME[0]), 0, 20)[model.cfg.mean_loops]
     assert table.iloc[0].loss == pytest.approx(expected["loss"])
     # the three seeds draw other states, and in front of parities other examples
     assert table[table.subject == RUN.key].groupby("task").loss.nunique().tolist() == [3, 3]
@@ -64,26 +54,22 @@ def test_a_run_is_asked_once_and_goes_on_where_it_stopped(store, monkeypatch):
 
 def test_losses_of_whole_prompts_are_those_that_are_averaged(store):
     (case,) = evaluations([Subject.of_run(RUN)], store, SOME[:1], [0], limit=20)
-    found, averaged = losses_of_whole_prompts(case), evaluate(case)[str(RUN.model.mean_loops)]
+    found, averaged = asked.losses_of_whole_prompts(case), evaluate(case)[str(RUN.model.mean_loops)]
     assert averaged["cut"] == 0 and len({*found["which"]}) == len(found["loss"]) == averaged["n"] == 20
     assert sum(found["loss"]) / 20 == pytest.approx(averaged["loss"])
     (short,) = evaluations([Subject.of_run(RUN)], store, [SOME[0].at(5)], [0], limit=20)
-    assert evaluate(short)[str(RUN.model.mean_loops)]["cut"] == 20 and losses_of_whole_prompts(short)["which"] == []
+    assert (
+        evaluate(short)[str(RUN.model.mean_loops)]["cut"] == 20 and asked.losses_of_whole_prompts(short)["which"] == []
+    )
 
 
 def test_a_key_is_of_what_decides_the_numbers(store, tmp_path):
-    (subject,) = [Subject.of_run(RUN)]
+    subject = Subject.of_run(RUN)
     (case,) = evaluations([subject], store, SOME[:1], [0], limit=20)
     (moved,) = evaluations([subject], RunStore(tmp_path / "elsewhere"), SOME[:1], [0], limit=20)
+    assert evaluations([subject], store, CORE[:3], [0], source=str(tmp_path)) == []  # what no source has is left out
     assert measurements.key(case) == measurements.key(moved)
-    for change in (
-        dict(seed=1),
-        dict(limit=21),
-        dict(shots=1),
-        dict(depths=(1,)),
-        dict(content="x"),
-        dict(subject="y"),
-    ):
+    for change in dict(seed=1), dict(limit=21), dict(shots=1), dict(depths=(1,)), dict(content="x"), dict(subject="y"):
         assert measurements.key(case) != measurements.key(case.model_copy(update=change))
 
 
@@ -122,9 +108,6 @@ def test_checkpoints_that_torch_saved_are_told_by_their_weights(tmp_path):
     assert len(keys) == 2
 
 
-# ---- suites
-
-
 def table_of(accuracies, seeds=(0, 1, 2), drawn=True):
     same = dict(subject="s", shots=0, limit=9, T=4, n=100, cut=0, loss_stderr=0.02, accuracy_stderr=0.03, drawn=drawn)
     rows = [
@@ -155,7 +138,3 @@ def test_core_is_the_mean_of_centred_accuracies():
     assert still.loss_spread[0] == 0
     (row,) = suite(pd.concat([table, still.assign(task="d")]), [Task("a"), Task("d")], "centred").to_dict("records")
     assert row["spread"] == pytest.approx(0.01 / 0.75 / 2)
-
-
-def test_what_a_source_does_not_have_is_left_out(store, tmp_path):
-    assert evaluations([Subject.of_run(RUN)], store, CORE[:3], [0], source=str(tmp_path)) == []

@@ -23,9 +23,6 @@ def written(folder: Path, *lines, name="here.jsonl") -> Path:
     return folder
 
 
-# ---- layouts
-
-
 def asked(question):
     return f"{question}\nAnswer:"
 
@@ -92,14 +89,11 @@ PUBLISHED = {"id": 7, "source": "s", "category": "c", "metadata": {"a": [1]}, "h
     ("line", "left"),
     [
         ({"question": "q", "title": "t", "answer": "z", "passage": "p"}, "title, passage"),
-        ({"question": "q", "answer": 1, "choices": ["x", "y"], "passage": "p"}, "passage"),
         ({**YES_NO, "passage": "p"}, "passage"),
-        ({"context": "c", "continuation": "z", "choices": ["z", "y"]}, "choices"),
         ({"question": "q", "answers": ["z"], "choices": ["z"], "context": "c"}, "context"),
         ({"text": "A text.", "label": 0}, "label"),
         ({"question": "q", "answer": "z", "lecture": {"first": ["it says much"]}}, "lecture"),
         # what stands in the text by chance is not said by it
-        ({"context": "1 or 2, a or b?", "continuation": "b", "correct": 1}, "correct"),
         ({"context": "1 or 2, a or b?", "continuation": "b", "picks": ["1", "A"], "best": [True]}, "picks, best"),
     ],
 )
@@ -111,15 +105,12 @@ def test_what_a_layout_would_leave_out_is_named(tmp_path, line, left):
     assert read(HERE, written(tmp_path, spare)) == read(HERE, written(tmp_path, spare | PUBLISHED))
 
 
-def test_a_passage_that_the_query_says_may_stand_beside_it(tmp_path):
+def test_a_passage_that_the_query_says_may_stand_beside_it_and_a_question_needs_an_answer(tmp_path):
+    rows = [{"context": "c", "question": "q", "answers": {"text": answers}} for answers in ([], ["z"])]
+    assert len(read(HERE, written(tmp_path, *rows))) == 1
     line = {"query": "Read: It rained.\nQuestion: was it wet?", "choices": ["a", "b"], "gold": 1}
     fields = {"passage": "It  rained.", "question": "Was it wet?"}
     assert read(HERE, written(tmp_path, line | fields)) == read(HERE, written(tmp_path, line))
-
-
-def test_questions_without_an_answer_are_left_out(tmp_path):
-    rows = [{"context": "c", "question": "q", "answers": {"text": answers}} for answers in ([], ["z"])]
-    assert len(read(HERE, written(tmp_path, *rows))) == 1
 
 
 def test_files_are_found_by_name_anywhere_below_the_folder(tmp_path):
@@ -138,22 +129,14 @@ def test_files_are_found_by_name_anywhere_below_the_folder(tmp_path):
         read(HERE, tmp_path / "nowhere")
 
 
-# ---- the package
-
-
-@pytest.mark.parametrize(("name", "n", "options"), [("hellaswag", 10_042, 4), ("lambada_openai", 5153, 1)])
-def test_the_package_brings_whole_sets_along(name, n, options):
-    (task,) = (task for task in CORE if task.name == name)
-    examples = read(task)
-    assert len(examples) == n
-    assert max(len(example.options) for example in examples[:50]) == options
-
-
-def test_tables_of_the_package_are_read_too():
+def test_the_package_brings_whole_sets_and_tables_along():
+    for name, n, options in (("hellaswag", 10_042, 4), ("lambada_openai", 5153, 1)):
+        (examples,) = (read(task) for task in CORE if task.name == name)
+        assert len(examples) == n and max(len(example.options) for example in examples[:50]) == options
     trivia, natural = (read(task) for task in AXES[KNOWLEDGE][:2])
     assert len(trivia) == 7993 and len(natural) == 3610
     assert natural[0] == Example(
-        ("Question: when was the last time anyone was on the moon\nAnswer:",), ("14 December 1972 UTC",)
+        (asked("Question: when was the last time anyone was on the moon"),), ("14 December 1972 UTC",)
     )
     assert trivia[0].continuations == ("Sunset Boulevard",)
 
@@ -170,12 +153,6 @@ def test_of_requests_what_the_options_share_is_said_once(tmp_path):
     def request(number, context, continuation, label=1):
         return {"doc_id": number, "label": label, "request": {"context": context, "continuation": continuation}}
 
-    lines = [
-        request(0, "q", " a"),
-        request(0, "q", " b"),
-        request(1, "x", " z", 0),
-        request(1, "y", " z", 0),
-        request(files.UNCONDITIONAL, "Answer:", " a"),
-    ]
-    path = written(tmp_path, *lines) / "here.jsonl"
+    lines = [request(0, "q", " a"), request(0, "q", " b"), request(1, "x", " z", 0), request(1, "y", " z", 0)]
+    path = written(tmp_path, *lines, request(files.UNCONDITIONAL, "Answer:", " a")) / "here.jsonl"
     assert files._requests(path) == [Example(("q",), (" a", " b"), 1), Example(("x", "y"), (" z",), 0)]

@@ -47,10 +47,9 @@ def ours(checkpoint):
     return Looped(str(folder), tokenizer=str(folder / "tokenizer.json"))
 
 
-@pytest.fixture
-def run(tmp_path):
+def a_run(folder):
     """The folder of a run in a store."""
-    store = RunStore(tmp_path / "runs")
+    store = RunStore(folder / "runs")
     sweep([small_run()], store, jobs=1)
     return store.path / small_run().key
 
@@ -114,25 +113,24 @@ def test_the_most_tokens_of_an_answer_go_by_the_harness_own_names(ours):
     assert len({*five}) == 1 and six not in five
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("max_new_tokens", value) for value in ("five", -1, 0, True, 5.0)),
-        *[("until", [3]), ("do_sample", "no"), ("temperature", -1.0), ("top_p", 2), ("num_beams", 4)],
-    ],
-)
-def test_an_option_without_a_meaning_here_is_refused_before_anything_is_said(ours, monkeypatch, name, value):
+def test_an_option_without_a_meaning_here_is_refused_before_anything_is_said(ours, monkeypatch):
     monkeypatch.delattr(ours, "model")
-    with pytest.raises(InputError, match=f"^{name}"):
-        ours.generate_until(instances([("The Congress", {"until": []}), ("The", {name: value})]))
+    bad = [("max_new_tokens", value) for value in ("five", -1, 0, True, 5.0)] + [("until", [3]), ("top_p", 2)]
+    for name, value in [*bad, ("do_sample", "no"), ("temperature", -1.0), ("num_beams", 4)]:
+        with pytest.raises(InputError, match=f"^{name}"):
+            ours.generate_until(instances([("The Congress", {"until": []}), ("The", {name: value})]))
 
 
-def test_an_option_that_is_null_or_an_empty_end_changes_nothing(ours):
+def test_an_option_that_is_null_or_an_empty_end_changes_nothing_and_the_end_of_a_text_ends(ours, monkeypatch):
     """And a temperature alone is one to sample at, as in the harness' ``normalize_gen_kwargs``."""
     said = ({}, {"until": None, "max_tokens": None}, {"until": ""}, {"until": ["", "\0\0"], "temperature": 0.0})
     asked = [("The Congress", {"max_gen_toks": 8, **more}) for more in (*said, {"temperature": 1.0})]
     *plain, sampled = ours.generate_until(instances(asked))
     assert len({*plain}) == 1 and sampled not in plain
+    tokens = ours.tokens.encode_batch(plain[:1])[0].tolist()
+    monkeypatch.setattr(ours.tokens, "eos", tokens[5])  # the end of a text
+    (cut,) = ours.generate_until(instances(asked[:1]))
+    assert plain[0].startswith(cut) and len(cut) < len(plain[0])
 
 
 def test_contexts_that_are_cut_are_told_of_once(ours, capsys):
@@ -153,16 +151,7 @@ def test_an_empty_text_is_certain_and_ends_nothing(ours):
     assert ours.loglikelihood_rolling(instances([("",)])) == [0.0]
 
 
-def test_the_end_of_a_text_ends_an_answer(ours, monkeypatch):
-    options = {"until": [], "max_gen_toks": 60}
-    (whole,) = ours.generate_until(instances([("The Congress", options)]))
-    tokens = ours.tokens.encode_batch([whole])[0].tolist()
-    monkeypatch.setattr(ours.tokens, "eos", tokens[5])
-    (cut,) = ours.generate_until(instances([("The Congress", options)]))
-    assert whole.startswith(cut) and len(cut) < len(whole)
-
-
-def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, run):
+def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path):
     """With the model named on its command line, from a run of the store, at another T."""
     import lm_eval
     from lm_eval.tasks import TaskManager
@@ -179,24 +168,11 @@ def test_the_harness_runs_a_task_of_its_own_by_name(tmp_path, run):
     )
     found = lm_eval.simple_evaluate(
         "looped",
-        model_args=f"path={run},loops=2",
+        model_args=f"path={a_run(tmp_path)},loops=2",
         tasks=["sums"],
         task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
     )
     assert found["results"]["sums"]["acc,none"] == 0.5
-
-
-def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, run, checkpoint):
-    from lib.tasks.harness import Looped
-
-    with pytest.raises(InputError, match="path: there is no"):
-        Looped(str(tmp_path / "nobody"))
-    with pytest.raises(InputError, match="runs: there is no run"):
-        Looped(str(run.rename(run.with_name("renamed"))))
-    with pytest.raises(InputError, match="tokenizer: words does not exist"):
-        Looped(str(checkpoint[0]), tokenizer="words")
-    with pytest.raises(InputError, match="loops: 3 loops over no layer"):
-        Looped(str(checkpoint[0]), loops=3, tokenizer=str(checkpoint[0] / "tokenizer.json"))
 
 
 def test_sampled_answers_differ_and_come_again(ours):
@@ -207,11 +183,11 @@ def test_sampled_answers_differ_and_come_again(ours):
     assert first[0][:20] not in first[0][20:]  # the next piece is another draw
 
 
-def test_the_number_of_loops_is_the_one_asked_for(run):
+def test_the_number_of_loops_is_the_one_asked_for_and_what_cannot_be_asked_is_said(tmp_path, checkpoint):
     from lib.decode.continuations import Question, score
     from lib.tasks.harness import Looped
 
-    pair, found = ("The sum is", " four."), []
+    run, pair, found = a_run(tmp_path), ("The sum is", " four."), []
     for T in (1, 3):
         looped = Looped(str(run), loops=T)
         question = Question([looped.tokens.bos, *pair[0].encode()], [[*pair[1].encode()]])
@@ -219,3 +195,12 @@ def test_the_number_of_loops_is_the_one_asked_for(run):
         assert nll == pytest.approx(-score(looped.model, [question], [T])[T][0].nll[0], rel=1e-6)
         found.append(nll)
     assert found[0] != found[1]
+    own = {"path": str(checkpoint[0]), "tokenizer": str(checkpoint[0] / "tokenizer.json")}
+    for asked, says in [
+        ({"path": str(tmp_path / "nobody")}, "path: there is no"),
+        ({"path": str(run.rename(run.with_name("renamed")))}, "runs: there is no run"),
+        (own | {"tokenizer": "words"}, "tokenizer: words does not exist"),
+        (own | {"loops": 3}, "loops: 3 loops over no layer"),
+    ]:
+        with pytest.raises(InputError, match=says):
+            Looped(**asked)

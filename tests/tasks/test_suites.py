@@ -5,8 +5,6 @@ import pytest
 from lib.tasks.evaluations import examples_of
 from lib.tasks.suites import CORE, CORE_9, CORE_EXTENDED, ZERO_SHOT, Example, Task, chosen, prompt
 
-# ---- suites
-
 
 def test_curated_examples_stand_in_front_already():
     for task in CORE_9:
@@ -41,8 +39,6 @@ def test_shots_and_chances_are_dclms():
     of_olmes = {task.name.removesuffix(" (OLMES)"): task.chance for task in CORE_9}
     assert of_olmes == pytest.approx({name: 100 / n for name, n in choices.items()})
 
-
-# ---- prompts
 
 EXAMPLES = [Example((f"Question: {i}?",), (f"{i}", "no")) for i in range(12)]
 

@@ -60,17 +60,6 @@ def test_adamw_is_torchs():
         assert torch.equal(mine, other)
 
 
-def test_a_clipped_update_survives_a_tiny_eps():
-    # 001 removes eps; an entry that never had a gradient is then 0 / 0
-    p = nn.Parameter(torch.zeros(4, 3))
-    optimizer = AdamW(OptimConfig(lr=0.1, eps=1e-30, update_clipping=True), {placement("adamw", 0.1, 0.0): p})
-    for size in (1.0, 50.0):
-        p.grad = torch.full((4, 3), size)
-        p.grad[0] = 0
-        optimizer.step(1.0)
-    assert torch.isfinite(p).all() and not p[0].any()
-
-
 def test_experts_are_matrices_to_muon_and_the_router_is_adamws():
     cfg = ModelConfig(mlp="swiglu", experts=4, active_experts=2, width=32, heads=2, mlp_width=64)
     model = LoopedLM(cfg)
@@ -89,13 +78,6 @@ def test_experts_are_matrices_to_muon_and_the_router_is_adamws():
         assert cosine > 0.98  # each expert by itself, but for the variance reduction
 
 
-def test_adamw_decays_block_matrices_alone():
-    rows = placements(LoopedLM(ModelConfig()), OptimConfig(weight_decay=0.1))
-    decayed = {p.name for p in rows if p.weight_decay}
-    assert decayed and all(name.split(".")[0] in ("prelude", "recur", "coda") for name in decayed)
-    assert not any("norm" in name for name in decayed)
-
-
 def test_placement_follows_the_papers_table():
     cfg = ModelConfig(width=32, heads=2, value_embeddings=True, readout=True, prelude_norm=True, tied=False)
     where = {p.name: p for p in placements(LoopedLM(cfg), OptimConfig(name="muon", lr=1e-3))}
@@ -111,6 +93,7 @@ def test_placement_follows_the_papers_table():
     # what Muon would take is what AdamW decays where there is no Muon
     decayed = {p.name for p in placements(LoopedLM(cfg), OptimConfig(weight_decay=0.1)) if p.weight_decay}
     assert decayed == {name for name, placement in where.items() if placement.optimizer == "muon"}
+    assert decayed and all(name.split(".")[0] in ("prelude", "recur", "coda") for name in decayed)
 
 
 @pytest.mark.parametrize("kind", ["muon", "muonh"])
@@ -141,6 +124,7 @@ def adamw_by_hand(p, gradients, lr, b1, b2, eps, wd, clip):
 
 
 def test_adamw_with_clipped_updates_is_its_equations():
+    """Also without an eps, as 001 has it: an entry that never had a gradient is then 0 / 0."""
     cfg = OptimConfig(lr=0.1, betas=(0.8, 0.9), eps=1e-8, update_clipping=True)
     random = np.random.default_rng(0)
     # a gradient that jumps, so that clipping has something to do
@@ -154,6 +138,13 @@ def test_adamw_with_clipped_updates_is_its_equations():
     expected = adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, True)
     np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-6)
     assert not np.allclose(expected, adamw_by_hand(start, gradients, 0.1, 0.8, 0.9, 1e-8, 0.05, False))
+    p = nn.Parameter(torch.zeros(4, 3))
+    optimizer = AdamW(cfg.replace(eps=1e-30), {placement("adamw", 0.1, 0.0): p})
+    for size in (1.0, 50.0):
+        p.grad = torch.full((4, 3), size)
+        p.grad[0] = 0
+        optimizer.step(1.0)
+    assert torch.isfinite(p).all() and not p[0].any()
 
 
 def test_independent_decay_does_not_depend_on_the_rate():
@@ -230,17 +221,14 @@ def test_muonh_keeps_every_norm_and_turns_by_its_rate():
             first = {name: p.detach().clone() for name, p in model.named_parameters()}
     on_sphere = [p.name for p in optimizer.placements if p.optimizer == "muonh"]
     assert "injection.weight" in on_sphere and "recur.0.mlp.down.weight" in on_sphere
+    with pytest.raises(InputError, match=r"muonh keeps norms, but .* starts at norm 0"):
+        Optimizer(LoopedLM(cfg.replace(init="uniform-zero")), OptimConfig(name="muonh"), 1)
     for name in on_sphere:
         p = dict(model.named_parameters())[name]
         assert p.norm().item() == pytest.approx(start[name].norm().item(), rel=1e-5)
         cosine = (first[name] * start[name]).sum() / start[name].norm() ** 2
         assert math.tan(math.acos(min(1.0, cosine.item()))) == pytest.approx(0.05, rel=0.15)
         assert not torch.allclose(p, start[name], rtol=0.1)
-
-
-def test_muonh_refuses_a_matrix_without_a_norm():
-    with pytest.raises(InputError, match=r"muonh keeps norms, but .* starts at norm 0"):
-        Optimizer(LoopedLM(ModelConfig(init="uniform-zero")), OptimConfig(name="muonh"), 1)
 
 
 @pytest.mark.parametrize("cautious", [True, False])
