@@ -1,7 +1,7 @@
 """Measures how many small faults, put into any module of lib but the figures', the tests notice (make mutants).
 
 Cosmic Ray lists the faults and makes them, in clones of the last commit. Each fault of a sample of fixed seed meets its
-module's twin; docs/testing.md gets the score and the faults that nothing noticed.
+module's twin; the score and the faults that nothing noticed are printed, for docs/testing.md.
 """
 
 import ast
@@ -10,11 +10,9 @@ import contextlib
 import dataclasses
 import difflib
 import functools
-import hashlib
 import itertools
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -27,8 +25,6 @@ from tests.workbooks import ROOT, lend_environment
 
 SAMPLE, SEED = 100, 57
 WORKERS = 2
-DOCUMENT = ROOT / "docs" / "testing.md"
-UNREAD = "not looked at yet"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +38,6 @@ class Mutant:
     occurrence: int
     start: tuple[int, int]
     end: tuple[int, int]
-
-
-# ---- which faults ----------------------------------------------------------------------------------------------------
 
 
 def modules(root: Path) -> list[str]:
@@ -113,6 +106,13 @@ def mutants(root: Path, module: str) -> list[Mutant]:
     return sorted(found, key=lambda m: (m.start, m.operator, m.occurrence))
 
 
+def mutated(source: str, mutant: Mutant) -> str:
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    return mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence)
+
+
 def listed(root: Path) -> list[Mutant]:
     """Every fault of every module, which takes a minute or two."""
     with concurrent.futures.ProcessPoolExecutor(WORKERS) as pool:
@@ -122,16 +122,6 @@ def listed(root: Path) -> list[Mutant]:
 def drawn(found: list, total: int = SAMPLE, seed: int = SEED) -> list:
     """The sample, which depends on the list and the seed alone; in the order of the list."""
     return [found[i] for i in sorted(random.Random(seed).sample(range(len(found)), min(total, len(found))))]
-
-
-# ---- whether its twin notices a fault --------------------------------------------------------------------------------
-
-
-def mutated(source: str, mutant: Mutant) -> str:
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
-
-    return mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence)
 
 
 def twin_of(root: Path, module: str) -> list[Path]:
@@ -198,50 +188,12 @@ def met(faults: list[Mutant]) -> dict[Mutant, str]:
     return ends
 
 
-# ---- docs/testing.md -------------------------------------------------------------------------------------------------
-
-
-def change(source: str, other: str) -> tuple[str, str]:
-    """The lines that differ, before and after."""
-    lines = list(difflib.ndiff(source.splitlines(), other.splitlines()))
-    return tuple(" ".join(" ".join(line[2:].split()) for line in lines if line.startswith(f"{sign} ")) for sign in "-+")
-
-
 def named(root: Path, mutant: Mutant) -> str:
-    """How the document names a fault."""
+    """A fault by the lines that differ, before and after."""
     source = source_of(root, mutant.module).read_text()
-    before, after = change(source, mutated(source, mutant))
+    lines = list(difflib.ndiff(source.splitlines(), mutated(source, mutant).splitlines()))
+    before, after = (" ".join(line[2:].strip() for line in lines if line.startswith(f"{sign} ")) for sign in "-+")
     return f"`{'.'.join(filter(None, (mutant.module, mutant.function)))}`, `{before}` becomes `{after}`"
-
-
-def fingerprint(root: Path) -> str:
-    """The start of a SHA-256 over the modules that are measured."""
-    texts = [module.encode() + source_of(root, module).read_bytes() for module in modules(root)]
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
-
-
-def blocks(text: str) -> dict[str, str]:
-    """What stands between the marks of the document, an entry a line."""
-    found = re.findall(r"<!-- (\w+) -->\n(.*?)\n?<!-- /\1 -->", text, re.DOTALL)
-    return {mark: block.replace("\n  ", " ") for mark, block in found}
-
-
-def reasons(text: str) -> dict[str, str]:
-    """Of each fault that the document names as unnoticed: why no test notices it."""
-    return dict(re.findall(r"^- (`.+?`, `.+?` becomes `.*?`): (.*)$", blocks(text)["survivors"], re.M))
-
-
-def filled(text: str, score: dict[str, str | int], survivors: list[str]) -> str:
-    """The document with other results; the reason that it gives for a survivor is kept. A survivor stands over lines:
-    where it is, what stood there, what stands there instead, and why nobody noticed."""
-    known = reasons(text)
-    entries = [f"- {name}: {known.get(name, UNREAD)}" for name in survivors]
-    entries = [re.sub(r"^(- `.+?`,) (`.+?`) (becomes `.*?`:) (.*)$", r"\1\n  \2\n  \3\n  \4", one) for one in entries]
-    table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in score.items())]
-    for mark, lines in {"score": table, "survivors": entries}.items():
-        block = "\n".join([f"<!-- {mark} -->", *lines, f"<!-- /{mark} -->"])
-        text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=block: b, text, flags=re.DOTALL)
-    return text
 
 
 def main() -> None:
@@ -257,15 +209,10 @@ def main() -> None:
         ends = {fault: end for each in pool.map(met, groups) for fault, end in each.items()}
     survivors = [named(ROOT, fault) for fault, end in ends.items() if end == "survived"]
     noticed = len(ends) - len(survivors)
-    score = {
-        f"faults in {len(modules(ROOT))} modules": len(found),
-        f"drawn with seed {SEED}": len(ends),
-        "noticed": noticed,
-        "of these by a time limit": sum(end == "killed by the limit" for end in ends.values()),
-        "score": f"{noticed / len(ends):.1%}",
-        "measured at": fingerprint(ROOT),
-    }
-    DOCUMENT.write_text(filled(DOCUMENT.read_text(), score, survivors))
+    limit = sum(end == "killed by the limit" for end in ends.values())
+    print(f"{len(found)} faults in {len(modules(ROOT))} modules, {len(ends)} drawn with seed {SEED}")
+    print(f"{noticed} noticed ({noticed / len(ends):.1%}), {limit} of these by a time limit; the others:")
+    print(*survivors, sep="\n")
 
 
 if __name__ == "__main__":

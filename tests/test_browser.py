@@ -18,6 +18,7 @@ import pytest
 
 from lib.workbook.parameters import of_profile
 from tests import processes
+from tests.made import NAMES
 from tests.processes import until
 from tests.workbooks import ROOT
 
@@ -25,14 +26,8 @@ playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: m
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 
-NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 #: notebook -> the sliders that change its figure at this size
-SLIDERS = {
-    "early_exit": ["threshold"],
-    "generate": ["loops"],
-    "recurrence_exponent": ["phi"],
-    "test_time_saturation": ["seen"],
-}
+SLIDERS = {"early_exit": "threshold", "generate": "loops", "recurrence_exponent": "phi", "test_time_saturation": "seen"}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
 PATIENCE = 900  # seconds for anything: a run of all cells, on a machine that does other things as well
 
@@ -181,25 +176,18 @@ def reader(browser, lab, folder, name, tmp_path):
 
 def parameters_cell(source: str, values: dict) -> str:
     """The parameters cell of a notebook with other values in their places."""
-    fields = ast.parse(source).body
-    assert {field.target.id for field in fields} == values.keys()
-    return "\n".join(
-        ["# Parameters"]
-        + [f"{field.target.id}: {ast.unparse(field.annotation)} = {values[field.target.id]!r}" for field in fields]
-    )
+    kinds = {field.target.id: ast.unparse(field.annotation) for field in ast.parse(source).body}
+    assert kinds.keys() == values.keys()
+    return "\n".join(["# Parameters", *(f"{name}: {kind} = {values[name]!r}" for name, kind in kinds.items())])
 
 
 def changed(values: dict) -> dict:
     """The parameters with one of them moved: another resample where runs are many and fits are studied, another seed
     to train where they are few, less text where there is neither."""
-    moves = {
-        "resamples": lambda n: n + 1,
-        "seeds": lambda seeds: [seed + 1 for seed in seeds],
-        "seed": lambda seed: seed + 1,
-        "max_bytes": lambda n: n - 50_000,
-    }
+    moves = {"resamples": 1, "seeds": 1, "seed": 1, "max_bytes": -50_000}
     name = next(name for name in moves if name in values)
-    return {**values, name: moves[name](values[name])}
+    was = values[name]
+    return {**values, name: [one + moves[name] for one in was] if isinstance(was, list) else was + moves[name]}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -217,5 +205,5 @@ def test_a_notebook(name, reader, folder):
             reader.see_figures(cells)
     with reader.watched():
         assert (reader.page.locator(".widget-slider").count() > 0) == (name in SLIDERS)
-        for slider in SLIDERS.get(name, ()):
-            reader.move(slider)
+        if name in SLIDERS:
+            reader.move(SLIDERS[name])

@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lib.store.runs import RunStore
@@ -23,12 +24,6 @@ pytestmark = [pytest.mark.long, pytest.mark.precision]
 NOTEBOOK = "instability"
 KILLS = 3  # of each victim
 RUNNER = "lib.workbook.make_notebooks"  # it forks a driver for each notebook, and that one the kernel
-
-
-def command_of(pid: int) -> str:
-    with contextlib.suppress(OSError):  # it has gone meanwhile
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    return "gone"
 
 
 class Workbook:
@@ -60,17 +55,15 @@ class Workbook:
 
     def processes(self, kind: str = "") -> list[int]:
         """Those that work here, and whose command line holds ``kind``; the oldest first."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has gone meanwhile
-                here = Path(os.readlink(folder / "cwd")).is_relative_to(self.path)
-                state, *fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-                if here and state != "Z" and kind in (folder / "cmdline").read_text().replace("\0", " "):
-                    found[int(folder.name)] = int(fields[18])  # when it began
-        return sorted(found, key=lambda pid: (found[pid], pid))
+        every = [one.info for one in psutil.process_iter(["pid", "cwd", "status", "cmdline", "create_time"])]
+        here = [one for one in every if one["cwd"] and Path(one["cwd"]).is_relative_to(self.path)]
+        works = [
+            one for one in here if one["status"] != psutil.STATUS_ZOMBIE and kind in " ".join(one["cmdline"]) + " "
+        ]
+        return [one["pid"] for one in sorted(works, key=lambda one: (one["create_time"], one["pid"]))]
 
     def wait_until_alone(self) -> None:
-        until(lambda: not self.processes(), ENDED, said=lambda: [*map(command_of, self.processes())])
+        until(lambda: not self.processes(), ENDED, said=self.processes)
 
     def training(self) -> bool:
         """In processes of its own, beside the one that forks them, or in the notebook's."""
@@ -93,8 +86,7 @@ class Workbook:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> dict[str, str]:
-    if not Path("/proc/self/cwd").exists():
-        pytest.skip("processes are found in /proc")
+
     whole = Workbook(tmp_path_factory.mktemp("whole"))
     process = whole.start(LC_ALL="C")  # whose file names are bytes
     assert process.wait(timeout=900) == 0, whole.said()
