@@ -121,12 +121,6 @@ def test_fresh_means_scatter_as_the_predictive_distribution_says():
     assert np.mean(np.abs(means - 1.5) < half * math.sqrt(2)) == pytest.approx(0.95, abs=0.01)
 
 
-def test_an_interval_is_disjoint_from_what_lies_beside_it():
-    one = Interval(0.5, 0.4, 0.6)
-    assert one.disjoint(0.7, 0.8) and one.disjoint(0.1, 0.3)
-    assert not one.disjoint(0.6, 0.8) and not one.disjoint(0.1, 0.4) and not one.disjoint(0.0, 1.0)
-
-
 def test_a_fresh_grid_lies_around_this_one_by_two_errors():
     one = Interval(0.5, 0.5 - 1.959964, 0.5 + 1.959964)  # a standard error of 1
     found = fresh_resamples({"phi": Comparison(one, one)}, 20_000)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from lib.config import ModelConfig
-from lib.model.injection import LTI, Concat, make_injection
+from lib.model.injection import LTI, make_injection
 
 
 def config(**changes):
@@ -41,14 +41,6 @@ def test_lti_is_stable_whatever_it_learns():
         lti.A_log.copy_(torch.linspace(-8, 4, 8))
         lti.dt_bias.copy_(torch.linspace(4, -8, 8))
     assert (lti.transition() < 1).all() and (lti.transition() >= 0).all()
-
-
-def test_concat_is_w_times_e_and_h():
-    concat = Concat(config(injection="concat"))
-    torch.nn.init.normal_(concat.weight)
-    h, e = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
-    expected = torch.cat((e, h), dim=-1) @ concat.weight.T
-    torch.testing.assert_close(concat.inject(h, concat.prepare(e), 0), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_orthogonal_injection_keeps_of_the_state_what_is_orthogonal_to_it():

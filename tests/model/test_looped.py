@@ -248,7 +248,7 @@ def test_an_exit_gate_is_the_logistic_function_of_a_linear_map():
     assert (LoopedLM(config("gated")).leaving(h) == 0.5).all()  # as it starts
 
 
-@pytest.mark.parametrize("kind", ["parcae", "residual", "values"])
+@pytest.mark.parametrize("kind", ["parcae", "residual", "values", "gated", "grouped"])
 def test_precisions_agree_within_bf16(kind):
     model, x = LoopedLM(config(kind)).eval(), tokens()
     reference = token_losses(model, x, x.roll(-1, 1)).mean()
