@@ -3,7 +3,6 @@
 The reference shape is d 128, head_dim 64, context 256, 1 + 2 x 4 + 1 layers, bytes, batch 16, on one thread.
 """
 
-import functools
 import statistics
 import time
 
@@ -30,10 +29,7 @@ FAMILIES = {
     "Looped-MoE": preset("looped-moe-128", recur=5, **SIZE),
 }
 LEAST = {"Parcae": 0.75, "iso-depth": 0.75, "RDM": 0.75, "Looped-MoE": 0.6}
-
-
-def how(compiled: bool) -> str:
-    return "compiled" if compiled else "eager"
+HOW = ("eager", "compiled")
 
 
 def arithmetic(bounds: Bounds) -> None:
@@ -43,7 +39,7 @@ def arithmetic(bounds: Bounds) -> None:
     seconds = in_turn({kind: Ours(SHAPE, BATCH, *kind) for kind in kinds}, ROUNDS)
     ratios = {kind: over(seconds["fp32", False], own) for kind, own in seconds.items()}
     for compiled, least in ((False, 2.0), (True, 2.4)) if native else ():
-        bounds.at_least(f"bf16 {how(compiled)}", max(ratios[precision, compiled] for precision in native), least)
+        bounds.at_least(f"bf16 {HOW[compiled]}", max(ratios[precision, compiled] for precision in native), least)
 
 
 def families(bounds: Bounds, precision: str, compiled: bool) -> None:
@@ -52,7 +48,7 @@ def families(bounds: Bounds, precision: str, compiled: bool) -> None:
     seconds = in_turn({name: Ours(cfg, BATCH, precision, compiled) for name, cfg in shapes.items()}, ROUNDS)
     for name, cfg in FAMILIES.items():
         cost = count(cfg).flops_per_token / count(SHAPE).flops_per_token
-        bounds.at_least(f"{name}, {how(compiled)}", over(seconds["reference"], seconds[name]) * cost, LEAST[name])
+        bounds.at_least(f"{name}, {HOW[compiled]}", over(seconds["reference"], seconds[name]) * cost, LEAST[name])
 
 
 def muon_share(precision: str) -> float:
@@ -68,12 +64,6 @@ def muon_share(precision: str) -> float:
     trainer.optimizer.muon.step = timed
     (whole,) = in_turn({"": trainer}, ROUNDS).values()
     return over(update[-ROUNDS:], whole)
-
-
-@functools.cache
-def cost(cfg: ModelConfig, n: int, k: int) -> float:
-    """FLOPs a token with n loops without and k with gradient."""
-    return count(cfg.replace(depth="fixed", mean_loops=n + k, backprop_loops=k)).flops_per_token
 
 
 def sampled_depth(precision: str, compiled: bool) -> float:
@@ -94,7 +84,8 @@ def sampled_depth(precision: str, compiled: bool) -> float:
     ratios = []
     for step, (a, b) in enumerate(zip(seconds["fixed"], seconds["poisson"], strict=True)):
         drawn = zip(*DepthRule(sampled).sample(0, step, range(BATCH)), strict=True)
-        flops = np.mean([cost(sampled, int(n), int(k)) for n, k in drawn])
+        run = [fixed.replace(mean_loops=int(n + k), backprop_loops=int(k)) for n, k in drawn]
+        flops = np.mean([count(cfg).flops_per_token for cfg in run])
         ratios.append((b / flops) / (a / count(fixed).flops_per_token))
     return statistics.median(ratios)
 
@@ -107,7 +98,7 @@ def main() -> None:
     arithmetic(bounds)
     for compiled in (False, True):
         families(bounds, native, compiled)
-        bounds.at_most(f"a FLOP at sampled depth, {how(compiled)}", sampled_depth(native, compiled), 1.05)
+        bounds.at_most(f"a FLOP at sampled depth, {HOW[compiled]}", sampled_depth(native, compiled), 1.05)
     bounds.at_most("Muon's share of a step", muon_share(native), 0.10)
     run = RunConfig(optim=OptimConfig(lr=2e-3), train=TrainConfig(steps=600))
     bounds.at_least("a sweep in two processes", sweep_speed_up(run, runs=4, jobs=2, rounds=3), 1.8)

@@ -26,7 +26,6 @@ for told in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
 # some shells start what they leave in the background deaf to it, and what that starts; tests send it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# ---- how tests are run ----------------------------------------------------------------------------------------------
 
 hypothesis.settings.register_profile("thorough")  # of make test-long
 
@@ -41,8 +40,6 @@ def pytest_collection_modifyitems(items):
     """What is costly is begun first, so that no process is left alone with it at the end."""
     items.sort(key=lambda item: not item.get_closest_marker("costly"))
 
-
-# ---- the workbook's own outputs --------------------------------------------------------------------------------------
 
 _watching = False
 
@@ -105,9 +102,6 @@ def plans_once(monkeypatch, found_once) -> None:
         return pickle.loads(path.read_bytes())
 
     monkeypatch.setattr(plans, "plan", plan)
-
-
-# ---- what tests are given --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
+
 from tests.workbooks import ROOT
 
 
@@ -21,8 +23,7 @@ def python(code: str, **options) -> subprocess.Popen:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended may wait for long to be noticed."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return bool(state) and not state.startswith("Z")
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 ENDED = 60.0  # seconds in which everything is gone after a signal, on a machine that does other things too

@@ -19,15 +19,12 @@ FP32 = {"precision": "fp32", "batch": 8, "steps": 4, "eval_every": 2}
 MUON = {"name": "muon", "muon_lr": 0.01, "muon_weight_decay": 0.1}
 #: rows that loop a different number of times, so that the two processes use a router a different number of times
 EXPERTS = {"mlp": "swiglu", "experts": 4, "active_experts": 2, "mlp_width": 32, "balance_loss": 0.5}
+LANES = {"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"}
 CASES = {
     "AdamW": small_run(train=FP32),
     "AdamW in passes": small_run(train={**FP32, "micro_batch": 4}, optim={"update_clipping": True}),
     "Muon": small_run(train=FP32, optim=MUON, model={"prelude": 2, "coda": 2}),
-    "MuonH, hyper-connections": small_run(
-        train=FP32,
-        optim={"name": "muonh", "muon_lr": 0.01},
-        model={"injection": "hyper-connections", "depth": "fixed", "backprop_loops": "all", "state_init": "prelude"},
-    ),
+    "MuonH, hyper-connections": small_run(train=FP32, optim={"name": "muonh", "muon_lr": 0.01}, model=LANES),
     "MoE": small_run(train=FP32, model=EXPERTS),
     "MoE, Muon": small_run(train=FP32, model=EXPERTS, optim=MUON),
     "MoE in passes": small_run(train={**FP32, "micro_batch": 4}, model=EXPERTS),
@@ -120,19 +117,13 @@ def test_two_processes_train_what_one_does(alone, by_two):
 
 
 @pytest.mark.long
-def test_compiled_blocks_too(alone, tmp_path):
-    store, cfg = RunStore(tmp_path / "runs"), CASES["AdamW"]
-    together(tmp_path, job({"": cfg}, store, compiled=True))
-    assert store.find(cfg).provenance["compiled"]
-    assert_same(alone["AdamW"], store.find(cfg))
-
-
-@pytest.mark.long
-def test_matrices_that_do_not_divide_among_three(tmp_path):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_matrices_that_do_not_divide_among_three(tmp_path, compiled):
     cfg = small_run(train={**FP32, "batch": 6}, optim=MUON, model={"prelude": 2})
     one, store = train(cfg, RunStore(tmp_path / "alone" / "runs")), RunStore(tmp_path / "runs")
-    together(tmp_path, job({"": cfg}, store), processes=3)
+    together(tmp_path, job({"": cfg}, store, compiled=compiled), processes=3)
     assert_same(one, store.find(cfg))
+    assert store.find(cfg).provenance["compiled"] == compiled
 
 
 def test_a_checkpoint_of_two_processes_is_continued_by_one_and_the_other_way_round(alone, by_two):

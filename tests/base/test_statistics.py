@@ -6,27 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lib.base.statistics import (
-    Comparison,
-    Interval,
-    all_of,
-    all_resampled,
-    fresh_draws,
-    fresh_resamples,
-    mean_and_interval,
-    percentile_interval,
-    power,
-    replicates,
-    wilson_interval,
-    with_interval,
-)
+from lib.base import statistics
+from lib.base.statistics import Comparison, Interval, all_of, mean_and_interval, percentile_interval, power, replicates
 
 
 def test_the_interval_is_students():
     mean, low, high = mean_and_interval([1.0, 2.0, 3.0])
-    assert (
-        mean == 2 and high - mean == pytest.approx(4.302652 / math.sqrt(3)) and mean - low == pytest.approx(high - mean)
-    )
+    assert (mean, high - mean, mean - low) == pytest.approx((2, 4.302652 / math.sqrt(3), 4.302652 / math.sqrt(3)))
     assert mean_and_interval([1.0]) == (1.0, -math.inf, math.inf)
     assert math.isnan(mean_and_interval([1.0, math.nan])[0]) and mean_and_interval([1.0, math.inf])[1] == -math.inf
 
@@ -44,19 +30,17 @@ def test_percentiles_leave_out_as_much_on_either_side():
     draws = np.random.default_rng(0).permutation(1001) / 1000
     assert percentile_interval(draws) == pytest.approx((0.025, 0.975))
     assert percentile_interval(draws, 0.5) == pytest.approx((0.25, 0.75))
-    assert with_interval("z", 0.4, draws) == pytest.approx({"z": 0.4, "z low": 0.025, "z high": 0.975})
+    assert statistics.with_interval("z", 0.4, draws) == pytest.approx({"z": 0.4, "z low": 0.025, "z high": 0.975})
 
 
 def test_a_share_of_successes_has_wilsons_interval():
     """Its ends are the chances at which the share lies z standard errors away."""
-    low, high = wilson_interval([0.0, 0.22, 1.0], [50, 50, 8])
+    low, high = statistics.wilson_interval([0.0, 0.22, 1.0], [50, 50, 8])
     theirs = [scipy.stats.binomtest(k, n).proportion_ci(method="wilson") for k, n in ((0, 50), (11, 50), (8, 8))]
     assert low == pytest.approx([one.low for one in theirs]) and high == pytest.approx([one.high for one in theirs])
     for end in (low[1], high[1]):
         assert abs(0.22 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 50))
 
-
-# ---- all of them -----------------------------------------------------------------------------------------------------
 
 NOISES = {
     "normal": lambda random, shape: random.normal(size=shape),
@@ -89,11 +73,8 @@ def test_all_of_them_is_what_each_of_them_is():
     found = all_of({"a": [1.0, 2.0, 3.0], "b": [4.0, 4.5, 5.0]})["a"]
     assert found == (mean_and_interval([1.0, 2.0, 3.0]), mean_and_interval([1.0, 2.0, 3.0], 0.975))
     draws = np.arange(1001) / 1000
-    resampled = all_resampled({"a": 0.5, "b": 0.4}, {"a": draws, "b": draws})["b"]
+    resampled = statistics.all_resampled({"a": 0.5, "b": 0.4}, {"a": draws, "b": draws})["b"]
     assert resampled == ((0.4, *percentile_interval(draws)), (0.4, *percentile_interval(draws, 0.975)))
-
-
-# ---- how many replicates ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("effect", "spread", "n"), [(1.0, 1.0, 5), (0.5, 1.0, 12), (2.0, 1.0, 3)])
@@ -116,14 +97,14 @@ def test_replicates_are_the_fewest_that_have_the_power():
 def test_fresh_means_scatter_as_the_predictive_distribution_says():
     """The mean of n fresh seeds lies around the mean of n by sqrt(2 / n) of the spread, by Student's t."""
     values = [0.0, 1.0, 2.0, 3.0]
-    means = np.array([draw[""].mean() for draw in fresh_draws({"": values}, 20_000)])
+    means = np.array([draw[""].mean() for draw in statistics.fresh_draws({"": values}, 20_000)])
     half = mean_and_interval(values)[2] - 1.5
     assert np.mean(np.abs(means - 1.5) < half * math.sqrt(2)) == pytest.approx(0.95, abs=0.01)
 
 
 def test_a_fresh_grid_lies_around_this_one_by_two_errors():
     one = Interval(0.5, 0.5 - 1.959964, 0.5 + 1.959964)  # a standard error of 1
-    found = fresh_resamples({"phi": Comparison(one, one)}, 20_000)
+    found = statistics.fresh_resamples({"phi": Comparison(one, one)}, 20_000)
     means = np.array([draw["phi"].own.mean for draw in found])
     assert means.mean() == pytest.approx(0.5, abs=0.03) and means.std() == pytest.approx(math.sqrt(2), rel=0.02)
     assert all(draw["phi"].own.high - draw["phi"].own.low == pytest.approx(2 * 1.959964) for draw in found[:5])

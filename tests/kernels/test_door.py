@@ -80,14 +80,8 @@ def test_attention(monkeypatch, seed, dtype):
     torch.manual_seed(seed)
     draw = random.Random(seed)
     H, D, S = draw.choice([1, 3]), draw.choice([2, 8, 12, 16, 40, 64]), draw.choice([2, 16, 31, 32, 33, 70])
-    cfg = ModelConfig(
-        width=H * D,
-        heads=H,
-        context=S,
-        rope=draw.choice(["interleaved", "half-split"]),
-        qk_norm=draw.choice([True, False]),
-        qk_norm_eps=None,
-    )
+    kind = dict(rope=draw.choice(["interleaved", "half-split"]), qk_norm=draw.choice([True, False]))
+    cfg = ModelConfig(width=H * D, heads=H, context=S, **kind)
     window = draw.choice([None, 2, S // 2 + 1])
     values = H * D >= layers.GATE_CHANNELS and draw.choice([True, False])
     attention = Attention(cfg, values, window)
@@ -115,18 +109,10 @@ def test_whole_models(monkeypatch, seed):
     H, D, S = draw.choice([1, 2, 3]), draw.choice([4, 8, 12, 16, 32]), draw.choice([5, 16, 33, 64])
     # a short window is half the context, of which the rows may be a part
     windows, context = ("SL", draw.randint(S, 2 * S - 2)) if draw.random() < 0.4 else ("L", S)
-    options = dict(
-        mlp_width=[12, 16, 40, 64],
-        vocab_size=[40, 256],
-        qk_norm=[True, False],
-        rope=["interleaved", "half-split"],
-        mlp=["relu2", "half-relu2", "swiglu"],
-        block=["pre-norm", "sandwich", "post-norm"],
-        residual=["none", "1/N"],
-        norm_gain=[True, False],
-        softcap=[0.0, 15.0],
-        injection=["add", "lti", "concat"],
-    )
+    options = dict(mlp_width=[12, 16, 40, 64], vocab_size=[40, 256], softcap=[0.0, 15.0], residual=["none", "1/N"])
+    options |= dict(qk_norm=[True, False], norm_gain=[True, False], rope=["interleaved", "half-split"])
+    options |= dict(mlp=["relu2", "half-relu2", "swiglu"], block=["pre-norm", "sandwich", "post-norm"])
+    options |= dict(injection=["add", "lti", "concat"])
     drawn = {name: draw.choice(values) for name, values in options.items()}
     sizes = dict(width=H * D, heads=H, context=context, windows=windows, mean_loops=2, backprop_loops="all")
     cfg = ModelConfig(**sizes, **drawn)

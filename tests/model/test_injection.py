@@ -27,16 +27,12 @@ def test_lti_is_zero_order_hold_for_a_and_euler_for_b():
     torch.testing.assert_close(lti.inject(h, lti.prepare(e), 0), expected[..., 0])
 
 
-def test_lti_starts_where_the_paper_starts():
+def test_lti_starts_where_the_paper_starts_and_is_stable_whatever_it_learns():
     lti = LTI(config())
     torch.testing.assert_close(lti.transition(), torch.full((8,), math.sqrt(1 / 5)))
     assert F.softplus(lti.dt_bias)[0].item() == pytest.approx(0.80472, abs=1e-5)
     assert lti.dt_bias[0].item() == pytest.approx(0.21194, abs=1e-5)
     assert torch.equal(lti.B, torch.eye(8)) and not lti.A_log.any()
-
-
-def test_lti_is_stable_whatever_it_learns():
-    lti = LTI(config())
     with torch.no_grad():
         lti.A_log.copy_(torch.linspace(-8, 4, 8))
         lti.dt_bias.copy_(torch.linspace(4, -8, 8))

@@ -9,17 +9,10 @@ from tests.checkpoints import llama_about
 from tests.lines import one_line
 from tests.models import CONTEXT, V, llama
 
+CHANGES = [{}, {"tie_word_embeddings": True}, {"rope_theta": 5e5, "rms_norm_eps": 1e-5}]
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"tie_word_embeddings": True},
-        {"rope_theta": 500_000.0, "rms_norm_eps": 1e-5},
-        {"num_key_value_heads": 2},
-        {"num_key_value_heads": 1},
-    ],
-)
+
+@pytest.mark.parametrize("changes", [*CHANGES, *({"num_key_value_heads": n} for n in (1, 2))])
 def test_llamas_logits_are_ours(tmp_path, changes):
     theirs = llama(tmp_path, **changes)
     ours = load_weights(tmp_path)
@@ -30,12 +23,9 @@ def test_llamas_logits_are_ours(tmp_path, changes):
         torch.testing.assert_close(ours(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_here_may_be_stated():
-    stated = {"partial_rotary_factor": 1.0, "attention_bias": False, "rope_scaling": {"rope_type": "default"}}
-    assert config(llama_about() | stated) == config(llama_about())
-
-
 def test_its_base_of_rope_is_where_either_transformers_puts_it():
+    stated = {"partial_rotary_factor": 1.0, "attention_bias": False, "rope_scaling": {"rope_type": "default"}}
+    assert config(llama_about() | stated) == config(llama_about())  # what is here may be stated
     about = llama_about() | {"rope_theta": None}
     assert config(about).rope_base == 10_000  # as it was before it could be stated
     assert config(about | {"rope_theta": 5e5}).rope_base == 5e5

@@ -37,9 +37,8 @@ def by_its_equations(w, model, tokens, loops, h):
         if model["huginn_input_injection"] == "none":
             return h
         if model["huginn_input_injection"] == "linear":
-            return F.linear(
-                torch.cat((h, e), -1), w["input_injection.adapter.weight"], w["input_injection.adapter.bias"]
-            )
+            adapter = (w[f"input_injection.adapter.{part}"] for part in ("weight", "bias"))
+            return F.linear(torch.cat((h, e), -1), *adapter)
         dt = F.softplus(w["input_injection.dt_bias"])
         kept = torch.exp(-dt * w["input_injection.A_log"].exp()) * h
         added = dt * F.linear(e, w["input_injection.input_adapter.weight"])
@@ -94,27 +93,21 @@ def test_its_logits_are_those_of_its_equations(tmp_path, recipe, loops):
     assert (cfg.depth, cfg.max_backprop_loops) == sampled
 
 
-@pytest.mark.parametrize("heads", [(4, 4), (4, 1)])
-def test_so_are_those_with_other_groups_of_heads(tmp_path, heads):
-    compare(tmp_path, *xllm("parcae", num_heads=heads[0], num_kv_heads=heads[1]), 2)
+def test_so_are_those_with_other_groups_of_heads_and_states_that_start_without_a_draw(tmp_path):
+    """LoopedLM-P1's."""
+    for heads in (4, 1):
+        compare(tmp_path, *xllm("parcae", num_heads=4, num_kv_heads=heads), 2)
+    for state in ("zero", "input"):
+        compare(tmp_path, *xllm("diagonal", huginn_state_init=state, huginn_depth_control=False), 3)
 
 
-def test_its_dense_baseline_is_a_plain_transformer(tmp_path):
+def test_its_dense_baseline_is_a_plain_transformer_whose_layers_may_loop(tmp_path):
+    """LoopedLM-P1's dense model without injection."""
     cfg = compare(tmp_path, *xllm("d4"), 1).cfg
     assert (cfg.prelude, cfg.recur, cfg.coda, cfg.injection) == (4, 0, 0, "none")
-
-
-@pytest.mark.parametrize("loops", [1, 3])
-def test_a_transformer_whose_layers_loop_has_no_injection(tmp_path, loops):
-    """LoopedLM-P1's dense model without injection."""
-    cfg = compare(tmp_path, *xllm("d4", loop_times=4), loops).cfg
-    assert (cfg.prelude, cfg.recur, cfg.coda, cfg.mean_loops, cfg.injection) == (1, 2, 1, 4, "none")
-
-
-@pytest.mark.parametrize("state", ["zero", "input"])
-def test_a_state_may_start_without_a_draw(tmp_path, state):
-    """LoopedLM-P1's."""
-    compare(tmp_path, *xllm("diagonal", huginn_state_init=state, huginn_depth_control=False), 3)
+    for loops in (1, 3):
+        cfg = compare(tmp_path, *xllm("d4", loop_times=4), loops).cfg
+        assert (cfg.prelude, cfg.recur, cfg.coda, cfg.mean_loops, cfg.injection) == (1, 2, 1, 4, "none")
 
 
 def test_its_random_state_has_the_size_of_its_training(tmp_path):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from lib.config import OptimConfig, RunConfig, TrainConfig
+from lib.config import RunConfig, TrainConfig
 from lib.presets import preset
 from lib.store import records
 from lib.store.records import Measured, reduced
@@ -25,18 +25,12 @@ def a_measurement(key="k", **measured) -> Measured:
     return Measured("tests.f", key, {"run": "r", "x": 1.5}, measured, WHO_MADE_UP)
 
 
-# ---- what comes back -------------------------------------------------------------------------------------------------
-
 CONFIGS = [
     small_run(),
     small_run(model={"backprop_loops": "all", "windows": "L", "depth": "fixed"}, optim={"betas": (0.8, 0.99)}),
     small_run(model={"backprop_loops": 3}, data={"max_bytes": None, "content": "0123456789012345"}),
     small_run(optim={"name": "muonh", "clip": 1 / 3}, train={"precision": "bf16-mixed", "eval_every": 2}),
-    RunConfig(
-        model=preset("looped-moe-128", vocab_size=256),
-        optim=OptimConfig(scaling="mup"),
-        train=TrainConfig(precision="fp32"),
-    ),
+    RunConfig(model=preset("looped-moe-128", vocab_size=256), train=TrainConfig(precision="fp32")),
 ]
 
 
@@ -72,11 +66,8 @@ def test_measurements_of_a_part_are_found_by_function_and_key(tmp_path):
     assert records.of(tmp_path).measurement("tests.g", "k") is None
 
 
-# ---- parts -----------------------------------------------------------------------------------------------------------
-
-
 def test_any_reader_opens_the_tables(tmp_path):
-    runs = [made_up(small_run(train={"seed": seed}), val_loss=2.0 + seed) for seed in range(3)]
+    runs = [made_up(cfg, val_loss=2.0 + cfg.train.seed) for cfg in several(3)]
     records.add(tmp_path, runs, [a_measurement(loss={"1": 2.5, "2": 2.25})])
     table = pd.read_parquet(tmp_path / "runs.parquet")
     assert table["key"].tolist() == [run.key for run in runs] and table["train.seed"].tolist() == [0, 1, 2]
@@ -91,21 +82,18 @@ def test_a_part_is_named_by_what_it_holds_and_never_changed(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
         records.add(folder, [made_up(small_run())], [a_measurement(x=1.0)])
-    assert [path.name for path in (one / "runs.parquet").iterdir()] == [
-        p.name for p in (two / "runs.parquet").iterdir()
-    ]
+    names, other = ([path.name for path in (folder / "runs.parquet").iterdir()] for folder in (one, two))
+    assert names == other
     before = {path: path.stat().st_mtime_ns for path in one.rglob("*.parquet/*")}
     assert records.add(one, [made_up(small_run())], [a_measurement(x=1.0)]) == (0, 0)
-    assert records.add(
-        one, [made_up(small_run()), made_up(small_run(train={"seed": 1}))], [a_measurement("l", x=2.0)]
-    ) == (1, 1)
+    assert records.add(one, [made_up(cfg) for cfg in several(2)], [a_measurement("l", x=2.0)]) == (1, 1)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len([*(one / "runs.parquet").iterdir()]) == 2
 
 
 def test_two_peoples_parts_are_merged_by_copying(tmp_path):
     """Where both have a run, all machines that have both parts read the same one's."""
-    first, second, third = (small_run(train={"seed": seed}) for seed in range(3))
+    first, second, third = several(3)
     folders = [tmp_path / "ann", tmp_path / "ben"]
     records.add(folders[0], [made_up(first), made_up(second, val_loss=1.0)], [a_measurement("k", x=1.0)])
     records.add(folders[1], [made_up(second, val_loss=2.0), made_up(third)], [a_measurement("l", x=2.0)])
@@ -142,9 +130,6 @@ def test_a_store_reads_its_own_runs_first_and_records_in_their_order(store, tmp_
         expected = float(folders.index(order[0]))
         assert both.find(small_run()).summary["val_loss"] == expected == both.runs()[0].summary["val_loss"]
         assert len(both.runs()) == 1 and not store.path.exists()
-
-
-# ---- what others damage ----------------------------------------------------------------------------------------------
 
 
 def put(column, value, rows=slice(1)):
@@ -184,10 +169,8 @@ FORGED = [
 @pytest.mark.parametrize(("table", "change", "says"), FORGED)
 def test_what_cannot_be_believed_is_named_and_left_out(tmp_path, monkeypatch, capsys, table, change, says):
     """Somebody has changed a table, and named the part by what it now holds."""
-    runs, measured = (
-        [made_up(cfg, rho=1.0) for cfg in several(2)],
-        [a_measurement("k", x=[1.0, 2.0]), a_measurement("l")],
-    )
+    runs = [made_up(cfg, rho=1.0) for cfg in several(2)]
+    measured = [a_measurement("k", x=[1.0, 2.0]), a_measurement("l")]
     part = records.write(tmp_path, runs, measured)
     monkeypatch.setattr(records, "_name", lambda contents: part)
     path = records.path_of(tmp_path, table, part)
@@ -197,9 +180,6 @@ def test_what_cannot_be_believed_is_named_and_left_out(tmp_path, monkeypatch, ca
     assert None in found[0] + found[1] and all(now in (None, one) for now, one in zip(found[1], measured, strict=True))
     assert all(now is None or now.summary == run.summary for now, run in zip(found[0], runs, strict=True))
     in_one_line(capsys.readouterr().err, f"part {part}.parquet", says, "restore its files")
-
-
-# ---- curves ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_reduced_curve_keeps_its_ends_and_what_was_rarely_measured():
