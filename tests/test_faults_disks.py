@@ -87,7 +87,7 @@ def a_record(table):
     return make
 
 
-def a_kept_measurement(folder):
+def a_measurement(folder):
     store = RunStore(folder / "runs")
     measure(squared, [Case(x=1.5)], store, jobs=1)
     path = folder / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
@@ -123,7 +123,7 @@ KINDS = {
     "records of runs": a_record("runs"),
     "records of curves": a_record("curves"),
     "records of measurements": a_record("measured"),
-    "measurement": a_kept_measurement,
+    "measurement": a_measurement,
     "finding": a_finding,
     "plan": a_plan,
 }
@@ -158,10 +158,6 @@ def a_part(folder):
     records.add(folder / "records", [elsewhere(folder).find(small_run())], [])
 
 
-def a_measurement(folder):
-    measure(squared, [Case(x=2)], RunStore(folder / "runs"), jobs=1)
-
-
 KEY = small_run().key
 #: file -> what writes it, what is there before, and what is left of the disk
 WRITERS = {
@@ -169,7 +165,7 @@ WRITERS = {
     f"runs/{KEY}": (run_here, a_text, 0),
     "tokens/*.tokens": (run_here, None, 0),
     "records/*.parquet/*.parquet": (a_part, elsewhere, 0),
-    f"measured/*/{key(Case(x=2))}.json": (a_measurement, None, 0),
+    f"measured/*/{key(Case(x=1.5))}.json": (a_measurement, None, 0),
     "x.json": (a_finding, None, 0),
     "a.*": (a_figure, None, 4096),
     "a.pdf": (a_figure, None, 300_000),

@@ -57,12 +57,8 @@ def test_every_preset_trains_three_steps_at_reduced_size(name):
 def test_every_preset_and_its_optimiser_make_a_run():
     assert {reduced(name).model_dump_json() for name in PRESETS} == KINDS.keys()
     for name in PRESETS:
-        RunConfig(
-            model=preset(name),
-            optim=optimizer(name, 10_000),
-            train=TrainConfig(steps=10_000),
-            data=DataConfig(context=preset(name).context, content="0" * 16, source="x.txt"),
-        )
+        data = DataConfig(context=preset(name).context, content="0" * 16, source="x.txt")
+        RunConfig(model=preset(name), optim=optimizer(name, 10_000), train=TrainConfig(steps=10_000), data=data)
 
 
 def test_the_papers_optimisers():

@@ -182,7 +182,7 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
         with disk_full_says(path):
             file = path.open("w", encoding="utf-8")
         with file:
-            held = _hold(file, path, wait)
+            held = _hold(file, wait)
             if held and not _still_there(file, path):
                 continue  # its last holder has removed it, and another may have made it anew
             try:
@@ -193,13 +193,11 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
             return
 
 
-def _hold(file: IO[str], path: Path, wait: bool) -> bool:
+def _hold(file: IO[str], wait: bool) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError as error:
-        raise InputError(f"outputs: {path.parent} cannot be locked ({error.strerror}), choose another disk") from None
     return True
 
 

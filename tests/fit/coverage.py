@@ -35,11 +35,8 @@ def of_laws(name: str, seeds: int, resamples: int = 200) -> pd.DataFrame:
     law, frame, by = DESIGNS[name]
     inputs, rows = [frame[column].to_numpy(float) for column in law.inputs], []
     for seed in range(seeds):
-        arrays, signs = (
-            [*inputs, noisy(law.loss(PUBLISHED, *inputs), seed)],
-            fits.cell_signs(frame[by], resamples, seed),
-        )
-        own = fits.fit(law, inputs, arrays[-1])
+        arrays = [*inputs, noisy(law.loss(PUBLISHED, *inputs), seed)]
+        own, signs = fits.fit(law, inputs, arrays[-1]), fits.cell_signs(frame[by], resamples, seed)
         draws = {
             "bootstrap": fits.bootstrap(lambda *x: fits.fit(law, x[:-1], x[-1]), arrays, frame[by], resamples, seed),
             "fresh_fits": pd.DataFrame([each[0].params for each in fits.fresh_fits({0: own}, resamples, seed)]),

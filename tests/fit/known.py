@@ -1,6 +1,7 @@
 """Points whose law is known, with noise, and the least that scipy's minimisers find on them."""
 
 import functools
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -31,14 +32,10 @@ def joint_arrays(frame) -> tuple:
 def unified_grid(noise=0.0, seed=0, **changes) -> tuple:
     """540 points: 6 mu_rec x 5 token counts x 18 test-time loops (001)."""
     truth = dict(E=2.4, X=5000.0, x=0.5, Y=6386.0, y=0.448, Z=1.2, z=3.0, gamma=1.18) | changes
-    points = [
-        (1e8 * mu**0.6, D, mu, T)
-        for mu in (2, 4, 6, 8, 10, 12)
-        for D in 1e9 * 2.0 ** np.arange(5)
-        for T in range(1, 19)
-    ]
-    inputs = tuple(np.array(x, dtype=float) for x in zip(*points, strict=True))
-    loss = laws.unified().loss(truth, *inputs) * np.exp(np.random.default_rng(seed).normal(0, noise, len(points)))
+    points = itertools.product((2, 4, 6, 8, 10, 12), 1e9 * 2.0 ** np.arange(5), range(1, 19))
+    mu, D, T = np.array([*points], dtype=float).T
+    inputs = 1e8 * mu**0.6, D, mu, T
+    loss = laws.unified().loss(truth, *inputs) * np.exp(np.random.default_rng(seed).normal(0, noise, len(T)))
     return (*inputs, loss), truth
 
 
@@ -77,10 +74,8 @@ def by_scipy(law, arrays, restarts, seed=0, truth=None) -> float:
     if truth:
         known = [*(np.log(truth[name]) for name in law.amplitudes), *(truth[name] for name in law.shapes)]
         starts.extend(known * random.normal(1, 0.01, (5, len(known))))
+    options = dict(maxiter=10_000, maxfun=100_000, ftol=1e-15, gtol=1e-10)
     for start in starts:
-        options = dict(maxiter=10_000, maxfun=100_000, ftol=1e-15, gtol=1e-10)
-        best = min(
-            best,
-            scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", bounds=box, options=options).fun / 1e4,
-        )
+        end = scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
+        best = min(best, end.fun / 1e4)
     return best

@@ -9,10 +9,10 @@ import torch
 
 from lib.base.errors import InputError
 from lib.model import layouts
-from lib.model.looped import LoopedLM, load_weights
+from lib.model.looped import load_weights
 from tests.checkpoints import OFFICIAL, saved
 from tests.lines import in_one_line, one_line
-from tests.models import V, config, official_parcae
+from tests.models import V, official_parcae
 
 CHECKPOINTS = {kind: make() for kind, make in OFFICIAL.items()}
 #: what need not be there: rotary angles, and the second copy of a tied table
@@ -101,24 +101,15 @@ def test_what_is_not_here_is_refused_before_tensors_are_looked_at(tmp_path, kind
         load_weights(changed(tmp_path, kind, **{field: NOT_HERE[kind][field]}))
 
 
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [
-        *(("Huginn", field) for field in ("n_embd", "mean_recurrence", "norm_eps")),
-        *(("Llama", field) for field in ("max_position_embeddings", "vocab_size")),
-        *(("LoopedLM diagonal", field) for field in ("model_dim", "num_layers", "vocab_size")),
-    ],
-)
+SIZES = {"Huginn": ("n_embd", "mean_recurrence", "norm_eps"), "Llama": ("max_position_embeddings", "vocab_size")}
+SIZES |= {"LoopedLM diagonal": ("model_dim", "num_layers")}
+
+
+@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in SIZES.items() for field in fields])
 def test_a_size_that_is_missing_or_none_is_named(tmp_path, kind, field):
     for value in (None, "64", -1, True, 10**400):
         with one_line("is no size" if value else "needs a config.json beside it", "restore", starts=f"{field}: "):
             load_weights(changed(tmp_path, kind, **{field: value}))
-
-
-def test_ours_are_no_layout_of_others(tmp_path):
-    tensors = {f"any.{name}": tensor for name, tensor in LoopedLM(config()).state_dict().items()}
-    with one_line("carries no config", "Huginn, Parcae, Ouro, Llama or LoopedLM", "give one of them", starts="path: "):
-        load_weights(saved(tmp_path, {}, tensors))
 
 
 def test_a_checkpoint_of_the_hub_is_fetched_or_refused_in_one_line(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from lib.config import RunConfig, TrainConfig
+from lib.config import OptimConfig, RunConfig, TrainConfig
 from lib.presets import preset
 from lib.store import records
 from lib.store.records import Measured, reduced
@@ -25,12 +25,13 @@ def a_measurement(key="k", **measured) -> Measured:
     return Measured("tests.f", key, {"run": "r", "x": 1.5}, measured, WHO_MADE_UP)
 
 
+MOE = preset("looped-moe-128", vocab_size=256)
 CONFIGS = [
     small_run(),
     small_run(model={"backprop_loops": "all", "windows": "L", "depth": "fixed"}, optim={"betas": (0.8, 0.99)}),
     small_run(model={"backprop_loops": 3}, data={"max_bytes": None, "content": "0123456789012345"}),
     small_run(optim={"name": "muonh", "clip": 1 / 3}, train={"precision": "bf16-mixed", "eval_every": 2}),
-    RunConfig(model=preset("looped-moe-128", vocab_size=256), train=TrainConfig(precision="fp32")),
+    RunConfig(model=MOE, optim=OptimConfig(scaling="mup"), train=TrainConfig(precision="fp32")),
 ]
 
 

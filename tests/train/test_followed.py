@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from lib.base.distributed import ALONE
 from lib.train import followed
-from lib.train.followed import mean_of_passes
 from lib.train.loop import train
 from tests.runs import native_run
 
@@ -36,8 +34,3 @@ def test_a_validation_is_logged_whatever_else_is(store, monkeypatch):
     assert result.metrics["step"] == [3, 5, 6, 9, 10]
     assert [v == v for v in result.metrics["val_loss"]] == [True, False, True, True, True]
     assert [v == v for v in result.metrics["rho"]] == [True] * 5
-
-
-def test_a_steps_numbers_are_the_mean_over_its_passes():
-    passes = [{"loss": 1.0, "state_rms": 3.0}, {"loss": 2.0, "state_rms": 4.0}]
-    assert mean_of_passes(passes, ALONE) == pytest.approx({"loss": 1.5, "state_rms": 3.5})
