@@ -27,14 +27,12 @@ def against_restarts(restarts: int = 500) -> dict[str, float]:
     plain = plain.n_once + plain.n_rec, plain.D, plain.loss
     runs = published.sets(published.runs())["all"]
     of_four = tuple(runs.loc[runs.r == 4, name] for name in ("N", "D", "loss"))
-    cases = {
-        "Chinchilla": (laws.CHINCHILLA, fit_chinchilla, plain),
-        "joint": (laws.JOINT, fit_joint, joint_arrays(frame)),
-        "Chinchilla, published runs": (laws.CHINCHILLA, fit_chinchilla, of_four),
-        "joint, published runs": (laws.JOINT, fit_joint, joint_arrays(runs)),
-    }
+    cases = [("Chinchilla", laws.CHINCHILLA, fit_chinchilla, (plain, of_four))]
+    cases += [("joint", laws.JOINT, fit_joint, (joint_arrays(frame), joint_arrays(runs)))]
     return {
-        name: fit(*arrays).objective / by_scipy(law, arrays, restarts) - 1 for name, (law, fit, arrays) in cases.items()
+        f"{name}, {points}": fit(*own).objective / by_scipy(law, own, restarts) - 1
+        for name, law, fit, arrays in cases
+        for points, own in zip(("noise", "published runs"), arrays, strict=True)
     }
 
 

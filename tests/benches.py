@@ -62,21 +62,18 @@ class Bounds:
     missed = 0
 
     def at_least(self, name: str, measured: float, least: float) -> None:
-        self._judge(name, measured, f"at least {least:.3g}", measured >= least)
+        self.judge(f"{name}: {measured:.3g}, at least {least:.3g} wanted", measured >= least)
 
     def at_most(self, name: str, measured: float, most: float) -> None:
-        self._judge(name, measured, f"at most {most:.3g}", measured <= most)
+        self.judge(f"{name}: {measured:.3g}, at most {most:.3g} wanted", measured <= most)
 
-    def _judge(self, name: str, measured: float, wanted: str, fine: bool) -> None:
-        print(f"{name}: {measured:.3g}, {wanted} wanted: {'ok' if fine else 'MISSED'}", flush=True)
+    def judge(self, said: str, fine: bool) -> None:
+        print(f"{said}: {'ok' if fine else 'MISSED'}", flush=True)
         self.missed += not fine
 
     def end(self) -> None:
         """Ends the command that measured."""
         raise SystemExit(self.missed > 0)
-
-
-# ---- training steps --------------------------------------------------------------------------------------------------
 
 
 class Ours:

@@ -195,10 +195,11 @@ def test_the_number_of_loops_is_the_one_asked_for_and_what_cannot_be_asked_is_sa
         assert nll == pytest.approx(-score(looped.model, [question], [T])[T][0].nll[0], rel=1e-6)
         found.append(nll)
     assert found[0] != found[1]
+    other = a_run(tmp_path / "other")
     own = {"path": str(checkpoint[0]), "tokenizer": str(checkpoint[0] / "tokenizer.json")}
     for asked, says in [
         ({"path": str(tmp_path / "nobody")}, "path: there is no"),
-        ({"path": str(run.rename(run.with_name("renamed")))}, "runs: there is no run"),
+        ({"path": str(other.rename(other.with_name("renamed")))}, "runs: there is no run"),
         (own | {"tokenizer": "words"}, "tokenizer: words does not exist"),
         (own | {"loops": 3}, "loops: 3 loops over no layer"),
     ]:
