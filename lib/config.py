@@ -8,7 +8,6 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -71,14 +70,16 @@ class DataConfig(Config):
             values = {**values, "subset": text.FINEWEB_SUBSET}
         return values
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, str]]:
         size = re.fullmatch("bpe-([0-9]+)", self.tokenizer)
         trained = size is not None and 260 <= int(size[1]) <= 2**32
-        yield (
-            self.tokenizer != "bytes" and not self.tokenizer.endswith(".json") and not trained,
-            f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' (SIZE from 260 to {2**32}) "
-            "or a .json file",
-        )
+        return [
+            (
+                self.tokenizer != "bytes" and not self.tokenizer.endswith(".json") and not trained,
+                f"tokenizer: {self.tokenizer!r} is not known, use 'bytes', 'bpe-SIZE' (SIZE from 260 to {2**32}) "
+                "or a .json file",
+            )
+        ]
 
     def known(self) -> "DataConfig":
         """The same with its content: where it is not stated, the text is read, or the hub is asked. Making a config
@@ -156,35 +157,38 @@ class OptimConfig(Config):
                 del values[field]
         return type(self)(**{**values, **changes})
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, str]]:
         scaled_by = {"mup": "adamw", "depth-loop": "adamw", "hyperp": "muonh", "nanochat": "muon"}.get(
             self.scaling, self.name
         )
-        yield (
-            self.name == "muonh" and bool(self.muon_variance_reduction or self.muon_weight_decay or self.muon_cautious),
-            "name: muonh has no variance reduction and no decay, leave muon_* of these out",
-        )
-        yield (
-            self.name == "muon" and self.muon_cautious and not self.muon_weight_decay,
-            "muon_cautious: there is no muon_weight_decay to be cautious with, set it or use False",
-        )
-        yield (
-            self.reference_depth != 12 and self.scaling != "depth-loop",
-            "reference_depth: only depth-loop has one, use scaling='depth-loop'",
-        )
-        yield (scaled_by != self.name, f"scaling: {self.scaling} is a rule for {scaled_by}, set name={scaled_by!r}")
-        yield (
-            (self.final > 0 or self.cooldown == "sqrt") and not self.cooldown_steps,
-            "cooldown_steps: nothing falls without them, set them or leave final and cooldown out",
-        )
-        yield (
-            self.injection == "adamw" and self.name == "adamw",
-            "injection: adamw has every parameter already, leave it out",
-        )
-        yield (
-            self.weight_decay > 0 and self.name != "adamw",
-            f"weight_decay: {self.name} has the matrices that decay, use muon_weight_decay",
-        )
+        return [
+            (
+                self.name == "muonh"
+                and bool(self.muon_variance_reduction or self.muon_weight_decay or self.muon_cautious),
+                "name: muonh has no variance reduction and no decay, leave muon_* of these out",
+            ),
+            (
+                self.name == "muon" and self.muon_cautious and not self.muon_weight_decay,
+                "muon_cautious: there is no muon_weight_decay to be cautious with, set it or use False",
+            ),
+            (
+                self.reference_depth != 12 and self.scaling != "depth-loop",
+                "reference_depth: only depth-loop has one, use scaling='depth-loop'",
+            ),
+            (scaled_by != self.name, f"scaling: {self.scaling} is a rule for {scaled_by}, set name={scaled_by!r}"),
+            (
+                (self.final > 0 or self.cooldown == "sqrt") and not self.cooldown_steps,
+                "cooldown_steps: nothing falls without them, set them or leave final and cooldown out",
+            ),
+            (
+                self.injection == "adamw" and self.name == "adamw",
+                "injection: adamw has every parameter already, leave it out",
+            ),
+            (
+                self.weight_decay > 0 and self.name != "adamw",
+                f"weight_decay: {self.name} has the matrices that decay, use muon_weight_decay",
+            ),
+        ]
 
 
 class TrainConfig(Config):
@@ -230,11 +234,13 @@ class TrainConfig(Config):
     def _resolved(cls, precision: Precision | Literal["auto"]) -> Precision:
         return native_precision() if precision == "auto" else precision
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
-        yield (
-            self.micro_batch is not None and self.batch % self.micro_batch != 0,
-            f"micro_batch: {self.micro_batch} does not divide batch {self.batch}, use a divisor",
-        )
+    def _rules(self) -> list[tuple[bool, str]]:
+        return [
+            (
+                self.micro_batch is not None and self.batch % self.micro_batch != 0,
+                f"micro_batch: {self.micro_batch} does not divide batch {self.batch}, use a divisor",
+            )
+        ]
 
 
 @functools.cache
@@ -257,59 +263,61 @@ class RunConfig(Config):
     optim: OptimConfig = Field(default_factory=OptimConfig, strict=False)
     train: TrainConfig = Field(default_factory=TrainConfig, strict=False)
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, str]]:
         model, data, optim, train = self.model, self.data, self.optim, self.train
         loops = train.grow_from or 0
         with_matrices = optim.name != "adamw" and optim.injection == "matrix"
-        yield (
-            model.context < data.context,
-            f"model.context: {model.context} is shorter than data.context {data.context}, raise it",
-        )
-        yield (
-            "S" in model.windows and model.context // 2 >= data.context,
-            f"model.windows: S layers see all of data.context {data.context}, lower model.context",
-        )
-        yield (
-            data.tokenizer == "bytes" and model.vocab_size < 256,
-            f"model.vocab_size: bytes need 256 entries, not {model.vocab_size}, raise it",
-        )
-        yield (
-            data.tokenizer.startswith("bpe-") and model.vocab_size < int(data.tokenizer[4:]),
-            f"model.vocab_size: {model.vocab_size} is smaller than {data.tokenizer}, raise it",
-        )
-        yield (
-            optim.warmup_steps + optim.cooldown_steps > train.steps,
-            f"optim.warmup_steps: warm-up and cool-down together exceed {train.steps} steps, shorten them",
-        )
-        yield (
-            (model.init == "mup") != (optim.scaling == "mup"),
-            "optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init",
-        )
-        yield (
-            loops >= model.mean_loops,
-            f"train.grow_from: {loops} loops do not grow to mean_loops {model.mean_loops}, use fewer",
-        )
-        yield (
-            loops > 0 and (model.depth != "fixed" or model.truncates or model.injection == "hyper-connections"),
-            "train.grow_from: only a fixed depth whose loops all have gradient and share their weights grows, use "
-            "depth='fixed', backprop_loops='all' and another injection than hyper-connections",
-        )
-        yield (
-            model.exit_gate,
-            "model.exit_gate: no loss here trains a gate, leave it out or load a checkpoint with one",
-        )
-        yield (
-            optim.injection_lr is not None and model.injection in ("concat", "concat-identity") and with_matrices,
-            f"optim.injection_lr: {optim.name} has the injection, set optim.injection='adamw'",
-        )
-        yield (
-            optim.injection_lr is not None and model.injection in ("none", "add", "boundary", "hyper-connections"),
-            f"optim.injection_lr: injection {model.injection!r} has no parameters for it, leave it out",
-        )
-        yield (
-            optim.name == "muonh" and model.init in ZERO_BRANCHES,
-            f"optim.name: muonh keeps norms, and {model.init} starts at norm 0, use another model.init",
-        )
+        return [
+            (
+                model.context < data.context,
+                f"model.context: {model.context} is shorter than data.context {data.context}, raise it",
+            ),
+            (
+                "S" in model.windows and model.context // 2 >= data.context,
+                f"model.windows: S layers see all of data.context {data.context}, lower model.context",
+            ),
+            (
+                data.tokenizer == "bytes" and model.vocab_size < 256,
+                f"model.vocab_size: bytes need 256 entries, not {model.vocab_size}, raise it",
+            ),
+            (
+                data.tokenizer.startswith("bpe-") and model.vocab_size < int(data.tokenizer[4:]),
+                f"model.vocab_size: {model.vocab_size} is smaller than {data.tokenizer}, raise it",
+            ),
+            (
+                optim.warmup_steps + optim.cooldown_steps > train.steps,
+                f"optim.warmup_steps: warm-up and cool-down together exceed {train.steps} steps, shorten them",
+            ),
+            (
+                (model.init == "mup") != (optim.scaling == "mup"),
+                "optim.scaling: muP is an init and its rates, use 'mup' for it and for model.init",
+            ),
+            (
+                loops >= model.mean_loops,
+                f"train.grow_from: {loops} loops do not grow to mean_loops {model.mean_loops}, use fewer",
+            ),
+            (
+                loops > 0 and (model.depth != "fixed" or model.truncates or model.injection == "hyper-connections"),
+                "train.grow_from: only a fixed depth whose loops all have gradient and share their weights grows, use "
+                "depth='fixed', backprop_loops='all' and another injection than hyper-connections",
+            ),
+            (
+                model.exit_gate,
+                "model.exit_gate: no loss here trains a gate, leave it out or load a checkpoint with one",
+            ),
+            (
+                optim.injection_lr is not None and model.injection in ("concat", "concat-identity") and with_matrices,
+                f"optim.injection_lr: {optim.name} has the injection, set optim.injection='adamw'",
+            ),
+            (
+                optim.injection_lr is not None and model.injection in ("none", "add", "boundary", "hyper-connections"),
+                f"optim.injection_lr: injection {model.injection!r} has no parameters for it, leave it out",
+            ),
+            (
+                optim.name == "muonh" and model.init in ZERO_BRANCHES,
+                f"optim.name: muonh keeps norms, and {model.init} starts at norm 0, use another model.init",
+            ),
+        ]
 
     @functools.cached_property
     def content(self) -> str:

@@ -1,6 +1,5 @@
 """What a model is: ``ModelConfig`` holds everything that decides what it computes."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import pydantic
@@ -39,9 +38,9 @@ class Config(Checked):
                 raise ValueError(told)
         return self
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, str]]:
         """Of what fits together: whether each is broken, and what is told then; the first that is broken is."""
-        yield from ()
+        return []
 
 
 class ModelConfig(Config):
@@ -135,120 +134,127 @@ class ModelConfig(Config):
     )
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
-        yield from self._rules_of_sizes()
-        yield from self._rules_of_the_loop()
-        yield from self._rules_of_sampled_depths()
-        yield from self._rules_of_options()
+    def _rules(self) -> list[tuple[bool, str]]:
+        return [
+            *self._rules_of_sizes(),
+            *self._rules_of_the_loop(),
+            *self._rules_of_sampled_depths(),
+            *self._rules_of_options(),
+        ]
 
-    def _rules_of_sizes(self) -> Iterator[tuple[bool, str]]:
+    def _rules_of_sizes(self) -> list[tuple[bool, str]]:
         d, heads, mlp, k = self.width, self.heads, self.mlp_width, self.active_experts
-        yield d % heads != 0, f"width: {d} is not divisible by heads {heads}, change one of them"
-        yield (
-            self.head_dim % 2 != 0,
-            f"heads: head_dim {self.head_dim} is odd, RoPE needs pairs, change width or heads",
-        )
-        yield (heads % self.key_heads != 0, f"kv_heads: {self.kv_heads} does not divide heads {heads}, use a divisor")
-        yield (
-            self.value_embeddings and self.key_heads != heads,
-            "kv_heads: value tables have a gate for each head, leave kv_heads or them out",
-        )
-        yield (
-            self.value_embeddings and d < 32,
-            f"value_embeddings: the gate reads 32 channels, width {d} has fewer, widen it",
-        )
-        yield self.layers == 0, "recur: the model has no layer at all, set prelude, recur or coda"
-        yield (
-            len(self.windows) > self.layers,
-            f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it",
-        )
-        yield k > self.experts, f"active_experts: {k} of {self.experts} experts, use at most as many"
-        yield self.experts > 1 and self.mlp != "swiglu", "experts: an expert is a SwiGLU, use mlp='swiglu'"
-        yield mlp % k != 0, f"mlp_width: {mlp} is not divisible by active_experts {k}, change one"
+        return [
+            (d % heads != 0, f"width: {d} is not divisible by heads {heads}, change one of them"),
+            (
+                self.head_dim % 2 != 0,
+                f"heads: head_dim {self.head_dim} is odd, RoPE needs pairs, change width or heads",
+            ),
+            (heads % self.key_heads != 0, f"kv_heads: {self.kv_heads} does not divide heads {heads}, use a divisor"),
+            (
+                self.value_embeddings and self.key_heads != heads,
+                "kv_heads: value tables have a gate for each head, leave kv_heads or them out",
+            ),
+            (
+                self.value_embeddings and d < 32,
+                f"value_embeddings: the gate reads 32 channels, width {d} has fewer, widen it",
+            ),
+            (self.layers == 0, "recur: the model has no layer at all, set prelude, recur or coda"),
+            (
+                len(self.windows) > self.layers,
+                f"windows: {self.windows!r} is longer than the {self.layers} unique layers, shorten it",
+            ),
+            (k > self.experts, f"active_experts: {k} of {self.experts} experts, use at most as many"),
+            (self.experts > 1 and self.mlp != "swiglu", "experts: an expert is a SwiGLU, use mlp='swiglu'"),
+            (mlp % k != 0, f"mlp_width: {mlp} is not divisible by active_experts {k}, change one"),
+        ]
 
-    def _rules_of_the_loop(self) -> Iterator[tuple[bool, str]]:
+    def _rules_of_the_loop(self) -> list[tuple[bool, str]]:
         from_prelude, plain = self.state_init == "prelude", self.recur == 0
-        yield (
-            isinstance(self.backprop_loops, int) and self.backprop_loops < 1,
-            f"backprop_loops: {self.backprop_loops} leaves no gradient, use at least 1",
-        )
-        yield (
-            plain and self.mean_loops != 1,
-            f"mean_loops: {self.mean_loops} loops over no layer, set recur or mean_loops=1",
-        )
-        yield (
-            plain and (self.depth != "fixed" or self.injection != "none"),
-            "recur: nothing loops when it is 0, use depth='fixed' and injection='none'",
-        )
-        yield plain and self.loop_norm != "none", "loop_norm: there is no loop to close when recur is 0, use 'none'"
-        yield plain and self.exit_gate, "exit_gate: there is no loop to leave when recur is 0, leave it out"
-        yield (
-            self.injection == "none" and not from_prelude,
-            "state_init: without an injection the state must start from the prelude, use 'prelude'",
-        )
-        yield (
-            self.injection == "none" and self.truncates and not plain,
-            "backprop_loops: without an injection only the first loop sees the input, use 'all'",
-        )
-        yield (
-            self.injection == "add" and from_prelude,
-            "state_init: additive injection would count the prelude twice, use 'zero'",
-        )
-        yield (
-            self.injection == "boundary" and (not from_prelude or self.loop_norm != "none"),
-            "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'",
-        )
-        yield (
-            self.injection == "hyper-connections" and (self.depth != "fixed" or self.truncates),
-            "injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'",
-        )
-        yield (
-            self.injection == "hyper-connections" and not from_prelude,
-            "state_init: the lanes of hyper-connections start from the prelude, use 'prelude'",
-        )
-        yield (
-            self.loop_norm == "closing" and (self.coda > 0 or self.readout),
-            "loop_norm: closing is also the norm of the head, use coda=0 and readout=False",
-        )
-        yield self.coda_norm and not self.coda, "coda_norm: there is no coda to norm for, set coda"
+        return [
+            (
+                isinstance(self.backprop_loops, int) and self.backprop_loops < 1,
+                f"backprop_loops: {self.backprop_loops} leaves no gradient, use at least 1",
+            ),
+            (
+                plain and self.mean_loops != 1,
+                f"mean_loops: {self.mean_loops} loops over no layer, set recur or mean_loops=1",
+            ),
+            (
+                plain and (self.depth != "fixed" or self.injection != "none"),
+                "recur: nothing loops when it is 0, use depth='fixed' and injection='none'",
+            ),
+            (plain and self.loop_norm != "none", "loop_norm: there is no loop to close when recur is 0, use 'none'"),
+            (plain and self.exit_gate, "exit_gate: there is no loop to leave when recur is 0, leave it out"),
+            (
+                self.injection == "none" and not from_prelude,
+                "state_init: without an injection the state must start from the prelude, use 'prelude'",
+            ),
+            (
+                self.injection == "none" and self.truncates and not plain,
+                "backprop_loops: without an injection only the first loop sees the input, use 'all'",
+            ),
+            (
+                self.injection == "add" and from_prelude,
+                "state_init: additive injection would count the prelude twice, use 'zero'",
+            ),
+            (
+                self.injection == "boundary" and (not from_prelude or self.loop_norm != "none"),
+                "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'",
+            ),
+            (
+                self.injection == "hyper-connections" and (self.depth != "fixed" or self.truncates),
+                "injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'",
+            ),
+            (
+                self.injection == "hyper-connections" and not from_prelude,
+                "state_init: the lanes of hyper-connections start from the prelude, use 'prelude'",
+            ),
+            (
+                self.loop_norm == "closing" and (self.coda > 0 or self.readout),
+                "loop_norm: closing is also the norm of the head, use coda=0 and readout=False",
+            ),
+            (self.coda_norm and not self.coda, "coda_norm: there is no coda to norm for, set coda"),
+        ]
 
-    def _rules_of_sampled_depths(self) -> Iterator[tuple[bool, str]]:
+    def _rules_of_sampled_depths(self) -> list[tuple[bool, str]]:
         k = self.max_backprop_loops
         without = self.depth == "fixed" or k is None
-        yield (
-            self.fill and without,
-            "fill: it draws loops around a truncation, use a sampled depth and a backprop_loops",
-        )
-        yield (
-            self.fill and (k or 0) > self.mean_loops,
-            f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it",
-        )
-        yield (
-            self.on_top and without,
-            "on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops",
-        )
-        yield (self.on_top and self.fill, "on_top: fill adds the loops with gradient in its own way, use one of them")
+        return [
+            (
+                self.fill and without,
+                "fill: it draws loops around a truncation, use a sampled depth and a backprop_loops",
+            ),
+            (
+                self.fill and (k or 0) > self.mean_loops,
+                f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it",
+            ),
+            (self.on_top and without, "on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops"),
+            (self.on_top and self.fill, "on_top: fill adds the loops with gradient in its own way, use one of them"),
+        ]
 
-    def _rules_of_options(self) -> Iterator[tuple[bool, str]]:
+    def _rules_of_options(self) -> list[tuple[bool, str]]:
         has_lanes = self.injection == "hyper-connections"
-        yield self.lanes != 2 and not has_lanes, "lanes: use them with injection='hyper-connections' alone"
-        yield (
-            self.lanes_receive != "s - u" and not has_lanes,
-            "lanes_receive: use it with injection='hyper-connections' alone",
-        )
-        yield (
-            self.injection_bias and self.injection not in ("concat", "concat-identity"),
-            "injection_bias: only a concatenating injection has it, use injection='concat'",
-        )
-        yield (
-            self.init_std != 0.02 and self.init not in ("normal", "mup"),
-            f"init_std: {self.init} has its own, use init='normal' or 'mup'",
-        )
-        yield (
-            self.qk_norm_eps is not None and not self.qk_norm,
-            "qk_norm_eps: there is no QK-norm, set qk_norm or leave it out",
-        )
-        yield (self.init == "mup" and self.tied, "init: muP scales the head and not the table, use tied=False")
+        return [
+            (self.lanes != 2 and not has_lanes, "lanes: use them with injection='hyper-connections' alone"),
+            (
+                self.lanes_receive != "s - u" and not has_lanes,
+                "lanes_receive: use it with injection='hyper-connections' alone",
+            ),
+            (
+                self.injection_bias and self.injection not in ("concat", "concat-identity"),
+                "injection_bias: only a concatenating injection has it, use injection='concat'",
+            ),
+            (
+                self.init_std != 0.02 and self.init not in ("normal", "mup"),
+                f"init_std: {self.init} has its own, use init='normal' or 'mup'",
+            ),
+            (
+                self.qk_norm_eps is not None and not self.qk_norm,
+                "qk_norm_eps: there is no QK-norm, set qk_norm or leave it out",
+            ),
+            (self.init == "mup" and self.tied, "init: muP scales the head and not the table, use tied=False"),
+        ]
 
     @property
     def head_dim(self) -> int:
