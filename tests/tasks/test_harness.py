@@ -106,13 +106,6 @@ def test_answers_are_the_harness_own(ours, theirs):
     assert mine == expected and any(mine)
 
 
-def test_the_most_tokens_of_an_answer_go_by_the_harness_own_names(ours):
-    said = [{name: 5} for name in ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")]
-    asked = [("The Congress", {"until": [], **most}) for most in (*said, {"max_gen_toks": 6})]
-    *five, six = ours.generate_until(instances(asked))
-    assert len({*five}) == 1 and six not in five
-
-
 def test_an_option_without_a_meaning_here_is_refused_before_anything_is_said(ours, monkeypatch):
     monkeypatch.delattr(ours, "model")
     bad = [("max_new_tokens", value) for value in ("five", -1, 0, True, 5.0)] + [("until", [3]), ("top_p", 2)]
@@ -124,6 +117,8 @@ def test_an_option_without_a_meaning_here_is_refused_before_anything_is_said(our
 def test_an_option_that_is_null_or_an_empty_end_changes_nothing_and_the_end_of_a_text_ends(ours, monkeypatch):
     """And a temperature alone is one to sample at, as in the harness' ``normalize_gen_kwargs``."""
     said = ({}, {"until": None, "max_tokens": None}, {"until": ""}, {"until": ["", "\0\0"], "temperature": 0.0})
+    names = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+    assert len({*ours.generate_until(instances([("The", {"until": [], name: 5}) for name in names]))}) == 1
     asked = [("The Congress", {"max_gen_toks": 8, **more}) for more in (*said, {"temperature": 1.0})]
     *plain, sampled = ours.generate_until(instances(asked))
     assert len({*plain}) == 1 and sampled not in plain
@@ -131,15 +126,6 @@ def test_an_option_that_is_null_or_an_empty_end_changes_nothing_and_the_end_of_a
     monkeypatch.setattr(ours.tokens, "eos", tokens[5])  # the end of a text
     (cut,) = ours.generate_until(instances(asked[:1]))
     assert plain[0].startswith(cut) and len(cut) < len(plain[0])
-
-
-def test_contexts_that_are_cut_are_told_of_once(ours, capsys):
-    long, options = "The Congress of the " * CONTEXT, {"until": [], "max_gen_toks": 1}
-    ours.generate_until(instances([(long, options), ("The", options), (long, options)]))
-    ours.loglikelihood(instances([(long, " end"), ("The", " end")]))
-    ours.loglikelihood(instances([("The", " end")]))
-    first, second = (line for line in capsys.readouterr().out.splitlines() if "lost their left end" in line)
-    assert "2 of 3 contexts" in first and "1 of 2 contexts" in second
 
 
 def test_an_empty_text_is_certain_and_ends_nothing(ours):
