@@ -196,11 +196,12 @@ def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small
     begun = small_disk.path / "runs" / cfg.key
     begun.mkdir()  # it cannot be read, and would be set aside
     unwritable = r"^outputs: .* cannot be (made|written to).*, choose another place, or change its rights$"
+    store, other = RunStore(small_disk.path / "runs"), small_run(train={"seed": 1})
     with small_disk.read_only():
         for attempt in (
-            lambda: sweep([small_run(train={"seed": 1})], RunStore(small_disk.path / "runs"), jobs=1),
-            lambda: train(cfg, RunStore(small_disk.path / "runs")),
-            lambda: a_notebook("a", small_disk.path).plan({("one",): small_run(train={"seed": 1})}),
+            lambda: sweep([other], store, jobs=1),
+            lambda: train(cfg, store),
+            lambda: a_notebook("a", small_disk.path).plan({("one",): other}),
             lambda: a_figure(small_disk.path),
         ):
             with pytest.raises(InputError, match=unwritable):

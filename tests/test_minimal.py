@@ -35,17 +35,13 @@ def batch(step):
     return tokens[:, :-1], tokens[:, 1:]
 
 
-def state(looped, draw):
-    return looped.initial_state(torch.empty(B, S, 32), draw)
-
-
 def test_three_steps_of_training_are_the_librarys(pair):
     looped, minimal = pair
     optimizers = [torch.optim.AdamW(model.parameters(), lr=1e-3) for model in pair]
     for step in range(3):
         (tokens, targets), draw = batch(step), Draw(0, step, range(B))
-        loops = LOOPS.roll(step)
-        ours = F.cross_entropy(minimal(tokens, loops, state(looped, draw)).flatten(0, 1), targets.flatten())
+        loops, state = LOOPS.roll(step), looped.initial_state(torch.empty(B, S, 32), draw)
+        ours = F.cross_entropy(minimal(tokens, loops, state).flatten(0, 1), targets.flatten())
         theirs, _ = looped.loss(tokens, targets, loops, draw)
         assert ours.item() == pytest.approx(theirs.item(), abs=1e-5)
         for optimizer, loss in zip(optimizers, (theirs, ours), strict=True):

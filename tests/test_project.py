@@ -66,12 +66,6 @@ def test_commits_that_fixed_rules_are_in_the_history():
     assert len(named) > 20 and not [one for one in named if not any(full.startswith(one) for full in known)]
 
 
-def test_explanations_are_of_claims():
-    text = (ROOT / "docs/explanations.md").read_text()
-    named = re.findall(r"\b00\d-[a-z0-9-]+", "\n".join(re.findall(r"^(?:## |With it: )(.*)", text, re.M)))
-    assert len(named) == len({*named}) and {*named} <= claims.ledger(places.LEDGER).keys()
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
 def test_what_github_runs_is_there_with_the_pinned_python(path):
     phony = " ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)).split()

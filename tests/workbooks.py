@@ -84,11 +84,5 @@ def papermill(workbook: Path, name: str | Path, output: Path, *arguments: str, t
 
 def make(workbook: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
     torch = [] if any(argument.startswith("TORCH") for argument in arguments) else ["TORCH=cpu"]
-    return subprocess.run(
-        ["make", *arguments, *torch],
-        cwd=workbook,
-        env=own_environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    options = {"cwd": workbook, "env": own_environment(), "capture_output": True, "text": True}
+    return subprocess.run(["make", *arguments, *torch], timeout=timeout, **options)

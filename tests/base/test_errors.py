@@ -19,15 +19,11 @@ def test_every_complaint_is_on_the_one_line():
     assert "optim.steps: is required" in line and "optim.stepps: unknown name" in line
 
 
-@pytest.mark.parametrize("kind", [errors.InputError, errors.DiskFull])
-def test_ipython_shows_the_line_alone(kind):
-    assert kind("lr: wrong, mend it")._render_traceback_() == [f"{kind.__name__}: lr: wrong, mend it"]
-
-
-def test_a_command_ends_in_one_line(capsys):
+def test_ipython_shows_the_line_alone_and_a_command_ends_in_it(capsys):
     def raises(error):
         raise error
 
+    assert errors.DiskFull("lr: wrong, mend it")._render_traceback_() == ["DiskFull: lr: wrong, mend it"]
     errors.in_one_line(print, "fine")
     for error in (errors.InputError("lr: mend it"), errors.DiskFull("full"), OSError("gone"), LookupError("known")):
         with pytest.raises(SystemExit) as ended:

@@ -18,10 +18,8 @@ def test_the_split_is_by_document(tmp_path, letters):
     store = token_store(config(source=str(letters), val_fraction=0.1), tmp_path)
     train, val = store.split(0.1)
     assert len(val) == 4 and not set(train) & set(val) and len(train) + len(val) == 40
-    train_letters = {
-        chr(t) for t in training_rows(config(source=str(letters)), store, 0).batch(0, 200).ravel() if t < 250
-    }
-    _, val_default = store.split(0.05)
+    tokens = training_rows(config(source=str(letters)), store, 0).batch(0, 200).ravel()
+    train_letters, (_, val_default) = {chr(t) for t in tokens if t < 250}, store.split(0.05)
     assert train_letters.isdisjoint(chr(65 + i) for i in val_default)
 
 

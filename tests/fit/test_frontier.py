@@ -35,10 +35,9 @@ def test_the_compute_optimal_width_is_that_of_a_fine_search(published, families,
     best = frontier.compute_optimal(published, families[r], r, 4.64e18)
     widths = np.geomspace(384, 2176, 4001)
     table = families[r]
-    columns = [
-        np.exp(np.interp(np.log(widths), np.log(table.width), np.log(table[c]))) for c in ("n_once", "n_rec", "flops")
-    ]
-    losses = published.predict(columns[0], columns[1], np.full(4001, r), 4.64e18 / columns[2])
+    names = ("n_once", "n_rec", "flops")
+    once, rec, flops = (np.exp(np.interp(np.log(widths), np.log(table.width), np.log(table[c]))) for c in names)
+    losses = published.predict(once, rec, np.full(4001, r), 4.64e18 / flops)
     assert losses.min() - 1e-6 < best["loss"] <= losses.min() + 1e-12
     assert best["width"] == pytest.approx(widths[losses.argmin()], rel=2e-3)
     flops = np.exp(np.interp(np.log(best["width"]), np.log(table.width), np.log(table.flops)))

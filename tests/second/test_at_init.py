@@ -28,21 +28,18 @@ def measured():
     # beside them stand a rate of the ladder and a block of several layers, which are of other claims
     others = [designs.steps_from_init(designs.model(p, "1/N", 8, 1), 0.02, 1, 1, p.steps)]
     others += [designs.steps_from_init(designs.model(p, "1/N", 8, 2), p.lr, 2, 1, 1)]
-    functions = {
-        "lib.growth.first_steps": at_init.first_steps,
-        "lib.growth.initial_increments": at_init.initial_increments,
-    }
-    asked = {"lib.growth.first_steps": [*cases.values(), *others], "lib.growth.initial_increments": [*looks.values()]}
+    asked = [(again.STEPS, at_init.first_steps, [*cases.values(), *others])]
+    asked += [(again.INCREMENTS, at_init.initial_increments, [*looks.values()])]
     records = {
-        name: [{"case": case.model_dump(mode="json"), "measured": functions[name](case)} for case in asked[name]]
-        for name in functions
+        name: [{"case": case.model_dump(mode="json"), "measured": function(case)} for case in some]
+        for name, function, some in asked
     }
-    own = [record["measured"] for record in records["lib.growth.first_steps"]]
+    own = [record["measured"] for record in records[again.STEPS]]
     labels = [dict(zip(["model", "rule", "N", "L", "seed"], label, strict=True)) for label in cases]
     states, changes = at_init.tidy(labels, own[: len(cases)])
     cosines = {
         label: np.array(record["measured"]["cosines"])
-        for label, record in zip(looks, records["lib.growth.initial_increments"], strict=True)
+        for label, record in zip(looks, records[again.INCREMENTS], strict=True)
     }
     relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds)
     notebook = at_init.statistics(states, changes, relu, cosines, p.least)

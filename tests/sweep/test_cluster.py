@@ -162,12 +162,9 @@ def test_runs_survive_a_killed_worker_and_a_lost_node(cluster, three_nodes, tmp_
     def two_are_trained() -> bool:
         return checkpoints() >= 2 and len(workers_at_it()) >= 2
 
-    def said() -> str:
-        return f"{checkpoints()} checkpoints, {len(workers_at_it())} workers"
-
-    until(two_are_trained, within=COMES, running=driver.is_alive, said=said)
+    until(two_are_trained, within=COMES, running=driver.is_alive, said=workers_at_it)
     os.kill(workers_at_it()[0], signal.SIGKILL)
-    until(two_are_trained, within=COMES, running=driver.is_alive, said=said)
+    until(two_are_trained, within=COMES, running=driver.is_alive, said=workers_at_it)
     cluster.remove_node(first, allow_graceful=False)
     driver.join(COMES)
     assert found, "the sweep did not end"
@@ -195,10 +192,7 @@ def test_a_driver_that_dies_is_started_again(cluster, three_nodes, tmp_path):
     def under_way() -> bool:
         return any(runs.glob("[0-9a-f]*/result.json")) and any(runs.glob(".*.partial"))
 
-    def said() -> str:
-        return first.communicate()[0] if first.poll() is not None else "it runs"
-
-    until(under_way, within=COMES, running=lambda: first.poll() is None, said=said)
+    until(under_way, within=COMES, running=lambda: first.poll() is None)
     first.kill()
     first.communicate()
     finished = {path: path.stat().st_mtime_ns for path in runs.glob("[0-9a-f]*/result.json")}
