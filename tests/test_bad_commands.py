@@ -9,13 +9,6 @@ import pytest
 from tests.lines import in_one_line
 from tests.workbooks import ROOT
 
-#: what tests/workbook/test_make_variables.py asks of the function, of make itself: a few of each kind
-MAKE = [
-    ("reproduce-figures PROFILE=cpu+smoke", "PROFILE: 'cpu smoke' is not known", "use smoke, cpu, desk, gpu, paper"),
-    ("reproduce-figures ONLY=instability.ipynb", "ONLY: there is no notebook", "use one of: backprop_depth"),
-    ("lab SHELL=/bin/false", "SHELL: unknown variable", "use PROFILE"),
-]
-
 
 @pytest.fixture
 def bare(tmp_path):
@@ -31,12 +24,6 @@ def make_refuses(folder, arguments, *words) -> None:
     done = subprocess.run(["make", *arguments, *torch], cwd=folder, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2 and not done.stdout
     in_one_line(done.stderr.strip(), *words)
-
-
-@pytest.mark.parametrize(("given", "words"), [(given, words) for given, *words in MAKE])
-def test_a_variable_of_make(bare, given, words):
-    """Without -n."""
-    make_refuses(bare, [argument.replace("+", " ") for argument in given.split()], *words)
 
 
 @pytest.mark.parametrize("value", ["$(shell touch made)", '1; `touch made` | touch made > made "#*\\'])

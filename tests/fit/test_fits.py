@@ -38,9 +38,10 @@ def test_without_noise_the_truth_is_found():
     assert fit_saturation(T, 3 * T**-0.1, laws.POWER).params == pytest.approx(dict(Z=3, z=0.1), rel=1e-7)
 
 
-def test_no_restart_of_scipy_finds_a_better_joint_law():
+@pytest.mark.parametrize("restarts", [12, pytest.param(500, marks=pytest.mark.long)])
+def test_no_restart_of_scipy_finds_a_better_joint_law(restarts):
     arrays = joint_arrays(iso_depth_grid(0.005))
-    best, ours = by_scipy(laws.JOINT, arrays, 12, truth=PUBLISHED), fit_joint(*arrays)
+    best, ours = by_scipy(laws.JOINT, arrays, restarts, truth=PUBLISHED), fit_joint(*arrays)
     assert ours.objective <= best * (1 + 1e-9) and best < ours.objective * 1.001
     assert ours.objective == pytest.approx(huber(ours.residuals))
 

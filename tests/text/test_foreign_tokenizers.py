@@ -120,9 +120,3 @@ def test_what_loses_or_changes_text_is_refused(tmp_path, name):
 def test_what_cannot_tokenise_a_text_is_refused(tmp_path):
     with one_line("cannot tokenise the text", starts="data.tokenizer: "):
         stored(tmp_path, tokenizers.Tokenizer(models.WordLevel(vocabulary("the"), unk_token="?")))
-
-
-def test_bytes_that_fall_back_are_one_each(tmp_path):
-    _, store = stored(tmp_path, sentencepiece())
-    ids = map(store.tokenizer._model.token_to_id, ("<0x0A>", "é", "▁the", "<s>"))
-    assert store.tokenizer.token_bytes[list(ids)].tolist() == [1, 2, 4, 0]

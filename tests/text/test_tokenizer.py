@@ -36,16 +36,21 @@ def test_bpe_is_of_every_document_and_of_no_characters_beyond_the_cap(tmp_path):
     assert [len(tokens) for tokens in whole.encode_batch([*words, "yzyzyzyz"])] == [1, 1, 1, 8]
 
 
-def test_a_file_that_begins_every_text_by_a_token_does_not_begin_documents_twice(tmp_path, bpe):
-    fields = json.loads(bpe._model.to_str())
+def test_neither_what_begins_every_text_nor_options_of_batches_and_training_change_a_token(tmp_path, bpe):
+    model = tokenizers.Tokenizer.from_str(bpe._model.to_str())
+    model.enable_truncation(10)
+    model.enable_padding(length=20)
+    fields = json.loads(model.to_str())
+    fields["model"]["dropout"] = 0.5
     begin = {"SpecialToken": {"id": "<|bos|>", "type_id": 0}}
     single = [begin, {"Sequence": {"id": "A", "type_id": 0}}]
     named = {"<|bos|>": {"id": "<|bos|>", "ids": [bpe.bos], "tokens": ["<|bos|>"]}}
     fields["post_processor"] = {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": named}
     (tmp_path / "t.json").write_text(json.dumps(fields))
-    asked = "a text that names <|eos|>, which is encoded as the file says"
-    (found,), (expected,) = (one.encode_batch([asked]) for one in (BPETokenizer(tmp_path / "t.json"), bpe))
-    assert found.tolist() == expected.tolist() and bpe.bos not in found
+    asked = [*TEXTS, "a text that names <|eos|>, which is encoded as the file says"]
+    found, expected = (one.encode_batch(asked) for one in (BPETokenizer(tmp_path / "t.json"), bpe))
+    assert [tokens.tolist() for tokens in found] == [tokens.tolist() for tokens in expected]
+    assert not any(bpe.bos in tokens for tokens in found)
 
 
 def test_nothing_is_lost_and_token_bytes_add_up_to_the_text(bpe):
@@ -85,14 +90,3 @@ def test_a_text_cannot_spell_a_control_token(tmp_path, bpe):
     for tokenizer in (bpe, BPETokenizer(tmp_path / "t.json")):
         (tokens,) = tokenizer.encode_batch([asked])
         assert tokens.min() >= 3 and tokenizer.decode(tokens) == asked
-
-
-def test_options_for_batches_and_for_training_change_no_token(tmp_path, bpe):
-    model = tokenizers.Tokenizer.from_str(bpe._model.to_str())
-    model.enable_truncation(10)
-    model.enable_padding(length=20)
-    fields = json.loads(model.to_str())
-    fields["model"]["dropout"] = 0.5
-    (tmp_path / "t.json").write_text(json.dumps(fields))
-    found, expected = (one.encode_batch(TEXTS) for one in (BPETokenizer(tmp_path / "t.json"), bpe))
-    assert [tokens.tolist() for tokens in found] == [tokens.tolist() for tokens in expected]
