@@ -16,8 +16,8 @@ from tests.workbooks import ROOT
 class Said:
     """In the place of ``nb``: keeps the numbers of claims and the tables, and closes figures."""
 
-    def __init__(self, store: Any = None) -> None:
-        self.store = store
+    def __init__(self, store: Any = None, parameters: Any = None) -> None:
+        self.store, self.parameters = store, parameters
         self.claims: dict[str, Any] = {}
         self.tables: dict[str, Any] = {}
 
@@ -56,10 +56,17 @@ def _imports(name: str, names: dict[str, Any]) -> list[str]:
     return sources
 
 
-def run(name: str, *begins: str, **given: Any) -> SimpleNamespace:
+def run(name: str, *begins: str, p: dict[str, Any] | None = None, **given: Any) -> SimpleNamespace:
     """What the cells that ``begins`` name by the begin of one of their lines leave, with the notebook's imports and
-    what is ``given`` in the place of what the other cells compute; ``said`` is what they reported."""
-    names: dict[str, Any] = {"nb": Said(), "display": lambda *shown: None, **given}
+    what is ``given`` in the place of what the other cells compute; ``said`` is what they reported. ``p``: the
+    notebook's parameters."""
+    parameters = SimpleNamespace(**(p or {}))
+    names: dict[str, Any] = {
+        "nb": Said(parameters=parameters),
+        "p": parameters,
+        "display": lambda *shown: None,
+        **given,
+    }
     sources = _imports(name, names)
     for begin in begins:
         (source,) = (source for source in sources if any(line.startswith(begin) for line in source.splitlines()))

@@ -14,7 +14,6 @@ from lib.store.runs import RunStore
 from lib.workbook.claims import CONTRADICTED, REPRODUCED, verdict
 from tests.cases import claim
 from tests.cells import Said, function, run
-from tests.papers.parcae.test_test_time_loops import curve, unified_curves
 
 #: columns of 004's table of sizes
 SHOWN = ("active, least", "active, most", "stored, Looped-MoE", "stored, MoE")
@@ -22,6 +21,19 @@ SHOWN = ("active, least", "active, most", "stored, Looped-MoE", "stored, MoE")
 pytestmark = pytest.mark.usefixtures("style")
 
 # ---- test_time_saturation --------------------------------------------------------------------------------------------
+
+
+ALL = tuple(range(1, 25))  # test-time loops
+
+
+def curve(key, mu, z, T=ALL, floor=1.5, Z=0.8, **columns) -> pd.DataFrame:
+    T = np.array(T)
+    return pd.DataFrame({"key": key, "mean_loops": mu, "T": T, "loss": floor + Z * np.exp(-z * T), **columns})
+
+
+def saturation(curves, seeds):
+    cells = ("nb.slide(", "FORMS = ", "def ahead(")
+    return run("test_time_saturation", *cells, curves=curves, p={"seeds": seeds, "deepest": 24, "checkpoint": ""})
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +48,26 @@ def sized():
     return pd.concat(curves, ignore_index=True)
 
 
-def saturation(curves, seeds):
-    cells = ("nb.slide(", "forms = ", "def ahead(")
-    return run("test_time_saturation", *cells, curves=curves, seeds=seeds, deepest=24, checkpoint="")
+@pytest.fixture(scope="module")
+def saturated():
+    """What is found of four models whose decay rate goes like mean_loops^-1.2."""
+    curves = [curve(f"m{mu}", mu, 6 * mu**-1.2, size="d = 32", seed=7) for mu in (2, 4, 8, 16)]
+    return saturation(pd.concat(curves, ignore_index=True), [7])
+
+
+def test_the_exponential_is_found_and_beats_its_rivals(saturated):
+    for row in saturated.table.itertuples():
+        assert (row.L_inf, row.Z, row.z) == pytest.approx((1.5, 0.8, 6 * row.mean_loops**-1.2), rel=1e-4)
+    forms = saturated.forms.pivot(index="key", columns="form", values="in")
+    assert (forms["exponential"] < 1e-3 * forms.drop(columns="exponential").min(axis=1)).all()
+    assert (forms["power"] > forms["power with floor"]).all()  # which it is a case of
+
+
+def test_extrapolation_is_judged_beyond_mean_loops_alone(saturated):
+    beyond = saturated.forms.pivot(index="mean_loops", columns="form", values="beyond")
+    assert beyond.loc[2].isna().all()  # T = 1, 2 cannot fit three parameters
+    beyond = beyond.loc[4:]
+    assert (beyond["exponential"] < beyond.drop(columns="exponential").min(axis=1)).all()
 
 
 def test_a_loss_that_rises_again_is_no_plateau(sized):
@@ -73,9 +102,20 @@ def test_forms_and_floors_are_compared_in_the_mean_over_a_sizes_models(sized):
 # ---- unified_law -----------------------------------------------------------------------------------------------------
 
 
+def unified_curves(gamma: float) -> pd.DataFrame:
+    """Curves of the unified law over sizes, tokens and loops."""
+    rows = []
+    for mu in (2, 4, 8, 12):
+        for D in (1e5, 3e5, 1e6):
+            n_eff = 2e4 + 1e4 * mu
+            floor = 1.2 + 300 * n_eff**-0.6 + 500 * D**-0.5
+            rows.append(curve(f"{mu}-{D:g}", mu, 6 * mu**-gamma, (1, 2, 4, 6, 8, 12, 16, 24), floor, n_eff=n_eff, D=D))
+    return pd.concat(rows, ignore_index=True)
+
+
 def laws(curves, others, seeds):
     frames = {"of_size": {32: curves}, "others_of": {32: others.assign(title="d = 32")}}
-    return run("unified_law", "GAMMAS = ", "laws = ", **frames, seeds=seeds)
+    return run("unified_law", "GAMMAS = ", "laws = ", **frames, p={"seeds": seeds})
 
 
 def test_every_seed_has_laws_and_a_held_out_curve_of_its_own():
@@ -84,7 +124,7 @@ def test_every_seed_has_laws_and_a_held_out_curve_of_its_own():
     others = both[(both["mean_loops"] == 8) & (both["D"] == 3e5)]
     others = others.assign(loss=others["loss"] * np.where(others["seed"] == 2, 1.02, 1.0))
     cells = laws(both, others, [1, 2, 3])
-    found, fits = cells.by_seed[32], cells.fits[32]
+    found, fits = cells.by_seed[32], cells.ablation[32]
     assert fits["learned gamma"].objective < fits["gamma = 1"].objective < fits["no conditioning"].objective / 3
     at_mean = both[both["T"] == both["mean_loops"]]
     assert (
@@ -97,6 +137,18 @@ def test_every_seed_has_laws_and_a_held_out_curve_of_its_own():
     assert found.loc[2, "oracle, %"] < 0.5 * found.loc[2, "law, %"]
     few = both[(both["seed"] == 1) | (both["D"] == 3e5)]  # four curves of the second seed
     assert laws(few, others, [1, 2]).by_seed[32]["gamma"].isna().tolist() == [False, True]
+
+
+def test_the_oracles_floor_is_the_measured_loss_at_mean_loops():
+    grid = unified_curves(gamma=1.1).assign(seed=1)
+    held_out = grid[grid["mean_loops"] == 8].assign(loss=lambda rows: rows["loss"] + 0.3)  # a floor the law misses
+    cells = laws(grid, held_out, [1])
+    seen, constants = cells.others, cells.laws[32].params
+    off, off_oracle = (np.abs(seen[way] / seen["loss"] - 1).groupby(seen["key"]).mean() for way in cells.WAYS)
+    assert off_oracle.max() < 0.3 * off.min()
+    decay = constants["Z"] * np.exp(-constants["z"] / 8 * seen["T"])
+    at_mean = seen[seen["T"] == 8].set_index("key")["loss"]
+    assert seen["oracle floor"].to_numpy() == pytest.approx((seen["key"].map(at_mean) + decay).to_numpy())
 
 
 # ---- instability -----------------------------------------------------------------------------------------------------

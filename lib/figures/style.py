@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -10,6 +11,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
@@ -85,6 +87,7 @@ def use_style(profile: str, note: str = "") -> None:
     """Sets matplotlib's defaults and the profile that figures are stamped with; ``note``: what is said of it there."""
     global _profile
     _profile = f"{profile}{', ' * bool(note)}{note}"
+    warnings.filterwarnings("ignore", "The figure layout has changed to tight")  # by seaborn, before ``laid_out``
     mpl.rcParams.update(
         {
             "figure.dpi": 150,
@@ -238,6 +241,16 @@ def legend_above(figure: Figure, axis: Axes) -> None:
     handles, labels = axis.get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
+
+
+def laid_out(grid: sns.FacetGrid, height: float, titles: str = "{col_name}") -> Figure:
+    """What seaborn drew, as wide as a page, its legend above all panels."""
+    grid.set_titles(titles)
+    grid.figure.set_size_inches(PAGE, height)
+    grid.figure.set_layout_engine("constrained")
+    if grid.legend is not None:
+        sns.move_legend(grid, "outside upper center", ncols=len(grid.legend.texts), title=None, frameon=False)
+    return grid.figure
 
 
 def isoflop_curve(
