@@ -5,16 +5,16 @@ token as 001 counts them, D = C / F tokens, loss in nats per token. n_eff are th
 tables included: only so do the paper's own coefficients give its models the losses that it prints.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lib.config import Label, RunConfig
-from lib.fit import isoflop
 from lib.fit.fits import Fit, fit_parcae, fresh_fits, noise_of
-from lib.fit.isoflop import minimum
+from lib.fit.isoflop import exponent, minimum
 from lib.flops import count
 from lib.papers.parcae import transformer_setup
 from lib.papers.parcae.parameters import LoopGrid
@@ -29,15 +29,12 @@ def grid(p: LoopGrid) -> dict[Label, RunConfig]:
     """("mean_loops = ...", width, budget, mean_loops, seed) -> run, for every number of loops, size, budget of it and
     seed."""
     runs: dict[Label, RunConfig] = {}
-    for mu in p.loops:
-        for width in p.sizes:
-            one = p.at(width)
-            cfg = transformer_setup.model(one, mu)
-            for budget in p.budgets_of(width):
-                steps = steps_for(p, budget, count(cfg, p.context).published["001"], width)
-                for seed in p.seeds_of(width):
-                    label = (f"mean_loops = {mu}", width, budget, mu, seed)
-                    runs[label] = transformer_setup.run(one, cfg, steps, seed)
+    for mu, width in itertools.product(p.loops, p.sizes):
+        one = p.at(width)
+        cfg = transformer_setup.model(one, mu)
+        for budget, seed in itertools.product(p.budgets_of(width), p.seeds_of(width)):
+            steps = steps_for(p, budget, count(cfg, p.context).published["001"], width)
+            runs[f"mean_loops = {mu}", width, budget, mu, seed] = transformer_setup.run(one, cfg, steps, seed)
     return runs
 
 
@@ -50,8 +47,7 @@ def held_out(p: LoopGrid) -> dict[Label, RunConfig]:
         cfg = transformer_setup.model(one, p.mean_loops)
         budget = one.steps * p.batch * p.context * count(cfg, p.context).published["001"]
         for seed in p.seeds_of(width):
-            label = ("held out", width, budget, p.mean_loops, seed)
-            runs[label] = transformer_setup.run(one, cfg, one.steps, seed)
+            runs["held out", width, budget, p.mean_loops, seed] = transformer_setup.run(one, cfg, one.steps, seed)
     return runs
 
 
@@ -74,10 +70,9 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for budget, cell in runs[runs["mean_loops"] > 1].groupby("budget"):
         cell = cell.sort_values("mean_loops")
-        trained = cell.groupby("mean_loops")["loss"].mean()
         best, loss, stderr, inside = minimum(cell["mean_loops"], cell["loss"])
         if not inside:
-            ends = trained.iloc[[0, -1]]
+            ends = cell.groupby("mean_loops")["loss"].mean().iloc[[0, -1]]
             best, loss, stderr = float(ends.index[int(ends.argmin())]), float(ends.min()), np.nan
         # F is interpolated in the loops, in which it is linear but for the rounding of mu_bwd
         D = budget / np.interp(best, cell["mean_loops"], cell["F"])
@@ -106,38 +101,13 @@ def growths(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, list[float]]:
 def exponents(runs: pd.DataFrame, column: str, seeds: Sequence[int]) -> list[float]:
     """For each seed the exponent of a power law of ``column`` in the budget through its own optima inside the loops
     trained; nan below two of them."""
-    return [isoflop.exponent(optima(runs[runs["seed"] == seed]), column)[0] for seed in seeds]
-
-
-def gaps_to_fixed_depth(runs: pd.DataFrame, seeds: Sequence[int]) -> pd.DataFrame:
-    """By seed [seeds, budgets] the loss at mean_loops = 1 less that at the best looped mean_loops, in nats: positive
-    where looping is better (001, Fig. "frontier against fixed depth").
-
-    Which mean_loops is best the other seeds say: the least of several noisy losses is too low by itself. A single seed
-    has to say so alone."""
-    losses = runs.pivot_table(index="seed", columns=["budget", "mean_loops"], values="loss").reindex([*seeds])
-    gaps = {}
-    for budget in sorted(runs["budget"].unique()):
-        looped, fixed = losses[budget].drop(columns=1, errors="ignore"), losses[budget].get(1)
-        if fixed is not None and not looped.empty:
-            best = {seed: (looped.drop(index=seed) if len(seeds) > 1 else looped).mean() for seed in seeds}
-            gaps[budget] = [
-                fixed[seed] - looped.at[seed, of.idxmin()] if of.notna().any() else np.nan for seed, of in best.items()
-            ]
-    return pd.DataFrame(gaps, index=pd.Index(seeds, name="seed"))
-
-
-def laws(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[int, Fit]:
-    """seed -> the training law of its own looped runs; seeds with too few of them are left out."""
-    looped = runs[runs["mean_loops"] > 1]
-    own = {seed: looped[looped["seed"] == seed] for seed in seeds}
-    return {seed: fit_parcae(of["n_eff"], of["D"], of["loss"]) for seed, of in own.items() if len(of) > COEFFICIENTS}
+    return [exponent(optima(runs[runs["seed"] == seed]), column)[0] for seed in seeds]
 
 
 def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
     """One row a budget of a size: the mean_loops that its law wants for it, of a fine grid between the fewest and the
-    most looped with, its tokens D and its loss. These make the efficient frontier in 001's figure of contours.
-    ``inside`` is False where mean_loops is an end of the grid."""
+    most looped with, its tokens D and its loss. These make the efficient frontier in 001's figure of contours. Budgets
+    for which it wants an end of the grid are left out."""
     trained = sorted(mu for mu in p.loops if mu > 1)
     counts = [count(transformer_setup.model(p.at(width), mu), p.context) for mu in trained]
     fine = np.geomspace(trained[0], trained[-1], 200)
@@ -147,26 +117,9 @@ def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
     for budget in p.budgets_of(width):
         losses = fit.predict(n_eff, budget / F)
         best = int(np.argmin(losses))
-        rows.append(
-            {
-                "budget": budget,
-                "mean_loops": fine[best],
-                "D": budget / F[best],
-                "loss": losses[best],
-                "inside": 0 < best < len(fine) - 1,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def errors(fits: Mapping[int, Fit], runs: pd.DataFrame, seeds: Sequence[int]) -> list[float]:
-    """For each seed the prediction of its law for its own run among ``runs`` less that run's loss, in percent of the
-    loss; nan where a seed has no law or no run."""
-    off = {}
-    for seed, fit in fits.items():
-        own = runs[runs["seed"] == seed]
-        off[seed] = float((100 * (fit.predict(own["n_eff"], own["D"]) / own["loss"] - 1)).mean())
-    return [off.get(seed, np.nan) for seed in seeds]
+        if 0 < best < len(fine) - 1:
+            rows.append((budget, fine[best], budget / F[best], losses[best]))
+    return pd.DataFrame(rows, columns=["budget", "mean_loops", "D", "loss"])
 
 
 def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:

@@ -13,7 +13,10 @@ from lib.flops import count
 from lib.papers.parcae import training_loops, transformer_setup
 from lib.papers.parcae.parameters import LoopingIsoflop
 from lib.presets import preset
+from tests.cells import run
 from tests.given import given
+
+pytestmark = pytest.mark.usefixtures("style")
 
 SMALL = given(
     LoopingIsoflop, sizes={64: 1}, head_dim=32, vocab_size=256, context=64, batch=8, micro_batch=0, precision="fp32",
@@ -77,29 +80,30 @@ def test_an_optimum_outside_the_loops_trained_does_not_count():
     assert isoflop.exponent(training_loops.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
 
 
+def gaps(runs, seeds) -> pd.DataFrame:
+    """By seed and budget, as the notebook has them."""
+    return run("looping_isoflop", "def best_of_others(", of_size={64: runs}, p={"seeds": seeds}).gaps[64]
+
+
 def test_gaps_are_positive_where_looping_is_better():
     runs = parabolas()
-    gaps = training_loops.gaps_to_fixed_depth(runs, [1])
+    found = gaps(runs, [1])
     losses = runs.pivot(index="mean_loops", columns="budget", values="loss")
-    assert gaps.loc[1].tolist() == pytest.approx((losses.loc[1] - losses.drop(index=1).min()).tolist())
-    assert (gaps > 0).all(axis=None)
-    assert training_loops.gaps_to_fixed_depth(runs[runs["mean_loops"] > 1], [1]).empty
-    assert training_loops.gaps_to_fixed_depth(runs, [1, 2])[1.0].isna().tolist() == [True, True]  # one never trained
+    assert found.loc[1].tolist() == pytest.approx((losses.loc[1] - losses.drop(index=1).min()).tolist())
+    assert (found > 0).all(axis=None)
+    assert gaps(runs[runs["mean_loops"] > 1], [1]).empty
+    assert gaps(runs, [1, 2])[1.0].isna().tolist() == [True, True]  # one never trained
 
 
 def test_which_loops_are_best_the_other_seeds_say():
     cells = {1: (2.0, 2.0, 2.0), 2: (1.55, 1.7, 1.7), 4: (1.6, 1.6, 1.6)}  # the first seed was lucky with 2 loops
     columns = ["budget", "mean_loops", "seed", "loss"]
     rows = [(1.0, mu, seed, x) for mu, losses in cells.items() for seed, x in zip((7, 8, 9), losses, strict=True)]
-    gaps = training_loops.gaps_to_fixed_depth(pd.DataFrame(rows, columns=columns), [7, 8, 9])
-    assert gaps[1.0].tolist() == pytest.approx([0.4, 0.4, 0.4])
-    noise = np.random.default_rng(0).normal(size=(120, 3, 4))  # nothing is better than anything
-    means = []
-    for losses in noise:
-        rows = [(1.0, mu, s, losses[s, i]) for s in range(3) for i, mu in enumerate((1, 2, 4, 8))]
-        runs = pd.DataFrame(rows, columns=columns)
-        means.append(training_loops.gaps_to_fixed_depth(runs, [0, 1, 2])[1.0].mean())
-    assert abs(np.mean(means)) < 0.15  # the least of three losses lies .85 lower
+    assert gaps(pd.DataFrame(rows, columns=columns), [7, 8, 9])[1.0].tolist() == pytest.approx([0.4, 0.4, 0.4])
+    losses = np.random.default_rng(0).normal(size=(120, 3, 4))  # nothing is better than anything
+    rows = [(n, mu, s, losses[n, s, i]) for n in range(120) for s in range(3) for i, mu in enumerate((1, 2, 4, 8))]
+    found = gaps(pd.DataFrame(rows, columns=columns), [0, 1, 2])
+    assert abs(found.mean(axis=None)) < 0.15  # the least of three losses lies .85 lower
 
 
 def test_growth_is_of_each_seed_and_has_no_number_where_both_budgets_are_at_an_end():
@@ -145,15 +149,21 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
         trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
         assert row.loss <= min(trained) + 1e-9
     assert wanted["mean_loops"].is_monotonic_increasing  # more compute, more loops
-    assert wanted["mean_loops"].iloc[-1] > 4 and wanted["inside"].iloc[-1]
+    assert wanted["mean_loops"].iloc[-1] > 4 and wanted["budget"].iloc[-1] == budgets[-1]
     flops = np.interp(wanted["mean_loops"], [*counts], [c.published["001"] for c in counts.values()])
-    assert (wanted["D"] * flops).tolist() == pytest.approx(budgets)
-    runs = pd.DataFrame({"n_eff": n_eff, "D": D, "loss": law.predict(n_eff, D), "seed": 3, "mean_loops": 2})
-    laws = training_loops.laws(pd.concat([runs, runs[:5].assign(seed=4)]), [3, 4])
-    assert [*laws] == [3] and laws[3].params == pytest.approx(law.params, rel=1e-3)
-    off = training_loops.errors({3: law}, runs[:1].assign(loss=runs["loss"] / 1.01), [3, 4])
-    assert off[0] == pytest.approx(1.0) and np.isnan(off[1])
-    assert np.isnan(training_loops.errors({3: law, 4: law}, runs[:1], [4])).all()
+    assert (wanted["D"] * flops).tolist() == pytest.approx(wanted["budget"].tolist())
+
+
+def test_every_seeds_law_is_asked_for_its_own_held_out_run():
+    sizes = pd.DataFrame([(n, d) for n in (1e5, 2e5, 4e5) for d in (1e6, 2e6, 4e6)], columns=["n_eff", "D"])
+    truth = dict(A=400.0, B=900.0, E=1.2, a=0.5, b=0.5)
+    runs = sizes.assign(loss=PARCAE.loss(truth, sizes["n_eff"], sizes["D"]), width=64)
+    looped = pd.concat([runs.assign(seed=3), runs[:5].assign(seed=4), runs.assign(seed=5)])
+    others = runs[:1].assign(loss=runs["loss"] / 1.01, seed=3)
+    found = run("looping_isoflop", "COEFFICIENTS = 5", looped={64: looped}, others=others, p={"seeds": [3, 4, 5]})
+    assert [*found.by_seed[64]] == [3, 5]  # the law has as many constants as seed 4 has runs
+    assert found.by_seed[64][3].params == pytest.approx(truth, rel=1e-3)
+    assert found.off[64][0] == pytest.approx(1.0, abs=1e-3) and np.isnan(found.off[64][1:]).all()
 
 
 def test_held_out_runs_are_those_of_the_sizes_notebook():
