@@ -131,13 +131,11 @@ def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed
     if len(looped) <= COEFFICIENTS or held_out.empty:
         return pd.DataFrame(np.nan, range(1 + resamples), ["a", "b", "E", "error"])
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
-    fresh = [grid[0] for grid in fresh_fits({0: law}, resamples, seed)]
+    laws = [law, *(grid[0] for grid in fresh_fits({0: law}, resamples, seed))]
     noise = np.sqrt(noise_of({0: law}).variance)
-    shifts = noise * np.random.default_rng([seed, 1]).standard_normal((len(fresh), len(held_out)))
-
-    rows = []
-    for fit, shift in zip([law, *fresh], [np.zeros(len(held_out)), *shifts], strict=True):
-        measured = held_out["loss"].to_numpy() * np.exp(shift)
-        off = 100 * (fit.predict(held_out["n_eff"], held_out["D"]) / measured - 1)
-        rows.append({"a": fit.params["a"], "b": fit.params["b"], "E": fit.params["E"], "error": off.mean()})
-    return pd.DataFrame(rows)
+    shifts = noise * np.random.default_rng([seed, 1]).standard_normal((resamples, len(held_out)))
+    measured = held_out["loss"].to_numpy() * np.exp(np.vstack([np.zeros(len(held_out)), shifts]))
+    off = [
+        100 * (fit.predict(held_out["n_eff"], held_out["D"]) / of - 1) for fit, of in zip(laws, measured, strict=True)
+    ]
+    return pd.DataFrame([fit.params for fit in laws]).assign(error=np.mean(off, axis=1))[["a", "b", "E", "error"]]

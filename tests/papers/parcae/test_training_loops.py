@@ -24,6 +24,9 @@ SMALL = given(
 )  # fmt: skip
 
 
+TRUTH = dict(E=1.2, A=400.0, a=0.5, B=900.0, b=0.5)
+
+
 def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)) -> pd.DataFrame:
     """Losses whose optimum over the loops is 4 C^exponent, with F = 3 + loops."""
     cells = pd.MultiIndex.from_product([[64], budgets, loops, [1]], names=["width", "budget", "mean_loops", "seed"])
@@ -31,6 +34,12 @@ def parabolas(exponent=0.4, budgets=(1.0, 2.0, 4.0, 8.0), loops=(1, 2, 4, 8, 16)
     C, mu = runs["budget"], runs["mean_loops"]
     loss = 3 - 0.1 * np.log(C) + 0.2 * np.log(mu / (4 * C**exponent)) ** 2
     return runs.assign(n_eff=1.0 + mu, F=3.0 + mu, D=C / (3 + mu), loss=loss + 0.5 * (mu == 1))
+
+
+def on_a_law() -> pd.DataFrame:
+    """Nine looped runs of one size that follow TRUTH exactly."""
+    sizes = pd.DataFrame([(n, d) for n in (1e5, 2e5, 4e5) for d in (1e6, 2e6, 4e6)], columns=["n_eff", "D"])
+    return sizes.assign(width=64, mean_loops=4, loss=PARCAE.loss(TRUTH, sizes["n_eff"], sizes["D"]))
 
 
 def test_every_run_of_the_grid_costs_its_budget():
@@ -87,10 +96,9 @@ def gaps(runs, seeds) -> pd.DataFrame:
 
 def test_gaps_are_positive_where_looping_is_better():
     runs = parabolas()
-    found = gaps(runs, [1])
     losses = runs.pivot(index="mean_loops", columns="budget", values="loss")
-    assert found.loc[1].tolist() == pytest.approx((losses.loc[1] - losses.drop(index=1).min()).tolist())
-    assert (found > 0).all(axis=None)
+    found = gaps(runs, [1]).loc[1]
+    assert (found > 0).all() and found.tolist() == pytest.approx((losses.loc[1] - losses.loc[2:].min()).tolist())
     assert gaps(runs[runs["mean_loops"] > 1], [1]).empty
     assert gaps(runs, [1, 2])[1.0].isna().tolist() == [True, True]  # one never trained
 
@@ -139,11 +147,10 @@ def test_three_seeds_intervals_of_an_exponent_cover_it(noise):
 def test_what_the_law_wants_is_its_least_loss_at_the_budget():
     loops, budgets = [1, 2, 4, 8, 16], [2e11, 8e11, 3.2e12]
     counts = {mu: count(transformer_setup.model(SMALL.at(64), mu), 64) for mu in loops[1:]}
-    truth = dict(E=1.2, A=400.0, a=0.5, B=900.0, b=0.5)
     points = [(c.n_usage, C / c.published["001"]) for c in counts.values() for C in budgets]
     n_eff, D = np.array(points).T
-    law = fit_parcae(n_eff, D, truth["E"] + truth["A"] * n_eff ** -truth["a"] + truth["B"] * D ** -truth["b"])
-    assert law.params == pytest.approx(truth, rel=1e-3)
+    law = fit_parcae(n_eff, D, PARCAE.loss(TRUTH, n_eff, D))
+    assert law.params == pytest.approx(TRUTH, rel=1e-3)
     wanted = training_loops.best_by_law(SMALL.replace(loops=loops, budgets=budgets), 64, law)
     for row in wanted.itertuples():
         trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
@@ -155,14 +162,12 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
 
 
 def test_every_seeds_law_is_asked_for_its_own_held_out_run():
-    sizes = pd.DataFrame([(n, d) for n in (1e5, 2e5, 4e5) for d in (1e6, 2e6, 4e6)], columns=["n_eff", "D"])
-    truth = dict(A=400.0, B=900.0, E=1.2, a=0.5, b=0.5)
-    runs = sizes.assign(loss=PARCAE.loss(truth, sizes["n_eff"], sizes["D"]), width=64)
+    runs = on_a_law()
     looped = pd.concat([runs.assign(seed=3), runs[:5].assign(seed=4), runs.assign(seed=5)])
     others = runs[:1].assign(loss=runs["loss"] / 1.01, seed=3)
     found = run("looping_isoflop", "COEFFICIENTS = 5", looped={64: looped}, others=others, p={"seeds": [3, 4, 5]})
     assert [*found.by_seed[64]] == [3, 5]  # the law has as many constants as seed 4 has runs
-    assert found.by_seed[64][3].params == pytest.approx(truth, rel=1e-3)
+    assert found.by_seed[64][3].params == pytest.approx(TRUTH, rel=1e-3)
     assert found.off[64][0] == pytest.approx(1.0, abs=1e-3) and np.isnan(found.off[64][1:]).all()
 
 
@@ -177,9 +182,8 @@ def test_held_out_runs_are_those_of_the_sizes_notebook():
 
 def test_one_grids_law_predicts_held_out_runs_by_its_own_error():
     """Held-out losses 1 % above those of a truth that the grid follows exactly."""
-    truth = dict(A=20.0, B=300.0, E=1.5, a=0.3, b=0.35)
-    sizes = pd.DataFrame([(n, d) for n in (1e5, 2e5, 4e5) for d in (1e6, 2e6, 4e6)], columns=["n_eff", "D"])
-    grid = sizes.assign(mean_loops=4, loss=PARCAE.loss(truth, sizes["n_eff"], sizes["D"]))
+    grid = on_a_law()
     found = training_loops.of_one_grid(grid, grid.assign(loss=1.01 * grid["loss"]), 20, 0)
     assert len(found) == 21 and found["error"][0] == pytest.approx(100 * (1 / 1.01 - 1), abs=1e-3)
     assert found["error"][1:].to_numpy() == pytest.approx(found["error"][0], abs=0.05)
+    assert found["a"][0] == pytest.approx(TRUTH["a"], rel=1e-3)
