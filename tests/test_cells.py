@@ -146,20 +146,25 @@ def test_the_oracles_floor_is_the_measured_loss_at_mean_loops():
 
 
 def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
+    """A run fails by its final loss, or in the first seed by having blown up, whatever its loss."""
     rows = [
-        (f"{name}{seed}{lr}", name, seed, lr, "finished", *((3.0, 1e5) if lr >= fails else (2.0, 10.0)))
+        (f"{name}{seed}{lr}", name, seed, lr, *(failed[seed] if lr >= fails else ("finished", 2.0, 10.0)))
+        for failed in [{1: ("diverged", 1.0, 1e5), 2: ("finished", 3.0, 1e5)}]
         for name, fails in (("base", 2.0), ("residual-norm", 4.0), ("parcae", 8.0))
         for seed in (1, 2)
         for lr in (1.0, 2.0, 4.0)
     ]
     frame = pd.DataFrame(rows, columns=["key", "architecture", "seed", "lr", "status", "val_loss", "max_state_rms"])
     curves = frame[["key"]].assign(rho=np.where(frame["max_state_rms"] > 1e4, 1.1, 0.9))
-    of = {"frame": frame, "curves": curves, "limit": 2.5, "seeds": [1, 2], "lrs": [1.0, 2.0, 4.0]}
-    found = run("instability", "failing = ", "parcae = ", **of, architectures=[*frame["architecture"].unique()])
+    p = {"seeds": [1, 2], "lrs": [1.0, 2.0, 4.0], "architectures": [*frame["architecture"].unique()]}
+    found = run("instability", "failing = ", "parcae = ", p=p, frame=frame, curves=curves, limit=2.5)
+    assert found.frame["trains"].equals(found.frame["max_state_rms"] < 1e4)
     assert found.lowest["base"].tolist() == [2, 2] and np.isinf(found.lowest["parcae"]).all()
-    assert found.said.claims["001-base-diverges-before-residual-norm"] == [1, 1]
-    assert found.said.claims["001-base-state-explodes"] == pytest.approx([4, 4])
-    assert found.said.claims["001-residual-norm-lowest-diverging-rate"] == [4, 4]
+    claims = found.said.claims
+    assert claims["001-base-diverges-before-residual-norm"] == [1, 1]
+    assert claims["001-base-diverged-rho-at-least-one"]["nearest rate"] == pytest.approx([np.log(1.1)] * 2)
+    assert claims["001-base-state-explodes"] == pytest.approx([4, 4])
+    assert claims["001-residual-norm-lowest-diverging-rate"] == [4, 4]
 
 
 # ---- depth_sampling --------------------------------------------------------------------------------------------------

@@ -1,12 +1,6 @@
-"""001's runs in its RDM set-up, and which of them train: 001, Sec. "Understanding Instability".
-
-It works on data frames with one row a run and columns architecture, lr, seed, status and val_loss.
-"""
+"""001's runs in its RDM set-up: 001, Sec. "Understanding Instability"."""
 
 from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from lib.config import Label, OptimConfig, RunConfig
 from lib.papers.parcae.parameters import EndToEnd, Instability
@@ -70,26 +64,3 @@ def against_rdm(p: EndToEnd, setup: Instability) -> dict[Label, RunConfig]:
         for name in ("residual-norm", parcae(setup))
         for seed in p.seeds
     }
-
-
-def trains(frame: pd.DataFrame, loss_limit: float) -> pd.Series:
-    """True for runs that neither blew up nor ended above ``loss_limit``, what an n-gram model knows of the text.
-
-    Gradient clipping keeps the loss of an exploded run finite, so that a finite loss says nothing by itself.
-    """
-    return (frame["status"] == "finished") & (frame["val_loss"] <= loss_limit)
-
-
-def radius_margins(frame: pd.DataFrame, architecture: str, trains: bool, seeds: list[int]) -> dict[str, list[float]]:
-    """How far rho_max lies on the side of 1 that the paper says, in log, one number a seed: log rho_max of runs that do
-    not train, -log rho_max of those that train. Of the run at the rate nearest to where training ends, and the mean of
-    the others, if every seed has others. nan where there is no such run."""
-    runs = frame[(frame["architecture"] == architecture) & (frame["trains"] == trains)]
-    runs = runs.sort_values("lr", ascending=not trains)  # the nearest rate first
-    margins = np.log(runs["rho_max"]) * (-1 if trains else 1)
-    place = runs.groupby("seed").cumcount()
-    means = {
-        name: margins[which].groupby(runs["seed"][which]).mean().reindex(seeds)
-        for name, which in (("nearest rate", place == 0), ("other rates", place > 0))
-    }
-    return {name: of.tolist() for name, of in means.items() if name == "nearest rate" or of.notna().all()}
