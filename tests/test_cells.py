@@ -284,8 +284,9 @@ def test_bytes_a_token_are_those_of_decoding_the_text(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tiktoken, "get_encoding", encoding)
     store, size = RunStore(tmp_path / "runs"), 300_000
-    of = dict(source="sotu", max_bytes=size, content="", sizes=[300, 600], encodings=["words", "far"], nb=Said(store))
-    table = run("tokenizer_compression", "tokenizers = ", "def of_tiktoken(", **of).table.set_index("tokenizer")
+    p = dict(source="sotu", max_bytes=size, content="", sizes=[300, 600], encodings=["words", "far"])
+    cells = run("tokenizer_compression", "tokenizers = ", "def of_tiktoken(", p=p, nb=Said(store))
+    table = cells.table.set_index("tokenizer")
     assert (
         table["own"].tolist() == [True, True, False, False] and table.loc["bpe-600", "train"] > table["train"].iloc[0]
     )
