@@ -51,10 +51,10 @@ def above_chance(gain, task) -> float:
 
 def sized(gain=None, tasks=CORE_EXTENDED):
     """Transformers and Parcae that have ``gain`` of what lies above guessing."""
-    return _sized(gain or _grows, tuple(tasks)).copy()
+    return _sized(gain or grows, tuple(tasks)).copy()
 
 
-def _grows(label, task) -> float:
+def grows(label, task) -> float:
     return 0.1 * (label[0] == "parcae") + label[1] / 200
 
 

@@ -6,15 +6,13 @@ examples.
 """
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from lib.config import Label, RunConfig
-from lib.papers.parcae import training_loops
-from lib.papers.shared.scores import TEXTS, Contrast, accuracy_scores, contrast, labelled, suite_scores, text_scores
+from lib.papers.shared.scores import Contrast, accuracy_scores, contrast, labelled, suite_scores, text_scores
 from lib.tasks.suites import CORE, CORE_EXTENDED, WIKITEXT, ZERO_SHOT, Task
 
 SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTENDED}
@@ -23,24 +21,6 @@ IN_TRANSFORMER_SETUP, IN_RDM_SETUP = (*CORE_EXTENDED, WIKITEXT), (*ZERO_SHOT.val
 PARCAE, TRANSFORMER, RDM = "parcae", "transformer", "residual-norm"
 #: share of the gap to the next larger model that half the parameters have to close; 001 has .875, says "comparable"
 CLOSED = 0.75
-
-
-# ---- who is asked ----------------------------------------------------------------------------------------------------
-
-
-def frontier(grid: dict[Label, RunConfig], found: dict[str, Any]) -> dict[Label, RunConfig]:
-    """("looped" | "fixed depth", width, budget, seed) -> run: at each budget of a size the looped run with the lowest
-    validation loss, and the one at mean_loops = 1 (001, Table "Core Scores Comparison of Looping Optimal Frontier").
-
-    grid: ``training_loops.grid``; found: key -> result."""
-    runs, chosen = training_loops.frame(found.values(), grid), {}
-    for (width, budget, seed), cell in runs.groupby(["width", "budget", "seed"]):
-        loops = cell["mean_loops"]
-        for which, own in (("looped", cell[loops > 1]), ("fixed depth", cell[loops == 1])):
-            if len(own):
-                mu = own["mean_loops"].iloc[own["loss"].argmin()]
-                chosen[which, width, budget, seed] = grid[f"mean_loops = {mu}", width, budget, mu, seed]
-    return chosen
 
 
 # ---- their scores ----------------------------------------------------------------------------------------------------
@@ -64,31 +44,6 @@ def rdm_scores(
 ) -> pd.DataFrame:
     """``labelled`` runs of 001's RDM set-up with the zero-shot tasks, their mean ``zero-shot``, and WikiText."""
     return labelled([*accuracy_scores(table, "zero-shot", ZERO_SHOT), *text_scores(table)[1:]], runs, names, found)
-
-
-def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """001, Table "Comparing Parcae to Fixed-Depth Transformers": means over seeds by width and architecture, and of
-    Parcae the share of the gap to the next larger Transformer that it closes, in per cent."""
-    texts = [f"{name} per {per}{of}" for name in TEXTS for per in ("token", "word") for of in ("", " stderr")]
-    suites = [f"{name}{of}" for name in SUITES for of in ("", " stderr", " spread")]
-    shown = ["parameters", "T", "perplexity", *texts, *suites]
-    means = runs.groupby(["width", "architecture"], sort=False)[shown].mean()
-    for name in SUITES:
-        for width, share in closed(runs, name).items():
-            means.loc[(width, PARCAE), f"closed, {name} (%)"] = share
-    return means
-
-
-def closed(runs: pd.DataFrame, value: str) -> pd.Series:
-    """By width the share of the gap to the next larger Transformer that Parcae closes, in per cent (001, Sec.
-    "Comparison Against Transformers"). Means are over the seeds of which all runs finished. The share is nan where the
-    larger Transformer is no better."""
-    mean = runs.pivot(index="seed", columns=["architecture", "width"], values=value).dropna().mean()
-    shares = {}
-    for small, large in itertools.pairwise(sorted(runs["width"].unique())):
-        gap = mean[TRANSFORMER, large] - mean[TRANSFORMER, small]
-        shares[small] = 100 * (mean[PARCAE, small] - mean[TRANSFORMER, small]) / gap if gap > 0 else math.nan
-    return pd.Series(shares)
 
 
 # ---- what the papers say of them -------------------------------------------------------------------------------------

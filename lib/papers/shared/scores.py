@@ -18,8 +18,8 @@ from lib.flops import count
 from lib.papers.shared import frames
 from lib.store.runs import WEIGHTS, RunStore
 from lib.sweep import measurements
-from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, facts, suite
-from lib.tasks.suites import LAMBADA, WIKITEXT, Task
+from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, examples_of, facts, suite
+from lib.tasks.suites import LAMBADA, WIKITEXT, Task, prompt
 
 P = TypeVar("P", bound=Computing)
 
@@ -70,6 +70,23 @@ def there(source: str, suites: Mapping[str, Sequence[Task]]) -> str:
     Raises InputError for a folder that is not there and for a damaged file."""
     found = {name: sum(facts(task, source).n > 0 for task in tasks) for name, tasks in suites.items()}
     return ", ".join(f"{name}: {n} of {len(suites[name])} tasks" for name, n in found.items())
+
+
+def example_questions(tasks: Mapping[str, Task], source: str) -> pd.DataFrame:
+    """Of each kind of task the first question, as it is asked without examples in front: where it ends, the options,
+    and the right one. Empty where the source does not have the task, or is not here."""
+    rows = {}
+    for kind, task in tasks.items():
+        try:
+            first = examples_of(task, source)[:1]
+        except InputError:  # figures need no tasks
+            first = []
+        for example in first:
+            options = prompt(task.at(0), [example], 0, 0)
+            asked, right = options[example.gold]
+            rows[kind] = (task.name, asked[-160:], [answer for _, answer in options], right)
+    columns = ["task", "the question ends", "options", "right"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
 # ---- their scores ----------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import pytest
 
 from lib.papers.parcae import core_benchmark, training_loops
 from lib.tasks.suites import CORE, WIKITEXT, ZERO_SHOT
+from tests.cells import function, run
 from tests.papers.parcae.test_training_loops import SMALL
 from tests.runs import ended
-from tests.scored import ADDED, NAMES, PLAN, WIDTHS, asked, results, sized
+from tests.scored import ADDED, NAMES, PLAN, WIDTHS, above_chance, asked, grows, results, sized
 
 # ---- who is asked
 
@@ -18,12 +19,15 @@ def test_of_each_budget_the_best_loops_and_none():
     grid = training_loops.grid(SMALL)
     wanted = {2e11: 2, 4e11: 4}
     found = results(grid, lambda label: 3 + abs(math.log(label[3] / wanted[label[2]])) if label[3] > 1 else 2.0)
-    chosen = core_benchmark.frontier(grid, found)
-    loops = [(which, budget, cfg.model.mean_loops) for (which, _, budget, _), cfg in chosen.items()]
-    assert loops == [("looped", 2e11, 2), ("fixed depth", 2e11, 1), ("looped", 4e11, 4), ("fixed depth", 4e11, 1)]
+
+    def chosen():
+        frontier = run("downstream_core", "in_loops = ", loops=grid, found=found, largest={}).frontier
+        return {(which, budget, cfg.model.mean_loops) for (which, _, budget, _), cfg in frontier.items()}
+
+    assert chosen() == {("looped", 2e11, 2), ("fixed depth", 2e11, 1), ("looped", 4e11, 4), ("fixed depth", 4e11, 1)}
     for label in [("mean_loops = 1", 64, 2e11, 1, 7), *(key for key in grid if key[2] == 4e11 and key[3] > 1)]:
         found[grid[label].key] = ended(grid[label], None)  # what diverged is not asked
-    assert [*core_benchmark.frontier(grid, found)] == [("looped", 64, 2e11, 7), ("fixed depth", 64, 4e11, 7)]
+    assert chosen() == {("looped", 2e11, 2), ("fixed depth", 4e11, 1)}
 
 
 # ---- scores
@@ -66,17 +70,21 @@ def test_zero_shot_tasks_are_not_those_with_examples_in_front():
     assert scores["SciQ stderr"].tolist() == pytest.approx([2.0] * 12)
 
 
+@pytest.mark.usefixtures("style")
 def test_the_table_of_transformers_is_of_means_over_seeds():
-    table = core_benchmark.transformer_table(sized())
+    answers = asked(PLAN, lambda label, task, T: above_chance(grows(label, task), task))
+    given = dict(table=answers, matched=PLAN, found=results(PLAN))
+    table = run("downstream_core", "def closed(", **given).said.tables["downstream_core"]
     assert table.index.tolist() == [(w, a) for w in WIDTHS for a in ("transformer", "parcae")]
     assert table.loc[[(16, "transformer"), (48, "parcae")], "Core"].tolist() == pytest.approx([8, 34])
     assert table["closed, Core (%)"].tolist()[1::2] == pytest.approx([125, 125, math.nan], nan_ok=True)
     assert table["closed, Core (%)"].isna().tolist()[::2] == [True] * 3
-    flat = core_benchmark.closed(sized(lambda label, task: 0.1 * (label[0] == "parcae") - label[1] / 1000), "Core")
+    closed = function("downstream_core", "closed")
+    flat = closed(sized(lambda label, task: 0.1 * (label[0] == "parcae") - label[1] / 1000), "Core")
     assert flat.isna().all()  # the larger one is no better
     runs = sized()
     runs.loc[(runs["width"] == 16) & (runs["seed"] == 1), "Core"] = math.nan  # of the other seed alone
-    assert core_benchmark.closed(runs, "Core").tolist() == pytest.approx([125, 125])
+    assert closed(runs, "Core").tolist() == pytest.approx([125, 125, math.nan], nan_ok=True)
 
 
 # ---- what the papers say of them
@@ -92,8 +100,8 @@ def test_a_share_of_each_gap_and_three_quarters_of_the_last():
     assert core_benchmark.half_the_parameters(runs, [1, 2]).values == pytest.approx([10 - 0.75 * 8] * 2)
     # the paper's own: 25.07 of 22.42 and 25.45
     paper = runs.assign(Core=0.0).set_index(["width", "architecture"])
-    for run, score in (((32, "parcae"), 25.07), ((32, "transformer"), 22.42), ((48, "transformer"), 25.45)):
-        paper.loc[run, "Core"] = score
+    for one, score in (((32, "parcae"), 25.07), ((32, "transformer"), 22.42), ((48, "transformer"), 25.45)):
+        paper.loc[one, "Core"] = score
     assert core_benchmark.half_the_parameters(paper.reset_index(), [1, 2]).values[0] > 0.3
 
 

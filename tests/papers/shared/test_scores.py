@@ -17,7 +17,7 @@ from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.tasks.evaluations import evaluate
-from lib.tasks.suites import LAMBADA
+from lib.tasks.suites import CORE, LAMBADA
 from lib.workbook.parameters import at_profile
 from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
 
@@ -30,6 +30,13 @@ def test_runs_of_some_training_seeds_can_be_asked_alone():
     for seeds in ([5], [1]):  # the largest size has seed 0 alone
         with pytest.raises(InputError, match=r"training_seeds: none is of \[0.*\], seeds of end_to_end at paper"):
             scores.of_seeds(ends, seeds)
+
+
+def test_a_question_is_shown_as_it_is_asked_with_its_right_option(tmp_path):
+    (tmp_path / "copa.jsonl").write_text('{"query": "It rained, so", "choices": ["a", "b"], "gold": 1}\n')
+    copa, other = (task for task in CORE if task.name in ("copa", "coqa"))
+    table = scores.example_questions({"choice": copa, "passage": other}, str(tmp_path))
+    assert table.T.to_dict("list") == {"choice": ["copa", "It rained, so ", ["a", "b"], "b"]}
 
 
 def test_who_diverged_or_has_no_weights_is_not_asked_anew(tmp_path):
