@@ -103,6 +103,7 @@ def use_style(profile: str, note: str = "") -> None:
             "axes.spines.right": False,
             "axes.formatter.min_exponent": 1,  # a log axis says 0.6 and 2, not 6 x 10^-1 and 2 x 10^0
             "axes.grid": True,
+            "axes.axisbelow": True,  # also below scattered markers
             "grid.color": "#e6e6e6",
             "grid.linewidth": 0.6,
             "lines.linewidth": 1.1,

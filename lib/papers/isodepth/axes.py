@@ -3,9 +3,6 @@
 A loss is of the right continuation, in nats per token.
 """
 
-import itertools
-from collections.abc import Callable, Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -13,14 +10,10 @@ from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit.noise import Noise
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
-from lib.papers.shared.reported import read_off
 from lib.store.runs import RunStore
 from lib.tasks import primitives
 from lib.tasks.evaluations import Evaluation, Subject, evaluations, suite
 from lib.tasks.suites import CORE, Task, table
-
-#: comparison -> number
-Margins = dict[str, float]
 
 _TRIVIA = ("triviaqa_wikipedia_nocontext_val", "triviaqa_sm_sub", "triviaqa")
 _named = {task.name: task for task in CORE} | table(
@@ -106,14 +99,6 @@ def optimal(points: pd.DataFrame) -> pd.DataFrame:
     return points.merge(best, on=["budget", "r", "subject"])
 
 
-def gaps(best: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Loss less the plain model's on an axis, from ``optimal``: a row a budget, a column a recurrence; nan on an axis
-    without tasks."""
-    losses = best[best["axis"] == axis].pivot(index="budget", columns="r", values="loss")
-    losses = losses.reindex(index=sorted(best["budget"].unique()), columns=sorted(best["r"].unique()))
-    return losses.sub(losses[1], axis=0)
-
-
 def noise(points: pd.DataFrame, axis: str) -> Noise | None:
     """Of a run's loss on an axis: what a surface for each recurrence leaves over, a parabola in the log width and a
     level for each budget. None on an axis without tasks."""
@@ -128,52 +113,19 @@ def noise(points: pd.DataFrame, axis: str) -> Noise | None:
     return Noise.left_over(left, parameters) if left else None
 
 
-def drawn_gaps(points: pd.DataFrame, axis: str, n: int, seed: int) -> list[pd.DataFrame]:
-    """The ``gaps`` of the compute-optimal runs, and n draws of them with noise in every run (``noise``)."""
+def drawn_gaps(points: pd.DataFrame, axis: str, n: int, seed: int) -> pd.DataFrame:
+    """Loss less the plain model's of the compute-optimal runs on an axis: a column for each (budget, r), as it is in
+    the first row, and in n more with noise in every run (``noise``). nan on an axis without tasks."""
     best = optimal(points)
-    found, of_a_run = gaps(best, axis), noise(points, axis)
-    if of_a_run is None:
-        return [found] * (n + 1)
-    shifts = of_a_run.draws(n, found.size, np.random.default_rng(seed)).reshape(n, *found.shape)
-    plain = [*found.columns].index(1)
-    return [found, *(found + shift - shift[:, plain, None] for shift in shifts)]
-
-
-def steps(gaps: pd.DataFrame) -> Margins:
-    """By how much the gap grows from each recurrence to the next, at every budget."""
-    return {
-        f"r = {before} to {r}, {budget:.3g} FLOPs": float(row[r] - row[before])
-        for budget, row in gaps.iterrows()
-        for before, r in itertools.pairwise(gaps.columns)
-    }
-
-
-def each(gaps: pd.DataFrame, recurrences: Iterable[int]) -> Margins:
-    """The gap of each of these recurrences at every budget."""
-    return {f"r = {r}, {budget:.3g} FLOPs": float(row[r]) for budget, row in gaps.iterrows() for r in recurrences}
-
-
-def per_task(
-    table: pd.DataFrame, wanted: dict[str, Callable[[pd.DataFrame], Margins]], n: int, seed: int
-) -> dict[str, list[float]]:
-    """What is read off the ``gaps`` of single tasks at the largest budget (000, Table 8), and its draws with the noise
-    of their own runs. table: ``labelled``; wanted: task -> how it is read. Tasks that are not there are left out."""
-    points, drawn = table.assign(axis=table["task"]), dict[str, list[float]]()
-    for task, read in wanted.items():
-        if task in {*table["task"]}:
-            at_the_largest = [gaps.iloc[[-1]] for gaps in drawn_gaps(points, task, n, seed)]
-            drawn |= {f"{task}, {name}": x for name, x in read_off(read, at_the_largest).items()}
-    return drawn
-
-
-def leads(gaps: pd.DataFrame, recurrences: Iterable[int]) -> Margins:
-    """By how much each of these recurrences lies below the plain model at every budget."""
-    return {name: -gap for name, gap in each(gaps, recurrences).items()}
-
-
-def at_the_top(gaps: pd.DataFrame) -> Margins:
-    """The gap of the most recurrences at the largest budget."""
-    return {"": float(gaps.to_numpy()[-1, -1])}
+    losses = best[best["axis"] == axis].pivot(index="budget", columns="r", values="loss")
+    losses = losses.reindex(index=sorted(best["budget"].unique()), columns=sorted(best["r"].unique()))
+    found, of_a_run, plain = losses.sub(losses[1], axis=0), noise(points, axis), [*losses.columns].index(1)
+    shifts = np.zeros((n, *found.shape))
+    if of_a_run is not None:
+        shifts = of_a_run.draws(n, found.size, np.random.default_rng(seed)).reshape(shifts.shape)
+    drawn = found.to_numpy() + shifts - shifts[:, :, [plain]]
+    every = np.concatenate([found.to_numpy()[None], drawn]).reshape(n + 1, -1)
+    return pd.DataFrame(every, columns=pd.MultiIndex.from_product([found.index, found.columns]))
 
 
 def beyond(

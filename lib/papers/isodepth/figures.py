@@ -7,11 +7,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
+from numpy.typing import ArrayLike
 
 from lib.figures.style import (
     COLOURS,
@@ -20,6 +22,7 @@ from lib.figures.style import (
     count_axis,
     doublings_axis,
     isoflop_curve,
+    laid_out,
     legend_above,
     rate,
     row_of_panels,
@@ -182,60 +185,28 @@ def frontier_gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float,
 # ---- of the downstream axes ------------------------------------------------------------------------------------------
 
 
-def axes_by_budget(best: pd.DataFrame) -> Figure:
-    """000, Fig. 11: the loss of each axis at the compute-optimal runs (``axes.optimal``) against the budget, one panel
-    an axis, one line a recurrence; bars are a standard error over examples."""
-    names = list(dict.fromkeys(best["axis"]))
-    figure, panels = row_of_panels(names, 2.5, ylabel="continuation loss (nats per token)")
-    recurrences = best["r"].unique()
-    budgets = sorted(best["budget"].unique())
-    for panel, name in zip(panels, names, strict=True):
-        of_axis = best[best["axis"] == name]
-        for i, (line, look) in enumerate(by_recurrence(of_axis, recurrences)):
-            beside = line["budget"] * 1.04 ** (i - (len(recurrences) - 1) / 2)  # bars do not lie on one another
-            panel.errorbar(beside, line["loss"], line["stderr"], ms=3.5, lw=0.9, **look)
-        budget_axis(panel, budgets)
-        every = 1 if len(budgets) < 4 else 2  # there is room for so many names
-        panel.set_xticks(budgets, ["" if i % every else rate(budget) for i, budget in enumerate(budgets)], rotation=0)
-        tasks = int(of_axis["tasks"].max())
-        panel.set_title(f"{name.replace(' ', chr(10), 1)}\n({tasks} task{'s' * (tasks != 1)})", fontsize=7)
-        panel.yaxis.set_major_locator(MaxNLocator(5))
-    legend_above(figure, panels[0])
-    return figure
+def by_hue(table: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
+    """What seaborn's grids take to draw each r of a table in its colour, and their markers."""
+    look = {f"r = {r}": colour_and_marker for r, colour_and_marker in of_recurrences(table["r"].unique()).items()}
+    named = table.assign(named="r = " + table["r"].astype(str))
+    colours = {name: colour for name, (colour, _) in look.items()}
+    markers = [marker for _, marker in look.values()]
+    return {"data": named, "hue": "named", "hue_order": [*look], "palette": colours}, markers
 
 
-def against_validation(panel: Axes, runs: pd.DataFrame, column: str, recurrences: Iterable[int]) -> None:
-    """A column against the validation loss, with a quadratic through each recurrence's; better models to the right."""
-    for own, look in by_recurrence(runs, recurrences):
-        x, y = own["val_loss"], own[column]
-        panel.plot(x, y, ls="", ms=3, **look)
-        if len(x) > 3:
-            curve = np.polynomial.Polynomial.fit(x, y, 2)
-            at = np.linspace(x.min(), x.max(), 60)
-            panel.plot(at, curve(at), color=look["color"], lw=0.9)
-    panel.invert_xaxis()
+def with_bars(table: pd.DataFrame, x: str, error: str, height: float, **look: Any) -> tuple[Figure, list[Axes]]:
+    """The ``loss`` against the column x with bars of its error, a line for each r, in a panel for each of the column
+    ``panel``; a marker is filled where ``filled`` has the loss. look: of lines."""
 
+    def bars(x: ArrayLike, y: ArrayLike, error: ArrayLike, label: str, **drawn: Any) -> None:  # legends have markers
+        plt.errorbar(x, y, error, ms=3.5, lw=0.9, **drawn)
 
-def by_depth(table: pd.DataFrame) -> Figure:
-    """The loss of the right answer against test-time loops T, one panel a task, one line a trained number of loops;
-    filled where T is the trained one. Bars are a standard error."""
-    names = list(dict.fromkeys(table["task"]))
-    columns = min(5, len(names))
-    rows = -(-len(names) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(PAGE, 1.7 * rows + 0.6), squeeze=False, sharex=True)
-    for panel, name in zip(panels.flat, names, strict=False):
-        for line, look in by_recurrence(table[table["task"] == name], table["r"].unique()):
-            panel.errorbar(line["T"], line["loss"], line["loss_stderr"], ms=3.5, mfc="white", lw=0.9, **look)
-            trained = line[line["T"] == line["r"]]
-            panel.plot(trained["T"], trained["loss"], zorder=3, ms=3.5, **look | {"label": ""})  # above the bars' own
-        doublings_axis(panel, table["T"])
-        panel.set_title(name, fontsize=7)
-        panel.yaxis.set_major_locator(MaxNLocator(4))
-    for panel in panels.flat[len(names) :]:
-        panel.set_visible(False)
-    for panel in panels.flat[max(0, len(names) - columns) : len(names)]:  # the last of each column
-        panel.tick_params(labelbottom=True)
-        panel.set_xlabel("loops T")
-    figure.supylabel("loss of the answer (nats per token)", fontsize=7)
-    legend_above(figure, panels[0, 0])
-    return figure
+    hues, markers = by_hue(table)
+    columns = min(5, table["panel"].nunique())
+    grid = sns.FacetGrid(col="panel", col_wrap=columns, sharey=False, hue_kws={"marker": markers}, **hues)
+    grid.map(bars, x, "loss", error, **look)
+    grid.map(plt.plot, x, "filled", ls="", ms=3.5, zorder=3).add_legend()
+    for axis in grid.axes.flat:
+        axis.yaxis.set_major_locator(MaxNLocator(4))
+    grid.set_ylabels("loss of the answer\n(nats per token)")
+    return laid_out(grid, height), [*grid.axes.flat]

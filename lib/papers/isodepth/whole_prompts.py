@@ -77,11 +77,10 @@ def by_example(
 def gaps(table: pd.DataFrame, r: int) -> Gaps:
     """(budget, task) -> loss at r loops less that at one, by example: a number a seed, and the standard error over
     examples of the seeds' mean. table: ``by_example``."""
+    losses = table.pivot(index=["budget", "task", "example"], columns=["r", "seed"], values="loss")
     found: Gaps = {}
     for budget, task in table[["budget", "task"]].drop_duplicates().itertuples(index=False):
-        rows = table[(table["budget"] == budget) & (table["task"] == task)]
-        losses = rows.pivot(index="example", columns=["r", "seed"], values="loss")
-        paired = (losses[r] - losses[1]).dropna(axis=1)
+        paired = (losses[r] - losses[1]).loc[budget, task].dropna(axis=1)
         error = paired.mean(axis=1).std(ddof=1) / np.sqrt(len(paired))
         found[float(budget), str(task)] = Contrast(paired.mean().tolist(), float(error))
     return found
@@ -89,11 +88,9 @@ def gaps(table: pd.DataFrame, r: int) -> Gaps:
 
 def validation_gaps(best: pd.DataFrame, r: int) -> Gaps:
     """(budget, "validation") -> validation loss at r loops less that at one, a number a seed. best: ``optimal``."""
-    found: Gaps = {}
-    for budget in best["budget"].unique():
-        losses = best[best["budget"] == budget].pivot(index="seed", columns="r", values="loss")
-        found[float(budget), "validation"] = Contrast((losses[r] - losses[1]).dropna().tolist(), 0.0)
-    return found
+    losses = best.pivot(index=["budget", "seed"], columns="r", values="loss")
+    paired = (losses[r] - losses[1]).dropna()
+    return {(float(C), "validation"): Contrast(paired[C].tolist(), 0.0) for C in paired.index.unique("budget")}
 
 
 def axis_gaps(gaps: Gaps) -> Gaps:

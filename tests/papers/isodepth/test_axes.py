@@ -11,16 +11,18 @@ from lib.base.errors import InputError
 from lib.base.statistics import all_resampled
 from lib.fit.noise import Noise
 from lib.papers.isodepth import axes, designs
-from lib.papers.isodepth.axes import by_axis, gaps, labelled, macro, optimal
+from lib.papers.isodepth.axes import by_axis, labelled, macro, optimal
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
 from lib.store.runs import RunStore
 from lib.tasks.evaluations import over_seeds
 from lib.workbook.claims import CONTRADICTED, verdict
 from lib.workbook.parameters import at_profile
 from tests.cases import claim
+from tests.cells import function
 from tests.given import given
 from tests.runs import small_run
 
+growth, at = (function("downstream_axes", name) for name in ("growth", "at"))
 BUDGETS, RECURRENCES, WIDTHS = (1e9, 1e10), (1, 2, 4), (8, 16)
 
 #: what is the same of every task that is asked here
@@ -95,13 +97,15 @@ def shaped(**by_r):
 
 
 def test_margins_are_read_at_every_budget_with_their_sign():
-    found = gaps(optimal(shaped(Reading={1: 0.0, 2: -0.01, 4: 0.2})), axes.READING)
-    assert axes.steps(found) == pytest.approx(
-        {"r = 1 to 2, 1e+09 FLOPs": -0.01, "r = 2 to 4, 1e+09 FLOPs": 0.21}
-        | {"r = 1 to 2, 1e+10 FLOPs": -0.01, "r = 2 to 4, 1e+10 FLOPs": 0.21}
-    )
-    assert axes.each(found, [2]) == pytest.approx({"r = 2, 1e+09 FLOPs": -0.01, "r = 2, 1e+10 FLOPs": -0.01})
-    assert axes.at_the_top(found) == pytest.approx({"": 0.2})
+    found = axes.drawn_gaps(shaped(Reading={1: 0.0, 2: -0.01, 4: 0.2}), axes.READING, 0, 0)
+    grown = {name: [*x] for name, x in growth(found).items()}
+    assert grown == {
+        f"r = {step}, {budget} FLOPs": pytest.approx([x])
+        for budget in ("1e+09", "1e+10")
+        for step, x in (("1 to 2", -0.01), ("2 to 4", 0.21))
+    }
+    of_two = {name: [*x] for name, x in at(found, [2]).items()}
+    assert of_two == {f"r = 2, {budget} FLOPs": pytest.approx([-0.01]) for budget in ("1e+09", "1e+10")}
 
 
 def test_draws_have_the_noise_that_a_surface_leaves_over():
@@ -117,9 +121,10 @@ def test_draws_have_the_noise_that_a_surface_leaves_over():
     found = axes.noise(points, axes.MATH)
     assert found is not None and found.freedom == 18 - 3 * 4 and found.variance**0.5 == pytest.approx(0.01, rel=0.6)
     drawn = axes.drawn_gaps(points, axes.MATH, 500, 0)
-    assert len(drawn) == 501 and all((some[1] == 0).all() for some in drawn)
-    gap, *draws = (axes.at_the_top(one)[""] for one in drawn)
-    assert gap == gaps(optimal(points), axes.MATH).to_numpy()[-1, -1]
+    assert len(drawn) == 501 and (drawn.xs(1, axis=1, level=1) == 0).all(axis=None)
+    gap, *draws = drawn[1e10, 4]
+    best = optimal(points).set_index(["budget", "r"])["loss"]
+    assert gap == best[1e10, 4] - best[1e10, 1]
     assert np.quantile(np.abs(np.array(draws) - gap), 0.68) == pytest.approx(np.sqrt(2 * found.variance), rel=0.25)
 
 
@@ -128,9 +133,8 @@ def test_an_axis_without_tasks_has_no_margin():
     points = by_axis(table[~table["task"].isin(task.name for task in axes.AXES[axes.KNOWLEDGE])])
     assert axes.noise(points, axes.KNOWLEDGE) is None
     found = {axis: axes.drawn_gaps(points, axis, 3, 0) for axis in (axes.KNOWLEDGE, axes.READING)}
-    assert len(found[axes.KNOWLEDGE]) == 4
-    assert all(math.isnan(x) for drawn in found[axes.KNOWLEDGE] for x in axes.steps(drawn).values())
-    assert not any(math.isnan(x) for x in axes.steps(found[axes.READING][0]).values())
+    assert len(found[axes.KNOWLEDGE]) == 4 and found[axes.KNOWLEDGE].isna().all(axis=None)
+    assert found[axes.READING].iloc[0].notna().all()
 
 
 def test_no_order_is_seldom_taken_for_one():
@@ -186,6 +190,12 @@ def test_the_pair_beyond_the_grid_has_the_noise_of_the_grids_runs():
     assert np.isnan(axes.beyond(points, pair, axes.MATH, 10, 0)).all()
 
 
+def of_tasks(names, *read):
+    of = function("downstream_axes", "of_tasks")
+    of.__globals__.update(names)
+    return of(*read)
+
+
 def test_single_tasks_are_read_at_the_largest_budget():
     slopes = {"drop": -0.1, "coqa": 0.2}
     rows = []
@@ -196,8 +206,9 @@ def test_single_tasks_are_read_at_the_largest_budget():
                 row = dict(budget=budget, r=r, width=width, subject=f"{budget} {r} {width}", val_loss=width, loss=loss)
                 rows.append(row | dict(task=task.name, axis=axis))
     table = pd.DataFrame(rows).drop(columns="axis")
-    wanted = {"drop": lambda gaps: axes.leads(gaps, [2, 4]), "coqa": axes.steps}
-    drawn = axes.per_task(table, wanted, 5, 0)
+    of = dict(table=table, best=optimal(table), draws=(5, 0))
+    leads = of_tasks(of, lambda gaps: at(-gaps, [2, 4]), "drop", "never asked")
+    drawn = leads | of_tasks(of, growth, "coqa")
     assert {name: x[0] for name, x in drawn.items()} == pytest.approx(
         {
             "drop, r = 2, 1e+10 FLOPs": 0.1,
@@ -207,4 +218,3 @@ def test_single_tasks_are_read_at_the_largest_budget():
         }
     )
     assert {len(x) for x in drawn.values()} == {6}
-    assert axes.per_task(table[table["task"] != "drop"], {"drop": wanted["drop"]}, 5, 0) == {}
