@@ -1,5 +1,6 @@
 """What notebooks read off their frames, and judge claims by, is what made-up frames were made with."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +11,12 @@ import tiktoken
 from lib.base.statistics import all_of
 from lib.config import DataConfig, ModelConfig
 from lib.data.rows import token_store
+from lib.papers.residual.parameters import ResidualScalingInit
 from lib.store.runs import RunStore
 from lib.workbook.claims import CONTRADICTED, REPRODUCED, verdict
 from tests.cases import claim
 from tests.cells import Said, function, run
+from tests.given import given
 
 #: columns of 004's table of sizes
 SHOWN = ("active, least", "active, most", "stored, Looped-MoE", "stored, MoE")
@@ -165,6 +168,46 @@ def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
     assert claims["001-base-diverged-rho-at-least-one"]["nearest rate"] == pytest.approx([np.log(1.1)] * 2)
     assert claims["001-base-state-explodes"] == pytest.approx([4, 4])
     assert claims["001-residual-norm-lowest-diverging-rate"] == [4, 4]
+
+
+# ---- residual_scaling_init -------------------------------------------------------------------------------------------
+
+
+def test_exponents_at_the_init_are_numbers_a_seed():
+    """Of made-up powers: of N for each model, and of L and N for blocks of several layers."""
+    loops, seeds, rules = [1, 2, 4, 8, 16], [9, 3], ["none", "1/sqrt(N)", "1/N"]
+    p = given(ResidualScalingInit, loops=loops, least=8, seeds=seeds, steps=2, deep=[1, 2, 4], deep_loops=[1, 4, 16])
+    exponent_of = {"looped": 2.0, "stack": 1.0}
+    cases = itertools.product(exponent_of, rules, loops, seeds, (0, 1, 2))
+    states = pd.DataFrame(cases, columns=["model", "rule", "N", "seed", "step"]).assign(d=p.width)
+    power = states["N"] ** (states["model"].map(exponent_of) / 2)
+    states["square"], states["norm"] = power**2 * 4 ** states["step"], power * 1.5 ** states["step"]
+    states["change"] = power.where(states["N"] > 4, states["N"])
+    relu = states.query("model == 'looped' and step == 0").assign(model="ReLU, looped")
+    cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in exponent_of for seed in seeds}
+    blocks = itertools.product(("1/N", "1/(N sqrt(L))"), (1, 4, 16), (1, 2, 4), seeds)
+    blocks = pd.DataFrame(blocks, columns=["rule", "N", "L", "seed"])
+    blocks["square"] = 2 * blocks["L"].where(blocks["rule"] == "1/N", blocks["N"] ** 0.5)
+    blocks["branches"], blocks["change"] = blocks["L"] ** 1.2, blocks["L"] ** 0.4
+    rungs = states[states["N"] == 16].query("model == 'looped'").assign(lr=1.0)
+    of = dict(states=states, changes=states[states["step"] > 0], relu=relu, cosines=cosines, blocks=blocks, rungs=rungs)
+    cells = ("predicted = ", "exponents = ", "moved = ", "by_layers = ", "pairs = ")
+    found = run("residual_scaling_init", *cells, p=p, **of)
+    claims, layers = found.said.claims, found.by_layers.loc[9].to_dict()
+    assert layers == pytest.approx(
+        {"branches": 1.2, "square in L": 0, "square in N": 0.5, "change in L": 0.4}, abs=1e-9
+    )
+    assert claims["002-change-grows-at-most-like-root-l"] == pytest.approx([0.1, 0.1])
+    assert claims["002-unscaled-grows-quadratically"] == pytest.approx([2, 2])
+    assert claims["002-stack-grows-linearly"] == pytest.approx([1, 1])
+    assert claims["002-changes-persist"]["step = 2"] == pytest.approx([1, 1])
+    assert claims["002-linear-change-saturates"]["at few N"] == pytest.approx([1, 1])
+    assert claims["002-stack-increments-orthogonal"] == pytest.approx([0.15 - 0.5] * 2)
+    assert claims["002-looped-increments-parallel"] == pytest.approx([-0.5] * 2)
+    theory = claims["002-theorem-1-in-its-model"]
+    assert {name: x[0] for name, x in theory.items()} == pytest.approx(
+        {"ReLU, looped, none": 0, "ReLU, looped, 1/sqrt(N)": 1, "ReLU, looped, 1/N": 2}, abs=1e-9
+    )
 
 
 # ---- depth_sampling --------------------------------------------------------------------------------------------------

@@ -1,20 +1,25 @@
 """The second opinion reads off the records what the notebook computes, by other code."""
 
+import itertools
+
 import numpy as np
+import pandas as pd
+import pytest
 
 from lib.papers.residual import at_init, designs
 from lib.papers.residual.parameters import ResidualScalingInit
 from lib.workbook.parameters import of_profile
+from tests.cells import run
 from tests.second import at_init as again
 
 
 def measured():
-    """(parameters, what the notebook reads, what the second opinion reads) of real first steps at a tiny size."""
+    """(parameters, the claims of the notebook, what the second opinion reads) of real first steps at a tiny size."""
     small = dict(width=16, head_dim=8, mlp_width=16, context=8, loops=[1, 2, 4, 8], least=4, steps=2, cosine_loops=3)
     p = ResidualScalingInit(**of_profile("smoke", "residual_scaling_init") | small | {"seeds": [1, 2], "lr": 0.01})
     makers = {"looped": designs.model, "stack": designs.stack}
     cases = {
-        (model, rule, N, 1, seed): designs.steps_from_init(make(p, rule, N, 1), p.lr, 1, seed, p.steps)
+        (model, rule, N, p.width, seed): designs.steps_from_init(make(p, rule, N, 1), p.lr, 1, seed, p.steps)
         for model, make in makers.items()
         for rule in at_init.RULES
         for N in p.loops
@@ -35,42 +40,27 @@ def measured():
         for name, function, some in asked
     }
     own = [record["measured"] for record in records[again.STEPS]]
-    labels = [dict(zip(["model", "rule", "N", "L", "seed"], label, strict=True)) for label in cases]
-    states, changes = at_init.tidy(labels, own[: len(cases)])
+    states, changes = at_init.tidy(cases, ["model", "rule", "N", "d", "seed"], own[: len(cases)])
     cosines = {
         label: np.array(record["measured"]["cosines"])
         for label, record in zip(looks, records[again.INCREMENTS], strict=True)
     }
-    relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds)
-    notebook = at_init.statistics(states, changes, relu, cosines, p.least)
-    return p, notebook, again.numbers(records, p.model_dump())
+    relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds).assign(d=p.width)
+    # of other claims, and made up: a ladder of rates, and blocks of several layers
+    rungs = states[["rule", "seed", "step", "norm"]].drop_duplicates(["rule", "seed", "step"]).assign(lr=p.lr)
+    kinds = itertools.product(("1/N", "1/(N sqrt(L))"), p.deep_loops, p.deep, p.seeds)
+    blocks = pd.DataFrame(kinds, columns=["rule", "N", "L", "seed"]).assign(square=1.0, branches=1.0, change=1.0)
+    of = dict(p=p, states=states, changes=changes, cosines=cosines, relu=relu, rungs=rungs, blocks=blocks)
+    cells = ("predicted = ", "exponents = ", "moved = ", "by_layers = ", "pairs = ")
+    return p, run("residual_scaling_init", *cells, **of).said.claims, again.numbers(records, p.model_dump())
 
 
+@pytest.mark.usefixtures("style")
 def test_the_numbers_at_the_init_are_the_notebooks():
-    p, of, second = measured()
-    few, many = of["few loops"]["1/N"], of["changes"]["looped", "1/N", 1]
-    apart = of["squares"]["looped"] - of["squares"]["stack"]
-    first = {
-        "002-unscaled-grows-quadratically": of["squares"]["looped", "none"],
-        "002-sqrt-does-not-suffice": of["squares"]["looped", "1/sqrt(N)"],
-        "002-linear-keeps-the-norm": of["squares"]["looped", "1/N"],
-        "002-stack-grows-linearly": of["squares"]["stack", "none"],
-        "002-sqrt-suffices-for-stacks": of["squares"]["stack", "1/sqrt(N)"],
-        "002-sharing-is-the-cause": apart[["none", "1/sqrt(N)"]],
-        "002-stack-increments-orthogonal": 0.15 - of["cosines"]["absolute", "stack"],
-        "002-looped-increments-parallel": of["cosines"]["5 %", "looped"],
-        "002-unscaled-change-grows-linearly": of["changes"]["looped", "none", 1],
-        "002-sqrt-change-grows": of["changes"]["looped", "1/sqrt(N)", 1],
-        "002-linear-change-is-bounded": many,
-        "002-linear-change-saturates": few.to_frame().assign(less=few - many),
-        "002-changes-persist": of["changes"]["looped"]["1/N"],
-        "002-sqrt-changes-persist": of["changes"]["looped"]["1/sqrt(N)"],
-        "002-unscaled-changes-persist": of["changes"]["looped"]["none"],
-    }
-    assert first.keys() == second.keys()
+    p, first, second = measured()
     # a pair of increments counts once there and twice here, which moves a quantile of so few
     loose = {"002-looped-increments-parallel": 0.1}
-    for id, numbers in first.items():
-        assert second[id].index.tolist() == p.seeds
-        table = numbers.to_frame() if numbers.ndim == 1 else numbers
-        np.testing.assert_allclose(second[id].to_numpy(), table.to_numpy(), rtol=1e-9, atol=loose.get(id, 1e-9))
+    for id, table in second.items():
+        assert table.index.tolist() == p.seeds
+        own = first[id] if isinstance(first[id], dict) else {"": first[id]}
+        np.testing.assert_allclose(table.to_numpy(), pd.DataFrame(own).to_numpy(), rtol=1e-9, atol=loose.get(id, 1e-9))

@@ -9,7 +9,7 @@ what one optimiser step changes there.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,10 @@ from torch import Tensor
 from lib.base.machine import device_type
 from lib.base.seeds import torch_stream
 from lib.base.statistics import mean_and_interval
-from lib.config import Config, ModelConfig, OptimConfig
+from lib.config import Config, Label, ModelConfig, OptimConfig
 from lib.flops import count
 from lib.model import probes
 from lib.model.looped import Draw, LoopedLM
-from lib.papers.shared.slopes import slopes
 from lib.sweep.measurements import named
 from lib.train.optimiser import Optimizer
 
@@ -35,12 +34,6 @@ RULES: dict[str, Callable[[int], float]] = {
     "1/sqrt(N)": lambda N: N**-0.5,
     "1/N": lambda N: 1 / N,
 }
-#: the exponents in N that 002 predicts: of a square at the init, and of the change by one step of a looped model
-SQUARES = {
-    "looped": {"none": 2.0, "1/sqrt(N)": 1.0, "1/N": 0.0},
-    "stack": {"none": 1.0, "1/sqrt(N)": 0.0, "1/N": 0.0},  # under 1/N the input alone remains
-}
-CHANGES = {"none": 1.0, "1/sqrt(N)": 0.5, "1/N": 0.0}
 
 
 class Start(Config):
@@ -159,58 +152,17 @@ def relu_models(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd
     return pd.concat(parts, ignore_index=True)
 
 
-def tidy(labels: list[dict[str, Any]], results: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What ``first_steps`` measured, as two tables, each row with the columns of its label: (states, one row a step
-    from 0 on, with square and its root norm; changes, one row a step from 1 on, with change)."""
+def tidy(
+    labels: Iterable[Label], names: Sequence[str], results: Iterable[dict[str, Any]]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What ``first_steps`` measured, as two tables, each row with the parts of its label under ``names``: (states, one
+    row a step from 0 on, with square and its root norm; changes, one row a step from 1 on, with change)."""
     squares, changes = [], []
     for label, result in zip(labels, results, strict=True):
-        squares += [
-            {**label, "step": step, "square": square, "norm": square**0.5}
-            for step, square in enumerate(result["squares"])
-        ]
-        changes += [{**label, "step": step, "change": change} for step, change in enumerate(result["changes"], start=1)]
+        of = dict(zip(names, label, strict=True))
+        squares += [{**of, "step": i, "square": x, "norm": x**0.5} for i, x in enumerate(result["squares"])]
+        changes += [{**of, "step": i, "change": x} for i, x in enumerate(result["changes"], start=1)]
     return pd.DataFrame(squares), pd.DataFrame(changes)
-
-
-def statistics(
-    states: pd.DataFrame,
-    changes: pd.DataFrame,
-    relu: pd.DataFrame,
-    cosines: dict[tuple[str, int], np.ndarray],
-    least: int,
-) -> dict[str, pd.DataFrame]:
-    """What the claims are about, from what ``tidy`` and ``relu_models`` give and the cosines [n, n] between increments
-    by (model, seed): tables with one row a seed. Exponents are in N, from ``least`` on.
-
-    squares: exponent of the square at the init, columns (model, rule), with those of the theory's model. changes: that
-    of the change by a step, columns (model, rule, step). relu changes: the same of the theory's model, columns (model,
-    rule). few loops: the same of the looped model's first step, up to ``least``, a column a rule. cosines: of two
-    different increments, the mean absolute and the 5 % quantile, columns (which, model)."""
-
-    def by_seed(measured: pd.DataFrame, by: list[str], quantity: str) -> pd.DataFrame:
-        found = slopes(measured[measured["N"] >= least], [*by, "seed"], quantity, "N")
-        return found.unstack(by).sort_index(axis=1)
-
-    start = states[states["step"] == 0]
-    few = changes.query("model == 'looped' and step == 1 and N <= @least")
-    pairs = []
-    for (model, seed), matrix in cosines.items():
-        different = matrix[~np.eye(len(matrix), dtype=bool)]
-        found = {"absolute": np.abs(different).mean(), "5 %": np.quantile(different, 0.05)}
-        pairs.append({"model": model, "seed": seed, **found})
-    return {
-        "squares": by_seed(pd.concat([start, relu]), ["model", "rule"], "square"),
-        "changes": by_seed(changes, ["model", "rule", "step"], "change"),
-        "relu changes": by_seed(relu, ["model", "rule"], "change"),
-        "few loops": slopes(few, ["seed", "rule"], "change", "N").unstack("rule"),
-        "cosines": pd.DataFrame(pairs).pivot(index="seed", columns="model"),
-    }
-
-
-def deviations(exponents: pd.DataFrame, predicted: dict[tuple[Any, ...], float]) -> pd.DataFrame:
-    """How far exponents lie from those predicted, with their sign: one row a seed, one column for each name of
-    ``predicted``, which are the columns of exponents."""
-    return pd.DataFrame({", ".join(map(str, name)): exponents[name] - value for name, value in predicted.items()})
 
 
 MOST_GROWTH = 10.0  # octaves; beyond them a norm has exploded, and by how much says nothing
@@ -223,21 +175,19 @@ def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     Between two rates the octaves of growth are interpolated in log lr. A norm that doubles at the least rate has that
     one, and one that doubles at none has the largest, so that two rules of which neither explodes are not told apart:
     they have no number."""
-    cells = states.assign(norm=states["norm"].fillna(np.inf)).set_index(["seed", "rule", "lr"])
-    times = cells.groupby(level=[0, 1, 2])["norm"].max() / cells.loc[cells["step"] == 0, "norm"]
-    grown = times.apply(np.log2).clip(upper=MOST_GROWTH).unstack("lr")
+    norms = states.fillna({"norm": np.inf}).pivot(index=["seed", "rule", "lr"], columns="step", values="norm")
+    grown = (norms.max(axis=1) / norms[0]).apply(np.log2).clip(upper=MOST_GROWTH).unstack("lr")
     octaves = np.log2(grown.columns.to_numpy(float))
-    found = pd.Series({label: _crossing(octaves, row.to_numpy()) for label, row in grown.iterrows()})
-    table = found.rename_axis(["seed", "rule"]).unstack("rule")
-    return table[(grown.max(axis=1) >= 1).unstack("rule").any(axis=1)].reindex(table.index)
+    found = grown.apply(lambda row: _first_doubling(octaves, row.to_numpy()), axis=1).unstack("rule")
+    return found.where((grown.max(axis=1) >= 1).unstack("rule").any(axis=1), axis=0)
 
 
-def _crossing(x: np.ndarray, grown: np.ndarray) -> float:
-    """Where what has ``grown`` at x first passes 1."""
+def _first_doubling(octaves: np.ndarray, grown: np.ndarray) -> float:
+    """The rate at which what has ``grown`` at those of ``octaves`` first passes 1."""
     if not (grown >= 1).any():
-        return float(x[-1])
+        return float(octaves[-1])
     i = int((grown >= 1).argmax())
-    return float(x[0] if i == 0 else np.interp(1.0, grown[i - 1 : i + 1], x[i - 1 : i + 1]))
+    return float(np.interp(1.0, grown[i - 1 : i + 1], octaves[i - 1 : i + 1]) if i else octaves[0])
 
 
 CONE_GAIN = 1 - 0.5**0.5  # the least gain on the cone as the width grows: one less its Gaussian width (Gordon)
@@ -273,43 +223,8 @@ def cone_room(widths: list[int], seeds: list[int]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def of_blocks(
-    labels: pd.DataFrame, states: pd.DataFrame, changes: pd.DataFrame, increments: list[dict[str, Any]]
-) -> pd.DataFrame:
-    """What was measured of blocks, one row a label: square and norm at the init, change by the first step, and the
-    ``branches`` of ``increments`` (``initial_increments``), which are in the order of the labels."""
-    names = list(labels)
-    blocks = labels.assign(branches=[found["branches"] for found in increments])
-    start, first = states[states["step"] == 0], changes[changes["step"] == 1]
-    return blocks.merge(start.drop(columns="step"), on=names).merge(first.drop(columns="step"), on=names)
-
-
-def with_intervals(exponents: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """mean, low and high of the column ``exponent`` over the seeds of each combination of ``by``: the 95 % interval of
-    the mean by Student's t."""
-    found = exponents.groupby(by, sort=False)["exponent"].apply(mean_and_interval)
+def with_intervals(exponents: pd.Series, by: list[str]) -> pd.DataFrame:
+    """mean, low and high of exponents over the seeds of each combination of ``by``, levels of their index: the 95 %
+    interval of the mean by Student's t."""
+    found = exponents.groupby(by, sort=False).apply(mean_and_interval)
     return pd.DataFrame(found.tolist(), found.index, ["mean", "low", "high"])
-
-
-def in_layers(blocks: pd.DataFrame) -> pd.DataFrame:
-    """The exponents of Theorem 3 and Proposition 7 for blocks of L layers, one row a seed. ``branches``: under 1/N, of
-    the square of the branches' sum in L. ``square in L``, ``square in N`` and ``change in L``: under 1/(N sqrt(L)).
-    Exponents in L are at the largest N, the one in N at the largest L. blocks has the columns rule, N, L, seed, square,
-    branches and change."""
-    most, deepest = blocks[blocks["N"] == blocks["N"].max()], blocks[blocks["L"] == blocks["L"].max()]
-
-    found = {
-        "branches": slopes(most[most["rule"] == "1/N"], ["seed"], "branches", "L"),
-        "square in L": slopes(most[most["rule"] == "1/(N sqrt(L))"], ["seed"], "square", "L"),
-        "square in N": slopes(deepest[deepest["rule"] == "1/(N sqrt(L))"], ["seed"], "square", "N"),
-        "change in L": slopes(most[most["rule"] == "1/(N sqrt(L))"], ["seed"], "change", "L"),
-    }
-    return pd.DataFrame(found)
-
-
-def exponents(measured: pd.DataFrame, by: list[str], quantity: str, over: str, least: int) -> pd.DataFrame:
-    """The exponent of the column ``quantity`` in the column ``over``, its log-log slope: one row for each combination
-    of ``by``, with a column ``exponent``, nan where one value of ``over`` is left.
-
-    Only rows with ``over`` >= least count: at fewer loops the input x_0 outweighs the sum that the theory predicts."""
-    return slopes(measured[measured[over] >= least], by, quantity, over).rename("exponent").reset_index()

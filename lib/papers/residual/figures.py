@@ -1,55 +1,57 @@
 """The figures of residual scaling (002): growth with the loops, cosines between increments, rates that transfer."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from lib.figures.style import PAGE, doublings_axis, few_decades, row_of_panels, shades
 
-#: of the rules for alpha, whatever the architecture
-MARKS = {"none": "o-", "1/sqrt(N)": "s--", "1/N": "^-.", "1/(N sqrt(L))": "D:"}
+#: of the lines of a panel
+MARKERS, DASHES = ["o", "s", "^"], ["", (4, 1.5), (4, 1.5, 1, 1.5)]
 
 
-def steps_by_rule(states: pd.DataFrame, quantity: str, label: str, look: dict[str, str]) -> Figure:
-    """002, Fig. 2: ``quantity`` over optimiser steps, the mean of the seeds. There is a row a model (title -> name of
-    its colour), a column a rule, and a line a number of loops (light: few)."""
-    rules, loops = list(dict.fromkeys(states["rule"])), sorted(states["N"].unique())
-    figure, axes = plt.subplots(
-        len(look), len(rules), figsize=(PAGE, 1.9 * len(look) + 0.5), sharex=True, sharey=True, squeeze=False
-    )
-    for row, (title, architecture) in enumerate(look.items()):
-        for column, rule in enumerate(rules):
-            axis = axes[row, column]
+def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
+    """002, Fig. 2: the norm over optimiser steps, the mean of the seeds. There is a row a model (title -> name of its
+    colour), a column a rule, and a line a number of loops (light: few)."""
+    rules = list(dict.fromkeys(states["rule"]))
+    figure, axes = plt.subplots(len(look), len(rules), figsize=(PAGE, 4.3), sharex=True, sharey=True, squeeze=False)
+    for row, (title, architecture) in zip(axes, look.items(), strict=True):
+        colours = shades(architecture, states["N"].nunique())
+        for axis, rule in zip(row, rules, strict=True):
             cell = states[(states["model"] == title) & (states["rule"] == rule)]
-            for N, colour in zip(loops, shades(architecture, len(loops)), strict=True):
-                mean = cell[cell["N"] == N].groupby("step")[quantity].mean()
-                axis.plot(mean.index, mean, color=colour, label=f"{N}")
-            axis.set(title=f"{title}, {alpha(rule)}", yscale="log")
-        axes[row, 0].set_ylabel(label)
-        axes[row, -1].legend(title="N", loc="center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
-    plt.setp(axes[-1], xlabel="optimiser step")
+            legend: Any = "full" if axis is row[-1] else False
+            sns.lineplot(cell, x="step", y="norm", hue="N", palette=colours, errorbar=None, legend=legend, ax=axis)
+            axis.set(title=f"{title}, {alpha(rule)}", xlabel="optimiser step", ylabel="")
+        row[0].set_ylabel(r"$\|x_N\| / \sqrt{d}$")
+        sns.move_legend(row[-1], "center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
+    plt.setp(axes, yscale="log")  # now, or means would be of logarithms
     return figure
 
 
 def growth(
-    measured: pd.DataFrame, quantity: str, label: str, look: dict[str, str], exponents: pd.DataFrame, least: int
+    measured: pd.DataFrame, quantity: str, label: str, titles: dict[str, str], exponents: pd.Series, least: int
 ) -> Figure:
     """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), a line a rule. The
-    legend has the mean of the exponents fitted over N >= ``least`` (columns model, rule, exponent). Bars span the
-    seeds."""
-    figure, axes = row_of_panels(look, 2.6, ylabel=label)
-    for axis, (title, architecture) in zip(axes, look.items(), strict=True):
+    legend has the mean of the exponents fitted over N >= ``least`` (levels model, rule). Bars span the seeds."""
+    figure, axes = row_of_panels(titles, 2.6)
+    means = exponents.groupby(["model", "rule"]).mean().round(2) + 0.0  # no -0
+    for axis, (title, architecture) in zip(axes, titles.items(), strict=True):
         cell = measured[measured["model"] == title]
-        rules = list(dict.fromkeys(cell["rule"]))
-        for rule, colour in zip(rules, shades(architecture, len(rules)), strict=True):
-            seeds = cell[cell["rule"] == rule].groupby("N")[quantity]
-            mean = seeds.mean()
-            found = exponents[(exponents["model"] == title) & (exponents["rule"] == rule)]["exponent"]
-            words = f"{alpha(rule)}: $N^{{{found.mean().round(2) + 0.0:.2f}}}$"
-            axis.plot(mean.index, mean, MARKS[rule], color=colour, label=words)
-            axis.vlines(mean.index, seeds.min(), seeds.max(), color=colour, lw=0.8)
-        axis.set_yscale("log")
+        words = {rule: f"{alpha(rule)}: $N^{{{means[title, rule]:.2f}}}$" for rule in cell["rule"].unique()}
+        named, rules = cell.assign(rule=cell["rule"].map(words)), len(words)
+        look: dict[str, Any] = {
+            "palette": shades(architecture, rules),
+            "markers": MARKERS[:rules],
+            "dashes": DASHES[:rules],
+            "mew": 0,
+        }
+        spread: dict[str, Any] = {"errorbar": ("pi", 100), "err_style": "bars", "err_kws": {"elinewidth": 0.8}}
+        sns.lineplot(named, x="N", y=quantity, hue="rule", style="rule", **look, **spread, ax=axis)
+        axis.set(yscale="log", ylabel=label if axis is axes[0] else "")
         low, high = cell[quantity].min(), cell[quantity].max()
         if high < 2 * low:  # constant, but for rounding
             axis.set_ylim(low / 10, high * 10)
@@ -57,31 +59,7 @@ def growth(
             few_decades(axis)
         doublings_axis(axis, cell["N"], "N")
         over = rf"slope over $N \geq {least}$"
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), title=over, title_fontsize=7)
-    return figure
-
-
-def changes(measured: pd.DataFrame, architecture: str, predicted: dict[str, float]) -> Figure:
-    """002, Fig. 4 and 9: what one optimiser step changes in the output, against N; a panel a rule, a line a step (the
-    lightest is the first, Fig. 4). The dotted line has the slope that Theorem 2 predicts and goes through the middle of
-    the first step's."""
-    steps = sorted(measured["step"].unique())
-    titles = {rule: f"{alpha(rule)}, predicted $N^{{{predicted[rule]:g}}}$" for rule in measured["rule"].unique()}
-    figure, axes = row_of_panels(
-        titles.values(), 2.4, "", "RMS change of the output\nby one optimiser step", sharey=True
-    )
-    for axis, rule in zip(axes, titles, strict=True):
-        cell = measured[measured["rule"] == rule]
-        for step, colour in zip(steps, shades(architecture, len(steps)), strict=True):
-            mean = cell[cell["step"] == step].groupby("N")["change"].mean()
-            axis.plot(mean.index, mean, color=colour, marker="o" if step == steps[0] else None, ms=3, label=f"{step}")
-            if step == steps[0]:
-                N, middle = mean.index.to_numpy(), len(mean) // 2
-                reference = mean.iloc[middle] * (N / N[middle]) ** predicted[rule]
-                axis.plot(N, reference, ls=":", color="black", lw=1)
-        axis.set_yscale("log")
-        doublings_axis(axis, cell["N"], "N")
-    axes[-1].legend(title="step", loc="center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
+        sns.move_legend(axis, "upper center", bbox_to_anchor=(0.5, -0.28), title=over, title_fontsize=7)
     return figure
 
 

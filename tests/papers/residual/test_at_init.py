@@ -1,7 +1,5 @@
 """The stream and a step's effect grow with the loops as 002's theorems say, and are measured on the model itself."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,6 +14,8 @@ from lib.papers.residual.at_init import RULES, FirstSteps, Start, first_steps, i
 from lib.presets import preset
 
 LOOPS = [8, 16, 32, 64]
+#: exponents of the squares that Theorem 1 predicts
+SQUARES = {"looped": {"none": 2, "1/sqrt(N)": 1, "1/N": 0}, "stack": {"none": 1, "1/sqrt(N)": 0, "1/N": 0}}
 GOLDEN_STEPS = [0.54714, 0.56579, 0.10154]  # squares and changes
 GOLDEN_START = [0.54345, 0.35037]  # branches, a cosine
 
@@ -34,7 +34,7 @@ def test_theorem_1_in_its_own_model(rule):
     seeds = list(range(20))
     for model, shared in (("looped", True), ("stack", False)):
         squares = [relu_steps(32, N, RULES[rule](N), shared, True, 1e-4, seeds)[0].mean() for N in LOOPS]
-        assert slope(squares) == pytest.approx(at_init.SQUARES[model][rule], abs=0.3)
+        assert slope(squares) == pytest.approx(SQUARES[model][rule], abs=0.3)
 
 
 def test_the_raw_recursion_explodes():
@@ -100,51 +100,13 @@ def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
     assert off["looped"] > 0.5 and abs(off["stacked"]) < 0.2
 
 
-def test_blocks_of_layers_have_their_exponents():
-    cases = itertools.product(("1/N", "1/(N sqrt(L))"), (1, 4, 16), (1, 2, 4), (7, 8))
-    blocks = pd.DataFrame(cases, columns=["rule", "N", "L", "seed"])
-    blocks["square"] = 2 * blocks["L"].where(blocks["rule"] == "1/N", blocks["N"] ** 0.5)
-    blocks["branches"], blocks["change"] = blocks["L"] ** 1.2, blocks["L"] ** 0.4
-    found = at_init.in_layers(blocks)
-    assert found.index.tolist() == [7, 8]
-    expected = {"branches": 1.2, "square in L": 0, "square in N": 0.5, "change in L": 0.4}
-    assert found.iloc[0].to_dict() == pytest.approx(expected, abs=1e-9)
-
-
 def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
-    labels = [{"model": "a", "seed": 1}, {"model": "b", "seed": 1}]
     results = [{"squares": [1.0, 4.0], "changes": [0.5]}, {"squares": [9.0, 16.0], "changes": [0.7]}]
-    states, changes = at_init.tidy(labels, results)
+    states, changes = at_init.tidy([("a", 1), ("b", 1)], ["model", "seed"], results)
     assert states["norm"].tolist() == [1, 2, 3, 4] and states["step"].tolist() == [0, 1, 0, 1]
     assert changes["change"].tolist() == [0.5, 0.7] and changes["model"].tolist() == ["a", "b"]
-    sums = [{"branches": 5.0}, {"branches": 6.0}]
-    # the order of the labels decides which sum is whose, not the order of the rows
-    blocks = at_init.of_blocks(pd.DataFrame(labels), states.iloc[::-1], changes.iloc[::-1], sums)
-    assert blocks[["model", "square", "change", "branches"]].to_numpy().tolist() == [["a", 1, 0.5, 5], ["b", 9, 0.7, 6]]
     case = FirstSteps(model=tiny(mean_loops=2), optim=OptimConfig(), steps=3)
     assert case.flops == 4 * 16 * count(case.model).flops_per_token
-
-
-def test_statistics_are_numbers_a_seed():
-    exponent_of = {"looped": 2.0, "stack": 1.0}
-    cases = itertools.product(exponent_of, RULES, (1, 2, 4, 8, 16), (9, 3), (0, 1, 2))
-    states = pd.DataFrame(cases, columns=["model", "rule", "N", "seed", "step"])
-    power = states["N"] ** (states["model"].map(exponent_of) / 2)
-    states["square"], states["norm"] = power**2 * 4 ** states["step"], power * 1.5 ** states["step"]
-    states["change"] = power.where(states["N"] > 4, states["N"])
-    changes = states[states["step"] > 0].copy()
-    relu = states[states["step"] == 0].assign(model="ReLU, looped")
-    cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in exponent_of for seed in (9, 3)}
-    of = at_init.statistics(states, changes, relu, cosines, 8)
-    assert of["squares"]["looped", "none"].to_dict() == pytest.approx({9: 2, 3: 2})
-    assert of["squares"]["stack", "1/N"][3] == pytest.approx(1)
-    assert of["changes"]["looped", "1/N", 2][9] == pytest.approx(1)
-    assert of["changes"]["stack", "none", 1][9] == pytest.approx(0.5)
-    assert ("ReLU, looped", "1/N") in of["relu changes"] and of["few loops"]["1/N"][3] == pytest.approx(1)
-    assert of["cosines"]["absolute", "stack"][3] == 0.5 and of["cosines"]["5 %", "looped"][3] == -0.5
-    off = at_init.deviations(of["squares"], {("looped", "none"): 2.0, ("stack", "none"): 1.25})
-    assert off["looped, none"].to_dict() == pytest.approx({9: 0, 3: 0})
-    assert off["stack, none"].to_dict() == pytest.approx({9: -0.25, 3: -0.25})
 
 
 def test_the_rate_of_an_explosion_is_where_the_norm_doubles():

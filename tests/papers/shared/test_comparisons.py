@@ -9,6 +9,7 @@ from lib.papers.shared.comparisons import comparisons
 def test_a_column_is_a_comparison():
     table = pd.DataFrame({"looped": [1.0, 2.0], "moe": [3.0, 4.0]}, index=[7, 5])
     assert comparisons(table, [5, 7]) == {"looped": [2.0, 1.0], "moe": [4.0, 3.0]}
+    assert comparisons(table["looped"], [5, 7]) == [2.0, 1.0]  # the only one has no name
     with pytest.raises(KeyError):
         comparisons(table, [5, 6])
 

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.residual.at_init import exponents
 from lib.papers.shared.slopes import slopes
 
 MEASURED = pd.DataFrame(
@@ -17,10 +16,10 @@ MEASURED = pd.DataFrame(
 )
 
 
-def test_exponents_are_those_of_each_group_from_least_on():
-    found = exponents(MEASURED, ["rule", "seed"], "square", "N", 4)
-    assert found["rule"].tolist() == ["none"] * 2 + ["1/N"] * 2
-    assert found["exponent"].tolist() == pytest.approx([2, 2, 0, 0], abs=1e-9)
-    assert exponents(MEASURED, ["rule"], "square", "N", 16)["exponent"].isna().all()  # one point has no slope
+def test_exponents_are_those_of_each_group():
+    found = slopes(MEASURED[MEASURED["N"] >= 4], ["rule", "seed"], "square", "N")
+    assert [*found.index] == [(rule, seed) for rule in ("none", "1/N") for seed in (1, 2)]
+    assert found.tolist() == pytest.approx([2, 2, 0, 0], abs=1e-9)
+    assert slopes(MEASURED[MEASURED["N"] == 16], ["rule"], "square", "N").isna().all()  # one point has no slope
     unknown = MEASURED.assign(square=MEASURED["square"].mask(MEASURED["N"] == 8))
     assert np.isnan(slopes(unknown, ["rule", "seed"], "square", "N")).all()
