@@ -99,9 +99,9 @@ def optimal(points: pd.DataFrame) -> pd.DataFrame:
     return points.merge(best, on=["budget", "r", "subject"])
 
 
-def noise(points: pd.DataFrame, axis: str) -> Noise | None:
+def noise(points: pd.DataFrame, axis: str) -> Noise:
     """Of a run's loss on an axis: what a surface for each recurrence leaves over, a parabola in the log width and a
-    level for each budget. None on an axis without tasks."""
+    level for each budget. It is not known on an axis without tasks."""
     left, parameters = [], 0
     for _, own in points[points["axis"] == axis].groupby("r"):
         x = np.log(own["width"].to_numpy(float))
@@ -110,7 +110,7 @@ def noise(points: pd.DataFrame, axis: str) -> Noise | None:
         solved, _, rank, _ = np.linalg.lstsq(design, own["loss"].to_numpy(float))
         left.append(own["loss"].to_numpy(float) - design @ solved)
         parameters += int(rank)
-    return Noise.left_over(left, parameters) if left else None
+    return Noise.left_over(left, parameters)
 
 
 def drawn_gaps(points: pd.DataFrame, axis: str, n: int, seed: int) -> pd.DataFrame:
@@ -119,10 +119,8 @@ def drawn_gaps(points: pd.DataFrame, axis: str, n: int, seed: int) -> pd.DataFra
     best = optimal(points)
     losses = best[best["axis"] == axis].pivot(index="budget", columns="r", values="loss")
     losses = losses.reindex(index=sorted(best["budget"].unique()), columns=sorted(best["r"].unique()))
-    found, of_a_run, plain = losses.sub(losses[1], axis=0), noise(points, axis), [*losses.columns].index(1)
-    shifts = np.zeros((n, *found.shape))
-    if of_a_run is not None:
-        shifts = of_a_run.draws(n, found.size, np.random.default_rng(seed)).reshape(shifts.shape)
+    found, plain = losses.sub(losses[1], axis=0), [*losses.columns].index(1)
+    shifts = noise(points, axis).draws(n, found.size, np.random.default_rng(seed)).reshape(n, *found.shape)
     drawn = found.to_numpy() + shifts - shifts[:, :, [plain]]
     every = np.concatenate([found.to_numpy()[None], drawn]).reshape(n + 1, -1)
     return pd.DataFrame(every, columns=pd.MultiIndex.from_product([found.index, found.columns]))
@@ -137,11 +135,8 @@ def beyond(
     points, pair: ``by_axis`` of the grid's runs and of the pair's."""
     if over_validation:
         points, pair = (some.assign(loss=some["loss"] - some["val_loss"]) for some in (points, pair))
-    of_a_run = noise(points, axis)
-    if of_a_run is None:
-        return np.full(1 + n, np.nan)
     loss = pair[pair["axis"] == axis].set_index("r")["loss"].reindex([1, 4])  # nan where one blew up
-    shifts = of_a_run.draws(n, 2, np.random.default_rng(seed))
+    shifts = noise(points, axis).draws(n, 2, np.random.default_rng(seed))
     return float(loss[4] - loss[1]) + np.append(0.0, shifts[:, 1] - shifts[:, 0])
 
 

@@ -4,6 +4,7 @@ each example is kept, so that recurrences are compared by example.
 A loss is of the right continuation, in nats per token. Tasks have the paper's shots, or none where those do not fit.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -64,14 +65,13 @@ def by_example(
 ) -> pd.DataFrame:
     """One row a run of ``best``, task and example: task, budget, r, seed, ``example``, ``loss``. found: what
     ``evaluations.losses_of_whole_prompts`` measured of cases."""
-    runs = {cfg.key: dict(zip(("budget", "r", "width", "seed"), label[1:], strict=True)) for label, cfg in plan.items()}
-    kept = {*best[["budget", "r", "width", "seed"]].itertuples(index=False, name=None)}
-    parts = [
-        pd.DataFrame({"task": case.task, **runs[case.subject], "example": of["which"], "loss": of["loss"]})
+    names = ["budget", "r", "width", "seed"]
+    runs = pd.DataFrame([(cfg.key, *label) for (_, *label), cfg in plan.items()], columns=["subject", *names])
+    rows = [
+        pd.DataFrame({"subject": case.subject, "task": case.task, "example": of["which"], "loss": of["loss"]})
         for case, of in zip(cases, found, strict=True)
-        if (*runs[case.subject].values(),) in kept
     ]
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(rows, ignore_index=True).merge(runs.merge(best[names]), on="subject")
 
 
 def gaps(table: pd.DataFrame, r: int) -> Gaps:
@@ -97,12 +97,11 @@ def axis_gaps(gaps: Gaps) -> Gaps:
     """(budget, axis) -> the mean over an axis' tasks of ``gaps``, a number a seed; tasks have other examples, so that
     their errors are independent."""
     found = {}
-    for budget in dict.fromkeys(budget for budget, _ in gaps):
-        for axis in AXES:
-            own = [gaps[budget, task.name] for task in axes.AXES[axis] if (budget, task.name) in gaps]
-            if own:
-                error = np.sqrt(sum(of.stderr**2 for of in own)) / len(own)
-                found[budget, axis] = Contrast(np.mean([of.values for of in own], axis=0).tolist(), float(error))
+    for budget, axis in itertools.product(dict.fromkeys(budget for budget, _ in gaps), AXES):
+        own = [gaps[budget, task.name] for task in axes.AXES[axis] if (budget, task.name) in gaps]
+        if own:
+            error = np.sqrt(sum(of.stderr**2 for of in own)) / len(own)
+            found[budget, axis] = Contrast(np.mean([of.values for of in own], axis=0).tolist(), float(error))
     return found
 
 
