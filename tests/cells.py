@@ -84,9 +84,9 @@ def whole(name: str, given: dict[str, Any]) -> None:
                 names.update(given)
 
 
-def function(name: str, wanted: str) -> Any:
-    """A function that stands in one of a notebook's cells."""
-    names: dict[str, Any] = {}
+def function(name: str, wanted: str, **given: Any) -> Any:
+    """A function that stands in one of a notebook's cells, with what is ``given`` for what it reads there."""
+    names = {**given}
     sources = _imports(name, names)
     for node in (node for source in sources for node in ast.parse(source).body):
         if isinstance(node, ast.FunctionDef) and node.name == wanted:

@@ -98,14 +98,9 @@ def shaped(**by_r):
 
 def test_margins_are_read_at_every_budget_with_their_sign():
     found = axes.drawn_gaps(shaped(Reading={1: 0.0, 2: -0.01, 4: 0.2}), axes.READING, 0, 0)
-    grown = {name: [*x] for name, x in growth(found).items()}
-    assert grown == {
-        f"r = {step}, {budget} FLOPs": pytest.approx([x])
-        for budget in ("1e+09", "1e+10")
-        for step, x in (("1 to 2", -0.01), ("2 to 4", 0.21))
-    }
-    of_two = {name: [*x] for name, x in at(found, [2]).items()}
-    assert of_two == {f"r = 2, {budget} FLOPs": pytest.approx([-0.01]) for budget in ("1e+09", "1e+10")}
+    margins = {name: float(x[0]) for name, x in (growth(found) | at(found, [2])).items()}
+    each = {"1 to 2": -0.01, "2 to 4": 0.21, "2": -0.01}
+    assert margins == pytest.approx({f"r = {r}, {C} FLOPs": x for C in ("1e+09", "1e+10") for r, x in each.items()})
 
 
 def test_draws_have_the_noise_that_a_surface_leaves_over():
@@ -190,12 +185,6 @@ def test_the_pair_beyond_the_grid_has_the_noise_of_the_grids_runs():
     assert np.isnan(axes.beyond(points, pair, axes.MATH, 10, 0)).all()
 
 
-def of_tasks(names, *read):
-    of = function("downstream_axes", "of_tasks")
-    of.__globals__.update(names)
-    return of(*read)
-
-
 def test_single_tasks_are_read_at_the_largest_budget():
     slopes = {"drop": -0.1, "coqa": 0.2}
     rows = []
@@ -206,15 +195,9 @@ def test_single_tasks_are_read_at_the_largest_budget():
                 row = dict(budget=budget, r=r, width=width, subject=f"{budget} {r} {width}", val_loss=width, loss=loss)
                 rows.append(row | dict(task=task.name, axis=axis))
     table = pd.DataFrame(rows).drop(columns="axis")
-    of = dict(table=table, best=optimal(table), draws=(5, 0))
-    leads = of_tasks(of, lambda gaps: at(-gaps, [2, 4]), "drop", "never asked")
-    drawn = leads | of_tasks(of, growth, "coqa")
-    assert {name: x[0] for name, x in drawn.items()} == pytest.approx(
-        {
-            "drop, r = 2, 1e+10 FLOPs": 0.1,
-            "drop, r = 4, 1e+10 FLOPs": 0.3,
-            "coqa, r = 1 to 2, 1e+10 FLOPs": 0.2,
-            "coqa, r = 2 to 4, 1e+10 FLOPs": 0.4,
-        }
-    )
+    of_tasks = function("downstream_axes", "of_tasks", table=table, best=optimal(table), draws=(5, 0))
+    drawn = of_tasks(lambda gaps: at(-gaps, [2, 4]), "drop", "never asked") | of_tasks(growth, "coqa")
+    read = {"drop, r = 2": 0.1, "drop, r = 4": 0.3, "coqa, r = 1 to 2": 0.2, "coqa, r = 2 to 4": 0.4}
+    read = {f"{name}, 1e+10 FLOPs": x for name, x in read.items()}
+    assert {name: x[0] for name, x in drawn.items()} == pytest.approx(read)
     assert {len(x) for x in drawn.values()} == {6}

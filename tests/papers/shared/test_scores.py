@@ -77,14 +77,8 @@ def test_what_diverged_stays_in_the_table():
 
 
 def test_a_contrast_is_a_weighted_sum_with_both_errors():
-    runs = pd.DataFrame(
-        {
-            "architecture": ["a", "a", "b", "b"],
-            "seed": [1, 2, 1, 2],
-            "Core": [5.0, 7.0, 1.0, 2.0],
-            "Core stderr": [0.3, 0.3, 0.8, 0.8],
-        }
-    )
+    rows = [("a", 1, 5.0, 0.3), ("a", 2, 7.0, 0.3), ("b", 1, 1.0, 0.8), ("b", 2, 2.0, 0.8)]
+    runs = pd.DataFrame(rows, columns=["architecture", "seed", "Core", "Core stderr"])
     found = contrast(runs, "Core", {("a",): 1.0, ("b",): -0.5}, ["architecture"], [2, 1])
     assert found.values == [6.0, 4.5] and found.stderr == pytest.approx(math.hypot(0.3, 0.4))
     assert found.mean == pytest.approx(5.25)
