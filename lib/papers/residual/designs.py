@@ -20,23 +20,6 @@ R = TypeVar("R", bound=ResidualModel)
 
 TRACES = 10  # of the state in each run at the kept rate
 
-#: injections put into 002's model, which has none, and Post-Norm: changes to its config; the multiplier stays
-INJECTIONS = {
-    "looped": {},
-    "concat": {"injection": "concat"},
-    "lti": {"injection": "lti", "state_init": "like-init"},
-    "hyper-connections": {"injection": "hyper-connections"},
-    "post-norm": {"block": "post-norm"},
-}
-#: the architectures whose colours and markers they have
-LOOK = {
-    "looped": "looped",
-    "concat": "base",
-    "lti": "parcae",
-    "hyper-connections": "hyper-connections",
-    "post-norm": "post-norm",
-}
-
 
 def model(p: ResidualModel, rule: str, loops: int, layers: int = 1, **fields: Any) -> ModelConfig:
     """``layers`` unique layers L looped ``loops`` times N. The branches are multiplied by c alpha, and the rule names

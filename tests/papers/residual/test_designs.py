@@ -7,12 +7,13 @@ from lib.base.errors import InputError
 from lib.model.looped import LoopedLM
 from lib.papers.residual import designs
 from lib.papers.residual.at_init import RULES, first_steps
-from lib.papers.residual.parameters import ResidualScalingTrained
+from lib.papers.residual.parameters import ResidualScalingBeyond, ResidualScalingTrained
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun
 from lib.sweep.measurements import measure
 from lib.train.loop import train
 from lib.train.optimiser import placements
+from tests.cells import run
 from tests.given import given
 
 P = given(
@@ -88,10 +89,11 @@ def test_a_rate_of_the_table_alone_moves_nothing_else():
     assert designs.run(P, cfg, 0.002, 7, table_lr=0.002).key == plain.key  # trained once
 
 
-@pytest.mark.parametrize("kind", designs.INJECTIONS)
+@pytest.mark.parametrize("kind", ["looped", "concat", "lti", "hyper-connections", "post-norm"])
 @pytest.mark.parametrize("rule", RULES)
 def test_every_injection_takes_every_rule(kind, rule):
-    cfg = designs.model(P, rule, 3, **designs.INJECTIONS[kind])
+    changes = run("residual_scaling_beyond", "CHANGES: ", p=given(ResidualScalingBeyond)).CHANGES
+    cfg = designs.model(P, rule, 3, **changes[kind])
     assert cfg.residual_multiplier == pytest.approx(2 * RULES[rule](3))
     found = first_steps(designs.steps_from_init(cfg, 1e-3, 1, 0, 1))
     assert np.isfinite(found["squares"]).all() and found["changes"][0] > 0
