@@ -17,17 +17,16 @@ def measured():
     """(parameters, the claims of the notebook, what the second opinion reads) of real first steps at a tiny size."""
     small = dict(width=16, head_dim=8, mlp_width=16, context=8, loops=[1, 2, 4, 8], least=4, steps=2, cosine_loops=3)
     p = ResidualScalingInit(**of_profile("smoke", "residual_scaling_init") | small | {"seeds": [1, 2], "lr": 0.01})
-    makers = {"looped": designs.model, "stack": designs.stack}
     cases = {
         (model, rule, N, p.width, seed): designs.steps_from_init(make(p, rule, N, 1), p.lr, 1, seed, p.steps)
-        for model, make in makers.items()
+        for model, make in designs.MAKERS.items()
         for rule in at_init.RULES
         for N in p.loops
         for seed in p.seeds
     }
     looks = {
         (model, seed): at_init.Start(model=make(p, "none", p.cosine_loops, 1), block=1, seed=seed)
-        for model, make in makers.items()
+        for model, make in designs.MAKERS.items()
         for seed in p.seeds
     }
     # beside them stand a rate of the ladder and a block of several layers, which are of other claims

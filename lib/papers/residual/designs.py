@@ -1,5 +1,6 @@
 """002's models and runs, looped and not, at any size, and what is read off them."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -46,6 +47,10 @@ def stack(p: ResidualModel, rule: str, copies: int, layers: int = 1) -> ModelCon
     """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
     alpha = model(p, rule, copies).residual_multiplier
     return _sized(p, recur=copies * layers, residual="none", residual_c=alpha)
+
+
+#: by whether layers are shared
+MAKERS: dict[str, Callable[..., ModelConfig]] = {"looped": model, "stack": stack}
 
 
 def of_width(p: R, width: int) -> R:

@@ -92,7 +92,7 @@ def test_a_rate_of_the_table_alone_moves_nothing_else():
 @pytest.mark.parametrize("kind", ["looped", "concat", "lti", "hyper-connections", "post-norm"])
 @pytest.mark.parametrize("rule", RULES)
 def test_every_injection_takes_every_rule(kind, rule):
-    changes = run("residual_scaling_beyond", "CHANGES: ", p=given(ResidualScalingBeyond)).CHANGES
+    changes = run("residual_scaling_beyond", "CHANGES = ", p=given(ResidualScalingBeyond)).CHANGES
     cfg = designs.model(P, rule, 3, **changes[kind])
     assert cfg.residual_multiplier == pytest.approx(2 * RULES[rule](3))
     found = first_steps(designs.steps_from_init(cfg, 1e-3, 1, 0, 1))
