@@ -20,11 +20,11 @@ from lib.papers.isodepth import designs as isodepth
 from lib.papers.isodepth.parameters import IsodepthIsoflop
 from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe.parameters import MoeIsoflop
-from lib.papers.nanochat import usage_weighted
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.workbook import plans
 from lib.workbook.costs import NOTEBOOKS
 from lib.workbook.parameters import of_profile
+from tests.cells import function
 from tests.given import given
 from tests.papers.facts import ACCOUNTED, facts
 from tests.workbooks import ROOT
@@ -165,7 +165,7 @@ def test_003_the_widths_have_the_logs_parameters_and_flops():
     p, table = given(UsageWeighted, "paper"), stated("003")["sizes"]
     assert {*itertools.chain(*p.widths.values())} == {row["width"] for row in table["rows"].values()}
     for size, row in table["rows"].items():
-        cfg = usage_weighted.model(p, row["width"])
+        cfg = function("usage_weighted", "model")(p, row["width"])
         counts = count(cfg, p.context)
         assert (cfg.width, cfg.heads, counts.n_params) == (64 * size, row["heads"], row["parameters"])
         assert counts.published["003"] == pytest.approx(row["flops"], rel=1e-6)
