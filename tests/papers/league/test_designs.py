@@ -6,21 +6,22 @@ from lib.base.errors import InputError
 from lib.flops import count
 from lib.papers.isodepth import designs as isodepth
 from lib.papers.isodepth.parameters import InjectionAblation, PhiProbes
-from lib.papers.league import designs as league
-from lib.papers.league.designs import BASELINE, INTERVENTIONS
 from lib.papers.league.parameters import DeltaPhiLeague
 from lib.papers.shared import budgets
 from lib.train.optimiser import placements
+from tests import cells
 from tests.given import given
 
 P = given(DeltaPhiLeague)
+BASELINE = "linear"
+league = cells.run("delta_phi_league", "INTERVENTIONS = ", "def changes(", p=P)
 
 
 def run(name, r=4, **changes):
     return league.run(P.replace(**changes), name, r, 16, 4.64e10, 101)
 
 
-@pytest.mark.parametrize("name", INTERVENTIONS)
+@pytest.mark.parametrize("name", league.INTERVENTIONS)
 def test_every_intervention_gets_the_same_compute(name):
     for r in (1, 2, 4, 8):
         cfg = run(name, r)
@@ -33,9 +34,9 @@ def test_every_intervention_gets_the_same_compute(name):
 
 def test_what_touches_the_loop_alone_leaves_the_plain_model_alone():
     plain = run(BASELINE, 1)
-    own = {name for name in INTERVENTIONS if run(name, 1) != plain}
+    own = {name for name in league.INTERVENTIONS if run(name, 1) != plain}
     assert own == {"sandwich norm", "SwiGLU", "MoE", "Muon", "AdamW"}
-    assert len({run(name).key for name in INTERVENTIONS}) == len(INTERVENTIONS)
+    assert len({run(name).key for name in league.INTERVENTIONS}) == len(league.INTERVENTIONS)
 
 
 def test_each_is_one_change_of_the_baseline():
@@ -102,4 +103,4 @@ def test_bad_grids_are_refused():
         ({"interventions": ["Muon"]}, "interventions: 'linear' is missing"),
     ]:
         with pytest.raises(InputError, match=says):
-            league.grid(P.replace(**changed))
+            cells.run("delta_phi_league", "INTERVENTIONS = ", "def changes(", p=P.replace(**changed))
