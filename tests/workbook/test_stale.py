@@ -51,7 +51,7 @@ def stale(workbook, changed: Iterable[str]) -> dict:
 
 def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(workbook):
     expected = {
-        "lib/papers/nanochat/usage_weighted.py": ["usage_weighted"],
+        "lib/papers/nanochat/parameters.py": ["usage_weighted"],
         "lib/papers/others/data/growth_loops.csv": ["other_groups"],  # a table that a module reads
         "lib/fit/__init__.py": [name for name in NAMES if name != "early_exit"],  # the face of a package
         "lib/base/statistics.py": NAMES,  # not directly

@@ -9,9 +9,6 @@ import pandas as pd
 from lib.config import Label, RunConfig
 from lib.store.result import RunResult
 
-#: column -> what of a run's summary stands there
-SUMMARY = {"tokens": "tokens", "bpb": "val_bpb"}
-
 
 def labelled(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: Sequence[str]) -> pd.DataFrame:
     """One row a run of the plan: ``label``, its parts under ``names``, ``status``, ``tokens``, the last validation's
@@ -20,11 +17,10 @@ def labelled(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: 
     rows = []
     for label, cfg in plan.items():
         result = found[cfg.key]
-        finished = result.status == "finished"
-        outcome = {"status": result.status} | {name: result.summary.get(of) for name, of in SUMMARY.items()}
-        loss = result.summary["val_loss"] if finished else np.nan
-        rows.append({"label": label, **dict(zip(names, label, strict=True)), **outcome, "loss": loss})
-    return pd.DataFrame(rows, columns=["label", *names, "status", *SUMMARY, "loss"])
+        row = {"label": label, **dict(zip(names, label, strict=True)), "status": result.status}
+        row |= {"tokens": result.summary.get("tokens"), "bpb": result.summary.get("val_bpb")}
+        rows.append(row | {"loss": result.summary["val_loss"] if result.status == "finished" else np.nan})
+    return pd.DataFrame(rows, columns=["label", *names, "status", "tokens", "bpb", "loss"])
 
 
 def finished(
