@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import seaborn as sns
 from matplotlib.colors import to_rgb
 from PIL import Image
 
@@ -62,6 +63,17 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
     figure = dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
     linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
     assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
+
+
+def test_what_seaborn_drew_is_as_wide_as_a_page_with_its_legend_above_the_panels():
+    table = pd.DataFrame({"x": [1, 2] * 4, "y": range(8), "name": ["a"] * 4 + ["b"] * 4, "of": list("uuvvuuvv")})
+    figure = style.laid_out(sns.relplot(table, x="x", y="y", col="name", hue="of", kind="line"), 2.4)
+    figure.canvas.draw()
+    assert tuple(figure.get_size_inches()) == (style.PAGE, 2.4)
+    assert [axis.get_title() for axis in figure.axes] == ["a", "b"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.texts] == ["u", "v"]
+    assert legend.get_window_extent().y0 > max(axis.title.get_window_extent().y1 for axis in figure.axes)
 
 
 def test_what_cannot_be_drawn_says_so():
