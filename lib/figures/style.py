@@ -244,13 +244,13 @@ def legend_above(figure: Figure, axis: Axes) -> None:
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named))
 
 
-def laid_out(grid: sns.FacetGrid, height: float, titles: str = "{col_name}") -> Figure:
-    """What seaborn drew, as wide as a page, its legend above all panels."""
+def laid_out(grid: sns.FacetGrid, height: float, titles: str = "{col_name}", ncols: int = 0) -> Figure:
+    """What seaborn drew, as wide as a page, its legend above all panels, in one row or ``ncols`` columns."""
     grid.set_titles(titles)
     grid.figure.set_size_inches(PAGE, height)
     grid.figure.set_layout_engine("constrained")
     if grid.legend is not None:
-        sns.move_legend(grid, "outside upper center", ncols=len(grid.legend.texts), title=None, frameon=False)
+        sns.move_legend(grid, "outside upper center", ncols=ncols or len(grid.legend.texts), title=None)
     return grid.figure
 
 
