@@ -248,7 +248,7 @@ def test_slopes_are_of_each_seed():
     sizes = pd.DataFrame({name: [1.0] for name in SHOWN}, index=[1024])
     pairs = [("looped-moe", "base"), ("base", "looped"), ("moe", "looped-moe"), ("moe", "base")]
     gaps = dict.fromkeys(pairs, pd.DataFrame({1e9: [0.0, 0.0]}, index=[1, 2]).rename_axis(columns="C"))
-    of = {"sizes": sizes, "pairs": pairs, "gaps": gaps, "seeds": [1, 2]}
+    of = {"sizes": sizes, "pairs": pairs, "gaps": gaps, "p": SimpleNamespace(seeds=[1, 2])}
     said = run("moe_isoflop", "def in_size", each=each, **of).said.claims
     assert said["004-base-exponent"] == pytest.approx([0.2, 0.4])
     assert said["004-looped-moe-exponent"] == pytest.approx([0.6, 0.4])
