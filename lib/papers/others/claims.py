@@ -1,13 +1,13 @@
 """The claims of other groups that their own published runs decide."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lib.papers.others import best_loops, cart, isoflop, ladders
-from lib.papers.others.test_time_loops import Curves
-from lib.papers.shared.reported import Reported, compared, exact, read_off
+from lib.papers.others import cart, isoflop, ladders
+from lib.papers.shared.reported import Reported, compared, exact
 
 LOW, HIGH = 1e18, 1e20  # FLOPs that arXiv 2609.19107 compares its ladders at
 #: claim -> the arm whose saving at HIGH it states
@@ -24,89 +24,91 @@ RATIOS = {"005-tokens-a-parameter-of-vanilla": "vanilla", "005-tokens-a-paramete
 FRESH, REPEATED = "one epoch, tied", "one recipe, 10 epochs"
 TRAINED = 6  # loops of the CART model on LAMBADA
 
+Numbers = dict[str, dict[str, float]]  # claim -> comparison -> its number
 
-def of_ladders(curves: ladders.Curves, fresh: list[ladders.Fits]) -> list[Reported]:
-    """What an arm saves and how its exponent differs; ``fresh``: the arms' laws on ladders that might have been."""
-    every, note = [ladders.own_floors(curves), *fresh], f"each arm's own law; {len(fresh)} fresh ladders"
 
-    def rises(laws: ladders.Fits) -> dict[str, float]:
-        return {arm: float(np.log2(ladders.saved(laws, arm, HIGH) / ladders.saved(laws, arm, LOW))) for arm in RISING}
-
-    def over_tied(laws: ladders.Fits) -> dict[str, float]:
-        factors = {at: ladders.saved(laws, ladders.UNTIED, at, ladders.TIED) for at in (LOW, HIGH)}
-        return {f"{at:.0e} FLOPs": float(np.log2(x)) for at, x in factors.items()}
-
-    def drift(laws: ladders.Fits) -> dict[str, float]:
-        low, high = over_tied(laws).values()
-        return {"": high - low}
-
-    octaves = {
-        "005-savings-grow-with-compute": rises,
-        "005-own-weights-save-over-tied": over_tied,
-        "005-tied-and-own-weights-scale-alike": drift,
-    }
-    savings = {id: {"": [ladders.saved(laws, arm, HIGH) for laws in every]} for id, arm in SAVINGS.items()}
-    steeper = read_off(dict, ladders.steeper(every))
+def _reported(says: Callable[[Any], Numbers], draws: Sequence[Any], unit: str, note: str) -> list[Reported]:
+    """The claims on what is read off the first of ``draws``, and off the others, which might have been."""
+    said = [says(one) for one in draws]
     return [
-        *(compared(id, drawn, "times the compute", note) for id, drawn in savings.items()),
-        *(compared(id, read_off(of, every), "octaves of compute", note) for id, of in octaves.items()),
-        compared("005-growth-raises-the-exponent", steeper, "gamma", note),
+        compared(id, {name: [one[id][name] for one in said] for name in numbers}, unit, note)
+        for id, numbers in said[0].items()
     ]
 
 
-def of_isoflop(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> list[Reported]:
-    """Tokens a stored parameter at the optimum; ``fresh``: ``isoflop.fresh_optima``."""
-    drawn = read_off(isoflop.ratios, [optima, *fresh])
-    note = f"parabolas in log N, geometric mean over five budgets; {len(fresh)} fresh sets"
-    return [compared(id, {"": drawn[arm]}, "tokens a stored parameter", note) for id, arm in RATIOS.items()]
+def of_ladders(draws: Sequence[ladders.Fits]) -> list[Reported]:
+    """What an arm saves and how its exponent differs; draws: of ``ladders.exponents``."""
+    note = f"each arm's own law; {len(draws) - 1} fresh ladders"
 
+    def savings(laws: ladders.Fits) -> Numbers:
+        return {id: {"": ladders.saved(laws, arm, ladders.PLAIN, HIGH)} for id, arm in SAVINGS.items()}
 
-def of_loops(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> list[Reported]:
-    """The best number of loops; ``fresh``: ``best_loops.fresh_optima``."""
-    low, *_, high = best_loops.BUDGETS
+    def octaves(laws: ladders.Fits) -> Numbers:
+        low, high = ({arm: ladders.saved(laws, arm, ladders.PLAIN, at) for arm in RISING} for at in (LOW, HIGH))
+        tied = {at: float(np.log2(ladders.saved(laws, ladders.UNTIED, ladders.TIED, at))) for at in (LOW, HIGH)}
+        return {
+            "005-savings-grow-with-compute": {arm: float(np.log2(high[arm] / low[arm])) for arm in RISING},
+            "005-own-weights-save-over-tied": {f"{at:.0e} FLOPs": x for at, x in tied.items()},
+            "005-tied-and-own-weights-scale-alike": {"": tied[HIGH] - tied[LOW]},
+        }
 
-    def left_to_two(table: pd.DataFrame) -> dict[str, float]:
-        return {f"{at:.3g} FLOPs": float(np.log2(2 / table["K"][FRESH, at])) for at in best_loops.BUDGETS}
-
-    def grows(table: pd.DataFrame) -> dict[str, float]:
-        return {"": float(np.log2(table["K"][REPEATED, high] / table["K"][REPEATED, low]))}
-
-    every, note = [optima, *fresh], f"{len(fresh)} fresh sets of runs"
+    steeper = ladders.steeper(draws)
     return [
-        compared("005-fresh-text-wants-two-loops-at-most", read_off(left_to_two, every), "octaves", note),
-        compared("005-repeated-text-wants-more-loops", read_off(grows, every), "octaves of loops", note),
+        *_reported(savings, draws, "times the compute", note),
+        *_reported(octaves, draws, "octaves of compute", note),
+        *_reported(lambda one: {"005-growth-raises-the-exponent": one}, steeper, "gamma", note),
     ]
 
 
-def of_cart(losses: pd.DataFrame, fresh: list[pd.DataFrame], curves: Curves) -> list[Reported]:
-    """CART by width and loops (``cart.by_loops``), ``fresh``: with the noise of other seeds; and of one model its curve
-    over loops at test time."""
+def of_isoflop(draws: Sequence[pd.DataFrame]) -> list[Reported]:
+    """Tokens a stored parameter at the optimum; draws: ``isoflop.optima``, and ``isoflop.fresh_optima``."""
 
-    def six_against(table: Any) -> dict[str, float]:
-        pairs = [(width, loops) for width in (512, 768, 1024) for loops in (8, 10)]
-        return {f"width {w}, {loops} loops": -cart.gain(table, 2, w, 6, loops) for w, loops in pairs}
+    def says(optima: pd.DataFrame) -> Numbers:
+        ratios = isoflop.ratios(optima)["ours"]
+        return {id: {"": ratios[arm]} for id, arm in RATIOS.items()}
 
-    def eight_against(table: Any) -> dict[str, float]:
-        return {f"{loops} loops": cart.gain(table, 2, 256, loops, 8) for loops in (6, 10)}
+    note = f"parabolas in log N, geometric mean over five budgets; {len(draws) - 1} fresh sets"
+    return _reported(says, draws, "tokens a stored parameter", note)
 
-    def first(table: Any) -> dict[str, float]:
-        return {"": cart.gain(table, 1, 1024, 2, 8) - cart.gain(table, 1, 256, 2, 8)}
 
-    def then(table: Any) -> dict[str, float]:
-        return {"": cart.gain(table, 2, 256, 6, 10) - cart.gain(table, 2, 1024, 6, 10)}
+def of_loops(draws: Sequence[pd.DataFrame]) -> list[Reported]:
+    """The best number of loops; draws: ``isoflop.best_loops``, and ``isoflop.fresh_best_loops``."""
+    low, *_, high = isoflop.BUDGETS
 
-    (curve,) = (own for key, own in curves.items() if key[0] == "cart")
-    at = curve.set_index("T")["loss"]
+    def left_to_two(table: pd.DataFrame) -> Numbers:
+        octaves = {f"{at:.3g} FLOPs": float(np.log2(2 / table["K"][FRESH, at])) for at in isoflop.BUDGETS}
+        return {"005-fresh-text-wants-two-loops-at-most": octaves}
+
+    def grows(table: pd.DataFrame) -> Numbers:
+        octaves = float(np.log2(table["K"][REPEATED, high] / table["K"][REPEATED, low]))
+        return {"005-repeated-text-wants-more-loops": {"": octaves}}
+
+    note = f"{len(draws) - 1} fresh sets of runs"
+    return [*_reported(left_to_two, draws, "octaves", note), *_reported(grows, draws, "octaves of loops", note)]
+
+
+def of_cart(draws: Sequence[pd.DataFrame], curves: pd.DataFrame) -> list[Reported]:
+    """CART by width and loops (``cart.by_loops``), and of one model its curve over loops at test time."""
+
+    def says(table: Any) -> Numbers:
+        wide = [(width, loops) for width in (512, 768, 1024) for loops in (8, 10)]
+        first = {width: cart.gain(table, 1, width, 2, 8) for width in (256, 1024)}
+        then = {width: cart.gain(table, 2, width, 6, 10) for width in (256, 1024)}
+        return {
+            "005-cart-wants-six-loops-when-wide": {
+                f"width {width}, {loops} loops": -cart.gain(table, 2, width, 6, loops) for width, loops in wide
+            },
+            "005-cart-wants-eight-loops-when-narrow": {
+                f"{loops} loops": cart.gain(table, 2, 256, loops, 8) for loops in (6, 10)
+            },
+            "005-cart-loops-help-the-wide-at-first": {"": first[1024] - first[256]},
+            "005-cart-loops-help-the-narrow-in-the-end": {"": then[256] - then[1024]},
+        }
+
+    at = curves[curves["group"] == "cart"].set_index("T")["loss"]
     beyond = {f"{T} loops": float(at[T] - at[TRAINED]) for T in at.index if T > TRAINED}
-    asked = {
-        "005-cart-wants-six-loops-when-wide": six_against,
-        "005-cart-wants-eight-loops-when-narrow": eight_against,
-        "005-cart-loops-help-the-wide-at-first": first,
-        "005-cart-loops-help-the-narrow-in-the-end": then,
-    }
     note = "the noise of the seeds that are printed at width 1024, in every row"
-    every = [one.to_dict() for one in (losses, *fresh)]  # which is asked ten times as fast
     return [
-        *(compared(id, read_off(of, every), "nats", note) for id, of in asked.items()),
+        *_reported(says, [one.to_dict() for one in draws], "nats", note),  # which are asked ten times as fast
         exact("005-cart-degrades-beyond-its-loops", beyond, "nats", "one model, so that nothing is drawn"),
     ]

@@ -5,14 +5,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import COLOURS, LOOKS, PAGE, legend_above
-from lib.papers.others import ladders, phi
+from lib.figures.style import COLOURS, LOOKS, PAGE, doublings_axis, few_decades, legend_above, shades
+from lib.papers.others import ladders, runs
 
+OURS = "000"
 #: who trained the runs -> colour and marker
 GROUPS = {
-    phi.OURS: (COLOURS["isodepth"], LOOKS["isodepth"].marker),
-    phi.THEIRS: (COLOURS["looped"], LOOKS["looped"].marker),
-    "CART": ("#8C6D1F", "v"),
+    OURS: (COLOURS["isodepth"], LOOKS["isodepth"].marker),
+    runs.THEIRS: (COLOURS["looped"], LOOKS["looped"].marker),
+    runs.CART: ("#8C6D1F", "v"),
 }
 #: arms of arXiv 2609.19107 -> colour, marker, and how the line is drawn: dashed where the loops grow in training
 ARMS = {
@@ -29,7 +30,7 @@ RANGE = (-0.6, 1.9)  # of phi in the figures
 
 
 def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float]) -> Figure:
-    """phi with its 95 % interval, a row each and one panel a question (``phi.by_base`` and so on). printed: 000's phi
+    """phi with its 95 % interval, a row each and one panel a question (``phi.of_sets``). printed: 000's phi
     and interval, a line and a band. An interval that leaves the figure ends at its edge in an arrow."""
     heights = [max(len(panels[a]) for a in row) for row in (list(panels)[:2], list(panels)[2:])]
     figure, axes = plt.subplots(
@@ -62,23 +63,55 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
     return figure
 
 
-def savings(curves: ladders.Curves, exponents: pd.DataFrame) -> Figure:
+def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
+    """Left: what r passes are worth, by group and r, beside r^exponent. Right: what tied passes gain as a share of what
+    own weights gain (``phi.tied_share``)."""
+    r = np.geomspace(1, 8, 50)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.7))
+    left.plot(r, r, color="#666666", lw=0.8, ls=":", label="own layers")
+    left.plot(r, r**exponent, color=COLOURS["isodepth"], lw=0.9, ls="--", label=rf"$r^{{{exponent:.2f}}}$")
+    for group, of in worth.groupby("group", sort=False):
+        (colour, marker), at = GROUPS[str(group)], of.index.get_level_values("r")
+        left.vlines(at, of["worth low"], of["worth high"], color=colour, lw=1.1)
+        left.plot(at, of["worth"], color=colour, marker=marker, ms=4.5, label=group)
+    doublings_axis(left, [1, 2, 3, 4, 6, 8], "passes r")
+    few_decades(left)
+    left.set_yticks(ticks := [1, 1.5, 2, 3, 4], [f"{tick:g}" for tick in ticks])
+    left.set(ylim=(0.95, 5), ylabel=r"worth, $r^\varphi$ passes of own layers")
+    several = share.groupby("loops")
+    for k, ((passes, of), shade) in enumerate(zip(several, shades("looped", len(several)), strict=True)):
+        ratio = of["tokens a parameter"] * beside(k, len(several), 1.04)
+        right.vlines(ratio, of["low"], of["high"], color=shade, lw=1)
+        right.plot(ratio, of["share"], color=shade, marker="osD^"[k % 4], lw=1, label=f"{passes} passes")
+    right.axhline(1, color="#666666", lw=0.8, ls=":")
+    right.set(xscale="log", title=runs.THEIRS, ylabel="gain tied / gain with own weights")
+    right.set_xticks(ticks := [1, 2, 5, 10, 20], [f"{tick:g}" for tick in ticks])
+    right.minorticks_off()
+    right.set_xlabel("tokens a parameter of one pass")
+    left.legend()
+    right.legend()
+    return figure
+
+
+def savings(curves: ladders.Curves, laws: ladders.Fits, exponents: pd.DataFrame) -> Figure:
     """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
     side by side at one compute, lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted
     (``ladders.exponents``). Bars: 95 %."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
-    fits, plain = ladders.own_floors(curves), curves[ladders.PLAIN]
+    plain = curves[ladders.PLAIN]
     computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
     shift = {arm: beside(k, len(ARMS), 1.03) for k, arm in enumerate(ARMS)}
     for arm, (colour, marker, style) in ARMS.items():
         fill, name = "white" if style == "--" else colour, arm.replace("_", " ")
         if arm != ladders.PLAIN:
-            measured = [ladders.saved_as_measured(curves, arm, depth) for depth in plain["depth"]]
+            measured = [ladders.saved_as_measured(curves, arm, ladders.PLAIN, depth) for depth in plain["depth"]]
             left.plot(plain["compute"] * shift[arm], measured, marker, color=colour, ms=4, mfc=fill)
-            left.plot(computes, [ladders.saved(fits, arm, at) for at in computes], style, color=colour, lw=1.1)
+            by_law = [ladders.saved(laws, arm, ladders.PLAIN, at) for at in computes]
+            left.plot(computes, by_law, style, color=colour, lw=1.1)
         left.plot([], [], style, marker=marker, color=colour, mfc=fill, label=name)
-    for (arm, compute), printed in ladders.PRINTED.items():
-        left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
+    for (arm, than, compute), printed in ladders.PRINTED.items():
+        if than == ladders.PLAIN:
+            left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
     left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
     left.set_xscale("log")
     left.set_xlabel("FLOPs of vanilla")

@@ -1,5 +1,5 @@
-"""Iso-FLOP optima and Chinchilla laws of other groups' runs, and whether the fit that 000 prints reaches the optimum of
-its own objective."""
+"""The best of a budget, by parabolas through other groups' runs: how many parameters, and how many loops; and whether
+the fit that 000 prints reaches the optimum of its own objective."""
 
 import numpy as np
 import pandas as pd
@@ -11,24 +11,32 @@ from lib.fit.laws import JOINT
 from lib.fit.noise import Noise
 from lib.papers.isodepth.designs import PUBLISHED
 from lib.papers.isodepth.readings import a_D, joint_arrays
+from lib.papers.shared.reported import with_intervals
 
 #: tokens a stored parameter that arXiv 2609.19107 trains its ladders with as compute-optimal (ladder recipes)
 PRINTED_RATIO = {"vanilla": 5.0, "operator_1": 6.0, "loop_2": 6.0, "untied_2": 6.0, "deep_vanilla": 6.0}
+UNTIED = "untied_2"  # the arm that the others' losses are compared with
+#: FLOPs at which the authors compare numbers of loops
+BUDGETS = (0.846120e18, 1.419447e18, 2.381258e18, 3.994787e18, 6.701636e18)
+#: recipe and arm of what is compared there
+SETS = {
+    "one epoch, tied": ("tuned", "tied"),
+    "one epoch, own weights": ("tuned", "untied"),
+    "one recipe, 1 epoch": ("fresh", "tied"),
+    "one recipe, 4 epochs": ("replay250m4", "tied"),
+    "one recipe, 10 epochs": ("replay100m10", "tied"),
+}
 
-# ---- arXiv 2609.19107 ------------------------------------------------------------------------------------------------
+# ---- how many parameters ---------------------------------------------------------------------------------------------
 
 
 def optima(runs: pd.DataFrame) -> pd.DataFrame:
     """One row an arm and budget: the minimum of the parabola of the loss in log N, N the stored parameters
-    (``isoflop.optima``), and ``ratio``, tokens a stored parameter there."""
-    found = isoflop.optima(runs, ["arm", "budget"])
-    return found.assign(ratio=found["D"] / found["N"])
-
-
-def gaps(optima: pd.DataFrame, than: str) -> pd.DataFrame:
-    """Loss at the optimum above that of another arm, in nats: one row a budget, one column an arm."""
-    losses = optima.pivot(index="budget", columns="arm", values="loss")
-    return losses.sub(losses[than], axis=0).drop(columns=than)
+    (``isoflop.optima``); ``ratio``, tokens a stored parameter there; and ``gap``, how far the loss is above that of own
+    weights, which have none themselves."""
+    found = isoflop.optima(runs, ["arm", "budget"]).set_index(["arm", "budget"])
+    gap = found["loss"] - found["loss"][UNTIED].reindex(found.index, level="budget")
+    return found.assign(ratio=found["D"] / found["N"], gap=gap.where(found.index.get_level_values("arm") != UNTIED))
 
 
 def fresh_optima(runs: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataFrame]:
@@ -40,48 +48,54 @@ def fresh_optima(runs: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataF
     return [optima(runs.assign(loss=curve + shifts)) for shifts in draws]
 
 
-def ratios(optima: pd.DataFrame) -> dict[str, float]:
-    """Arm -> tokens a stored parameter at the optimum, the geometric mean over the budgets."""
-    return np.exp(np.log(optima["ratio"]).groupby(optima["arm"]).mean()).to_dict()
+def ratios(optima: pd.DataFrame) -> pd.DataFrame:
+    """One row an arm: tokens a stored parameter at the optimum, the geometric mean over the budgets."""
+    return np.exp(np.log(optima["ratio"]).groupby("arm").mean()).to_frame("ours")
 
 
 def ratios_beside_printed(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> pd.DataFrame:
-    """One row an arm: tokens a stored parameter at the optimum as printed and ours (``ratios``), with its 95 % interval
-    over ``fresh_optima``, low and high."""
-    found, draws = ratios(optima), [*map(ratios, fresh)]
-    rows = {
-        arm: {"printed": printed, **with_interval("ours", found[arm], [one[arm] for one in draws])}
-        for arm, printed in PRINTED_RATIO.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("arm")
-
-
-def gaps_with_intervals(optima: pd.DataFrame, fresh: list[pd.DataFrame], than: str) -> pd.DataFrame:
-    """``gaps`` as one row an arm and budget, with ``ratio`` there, each with its 95 % interval over ``fresh_optima``;
-    ``than`` itself has no gap."""
-    by = ["arm", "budget"]
-    found, draws = optima.set_index(by), [one.set_index(by) for one in fresh]
-    off, offs = gaps(optima, than), [gaps(one, than) for one in fresh]
-    rows = {}
-    for arm, budget in found.index:
-        row = with_interval("ratio", found["ratio"][arm, budget], [one["ratio"][arm, budget] for one in draws])
-        if arm != than:
-            row |= with_interval("gap", off[arm][budget], [one[arm][budget] for one in offs])
-        rows[arm, budget] = row
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(by)
+    """``ratios`` as printed and ours, with the 95 % interval over ``fresh_optima``, low and high."""
+    printed = pd.Series(PRINTED_RATIO, name="printed").rename_axis("arm").to_frame()
+    return printed.join(with_intervals(ratios(optima), map(ratios, fresh)))
 
 
 def own_laws(runs: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """Chinchilla's law of each arm in its stored parameters: its constants and R2; a_D = beta / (alpha + beta), the
     exponent of D* by it, and its 95 % interval over fresh runs, low and high."""
-    by = {str(arm): (own["N"], own["D"], own["loss"]) for arm, own in runs.groupby("arm")}
-    laws = {arm: fit_chinchilla(*arrays) for arm, arrays in by.items()}
+    laws = {str(arm): fit_chinchilla(own["N"], own["D"], own["loss"]) for arm, own in runs.groupby("arm")}
     fresh = fresh_fits(laws, resamples, seed)
     rows = {}
     for arm, law in laws.items():
         low, high = percentile_interval([a_D(one[arm]) for one in fresh])
         rows[arm] = {**law.params, "R2": law.r2, "a_D": a_D(law), "low": low, "high": high}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("arm")
+
+
+# ---- how many loops --------------------------------------------------------------------------------------------------
+
+
+def best_loops(loops: pd.DataFrame) -> pd.DataFrame:
+    """One row a set and budget: K, the minimum of a parabola of the loss in log loops; ``inside`` where it lies between
+    the loops that were tried there.
+
+    loops: ``runs.loops``. The loss of a number of loops at a budget is read off its models of several sizes, linear in
+    compute, and is missing where none is smaller or larger. One pass is the same model, tied or not."""
+    rows = {}
+    for name, (recipe, arm) in SETS.items():
+        own = loops[(loops["recipe"] == recipe) & ((loops["arm"] == arm) | (loops["loops"] == 1))]
+        ladders = {k: at.sort_values("compute") for k, at in own.groupby("loops")}
+        for budget in BUDGETS:
+            losses = {k: np.interp(budget, at["compute"], at["loss"], np.nan, np.nan) for k, at in ladders.items()}
+            there = pd.Series(losses).dropna()
+            found = isoflop.minimum(there.index.to_numpy(float), there)
+            rows[name, budget] = {"K": found.x, "loss": found.loss, "inside": found.inside, "tried": len(there)}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["set", "budget"])
+
+
+def fresh_best_loops(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -> list[pd.DataFrame]:
+    """``best_loops`` of so many sets of runs whose losses have another noise, of standard deviation ``noise`` nats."""
+    shifts = np.random.default_rng(seed).normal(0.0, noise, (resamples, len(loops)))
+    return [best_loops(loops.assign(loss=loops["loss"] + shift)) for shift in shifts]
 
 
 # ---- does 000's fit reach its own optimum? -----------------------------------------------------------------------

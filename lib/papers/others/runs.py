@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 DATA = Path(__file__).parent / "data"
+THEIRS, CART = "2609.19107", "CART"  # whose runs: ``group``
 UNITS = {"D_tokens": "D", "loss_nats": "loss", "compute_flops": "compute"}
 
 
@@ -15,24 +16,26 @@ def isoflop() -> pd.DataFrame:
     (stored, tables included), D, F training FLOPs per token, budget (their mean compute, alike in all arms), loss."""
     table = _committed("growth_isoflop").rename(columns={"N_stored": "N"})
     table["budget"] = table.groupby("budget_index")["compute"].transform("mean")
-    return table.assign(F=table["compute"] / table["D"])
+    return table.assign(F=table["compute"] / table["D"], group=THEIRS)
 
 
 def loops() -> pd.DataFrame:
     """arXiv 2609.19107, 1e9 tokens in all: arm (tied, or untied with own weights in each pass), recipe, depth, width,
     loops, r (loops where tied, else 1), n_once, n_rec, D, epochs, compute, loss."""
-    return _committed("growth_loops")
+    return _committed("growth_loops").assign(group=THEIRS)
 
 
 def allocation() -> pd.DataFrame:
     """arXiv 2609.19107, two tied loops on 1e9 tokens with more and fewer of the stored blocks in the core: columns as
     ``loops``, and once_layers, core_layers."""
-    return _committed("growth_allocation")
+    return _committed("growth_allocation").assign(group=THEIRS)
 
 
-def ladders() -> pd.DataFrame:
-    """arXiv 2609.19107, compute-optimal models: corpus, arm, depth, compute, loss."""
-    return _committed("growth_ladders")
+def ladders(corpus: str = "fineweb") -> dict[str, pd.DataFrame]:
+    """arXiv 2609.19107, compute-optimal models: arm -> its runs by compute; corpus, arm, depth, compute, loss."""
+    table = _committed("growth_ladders")
+    rows = table[table["corpus"] == corpus].sort_values("compute")
+    return {str(arm): own for arm, own in rows.groupby("arm", sort=False)}
 
 
 def cart() -> pd.DataFrame:
@@ -41,7 +44,8 @@ def cart() -> pd.DataFrame:
     the log of the perplexity on Wikipedia."""
     table = _committed("cart_runs")
     n_rec = table["core_M"] * 1e6
-    return table.assign(n_rec=n_rec, n_once=table["stored_M"] * 1e6 - n_rec, loss=np.log(table["ppl_wiki"]))
+    sizes = {"n_rec": n_rec, "n_once": table["stored_M"] * 1e6 - n_rec}
+    return table.assign(**sizes, loss=np.log(table["ppl_wiki"]), group=CART)
 
 
 def test_time() -> pd.DataFrame:

@@ -1,14 +1,15 @@
 """Losses of trained models after other numbers of loops: do they saturate exponentially (001), or rise beyond the depth
 that was trained, and for whom?"""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import with_interval
 from lib.fit.fits import Fit, cell_signs, fit_saturation, fresh_fits, refits, sharing
 from lib.fit.laws import POWER_WITH_FLOOR, SATURATION, SHIFTED_POWER, Law
+from lib.papers.shared.reported import with_intervals
 
 LAWS: dict[str, Law] = {"exponential": SATURATION, "shifted power": SHIFTED_POWER, "power with floor": POWER_WITH_FLOOR}
 KEYS = ["group", "model", "size", "trained_loops", "loop_sampling"]
@@ -16,74 +17,76 @@ LEAST = 4  # points of a curve: one more than a law has constants
 RANDOM = "loop_grow_random"  # of arXiv 2609.19107, whose depth is drawn in training
 CONSTANTS = {"z": "z", "Z": "Z", "floor": "L_inf"}  # of the exponential -> their names in the law
 
-Fits = dict[str, Fit]
-Key = tuple[Any, ...]
-Curves = dict[Key, pd.DataFrame]
+Fits = Mapping[Any, Fit]
 
 
-def curves(table: pd.DataFrame) -> Curves:
-    """(group, model, size, trained loops, loop sampling) -> its losses by T, of looped models: passes with weights of
-    their own cannot go on. Curves with fewer than four numbers of loops are left out, and T = 0, of which two of the
-    laws have no logarithm."""
-    looped = table[(table["T"] > 0) & ~table["model"].str.startswith("untied")]
-    groups: dict[Key, pd.DataFrame] = dict(iter(looped.groupby(KEYS, sort=False)))
-    return {key: own.sort_values("T") for key, own in groups.items() if len(own) >= LEAST}
+def curves(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of looped models: passes with weights of their own cannot go on. Curves, alike in KEYS, with fewer than
+    four numbers of loops are left out, and T = 0, of which two of the laws have no logarithm."""
+    return _long_enough(table[(table["T"] > 0) & ~table["model"].str.startswith("untied")])
 
 
-def shapes(curves: Curves) -> pd.DataFrame:
+def falling(curves: pd.DataFrame) -> pd.DataFrame:
+    """Their rows up to the best T, of curves that have four or more of these."""
+    best = curves.groupby(KEYS)["loss"].transform("idxmin")
+    return _long_enough(curves[curves["T"] <= curves["T"][best].to_numpy()])
+
+
+def _long_enough(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows.groupby(KEYS)["T"].transform("size") >= LEAST]
+
+
+def shapes(curves: pd.DataFrame) -> pd.DataFrame:
     """One row a curve: the best T; as a share of the trained loops; the last T; and ``rise``, how far the loss is above
     its least there, in nats."""
-    rows = {}
-    for key, curve in curves.items():
-        T, loss = curve["T"].to_numpy(), curve["loss"].to_numpy()
-        best = T[loss.argmin()]
-        rows[key] = {"best T": best, "share": best / key[3], "last T": T[-1], "rise": loss[-1] - loss.min()}
-    return _frame(rows)
+    by = curves.groupby(KEYS, sort=False)
+    best, last = (curves.loc[at].set_index(KEYS) for at in (by["loss"].idxmin(), by["T"].idxmax()))
+    share = best["T"] / best.index.get_level_values("trained_loops")
+    rise = last["loss"] - best["loss"]
+    return pd.DataFrame({"best T": best["T"], "share": share, "last T": last["T"], "rise": rise})
 
 
-def laws(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
+def laws(curves: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """One row a curve, by what is fitted up to its best T: how many points there are; the rms residual of each law in
     nats; the law that has the least; and of the exponential its rate z and floor, each with its 95 % interval (low,
-    high): other curves of the law, with noise as large as the exponentials leave over on all curves of a model. Curves
-    with fewer than four of these T are left out."""
-    rows, own = {}, {}
-    for key, curve in curves.items():
-        kept = curve.iloc[: curve["loss"].to_numpy().argmin() + 1]
-        if len(kept) >= LEAST:
-            fits = {name: fit_saturation(kept["T"], kept["loss"], law) for name, law in LAWS.items()}
+    high): other curves of the law, with noise as large as the exponentials leave over on all curves of a model."""
+    rows, tables = {}, [pd.DataFrame()]
+    for _, of_model in falling(curves).groupby(KEYS[:2], sort=False):
+        own = {}
+        for key, curve in of_model.groupby(KEYS, sort=False):
+            fits = {name: fit_saturation(curve["T"], curve["loss"], law) for name, law in LAWS.items()}
             rms = {name: fit.rms_residual for name, fit in fits.items()}
-            rows[key] = {"points": len(kept), **rms, "least": min(LAWS, key=rms.__getitem__)}
+            rows[key] = {"points": len(curve), **rms, "least": min(LAWS, key=rms.__getitem__)}
             own[key] = fits["exponential"]
-    for model in dict.fromkeys(key[:2] for key in own):
-        alike = {key: fit for key, fit in own.items() if key[:2] == model}
-        draws = fresh_fits(alike, resamples, seed)
-        for key, fit in alike.items():
-            rows[key] |= with_interval("z", fit.params["z"], [one[key].params["z"] for one in draws])
-            rows[key] |= with_interval("floor", fit.params["L_inf"], [one[key].params["L_inf"] for one in draws])
-    return _frame(rows)
+        tables.append(with_intervals(constants(own), map(constants, fresh_fits(own, resamples, seed))))
+    about = pd.DataFrame([*rows.values()], index=pd.MultiIndex.from_tuples([*rows], names=KEYS))
+    return about.join(pd.concat(tables).rename_axis(KEYS).filter(regex="^(z|floor)")) if rows else about
 
 
-def one_decay(curves: Curves, resamples: int, seed: int) -> pd.DataFrame:
+def constants(fits: Fits) -> pd.DataFrame:
+    """z, Z and the floor of each exponential."""
+    rows = {key: {name: fit.params[of] for name, of in CONSTANTS.items()} for key, fit in fits.items()}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def one_decay(curves: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """What the unified law of 001 adds to a training law is one decay, Z exp(-z T), for all sizes trained alike. One
     row a way, with an own z or with one z, and size of the random-depth ladder: z, Z and the floor in nats, each with
     its 95 % interval (low, high), and the rms residual in nats.
 
     Of an own z the intervals are those of other noise, as large as all sizes leave over. What one z leaves over errs
     together along a size's curve, so that it is turned size by size (``fits.cell_signs``)."""
-    own = {str(key[2]): curve for key, curve in curves.items() if key[1] == RANDOM}
-    alone = {size: fit_saturation(curve["T"], curve["loss"]) for size, curve in own.items()}
+    ladder = curves[curves["model"] == RANDOM].groupby("size", sort=False)
+    alone = {str(size): fit_saturation(curve["T"], curve["loss"]) for size, curve in ladder}
     (one,) = sharing([alone], "z")
-    ways = {
+    ways: dict[str, tuple[Fits, Sequence[Fits]]] = {
         "own z": (alone, fresh_fits(alone, resamples, seed)),
         "one z": (one, sharing(_turned(one, alone, resamples, seed), "z")),
     }
-    rows = {}
-    for way, (fits, draws) in ways.items():
-        for size, fit in fits.items():
-            rows[way, size] = {"rms": fit.rms_residual}
-            for name, key in CONSTANTS.items():
-                rows[way, size] |= with_interval(name, fit.params[key], [fresh[size].params[key] for fresh in draws])
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["way", "size"])
+    tables = {way: with_intervals(constants(fits), map(constants, draws)) for way, (fits, draws) in ways.items()}
+    table = pd.concat(tables, names=["way", "size"])
+    table.insert(0, "rms", [fit.rms_residual for fits, _ in ways.values() for fit in fits.values()])
+    return table
 
 
 def _turned(one: Fits, alone: Fits, resamples: int, seed: int) -> list[Fits]:
@@ -97,7 +100,3 @@ def _turned(one: Fits, alone: Fits, resamples: int, seed: int) -> list[Fits]:
     }
     drawn = {size: refits(alone[size], losses[size]) for size in one}
     return [dict(zip(drawn, fits, strict=True)) for fits in zip(*drawn.values(), strict=True)]
-
-
-def _frame(rows: dict[Key, dict[str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame([*rows.values()], index=pd.MultiIndex.from_tuples([*rows], names=KEYS))

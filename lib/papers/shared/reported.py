@@ -1,10 +1,13 @@
 """What a room of papers hands a notebook, to be reported as a claim of the ledger."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+
+from lib.base.statistics import LEVEL
 
 T = TypeVar("T")
 
@@ -39,3 +42,11 @@ def read_off(read: Callable[[T], Mapping[str, float]], every: Sequence[T]) -> di
     one that is."""
     margins = [read(one) for one in every]
     return {name: [of[name] for of in margins] for name in margins[0]}
+
+
+def with_intervals(found: pd.DataFrame, drawn: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Each column of a table with its 95 % interval over such tables of what might have been: x, x low, x high."""
+    ends = np.quantile(np.array([*drawn], dtype=float), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    low, high = (pd.DataFrame(end, found.index, found.columns) for end in ends)
+    table = found.join(low.add_suffix(" low")).join(high.add_suffix(" high"))
+    return table[[f"{name}{end}" for name in found for end in ("", " low", " high")]]

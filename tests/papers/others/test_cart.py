@@ -8,7 +8,7 @@ from lib.papers.others import cart, runs
 
 @pytest.fixture(scope="module")
 def losses():
-    return cart.by_loops(runs.cart())
+    return cart.by_loops(runs.cart(), 0, 0)[0]
 
 
 def test_gains_are_the_printed_ones(losses):
@@ -25,7 +25,8 @@ def test_the_printed_powers_of_the_width_come_back(losses):
 
 def test_means_over_more_seeds_have_less_noise():
     table = runs.cart()
-    seeds = cart.by_loops(table.assign(loss=table["seeds"]))
-    draws = np.array([one - cart.by_loops(table) for one in cart.fresh_by_loops(table, 400, 0)])
+    (seeds,) = cart.by_loops(table.assign(loss=table["seeds"]), 0, 0)
+    first, *fresh = cart.by_loops(table, 400, 0)
+    draws = np.array([one - first for one in fresh])
     three, one = (draws[:, seeds == n].std() for n in (3, 1))
     assert one == pytest.approx(cart.SEED_SD, rel=0.05) and one / three == pytest.approx(np.sqrt(3), rel=0.05)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from lib.papers.others import best_loops, cart, isoflop, ladders, runs, test_time_loops
+from lib.fit.fits import fresh_fits
+from lib.papers.others import cart, isoflop, ladders, runs, test_time_loops
 from lib.papers.others import claims as reported_claims
 from lib.workbook import claims, places
 
@@ -12,13 +13,13 @@ N = 20
 
 @pytest.fixture(scope="module")
 def reported():
-    curves, theirs, loops, small = ladders.curves(runs.ladders()), runs.isoflop(), runs.loops(), runs.cart()
-    fresh_loops, tested = best_loops.fresh_optima(loops, 0.002, N, 0), test_time_loops.curves(runs.test_time())
+    theirs, loops, tested = runs.isoflop(), runs.loops(), test_time_loops.curves(runs.test_time())
+    laws = {arm: ladders.law(own["compute"], own["loss"]) for arm, own in runs.ladders().items()}
     every = [
-        *reported_claims.of_ladders(curves, ladders.fresh_ladders(curves, N, 0)),
-        *reported_claims.of_isoflop(isoflop.optima(theirs), isoflop.fresh_optima(theirs, N, 0)),
-        *reported_claims.of_loops(best_loops.optima(loops), fresh_loops),
-        *reported_claims.of_cart(cart.by_loops(small), cart.fresh_by_loops(small, N, 0), tested),
+        *reported_claims.of_ladders([laws, *fresh_fits(laws, N, 0)]),
+        *reported_claims.of_isoflop([isoflop.optima(theirs), *isoflop.fresh_optima(theirs, N, 0)]),
+        *reported_claims.of_loops([isoflop.best_loops(loops), *isoflop.fresh_best_loops(loops, 0.002, N, 0)]),
+        *reported_claims.of_cart(cart.by_loops(runs.cart(), N, 0), tested),
     ]
     return {one.id: one for one in every}
 
@@ -56,7 +57,7 @@ def test_loops_on_fresh_and_on_repeated_text(reported, tmp_path):
 
 def test_nats_are_those_of_carts_tables(reported):
     """Read off once more, without the functions of the claims."""
-    losses = cart.by_loops(runs.cart())
+    (losses,) = cart.by_loops(runs.cart(), 0, 0)
     wide, narrow = (losses[6][2, width] - losses[10][2, width] for width in (1024, 256))
     assert reported["005-cart-loops-help-the-narrow-in-the-end"].values[""][0] == pytest.approx(narrow - wide)
     printed = {"6 loops": 41.165, "10 loops": 40.714}  # perplexities at width 256 and 1e9 tokens; 40.311 with 8 loops

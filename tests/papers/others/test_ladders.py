@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 
 from lib.fit import laws
-from lib.fit.fits import fit
+from lib.fit.fits import fit, fresh_fits
 from lib.papers.others import ladders, runs
 
 
 @pytest.fixture(scope="module")
 def curves():
-    return ladders.curves(runs.ladders())
+    return runs.ladders()
+
+
+def drawn(curves, n=0):
+    """The arms' own laws, on these losses and on n fresh ones."""
+    laws = {arm: ladders.law(own["compute"], own["loss"]) for arm, own in curves.items()}
+    return [laws, *(fresh_fits(laws, n, 0) if n else ())]
 
 
 def lawful(curves, constants):
@@ -24,26 +30,27 @@ def lawful(curves, constants):
 
 def test_the_ladders_are_those_of_one_corpus(curves):
     assert next(iter(curves)) == "vanilla" and len(curves) == 8 and sum(map(len, curves.values())) == 58
-    assert {*ladders.curves(runs.ladders(), "fineweb_edu")} == {"vanilla", "untied_grow"}
+    assert {*runs.ladders("fineweb_edu")} == {"vanilla", "untied_grow"}
     assert all(own["compute"].is_monotonic_increasing for own in curves.values())
 
 
 def test_what_an_arm_saves_follows_from_its_law(curves):
     """With one floor and one exponent it is the ratio of amplitudes, to the power 1 / gamma, at every compute."""
     made = lawful(curves, lambda arm: (1.7, 1.65 if arm == "vanilla" else 1.6, 0.11))
-    fits = ladders.own_floors(made)
+    (fits,) = drawn(made)
     for compute in (1e18, 1e20):
-        assert ladders.saved(fits, "untied_2", compute) == pytest.approx((1.65 / 1.6) ** (1 / 0.11), rel=1e-4)
-        assert ladders.saved(fits, "untied_2", compute, "loop_2") == pytest.approx(1, rel=1e-4)
+        assert ladders.saved(fits, "untied_2", "vanilla", compute) == pytest.approx(
+            (1.65 / 1.6) ** (1 / 0.11), rel=1e-4
+        )
+        assert ladders.saved(fits, "untied_2", "loop_2", compute) == pytest.approx(1, rel=1e-4)
     assert ladders.compute_for(fits["vanilla"], 1.6) == np.inf
     assert ladders.compute_for(fits["vanilla"], 1.7 + 1.65) == pytest.approx(1e18, rel=1e-3)
     assert ladders.steeper([fits]) == [pytest.approx({"vanilla's E": 0, "own E": 0}, abs=1e-4)]
 
 
 def test_read_as_the_authors_do_the_printed_multipliers_come_back(curves):
-    found = ladders.multipliers(curves, ladders.fresh_ladders(curves, 3, 0))
+    found = ladders.multipliers(curves, drawn(curves, 3))
     arms = found[found.index.get_level_values("than") == "vanilla"]
-    assert len(arms) == len(ladders.PRINTED)
     assert (arms["between"] - arms["printed"]).abs().max() < 0.0055  # half of the last digit
     tied = found.loc["untied_2"].loc["loop_2"]
     assert tied["between"].round(2).tolist() == [1.08, 1.07] and tied["printed"].tolist() == [1.08, 1.06]
@@ -55,19 +62,19 @@ def test_read_as_the_authors_do_the_printed_multipliers_come_back(curves):
 def test_between_two_runs_a_multiplier_is_linear_in_log_compute(curves):
     made = lawful(curves, lambda arm: (1.7, 1.65, 0.11))
     for depth in (8, 20):
-        assert ladders.saved_as_measured(made, "operator_1", depth) == pytest.approx(1, abs=0.02)
+        assert ladders.saved_as_measured(made, "operator_1", "vanilla", depth) == pytest.approx(1, abs=0.02)
     lower = {arm: own.assign(loss=own["loss"] - 5 * (arm == "untied_2")) for arm, own in made.items()}
-    assert np.isnan(ladders.saved_as_measured(lower, "untied_2", 20))
+    assert np.isnan(ladders.saved_as_measured(lower, "untied_2", "vanilla", 20))
 
 
 def test_whether_the_exponent_or_the_floor_changes_is_not_in_these_data(curves):
     """The grown ladder is steeper than vanilla at vanilla's floor, flatter with its own; and one exponent for all, each
     with its floor, fits as well as one floor for all."""
-    found = ladders.exponents(curves, ladders.fresh_ladders(curves, 40, 0))
+    fits, *fresh = drawn(curves, 40)
+    found = ladders.exponents([fits, *fresh])
     steeper = found["gamma"].xs("untied_grow less vanilla", level="arm")
     assert steeper["vanilla's E"] == pytest.approx(0.0048, abs=2e-4)
     assert steeper["own E, own gamma"] == pytest.approx(-0.0127, abs=2e-4)
-    fits = ladders.own_floors(curves)
     assert ladders.steeper([fits])[0] == pytest.approx(
         {"vanilla's E": steeper["vanilla's E"], "own E": steeper["own E, own gamma"]}, abs=1e-5
     )
@@ -84,8 +91,8 @@ def test_whether_the_exponent_or_the_floor_changes_is_not_in_these_data(curves):
 
 
 def test_at_vanillas_floor_each_fit_is_at_its_optimum(curves):
-    own = ladders.own_floors(curves)
-    held = laws.hold(ladders.LADDER, L_inf=ladders.floor(own["vanilla"]))
+    (own,) = drawn(curves)
+    held = laws.hold(laws.POWER_WITH_FLOOR, L_inf=own["vanilla"].params["L_inf"])
     for arm, one in ladders.vanillas_floor([own], own)[0].items():
         again = fit(held, (curves[arm]["compute"] / ladders.UNIT,), curves[arm]["loss"])
         assert one.objective == pytest.approx(again.objective, rel=1e-9)

@@ -6,35 +6,35 @@ import pytest
 from lib.fit import laws
 from lib.papers.isodepth import published
 from lib.papers.others import phi, runs
+from tests.cells import run
 
+COUNTED = ("blocks", "blocks and head", "blocks, head and token table")
 TRUTH = dict(A=60.0, B=4000.0, E=2.2, alpha=0.25, beta=0.45, phi=0.7)
 
 
 @pytest.fixture(scope="module")
-def theirs():
-    return runs.isoflop()
-
-
-@pytest.fixture(scope="module")
 def grid():
-    return published.sets(published.runs())["all"]
+    return published.sets(published.runs())["all"].assign(group="000")
 
 
-@pytest.fixture(scope="module")
-def lawful(theirs):
+def test_were_the_law_right_every_base_count_and_regime_would_give_its_phi(grid):
     """Their models and tokens, with the losses of one joint law."""
+    theirs = runs.isoflop()
     arrays = [theirs[name] for name in ("n_once", "n_rec", "r", "D")]
-    return theirs.assign(loss=laws.JOINT.loss(TRUTH, *arrays))
-
-
-def test_were_the_law_right_every_base_and_regime_would_give_its_phi(lawful, grid):
-    bases = phi.by_base(lawful, grid, 2, 0)
-    assert set(bases[bases["group"] == phi.THEIRS].index) == {*phi.BASES}
-    regimes = phi.by_regime(lawful, grid, 2, 0)
-    for table in (bases, regimes):
-        own = table[table["group"] == phi.THEIRS]
-        for column in ("phi", "low", "high"):
-            assert own[column].tolist() == pytest.approx([TRUTH["phi"]] * len(own), abs=1e-4)
+    lawful = theirs.assign(loss=laws.JOINT.loss(TRUTH, *arrays))
+    sets = run(
+        "other_groups", "questions = {", theirs=lawful, grid=grid, loops=runs.loops(), small=runs.cart()
+    ).questions
+    assert [len(of) for of in sets.values()] == [7, 6, 8, 5]
+    own = [of for name in ("what r = 1 is", "tokens a parameter") for of in sets[name].values() if "arm" in of]
+    found = phi.of_sets(dict(enumerate(own)), 2, 0)
+    assert len(found) == 7 and (found["group"] == runs.THEIRS).all()
+    for column in ("phi", "low", "high"):
+        assert found[column].tolist() == pytest.approx([TRUTH["phi"]] * 7, abs=1e-4)
+    blocks, head, tables = (sets["what runs once"][f"000: {name}"]["n_once"] for name in COUNTED)
+    assert (tables - head).equals(head - blocks) and (head - blocks).equals(32064 * grid["width"])
+    few, many = (phi.tokens_a_parameter(of) for of in phi.few_and_many(grid).values())
+    assert few.max() < many.min() and len(few) + len(many) == len(grid)
 
 
 # ---- at one D --------------------------------------------------------------------------------------------------------
@@ -44,11 +44,10 @@ def test_at_one_D_the_law_is_found_again():
     made = runs.loops().query("recipe == 'tuned'")
     truth = dict(A=60.0, E=2.5, alpha=0.25, phi=0.7)
     made = made.assign(loss=laws.JOINT_AT_ONE_D.loss(truth, made["n_once"], made["n_rec"], made["r"]))
-    found = phi.at_one_D({"x: all": made}, 3, 0)
-    assert found.loc["x: all", ["phi", "low", "high"]].tolist() == pytest.approx([0.7] * 3, abs=1e-6)
-    by = phi.by_loops(made, published.sets(published.runs())["all"], 2, 0).loc[phi.THEIRS]
-    assert by["phi"].tolist() == pytest.approx([0.7] * 4, abs=1e-4)
-    assert by["worth"].tolist() == pytest.approx((by.index.to_numpy() ** 0.7).tolist(), rel=1e-4)
+    pairs = {r: made[(made["arm"] == "tied") & made["r"].isin([1, r])] for r in (2, 3, 4, 6)}
+    found = phi.of_sets({"all": made} | pairs, 3, 0)
+    for column in ("phi", "low", "high"):
+        assert found[column].tolist() == pytest.approx([0.7] * 5, abs=1e-4)
 
 
 def test_the_tied_share_of_a_law_with_phi_below_one_is_below_one():
@@ -59,7 +58,8 @@ def test_the_tied_share_of_a_law_with_phi_below_one_is_below_one():
 
 
 def test_with_few_tokens_a_parameter_tied_passes_beat_own_weights():
-    noise = phi.scatter(runs.isoflop())
+    theirs = runs.isoflop()
+    noise = published.scatter(theirs.assign(probe=theirs["arm"]))
     assert noise == pytest.approx(0.002, abs=1e-4)
     found = phi.tied_share(runs.loops(), noise, 500, 0)
     six = found.xs(6, level="loops")

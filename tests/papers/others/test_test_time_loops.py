@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib.papers.others import runs
-from lib.papers.others.test_time_loops import RANDOM, curves, laws, one_decay, shapes
+from lib.papers.others.test_time_loops import RANDOM, curves, falling, laws, one_decay, shapes
 
 T = np.arange(1.0, 13.0)
 
@@ -42,10 +42,11 @@ def test_beyond_the_best_T_a_rise_does_not_count():
 
 def test_what_has_no_curve_is_left_out():
     zero = made([9.0, *FORMS["exponential"]], at=[0.0, *T])
-    assert len(next(iter(curves(zero).values()))) == 12
-    assert not curves(made([3.0, 2.9, 2.8], at=[1.0, 2.0, 3.0]))
-    assert not curves(made(FORMS["exponential"], model="untied_2"))
-    assert laws(curves(made(FORMS["exponential"][::-1].copy())), 2, 0).empty
+    assert len(curves(zero)) == 12
+    assert curves(made([3.0, 2.9, 2.8], at=[1.0, 2.0, 3.0])).empty
+    assert curves(made(FORMS["exponential"], model="untied_2")).empty
+    rising = curves(made(FORMS["exponential"][::-1].copy()))
+    assert falling(rising).empty and laws(rising, 2, 0).empty
 
 
 def test_sizes_with_one_decay_have_it_found():
@@ -82,8 +83,7 @@ def test_drawn_depths_saturate_exponentially_and_fixed_ones_rise(published):
     random, fixed = (shape.xs(how, level="loop_sampling") for how in ("random", "fixed"))
     assert len(random) == 7 and random["rise"].between(0.0008, 0.0041).all() and random["share"].between(1, 1.25).all()
     assert len(fixed) == 15 and (fixed["share"] == 1).all() and fixed["rise"].min() >= 0.0079
-    drawn = {key: curve for key, curve in published.items() if key[1] == RANDOM}
-    found = laws(drawn, 20, 0)
+    found = laws(published[published["model"] == RANDOM], 20, 0)
     assert (found["least"] == "exponential").all()
     for number in ("z", "floor"):
         assert ((found[f"{number} low"] < found[number]) & (found[number] < found[f"{number} high"])).all()

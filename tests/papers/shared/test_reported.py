@@ -1,9 +1,10 @@
 """What a room hands a notebook is judged as what the notebook would report itself."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from lib.papers.shared.reported import Reported, compared, exact, read_off
+from lib.papers.shared.reported import Reported, compared, exact, read_off, with_intervals
 from lib.workbook import claims
 from tests.workbooks import a_notebook
 
@@ -23,3 +24,11 @@ def test_a_notebook_takes_it_as_it_is(tmp_path):
     assert (finding.mean, finding.low) == pytest.approx((0.455, 0.45025))
     counted = nb.claim_of_published(*exact("000-no-crossover", {"r = 2": 0.1, "r = 4": -0.2}, "nats"))
     assert counted.verdict == claims.CONTRADICTED and counted.bounds["r = 4"] == (-0.2, -0.2)
+
+
+def test_intervals_stand_beside_the_columns_that_they_are_of():
+    found = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, np.nan]}, index=["x", "y"])
+    table = with_intervals(found, [found + k for k in range(-20, 21)])
+    assert [*table] == ["a", "a low", "a high", "b", "b low", "b high"]
+    assert table.loc["y", ["a", "a low", "a high"]].tolist() == pytest.approx([2, -17, 21])  # of 41, one beyond each
+    assert table.loc["x", "b high"] == pytest.approx(22) and table.loc["y", "b":].isna().all()
