@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
 from lib.figures.style import COLOURS, MARKERS, shades
@@ -28,12 +28,14 @@ def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
     return looks
 
 
-def perplexities(axis: Axes) -> None:
-    """A log y axis that spans less than a decade."""
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(MaxNLocator(6))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.yaxis.set_minor_locator(NullLocator())
+def perplexities(axes: Iterable[Axes]) -> None:
+    """Panels of perplexity, on a log axis that spans less than a decade, against what is saved."""
+    for axis in axes:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(MaxNLocator(6))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_locator(NullLocator())
+        in_percent(axis.xaxis)
 
 
 def in_percent(*axes: Axis) -> None:

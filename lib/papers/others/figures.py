@@ -51,10 +51,8 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
             axis.plot(row["phi"], y, marker, color=colour, ms=4.5)
         names = [str(name).removeprefix(f"{group}: ") for name, group in table["group"].items()]
         axis.set_yticks(range(len(table)), names)
-        axis.set_ylim(len(table) - 0.4, -0.6)
-        axis.set_xlim(*RANGE)
+        axis.set(title=title, xlim=RANGE, ylim=(len(table) - 0.4, -0.6))
         axis.grid(axis="y", visible=False)
-        axis.set_title(title)
     for axis in axes[1]:
         axis.set_xlabel("$\\varphi$; dotted: 1;\nline and band: 000, as printed")
     for group, (colour, marker) in GROUPS.items():
@@ -76,7 +74,7 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
         left.plot(at, of["worth"], color=colour, marker=marker, ms=4.5, label=group)
     doublings_axis(left, [1, 2, 3, 4, 6, 8], "passes r")
     few_decades(left)
-    left.set_yticks(ticks := [1, 1.5, 2, 3, 4], [f"{tick:g}" for tick in ticks])
+    left.set_yticks([1, 1.5, 2, 3, 4], ["1", "1.5", "2", "3", "4"])
     left.set(ylim=(0.95, 5), ylabel=r"worth, $r^\varphi$ passes of own layers")
     several = share.groupby("loops")
     for k, ((passes, of), shade) in enumerate(zip(several, shades("looped", len(several)), strict=True)):
@@ -84,10 +82,8 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
         right.vlines(ratio, of["low"], of["high"], color=shade, lw=1)
         right.plot(ratio, of["share"], color=shade, marker="osD^"[k % 4], lw=1, label=f"{passes} passes")
     right.axhline(1, color="#666666", lw=0.8, ls=":")
-    right.set(xscale="log", title=runs.THEIRS, ylabel="gain tied / gain with own weights")
-    right.set_xticks(ticks := [1, 2, 5, 10, 20], [f"{tick:g}" for tick in ticks])
-    right.minorticks_off()
-    right.set_xlabel("tokens a parameter of one pass")
+    doublings_axis(right, [1, 2, 5, 10, 20], "tokens a parameter of one pass")
+    right.set(title=runs.THEIRS, ylabel="gain tied / gain with own weights")
     left.legend()
     right.legend()
     return figure
@@ -113,9 +109,7 @@ def savings(curves: ladders.Curves, laws: ladders.Fits, exponents: pd.DataFrame)
         if than == ladders.PLAIN:
             left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
     left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
-    left.set_xscale("log")
-    left.set_xlabel("FLOPs of vanilla")
-    left.set_ylabel("compute saved (times)")
+    left.set(xscale="log", xlabel="FLOPs of vanilla", ylabel="compute saved (times)")
     ways = exponents.index.get_level_values("way").unique()
     for k, (arm, (colour, marker, style)) in enumerate(ARMS.items()):
         own = exponents.xs(arm, level="arm")
