@@ -16,15 +16,13 @@ def look_of(names: Iterable[str]) -> dict[str, tuple[ColorType, str]]:
     """(colour, marker) of each model's name, ordered by architecture, the same in every figure. With two loops they are
     the architecture's own. With more, up to 16, the colour is the darker, and the marker changes at three, six and
     twelve."""
-    looks: dict[str, tuple[ColorType, str]] = {}
-    names = list(dict.fromkeys(names))
-    for architecture, title in TITLES.items():
-        own = LOOK[architecture]
-        colours, markers = [COLOURS[own], *shades(own, 33)[17:]], MARKERS[own] + "so^"
-        for name in (name for name in names if name.rsplit(" ", 1)[0] == title):
-            loops = int(name.rpartition("x")[2]) if name != title else 2
-            doublings = min(max(math.log2(loops) - 1, 0), 3)
-            looks[name] = (colours[round(16 * doublings / 3)], markers[round(doublings)])
+    looks, architectures = {}, {title: LOOK[name] for name, title in TITLES.items()}
+    for name in sorted(dict.fromkeys(names), key=lambda name: [*architectures].index(name.partition(" ")[0])):
+        title, _, size = name.partition(" ")
+        own, loops = architectures[title], int(size.partition("x")[2] or 2)
+        doublings = min(max(math.log2(loops) - 1, 0), 3)
+        darker = [COLOURS[own], *shades(own, 33)[17:]]
+        looks[name] = (darker[round(16 * doublings / 3)], (MARKERS[own] + "so^")[round(doublings)])
     return looks
 
 

