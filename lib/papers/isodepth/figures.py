@@ -29,6 +29,9 @@ from lib.figures.style import (
     shades,
 )
 
+#: how seaborn draws points: as plot does markers of 3.5 points, above the grid
+DOTS: dict[str, Any] = {"s": 18, "linewidth": 0, "zorder": 2}
+
 
 def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str]]:
     """(colour, marker) of each r: the plain model black, the looped ones in shades of their family's colour."""
@@ -73,22 +76,43 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     return figure
 
 
+def seaborns(table: pd.DataFrame, recurrences: Iterable[int] = ()) -> dict[str, Any]:
+    """The arguments by which seaborn draws a table with a line or a cloud an r, as ``by_recurrence`` does."""
+    look = {f"r = {r}": drawn for r, drawn in of_recurrences([*recurrences] or table["r"].unique()).items()}
+    return {
+        "data": table.assign(recurrence=[f"r = {r}" for r in table["r"]]),
+        "hue": "recurrence",
+        "style": "recurrence",
+        "hue_order": [*look],
+        "style_order": [*look],
+        "palette": {name: colour for name, (colour, _) in look.items()},
+        "markers": {name: marker for name, (_, marker) in look.items()},
+    }
+
+
+def laid_out(grid: sns.FacetGrid, height: float, titles: str = "{col_name}") -> Figure:
+    """What seaborn drew, as wide as a page, its legend above all panels."""
+    grid.set_titles(titles)
+    grid.figure.set_size_inches(PAGE, height)
+    grid.figure.set_layout_engine("constrained")
+    if grid.legend is not None:
+        sns.move_legend(grid, "outside upper center", ncols=len(grid.legend.texts), title=None, frameon=False)
+    return grid.figure
+
+
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     """000, Figs. 8 and 10: predicted against measured loss, one panel a fit. panels: title -> (fit, runs)."""
-    titles = [
-        f"{_broken(title)}\n$R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3f} nats" for title, (fit, _) in panels.items()
-    ]
-    figure, axes = row_of_panels(titles, 2.7, "measured loss (nats)", "predicted loss (nats)", sharex=True, sharey=True)
-    look = of_recurrences({r for _, runs in panels.values() for r in runs["r"]})
-    for axis, (fit, runs) in zip(axes, panels.values(), strict=True):
+    parts = []
+    for title, (fit, runs) in panels.items():
+        quality = f"$R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3f} nats"
         predicted = runs["loss"] * np.exp(fit.residuals)
-        for r, (colour, marker) in look.items():  # also those of other panels, for the legend
-            at = runs["r"] == r
-            axis.plot(runs["loss"][at], predicted[at], marker, color=colour, ms=3.5, label=f"r = {r}")
-        ends = [runs["loss"].min(), runs["loss"].max()]
-        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":", label="equal")
-    legend_above(figure, axes[0])
-    return figure
+        parts.append(runs.assign(predicted=predicted, of=f"{_broken(title)}\n{quality}"))
+    grid = sns.relplot(**seaborns(pd.concat(parts)), x="loss", y="predicted", col="of", **DOTS)
+    for axis, part in zip(grid.axes.flat, parts, strict=True):
+        ends = [part["loss"].min(), part["loss"].max()]
+        axis.plot(ends, ends, color="#666666", lw=0.8, ls=":")
+    grid.set_axis_labels("measured loss (nats)", "predicted loss (nats)\n(dotted: equal)")
+    return laid_out(grid, 2.7)
 
 
 def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured: pd.DataFrame) -> Figure:
