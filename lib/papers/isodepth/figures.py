@@ -78,15 +78,16 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 def seaborns(table: pd.DataFrame, recurrences: Iterable[int] = ()) -> dict[str, Any]:
     """The arguments by which seaborn draws a table with a line or a cloud an r, as ``by_recurrence`` does."""
-    look = {f"r = {r}": drawn for r, drawn in of_recurrences([*recurrences] or table["r"].unique()).items()}
+    look = of_recurrences([*recurrences] or table["r"].unique())
+    there = [r for r in look if r in {*table["r"]}]
     return {
         "data": table.assign(recurrence=[f"r = {r}" for r in table["r"]]),
         "hue": "recurrence",
         "style": "recurrence",
-        "hue_order": [*look],
-        "style_order": [*look],
-        "palette": {name: colour for name, (colour, _) in look.items()},
-        "markers": {name: marker for name, (_, marker) in look.items()},
+        "hue_order": [f"r = {r}" for r in there],
+        "style_order": [f"r = {r}" for r in there],
+        "palette": {f"r = {r}": look[r][0] for r in there},
+        "markers": {f"r = {r}": look[r][1] for r in there},
     }
 
 
