@@ -279,41 +279,6 @@ def test_nothing_is_far_out_that_an_interval_reaches():
     assert not far_out(means, means - reach, means + reach).any()
 
 
-# ---- lr_transfer_hyperp ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("hill", [False, True])
-def test_a_rate_has_room_where_the_base_rate_loses_less_than_its_share(hill):
-    """Two architectures whose loss is a parabola in log rate, on three rates; turned over it has no best rate."""
-    base, bend = 0.058, {"r = 1": 0.15, "r = 4": 0.08}
-    best = {
-        ("r = 1", "d = 16"): 0.058,
-        ("r = 1", "d = 24"): 0.08,
-        ("r = 4", "d = 16"): 0.05,
-        ("r = 4", "d = 24"): 0.058,
-    }
-    rows = [
-        (group, condition, "width", lr, bend[group] * np.log(lr / at) ** 2 * (-1 if hill else 1) + 2.2)
-        for (group, condition), at in best.items()
-        for lr in (0.029, 0.058, 0.116)
-    ]
-    runs = pd.DataFrame(rows, columns=["group", "condition", "axis", "lr", "loss"])
-    of = dict(frame=runs, muon_lr=base, resamples=3, seed=0, reference="d = 16", recurrences=[1, 4])
-    of |= dict(said=str, unit="FLOPs", budget=1e9, batch=8, context=64)  # other names of the reference
-    found = run("lr_transfer_hyperp", "level, slope, bend", **of, look={"r = 1": None, "r = 4": None})
-    if hill:
-        assert np.isinf(found.at_reference["r = 4"]).all()  # it falls to the right for ever
-        assert min(found.room[f"r = 1, d = 24, {way}"].max() for way in ("falling", "rising")) < 0
-        return
-    assert found.at_reference["r = 4"].tolist() == pytest.approx([0.05] * 4)
-    assert found.apart.tolist() == pytest.approx([np.log2(0.05 / 0.058)] * 4)
-    regret = 0.15 * np.log(0.08 / base) ** 2  # .0155, more than .005
-    lost = found.slope["r = 1", "d = 24"] ** 2 / (4 * found.bend["r = 1"])
-    assert lost.tolist() == pytest.approx([regret] * 4)
-    assert found.room["r = 1, d = 24, falling"][0] < 0 < found.room["r = 1, d = 24, rising"][0]  # better higher up
-    assert 0 < found.room["r = 4, d = 24, falling"][0] == pytest.approx(found.room["r = 4, d = 24, rising"][0])
-
-
 # ---- tokenizer_compression -------------------------------------------------------------------------------------------
 
 
