@@ -159,21 +159,19 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
     lost = runs.head(0) if diverged is None else diverged
     size = (PAGE, 2.3 * len(probes) + 0.4)
     figure, axes = plt.subplots(len(probes), len(budgets), figsize=size, sharex="col", sharey="col", squeeze=False)
-    look = of_recurrences(runs["r"].unique())
+    look, inside = of_recurrences(runs["r"].unique()), optima[optima["inside"]]
     for row, probe in zip(axes, probes, strict=True):
         for axis, budget in zip(row, budgets, strict=True):
-            for r, (colour, marker) in look.items():
-                for which in ("baseline", probe):
-                    cell, best = (
-                        table[(table["probe"] == which) & (table["budget"] == budget) & (table["r"] == r)]
-                        for table in (runs, optima[optima["inside"]])
-                    )
-                    if which == "baseline" and r > 1:
-                        isoflop_curve(axis, cell, best.head(0), "#bbbbbb", marker, ":")
-                    elif len(cell):
-                        isoflop_curve(axis, cell, best, colour, marker, label=f"r = {r}")
-                at = lost[(lost["probe"] == probe) & (lost["budget"] == budget) & (lost["r"] == r)]["N"]
-                axis.plot(at, [0.97] * len(at), "x", color=colour, ms=4.5, transform=axis.get_xaxis_transform())
+            at = runs[(runs["budget"] == budget) & runs["probe"].isin(["baseline", probe])]
+            for (which, r), cell in at.groupby(["probe", "r"]):  # the baseline is first
+                best = inside[(inside["probe"] == which) & (inside["budget"] == budget) & (inside["r"] == r)]
+                if which == "baseline" and r > 1:
+                    isoflop_curve(axis, cell, best.head(0), "#bbbbbb", look[r][1], ":")
+                else:
+                    isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
+            for r, own in lost[(lost["probe"] == probe) & (lost["budget"] == budget)].groupby("r"):
+                height = [0.97] * len(own)
+                axis.plot(own["N"], height, "x", color=look[r][0], ms=4.5, transform=axis.get_xaxis_transform())
             axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")
@@ -183,27 +181,6 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
     if len(lost):
         axes[0, 0].plot([], [], "x", color="#666666", ms=4.5, label="diverged")
     legend_above(figure, axes[0, 0])
-    return figure
-
-
-# ---- of published runs -----------------------------------------------------------------------------------------------
-
-
-def frontier_gaps(panels: dict[str, pd.DataFrame], bands: dict[int, tuple[float, float]]) -> Figure:
-    """000, Sec. 4.2: loss of each looped frontier above the plain one against the budget, one panel a way to read it.
-
-    panels: title -> ``readings.frontier_gaps``. bands: r -> least and most of the gap as the paper prints them."""
-    figure, axes = row_of_panels(panels, 2.5, ylabel="loss above r = 1 (nats)", sharey=True)
-    for axis, table in zip(axes, panels.values(), strict=True):
-        look = of_recurrences([1, *table.columns])
-        for r in table.columns:
-            colour, marker = look[r]
-            axis.axhspan(*bands[r], color=colour, alpha=0.15, lw=0)
-            axis.plot(table.index, table[r], color=colour, marker=marker, label=f"r = {r}")
-        axis.axhline(0, color="#666666", lw=0.8, ls=":")
-        budget_axis(axis, [*table.index])
-    axes[0].fill_between([], [], color="#bbbbbb", label="range over budgets, as printed")
-    legend_above(figure, axes[0])
     return figure
 
 

@@ -66,19 +66,10 @@ def frontier_gaps(optima: pd.DataFrame) -> pd.DataFrame:
     return losses.drop(columns=1, errors="ignore").sub(losses.get(1, np.nan), axis=0)
 
 
-def a_D(fit: Fit | dict[str, float]) -> float:
-    """beta / (alpha + beta) of a fit or of its parameters. 000 (Table 1) calls it the data-scaling exponent; by the law
-    N* ~ C^a_D and D* ~ C^(1 - a_D)."""
-    params = fit if isinstance(fit, dict) else fit.params
-    return params["beta"] / (params["alpha"] + params["beta"])
-
-
-def curvatures(runs: pd.DataFrame) -> dict[Any, float]:
-    """Of each r, how fast the loss rises off its optimum: the coefficient of (log N)^2 of the parabolas, averaged over
-    the budgets (000, Fig. 2)."""
-    cells: Any = runs.assign(x=np.log(runs["N"])).groupby(["budget", "r"])
-    bent = [(r, np.polyfit(own["x"], own["loss"], 2)[0]) for (_, r), own in cells if len(own) > 2]
-    return pd.DataFrame(bent, columns=["r", "bend"]).groupby("r")["bend"].mean().to_dict()
+def a_D(fit: Fit) -> float:
+    """beta / (alpha + beta). 000 (Table 1) calls it the data-scaling exponent; by the law N* ~ C^a_D and D* ~ C^(1 -
+    a_D)."""
+    return fit.params["beta"] / (fit.params["alpha"] + fit.params["beta"])
 
 
 def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) -> Iterator[pd.DataFrame]:
@@ -145,9 +136,12 @@ def every_gap(optima: pd.DataFrame) -> Margins:
 
 
 def flatter(runs: pd.DataFrame) -> Margins:
-    """By how much each r's parabolas are flatter than those of the r before it."""
-    bent = curvatures(runs)
-    return {"flatter": {f"r = {after}": bent[r] - bent[after] for r, after in itertools.pairwise(sorted(bent))}}
+    """By how much each r's parabolas are flatter than those of the r before it: their coefficient of (log N)^2,
+    averaged over the budgets (000, Fig. 2)."""
+    cells: Any = runs.assign(x=np.log(runs["N"])).groupby(["r", "budget"])
+    each = {cell: np.polyfit(own["x"], own["loss"], 2)[0] for cell, own in cells if len(own) > 2}
+    bent = pd.Series(each).groupby(level=0).mean()
+    return {"flatter": {f"r = {after}": bent[r] - bent[after] for r, after in itertools.pairwise(bent.index)}}
 
 
 def of_own_laws(laws: dict[int, Fit]) -> Margins:
@@ -253,18 +247,12 @@ def phi_shifts(drawn: dict[str, list[Fit]]) -> pd.DataFrame:
     set's, and the interval of that (delta_low, delta_high) (000, Table 3). From ``probe_draws``."""
     phis = {name: np.array([own.params["phi"] for own in fits]) for name, fits in drawn.items()}
     first, rows = next(iter(phis.values())), {}
-    for name, (phi, *draws) in phis.items():
-        low, high = percentile_interval(draws)
-        delta_low, delta_high = percentile_interval(draws - first[1:])
-        rows[name] = {
-            "phi": phi,
-            "delta": phi - first[0],
-            "low": low,
-            "high": high,
-            "delta_low": delta_low,
-            "delta_high": delta_high,
-        }
-    return pd.DataFrame(rows).T.rename_axis("fit")
+    for name, phi in phis.items():
+        (low, high), shifts = percentile_interval(phi[1:]), phi - first
+        delta_low, delta_high = percentile_interval(shifts[1:])
+        rows[name] = [phi[0], shifts[0], low, high, delta_low, delta_high]
+    columns = ["phi", "delta", "low", "high", "delta_low", "delta_high"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("fit")
 
 
 def probe_shifts(
@@ -358,33 +346,22 @@ def allocations(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]
 
 
 def frontiers(fit: Fit, unrolled: Fit, families: dict[int, pd.DataFrame], budgets: Iterable[float]) -> pd.DataFrame:
-    """One row a budget and r: the compute-optimal loss by a law, and by the one fitted with phi held at 1 (000, Fig. 1,
-    right). Budgets run from half the least to twice the most given. Optima at the edge of a family's widths are left
+    """One row an r and budget: the compute-optimal loss by a law, and by the one fitted with phi held at 1 (000, Fig.
+    1, right). Budgets run from half the least to twice the most given. Optima at the edge of a family's widths are left
     out."""
-    rows = []
-    for budget in np.geomspace(min(budgets) / 2, 2 * max(budgets), 25):
-        for r, family in families.items():
-            best = compute_optimal(fit, family, r, budget)
-            at_one = compute_optimal(unrolled, family, r, budget)["loss"]
-            if not best["at_edge"]:
-                rows.append({"budget": budget, "r": r, "loss": best["loss"], "loss_unrolled": at_one})
-    return pd.DataFrame(rows, columns=["budget", "r", "loss", "loss_unrolled"])
+    at = np.geomspace(min(budgets) / 2, 2 * max(budgets), 25)
+    lines = [
+        allocations(fit, family, r, at).assign(r=r, loss_unrolled=allocations(unrolled, family, r, at)["loss"])
+        for r, family in families.items()
+    ]
+    return pd.concat(lines, ignore_index=True).query("not at_edge")
 
 
 def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
     """One row an r, at the widest common width: unique and effective parameters and FLOPs per token, relative to the
     smallest r's unique ones (000, Fig. 1, left)."""
-    at = {r: family.iloc[-1] for r, family in families.items()}
-    first = at[min(at)]
-    N = first["n_once"] + first["n_rec"]
-    return pd.DataFrame(
-        [
-            {
-                "r": r,
-                "unique": (row["n_once"] + row["n_rec"]) / N,
-                "effective": effective_parameters(row["n_once"], row["n_rec"], r, phi) / N,
-                "flops": row["flops"] / first["flops"],
-            }
-            for r, row in sorted(at.items())
-        ]
-    )
+    at = pd.DataFrame({r: family.iloc[-1] for r, family in sorted(families.items())}).T
+    N, first = at["n_once"] + at["n_rec"], at.index[0]
+    worth = effective_parameters(at["n_once"], at["n_rec"], at.index, phi)
+    columns = {"unique": N / N[first], "effective": worth / N[first], "flops": at["flops"] / at["flops"][first]}
+    return pd.DataFrame(columns).rename_axis("r").reset_index()
