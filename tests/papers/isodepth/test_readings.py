@@ -68,14 +68,8 @@ def test_optima_are_the_parabolas_minima(published):
 
 
 def test_gaps_are_against_the_plain_model_and_need_both_optima():
-    optima = pd.DataFrame(
-        {
-            "budget": [1.0, 1.0, 2.0, 2.0],
-            "r": [1, 4, 1, 4],
-            "loss": [2.0, 2.1, 1.8, 1.95],
-            "inside": [True, True, True, False],
-        }
-    )
+    optima = pd.DataFrame({"budget": [1.0, 1.0, 2.0, 2.0], "r": [1, 4, 1, 4], "loss": [2.0, 2.1, 1.8, 1.95]})
+    optima["inside"] = [True, True, True, False]
     gaps = readings.frontier_gaps(optima)
     assert gaps.columns.tolist() == [4] and gaps[4][1.0] == pytest.approx(0.1) and np.isnan(gaps[4][2.0])
 
