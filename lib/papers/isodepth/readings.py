@@ -138,9 +138,9 @@ def every_gap(optima: pd.DataFrame) -> Margins:
 def flatter(runs: pd.DataFrame) -> Margins:
     """By how much each r's parabolas are flatter than those of the r before it: their coefficient of (log N)^2,
     averaged over the budgets (000, Fig. 2)."""
-    cells: Any = runs.assign(x=np.log(runs["N"])).groupby(["r", "budget"])
-    each = {cell: np.polyfit(own["x"], own["loss"], 2)[0] for cell, own in cells if len(own) > 2}
-    bent = pd.Series(each).groupby(level=0).mean()
+    cells: Any = runs.assign(x=np.log(runs["N"])).groupby(["budget", "r"])
+    each = [(r, np.polyfit(own["x"], own["loss"], 2)[0]) for (_, r), own in cells if len(own) > 2]
+    bent = pd.DataFrame(each, columns=["r", "bend"]).groupby("r")["bend"].mean()
     return {"flatter": {f"r = {after}": bent[r] - bent[after] for r, after in itertools.pairwise(bent.index)}}
 
 
