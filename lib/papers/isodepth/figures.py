@@ -29,6 +29,7 @@ from lib.figures.style import (
     shades,
 )
 
+COMMA = ",\n"  # in a title: beside each other there is no room for "hyper-connections, as printed"
 #: how seaborn draws points: as plot does markers of 3.5 points, above the grid
 DOTS: dict[str, Any] = {"s": 18, "linewidth": 0, "zorder": 2}
 
@@ -107,7 +108,7 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     for title, (fit, runs) in panels.items():
         quality = f"$R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3f} nats"
         predicted = runs["loss"] * np.exp(fit.residuals)
-        parts.append(runs.assign(predicted=predicted, of=f"{_broken(title)}\n{quality}"))
+        parts.append(runs.assign(predicted=predicted, of=f"{title.replace(', ', COMMA)}\n{quality}"))
     grid = sns.relplot(**seaborns(pd.concat(parts)), x="loss", y="predicted", col="of", **DOTS)
     for axis, part in zip(grid.axes.flat, parts, strict=True):
         ends = [part["loss"].min(), part["loss"].max()]
@@ -145,11 +146,6 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     return figure
 
 
-def _broken(title: str) -> str:
-    """A line for each part: beside each other there is no room for "hyper-connections, as printed"."""
-    return title.replace(", ", ",\n")
-
-
 def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFrame | None = None) -> Figure:
     """000, Fig. 4: iso-FLOP curves under each probe over those of the baseline, which are thin and grey; one row a
     probe, one column a budget. ``runs`` and ``optima`` have a column probe besides those of ``isoflop_curves``, and so
@@ -172,7 +168,7 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
             for r, own in lost[(lost["probe"] == probe) & (lost["budget"] == budget)].groupby("r"):
                 height = [0.97] * len(own)
                 axis.plot(own["N"], height, "x", color=look[r][0], ms=4.5, transform=axis.get_xaxis_transform())
-            axis.set_title(f"{_broken(probe)}\n{rate(budget)} FLOPs")
+            axis.set_title(f"{probe.replace(', ', COMMA)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")
     for axis in axes[:-1].ravel():

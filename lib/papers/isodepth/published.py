@@ -88,11 +88,10 @@ def families(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
 def minima(optima: pd.DataFrame) -> pd.DataFrame:
     """Ours (``readings.optima`` of the baseline) beside those that the authors print: one row a budget and r, with N
     and loss of both, how much larger our N is, and how much higher our loss."""
-    printed = pd.read_csv(DATA / "minima.csv")
-    printed = printed.set_axis(["budget", "r", "N printed", "loss printed"], axis=1)
-    both = optima[["budget", "r", "N", "loss"]].merge(printed, on=["budget", "r"])
+    printed = pd.read_csv(DATA / "minima.csv").set_axis(["budget", "r", "N printed", "loss printed"], axis=1)
+    both = optima[["budget", "r", "N", "loss"]].merge(printed, on=["budget", "r"]).set_index(["budget", "r"])
     off = {"N off": both["N"] / both["N printed"] - 1, "loss off": both["loss"] - both["loss printed"]}
-    return both.assign(**off).set_index(["budget", "r"])
+    return both.assign(**off)
 
 
 def pair(table: pd.DataFrame) -> pd.DataFrame:

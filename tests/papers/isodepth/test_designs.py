@@ -87,19 +87,14 @@ def test_the_grid_of_a_notebook_repeats_seeds_in_one_cell():
 
 def test_a_pair_has_the_same_tokens():
     p = given(Extrapolation, **SMALL, beyond_recurrences=[1, 4], beyond_width=16, beyond_budget=2e9, beyond_seeds=[7])
-    pair = designs.matched_tokens(p)
-    (_, budget, r, width, seed), four = list(pair.items())[1]
+    (_, plain), ((_, budget, r, width, seed), four) = designs.matched_tokens(p).items()
     assert (budget, r, width, seed, four.model.mean_loops) == (2e9, 4, 16, 7, 4)
-    plain = next(iter(pair.values()))
-    assert plain.tokens == four.tokens
+    assert plain.tokens == four.tokens and plain.train.batch == p.batch
     assert plain.tokens * count(plain.model, 32).published["000"] == pytest.approx(2e9, rel=0.05)
-    assert plain.train.batch == p.batch
-    assert [label[2:] for label in designs.matched_tokens(p.replace(beyond_seeds=[7, 8]))] == [
-        (r, 16, seed) for r in (1, 4) for seed in (7, 8)
-    ]
-    larger = designs.matched_tokens(p.replace(beyond_batch=2 * p.batch)).values()
-    assert {cfg.train.batch for cfg in larger} == {2 * p.batch}
-    assert all(cfg.tokens == pytest.approx(plain.tokens, rel=0.05) for cfg in larger)
+    several = designs.matched_tokens(p.replace(beyond_seeds=[7, 8], beyond_batch=2 * p.batch))
+    assert [label[2:] for label in several] == [(r, 16, seed) for r in (1, 4) for seed in (7, 8)]
+    for cfg in several.values():
+        assert cfg.train.batch == 2 * p.batch and cfg.tokens == pytest.approx(plain.tokens, rel=0.05)
 
 
 def test_bad_parameters_are_one_line():

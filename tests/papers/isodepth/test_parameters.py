@@ -27,19 +27,14 @@ def test_lanes_are_those_of_hyper_connections(kind):
         given(kind, lanes_lr={"truncated": 0.1})
 
 
-def test_probes_are_compared_with_the_baseline_and_the_plain_model():
+def test_a_comparison_has_what_is_compared():
+    """The baseline, the plain model and a looped one; and the rate whose regret is measured."""
+    p = given(PhiProbes)
+    for changes in ({"recurrences": [2, 4]}, {"shown": 16}, {"shown": 1}):
+        recurrences, shown = changes.get("recurrences", p.recurrences), changes.get("shown", p.shown)
+        with one_line(f"recurrences: {recurrences} needs 1, the plain model, and shown, {shown}, above 1"):
+            given(PhiProbes, **changes)
     with one_line("probes: baseline is what probes are compared with, leave it out"):
         given(PhiProbes, probes=["baseline", "truncated"])
-
-
-@pytest.mark.parametrize("changes", [{"recurrences": [2, 4]}, {"shown": 16}, {"shown": 1}])
-def test_a_comparison_needs_the_plain_model_and_a_looped_one(changes):
-    p = given(PhiProbes)
-    recurrences, shown = changes.get("recurrences", p.recurrences), changes.get("shown", p.shown)
-    with one_line(f"recurrences: {recurrences} needs 1, the plain model, and shown, {shown}, above 1"):
-        given(PhiProbes, **changes)
-
-
-def test_the_rate_that_is_kept_is_one_of_those_tried():
     with one_line("muon_lr: 0.5 is not among muon_lrs, add it: regret is measured at that rate"):
         given(LrTransferHyperp, muon_lr=0.5)

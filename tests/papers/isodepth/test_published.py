@@ -12,8 +12,6 @@ from lib.presets import preset
 from tests.cells import function
 from tests.lines import one_line
 
-TABLE = pd.read_csv(published.DATA / "runs.csv")
-
 
 @pytest.fixture(scope="module")
 def runs():
@@ -39,18 +37,13 @@ def numbers(runs):
 # ---- the runs --------------------------------------------------------------------------------------------------------
 
 
-def model(row):
-    probe = row["set"].replace("_", "-")
-    return preset(f"isodepth-s{row['width'] // 64}-r{row['r']}", **designs.intervention(probe, row["r"]))
-
-
 def test_the_runs_are_the_models_at_the_budgets():
     """Both splits: ours to the parameter, the authors' as near as one n_once for all models of a width can be."""
-    for row in TABLE.to_dict("records"):
-        counts = count(model(row))
-        assert (counts.n_once, counts.n_rec) == (row["n_once"], row["n_rec"]) and row["N"] == sum(
-            (row["n_once"], row["n_rec"])
-        )
+    for row in pd.read_csv(published.DATA / "runs.csv").to_dict("records"):
+        changes = designs.intervention(row["set"].replace("_", "-"), row["r"])
+        counts = count(preset(f"isodepth-s{row['width'] // 64}-r{row['r']}", **changes))
+        assert (counts.n_once, counts.n_rec) == (row["n_once"], row["n_rec"])
+        assert row["N"] == counts.n_once + counts.n_rec
         assert counts.published["000"] == row["flops_per_token"]
         assert row["D_tokens"] * row["flops_per_token"] == pytest.approx(row["budget_flops"], rel=1e-8)
         once, looped = counts.n_once + counts.n_injection, counts.n_rec - counts.n_injection
