@@ -227,18 +227,14 @@ def probe_draws(
     """The fit to each set of runs, and then on so many grids that might have been (``fits.flipped``): the plain runs,
     which all sets share, have the same signs in all. Cells that not every set has, since all its runs diverged there,
     are left out."""
-    common = set.intersection(*({*zip(runs["budget"], runs["r"], strict=True)} for runs in sets.values()))
-    kept = {
-        name: runs[[cell in common for cell in zip(runs["budget"], runs["r"], strict=True)]]
-        for name, runs in sets.items()
-    }
-    cells = [runs[["budget", "r"]].assign(of=np.where(runs["r"] == 1, "", name)) for name, runs in kept.items()]
-    signs = cell_signs(pd.concat(cells), resamples, seed)
-    ends = np.cumsum([len(runs) for runs in kept.values()])[:-1]
+    every = pd.concat(sets, names=["set"]).reset_index(level="set")
+    kept = every[every.groupby(["budget", "r"])["set"].transform("nunique") == len(sets)]
+    signs = cell_signs(kept[["budget", "r"]].assign(of=kept["set"].where(kept["r"] > 1, "")), resamples, seed)
     drawn = {}
-    for (name, runs), own_signs in zip(kept.items(), np.split(signs, ends, axis=1), strict=True):
-        own = fitting(*joint_arrays(runs))
-        drawn[name] = [own, *flipped(own, own_signs)]
+    for name in sets:
+        own = kept["set"] == name
+        law = fitting(*joint_arrays(kept[own]))
+        drawn[name] = [law, *flipped(law, signs[:, own.to_numpy()])]
     return drawn
 
 
