@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import seaborn as sns
-from matplotlib.colors import to_rgb
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 
 from lib.figures import style, words
@@ -52,17 +53,19 @@ def test_figures_to_be_published_have_truetype_fonts(tmp_path):
 
 
 def test_dots_show_every_seed_and_the_interval_of_their_mean():
-    dots = function("injection_ablation", "dots")
-    figure = dots({"a": [1.0, 1.2, 1.1], "b": [2.0]}, "loss (nats)")
-    lines = figure.axes[0].lines
-    bar, seeds, mean, alone, _ = lines
-    assert bar.get_xdata() == pytest.approx([1.1 - 4.3027 * 0.1 / 3**0.5, 1.1 + 4.3027 * 0.1 / 3**0.5], abs=1e-3)
-    assert list(seeds.get_xdata()) == [1.0, 1.2, 1.1] and mean.get_xdata() == pytest.approx([1.1])
-    assert list(alone.get_xdata()) == [2.0]  # one seed has no interval
-    assert set(seeds.get_ydata()) != set(bar.get_ydata())  # neither is drawn over the other
-    figure = dots({"linear": [1.0], "hyper-connections, as printed": [2.0]}, "loss (nats)")
-    linear, _, hyper, _ = (line.get_color() for line in figure.axes[0].lines)
-    assert (linear, hyper) == (style.COLOURS["isodepth"], style.COLOURS["hyper-connections"])
+    names = ["linear"] * 3 + ["hyper-connections, as printed"]
+    seeds = pd.DataFrame({"injection": names, "loss": [1.0, 1.2, 1.1, 2.0]})
+    marks = function("injection_ablation", "dots")(seeds).axes[0].collections
+    bars = [mark for mark in marks if isinstance(mark, LineCollection)]
+    ends = np.array([line for bar in bars for line in bar.get_segments()])
+    half = 4.3027 * 0.1 / 3**0.5
+    assert ends[:, :, 0] == pytest.approx(np.array([[1.1 - half, 1.1 + half], [2, 2]]), abs=1e-3)  # one seed has none
+    dots, means = (mark for mark in marks if mark not in bars)
+    assert dots.get_offsets()[:, 0].tolist() == [1.0, 1.2, 1.1, 2.0]
+    assert means.get_offsets()[:, 0].tolist() == pytest.approx([1.1, 2.0])
+    assert {*dots.get_offsets()[:, 1]}.isdisjoint(ends[:, :, 1].ravel())  # neither is drawn over the other
+    colours = [to_hex(colour).upper() for colour in dots.get_facecolors()]
+    assert colours == [style.COLOURS["isodepth"]] * 3 + [style.COLOURS["hyper-connections"]]
 
 
 def test_what_seaborn_drew_is_as_wide_as_a_page_with_its_legend_above_the_panels():
