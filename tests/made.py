@@ -54,7 +54,8 @@ def check(outputs: Path, name: str) -> None:
     copy = nbformat.read(outputs / "notebooks" / "smoke" / f"{name}.ipynb", 4)
     shown = [output for cell in copy.cells for output in cell.get("outputs", [])]
     assert not [output for output in shown if output.output_type == "error"]
-    expected = {**json.loads(json.dumps(parameters.of_profile("smoke", name))), "jobs": None}
+    smoke = parameters.at_profile(parameters.kind_of(name), "smoke").model_dump()
+    expected = {**json.loads(json.dumps(smoke)), "jobs": None}
     ours: dict[str, list[str]] = {}
     for folder, kinds in KINDS.items():
         stamps = {path: json.loads(path.read_text()) for path in (outputs / folder / "smoke").glob("*.json")}

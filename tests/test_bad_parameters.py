@@ -10,7 +10,6 @@ import pytest
 from lib.papers.parcae.parameters import Instability
 from lib.workbook import notebook, parameters, plans
 from tests.lines import everything, one_line
-from tests.workbooks import moved
 
 PARAMETERS = [
     # what papermill -p, -y and -f make of the command line: text, numbers, lists, mappings
@@ -23,7 +22,12 @@ PARAMETERS = [
     ("instability", {"limit_ngram": 9}, "limit_ngram: 9-grams of 256", "use 1 or a smaller vocabulary"),
     ("instability", {"source": "no/such.txt"}, "data.source: no/such.txt", "check the path"),
     ("instability", {"outputs": "x" * 300}, "outputs: ", "xxx cannot be written to"),
-    ("instability", {"profile": "CPU"}, "profile: 'CPU' is not known", "smoke, cpu, desk, gpu, paper"),
+    (
+        "instability",
+        {"profile": "CPU"},
+        "profile: 'CPU' has no params/CPU/instability.yaml",
+        "smoke, cpu, desk, gpu, paper",
+    ),
     ("end_to_end", {"sizes": {"wide": 1}}, "sizes.wide", "valid integer"),
     ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "list them"),
     ("isodepth_isoflop", {"recurrences": [1, 3]}, "recurrences: 8 looped layers", "use divisors of 8"),
@@ -64,9 +68,7 @@ def test_a_parameter(tmp_path, name, given, words):
         ("steps: !!python/object/apply:os.system ['false']", ["profile:", "x.yaml cannot be read as YAML", "mend it"]),
     ],
 )
-def test_a_file_of_parameters(tmp_path, monkeypatch, file, words):
-    (tmp_path / "params" / "cpu").mkdir(parents=True)
-    (tmp_path / "params" / "cpu" / "x.yaml").write_text(file)
-    moved(monkeypatch, tmp_path)
+def test_a_file_of_parameters(tmp_path, file, words):
+    (tmp_path / "x.yaml").write_text(file)
     with one_line(*words):
-        parameters.of_profile("cpu", "x")
+        parameters.of_file(tmp_path / "x.yaml", "instability")

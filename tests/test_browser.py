@@ -1,8 +1,8 @@
 """Every notebook runs in JupyterLab in a real browser, and once more after a parameter is changed in place.
 
 The server is the one of ``make lab``; the browser is Chromium, driven by playwright. Each notebook is a copy of the
-committed one; somebody pastes the smoke profile's parameters, runs all cells, changes one and runs all cells again
-in the same kernel, and then moves the sliders, where there are any.
+committed one; somebody turns it to the smoke profile, runs all cells, changes a parameter and runs all cells again in
+the same kernel, and then moves the sliders, where there are any. One is run as it opens, at desk.
 """
 
 import ast
@@ -10,13 +10,15 @@ import contextlib
 import json
 import re
 import shutil
+import typing
 import urllib.error
 import urllib.request
 
 import nbformat
 import pytest
 
-from lib.workbook.parameters import of_profile
+from lib.base.parameters import Computing, Parameters
+from lib.workbook.parameters import at_profile, kind_of
 from tests import processes
 from tests.made import NAMES
 from tests.processes import until
@@ -174,30 +176,38 @@ def reader(browser, lab, folder, name, tmp_path):
             answers(lab, f"api/sessions/{session['id']}", "DELETE")
 
 
-def parameters_cell(source: str, values: dict) -> str:
-    """The parameters cell of a notebook with other values in their places."""
-    kinds = {field.target.id: ast.unparse(field.annotation) for field in ast.parse(source).body}
-    assert kinds.keys() == values.keys()
-    return "\n".join(["# Parameters", *(f"{name}: {kind} = {values[name]!r}" for name, kind in kinds.items())])
+def parameters_cell(source: str, kind: type[Parameters], values: dict) -> str:
+    """The parameters cell of a notebook with some values in their places, and below it what it does not have."""
+    lines, types = source.splitlines(), typing.get_type_hints(kind)
+    for field in reversed(ast.parse(source).body):
+        if field.target.id in values:
+            value = values[field.target.id]
+            new = f"{field.target.id}: {ast.unparse(field.annotation)} = {value!r}"
+            lines[field.lineno - 1 : field.end_lineno] = [new]
+    shown = {field.target.id for field in ast.parse(source).body}
+    return "\n".join(lines + [f"{n}: {types[n].__name__} = {value!r}" for n, value in values.items() if n not in shown])
 
 
 def changed(values: dict) -> dict:
-    """The parameters with one of them moved: another resample where runs are many and fits are studied, another seed
+    """One of the parameters, moved: another resample where runs are many and fits are studied, another seed
     to train where they are few, less text where there is neither."""
     moves = {"resamples": 1, "seeds": 1, "seed": 1, "max_bytes": -50_000}
     name = next(name for name in moves if name in values)
     was = values[name]
-    return {**values, name: [one + moves[name] for one in was] if isinstance(was, list) else was + moves[name]}
+    return {name: [one + moves[name] for one in was] if isinstance(was, list) else was + moves[name]}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook(name, reader, folder):
-    """Somebody runs it, changes one parameter, runs it again, and moves its sliders."""
-    smoke = of_profile("smoke", name)
-    smoke |= {"outputs": str(folder / "outputs")} | ({"max_hours": 1.0} if "max_hours" in smoke else {})
-    for values in (smoke, changed(smoke)):
+    """Somebody runs it at smoke, changes one parameter, runs it again, and moves its sliders."""
+    kind = kind_of(name)
+    smoke = at_profile(kind, "smoke")
+    given = {"profile": "smoke", "outputs": str(folder / "outputs")}
+    if issubclass(kind, Computing):
+        given["max_hours"] = 1.0
+    for values in (given, {**given, **changed(smoke.model_dump())}):
         with reader.watched():
-            asked = parameters_cell(reader.cells()[0].source, values)
+            asked = parameters_cell(reader.cells()[0].source, kind, values)
             reader.set_parameters(asked)
             cells = reader.run_all()
             assert cells[0].source == asked
@@ -207,3 +217,14 @@ def test_a_notebook(name, reader, folder):
         assert (reader.page.locator(".widget-slider").count() > 0) == (name in SLIDERS)
         if name in SLIDERS:
             reader.move(SLIDERS[name])
+
+
+@pytest.mark.parametrize("name", ["looping_isoflop"])
+def test_a_notebook_as_it_opens_draws_from_committed_runs(name, reader, folder):
+    with reader.watched():
+        own = {"outputs": str(folder / "outputs")}
+        reader.set_parameters(parameters_cell(reader.cells()[0].source, kind_of(name), own))
+        cells = reader.run_all()
+        assert not errors(cells), errors(cells)[0]
+        reader.see_figures(cells)
+        assert f"desk: outputs {own['outputs']} (changed)" in "".join(o.get("text", "") for o in cells[1].outputs)

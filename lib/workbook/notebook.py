@@ -28,6 +28,7 @@ from lib.sweep.measurements import Asked, C
 from lib.sweep.text_counts import OfText, held_out
 from lib.tasks.evaluations import Evaluation
 from lib.workbook import claims, parameters, part, places, widgets
+from lib.workbook.parameters import Filled
 from lib.workbook.plans import Plan, read_plan
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Notebook(Generic[P]):
     #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it
     part: str = ""
     cut_from: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: what ``start`` put into the kernel's namespace
+    filled: Filled = dataclasses.field(default_factory=Filled)
 
     @property
     def profile(self) -> str:
@@ -303,12 +306,18 @@ def _range(values: Sequence[float]) -> float | str:
 
 
 def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
-    """Checks a notebook's parameters (``parameters.checked``), puts what they came to back into ``namespace``, and goes
-    to the workbook's root, so that a path means the same from make, papermill and JupyterLab."""
-    fresh = not any(isinstance(value, Notebook) for value in namespace.values())
-    checked, note = parameters.checked(kind, namespace, fresh, widgets.somebody_is_there()), ""
-    cut_from: dict[str, Any] = {}
+    """Finds a notebook's parameters: those of its profile, and over them what somebody gives (``parameters.given``).
+    Prints what holds, puts all of them into ``namespace``, and goes to the workbook's root, so that a path means the
+    same from make, papermill and JupyterLab."""
+    before = [value for value in namespace.values() if isinstance(value, Notebook)]
+    for one in before:
+        one.filled.take_out(namespace)
+    given = parameters.given(kind, namespace, not before, widgets.somebody_is_there())
+    of_profile = parameters.of_kind(kind, given.get("profile", "desk"))
+    checked = kind(**{**of_profile, **given})
     files.need_folder(places.ROOT / checked.outputs)
+    print(parameters.told(checked, kind(**{**given, **of_profile})))
+    note, cut_from = "", {}
     if isinstance(checked, Computing) and not checked.train:
         whole = checked.model_dump()
         checked, note = part.there(checked)
@@ -316,7 +325,7 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
         cut_from = {name: value for name, value in whole.items() if drawn[name] != value}
         if cut_from:
             print(f"{note} is there, drawn with", ", ".join(f"{name} {drawn[name]}" for name in cut_from))
-    namespace.update(checked.model_dump())
+    filled = Filled.into(namespace, checked.model_dump())
     os.chdir(places.ROOT)
     style.use_style(checked.profile, note)
-    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from)
+    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from, filled=filled)

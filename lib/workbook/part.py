@@ -6,9 +6,12 @@ from typing import Any, TypeVar
 
 from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing
+from lib.base.processes import processes
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
+from lib.sweep import cost
+from lib.sweep.jobs import spell
 from lib.workbook import places, plans
 
 P = TypeVar("P", bound=Computing)
@@ -28,9 +31,17 @@ def there(p: P) -> tuple[P, str]:
         drawn = _whole(part, runs, {cfg.key for cfg in runs if store.find(cfg) is None})
         if drawn is not None:
             return drawn, f"{100 * share:.0f} % of its plan"
-    raise NotThere(
-        f"train: {100 * share:.0f} % of the plan is there, {len(missing)} runs are missing, and no seed is whole; "
-        "set it to true to train the rest here, or draw when more is there"
+    raise NotThere(_ways(p, [cfg for cfg in plan.runs if cfg.key in missing], len(plan.runs)))
+
+
+def _ways(p: Computing, missing: list[RunConfig], planned: int) -> str:
+    """How somebody goes on from there."""
+    missing = sorted(missing, key=run_flops, reverse=True)
+    needed = spell(cost.hours(missing, min(processes(p.jobs or None), len(missing))))
+    smaller = "" if p.profile == "cpu" else ", or -p profile cpu for a plan of minutes"
+    return (
+        f"train: {len(missing)} of {planned} runs with these parameters are not there, and no seed is whole; "
+        f"-p train true makes them, which needs about {needed} here{smaller}"
     )
 
 

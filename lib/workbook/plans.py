@@ -57,7 +57,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         contextlib.chdir(os.getcwd()),  # where it is again after the block, with the look of figures that it had
         style.keeping_style(),
     ):
-        values = {**given, "outputs": forgotten, **changes, **({"train": True} if "train" in given else {})}
+        values = {"profile": profile, "outputs": forgotten, **changes, **({"train": True} if "train" in given else {})}
         # notebook.start resolves it from the workbook's root, wherever this process is
         written = places.ROOT / values["outputs"] / "plans" / str(values["profile"]) / f"{name}.json"
         cells = _execute(name, values).values()
@@ -70,8 +70,9 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
 
 
 def _execute(name: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The namespace of the cells up to the plan, which are executed in it; what they print is dropped."""
-    namespace: dict[str, Any] = {}
+    """The namespace of the cells up to the plan, which are executed in it; what they print is dropped. ``values`` are
+    injected as papermill does it."""
+    namespace: dict[str, Any] = {"In": ["\n".join(["# Parameters", *(f"{name} = ..." for name in values)])]}
     for cell in nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type != "code":
             continue

@@ -218,7 +218,7 @@ def rule(claim: Claim) -> str:
 def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
     """What makes a finding again, by its provenance: make, or papermill where somebody asked for other parameters than
     the profile's. What a notebook that trains nothing cut by itself, it cuts again."""
-    known = _as_kept(parameters.of_profile(profile, notebook))
+    known = _as_kept(parameters.at_profile(parameters.kind_of(notebook), profile).model_dump())
     given = _as_kept(made.get("parameters", {}) | made.get("cut_from", {}))
     changed = {
         name: value
@@ -228,7 +228,7 @@ def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
     if not changed:
         return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
     other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())
-    return f"papermill notebooks/{notebook}.ipynb out.ipynb -f params/{profile}/{notebook}.yaml -y {other}"
+    return f"papermill notebooks/{notebook}.ipynb out.ipynb -p profile {profile} -y {other}"
 
 
 def _as_kept(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import grimp
 
 import lib
 from lib.base import files
-from lib.workbook import made_from, places
+from lib.workbook import made_from, parameters, places
 
 
 class Now:
@@ -36,7 +36,7 @@ class Now:
         for name in names:
             paths = [places.LEDGER]
             for one in [name, *sorted(others(imported[name]))]:
-                paths += [places.NOTEBOOKS / f"{one}.ipynb", places.PARAMS / profile / f"{one}.yaml"]
+                paths += [places.NOTEBOOKS / f"{one}.ipynb", *parameters.files(profile, one)]
             paths += [file for module in sorted(self.modules[name]) for file in _files(module)]
             digests = [f"{path} {digest(path)}" for path in paths if path.exists()]
             self._sources[name] = made_from.checksum([], made_from.packages(), *parts, *digests)

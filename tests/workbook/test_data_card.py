@@ -33,7 +33,7 @@ def test_what_is_committed_of_desk_says_the_same_everywhere():
         assert (row["kind"], row["estimand"], row["statement"]) == (claim.kind, claim.estimand, claim.statement)
         assert published or (row["effect"], row["replicates"]) == (claim.effect, claim.replicates), claim.id
         if not published:
-            given = parameters.of_profile("desk", claim.notebook)
+            given = parameters.at_profile(parameters.kind_of(claim.notebook), "desk").model_dump()
             then = {name: value for name, value in row["parameters"].items() if name in given and name != "jobs"}
             assert then == json.loads(json.dumps({name: given[name] for name in then})), claim.id
     ours = {row["claim"]: row for row in rows if row["profile"] == "desk"}

@@ -92,7 +92,7 @@ def test_a_forked_kernel_is_like_one_that_is_spawned(few, tmp_path):
     _, out, err = ended(few("wave", "matplotlib.pyplot", a=look, b=look))
     forked = [json.loads(line[4:]) for line in out.splitlines() if line.startswith("LOOK")]
     code = f"from lib.workbook import execute; from pathlib import Path; execute._run(Path({str(tmp_path)!r}, "
-    code += f"'notebooks/a.ipynb'), Path({str(tmp_path / 'copy.ipynb')!r}), {{'jobs': 1}}, None)"
+    code += f"'notebooks/a.ipynb'), Path({str(tmp_path / 'copy.ipynb')!r}), {{'profile': 'smoke', 'jobs': 1}}, None)"
     spawned = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=own_environment(), capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""Parameters are those of a cell with a profile's over them, and become what their class says or are refused."""
+"""Parameters are those of a class, with desk's and a profile's over them, and what somebody gives over all."""
 
 import json
 import types
@@ -6,14 +6,13 @@ from typing import ClassVar
 
 import pytest
 
-from lib.base.errors import InputError
-from lib.base.parameters import Computing
-from lib.workbook.parameters import checked, of_cell, of_profile
+from lib.base.parameters import Training
+from lib.workbook.parameters import Filled, given, of_cell, of_profile, told
 from tests.lines import one_line
 from tests.workbooks import moved
 
 
-class X(Computing):
+class X(Training):
     notebook: ClassVar[str] = "x"
 
     lrs: list[float]
@@ -22,88 +21,166 @@ class X(Computing):
     tied: bool
     widths: dict[float, list[int]]
     backprop: int | str
+    head_dim: int = 8
 
 
 CELL = """# Parameters
-profile: str = "cpu"  # smoke, cpu, desk, gpu or paper
+profile: str = "desk"  # smoke, cpu, desk, gpu or paper
 lrs: list[float] = [1e-3]  # a comment = 3
 steps: int = 3
 names: list[str] = ["a"]
 tied: bool = False
 widths: dict[float, list[int]] = {1e9: [8]}
 backprop: int | str = "half"
-outputs: str = "outputs"
-train: bool = True
-jobs: int = 0
-max_hours: float = 0.5
 """
-VALUES = {
-    "profile": "cpu",
-    "lrs": [1e-3],
-    "steps": 3,
-    "names": ["a"],
-    "tied": False,
-    "widths": {1e9: [8]},
-    "backprop": "half",
-    "outputs": "outputs",
-    "train": True,
-    "jobs": 0,
-    "max_hours": 0.5,
+CHECK = f"from {__name__} import X\nfrom lib.workbook import notebook\nnb = notebook.start(X, globals())"
+DESK = "profile: desk\nlrs: [1.0e-3]\nsteps: 3\nnames: [a]\ntied: false\nwidths: {1.0e+9: [8]}\nbackprop: half\n"
+FILES = {
+    "desk/x": DESK,
+    "desk/shared": "train: false\n",
+    "smoke/shared": "max_hours: 0.05\ncontext: 32\n",
+    "smoke/x": "# seconds\nprofile: smoke\nlrs: [0.25]\nmax_hours: 1\nhead_dim: 4\n",
+    "addendum/x": "profile: addendum\nsteps: 5\n",
 }
 
-# ---- as files have them ----------------------------------------------------------------------------------------------
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):
-    """A workbook of one notebook, x, with a file for smoke."""
+    """A workbook of one notebook, x."""
     moved(monkeypatch, tmp_path)
     (tmp_path / "notebooks").mkdir()
-    (tmp_path / "params" / "smoke").mkdir(parents=True)
-    write_notebook(tmp_path, CELL)
-    (tmp_path / "params" / "smoke" / "x.yaml").write_text("# seconds\nprofile: smoke\nlrs: [0.25]\nmax_hours: 1\n")
+    for name, text in FILES.items():
+        path = tmp_path / "params" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    cells = [
+        {"cell_type": "code", "metadata": {"tags": [tag]}, "source": source.splitlines(keepends=True)}
+        for tag, source in (("parameters", CELL), ("check", CHECK))
+    ]
+    (tmp_path / "notebooks" / "x.ipynb").write_text(json.dumps({"cells": cells}))
     return tmp_path
 
 
-def write_notebook(root, source):
-    others = [{"cell_type": "markdown", "metadata": {}, "source": ["# X"]}]
-    cell = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": source.splitlines(keepends=True)}
-    (root / "notebooks" / "x.ipynb").write_text(json.dumps({"cells": [*others, cell]}))
+# ---- as the workbook has them ----------------------------------------------------------------------------------------
 
 
-def test_a_profile_is_laid_over_the_notebooks_own_cell(root):
-    assert of_cell("x") == VALUES
-    assert of_profile("smoke", "x") == {**VALUES, "profile": "smoke", "lrs": [0.25], "max_hours": 1}
-    assert [*of_profile("smoke", "x")] == [*VALUES]  # in the order of the cell
+def at(profile: str, **changes) -> X:
+    return X(**{**of_profile(profile, "x"), **changes})
+
+
+def test_a_profile_lies_over_desk_and_desk_over_the_class():
+    desk = dict(lrs=[1e-3], steps=3, names=["a"], tied=False, widths={1e9: [8]}, backprop="half")
+    assert of_cell("x") == {"profile": "desk", **desk}
+    assert at("desk") == X(profile="desk", train=False, **desk)
+    assert at("smoke") == X(profile="smoke", max_hours=1, context=32, **{**desk, "lrs": [0.25], "head_dim": 4})
+    assert at("addendum") == at("desk", steps=5).replace(profile="addendum")
+
+
+def test_the_table_of_tokens_is_the_tokenizers_unless_somebody_says_how_large():
+    assert at("desk").vocab_size == 256 and at("desk", tokenizer="bpe-512").vocab_size == 512
+    assert at("desk", tokenizer="bpe-512", vocab_size=1024).vocab_size == 1024
+    with one_line(starts="tokenizer: 'mine' is not bytes, bpe-SIZE or a tokenizer.json"):
+        at("desk", tokenizer="mine")
 
 
 @pytest.mark.parametrize(
     ("profile", "text", "says"),
     [
-        ("smoke", "stepz: 3", "stepz: is not a parameter of x, did you mean 'steps'?"),
-        ("smoke", "profile: smoke\nqqq: 3", "qqq: is not a parameter of x, use one of profile, lrs, steps, names"),
-        ("smoke", "x = print(1); steps: 3", "x = print(1); steps: is not a parameter of x"),  # papermill would run it
+        ("smoke", "stepz: 3", "stepz: is not a parameter of x.yaml, did you mean 'steps'?"),
+        ("smoke", "profile: smoke\nqqq: 3", "qqq: is not a parameter of x.yaml, use one of profile, outputs, "),
+        (
+            "smoke",
+            "x = print(1); steps: 3",
+            "x = print(1); steps: is not a parameter of x.yaml",
+        ),  # papermill would run it
         ("smoke", "? [1, 2]\n: 3", "profile: "),
-        ("smoke", "1: 3", "1: is not a parameter of x"),
+        ("smoke", "1: 3", "1: is not a parameter of x.yaml"),
         ("smoke", "", "profile: "),
         ("smoke", "[1", "profile: "),
         *(("smoke", text, "profile: ") for text in ("steps: 010", "lrs: [1:30.5]", "lrs: &a [*a]", "steps: -0_7")),
         ("smoke", "steps: 1\nlrs: [1]\nsteps: 2", "steps: stands twice"),
-        ("gpu", None, "profile: params/gpu/x.yaml does not exist, use one of smoke, cpu, desk, gpu, paper"),
+        ("smoke/shared", "steps: 3", "steps: is not a parameter of shared.yaml, use one of"),
+        ("gpu", None, "profile: 'gpu' has no params/gpu/x.yaml, use one of smoke, cpu, desk, gpu, paper"),
     ],
 )
 def test_a_bad_file_of_a_profile_is_one_line(root, profile, text, says):
     if text is not None:
-        (root / "params" / profile / "x.yaml").write_text(text)
+        (root / "params" / f"{profile if '/' in profile else f'{profile}/x'}.yaml").write_text(text)
     with one_line(starts=says):
-        of_profile(profile, "x")
+        of_profile(profile.split("/")[0], "x")
 
 
-# ---- as a kernel has them --------------------------------------------------------------------------------------------
+# ---- as somebody gives them ------------------------------------------------------------------------------------------
+
+
+def kernel_of(source: str = CELL, **made) -> dict:
+    """The namespace of a kernel that ran a parameters cell, and what else was made in it."""
+    namespace = {**made, "In": ["", source]}
+    exec(source, namespace)
+    return namespace
+
+
+def inject(namespace: dict, **values) -> dict:
+    """Papermill's cell behind it."""
+    namespace["In"].append("\n".join(["# Parameters", *(f"{name} = {value!r}" for name, value in values.items())]))
+    namespace.update(values)
+    return namespace
+
+
+def held(namespace: dict, fresh: bool = True, by_hand: bool = False) -> X:
+    """The parameters that a start comes to."""
+    found = given(X, namespace, fresh, by_hand)
+    return X(**{**of_profile(found.get("profile", "desk"), "x"), **found})
 
 
 def read(**injected) -> X:
-    return checked(X, {**VALUES, **injected}, fresh=True)
+    return held(inject(kernel_of(), **injected))
+
+
+def test_nothing_given_is_desk_and_a_profile_brings_its_values():
+    assert held(kernel_of()) == at("desk")
+    assert held(kernel_of(CELL.replace("desk", "smoke", 1))) == read(profile="smoke") == at("smoke")
+
+
+def test_what_is_injected_holds_also_where_it_is_desks_value():
+    assert read(profile="smoke", lrs=[1e-3], head_dim=8, batch=2) == at("smoke", lrs=[1e-3], head_dim=8, batch=2)
+
+
+def test_what_is_edited_in_the_cell_holds_and_an_edit_to_desks_value_cannot_be_seen():
+    edited = CELL.replace("desk", "smoke", 1).replace("steps: int = 3", "steps: int = 4")
+    assert held(kernel_of(edited)) == at("smoke", steps=4)
+    assert held(kernel_of(CELL.replace("desk", "smoke", 1) + "batch: int = 2\n")) == at("smoke", batch=2)
+    assert "lrs [0.25], steps 4 (changed)" in told(at("smoke", steps=4), at("smoke"))
+    assert told(at("desk"), at("desk")) == "desk: as in the parameters cell"
+
+
+def test_a_cell_that_was_run_again_after_an_injection_undoes_it():
+    namespace = inject(kernel_of(), profile="smoke", steps=3)
+    namespace["In"].append(CELL)
+    exec(CELL, namespace)
+    assert held(namespace) == at("desk")
+
+
+def test_what_a_start_filled_in_is_no_edit_at_the_next():
+    namespace = kernel_of(CELL.replace("desk", "smoke", 1).replace("steps: int = 3", "steps: int = 4"))
+
+    def start() -> X:
+        found = held(namespace, fresh=False)
+        starts.append(Filled.into(namespace, found.model_dump()))
+        return found
+
+    starts: list[Filled] = []
+    first = start()
+    assert namespace["lrs"] == [0.25] and namespace["batch"] == 8
+    starts[-1].take_out(namespace)
+    assert namespace["lrs"] == [1e-3] and namespace["steps"] == 4 and "batch" not in namespace
+    assert start() == first
+    starts[-1].take_out(namespace)
+    namespace["In"].append("batch = 2")  # somebody sets it in a cell of their own
+    namespace.update(batch=2, profile="desk")
+    assert start() == at("desk", steps=4, batch=2)
+    starts[-1].take_out(namespace)
+    assert start() == at("desk", steps=4, batch=2)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +229,7 @@ def test_text_from_papermill_and_yaml_becomes_what_the_class_says(injected, expe
         ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
         ({"widths": {True: [8]}}, "widths: takes no true or false"),
         ({"outputs": "~/x"}, "outputs: '~/x' would be a folder called ~, write the whole path"),
-        ({"profile": "huge"}, "profile: 'huge' is not known, use one of smoke, cpu, desk, gpu, paper"),
+        ({"profile": "huge"}, "profile: 'huge' has no params/huge/x.yaml, use one of smoke, cpu, desk, gpu, paper"),
     ],
 )
 def test_a_bad_parameter_is_one_line(injected, says):
@@ -160,25 +237,13 @@ def test_a_bad_parameter_is_one_line(injected, says):
         read(**injected)
 
 
-def test_a_missing_parameter_is_named():
-    with pytest.raises(InputError, match="steps: is not set"):
-        checked(X, {name: value for name, value in VALUES.items() if name != "steps"}, fresh=True)
-
-
 def test_what_a_kernel_has_of_its_own_is_no_parameter():
     """IPython's, what is imported, constants, and, where it is not fresh, all that cells have made."""
-    own = {"In": ["", "x"], "Out": {}, "_": 3, "__doc__": "text", "CASES": [1], "json": json, "Computing": Computing}
-    assert read(**own, exit=types.SimpleNamespace()) == X(**VALUES)
-    assert checked(X, {**VALUES, "frame": 3}, fresh=False) == X(**VALUES)
+    own = {"Out": {}, "_": 3, "__doc__": "text", "CASES": [1], "json": json, "Training": Training}
+    assert held(kernel_of(**own, exit=types.SimpleNamespace())) == at("desk")
+    assert held(kernel_of(frame=3), fresh=False) == at("desk")
     with one_line("frame: is not a parameter of x"):
-        read(frame=3)
-
-
-def kernel_of(source: str, **made) -> dict:
-    """The namespace of a kernel that ran a parameters cell, and what else was made in it."""
-    namespace = {**made}
-    exec(source, namespace)
-    return namespace
+        held(kernel_of(frame=3))
 
 
 MISSPELT = CELL.replace("steps: int = 3", "steps: int = 3\nstepz: int = 4\nqqq: int = 5")
@@ -187,25 +252,25 @@ MISSPELT = CELL.replace("steps: int = 3", "steps: int = 3\nstepz: int = 4\nqqq: 
 @pytest.mark.parametrize("by_hand", [True, False])
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_name_in_the_parameters_cell_is_refused_at_every_start_until_it_is_corrected(fresh, by_hand):
-    namespace = kernel_of(CELL)
-    assert checked(X, namespace, fresh=True, by_hand=by_hand) == X(**VALUES)
+    namespace = kernel_of()
+    assert held(namespace, by_hand=by_hand) == at("desk")
     exec(MISSPELT, namespace)
     for _ in range(2):  # not corrected yet
         with one_line(starts="stepz: is not a parameter of x, did you mean 'steps'?"):
-            checked(X, namespace, fresh, by_hand)
+            held(namespace, fresh, by_hand)
         exec(MISSPELT, namespace)
     with one_line(starts="stepz: "):
-        checked(X, namespace, fresh, by_hand)
+        held(namespace, fresh, by_hand)
     exec(CELL, namespace)
-    assert checked(X, namespace, fresh, by_hand) == X(**VALUES)
+    assert held(namespace, fresh, by_hand) == at("desk")
 
 
 def test_what_somebody_makes_by_hand_is_no_parameter_unless_it_is_close_to_one():
-    namespace = kernel_of(CELL, scratch=3)
-    assert checked(X, namespace, fresh=True, by_hand=True) == X(**VALUES) and namespace["scratch"] == 3
+    namespace = kernel_of(scratch=3)
+    assert held(namespace, by_hand=True) == at("desk") and namespace["scratch"] == 3
     namespace["lrss"] = [0.5]
     with one_line(starts="lrss: is not a parameter of x, did you mean 'lrs'?"):
-        checked(X, namespace, fresh=True, by_hand=True)
-    assert checked(X, namespace, fresh=True, by_hand=True) == X(**VALUES)
+        held(namespace, by_hand=True)
+    assert held(namespace, by_hand=True) == at("desk")
     namespace["step"] = 3  # of a loop in a later cell
-    assert checked(X, namespace, fresh=False, by_hand=True) == X(**VALUES) and namespace["step"] == 3
+    assert held(namespace, fresh=False, by_hand=True) == at("desk") and namespace["step"] == 3

@@ -73,7 +73,7 @@ def test_a_plan_can_be_of_other_parameters():
     ("name", "profile", "changes", "says"),
     [
         ("nothing", "smoke", {}, "name: there is no notebook 'nothing', use one of"),
-        ("instability", "huge", {}, "profile: params/huge/instability.yaml does not exist"),
+        ("instability", "huge", {}, "profile: 'huge' has no params/huge/instability.yaml"),
         ("instability", "smoke", {"lrz": 1}, "lrz: is not a parameter of instability, did you mean 'lrs'?"),
         ("instability", "smoke", {"steps": "many"}, "steps: input should be a valid integer"),
     ],

@@ -12,6 +12,7 @@ import PIL.Image
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+from lib.papers.parcae.parameters import EndToEnd, Instability
 from lib.workbook import claims, parameters, places, renew, report
 from tests.pages import BINDER, loaded
 from tests.workbooks import ROOT, a_notebook, published_at
@@ -44,7 +45,7 @@ def folder(tmp_path_factory):
     """A report on one claim at cpu and gpu, all that published runs decide, and figures of every notebook: those that
     claims name, and one more."""
     outputs = tmp_path_factory.mktemp("made") / "outputs"
-    given = parameters.of_profile("cpu", "instability")
+    given = parameters.at_profile(Instability, "cpu").model_dump()
     nb = a_notebook("instability", outputs, lrs=given["lrs"])
     nb.claim(JUDGED, [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
     a_notebook("instability", outputs, "gpu", lrs=[0.25]).claim(JUDGED, [0.1, -0.1], [1, 2], "decades")
@@ -100,24 +101,21 @@ def test_what_nobody_measured_says_so_and_how_to(folder):
 
 
 def test_the_command_is_makes_unless_parameters_were_others():
-    given = parameters.of_profile("cpu", "instability")
+    given = parameters.at_profile(Instability, "cpu").model_dump()
     again = report.command("instability", "cpu", {"parameters": given})
     assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
     assert report.command("instability", "cpu", {"parameters": {**given, "jobs": 7, "outputs": "x"}}) == again
     changed = report.command("instability", "cpu", {"parameters": {**given, "lrs": [0.5, 0.25]}})
-    assert (
-        changed
-        == "papermill notebooks/instability.ipynb out.ipynb -f params/cpu/instability.yaml -y '{lrs: [0.5, 0.25]}'"
-    )
+    assert changed == "papermill notebooks/instability.ipynb out.ipynb -p profile cpu -y '{lrs: [0.5, 0.25]}'"
 
 
 def test_what_was_drawn_in_part_is_drawn_so_again_by_make():
-    given = parameters.of_profile("desk", "end_to_end")
+    given = parameters.at_profile(EndToEnd, "desk").model_dump()
     part = {"seeds": given["seeds"][:1], "sizes": dict([*given["sizes"].items()][:2])}
     made = {"parameters": {**given, **part}, "cut_from": {name: given[name] for name in part}}
     assert report.command("end_to_end", "desk", made) == "make reproduce-figures PROFILE=desk ONLY=end_to_end"
     made["parameters"]["lr"] = 0.5
-    assert report.command("end_to_end", "desk", made).endswith(" -f params/desk/end_to_end.yaml -y '{lr: 0.5}'")
+    assert report.command("end_to_end", "desk", made).endswith(" -p profile desk -y '{lr: 0.5}'")
     del made["cut_from"]  # somebody asked for these alone
     assert "{lr: 0.5, seeds: [" in report.command("end_to_end", "desk", made)
 

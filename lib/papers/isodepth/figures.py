@@ -92,16 +92,6 @@ def seaborns(table: pd.DataFrame, recurrences: Iterable[int] = ()) -> dict[str, 
     }
 
 
-def laid_out(grid: sns.FacetGrid, height: float, titles: str = "{col_name}") -> Figure:
-    """What seaborn drew, as wide as a page, its legend above all panels."""
-    grid.set_titles(titles)
-    grid.figure.set_size_inches(PAGE, height)
-    grid.figure.set_layout_engine("constrained")
-    if grid.legend is not None:
-        sns.move_legend(grid, "outside upper center", ncols=len(grid.legend.texts), title=None, frameon=False)
-    return grid.figure
-
-
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     """000, Figs. 8 and 10: predicted against measured loss, one panel a fit. panels: title -> (fit, runs)."""
     parts = []

@@ -11,9 +11,9 @@ from lib.papers.shared.parameters import MuonRates
 class IsodepthRuns(MuonRates):
     """Runs of models that all have ``once`` + ``looped`` effective layers."""
 
-    head_dim: int
-    once: int
-    looped: int
+    head_dim: int = 8
+    once: int = 2
+    looped: int = 8
 
 
 #: a form of hyper-connections whose lanes can have a base rate of their own
@@ -28,7 +28,7 @@ class IsodepthGrid(IsodepthRuns):
     recurrences: list[int]
     widths: dict[float, list[int]]
     seeds: list[int]
-    resamples: Positive
+    resamples: Positive = 200
 
     #: runs that its law needs
     least_runs: ClassVar[int] = 1
@@ -72,6 +72,8 @@ class PaperGrid(IsodepthGrid):
 class IsodepthIsoflop(PaperGrid):
     notebook: ClassVar[str] = "isodepth_isoflop"
 
+    resamples: Positive = 400
+
 
 class RecurrenceExponent(PaperGrid):
     notebook: ClassVar[str] = "recurrence_exponent"
@@ -114,6 +116,7 @@ class PhiProbes(ComparedGrid):
 
     probes: list[str]
     lanes_lr: LaneRates
+    resamples: Positive = 100
 
     @model_validator(mode="after")
     def _probes_are_compared_with_the_baseline(self) -> Self:
@@ -151,6 +154,7 @@ class LrTransferHyperp(IsodepthRuns):
     notebook: ClassVar[str] = "lr_transfer_hyperp"
 
     recurrences: list[int]
+    muon_lr: float
     muon_lrs: list[float]
     width: int
     per_parameter: bool  # whether budgets are tokens a parameter, or else FLOPs
@@ -159,7 +163,7 @@ class LrTransferHyperp(IsodepthRuns):
     other_budgets: list[float]
     other_batches: list[int]
     seed: int
-    resamples: Positive
+    resamples: Positive = 2000
 
     in_part = ("other_widths", "other_budgets", "other_batches")
 
@@ -186,7 +190,7 @@ class DownstreamAxes(Computing):
     whole_context: Positive
     whole_batch: Positive
     whole_limit: Annotated[int, Field(ge=0)]
-    resamples: Positive
+    resamples: Positive = 2000
 
     in_part = ("budgets",)
     least_part = 2  # as what is asked of, 000's grid

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from lib.base.parameters import Positive
 from lib.papers.isodepth.parameters import ComparedGrid
 
 
@@ -13,3 +14,4 @@ class DeltaPhiLeague(ComparedGrid):
     adamw_rate: float
     dynamics_lr: float
     lanes_lr: float
+    resamples: Positive = 100

@@ -9,9 +9,10 @@ class FourModels(Training):
     """What Base, Looped, MoE and Looped-MoE need besides their width and, where they loop, their loops."""
 
     depth: Positive
-    experts: int
-    active_experts: int
-    head_dim: int
+    experts: int = 8
+    active_experts: int = 2
+    head_dim: int = 16
+    val_rows: int = 128
 
 
 class Studied(FourModels):
@@ -53,6 +54,7 @@ class MoeIsoflop(FourModels):
 
     architectures: list[str]
     widths: dict[float, list[int]]
+    head_dim: int = 4
     lr: float
     seeds: list[int]
     loops: Positive
@@ -87,7 +89,7 @@ class EarlyExitWallclock(Studied):
 
     loops: Positive
     wide: Positive
-    wide_head_dim: int
+    wide_head_dim: int = 32
     wide_steps: Positive
     saved: list[float]
     rows: Positive
@@ -113,3 +115,4 @@ class Generate(Studied):
     draw: int
 
     loops: Positive
+    depth: Positive = 16

@@ -8,6 +8,11 @@ from lib.papers.shared.parameters import MuonRates
 class UsageWeighted(MuonRates):
     notebook: ClassVar[str] = "usage_weighted"
 
+    muon_lr: float = 0.02
+    table_lr: float = 0.029
+    head_lr: float = 0.0072
+    norm_lr: float = 0.0014
+
     widths: dict[float, list[int]]
     seeds: list[int]
-    head_dim: int
+    head_dim: int = 8

@@ -31,5 +31,6 @@ class PublishedModels(Training):
     width: Positive
     mean_loops: Positive
     steps: Positive
-    lr: float
+    lr: float = 0.008
+    val_rows: int = 32
     seeds: list[int]

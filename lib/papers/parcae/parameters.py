@@ -16,8 +16,8 @@ class Instability(Training):
     architectures: list[str]
     width: int
     heads: int
-    mlp: str
-    mlp_width: int
+    mlp: str = "swiglu"
+    mlp_width: int = 220
     qk_norm: bool
     mean_loops: int
     backprop_loops: int
@@ -26,7 +26,7 @@ class Instability(Training):
     warmup_steps: int
     cooldown_steps: int
     update_clipping: bool
-    eps: float
+    eps: float = 1e-10
     max_state_rms: float
     seeds: list[int]
     limit_ngram: int
@@ -38,10 +38,10 @@ class Instability(Training):
 class TransformerSetup(Training):
     """Runs as 001 trains its Transformers and Parcae, of whatever size."""
 
-    head_dim: int
+    head_dim: int = 32
     steps: int
     lr: float
-    muon_lr: float
+    muon_lr: float = 0.016
     seeds: list[int]
 
 
@@ -125,7 +125,8 @@ class EndToEnd(SizesAndSeeds):
     mean_loops: int
     rdm_sizes: dict[int, int]  # width -> layers of the loop
     rdm_lr: float
-    rdm_lr_at: dict[int, float]
+    rdm_lr_at: dict[int, float] = pydantic.Field({})
+    head_dim: int = 8
     rdm_loops_at: dict[int, int]
     rdm_steps: Annotated[int, pydantic.Field(ge=0)]
     rdm_steps_at: dict[int, Positive]
@@ -193,7 +194,7 @@ class LoopGrid(SizesAndSeeds):
 class LoopingIsoflop(LoopGrid):
     notebook: ClassVar[str] = "looping_isoflop"
 
-    resamples: Annotated[int, pydantic.Field(ge=2)]
+    resamples: Annotated[int, pydantic.Field(ge=2)] = 400
 
 
 class UnifiedLaw(LoopGrid):
@@ -209,7 +210,7 @@ class TestTimeSaturation(Sizes):
     deepest: int
     checkpoint: str
     injections_at: dict[int, list[str]]
-    keep_weights: bool
+    keep_weights: bool = False
 
 
 class DepthTasks(OneSize):
@@ -221,6 +222,8 @@ class DepthTasks(OneSize):
     mean_loops: Annotated[int, pydantic.Field(ge=2)]
     depths: list[Positive]
     limit: Annotated[int, pydantic.Field(ge=0)]
+    batch: Positive = 16
+    source: str = "generated"
 
     in_part = ("families",)
 

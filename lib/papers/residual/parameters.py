@@ -9,10 +9,10 @@ class ResidualModel(Computing):
     """What a model of 002 needs besides its rule, its loops N and its layers L."""
 
     width: int
-    head_dim: int
-    mlp_width: int
-    init_std: float
-    c: float
+    head_dim: int = 16
+    mlp_width: int = 88
+    init_std: float = 0.1
+    c: float = 1.0
     vocab_size: Positive
     context: Positive
 
@@ -25,7 +25,9 @@ class ResidualRuns(ResidualModel, Training):
     reference_depth: Positive
     kept_lr: float  # where runs are traced
     steps: Positive
-    checkpoint_loops: bool
+    checkpoint_loops: bool = False
+    vocab_size: Positive = 0
+    context: Positive = 32
 
 
 class ResidualScalingInit(ResidualModel):
@@ -44,6 +46,12 @@ class ResidualScalingInit(ResidualModel):
     deep_loops: list[Positive]
     deep_seeds: list[int]
     also_at: list[Positive]
+
+    head_dim: int = 32
+    mlp_width: int = 688
+    init_std: float = 0.0346
+    vocab_size: Positive = 256
+    context: Positive = 64
 
 
 class ResidualScalingTrained(ResidualRuns):

@@ -9,10 +9,10 @@ from lib.config import DataConfig, TrainConfig
 class MuonRates(Training):
     """A notebook that trains matrices by Muon or MuonH, and the rest by AdamW."""
 
-    muon_lr: float
-    table_lr: float
-    head_lr: float
-    norm_lr: float
+    muon_lr: float = 0.058
+    table_lr: float = 0.175
+    head_lr: float = 0.175
+    norm_lr: float = 0.05
 
     @property
     def rates(self) -> dict[str, float]:
