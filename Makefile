@@ -93,7 +93,7 @@ help:
 	@echo 'make lock                writes locks/ anew, after a pin in environment.yml has changed (.venv/bin/pip install -e .[lock])'
 	@echo 'make flash               builds the flash-attn of pyproject.toml into .venv (needs CUDA and its compiler)'
 	@echo
-	@echo 'make lint                ruff, mypy in strict mode on lib/, and which room may import which'
+	@echo 'make lint                ruff, mypy in strict mode on lib/ and on the notebooks, and which room may import which'
 	@echo 'make test                the tests (three minutes on two cores with AVX-512, some six without)'
 	@echo 'make test-precision      those that look at the precision of this machine, once more with the other outcome'
 	@echo 'make test-smoke          make reproduce-figures PROFILE=smoke, and whether it made all that the notebooks promise'
@@ -217,6 +217,8 @@ lint: $(DEV)
 	$(BIN)/ruff check lib tests notebooks
 	$(BIN)/ruff format --check lib tests
 	$(BIN)/mypy
+	@$(BIN)/python -m tests.exported .venv/exported
+	$(BIN)/mypy --config-file tests/exported.ini .venv/exported
 	$(BIN)/lint-imports
 
 # a process a core, with one thread each. One process has all tests of a file: they share what they set up
