@@ -56,11 +56,11 @@ def _imports(name: str, names: dict[str, Any]) -> list[str]:
     return sources
 
 
-def run(name: str, *begins: str, p: dict[str, Any] | None = None, **given: Any) -> SimpleNamespace:
+def run(name: str, *begins: str, p: Any = None, **given: Any) -> SimpleNamespace:
     """What the cells that ``begins`` name by the begin of one of their lines leave, with the notebook's imports and
     what is ``given`` in the place of what the other cells compute; ``said`` is what they reported. ``p``: the
     notebook's parameters."""
-    parameters = SimpleNamespace(**(p or {}))
+    parameters = SimpleNamespace(**p) if isinstance(p, dict) else p
     names: dict[str, Any] = {
         "nb": Said(parameters=parameters),
         "p": parameters,

@@ -1,6 +1,5 @@
-"""Binder gets the environment of the locks and desk's notebooks, and one of them draws there without training."""
+"""Binder gets the environment of the locks, and a notebook that it opens draws there without training."""
 
-import ast
 import json
 import os
 import re
@@ -9,12 +8,9 @@ import subprocess
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import nbformat
 import pytest
-import yaml
 
 from lib.workbook import places
-from lib.workbook.parameters import of_profile
 from lib.workbook.plans import names
 from tests.made import named
 from tests.workbooks import ROOT, lend_environment, own_environment, papermill, published_at
@@ -43,8 +39,7 @@ def stubbed(tmp_path_factory):
     """What postBuild reads and leaves, with the environment of these tests, and in the place of make what only notes
     how it was called."""
     place = tmp_path_factory.mktemp("stubbed") / "workbook"
-    for folder in (".binder", "params/desk", "notebooks"):
-        shutil.copytree(ROOT / folder, place / folder)
+    shutil.copytree(ROOT / ".binder", place / ".binder")
     lend_environment(place)
     ended = post_build(place, with_make(place, 'echo "$*" >> called'))
     assert ended.returncode == 0, ended.stderr
@@ -71,32 +66,16 @@ def test_a_notebook_runs_in_that_environment(stubbed):
     (entry,) = (stubbed.parent / "prefix").rglob("kernel.json")
     assert str(entry.parent).endswith("/prefix/share/jupyter/kernels/python3")
     assert Path(json.loads(entry.read_text())["argv"][0]) == stubbed / ".venv" / "bin" / "python"
-    for path in (stubbed / "desk").iterdir():
-        assert nbformat.read(path, 4).metadata.kernelspec.name == "python3"
 
 
-def test_every_badge_opens_a_notebook_that_is_made_there(stubbed, monkeypatch, tmp_path):
-    made = {str(path.relative_to(stubbed)) for path in (stubbed / "desk").iterdir()}
-    assert made == {opened(name, monkeypatch, tmp_path) for name in names()} and len(made) > 30
-
-
-def test_it_has_desks_parameters_which_train_nothing_and_its_other_cells_as_they_are(stubbed):
-    for name in names():
-        source = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", 4).cells
-        cells = nbformat.read(stubbed / "desk" / f"{name}.ipynb", 4).cells
-        (given,) = [cell for cell in cells if "injected-parameters" in cell.metadata.tags]
-        assert [cell.source for cell in cells if cell is not given] == [cell.source for cell in source], name
-        tree = ast.parse(given.source).body
-        values = {ast.unparse(node.targets[0]): ast.literal_eval(node.value) for node in tree}
-        desks = yaml.safe_load((ROOT / "params" / "desk" / f"{name}.yaml").read_text())
-        assert values == json.loads(json.dumps(desks)), name  # papermill makes text of keys, which are read as numbers
-        assert values["profile"] == "desk" and of_profile("desk", name).get("train", False) is False
+def test_every_badge_opens_a_notebook(monkeypatch, tmp_path):
+    assert all((ROOT / opened(name, monkeypatch, tmp_path)).is_file() for name in names()) and len(names()) > 30
 
 
 def test_a_step_that_fails_fails_the_build(tmp_path):
     place = tmp_path / "workbook"
     shutil.copytree(BINDER, place / ".binder")
-    assert post_build(place, with_make(place, "exit 3")).returncode == 3 and not (place / "desk").exists()
+    assert post_build(place, with_make(place, "exit 3")).returncode == 3
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from papermill.cli import papermill as papermill_cli
 
 from lib.base.parameters import PROFILES, Training
 from lib.store.runs import RunStore
-from lib.workbook import parameters, places, plans, stale
+from lib.workbook import parameters, plans, stale
 from lib.workbook.parameters import at_profile, kind_of, of_cell, of_profile
 from lib.workbook.plans import read_plan
 from tests.made import NAMES, cells, read
@@ -81,6 +81,11 @@ def test_cells_read_parameters_from_the_notebook_alone_and_name_nothing_like_the
         assert not {symbol.get_name() for symbol in seen} & kind_of(name).model_fields.keys()
 
 
+def unless(left_out, read, path, *rest) -> dict:
+    """What a file of parameters says, unless it is the one that is left out."""
+    return {} if path == left_out else read(path, *rest)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_cell_shows_desk_and_every_profile_sets_what_differs_from_what_lies_below(name, monkeypatch):
     assert of_file("desk", name) == of_cell(name)
@@ -89,8 +94,9 @@ def test_the_cell_shows_desk_and_every_profile_sets_what_differs_from_what_lies_
         own = of_file(profile, name)
         assert own.pop("profile") == profile
         with monkeypatch.context() as without:
-            others = {one: of_file(one, name) for one in ("desk", places.ADDS_TO.get(profile, "desk"))}
-            without.setattr(parameters, "of_file", lambda path, name, others=others: others.get(path.parent.name, {}))
+            read = parameters._of_yaml
+            rest = functools.partial(unless, ROOT / "params" / profile / f"{name}.yaml", read)
+            without.setattr(parameters, "_of_yaml", rest)
             below = of_profile(profile, name)
         for key, value in own.items():
             assert value != below[key], f"{profile}, {key}: it has this value already"

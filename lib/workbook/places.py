@@ -37,9 +37,9 @@ def published() -> str:
 
 
 def binder(notebook: str) -> str:
-    """Where Binder opens a notebook with desk's parameters, as .binder/postBuild writes it; "" where the workbook is
+    """Where Binder opens a notebook, which then is at desk; "" where the workbook is
     published nowhere, or desk has no such notebook."""
     repository = published().removeprefix("https://github.com/")
     if not repository or not (PARAMS / "desk" / f"{notebook}.yaml").exists():
         return ""
-    return f"https://mybinder.org/v2/gh/{repository}/HEAD?labpath={quote(f'desk/{notebook}.ipynb', safe='')}"
+    return f"https://mybinder.org/v2/gh/{repository}/HEAD?labpath={quote(f'notebooks/{notebook}.ipynb', safe='')}"

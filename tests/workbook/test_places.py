@@ -29,7 +29,7 @@ def test_where_it_is_published_is_one_field(place, monkeypatch, tmp_path):
 
 def test_binder_opens_desks_notebooks_where_they_are_published_and_nothing_elsewhere(monkeypatch, tmp_path):
     published_at("https://github.com/some-one/looped.lm", monkeypatch, tmp_path)
-    here = "https://mybinder.org/v2/gh/some-one/looped.lm/HEAD?labpath=desk%2Finstability.ipynb"
+    here = "https://mybinder.org/v2/gh/some-one/looped.lm/HEAD?labpath=notebooks%2Finstability.ipynb"
     assert places.binder("instability") == here and places.binder("of_nobody") == ""
     assert all(map(places.binder, names()))
     published_at("", monkeypatch, tmp_path)
