@@ -193,11 +193,11 @@ def given(kind: type[Parameters], namespace: dict[str, Any], fresh: bool, by_han
 
 
 def told(p: Parameters, of_profile: Parameters) -> str:
-    """A line that says which parameters hold: at desk, which the cell shows, those that were changed. Processes change
-    no number."""
+    """A line that says which parameters hold, in the order of the cell; at desk, which it shows, the changed ones.
+    Processes change no number."""
     own, cell = p.model_dump(), shown(type(p))
     changed = [name for name, value in of_profile.model_dump().items() if own[name] != value and name != "jobs"]
-    named = [name for name in own if name in changed or (name in cell and p.profile != "desk")]
+    named = [name for name in {**cell, **own} if name in changed or (name in cell and p.profile != "desk")]
     values = [f"{name} {own[name]}{' (changed)' * (name in changed)}" for name in named if name != "profile"]
     return f"{p.profile}: {', '.join(values) or 'as in the parameters cell'}"
 
