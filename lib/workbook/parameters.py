@@ -159,12 +159,15 @@ class Filled:
         return cls(copy.deepcopy(values), over, len(namespace.get("In", [])))
 
     def take_out(self, namespace: dict[str, Any]) -> None:
-        """Puts back what had stood there, where nobody has set it since."""
+        """Puts back what had stood there, where nobody has set it since. Where the parameters cell has run again, what
+        it does not set any more goes."""
         since = _assigned(namespace.get("In", [])[self.cells :])
+        over = {} if "profile" in since else self.over
         for name, value in self.values.items():
-            if name not in since and namespace.get(name) == value:
+            now = namespace.get(name)
+            if name not in since and type(now) is type(value) and now == value:  # no array, say, of a loop by hand
                 del namespace[name]
-                namespace.update({name: self.over[name]} if name in self.over else {})
+                namespace.update({name: over[name]} if name in over else {})
 
 
 def given(kind: type[Parameters], namespace: dict[str, Any], fresh: bool, by_hand: bool = False) -> dict[str, Any]:

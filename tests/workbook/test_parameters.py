@@ -4,6 +4,7 @@ import json
 import types
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from lib.base.parameters import Training
@@ -181,6 +182,15 @@ def test_what_a_start_filled_in_is_no_edit_at_the_next():
     assert start() == at("desk", steps=4, batch=2)
     starts[-1].take_out(namespace)
     assert start() == at("desk", steps=4, batch=2)
+    namespace["In"].append(CELL + "batch: int = 4\n")
+    exec(namespace["In"][-1], namespace)
+    starts[-1].take_out(namespace)
+    assert start() == at("desk", batch=4)
+    namespace["In"].append(CELL)  # without that line again
+    exec(CELL, namespace)
+    namespace["tied"] = np.zeros(2)  # of a loop by hand
+    starts[-1].take_out(namespace)
+    assert namespace.pop("tied").shape == (2,) and start() == at("desk")
 
 
 @pytest.mark.parametrize(
