@@ -6,38 +6,21 @@ module's twin; the score and the faults that nothing noticed are printed, for do
 
 import ast
 import concurrent.futures
-import contextlib
-import dataclasses
-import difflib
 import functools
 import itertools
-import os
 import random
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.workbooks import ROOT, lend_environment
 
 SAMPLE, SEED = 100, 57
 WORKERS = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """A fault: the module, the function it is in, the operator of Cosmic Ray, which of its places, and where that
-    begins and ends (line and column)."""
-
-    module: str
-    function: str
-    operator: str
-    occurrence: int
-    start: tuple[int, int]
-    end: tuple[int, int]
+MEMORY = 8 << 30  # bytes that a test may have
 
 
 def modules(root: Path) -> list[str]:
@@ -87,36 +70,31 @@ def telling(operator: str) -> bool:
     return not (operator.startswith("core/ReplaceBinaryOperator") and len(bits & {*pair.split("_")}) == 1)
 
 
-def mutants(root: Path, module: str) -> list[Mutant]:
-    """Every fault of a module but those that are left out, in the order of the text."""
+def mutants(root: Path, module: str) -> list[Any]:
+    """Every fault of a module but those that are left out, Cosmic Ray's ``MutationSpec``s in the order of the text."""
     from cosmic_ray.commands import init
     from cosmic_ray.work_db import WorkDB, use_db
 
     path = source_of(root, module)
     with use_db(":memory:", WorkDB.Mode.create) as db:
         init([path], db, {})
-        specs = [item.mutations[0] for item in db.work_items]
+        found = [item.mutations[0] for item in db.work_items]
     spans = left_out(path.read_text())
     found = [
-        Mutant(module, s.definition_name or "", s.operator_name, s.occurrence, tuple(s.start_pos), tuple(s.end_pos))
-        for s in specs
-        if telling(s.operator_name)
-        and not any(start <= tuple(s.start_pos) and tuple(s.end_pos) <= end for start, end in spans)
+        fault
+        for fault in found
+        if telling(fault.operator_name)
+        and not any(start <= tuple(fault.start_pos) and tuple(fault.end_pos) <= end for start, end in spans)
     ]
-    return sorted(found, key=lambda m: (m.start, m.operator, m.occurrence))
+    return sorted(found, key=lambda fault: (fault.start_pos, fault.operator_name, fault.occurrence))
 
 
-def mutated(source: str, mutant: Mutant) -> str:
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
-
-    return mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence)
-
-
-def listed(root: Path) -> list[Mutant]:
-    """Every fault of every module, which takes a minute or two."""
+def listed(root: Path) -> list[tuple[str, Any]]:
+    """Every fault with its module, which takes a minute or two."""
+    names = modules(root)
     with concurrent.futures.ProcessPoolExecutor(WORKERS) as pool:
-        return [fault for each in pool.map(functools.partial(mutants, root), modules(root)) for fault in each]
+        found = pool.map(functools.partial(mutants, root), names)
+        return [(name, fault) for name, faults in zip(names, found, strict=True) for fault in faults]
 
 
 def drawn(found: list, total: int = SAMPLE, seed: int = SEED) -> list:
@@ -144,56 +122,40 @@ def cloned(place: Path) -> Path:
     return place
 
 
-def outcome(copy: Path, module: str, code: str, limit: float) -> str:
-    """'survived', 'killed' or 'killed by the limit' (of ``limit`` seconds), with ``code`` as the module in a clone and
-    its twin to notice."""
-    path = source_of(copy, module)
-    original = path.read_text()
-    path.write_text(code)
-    own = {"PYTHONPATH": str(copy), "TMPDIR": str(copy / "tmp")}
-    own |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    options = ["-x", "-q", "-p", "no:cacheprovider", f"--hypothesis-seed={SEED}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *options, *twin_of(copy, module)],
-        cwd=copy,
-        env={**os.environ, **own},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    resource.prlimit(process.pid, resource.RLIMIT_DATA, (8 << 30, 8 << 30))
-    try:
-        return "killed" if process.wait(limit) else "survived"
-    except subprocess.TimeoutExpired:
-        return "killed by the limit"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        path.write_text(original)
+def command(copy: Path, module: str) -> str:
+    """What runs the twin of a module in a clone."""
+    own = f"PYTHONPATH={copy} TMPDIR={copy / 'tmp'} OMP_NUM_THREADS=1"
+    options = f"-x -q -p no:cacheprovider --hypothesis-seed={SEED}"
+    twin = " ".join(map(str, twin_of(copy, module)))
+    return f"env -C {copy} {own} prlimit --data={MEMORY} {sys.executable} -m pytest {options} {twin}"
 
 
-def met(faults: list[Mutant]) -> dict[Mutant, str]:
-    """How each fault of one module ended. Its twin has to pass without any."""
-    module, ends = faults[0].module, {}
+def met(module: str, faults: list[Any]) -> list[tuple[str, str]]:
+    """How each fault of a module ended ('survived', 'killed', 'killed by the limit'), and its lines. The twin has to
+    pass without any."""
+    import attrs
+    from cosmic_ray.mutating import mutate_and_test
+
+    ends = []
     with tempfile.TemporaryDirectory() as folder:
         copy = cloned(Path(folder).resolve() / "workbook")
-        source, begin = source_of(copy, module).read_text(), time.monotonic()
-        if outcome(copy, module, source, 1200) != "survived":
+        begin, run = time.monotonic(), command(copy, module)
+        if mutate_and_test([], run, 1200).test_outcome != "survived":
             raise SystemExit(f"{module}: its tests fail without any fault")
         limit = 30 + 2 * (time.monotonic() - begin)
         for fault in faults:
-            ends[fault] = outcome(copy, module, mutated(source, fault), limit)
-            print(f"{ends[fault]}: {named(copy, fault)}", flush=True)
+            result = mutate_and_test([attrs.evolve(fault, module_path=source_of(copy, module))], run, limit)
+            end = f"{result.test_outcome.value}{' by the limit' * (result.output == 'timeout')}"
+            ends.append((end, named(module, fault, result.diff)))
+            print(*ends[-1], sep=": ", flush=True)
     return ends
 
 
-def named(root: Path, mutant: Mutant) -> str:
+def named(module: str, fault: Any, diff: str) -> str:
     """A fault by the lines that differ, before and after."""
-    source = source_of(root, mutant.module).read_text()
-    lines = list(difflib.ndiff(source.splitlines(), mutated(source, mutant).splitlines()))
-    before, after = (" ".join(line[2:].strip() for line in lines if line.startswith(f"{sign} ")) for sign in "-+")
-    return f"`{'.'.join(filter(None, (mutant.module, mutant.function)))}`, `{before}` becomes `{after}`"
+    lines = diff.splitlines()[3:]
+    before, after = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+    return f"`{'.'.join(filter(None, (module, fault.definition_name)))}`, `{before}` becomes `{after}`"
 
 
 def main() -> None:
@@ -204,12 +166,12 @@ def main() -> None:
     if subprocess.run(["git", "status", "--porcelain", "lib", "tests"], cwd=ROOT, capture_output=True).stdout:
         raise SystemExit("lib, tests: have changes, commit them first")
     found = listed(ROOT)
-    groups = [[*group] for _, group in itertools.groupby(drawn(found), key=lambda fault: fault.module)]
+    groups = [(name, [fault for _, fault in each]) for name, each in itertools.groupby(drawn(found), lambda one: one[0])]
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        ends = {fault: end for each in pool.map(met, groups) for fault, end in each.items()}
-    survivors = [named(ROOT, fault) for fault, end in ends.items() if end == "survived"]
+        ends = [end for each in pool.map(met, *zip(*groups, strict=True)) for end in each]
+    survivors = [fault for end, fault in ends if end == "survived"]
     noticed = len(ends) - len(survivors)
-    limit = sum(end == "killed by the limit" for end in ends.values())
+    limit = sum(end == "killed by the limit" for end, _ in ends)
     print(f"{len(found)} faults in {len(modules(ROOT))} modules, {len(ends)} drawn with seed {SEED}")
     print(f"{noticed} noticed ({noticed / len(ends):.1%}), {limit} of these by a time limit; the others:")
     print(*survivors, sep="\n")
