@@ -166,9 +166,10 @@ def main() -> None:
     if subprocess.run(["git", "status", "--porcelain", "lib", "tests"], cwd=ROOT, capture_output=True).stdout:
         raise SystemExit("lib, tests: have changes, commit them first")
     found = listed(ROOT)
-    groups = [(name, [fault for _, fault in each]) for name, each in itertools.groupby(drawn(found), lambda one: one[0])]
+    by_module = itertools.groupby(drawn(found), lambda one: one[0])
+    groups = {name: [fault for _, fault in each] for name, each in by_module}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        ends = [end for each in pool.map(met, *zip(*groups, strict=True)) for end in each]
+        ends = [end for each in pool.map(met, groups, groups.values()) for end in each]
     survivors = [fault for end, fault in ends if end == "survived"]
     noticed = len(ends) - len(survivors)
     limit = sum(end == "killed by the limit" for end, _ in ends)
