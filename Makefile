@@ -196,10 +196,10 @@ records: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS), "$(SHARD)")'
 
 report: $(READY)
-	@exec $(BIN)/python -c 'from lib.workbook.renew import main; main("$(PROFILE)")'
+	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)")'
 
 site: $(READY)
-	@exec $(BIN)/python -c 'from lib.workbook.renew import main; main("$(PROFILE)", True)'
+	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)", True)'
 
 # desk was recorded on CPUs, and random states are drawn on the device that trains
 ifeq ($(PROFILE),desk)

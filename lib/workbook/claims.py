@@ -1,19 +1,20 @@
 """What the papers say, what we measured, and the verdict, which code decides.
 
 The ledger is params/claims.yaml. A notebook reports a claim once, with one number for each seed, or with one for each
-seed and comparison where the paper says "all of them"; the verdict follows from the intervals of their means.
+seed and comparison where the paper says "all of them"; the verdict follows from the intervals of their means, by
+Student's t over seeds. A second opinion is by permutation of the seeds.
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pydantic
 import pydantic.dataclasses
+import scipy.stats
 import yaml
 from numpy.typing import ArrayLike
 
@@ -29,7 +30,6 @@ from lib.base.statistics import (
     replicates,
     resampled_replicates,
 )
-from lib.workbook import second
 
 REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "absent here", "not resolved"
 DISPUTED = "opinions differ"
@@ -39,10 +39,14 @@ NOT_JUDGED = ("smoke", "addendum", "second-text")  # too small, and not yet: not
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 PUBLISHED = "published"  # in the place of a profile: judged on a paper's own published runs
+#: of the second opinion
+TOO_FEW = "too few seeds"
+FEWEST = 6  # seeds: 2^-6 is the first power of 1/2 below ERROR
+ERROR = 0.025
+SIGNS = 2**12  # changes of signs: all of up to twelve numbers, so many drawn beyond
 
 #: of the only comparison, or of each by its name
 Numbers = Sequence[float] | Mapping[str, Sequence[float]]
-Located = Interval | second.Permuted  # where a mean lies
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
@@ -108,23 +112,22 @@ _FINDING = pydantic.TypeAdapter(Finding)
 
 def ledger(path: Path) -> dict[str, Claim]:
     """All claims by id. Raises InputError for an entry that is incomplete or doubled."""
-    return _entries(path.name, path.read_text(encoding="utf-8"))
-
-
-@functools.lru_cache(maxsize=1)  # a notebook asks for the whole ledger with each of its claims
-def _entries(name: str, text: str) -> dict[str, Claim]:
     claims = {}
-    for entry in yaml.safe_load(text):
+    for entry in yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
         try:
             claim = Claim(**entry)
         except pydantic.ValidationError as error:
-            raise InputError(f"{name}: {entry.get('id', entry)!r:.60}: {one_line(error)}") from None
+            raise InputError(f"{path.name}: {entry.get('id', entry)!r:.60}: {one_line(error)}") from None
         if claim.id in claims:
-            raise InputError(f"{name}: {claim.id} stands there twice, remove one")
+            raise InputError(f"{path.name}: {claim.id} stands there twice, remove one")
         if (claim.kind == "value") != bool(claim.value):
-            raise InputError(f"{name}: {claim.id}: a claim of kind value, and no other, has a value, which is not 0")
+            raise InputError(
+                f"{path.name}: {claim.id}: a claim of kind value, and no other, has a value, which is not 0"
+            )
         if (claim.replicates == "exact") != (claim.effect == 0) or claim.effect < 0:
-            raise InputError(f"{name}: {claim.id}: give the smallest effect that matters, 0 only where it is exact")
+            raise InputError(
+                f"{path.name}: {claim.id}: give the smallest effect that matters, 0 only where it is exact"
+            )
         claims[claim.id] = claim
     return claims
 
@@ -146,7 +149,7 @@ def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
     return _outcome(claim, [one.own for one in found.values()], [one.among for one in found.values()])
 
 
-def _outcome(claim: Claim, own: Sequence[Located], among: Sequence[Located]) -> str:
+def _outcome(claim: Claim, own: "Sequence[Interval | Permuted]", among: "Sequence[Interval | Permuted]") -> str:
     """The rule: from each comparison by itself, and among the others."""
     if claim.kind in ("value", "tie"):
         ends = claim.value - claim.margin, claim.value + claim.margin
@@ -188,25 +191,6 @@ def again(
     return sum(verdict(claim, draw, profile) == outcome for draw in fresh) / FRESH
 
 
-def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[float]]) -> str:
-    """What a permutation of the seeds says by the same rule; nothing where the first opinion judges nothing, or counts.
-
-    Too few: below six seeds; where so many comparisons share the error that no permutation could show one of them
-    wrong, unless all of them are shown right; and of one grid of runs, however often it is resampled."""
-    if first in (INCOMPARABLE, UNJUDGED) or claim.replicates == "exact":
-        return ""
-    rows = [*numbers.values()]
-    if claim.replicates == "resamples" or not rows or min(map(len, rows)) < second.FEWEST:
-        return second.TOO_FEW
-    if not all(math.isfinite(sum(row)) for row in rows):
-        return UNRESOLVED
-    shared = second.ERROR / len(rows)
-    own, among = ([second.Permuted(row, error) for row in rows] for error in (second.ERROR, shared))
-    found = _outcome(claim, own, among)
-    beyond_showing = 0.5 ** min(map(len, rows)) > shared
-    return second.TOO_FEW if beyond_showing and found != REPRODUCED else found
-
-
 def as_comparisons(values: Numbers) -> dict[str, list[float]]:
     """Name -> one number a seed; the only comparison of a claim has no name."""
     named = values if isinstance(values, Mapping) else {"": values}
@@ -226,6 +210,68 @@ def shown(claim: Claim, found: Mapping[str, Comparison], outcome: str) -> Interv
         return max(among, key=lambda one: max(one.low - claim.value, claim.value - one.high) if within else -one.high)
     own = [one.own for one in several]
     return max(own, key=lambda one: abs(one.mean - claim.value) if within else -one.low)
+
+
+# ---- the second opinion ----------------------------------------------------------------------------------------------
+
+
+def p_above(values: Sequence[float], at: float = 0.0) -> float:
+    """The one-sided p-value of a mean that is not above ``at``: the share of all changes of signs of the distances from
+    ``at`` that have a mean as high (Fisher 1935). It is exact where the noise is symmetric, whatever else it is."""
+    distances = np.asarray(values, dtype=float) - at
+    found = scipy.stats.permutation_test(
+        (distances,), np.mean, permutation_type="samples", alternative="greater", n_resamples=SIGNS, rng=0
+    )
+    return float(found.pvalue)
+
+
+def p_below(values: Sequence[float], at: float = 0.0) -> float:
+    """The same of a mean that is not below ``at``."""
+    return p_above([-x for x in values], -at)
+
+
+class Permuted(NamedTuple):
+    """Where a mean lies, with a one-sided ``error``: what an ``Interval`` says, said by permutation."""
+
+    values: Sequence[float]
+    error: float
+
+    @property
+    def above(self) -> bool:
+        return p_above(self.values) <= self.error
+
+    @property
+    def below(self) -> bool:
+        return p_below(self.values) <= self.error
+
+    def inside(self, low: float, high: float) -> bool:
+        """Two one-sided tests, against each end."""
+        return max(p_above(self.values, low), p_below(self.values, high)) <= self.error
+
+    def disjoint(self, low: float, high: float) -> bool:
+        return min(p_below(self.values, low), p_above(self.values, high)) <= self.error
+
+
+def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[float]]) -> str:
+    """What a permutation of the seeds says by the same rule; nothing where the first opinion judges nothing, or counts.
+
+    Too few: below six seeds; where so many comparisons share the error that no permutation could show one of them
+    wrong, unless all of them are shown right; and of one grid of runs, however often it is resampled."""
+    if first in (INCOMPARABLE, UNJUDGED) or claim.replicates == "exact":
+        return ""
+    rows = [*numbers.values()]
+    if claim.replicates == "resamples" or not rows or min(map(len, rows)) < FEWEST:
+        return TOO_FEW
+    if not all(math.isfinite(sum(row)) for row in rows):
+        return UNRESOLVED
+    shared = ERROR / len(rows)
+    own, among = ([Permuted(row, error) for row in rows] for error in (ERROR, shared))
+    found = _outcome(claim, own, among)
+    beyond_showing = 0.5 ** min(map(len, rows)) > shared
+    return TOO_FEW if beyond_showing and found != REPRODUCED else found
+
+
+# ---- findings --------------------------------------------------------------------------------------------------------
 
 
 def report(
@@ -304,7 +350,7 @@ def _write(
     other = second_opinion(claim, first, measured)
     finding = Finding(
         claim.id,
-        first if other in ("", second.TOO_FEW, first) else DISPUTED,
+        first if other in ("", TOO_FEW, first) else DISPUTED,
         measured,
         {name: (one.own.low, one.own.high) for name, one in found.items()},
         *shown(claim, found, first),
@@ -322,13 +368,8 @@ def _write(
 
 
 def read(path: Path) -> Finding:
-    """A finding that ``report`` wrote. Raises InputError where the file is damaged."""
-    try:
-        return _FINDING.validate_python(files.read_checked(path))
-    except pydantic.ValidationError as error:
-        raise InputError(f"{path}: cannot be read ({one_line(error)})") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+    """A finding that ``report`` wrote. Raises OSError or ValueError where the file is damaged."""
+    return _FINDING.validate_python(files.read_checked(path))
 
 
 # ---- what would settle a claim ---------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from latex2mathml.converter import convert as mathml
 from markupsafe import Markup, escape
 
 from lib.base import files
-from lib.base.errors import InputError
-from lib.workbook import made_from, places
+from lib.workbook import places, stale
 from lib.workbook.warm import without_grammar
 
 if TYPE_CHECKING:
@@ -72,11 +71,11 @@ def failure(executed: Path) -> str:
 def page(executed: Path, path: Path) -> None:
     """Writes an executed copy as an HTML page to ``path``.
 
-    Where it is there, and nothing that it is made from has changed, nothing is done. Raises InputError where the copy
-    cannot be read."""
-    mark, own = path.with_name(f".{path.name}{made_from.MARK}"), [FOLDER / name for name in PAGE]
-    sources = made_from.checksum([executed, Path(__file__), places.PYPROJECT, *own], made_from.packages())
-    if made_from.unchanged(mark, sources, [path]):
+    Where it is there, and nothing that it is made from has changed, nothing is done. Raises ValueError where the copy
+    is no notebook."""
+    mark, own = path.with_name(f".{path.name}{stale.MARK}"), [FOLDER / name for name in PAGE]
+    sources = stale.checksum([executed, Path(__file__), places.PYPROJECT, *own], stale.packages())
+    if stale.unchanged(mark, sources, [path]):
         return
     content = _read(executed)
     heading = re.sub(r"[#$*]", "", content.cells[0].source.partition("\n")[0]).strip() if content.cells else ""
@@ -90,7 +89,7 @@ def page(executed: Path, path: Path) -> None:
     )
     with files.replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
-    made_from.note(mark, sources, [path])
+    stale.note(mark, sources, [path])
 
 
 def _read(executed: Path) -> "NotebookNode":
@@ -101,7 +100,7 @@ def _read(executed: Path) -> "NotebookNode":
         notebook = nbformat.read(executed, 4)
     except Exception as error:  # nbformat has many, for what is JSON and no notebook
         reason = str(error).partition("\n")[0][:100] or type(error).__name__
-        raise InputError(f"{executed}: cannot be read ({reason})") from None
+        raise ValueError(reason) from None
     for cell in notebook.cells:
         if "outputs" in cell:  # nbconvert would warn of an output of which nothing can be shown
             cell.outputs = [output for output in cell.outputs if "data" not in output or {*SHOWN} & output.data.keys()]

@@ -8,7 +8,7 @@ that cannot be read does not hide the others: the page is written without it, an
 
 import base64
 import collections
-import dataclasses
+import itertools
 import json
 import math
 import shlex
@@ -21,10 +21,10 @@ from markupsafe import Markup
 
 from lib.base import files
 from lib.base.provenance import provenance
-from lib.workbook import audit, claims, findings, pages, parameters, places, verdicts
-from lib.workbook.claims import PUBLISHED, Claim, Finding
-from lib.workbook.costs import NOTEBOOKS
-from lib.workbook.outputs import Item, Outputs, Ran, Row, in_yaml
+from lib.workbook import audit, claims, documents, pages, parameters, places, verdicts
+from lib.workbook.claims import PUBLISHED, Claim
+from lib.workbook.documents import NOTEBOOKS
+from lib.workbook.outputs import Item, Outputs, Ran, Row
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -38,17 +38,6 @@ BEYOND = "Beyond the papers"
 PER_MACHINE = ("jobs", "max_hours", "outputs")  # parameters that change no number
 
 
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """A notebook and what it made; ``failure`` says why its executed copy did not run to its end."""
-
-    name: str
-    title: Markup
-    failure: str
-    figures: list[Item]
-    tables: list[Item]
-
-
 def build(outputs: Path, profile: str) -> list[str]:
     """Writes outputs/report/index.html from what a profile made, and beside it the pages of claims and of executed
     notebooks, and verdicts as data.
@@ -60,55 +49,63 @@ def build(outputs: Path, profile: str) -> list[str]:
     found, report = Outputs(outputs), outputs / "report"
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
-    every_figure = [item for other in failures for item in found.items("figures", other, [*papers])]
-    figures = [item for item in every_figure if item.profile == profile]
-    tables = found.items("tables", profile, [*papers])
-    made_by = {name: None for name in [*papers, *failures[profile], *(item.notebook for item in figures + tables)]}
+    drawn: dict[tuple[str, str], list[Item]] = collections.defaultdict(list)
+    for figure in [item for other in failures for item in found.items("figures", other, papers)]:
+        drawn[figure.profile, figure.stamp["notebook"]].append(figure)
+        _put(report / figure.path, base64.b64decode(figure.content))
+    tables = found.items("tables", profile, papers)
     audited = found.audited(profile)
-    data = verdicts.write(outputs, profile, judged(rows, profile), audited)
-    groups: dict[str, list[Section]] = {heading: [] for heading in [*PAPERS, BEYOND]}
-    for name in made_by:
-        ours = [[item for item in items if item.notebook == name] for items in (figures, tables)]
-        section = Section(name, _title(name), failures[profile].get(name, ""), *ours)
-        groups.get(papers.get(name, ""), groups[BEYOND]).append(section)
+    told = [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, PUBLISHED)]
     runs = {(at, name): found.runs(at, name) for at in failures if at != PUBLISHED for name in papers}
-    executed = {(other, name) for other, names in failures.items() for name in names}
+    made_by = [name for at, name in drawn if at == profile] + [table.stamp["notebook"] for table in tables]
+    groups: dict[str, list[dict[str, Any]]] = {heading: [] for heading in [*PAPERS, BEYOND]}
+    for name in dict.fromkeys([*papers, *failures[profile], *made_by]):
+        section = {
+            "name": name,
+            "title": _title(name),
+            "failure": failures[profile].get(name, ""),  # why its executed copy did not run to its end
+            "figures": drawn.get((profile, name), []),
+            "tables": [table for table in tables if table.stamp["notebook"] == name],
+        }
+        groups.get(papers.get(name, ""), groups[BEYOND]).append(section)
     said = {
+        "profile": profile,
         "published": PUBLISHED,
         "papers": PAPERS,
         "number": _number,
         "finite": math.isfinite,
         "fragile": claims.FRAGILE,
-        "data": data,
+        "data": verdicts.write(outputs, profile, told, audited),
+        "executed": {(other, name) for other, names in failures.items() for name in names},
+        "needs": {(row.claim.id, row.profile): _need(row, runs) for row in rows},
+        "in_yaml": in_yaml,
     }
-    for item in every_figure:
-        _put(report / item.path, base64.b64decode(str(item.content)))
-    _write_claims(report, _shown(rows, profile, every_figure, runs, executed), ledger, said)
+    _write_claims(report, rows, drawn=drawn, runs=runs, command=command, **said)
     page = pages.TEMPLATES.get_template("report.html.j2").render(
         **said,
-        profile=profile,
         verdicts=claims.VERDICTS,
         rows=rows,
         counts=collections.Counter(row.verdict for row in rows),
         glances=_glances(rows),
         groups=groups,
         binder=places.binder,
-        order=[figure.name for sections in groups.values() for section in sections for figure in section.figures],
-        executed=executed,
+        order=[figure.name for sections in groups.values() for section in sections for figure in section["figures"]],
         problems=found.problems,
         audited=audit.told(audited),
         complaints=audited["complaints"] if audited else {},
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
-    with files.replacing(report / "index.html") as draft:
-        draft.write_text(page, encoding="utf-8")
+    _put(report / "index.html", page.encode())
     return found.problems
 
 
-def judged(rows: list[Row], profile: str) -> list[tuple[Claim, Finding]]:
-    """The findings of a profile, and those on the papers' own runs."""
-    return [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, PUBLISHED)]
+def _need(row: Row, runs: Mapping[tuple[str, str], Ran]) -> str:
+    """What would settle a claim; empty where nothing is unresolved."""
+    if not row.finding or row.profile == PUBLISHED or row.verdict not in (claims.UNRESOLVED, claims.DISPUTED):
+        return ""
+    seeds = row.finding.seeds if row.claim.replicates == "seeds" else []
+    return claims.to_settle(row.claim, row.finding, runs[row.profile, row.notebook].seconds(seeds) / 3600)
 
 
 def _glances(rows: list[Row]) -> dict[tuple[str, str], collections.Counter[str]]:
@@ -136,64 +133,33 @@ def _number(value: float) -> str:
 # ---- the pages of claims ---------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Shown:
-    """What a page shows of a claim at one profile, or on published runs."""
-
-    row: Row
-    #: of the notebook that measured it, the one that the ledger names, None where that is not there, and the others
-    figure: Item | None
-    others: list[Item]
-    #: of the notebook's executed copy; empty where there is none
-    notebook: str
-    ran: Ran
-    command: str
-
-    @property
-    def provenance(self) -> str:
-        return in_yaml(json.dumps(self.row.finding.provenance)) if self.row.finding else ""
-
-
-def _shown(
-    rows: list[Row], profile: str, figures: list[Item], runs: dict[tuple[str, str], Ran], executed: set[tuple[str, str]]
-) -> dict[str, list[Shown]]:
-    """Claim -> what its page shows."""
-    shown: dict[str, list[Shown]] = {}
-    for row in rows:
-        made = row.finding.provenance if row.finding else {}
-        at, name = made.get("profile", profile if row.profile == PUBLISHED else row.profile), row.notebook
-        ours = [one for one in figures if (one.profile, one.notebook) == (at, name)]
-        one = Shown(
-            row,
-            next((one for one in ours if one.name == row.figure), None),
-            [one for one in ours if one.name != row.figure],
-            f"notebooks/{at}/{name}.html" if (at, name) in executed else "",
-            runs.get((at, name), Ran()),
-            command(name, at, made) if name else "",
-        )
-        shown.setdefault(row.claim.id, []).append(one)
-    return shown
-
-
-def _write_claims(report: Path, shown: Mapping[str, Sequence[Shown]], ledger: Mapping[str, Claim], said: Any) -> None:
-    """A page for each claim of ``shown``, in that order, and the stylesheet. ``said``: what else the template names."""
+def _write_claims(report: Path, rows: Sequence[Row], **said: Any) -> None:
+    """A page for each claim of ``rows``, in that order, and the stylesheet. ``said``: what else the template names."""
     style = pages.TEMPLATES.get_template("style.css").render() + pages.TEMPLATES.get_template("claim.css").render()
     _put(report / "style.css", style.encode())
-    order, template, papers = [*shown], pages.TEMPLATES.get_template("claim.html.j2"), findings.cited()
-    for at, id in enumerate(order):
-        text = template.render(
-            claim=ledger[id],
-            rule=rule(ledger[id]),
-            paper=[findings.source(entry) for entry in papers.get(ledger[id].paper, [])],
-            every=shown[id],
-            previous=order[at - 1] if at else "",
-            next=order[at + 1] if at + 1 < len(order) else "",
+    shown = {claim: [*its] for claim, its in itertools.groupby(rows, lambda row: row.claim)}
+    order = [claim.id for claim in shown]
+    beside = zip(["", *order], [*order[1:], ""], strict=False)
+    for (claim, every), (previous, following) in zip(shown.items(), beside, strict=True):
+        text = pages.TEMPLATES.get_template("claim.html.j2").render(
+            claim=claim,
+            rule=rule(claim),
+            paper=[documents.source(entry) for entry in documents.cited().get(claim.paper, [])],
+            every=every,
+            previous=previous,
+            next=following,
             **said,
         )
-        _put(report / "claims" / f"{id}.html", text.encode())
+        _put(report / "claims" / f"{claim.id}.html", text.encode())
     for path in (report / "claims").glob("*.html"):
-        if path.stem not in shown:
+        if path.stem not in order:
             files.remove(path)
+
+
+def in_yaml(stamp: Mapping[str, Any]) -> str:
+    """A provenance as a page shows it: without what a figure shows in words."""
+    shown = {name: value for name, value in stamp.items() if name != "alt"}
+    return yaml.dump(shown, Dumper=yaml.CSafeDumper, default_flow_style=None, width=100, allow_unicode=True)
 
 
 def _put(path: Path, content: bytes) -> None:

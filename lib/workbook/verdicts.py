@@ -6,16 +6,14 @@ of what the documents tell.
 """
 
 import json
-import math
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lib
 from lib.base import files
 from lib.store.columns import Column
-from lib.workbook import claims, markdown, places
+from lib.workbook import claims, places
 from lib.workbook.claims import Claim, Finding
 
 NAME = "verdicts.json"
@@ -52,11 +50,6 @@ COLUMNS = [
 ]
 
 
-def rows(found: list[tuple[Claim, Finding]]) -> list[dict[str, Any]]:
-    """Of each finding what ``COLUMNS`` names. What is no finite number is None."""
-    return [{one.name: _finite(_cell(one.name, *both)) for one in COLUMNS} for both in found]
-
-
 def _cell(name: str, claim: Claim, finding: Finding) -> Any:
     if name == "claim":
         return claim.id
@@ -65,14 +58,6 @@ def _cell(name: str, claim: Claim, finding: Finding) -> Any:
     if name in ("notebook", "parameters", "commit", "device"):
         return finding.provenance.get(name)
     return getattr(finding if hasattr(finding, name) else claim, name)
-
-
-def _finite(x: Any) -> Any:
-    if isinstance(x, float):
-        return x if math.isfinite(x) else None
-    if isinstance(x, Mapping):
-        return {key: _finite(value) for key, value in x.items()}
-    return [_finite(value) for value in x] if isinstance(x, list | tuple) else x
 
 
 def committed(records: Path) -> dict[str, Any]:
@@ -95,6 +80,7 @@ def write(
         files.remove(path)
         return False
     project = tomllib.loads((places.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = [{one.name: _cell(one.name, *both) for one in COLUMNS} for both in found]
     said = {
         "form": FORM,
         # the workbook's, and that of its recipe, which is raised when runs' numbers change
@@ -102,13 +88,8 @@ def write(
         "profile": profile,
         "audit": audited,
         "columns": {one.name: one.says for one in COLUMNS},
-        "verdicts": rows(found),
+        "verdicts": json.loads(json.dumps(rows), parse_constant=lambda none: None),  # what is no finite number
     }
     with files.replacing(path) as draft:
         draft.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return True
-
-
-def schema() -> str:
-    """The columns as a table in Markdown, which docs/verdicts.md has."""
-    return markdown.table([{"column": f"`{one.name}`", "type": one.kind, "says": one.says} for one in COLUMNS])

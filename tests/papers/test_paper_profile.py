@@ -22,7 +22,7 @@ from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe.parameters import MoeIsoflop
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.workbook import plans
-from lib.workbook.costs import NOTEBOOKS
+from lib.workbook.documents import NOTEBOOKS
 from lib.workbook.parameters import of_profile
 from tests.cells import function
 from tests.given import given

@@ -11,7 +11,7 @@ import yaml
 
 from lib.base.errors import InputError
 from lib.base.statistics import all_of, mean_and_interval
-from lib.workbook import claims, second
+from lib.workbook import claims
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from lib.workbook.parameters import of_profile
 from tests.cases import claim
@@ -127,13 +127,13 @@ def test_a_second_opinion_stands_beside_the_first_and_both_in_place_of_a_verdict
     assert (differing.verdict, differing.first, differing.second) == (claims.DISPUTED, "not resolved", "reproduced")
     assert claims.read(tmp_path / "x.json") == differing and claims.DISPUTED in claims.VERDICTS
     few = found(clear[:5])
-    assert (few.verdict, few.second) == ("reproduced", second.TOO_FEW)
+    assert (few.verdict, few.second) == ("reproduced", claims.TOO_FEW)
     exact = claims.report(claim(replicates="exact", effect=0.0), "n", [1.0], [], "cpu", tmp_path, "", "")
     assert exact.verdict == "reproduced" and exact.second == ""
     grid = claims.report(
         claim(replicates="resamples"), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=np.linspace(0.9, 1.1, 101)
     )
-    assert grid.verdict == "reproduced" and grid.second == second.TOO_FEW
+    assert grid.verdict == "reproduced" and grid.second == claims.TOO_FEW
     unjudged = claims.report(claim(), "n", clear, [*range(6)], "smoke", tmp_path, "", "")
     assert unjudged.verdict == claims.UNJUDGED and unjudged.second == ""
 

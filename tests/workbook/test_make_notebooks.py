@@ -23,7 +23,7 @@ from lib.workbook import make_notebooks, places, stale, warm
 places.ROOT, names = Path(sys.argv[1]), sys.argv[2].split()
 places.NOTEBOOKS, places.PARAMS = places.ROOT / "notebooks", places.ROOT / "params"
 places.RECORDS, places.LEDGER = places.ROOT / "outputs/records", places.PARAMS / "claims.yaml"
-stale.modules = lambda *of: set()  # none of lib is in their cells, to be imported first
+stale.imports = lambda of: set()  # none of lib is in their cells, to be imported first
 warm.LATER = ("papermill", "ipykernel.kernelapp", *sys.argv[4:])
 make_notebooks.main("smoke", 1, int(sys.argv[3]), names)
 print("torch" in sys.modules)

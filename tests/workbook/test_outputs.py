@@ -4,8 +4,9 @@ import pytest
 
 from lib.base import files
 from lib.flops import run_flops
+from lib.store.runs import RunStore
 from lib.sweep.training import sweep
-from lib.workbook import outputs as read
+from lib.workbook.outputs import RATE, Outputs, Ran
 from tests.lines import in_one_line
 from tests.runs import several
 
@@ -25,30 +26,24 @@ def outputs(store, tmp_path):
     return folder
 
 
-def test_a_plan_is_what_it_asked_for_and_what_is_there(outputs):
-    found = read.ran(outputs, "cpu", "instability")
-    assert (found.measurements, len(found.runs)) == ([1.0], 2)
-    assert found.missing == [several(3)[2].planned]
-    assert read.ran(outputs, "cpu", "of_no_plan") == read.Ran({}, [], [])
-
-
 def test_a_replicate_costs_what_one_seed_of_the_plan_does(outputs):
     """What a run took, or, where it is not there, its FLOPs; without seeds, everything."""
-    found = read.ran(outputs, "cpu", "instability")
-    seed = {run.config.train.seed: run.summary["seconds"] for run in found.runs.values()}
-    (missing,) = found.missing
-    seed[missing.train.seed] = run_flops(missing) / read.RATE
-    measured = 1.0 / read.RATE
+    found, missing = Outputs(outputs).runs("cpu", "instability"), several(3)[2].planned
+    there = RunStore(outputs / "runs").runs()
+    seed = {run.config.train.seed: run.summary["seconds"] for run in there}
+    seed[missing.train.seed] = run_flops(missing) / RATE
+    assert (sorted(found.runs), found.there, found.measurements) == (sorted(seed.items()), 2, [1.0])
+    measured = 1.0 / RATE
     for one, took in seed.items():
         assert found.seconds([one]) == pytest.approx(took + measured)
     assert found.seconds([*seed][:2]) == pytest.approx((sum([*seed.values()][:2]) + measured) / 2)
     assert found.seconds([]) == pytest.approx(sum(seed.values()) + measured)
+    assert Outputs(outputs).runs("cpu", "of_no_plan") == Ran()
 
 
 def test_a_damaged_part_is_a_line_and_the_rest_is_counted(outputs):
     files.need_folder(outputs / "records" / "cpu" / "runs.parquet")
     (outputs / "records" / "cpu" / "runs.parquet" / "0.parquet").write_text("")
-    found = read.Outputs(outputs)
-    ran = found.runs("cpu", "instability")
-    assert len(ran.runs) + len(ran.missing) == 3 and len(found.problems) == 1
+    found = Outputs(outputs)
+    assert len(found.runs("cpu", "instability").runs) == 3 and len(found.problems) == 1
     in_one_line(found.problems[0], "records: part 0.parquet of ", "restore its files")

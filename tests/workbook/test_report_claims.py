@@ -13,7 +13,7 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from lib.papers.parcae.parameters import EndToEnd, Instability
-from lib.workbook import claims, parameters, places, renew, report
+from lib.workbook import claims, parameters, places, report, stale
 from tests.pages import BINDER, loaded
 from tests.workbooks import ROOT, a_notebook, published_at
 
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
     nbformat.write(new_notebook(cells=[new_markdown_cell("# A heading")]), copies / "instability.ipynb")
     (outputs / "report" / "claims").mkdir(parents=True)
     (outputs / "report" / "claims" / "of-no-claim.html").write_text("of another time")
-    assert renew.site(outputs, "cpu") == []
+    assert stale.site(outputs, "cpu") == []
     return outputs / "report"
 
 
@@ -158,10 +158,10 @@ def test_a_notebook_opens_in_binder_where_the_workbook_is_published(folder, tmp_
     """From its place in the report and from its page, which is written anew when the field has changed."""
     outputs = shutil.copytree(folder.parent, tmp_path / "outputs")
     published_at("https://github.com/a/b", monkeypatch, tmp_path)
-    assert renew.site(outputs, "cpu") == []
+    assert stale.site(outputs, "cpu") == []
     link = f'href="{places.binder("instability")}"'
     linking = {path.name for path in (outputs / "site").rglob("*.html") if link in path.read_text()}
     assert linking == {"index.html", "instability.html"}
     published_at("", monkeypatch, tmp_path)
-    assert renew.site(outputs, "cpu") == []
+    assert stale.site(outputs, "cpu") == []
     assert not [path for path in (outputs / "site").rglob("*.html") if BINDER in path.read_text()]

@@ -1,18 +1,83 @@
-"""A notebook is stale when what its result depends on has changed, and not when anything else has."""
+"""A mark tells whether what was made, or what it was made from, has changed, by content, whatever the dates; a notebook
+is stale when what its result depends on has changed, and not when anything else has."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
 
+import numpy
 import pytest
 
 from lib.store import records
-from lib.workbook import places
+from lib.workbook import places, stale
 from lib.workbook.stale import Now
 from tests.runs import made_up, small_run
 from tests.store.test_records import a_measurement
 from tests.workbooks import moved, own_environment
+
+# ---- marks
+
+
+def unchanged(at, *beside: str) -> bool:
+    return stale.unchanged(at / ".made.from", stale.checksum([at / "from"], *beside), [at / "made.html"])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "from" / "deep").mkdir(parents=True)
+    (tmp_path / "from" / "deep" / "a.json").write_text("a")
+    (tmp_path / "from" / ".a.done").touch()
+    (tmp_path / "made.html").write_text("page")
+    stale.note(tmp_path / ".made.from", stale.checksum([tmp_path / "from"]), [tmp_path / "made.html"])
+    assert unchanged(tmp_path) and not unchanged(tmp_path, "another profile")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda at: (at / "from" / "deep" / "a.json").write_text("b"),
+        lambda at: (at / "from" / "deep" / "a.json").rename(at / "from" / "deep" / "b.json"),
+        lambda at: (at / "from" / "deep" / "a.json").rename(at / "from" / "a.json"),
+        lambda at: (at / "from" / "deep" / "b.json").touch(),
+        lambda at: (at / "from" / ".a.done").unlink(),
+        lambda at: (at / "made.html").write_text("other"),
+        lambda at: (at / "made.html").unlink(),
+        lambda at: (at / ".made.from").unlink(),
+        lambda at: (at / ".made.from").write_text("damaged"),
+    ],
+)
+def test_a_change_is_seen(folder, change):
+    change(folder)
+    assert not unchanged(folder)
+
+
+def test_dates_locks_and_half_written_files_are_no_change(folder):
+    for when in (1, 2**32):
+        os.utime(folder / "from" / "deep" / "a.json", (when, when))
+        assert unchanged(folder)
+    (folder / "from" / "__pycache__").mkdir()
+    for name in (".lock", ".a.lock", ".a.json.host-1.tmp", "__pycache__/a.pyc.1234", ".a.from"):
+        (folder / "from" / name).touch()
+    assert unchanged(folder)
+
+
+def test_two_files_are_not_one_of_both_contents(tmp_path):
+    found = set()
+    for texts in ({"a": "xy", "b": ""}, {"a": "x", "b": "y"}):
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+        found.add(stale.checksum([tmp_path]))
+    assert len(found) == 2
+
+
+def test_the_packages_have_their_versions():
+    assert f"numpy-{numpy.__version__}" in stale.packages().split()
+
+
+# ---- notebooks
 
 NAMES = ["downstream_axes", "early_exit", "other_groups", "recurrence_exponent", "usage_weighted"]
 #: marks all as run, then says for each change of a file which are stale with it, and takes it back
@@ -41,7 +106,7 @@ print(json.dumps(found))
 """
 
 
-def stale(workbook, changed: Iterable[str]) -> dict:
+def stale_after(workbook, changed: Iterable[str]) -> dict:
     """File -> the notebooks that are stale when it has changed."""
     command = [sys.executable, "-c", STALE, json.dumps([NAMES, [*changed]])]
     done = subprocess.run(command, cwd=workbook, env=own_environment(), capture_output=True, text=True)
@@ -65,7 +130,7 @@ def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(wo
         "params/cpu/usage_weighted.yaml": [],
         "params/claims.yaml": NAMES,
     }
-    assert stale(workbook, expected) == expected
+    assert stale_after(workbook, expected) == expected
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.workbook import claims
-from lib.workbook.second import TOO_FEW, p_above, p_below
+from lib.workbook.claims import TOO_FEW, p_above, p_below
 from tests.cases import claim
 
 NOISES = {

@@ -1,0 +1,383 @@
+"""What README.md and docs/ tell: the notebooks, the most telling findings, every claim, what runs cost, the columns of
+the records.
+
+Verdicts are those beside desk's records, and costs are counted from the notebooks' plans, so that nothing has to be run
+to write them. The prose is written by hand. ``.venv/bin/python -c 'from lib.workbook.documents import write; write()'``
+puts the tables between their marks, and a test sees that they are up to date.
+"""
+
+import collections
+import functools
+import itertools
+import re
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pandas as pd
+import yaml
+
+from lib.config import RunConfig
+from lib.figures.style import short
+from lib.flops import count, run_flops
+from lib.store.columns import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, WHO, Column, row_types
+from lib.sweep.cluster import memory_of
+from lib.workbook import audit, claims, places, plans, verdicts
+from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
+
+README = places.ROOT / "README.md"
+SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
+CARD = places.RECORDS / "README.md"
+RECORDS = places.RECORDS / "desk"  # whose verdicts are told
+AT_DESK, ON_RUNS = "at desk", "on published runs"
+PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
+
+#: paper -> its notebooks, in the order in which papers are counted: what two ask for is counted with the first
+NOTEBOOKS = {
+    paper: names.split()
+    for paper, names in {
+        "000": "isodepth_isoflop recurrence_exponent phi_probes injection_ablation lr_transfer_hyperp extrapolation "
+        "downstream_axes published_runs",
+        "001": "instability stability_ablation depth_sampling backprop_depth end_to_end looping_isoflop "
+        "test_time_saturation unified_law tokenizer_compression",
+        "002": "residual_scaling_init loop_lr_transfer residual_scaling_trained residual_scaling_beyond",
+        "003": "usage_weighted",
+        "004": "mup_transfer moe_isoflop routing_divergence convergence early_exit early_exit_wallclock generate "
+        "downstream_core",
+        "beyond": "delta_phi_league depth_tasks other_groups published_models",
+    }.items()
+}
+
+#: claim -> where it was judged, AT_DESK and ON_RUNS -> the row of its verdict, as ``verdicts.COLUMNS`` has it
+Judged = Mapping[Claim, Mapping[str, Mapping[str, Any]]]
+
+
+def write() -> None:
+    """Puts the parts into their documents."""
+    for path, parts in documents().items():
+        path.write_text(filled(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
+
+
+def documents() -> dict[Path, dict[str, str]]:
+    """Document -> the name of a part of it -> the part."""
+    every = judged()
+    return {
+        README: {
+            "found": found(every),
+            "numbers": in_numbers(every),
+            "audit": audit.told(verdicts.committed(RECORDS)["audit"]),
+            "notebooks": overview(every),
+        },
+        CLAIMS: {"claims": entries(every)},
+        SCALE: scale(),
+        VERDICTS: {"columns": _described(verdicts.COLUMNS)},
+        CARD: {name: _described(listed) for name, listed in columns().items()},
+    }
+
+
+# ---- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Rows of heading -> cell, all with the same headings."""
+    lines = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def escaped(text: str) -> str:
+    """Plain text for a cell or a link, whose asterisks, bars and angles are no marks."""
+    return re.sub(r"([*|<>])", r"\\\1", text)
+
+
+def filled(text: str, parts: Mapping[str, str]) -> str:
+    """The text with each part put between ``<!-- NAME -->`` and ``<!-- /NAME -->``, in place of what stands there.
+
+    Raises ValueError where the marks of a part are missing."""
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if begin not in text or end not in text:
+            raise ValueError(f"{name}: the document has no marks of this name")
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}{part}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+# ---- verdicts in words -----------------------------------------------------------------------------------------------
+
+
+def judged() -> Judged:
+    """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
+    every: dict[Claim, dict[str, dict[str, Any]]] = {
+        claim: {} for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
+    }
+    by_id = {claim.id: said for claim, said in every.items()}
+    for row in verdicts.committed(RECORDS)["verdicts"]:
+        by_id[row["claim"]][ON_RUNS if row["profile"] == claims.PUBLISHED else AT_DESK] = row
+    return every
+
+
+def number(row: Mapping[str, Any]) -> str:
+    """The number that decided, in words: mean, 95 % interval where there is one and it has a width, unit, whether it is
+    fragile; empty where nothing could be measured."""
+    if row["mean"] is None:
+        return ""
+    low, high = row["low"], row["high"]
+    interval = f" [{low:.3g}, {high:.3g}]" if None not in (low, high) and low < high else ""
+    fragile = ", fragile" if row["again"] is not None and row["again"] < claims.FRAGILE else ""
+    return f"{row['mean']:.3g}{interval} {row['unit']}".strip() + fragile
+
+
+def counted(rows: Iterable[Mapping[str, Any]]) -> str:
+    """How many of them have which verdict, in the order of ``claims.VERDICTS``."""
+    of = collections.Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{of[verdict]} {verdict}" for verdict in claims.VERDICTS if of[verdict])
+
+
+def verdict(said: Mapping[str, Mapping[str, Any]]) -> str:
+    """The verdicts of a claim with their numbers; "open" where nothing has judged it."""
+    told = [": ".join(filter(None, [f"{row['verdict']} {where}", number(row)])) for where, row in said.items()]
+    return "; ".join(told) or OPEN
+
+
+# ---- the papers ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def cited() -> dict[str, list[dict[str, Any]]]:
+    """A paper's number here -> its entries in CITATION.cff; other groups' papers share one."""
+    papers: dict[str, list[dict[str, Any]]] = {}
+    for entry in yaml.safe_load((places.ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]:
+        papers.setdefault(entry["notes"][:3], []).append(entry)
+    return papers
+
+
+def authors(number: str) -> str:
+    """Who wrote a paper, in short: "Chen et al.", "Capps"; those of several papers in a row; the title where the paper
+    names nobody."""
+    return ", ".join(map(_short, cited().get(number, [])))
+
+
+def _short(entry: dict[str, Any]) -> str:
+    first, *others = entry["authors"]
+    return first.get("family-names", entry["title"]) + (" et al." if others else "")
+
+
+def source(entry: dict[str, Any]) -> str:
+    """Authors in short, title, and number on arXiv where there is one."""
+    on_arxiv = entry.get("url", "").replace("https://arxiv.org/abs/", "arXiv ")
+    names = dict.fromkeys((_short(entry), entry["title"], on_arxiv))  # where nobody is named the title is both
+    return ", ".join(filter(None, names))
+
+
+def place(claim: Claim) -> str:
+    """Where a claim stands: authors, and the place in their paper. Of several papers that share a number, ``where``
+    begins with the one on arXiv."""
+    entries = cited()[claim.paper]
+    named = [entry for entry in entries if entry.get("url", "").rpartition("/")[2] in claim.where]
+    (entry,) = named or entries
+    return f"{_short(entry)}, {claim.where}"
+
+
+# ---- README.md -------------------------------------------------------------------------------------------------------
+
+
+def found(every: Judged) -> str:
+    """The twelve most telling verdicts, contradictions first: all that published runs contradict, then what claims
+    marked with a ``short`` statement came to."""
+    lines: dict[str, dict[str, str]] = {}
+    for verdict, where in itertools.product((CONTRADICTED, REPRODUCED), (ON_RUNS, AT_DESK)):
+        for claim, said in every.items():
+            telling = claim.short or (verdict, where) == (CONTRADICTED, ON_RUNS)
+            if telling and where in said and said[where]["verdict"] == verdict:
+                lines.setdefault(claim.id, _line(claim, said[where], where))
+    return table([*lines.values()][:12])
+
+
+def _line(claim: Claim, row: Mapping[str, Any], where: str) -> dict[str, str]:
+    text = escaped(claim.short or claim.statement.removesuffix("."))
+    where = "counted" if claim.replicates == "exact" and where == AT_DESK else where
+    return {
+        "what a paper says": f"[{text}](docs/claims.md#{anchor(claim.id)})",
+        "place": escaped(place(claim)),
+        "verdict": f"{row['verdict']}, {where}",
+        "measured": f"{escaped(number(row))}<br>{escaped(claim.estimand)}; {says(claim)}",
+    }
+
+
+def says(claim: Claim) -> str:
+    """What the number of a claim is where the paper is right."""
+    if claim.kind in ("ordering", "bound"):
+        return "above 0 where the paper is right"
+    return f"the paper: {claim.value:g}" + (f" ± {claim.margin:.2g}" if claim.margin else "")
+
+
+def anchor(id: str) -> str:
+    """Of a claim's line in docs/claims.md."""
+    return id.replace(".", "")
+
+
+def in_numbers(every: Judged) -> str:
+    """How many claims have which verdict: a row for our runs and one for published ones, and how many have both."""
+    counts = {
+        by: collections.Counter(said[by]["verdict"] for said in every.values() if by in said)
+        for by in (AT_DESK, ON_RUNS)
+    }
+    given = [verdict for verdict in claims.VERDICTS if any(count[verdict] for count in counts.values())]
+    rows = [
+        {"claims judged": by, **{verdict: f"{count[verdict]}" for verdict in given}, "all": f"{count.total()}"}
+        for by, count in counts.items()
+    ]
+    by_so_many = collections.Counter(map(len, every.values()))
+    said = f"There are {len(every)} claims: {by_so_many[2]} are judged by both, {by_so_many[0]} by neither yet."
+    return f"{table(rows)}\n\n{said}"
+
+
+def overview(every: Judged) -> str:
+    """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
+    claims on our runs, and on published ones, in the row of the notebook that reads these."""
+    return table([_of_notebook(paper, name, every) for paper, names in NOTEBOOKS.items() for name in names])
+
+
+def _of_notebook(paper: str, name: str, every: Judged) -> dict[str, str]:
+    title, where = heading(name)
+    own = [claim for claim in every if claim.notebook == name]
+    on_runs = [claim for claim in every if name in (claim.published, claim.notebook)]
+    papers = sorted({claim.paper for claim in own or on_runs}) or [paper]
+    place = ", ".join([*map(authors, papers), where]).removesuffix(", ")
+    said = {
+        at: counted(every[claim][at] for claim in some if at in every[claim])
+        for at, some in ((AT_DESK, own), (ON_RUNS, on_runs))
+    }
+    binder = places.binder(name)
+    return {
+        "notebook": f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else ""),
+        "question": f"{title} ({place})".removesuffix(" ()"),
+        "verdicts": "; ".join(f"{at}: {what}" for at, what in said.items() if what) or "no claims",
+    }
+
+
+def heading(name: str) -> tuple[str, str]:
+    """(a notebook's title, where in its paper the claim stands, empty where none does), from its first cell."""
+    text = nbformat.read(places.NOTEBOOKS / f"{name}.ipynb", as_version=4).cells[0].source
+    title = text.partition("\n")[0].removeprefix("# ")
+    claim = re.search(r"\*\*Claim\*\* \((.*?)\)[.:]\s", " ".join(text.split()))
+    where = re.search(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*", claim[1] if claim else "")
+    return title, where[0] if where else ""
+
+
+# ---- docs/claims.md --------------------------------------------------------------------------------------------------
+
+
+def entries(every: Judged) -> str:
+    """A heading for every paper, below it a line for every claim: what it says, its verdicts, and its page, which is
+    there once make report has written it."""
+    parts = []
+    for paper, some in itertools.groupby(every, lambda claim: claim.paper):
+        rows = [
+            {
+                "claim": f'<a id="{anchor(claim.id)}"></a>[{claim.id}](../outputs/report/claims/{claim.id}.html)',
+                "what the paper says": f"{escaped(claim.statement)} ({escaped(place(claim))})",
+                "verdict": escaped(verdict(every[claim])),
+            }
+            for claim in some
+        ]
+        parts.append(f"## {paper}: {authors(paper)}\n\n{table(rows)}")
+    return "\n\n".join(parts)
+
+
+# ---- docs/scale.md ---------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def asked(profile: str) -> pd.DataFrame:
+    """A row for each run that a notebook asks for; what several ask for has a row with each. Takes half a minute."""
+    rows = [
+        {
+            "paper": paper,
+            "notebook": f"`{name}`",
+            "key": cfg.key,
+            "seed": cfg.train.seed,
+            "parameters": count(cfg.model).n_params,
+            "tokens": cfg.tokens,
+            "flops": run_flops(cfg),
+            "memory": memory_of(cfg),
+        }
+        for paper, names in NOTEBOOKS.items()
+        for name in names
+        for cfg in plans.plan(name, profile).runs
+    ]
+    return pd.DataFrame(rows)
+
+
+def hours(flops: float) -> float:
+    """On one GPU, with the assumed utilisation."""
+    return flops / (PEAK * UTILISATION) / 3600
+
+
+def scale() -> dict[str, str]:
+    """The name of a part of docs/scale.md -> the part; nothing is trained."""
+    every = asked("paper")
+    once = every.drop_duplicates("key")
+    return {
+        "cpu": distinct("cpu"),
+        "desk": distinct("desk"),
+        "papers": table([*_costs(once, "paper"), *_costs(once.assign(paper="all"), "paper")]),
+        "notebooks": table(_costs(every, "notebook")),
+    }
+
+
+def distinct(profile: str) -> str:
+    """What a profile trains, in a sentence."""
+    runs = asked(profile).drop_duplicates("key")
+    return f"{len(runs):,} distinct runs with {runs['seed'].nunique()} seeds, {runs['flops'].sum():.2g} FLOPs."
+
+
+def _costs(runs: pd.DataFrame, by: str) -> list[dict[str, str]]:
+    """What they cost together, and the largest of them, a row each group."""
+    return [
+        {
+            by: str(name),
+            "runs": f"{len(its):,}",
+            "tokens": short(its["tokens"].sum()),
+            "FLOPs": f"{its['flops'].sum():.2g}",
+            "GPU hours": f"{hours(its['flops'].sum()):,.1f}",
+            "longest run, hours": f"{hours(its['flops'].max()):,.1f}",
+            "largest model": short(its["parameters"].max()),
+            "memory": f"{its['memory'].max() / 1e9:.3g} GB",
+        }
+        for name, its in runs.groupby(by, sort=False)
+    ]
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+
+
+def columns() -> dict[str, list[Column]]:
+    """Table of the records -> its columns; every profile's have the same."""
+    key = Column("key", "text", "the run's key, a hash of all that decides its numbers")
+    status = Column(
+        "status", "text", "finished, or diverged: the state's rms passed max_state_rms, or it was no number"
+    )
+    fields = [Column(name, kind, _says(name)) for name, kind in row_types().items()]
+    ends = [one._replace(name=SUMMARY + one.name) for one in ENDS]
+    families = [Column(f"{family}...", "float", says) for family, says in FAMILIES.items()]
+    made_by = {one.name: one._replace(name=MADE + one.name) for one in MADE_BY}
+    return {
+        "runs": [key, *fields, status, *ends, *made_by.values()],
+        "curves": [key, *CURVES, *families],
+        "measured": [*MEASURED, *(column for name, column in made_by.items() if name in WHO)],
+    }
+
+
+def _says(name: str) -> str:
+    """What a field's own description says; else that lib/config.py has it."""
+    part, _, field = name.partition(".")
+    config = typing.cast(Any, RunConfig.model_fields[part].annotation)
+    return config.model_fields[field].description or f"{field.replace('_', ' ')}, as in lib/config.py"
+
+
+def _described(listed: Iterable[Column]) -> str:
+    """A table with a line a column."""
+    return table([{"column": f"`{one.name}`", "type": one.kind, "says": one.says} for one in listed])
