@@ -21,6 +21,7 @@ from lib.sweep.measurements import Asked, key, measure, name
 from lib.sweep.training import sweep
 from lib.train.loop import train
 from lib.workbook import claims, report
+from lib.workbook.outputs import Outputs
 from tests.cases import Case, claim, squared
 from tests.runs import depth_losses, numbers, records_alone, small_run, stopped
 from tests.workbooks import a_notebook
@@ -95,8 +96,16 @@ def a_measurement(folder):
 
 
 def a_finding(folder):
-    claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", folder, "octaves", "a note")
-    return folder / "x.json", lambda: claims.read(folder / "x.json")
+    claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", folder / "claims" / "cpu", "octaves", "a note")
+
+    def use():
+        outputs = Outputs(folder)
+        rows = outputs.rows({"x": claim()}, "cpu")
+        if outputs.problems:
+            raise InputError(*outputs.problems)
+        return rows
+
+    return folder / "claims" / "cpu" / "x.json", use
 
 
 def a_plan(folder):
@@ -166,7 +175,7 @@ WRITERS = {
     "tokens/*.tokens": (run_here, None, 0),
     "records/*.parquet/*.parquet": (a_part, elsewhere, 0),
     f"measured/*/{key(Case(x=1.5))}.json": (a_measurement, None, 0),
-    "x.json": (a_finding, None, 0),
+    "claims/cpu/x.json": (a_finding, None, 0),
     "a.*": (a_figure, None, 4096),
     "a.pdf": (a_figure, None, 300_000),
     "plans/cpu/a.json": (a_plan, None, 0),
