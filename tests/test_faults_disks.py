@@ -21,7 +21,7 @@ from lib.sweep.measurements import Asked, key, measure, name
 from lib.sweep.training import sweep
 from lib.train.loop import train
 from lib.workbook import claims, report
-from lib.workbook.outputs import Outputs
+from lib.workbook.report import Outputs
 from tests.cases import Case, claim, squared
 from tests.runs import depth_losses, numbers, records_alone, small_run, stopped
 from tests.workbooks import a_notebook

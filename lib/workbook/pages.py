@@ -1,10 +1,8 @@
 """Executed notebooks as HTML pages that open from disk: without scripts and network, with formulas as MathML."""
 
 import json
-import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jinja2
 from latex2mathml.converter import convert as mathml
@@ -14,15 +12,9 @@ from lib.base import files
 from lib.workbook import places, stale
 from lib.workbook.warm import without_grammar
 
-if TYPE_CHECKING:
-    from nbconvert import HTMLExporter
-    from nbformat import NotebookNode
-
 FOLDER = Path(__file__).parent / "templates"
-PAGE = ("notebook.html.j2", "style.css")  # what the template of a page is, and includes
 #: kinds of output that a page can show, the best first; scripts and widgets would need a network
 SHOWN = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
-
 
 #: escape what they are given; a name that they are not given is an error
 TEMPLATES = jinja2.Environment(
@@ -73,41 +65,27 @@ def page(executed: Path, path: Path) -> None:
 
     Where it is there, and nothing that it is made from has changed, nothing is done. Raises ValueError where the copy
     is no notebook."""
-    mark, own = path.with_name(f".{path.name}{stale.MARK}"), [FOLDER / name for name in PAGE]
+    mark, own = path.with_name(f".{path.name}{stale.MARK}"), [FOLDER / "notebook.html.j2", FOLDER / "style.css"]
     sources = stale.checksum([executed, Path(__file__), places.PYPROJECT, *own], stale.packages())
     if stale.unchanged(mark, sources, [path]):
         return
-    content = _read(executed)
-    heading = re.sub(r"[#$*]", "", content.cells[0].source.partition("\n")[0]).strip() if content.cells else ""
-    body = _without_root(_exporter().from_notebook_node(content)[0])
+    heading, body = _in_html(executed)
     text = TEMPLATES.get_template("notebook.html.j2").render(
         title=heading or executed.stem,
         name=executed.stem,
         profile=executed.parent.name,
         binder=places.binder(executed.stem),
-        body=Markup(body),
+        body=Markup(_without_root(body)),
     )
     with files.replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     stale.note(mark, sources, [path])
 
 
-def _read(executed: Path) -> "NotebookNode":
-    without_grammar()
-    import nbformat  # takes seconds, and only new pages need it
-
-    try:
-        notebook = nbformat.read(executed, 4)
-    except Exception as error:  # nbformat has many, for what is JSON and no notebook
-        reason = str(error).partition("\n")[0][:100] or type(error).__name__
-        raise ValueError(reason) from None
-    for cell in notebook.cells:
-        if "outputs" in cell:  # nbconvert would warn of an output of which nothing can be shown
-            cell.outputs = [output for output in cell.outputs if "data" not in output or {*SHOWN} & output.data.keys()]
-    return notebook
-
-
-def _exporter() -> "HTMLExporter":
+def _in_html(executed: Path) -> tuple[str, str]:
+    """(the heading of an executed copy, its cells in HTML). Raises ValueError where it is no notebook."""
+    without_grammar()  # what follows takes seconds to import, and only new pages need it
+    import nbformat
     from nbconvert import HTMLExporter
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
     from traitlets.config import Config
@@ -122,13 +100,22 @@ def _exporter() -> "HTMLExporter":
     def markdown(source: str) -> str:
         return MarkdownWithMath(Renderer(escape=False, exclude_anchor_links=True)).render(source)
 
+    try:
+        notebook = nbformat.read(executed, 4)
+    except Exception as error:  # nbformat has many, for what is JSON and no notebook
+        raise ValueError(str(error).partition("\n")[0][:100] or type(error).__name__) from None
+    for cell in notebook.cells:
+        if "outputs" in cell:  # nbconvert would warn of an output of which nothing can be shown
+            cell.outputs = [output for output in cell.outputs if "data" not in output or {*SHOWN} & output.data.keys()]
     config = Config(
         NbConvertBase={"display_data_priority": SHOWN},
         CoalesceStreamsPreprocessor={"enabled": True},  # one bar, not hundreds
     )
-    return HTMLExporter(config=config, template_name="basic", filters={"markdown2html": markdown})
+    exporter = HTMLExporter(config=config, template_name="basic", filters={"markdown2html": markdown})
+    heading = notebook.cells[0].source.partition("\n")[0] if notebook.cells else ""
+    return re.sub(r"[#$*]", "", heading).strip(), exporter.from_notebook_node(notebook)[0]
 
 
 def _without_root(text: str) -> str:
     """The text without the path of the workbook on this machine, which tracebacks and warnings tell."""
-    return text.replace(f"{places.ROOT}{os.sep}", "")
+    return text.replace(f"{places.ROOT}/", "")

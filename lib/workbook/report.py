@@ -8,23 +8,31 @@ that cannot be read does not hide the others: the page is written without it, an
 
 import base64
 import collections
+import contextlib
+import csv
+import dataclasses
 import itertools
 import json
 import math
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import yaml
-from markupsafe import Markup
 
 from lib.base import files
+from lib.base.errors import one_line
+from lib.base.parameters import PROFILES
 from lib.base.provenance import provenance
+from lib.config import RunConfig
+from lib.flops import run_flops
+from lib.store.runs import RunStore
 from lib.workbook import audit, claims, documents, pages, parameters, places, verdicts
 from lib.workbook.claims import PUBLISHED, Claim
-from lib.workbook.documents import NOTEBOOKS
-from lib.workbook.outputs import Item, Outputs, Ran, Row
+from lib.workbook.plans import read_plan
 
 PAPERS = {
     "000": "Iso-depth scaling laws",
@@ -35,7 +43,171 @@ PAPERS = {
     "005": "Other groups, on the runs that they published",
 }
 BEYOND = "Beyond the papers"
-PER_MACHINE = ("jobs", "max_hours", "outputs")  # parameters that change no number
+RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
+
+
+# ---- what is in a folder of outputs ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A claim at a profile. ``finding`` is None where nothing was measured."""
+
+    claim: Claim
+    profile: str
+    finding: claims.Finding | None = None
+
+    @property
+    def verdict(self) -> str:
+        return self.finding.verdict if self.finding else claims.OPEN
+
+    @property
+    def notebook(self) -> str:
+        """Which measures it there; empty where none does."""
+        return self.claim.published if self.profile == PUBLISHED else self.claim.notebook or ""
+
+    @property
+    def figure(self) -> str:
+        """The figure of the notebook that shows the claim, empty where none does."""
+        return self.claim.published_figure if self.profile == PUBLISHED else self.claim.figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A figure or a table. ``content`` is a PNG in base64, or the table's rows; ``stamp`` its provenance."""
+
+    name: str
+    profile: str
+    content: Any
+    stamp: dict[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Of the picture, in report/."""
+        return f"figures/{self.profile}/{self.name}.png"
+
+    @property
+    def alt(self) -> str:
+        """What a figure shows; its name where it has no words."""
+        return self.stamp.get("alt") or f"figure {self.name.replace('_', ' ')}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """Of a notebook's last plan: the seed of each run and the seconds that it took, by FLOPs at RATE where it is not
+    there; how many are there; and the FLOPs of each measurement that it asked for."""
+
+    runs: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    there: int = 0
+    measurements: list[float] = dataclasses.field(default_factory=list)
+
+    def seconds(self, seeds: Collection[int]) -> float:
+        """Of one core for one more of ``seeds``: their runs and what was measured, divided by their number. Without
+        seeds, for one more grid: everything."""
+        own = sum(seconds for seed, seconds in self.runs if not seeds or seed in seeds)
+        return (own + sum(self.measurements) / RATE) / max(1, len(seeds))
+
+
+@dataclasses.dataclass
+class Outputs:
+    """Reads a folder of outputs. Each file that cannot be read becomes a line of ``problems``."""
+
+    folder: Path
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    def rows(self, ledger: dict[str, Claim], profile: str) -> list[Row]:
+        """A row for every claim at this profile, and for those at other profiles, or on published runs, that have a
+        finding. smoke judges nothing, and is shown only when it is asked for."""
+        found = {}
+        for other in [name for name in (*PROFILES, PUBLISHED) if name == profile or name != "smoke"]:
+            for path in sorted((self.folder / "claims" / other).glob("*.json")):
+                if path.stem not in ledger:
+                    self.problems.append(f"{path}: is of no claim in params/claims.yaml, remove it or add the claim")
+                    continue
+                row = Row(ledger[path.stem], other)
+                with self._reading(path, profile if other == PUBLISHED else other, row.notebook):
+                    found[path.stem, other] = dataclasses.replace(row, finding=claims.read(path))
+        return [
+            found.get((claim.id, other), Row(claim, other))
+            for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
+            for other in (*PROFILES, PUBLISHED)
+            if other == profile or (claim.id, other) in found
+        ]
+
+    def pages(self, profile: str) -> dict[str, str]:
+        """Writes the executed notebooks as HTML; notebook -> why it failed, empty where it did not."""
+        failures = {}
+        for path in sorted((self.folder / "notebooks" / profile).glob("*.ipynb")):
+            with self._reading(path, profile, path.stem):
+                pages.page(path, self.folder / "report" / "notebooks" / profile / f"{path.stem}.html")
+                failures[path.stem] = pages.failure(path)
+        return failures
+
+    def items(self, kind: str, profile: str, notebooks: Collection[str]) -> list[Item]:
+        """The ``figures`` of a profile, or its ``tables``."""
+        suffix = {"figures": ".png", "tables": ".csv"}[kind]
+        folder, items = self.folder / kind / profile, []
+        for name in sorted({path.stem for path in folder.glob("*") if path.suffix in (suffix, ".json")}):
+            path = folder / f"{name}.json"
+            with self._reading(path, profile, max(filter(name.startswith, notebooks), key=len, default="")):
+                stamp = json.loads(path.read_text(encoding="utf-8"))
+                if not isinstance(stamp, dict) or not {"notebook", "parameters", "commit", "device"} <= {*stamp}:
+                    raise ValueError("it is no provenance")
+                with self._reading(path.with_suffix(suffix), profile, stamp["notebook"]):
+                    items.append(Item(name, profile, _content(path.with_suffix(suffix)), stamp))
+        return items
+
+    def runs(self, profile: str, notebook: str) -> Ran:
+        """From the plan that the notebook noted when it last ran; without one, nothing."""
+        store = RunStore(self.folder / "runs", [self.folder / "records" / profile])
+        self.problems += [line for line in store.problems if line not in self.problems]
+        path = self.folder / "plans" / profile / f"{notebook}.json"
+        with self._reading(path, profile, notebook):
+            plan = read_plan(path)
+            found = {key: store.find_key(key) for key in plan.get("runs", {})}
+            runs = [(run.config.train.seed, run.summary["seconds"]) for run in found.values() if run]
+            missing = [RunConfig(**plan["runs"][key]) for key, run in found.items() if not run]
+            measured = [flops for asked in plan.get("measurements", {}).values() for flops in asked.values()]
+            return Ran([*runs, *((cfg.train.seed, run_flops(cfg) / RATE) for cfg in missing)], len(runs), measured)
+        return Ran()
+
+    def audited(self, profile: str) -> dict[str, Any] | None:
+        """What the last audit came to; None where there was none."""
+        with self._reading(Path("audits") / f"{profile}.json", remedy="run make audit again"):
+            return audit.last(self.folder, profile)
+        return None
+
+    @contextlib.contextmanager
+    def _reading(
+        self, path: Path, profile: str = "", notebook: str = "", remedy: str = "run the notebook that wrote it again"
+    ) -> Iterator[None]:
+        """That a file cannot be read becomes a problem, with how to make it again."""
+        if notebook:
+            again = f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
+            remedy = f"run its notebook again: rm -f outputs/notebooks/{profile}/.{notebook}.done; {again}"
+        try:
+            yield
+        except (OSError, ValueError, csv.Error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, pydantic.ValidationError):
+                reason = one_line(error)
+            self.problems.append(f"{path}: cannot be read ({reason}), {remedy}")
+
+
+def _content(path: Path) -> Any:
+    """Of a picture, in base64; of a table, its rows. Raises ValueError where it is damaged."""
+    if path.suffix == ".csv":
+        rows = [*csv.reader(path.read_text(encoding="utf-8").splitlines())]
+        if not rows:
+            raise ValueError("it is empty")
+        return [[re.sub(r"^'(?=[=+@-])", "", cell) for cell in row] for row in rows]  # which a spreadsheet needs
+    image = path.read_bytes()
+    if not (image.startswith(b"\x89PNG") and image.endswith(b"IEND\xaeB`\x82")):
+        raise ValueError("it is damaged")
+    return base64.b64encode(image).decode()
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
 
 
 def build(outputs: Path, profile: str) -> list[str]:
@@ -45,7 +217,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     Returns a line for each file that could not be read; the page begins with these lines too. Raises InputError for a
     damaged ledger, and leaves the page that is there."""
     ledger = claims.ledger(places.LEDGER)
-    papers = {name: paper for paper, names in NOTEBOOKS.items() for name in names}
+    papers = {name: paper for paper, names in documents.NOTEBOOKS.items() for name in names}
     found, report = Outputs(outputs), outputs / "report"
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}
@@ -60,9 +232,10 @@ def build(outputs: Path, profile: str) -> list[str]:
     made_by = [name for at, name in drawn if at == profile] + [table.stamp["notebook"] for table in tables]
     groups: dict[str, list[dict[str, Any]]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in dict.fromkeys([*papers, *failures[profile], *made_by]):
+        path = places.NOTEBOOKS / f"{name}.ipynb"
         section = {
             "name": name,
-            "title": _title(name),
+            "title": pages.title(path) if path.exists() else name,
             "failure": failures[profile].get(name, ""),  # why its executed copy did not run to its end
             "figures": drawn.get((profile, name), []),
             "tables": [table for table in tables if table.stamp["notebook"] == name],
@@ -119,11 +292,6 @@ def _glances(rows: list[Row]) -> dict[tuple[str, str], collections.Counter[str]]
         for place, ours in groups.items()
         if any(row.notebook for row in ours)
     }
-
-
-def _title(name: str) -> Markup:
-    path = places.NOTEBOOKS / f"{name}.ipynb"
-    return pages.title(path) if path.exists() else Markup.escape(name or "Of a notebook that is not known")
 
 
 def _number(value: float) -> str:
@@ -184,20 +352,15 @@ def rule(claim: Claim) -> str:
 def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
     """What makes a finding again, by its provenance: make, or papermill where somebody asked for other parameters than
     the profile's. What a notebook that trains nothing cut by itself, it cuts again."""
-    known = _as_kept(parameters.at_profile(parameters.kind_of(notebook), profile).model_dump())
-    given = _as_kept(made.get("parameters", {}) | made.get("cut_from", {}))
+    at_profile = parameters.at_profile(parameters.kind_of(notebook), profile).model_dump()
+    known = json.loads(json.dumps(at_profile))  # in JSON, as a finding has them, a width, say, that is a key is text
+    given = made.get("parameters", {}) | made.get("cut_from", {})
     changed = {
         name: value
         for name, value in given.items()
-        if name in known and known[name] != value and name not in PER_MACHINE
+        if name in known and known[name] != value and name not in ("jobs", "max_hours", "outputs")  # no number's cause
     }
     if not changed:
         return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
     other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())
     return f"papermill notebooks/{notebook}.ipynb out.ipynb -p profile {profile} -y {other}"
-
-
-def _as_kept(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a finding's file has them: in JSON a width, say, that is a key is text."""
-    kept: dict[str, Any] = json.loads(json.dumps(given))
-    return kept

@@ -13,7 +13,7 @@ from lib.base.parameters import Computing
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.figures import style
 from lib.flops import run_flops
-from lib.workbook import claims, notebook, outputs
+from lib.workbook import claims, notebook, report
 from tests.lines import one_line
 from tests.workbooks import ROOT, a_notebook
 
@@ -163,5 +163,5 @@ def test_a_table_lies_in_its_profiles_folder_with_its_provenance(tmp_path):
     odd = pd.DataFrame({"@x": ["=1+1", "+a", "a=b"]}, index=pd.Index(["-x", "-1", "b"], name="of"))
     a_notebook("x", tmp_path).save_table(odd.assign(n=[-1.0, 2.0, 3.0]), "odd")
     assert (folder / "odd.csv").read_text().split() == ["of,'@x,n", "'-x,'=1+1,-1", "-1,'+a,2", "b,a=b,3"]
-    shown = outputs._content(folder / "odd.csv")
+    shown = report._content(folder / "odd.csv")
     assert shown == [["of", "@x", "n"], ["-x", "=1+1", "-1"], ["-1", "+a", "2"], ["b", "a=b", "3"]]

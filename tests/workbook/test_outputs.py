@@ -6,7 +6,7 @@ from lib.base import files
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.training import sweep
-from lib.workbook.outputs import RATE, Outputs, Ran
+from lib.workbook.report import RATE, Outputs, Ran
 from tests.lines import in_one_line
 from tests.runs import several
 

@@ -100,8 +100,13 @@ def test_what_nobody_measured_says_so_and_how_to(folder):
     assert "published runs decide" in text(page(folder, of_others.id))
 
 
+def as_kept(kind, profile: str) -> dict:
+    """Parameters as the file of a finding has them."""
+    return json.loads(json.dumps(parameters.at_profile(kind, profile).model_dump()))
+
+
 def test_the_command_is_makes_unless_parameters_were_others():
-    given = parameters.at_profile(Instability, "cpu").model_dump()
+    given = as_kept(Instability, "cpu")
     again = report.command("instability", "cpu", {"parameters": given})
     assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
     assert report.command("instability", "cpu", {"parameters": {**given, "jobs": 7, "outputs": "x"}}) == again
@@ -110,7 +115,7 @@ def test_the_command_is_makes_unless_parameters_were_others():
 
 
 def test_what_was_drawn_in_part_is_drawn_so_again_by_make():
-    given = parameters.at_profile(EndToEnd, "desk").model_dump()
+    given = as_kept(EndToEnd, "desk")
     part = {"seeds": given["seeds"][:1], "sizes": dict([*given["sizes"].items()][:2])}
     made = {"parameters": {**given, **part}, "cut_from": {name: given[name] for name in part}}
     assert report.command("end_to_end", "desk", made) == "make reproduce-figures PROFILE=desk ONLY=end_to_end"

@@ -7,7 +7,7 @@ import pytest
 
 import lib
 from lib.workbook import claims, places, verdicts
-from lib.workbook.outputs import Outputs
+from lib.workbook.report import Outputs
 from tests.workbooks import a_notebook
 
 
