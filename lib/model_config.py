@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 import pydantic
 from pydantic import Field, model_validator
 
-from lib.base.checked import Checked
+from lib.base.errors import Checked
 
 MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its size is made
 

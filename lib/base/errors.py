@@ -1,9 +1,9 @@
-"""Bad input: one line that names the field and the remedy."""
+"""Bad input: one line that names the field and the remedy; and what somebody fills in, which is checked so."""
 
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pydantic
 
@@ -22,10 +22,6 @@ class InputError(OneLine, ValueError):
 
 class NotThere(InputError):
     """What is asked for has not been trained, and nothing is to be trained."""
-
-
-class DiskFull(OneLine, OSError):
-    """The disk filled up while something was being written; nothing half-written was kept."""
 
 
 def first_line(error: Exception) -> str:
@@ -59,6 +55,26 @@ speed: unknown name, remove it or correct its spelling
     return "; ".join(complaints)
 
 
+class Checked(pydantic.BaseModel):
+    """Frozen; an error is one line that names the field."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except pydantic.ValidationError as error:
+            raise InputError(one_line(error)) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new one."""
+        return type(self)(**{**self.fields(), **changes})
+
+    def fields(self) -> dict[str, Any]:
+        """Name -> value, parts as they are: they have been checked."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+
 def in_one_line(
     function: Callable[..., object],
     *arguments: Any,
@@ -75,5 +91,5 @@ def in_one_line(
     except ImportError as error:
         raise SystemExit(f"{first_line(error)}: run make env, which installs what is pinned") from None
     except KeyboardInterrupt:
-        print(stopped, file=sys.stderr)
+        sys.stderr.write(f"{stopped}\n")  # in one piece: others stop at the same time
         raise SystemExit(130) from None

@@ -9,22 +9,19 @@ import itertools
 import json
 import multiprocessing
 import os
-import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from safetensors import SafetensorError
 
-from lib.base.errors import DiskFull, InputError
+from lib.base.errors import InputError
 
 CHECKSUM = "checksum"  # the last field of a JSON file: the SHA-256 of all bytes in front of it
 SEAL = f'"{CHECKSUM}": "'.encode()
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading raises then
 UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)  # of a file system that has no fsync
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -32,18 +29,17 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside ``path`` to write to; when the block succeeds, it takes the place of ``path``.
 
     The name may become a file, or a directory where there is none yet. A block that fails, or a disk that fills up,
-    leaves ``path`` as it was. Raises DiskFull, and InputError for a folder that cannot be written to.
+    leaves ``path`` as it was. Raises InputError for a folder that cannot be written to.
     """
     need_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     remove(draft)
     try:
-        with disk_full_says(path):
-            yield draft
-            for file in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
-                _sync(file)
-            os.replace(draft, path)
-            _sync(path.parent)
+        yield draft
+        for file in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
+            _sync(file)
+        os.replace(draft, path)
+        _sync(path.parent)
     finally:
         remove(draft)
 
@@ -59,30 +55,10 @@ def replacing_together(*paths: Path) -> Iterator[list[Path]]:
         yield [stack.enter_context(replacing(path)) for path in paths]
 
 
-@contextlib.contextmanager
-def disk_full_says(path: Path) -> Iterator[None]:
-    """Raises DiskFull, in one line, for a disk or a quota that is full. numpy and safetensors report these without an
-    errno."""
-    try:
-        yield
-    except Exception as error:
-        by_number = getattr(error, "errno", None) in FULL
-        by_text = re.search(r"os error (28|122|27)\b|\d+ requested and \d+ written", str(error))
-        if by_number or by_text:
-            raise DiskFull(
-                f"no space left while writing {path}: free some and start again, nothing half-written was kept"
-            ) from None
-        raise
-
-
 def need_folder(path: Path) -> None:
-    """Makes a folder where there is none. Raises InputError where it cannot be written to, DiskFull, in one line."""
-    with disk_full_says(path):
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            if error.errno in FULL:
-                raise
+    """Makes a folder where there is none. Raises InputError where it cannot be written to."""
+    with contextlib.suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
         raise InputError(f"outputs: {path} cannot be written to, choose another place, or change its rights")
 
@@ -107,7 +83,6 @@ def read_checked(path: Path) -> dict[str, Any]:
 
 def sealed(fields: dict[str, Any]) -> str:
     """The text of such a file. Its checksum is one of bytes, so that it also tells 1e-3 from 1E-3."""
-    fields = {name: value for name, value in fields.items() if name != CHECKSUM}
     text, mark, end = json.dumps({**fields, CHECKSUM: ""}, indent=1).rpartition(SEAL.decode())
     return f"{text}{mark}{hashlib.sha256(text.encode()).hexdigest()}{end}\n"
 
@@ -127,7 +102,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError(f"{Counter(name for name, _ in pairs).most_common(1)[0][0]} is there twice")
+        raise ValueError(f"one of {', '.join(fields)} is there twice")
     return fields
 
 
@@ -179,9 +154,7 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
         raise RuntimeError("a process is starting that runs the script anew: put it under if __name__ == '__main__'")
     need_folder(path.parent)
     while True:
-        with disk_full_says(path):
-            file = path.open("w", encoding="utf-8")
-        with file:
+        with path.open("w", encoding="utf-8") as file:
             held = _hold(file, wait)
             if held and not _still_there(file, path):
                 continue  # its last holder has removed it, and another may have made it anew

@@ -1,18 +1,23 @@
-"""What this machine is, as far as it decides the last digits of a number."""
+"""Where a number comes from: the commit, the versions, and what this machine is that decides its last digits."""
 
 import functools
+import os
 import platform
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+
+import lib
 
 #: what a machine's class is made of: two of one class compute the same to the last digit
 CLASS = ("cpu", "instructions", "compiler", "torch", "numpy", "device")
 #: beginnings of the names of instruction sets that compute
 SETS = ("sse", "ssse", "avx", "amx", "fma", "f16c", "asimd", "sve", "sme", "bf16", "i8mm")
+COMMIT = "LOOPED_LM_COMMIT"  # in the environment of a node of a cluster, to which the library is sent without git
 
 
 def device_type() -> str:
@@ -40,10 +45,13 @@ def machine() -> dict[str, Any]:
     said = _of_processor()
     family = "".join(f", {name} {said[name]}" for name in ("cpu family", "model") if name in said)
     flags = said.get("flags", said.get("Features", "")).split()
+    version = b""
+    if compiler():
+        version = subprocess.run([compiler(), "--version"], capture_output=True).stdout
     return {
         "cpu": said.get("model name", platform.processor()) + family,
         "instructions": " ".join(sorted(flag for flag in flags if flag.startswith(SETS))),
-        "compiler": _version(compiler()),
+        "compiler": version.decode(errors="replace").partition("\n")[0],
     }
 
 
@@ -57,8 +65,27 @@ def _of_processor(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _version(name: str) -> str:
-    if not name:
-        return ""
-    said = subprocess.run([name, "--version"], capture_output=True, encoding="utf-8", errors="replace").stdout
-    return said.partition("\n")[0]
+def provenance() -> dict[str, Any]:
+    """Commit, versions and machine: what one needs to know to make a number again."""
+    return {
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "device": device_name(),
+        **machine(),
+    }
+
+
+@functools.cache  # a later commit does not change what this process runs
+def _commit() -> str:
+    """Of the repository that the library is in; of one around that, or that a variable names, it is none."""
+    root = Path(lib.__file__).resolve().parent.parent
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+        own["GIT_CEILING_DIRECTORIES"] = str(root.parent)
+        commit = subprocess.run(describe, capture_output=True, encoding="utf-8", env=own).stdout.strip()
+    except OSError:
+        commit = ""
+    return commit or os.environ.get(COMMIT, "no git")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 import pydantic
 from pydantic import Field
 
-from lib.base.checked import Checked
+from lib.base.errors import Checked
 
 WHOLE = ("smoke", "cpu", "desk", "gpu", "paper")  # profiles of all notebooks
 PROFILES = (*WHOLE, "addendum", "second-text")  # of some of desk's, with more runs, or another text

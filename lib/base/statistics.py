@@ -94,12 +94,6 @@ def wilson_interval(share: ArrayLike, n: ArrayLike, level: float = LEVEL) -> tup
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
 
 
-def with_interval(name: str, x: float, draws: ArrayLike) -> dict[str, float]:
-    """A number and its percentiles as three columns of a table: name, name low, name high."""
-    low, high = percentile_interval(draws)
-    return {name: x, f"{name} low": low, f"{name} high": high}
-
-
 # ---- how many replicates ---------------------------------------------------------------------------------------------
 
 

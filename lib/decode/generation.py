@@ -16,8 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from lib.base import seeds
-from lib.base.checked import Checked
-from lib.base.errors import InputError
+from lib.base.errors import Checked, InputError
 from lib.decode.inflight import Decoder, Exit
 from lib.model.looped import LoopedLM
 

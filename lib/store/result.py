@@ -10,7 +10,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from lib.base.checked import Checked
+from lib.base.errors import Checked
 from lib.config import RunConfig
 from lib.store.columns import ENDS, FOLLOWED, LAST, LOGGED, MADE_BY, POINTS
 

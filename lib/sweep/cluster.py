@@ -22,10 +22,9 @@ from pydantic import Field
 
 import lib
 from lib.base import files, processes
-from lib.base.checked import Checked
 from lib.base.distributed import STATE
-from lib.base.errors import InputError
-from lib.base.provenance import COMMIT, provenance
+from lib.base.errors import Checked, InputError
+from lib.base.machine import COMMIT, provenance
 from lib.config import RunConfig
 from lib.flops import count
 from lib.store.runs import RunStore

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import lib
 from lib.base import files, processes
 from lib.base.errors import InputError
+from lib.base.machine import provenance
 from lib.base.processes import one_thread_on_cpu
-from lib.base.provenance import provenance
 from lib.config import Config
 from lib.store import records
 from lib.store.numbers import check

@@ -22,8 +22,7 @@ except ImportError:
     raise ImportError("lm-eval is not installed, run make tasks") from None
 
 from lib.base import seeds
-from lib.base.checked import Checked
-from lib.base.errors import InputError
+from lib.base.errors import Checked, InputError
 from lib.base.files import UNREADABLE
 from lib.config import RunConfig
 from lib.decode.continuations import score

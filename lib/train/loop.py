@@ -22,8 +22,8 @@ from lib.base import distributed, files, processes
 from lib.base.distributed import Ranks, accumulating, distribute
 from lib.base.errors import InputError
 from lib.base.files import UNREADABLE
+from lib.base.machine import provenance
 from lib.base.processes import one_thread_on_cpu
-from lib.base.provenance import provenance
 from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading

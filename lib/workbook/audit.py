@@ -28,8 +28,7 @@ import scipy.special
 
 from lib.base import files, processes
 from lib.base.errors import InputError, in_one_line
-from lib.base.machine import CLASS
-from lib.base.provenance import provenance
+from lib.base.machine import CLASS, provenance
 from lib.config import RunConfig
 from lib.store.result import RunResult
 from lib.store.runs import RunStore

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from lib.base import files
 from lib.base.errors import InputError, NotThere
+from lib.base.machine import provenance
 from lib.base.parameters import Computing, Parameters
-from lib.base.provenance import provenance
 from lib.config import Label, RunConfig
 from lib.figures import style, words
 from lib.flops import count, run_flops

@@ -26,7 +26,7 @@ import yaml
 from lib.base import files
 from lib.base.errors import one_line
 from lib.base.parameters import PROFILES
-from lib.base.provenance import provenance
+from lib.base.machine import provenance
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore

@@ -4,6 +4,8 @@ import pydantic
 import pytest
 
 from lib.base import errors
+from lib.base.errors import Checked
+from tests.lines import one_line
 
 
 def test_every_complaint_is_on_the_one_line():
@@ -23,9 +25,9 @@ def test_ipython_shows_the_line_alone_and_a_command_ends_in_it(capsys):
     def raises(error):
         raise error
 
-    assert errors.DiskFull("lr: wrong, mend it")._render_traceback_() == ["DiskFull: lr: wrong, mend it"]
+    assert errors.InputError("lr: wrong, mend it")._render_traceback_() == ["InputError: lr: wrong, mend it"]
     errors.in_one_line(print, "fine")
-    for error in (errors.InputError("lr: mend it"), errors.DiskFull("full"), OSError("gone"), LookupError("known")):
+    for error in (errors.InputError("lr: mend it"), OSError("gone"), LookupError("known")):
         with pytest.raises(SystemExit) as ended:
             errors.in_one_line(raises, error, complaints=(LookupError,))
         assert ended.value.code == error.args[0]
@@ -38,3 +40,24 @@ def test_ipython_shows_the_line_alone_and_a_command_ends_in_it(capsys):
     assert ended.value.code == 130 and capsys.readouterr().err == "to be continued\n"
     with pytest.raises(ZeroDivisionError):
         errors.in_one_line(raises, ZeroDivisionError())
+
+
+class Part(Checked):
+    lr: float = 0.1
+
+
+class Whole(Checked):
+    part: Part = Part()
+    steps: int = 3
+
+
+def test_a_copy_is_checked_keeps_its_parts_and_nothing_is_set():
+    whole = Whole()
+    again = whole.replace(steps=4)
+    assert (again.steps, whole.steps) == (4, 3) and again.part is whole.part
+    with one_line(starts="steps: input should be a valid integer"):
+        whole.replace(steps="many")
+    with one_line(starts="part: stpes: unknown name, remove it or correct its spelling"):
+        Whole(part={"stpes": 3})
+    with pytest.raises(ValueError, match="frozen"):
+        whole.steps = 5

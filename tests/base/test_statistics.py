@@ -30,7 +30,6 @@ def test_percentiles_leave_out_as_much_on_either_side():
     draws = np.random.default_rng(0).permutation(1001) / 1000
     assert percentile_interval(draws) == pytest.approx((0.025, 0.975))
     assert percentile_interval(draws, 0.5) == pytest.approx((0.25, 0.75))
-    assert statistics.with_interval("z", 0.4, draws) == pytest.approx({"z": 0.4, "z low": 0.025, "z high": 0.975})
 
 
 def test_a_share_of_successes_has_wilsons_interval():

@@ -1,4 +1,5 @@
-"""make runs what is stale, each notebook in a process and a kernel of its own, as if they had been spawned."""
+"""make runs what is stale once, each notebook in a process and a kernel of its own, as if they had been spawned, and
+says in one line how one failed or how long it takes."""
 
 import json
 import os
@@ -6,14 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 
-from lib.workbook import warm
+from lib.base.errors import InputError
+from lib.workbook import make_notebooks, places, warm
+from lib.workbook.stale import Now
 from tests.processes import ENDED, until
-from tests.workbooks import ROOT, own_environment
+from tests.workbooks import ROOT, moved, own_environment
 
 #: main in a workbook that has few notebooks; then whether it has had to import torch
 MAIN = """
@@ -30,22 +33,25 @@ print("torch" in sys.modules)
 """
 
 
+def written(folder: Path, name: str, source: str) -> None:
+    """A notebook of a workbook, whose last cell is ``source``, and its parameters at smoke."""
+    for one in ("notebooks", "params/smoke"):
+        (folder / one).mkdir(parents=True, exist_ok=True)
+    first = nbformat.v4.new_code_cell("# Parameters\njobs: int = 0", metadata={"tags": ["parameters"]}, id="0")
+    notebook = nbformat.v4.new_notebook(cells=[first, nbformat.v4.new_code_cell(source, id="1")])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, folder / "notebooks" / f"{name}.ipynb")
+    (folder / f"params/smoke/{name}.yaml").write_text("jobs: 1")
+    (folder / "params/claims.yaml").write_text("[]")
+
+
 @pytest.fixture
 def few(tmp_path):
     """Starts ``main`` for notebooks of one cell."""
 
     def start(*later: str, at_once: int = 2, **cells: str) -> subprocess.Popen:
-        for folder in ("notebooks", "params/smoke"):
-            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "params/claims.yaml").write_text("[]")
         for name, source in cells.items():
-            first = nbformat.v4.new_code_cell("# Parameters\njobs: int = 0", metadata={"tags": ["parameters"]})
-            notebook = nbformat.v4.new_notebook(cells=[first, nbformat.v4.new_code_cell(source)])
-            for number, cell in enumerate(notebook.cells):
-                cell.id = str(number)
-            notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-            nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
-            (tmp_path / f"params/smoke/{name}.yaml").write_text(yaml.safe_dump({"jobs": 1}))
+            written(tmp_path, name, source)
         command = [sys.executable, "-c", MAIN, str(tmp_path), " ".join(cells), str(at_once), *later]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, cwd=ROOT, env=own_environment(), start_new_session=True, **pipes)
@@ -75,12 +81,12 @@ def test_those_that_fail_say_so_hold_up_no_other_and_alone_are_run_again(few):
 
 
 LOOK = """
-import json, multiprocessing, os, random, signal, sys, threading
+import json, os, random, signal, sys, threading
 names = sorted(name for name in globals() if not name.startswith("_"))
 print("LOOK" + json.dumps({
-    "names": names, "session": os.getsid(0) == os.getpid(), "parent": multiprocessing.parent_process() is None,
-    "main": sys.modules["__main__"].__dict__ is globals(), "folder": os.getcwd(), "input": sys.__stdin__.read(),
-    "backend": __import__("matplotlib").get_backend(), "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+    "names": names, "session": os.getsid(0) == os.getpid(), "main": sys.modules["__main__"].__dict__ is globals(),
+    "folder": os.getcwd(), "input": os.read(0, 1).decode(), "backend": __import__("matplotlib").get_backend(),
+    "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "blocked": [*signal.pthread_sigmask(0, ())],
     "random": random.random(), "warm": WARM in sys.modules}))
 """
 
@@ -91,7 +97,7 @@ def test_a_forked_kernel_is_like_one_that_is_spawned(few, tmp_path):
     look = LOOK.replace("WARM", "'wave'")
     _, out, err = ended(few("wave", "matplotlib.pyplot", a=look, b=look))
     forked = [json.loads(line[4:]) for line in out.splitlines() if line.startswith("LOOK")]
-    code = f"from lib.workbook import execute; from pathlib import Path; execute._run(Path({str(tmp_path)!r}, "
+    code = f"from lib.workbook.make_notebooks import _run; from pathlib import Path; _run(Path({str(tmp_path)!r}, "
     code += f"'notebooks/a.ipynb'), Path({str(tmp_path / 'copy.ipynb')!r}), {{'profile': 'smoke', 'jobs': 1}}, None)"
     spawned = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=own_environment(), capture_output=True, text=True
@@ -125,3 +131,82 @@ def test_all_that_runs_is_stopped_and_says_so(few, tmp_path, how):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+# ---- one notebook ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A workbook of one notebook whose last cell is ``tiny(source)``; where it is."""
+    moved(monkeypatch, tmp_path)
+
+    def write(source: str):
+        written(tmp_path, "tiny", source)
+        return tmp_path / "outputs" / "notebooks" / "smoke"
+
+    return write
+
+
+def run(jobs=3, outputs=None):
+    make_notebooks.execute("tiny", jobs, Now("smoke", ["tiny"], outputs or places.ROOT / "outputs"))
+
+
+def test_a_notebook_runs_once_for_what_it_is_made_from(tiny, capsys):
+    folder = tiny("print('jobs', jobs)")
+    now = Now("smoke", ["tiny"], places.ROOT / "outputs")
+    tiny("print('and now', jobs)")  # one that changes while it runs is run again
+    make_notebooks.execute("tiny", 3, now)
+    assert "and now 3" in capsys.readouterr().out
+    copy = nbformat.read(folder / "tiny.ipynb", 4)
+    assert copy.cells[-1].outputs[0].text == "and now 3\n"
+    for said in ("and now 4", ""):
+        run(4)
+        printed = capsys.readouterr().out
+        assert said in printed and bool(printed) == bool(said)
+
+
+def test_one_with_nothing_to_draw_is_asked_again(tiny, capsys):
+    tiny(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import NotThere\n"
+        "raise NotThere('train: nothing is there')"
+    )
+    run()
+    run()
+    assert capsys.readouterr().out.count("not yet    tiny: train: nothing is there") == 2
+
+
+def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
+    folder = tiny(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import InputError\n"
+        "raise InputError('lr: mend it')"
+    )
+    folder.mkdir(parents=True)
+    (folder / ".tiny.done").write_text("12 34")
+    with pytest.raises(make_notebooks.Failed, match=r"^tiny, cell 3:\nInputError: lr: mend it$"):
+        run()
+    assert not (folder / ".tiny.done").exists() and "lr: mend it" in (folder / "tiny.ipynb").read_text()
+
+
+def test_a_kernel_that_is_killed_is_said_in_one_line(tiny):
+    tiny("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(make_notebooks.Failed, match=r"^tiny: its kernel died, killed or out of memory; [^\n]*goes on$"):
+        run()
+
+
+def test_kernels_share_no_port_and_leave_no_socket(tiny, capsys):
+    """Of two that start at once on free ports, one may find its port taken."""
+    tiny("from ipykernel.connect import get_connection_info; print(get_connection_info())")
+    run()
+    info = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+    assert info["transport"] == "ipc" and Path(info["ip"]).is_absolute() and not Path(info["ip"]).parent.exists()
+
+
+def test_a_disk_that_cannot_be_written_is_said_in_one_line(tiny, small_disk):
+    tiny("print(('x' * 99 + '\\n') * 1000)")  # the client takes its time for a line of so many
+    with pytest.raises(OSError, match="No space left"), small_disk.full(leave=40_000):
+        run(1, small_disk.path)
+    run(1, small_disk.path)
+    tiny("another")
+    with small_disk.read_only(), pytest.raises(InputError, match=r"outputs: .* cannot be written to"):
+        run(1, small_disk.path)

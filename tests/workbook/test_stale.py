@@ -123,7 +123,7 @@ def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(wo
         "lib/train/loop.py": NAMES,  # inside a function
         "lib/kernels/kernels.c": NAMES,
         "lib/workbook/report.py": [],
-        "lib/workbook/execute.py": [],
+        "lib/workbook/make_notebooks.py": [],
         "notebooks/usage_weighted.ipynb": ["usage_weighted"],
         "params/desk/usage_weighted.yaml": ["usage_weighted"],
         "params/desk/recurrence_exponent.yaml": ["downstream_axes", "recurrence_exponent"],  # which one reads

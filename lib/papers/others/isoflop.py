@@ -4,7 +4,7 @@ the fit that 000 prints reaches the optimum of its own objective."""
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import percentile_interval, with_interval
+from lib.base.statistics import percentile_interval
 from lib.fit import isoflop
 from lib.fit.fits import bootstrap, fit_chinchilla, fit_joint, fresh_fits, objective_at
 from lib.fit.laws import JOINT
@@ -110,5 +110,7 @@ def authors_fit(grid: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     theirs = objective_at(JOINT, PUBLISHED, arrays[:-1], arrays[-1])
     row = {"points": len(grid), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
     for name, value in PUBLISHED.items():
-        row |= {f"{name}, printed": value, **with_interval(f"{name}, ours", own.params[name], draws[name])}
+        low, high = percentile_interval(draws[name])
+        row |= {f"{name}, printed": value, f"{name}, ours": own.params[name]}
+        row |= {f"{name}, ours low": low, f"{name}, ours high": high}
     return pd.DataFrame(pd.Series(row, name="000, joint")).rename_axis(columns="fit")
