@@ -67,8 +67,8 @@ def _together(functions: Sequence[Callable[[], None]], at_once: int) -> None:
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until it is known what to stop
             process.start()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        for process in multiprocessing.active_children():
-            process.join()
+        for one in multiprocessing.active_children():
+            one.join()
     except KeyboardInterrupt:
         _end()
         raise SystemExit(130) from None

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import io
 import json
 import math
 import os
@@ -27,11 +28,12 @@ from lib.sweep.finished import Runs
 from lib.sweep.measurements import Asked, C
 from lib.sweep.text_counts import OfText, held_out
 from lib.tasks.evaluations import Evaluation
-from lib.workbook import claims, parameters, part, places, widgets
+from lib.workbook import claims, parameters, places, plans
 from lib.workbook.parameters import Filled
-from lib.workbook.plans import Plan, read_plan
+from lib.workbook.plans import Plan
 
 if TYPE_CHECKING:
+    import ipywidgets
     import pandas as pd
     from IPython.display import Image
 
@@ -111,7 +113,7 @@ class Notebook(Generic[P]):
         """What is noted of the plan, to be changed by one process at a time."""
         path = self.outputs / "plans" / self.profile / f"{self.name}.json"
         with files.lock(path.parent / ".lock"):
-            noted = read_plan(path)
+            noted = plans.read_plan(path)
             yield noted
             files.write_checked(path, noted)
 
@@ -191,23 +193,18 @@ class Notebook(Generic[P]):
 
         display(self._saved(figure, name))
 
-    def slide(self, draw: Callable[..., Figure], name: str, **sliders: tuple[Any, ...]) -> None:
+    def slide(self, draw: Callable[..., Figure], name: str, **parts: tuple[Any, ...]) -> None:
         """``save`` of what ``draw`` returns with every slider where it begins; in JupyterLab, where somebody can move
-        them, the figure is shown below its sliders (``widgets.sliders``)."""
+        them, the figure is shown below its ``sliders``: in an executed copy these would be empty boxes."""
         from IPython.display import display
 
-        picture = self._saved(draw(**{slider: at for slider, (at, *_) in sliders.items()}), name)
-        display(widgets.sliders(draw, **sliders) if widgets.somebody_is_there() else picture)
+        picture = self._saved(draw(**{part: at for part, (at, *_) in parts.items()}), name)
+        display(sliders(draw, **parts) if somebody_is_there() else picture)
 
     def _saved(self, figure: Figure, name: str) -> "Image":
         """The picture of a figure that has been written."""
-        from IPython.display import Image
-        from matplotlib import pyplot
-
         png = style.save(figure, self.outputs / "figures" / self.profile / name, self._stamp)
-        pyplot.close(figure)  # or the end of the cell would show it once more
-        width = round(figure.get_figwidth() * style.SCREEN_DPI)
-        return Image(filename=png, width=width, alt=words.described(figure))
+        return _shown(figure, Path(png).read_bytes())
 
     def verdicts(self, findings: list[claims.Finding]) -> "pd.DataFrame":
         """A table of what was measured and the verdicts."""
@@ -299,6 +296,15 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
+def _shown(figure: Figure, png: bytes) -> "Image":
+    """A figure as a notebook shows it. It is closed, or the end of the cell would show it once more."""
+    from IPython.display import Image
+    from matplotlib import pyplot
+
+    pyplot.close(figure)
+    return Image(png, width=round(figure.get_figwidth() * style.SCREEN_DPI), alt=words.described(figure))
+
+
 def _range(values: Sequence[float]) -> float | str:
     """The value, or from the least to the most where they differ."""
     low, high = min(values), max(values)
@@ -312,7 +318,7 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     before = [value for value in namespace.values() if isinstance(value, Notebook)]
     for one in before:
         one.filled.take_out(namespace)
-    given = parameters.given(kind, namespace, not before, widgets.somebody_is_there())
+    given = parameters.given(kind, namespace, not before, somebody_is_there())
     of_profile = parameters.of_kind(kind, given.get("profile", "desk"))
     checked = kind(**{**of_profile, **given})
     files.need_folder(places.ROOT / checked.outputs)
@@ -320,7 +326,7 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     note, cut_from = "", {}
     if isinstance(checked, Computing) and not checked.train:
         whole = checked.model_dump()
-        checked, note = part.there(checked)
+        checked, note = plans.there(checked)
         drawn = checked.model_dump()
         cut_from = {name: value for name, value in whole.items() if drawn[name] != value}
         if cut_from:
@@ -329,3 +335,41 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     os.chdir(places.ROOT)
     style.use_style(checked.profile, note)
     return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from, filled=filled)
+
+
+# ---- sliders ---------------------------------------------------------------------------------------------------------
+
+
+def somebody_is_there() -> bool:
+    """Whether the cell that runs was sent by a front end that may be asked for input, as JupyterLab and VS Code may.
+
+    Papermill and nbconvert say of every cell that nobody would answer; outside a kernel there is nobody."""
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return kernel is not None and bool(kernel.get_parent()["content"].get("allow_stdin"))
+
+
+def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> "ipywidgets.VBox":
+    """Widgets: a slider for each argument of ``draw``, and the figure that it returns, drawn anew when one is moved.
+
+    parts: name -> (where the slider begins, its least and greatest value, its step), of whole numbers or of floats. An
+    InputError of ``draw`` is printed in the figure's place."""
+    import ipywidgets as widgets
+    from IPython.display import display
+
+    kinds = {int: widgets.IntSlider, float: widgets.FloatSlider}
+    made = {
+        name: kinds[type(step)](at, min=low, max=high, step=step, description=name, continuous_update=False)
+        for name, (at, low, high, step) in parts.items()
+    }
+
+    def show(**values: Any) -> None:
+        try:
+            figure, png = draw(**values), io.BytesIO()
+            figure.savefig(png, format="png")
+            display(_shown(figure, png.getvalue()))
+        except InputError as error:
+            print(error)
+
+    return widgets.VBox([*made.values(), widgets.interactive_output(show, made)])

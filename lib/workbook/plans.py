@@ -1,22 +1,31 @@
-"""The runs that a notebook asks for, found out by its own cells up to the one tagged ``plan``; nothing is trained."""
+"""The runs that a notebook asks for, found out by its own cells up to the one tagged ``plan``; nothing is trained. And
+how much of them is there, and what of it can be drawn, for notebooks that train nothing."""
 
 import contextlib
 import dataclasses
 import io
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import nbformat
 
 from lib.base import files
-from lib.base.errors import InputError
+from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing
+from lib.base.processes import processes
 from lib.config import RunConfig
 from lib.figures import style
+from lib.flops import run_flops
+from lib.store.runs import RunStore
+from lib.sweep import cost
+from lib.sweep.jobs import spell
 from lib.sweep.measurements import Asked
 from lib.workbook import parameters, places
+
+P = TypeVar("P", bound=Computing)
 
 
 @dataclasses.dataclass
@@ -90,9 +99,61 @@ def read_plan(path: Path) -> dict[str, Any]:
     """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs;
     ``part``, how much of the plan is there where it drew no more. {} where there is none; one that is damaged is set
     aside, and its notebook writes it anew."""
-    try:
-        return files.read_checked(path) if path.exists() else {}
-    except ValueError as error:
-        aside = files.set_aside(path)
-        print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
-        return {}
+    found: dict[str, Any] = {}
+    if path.exists():
+        with files.set_aside_if_unreadable(path, "plan", "written"):
+            found = files.read_checked(path)
+    return found
+
+
+# ---- how much of a plan is there -------------------------------------------------------------------------------------
+
+
+def there(p: P) -> tuple[P, str]:
+    """The parameters with those training seeds alone of which every planned run is there, and what figures say of it:
+    nothing where all are. Where no seed is whole, the largest part (``Computing.in_part``) of which one is. Raises
+    NotThere where there is none."""
+    runs, store = _runs(p), RunStore(places.ROOT / p.outputs / "runs", places.records(p.profile))
+    missing = sorted((cfg for cfg in runs if store.find(cfg) is None), key=run_flops, reverse=True)
+    if not missing:
+        return p, ""
+    share = 1 - sum(map(run_flops, missing)) / sum(map(run_flops, runs))
+    for part, of_part in _parts(p, runs):
+        drawn = _whole(part, of_part, store)
+        if drawn is not None:
+            return drawn, f"{100 * share:.0f} % of its plan"
+    needed = spell(cost.hours(missing, min(processes(p.jobs or None), len(missing))))
+    smaller = "" if p.profile == "cpu" else ", or -p profile cpu for a plan of minutes"
+    raise NotThere(
+        f"train: {len(missing)} of {len(runs)} runs with these parameters are not there, and no seed is whole; "
+        f"-p train true makes them, which needs about {needed} here{smaller}"
+    )
+
+
+def _runs(p: Computing) -> list[RunConfig]:
+    return plan(p.notebook, p.profile, **p.model_dump(exclude={"outputs", "profile"})).runs
+
+
+def _parts(p: P, runs: list[RunConfig]) -> Iterator[tuple[P, list[RunConfig]]]:
+    """The parameters and their runs, and then those of ever smaller parts."""
+    yield p, runs
+    for changes in reversed(p.parts()):
+        with contextlib.suppress(InputError):  # there are too few values in it
+            part = p.replace(**changes)
+            yield part, _runs(part)
+
+
+def _whole(p: P, runs: list[RunConfig], store: RunStore) -> P | None:
+    """The parameters with the training seeds of which no run is missing; None where some list of seeds keeps no
+    whole seed."""
+    trained = {cfg.train.seed for cfg in runs}
+    whole = trained - {cfg.train.seed for cfg in runs if store.find(cfg) is None}
+    if whole == trained:
+        return p
+    changes: dict[str, Any] = {
+        name: [seed for seed in seeds if seed in whole] for name, seeds in p.seed_lists().items() if {*seeds} <= trained
+    }
+    fewer = {at: [seed for seed in seeds if seed in whole] for at, seeds in getattr(p, "seeds_at", {}).items()}
+    if not changes or not all([*changes.values(), *fewer.values()]):
+        return None
+    return p.replace(**changes, **({"seeds_at": fewer} if fewer else {}))
