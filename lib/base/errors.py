@@ -9,7 +9,7 @@ import pydantic
 
 
 class OneLine(Exception):
-    """Its message is one line, in notebooks as in the shell."""
+    """Its message says all that there is to say, in notebooks as in the shell: one line, as a rule."""
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints instead of a stack of frames (papermill shows the same)."""
@@ -75,18 +75,12 @@ class Checked(pydantic.BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
-def in_one_line(
-    function: Callable[..., object],
-    *arguments: Any,
-    stopped: str = "stopped",
-    complaints: tuple[type[Exception], ...] = (),
-) -> None:
-    """Calls a command's function. An error that the user can mend, one of ``complaints``, or a package that is missing
-    becomes one line and exit status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
-    mendable: tuple[type[Exception], ...] = (InputError, OSError, *complaints)
+def in_one_line(function: Callable[..., object], *arguments: Any, stopped: str = "stopped") -> None:
+    """Calls a command's function. An error that says all in its message, or a package that is missing, becomes that and
+    exit status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
     try:
         function(*arguments)
-    except mendable as error:
+    except (OneLine, OSError) as error:
         raise SystemExit(str(error)) from None
     except ImportError as error:
         raise SystemExit(f"{first_line(error)}: run make env, which installs what is pinned") from None

@@ -22,7 +22,7 @@ from typing import Any
 from traitlets.config import Config
 
 from lib.base import files
-from lib.base.errors import NotThere, in_one_line
+from lib.base.errors import NotThere, OneLine, in_one_line
 from lib.workbook import parameters, places, warm
 from lib.workbook.stale import Now
 
@@ -93,7 +93,7 @@ def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
     try:
-        in_one_line(execute, name, jobs, now, stale, kernel, stopped=stopped, complaints=(Failed,))
+        in_one_line(execute, name, jobs, now, stale, kernel, stopped=stopped)
     finally:
         if kernel:
             kernel.end()
@@ -102,7 +102,7 @@ def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
 # ---- one notebook ----------------------------------------------------------------------------------------------------
 
 
-class Failed(Exception):
+class Failed(OneLine):
     """A cell raised, or the kernel died."""
 
 

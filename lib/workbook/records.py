@@ -5,7 +5,6 @@ A run is packed once all that any notebook measures on it has been measured: a r
 """
 
 import collections
-import concurrent.futures
 import contextlib
 import itertools
 import math
@@ -96,10 +95,9 @@ def make(
     asked = _asked(every, names, {cfg.key for cfg in configs})
     todo = [job for job in _jobs(configs, asked, store) if _is_ours(job, shard, store)]
     missing = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
-    more = sum(len(job.asked) for job in todo)
     print(
-        f"{len(missing)} of {len(configs)} runs are missing: {sum(map(run_flops, missing)):.3g} FLOPs, and {more} "
-        "measurements",
+        f"{len(missing)} of {len(configs)} runs are missing: {sum(map(run_flops, missing)):.3g} FLOPs, and "
+        f"{sum(len(job.asked) for job in todo)} measurements",
         flush=True,
     )
     at_once = min(processes.processes(jobs or None), len(todo) or 1)
@@ -115,15 +113,17 @@ def make(
     for name, why in failed.items():
         print(f"{name} failed: {why}")
     came_to = [outcomes[f"run {cfg.key}"] for cfg in missing]
-    if todo:
-        print(
-            f"{came_to.count('')} runs finished, {came_to.count(STOPPED)} are left, {len(failed)} failed; the same "
-            "command goes on where this one stopped"
-        )
-    else:
-        print("nothing to train")
+    print(
+        f"{came_to.count('')} runs finished, {came_to.count(STOPPED)} are left, {len(failed)} failed; the same "
+        "command goes on where this one stopped"
+    )
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
-    print(f"{_how_far(configs, store)}; {len(_missing(asked, configs, store))} measurements are missing")
+    there = [cfg for cfg in configs if store.find(cfg) is not None]
+    share = sum(map(run_flops, there)) / (sum(map(run_flops, configs)) or 1.0)
+    print(
+        f"plan       {len(there)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs; "
+        f"{len(_missing(asked, configs, store))} measurements are missing"
+    )
     return bool(failed)
 
 
@@ -166,18 +166,6 @@ def _is_ours(job: Job, shard: tuple[int, int], store: RunStore) -> bool:
     return here or int(job.key, 16) % n == i - 1
 
 
-def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
-    """How much of a plan is done, and what the rest takes at the rate of what is done."""
-    done = [run for cfg in configs if (run := store.find(cfg)) is not None]
-    whole, flops = sum(map(run_flops, configs)), sum(run_flops(run.config) for run in done)
-    share = flops / whole if whole else 1.0
-    line = f"plan       {len(done)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs"
-    if not 0 < share < 1:
-        return line
-    hours = sum(run.summary["seconds"] for run in done) / 3600 * (1 - share) / share
-    return f"{line}; about {hours:.1f} core-hours are left"
-
-
 def _missing(asked: Sequence[Asked], configs: Sequence[RunConfig], store: RunStore) -> list[Asked]:
     """What has yet to be measured."""
     ended = [found for cfg in configs if (found := store.find(cfg)) is not None]
@@ -191,12 +179,9 @@ def _jobs(configs: Sequence[RunConfig], asked: Sequence[Asked], store: RunStore)
     of_run = collections.defaultdict(list)
     for one in _missing(asked, configs, store):
         of_run[one.run].append(one)
-    alone = sorted(of_run.pop("", []), key=lambda one: one.case.flops)
-    jobs = [Job(None, (one,)) for one in alone]
-    for cfg in configs:
-        if of_run[cfg.key] or store.find(cfg) is None:
-            jobs.append(Job(cfg, tuple(of_run[cfg.key])))
-    return jobs
+    alone = [Job(None, (one,)) for one in sorted(of_run.pop("", []), key=lambda one: one.case.flops)]
+    todo = [cfg for cfg in configs if of_run[cfg.key] or store.find(cfg) is None]
+    return [*alone, *(Job(cfg, tuple(of_run[cfg.key])) for cfg in todo)]
 
 
 def pack(
@@ -225,4 +210,4 @@ def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str
         raise SystemExit(make(names, profile, float(minutes) if minutes else None, jobs, (i, n)))
 
     stopped = "interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time"
-    in_one_line(run, stopped=stopped, complaints=(concurrent.futures.BrokenExecutor,))
+    in_one_line(run, stopped=stopped)

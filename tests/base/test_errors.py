@@ -27,9 +27,9 @@ def test_ipython_shows_the_line_alone_and_a_command_ends_in_it(capsys):
 
     assert errors.InputError("lr: wrong, mend it")._render_traceback_() == ["InputError: lr: wrong, mend it"]
     errors.in_one_line(print, "fine")
-    for error in (errors.InputError("lr: mend it"), OSError("gone"), LookupError("known")):
+    for error in (errors.InputError("lr: mend it"), OSError("gone")):
         with pytest.raises(SystemExit) as ended:
-            errors.in_one_line(raises, error, complaints=(LookupError,))
+            errors.in_one_line(raises, error)
         assert ended.value.code == error.args[0]
     with pytest.raises(SystemExit, match="no package x: run make env"):
         errors.in_one_line(raises, ModuleNotFoundError("no package x"))

@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from lib.base.errors import InputError
-from lib.flops import run_flops
 from lib.store import records as stored
 from lib.store.runs import RunStore
 from lib.sweep import measurements, time_limit
@@ -168,17 +167,6 @@ def test_machines_share_a_plan_without_a_run_in_common(tmp_path, capsys):
     assert f"plan       {len(configs)} of {len(configs)} runs, 100.0 % of its FLOPs" in capsys.readouterr().out
 
 
-def test_how_far_a_plan_is_counts_flops_and_the_hours_of_the_rest(store):
-    small, wide = runs(1)[0], small_run(model={"width": 64})
-    assert records._how_far([small, wide], store) == "plan       0 of 2 runs, 0.0 % of its FLOPs"
-    result = train(small, store)
-    share = run_flops(small) / (run_flops(small) + run_flops(wide))
-    hours = result.summary["seconds"] * run_flops(wide) / run_flops(small) / 3600
-    said = f"plan       1 of 2 runs, {100 * share:.1f} % of its FLOPs; about {hours:.1f} core-hours are left"
-    assert records._how_far([small, wide], store) == said
-    assert records._how_far([small], store) == "plan       1 of 1 runs, 100.0 % of its FLOPs"
-
-
 def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
     assert records.make(["generate", "instability"], "smoke", 1e-9, 1, outputs=tmp_path) == 0
     said = capsys.readouterr().out
@@ -203,7 +191,7 @@ def test_what_a_notebook_measures_is_made_and_packed(tmp_path, monkeypatch, caps
     record = records_alone(tmp_path / "records" / "smoke", tmp_path)
     assert plan.asked and all(one.found(record).measured for one in plan.asked)
     assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
-    assert "nothing to train" in capsys.readouterr().out
+    assert "0 runs finished, 0 are left" in capsys.readouterr().out
 
 
 def test_what_another_notebook_measures_on_a_run_is_made_too(tmp_path):
