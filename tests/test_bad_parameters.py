@@ -9,6 +9,7 @@ import pytest
 
 from lib.papers.parcae.parameters import Instability
 from lib.workbook import notebook, parameters, plans
+from tests.given import of_profile
 from tests.lines import everything, one_line
 
 PARAMETERS = [
@@ -57,7 +58,7 @@ def test_a_parameter(tmp_path, name, given, words):
         if profile is None:
             plans.plan(name, "smoke", **given)
         else:
-            notebook.start(Instability, {**parameters.of_profile("smoke", name), "profile": profile})
+            notebook.start(Instability, {**of_profile("smoke", name), "profile": profile})
     assert not everything(tmp_path)
 
 

@@ -9,8 +9,8 @@ from lib.sweep import training
 from lib.sweep.finished import Runs
 from lib.train import loop
 from lib.workbook.notebook import Notebook
-from lib.workbook.parameters import of_profile
 from tests.cells import whole
+from tests.given import of_profile
 from tests.made import NAMES
 
 CUTS = (slice(1), slice(2), slice(None, None, -1))

@@ -22,8 +22,9 @@ from papermill.cli import papermill as papermill_cli
 from lib.base.parameters import PROFILES, Training
 from lib.store.runs import RunStore
 from lib.workbook import parameters, plans, stale
-from lib.workbook.parameters import at_profile, kind_of, of_cell, of_profile
+from lib.workbook.parameters import at_profile, kind_of, of_cell
 from lib.workbook.plans import read_plan
+from tests.given import of_profile
 from tests.made import NAMES, cells, read
 from tests.models import official_parcae
 from tests.workbooks import ROOT, papermill

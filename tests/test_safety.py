@@ -24,7 +24,7 @@ from lib.tasks.suites import Task
 from lib.text.sources import documents
 from lib.train.loop import load_data, train
 from lib.workbook import notebook
-from lib.workbook.parameters import of_profile
+from tests.given import of_profile
 from tests.lines import one_line
 from tests.processes import lab, until
 from tests.runs import small_run

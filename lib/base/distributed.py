@@ -68,19 +68,18 @@ class Ranks:
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over processes."""
-        if self.size == 1:
-            return values
-        total = values.to(self.device, copy=True)
-        dist.all_reduce(total)
-        return total.to(values.device) / self.size
+        return self._reduced(values, "SUM") / self.size
 
     def most(self, values: Tensor) -> Tensor:
         """The largest over processes."""
+        return self._reduced(values, "MAX")
+
+    def _reduced(self, values: Tensor, how: str) -> Tensor:
         if self.size == 1:
             return values
-        largest = values.to(self.device, copy=True)
-        dist.all_reduce(largest, dist.ReduceOp.MAX)
-        return largest.to(values.device)
+        found = values.to(self.device, copy=True)
+        dist.all_reduce(found, getattr(dist.ReduceOp, how))
+        return found.to(values.device)
 
     def first_says(self, value: int) -> int:
         """The first process's value, for all."""

@@ -30,11 +30,6 @@ P = TypeVar("P", bound=Parameters)
 # ---- as the workbook has them ----------------------------------------------------------------------------------------
 
 
-def of_profile(profile: str, name: str) -> dict[str, Any]:
-    """``of_kind`` of the notebook ``name``."""
-    return of_kind(kind_of(name), profile)
-
-
 def of_kind(kind: type[Parameters], profile: str) -> dict[str, Any]:
     """All parameters of a notebook at a profile: the defaults of its class, over them what its cell shows, which are
     desk's, then params/<profile>/shared.yaml and params/<profile>/<name>.yaml. An addendum's lie over those of the
@@ -47,7 +42,7 @@ def of_kind(kind: type[Parameters], profile: str) -> dict[str, Any]:
         missing = paths[-1].relative_to(places.ROOT)
         raise InputError(f"profile: {profile!r} has no {missing}, use one of {', '.join(PROFILES)}")
     for path in (path for path in paths if path.exists()):
-        found = _of_yaml(path, path.name, Training if path.stem == "shared" else kind)
+        found = of_file(path, path.name, Training if path.stem == "shared" else kind)
         values |= {field: value for field, value in found.items() if field in fields}
     return {field: values[field] for field in fields if field in values} | {"profile": profile}
 
@@ -64,17 +59,14 @@ def files(profile: str, name: str) -> list[Path]:
 def shown(kind: type[Parameters]) -> dict[str, Any]:
     """What a notebook's cell shows before somebody edits it; nothing where it has no file for desk."""
     path = places.PARAMS / "desk" / f"{kind.notebook}.yaml"
-    return _of_yaml(path, kind.notebook, kind) if path.exists() else {}
+    return of_file(path, kind.notebook, kind) if path.exists() else {}
 
 
-def of_file(path: Path | str, name: str) -> dict[str, Any]:
+def of_file(path: Path | str, name: str, kind: type[Parameters] | None = None) -> dict[str, Any]:
     """A notebook's parameters in a file. Of somebody else's, ask this before papermill has it: papermill writes the
     names in it into the notebook as they are, so that a name may be code, which runs before the notebook can look.
     Nor can the notebook see what YAML makes another number of, or which of two values a name had."""
-    return _of_yaml(Path(path), name, kind_of(name))
-
-
-def _of_yaml(path: Path, name: str, kind: type[Parameters]) -> dict[str, Any]:
+    path, kind = Path(path), kind or kind_of(name)
     need_file("profile", path)
     try:
         text = path.read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
     what the cells raise."""
     if name not in names():
         raise InputError(f"name: there is no notebook {name!r}, use one of {', '.join(names())}")
-    given = parameters.of_profile(profile, name)
+    given = parameters.of_kind(parameters.kind_of(name), profile)
     parameters.check_names(name, changes, given)
     with (
         tempfile.TemporaryDirectory() as forgotten,

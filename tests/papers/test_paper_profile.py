@@ -23,9 +23,8 @@ from lib.papers.looped_moe.parameters import MoeIsoflop
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.workbook import plans
 from lib.workbook.documents import NOTEBOOKS
-from lib.workbook.parameters import of_profile
 from tests.cells import function
-from tests.given import given
+from tests.given import given, of_profile
 from tests.papers.facts import ACCOUNTED, facts
 from tests.workbooks import ROOT
 

@@ -8,8 +8,8 @@ import pytest
 
 from lib.papers.residual import at_init, designs
 from lib.papers.residual.parameters import ResidualScalingInit
-from lib.workbook.parameters import of_profile
 from tests.cells import run
+from tests.given import of_profile
 from tests.second import at_init as again
 
 

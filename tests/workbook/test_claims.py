@@ -13,8 +13,8 @@ from lib.base.errors import InputError
 from lib.base.statistics import all_of, mean_and_interval
 from lib.workbook import claims
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
-from lib.workbook.parameters import of_profile
 from tests.cases import claim
+from tests.given import of_profile
 from tests.workbooks import ROOT
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lib.base.parameters import Training
-from lib.workbook.parameters import Filled, given, of_cell, of_profile, told
+from lib.workbook.parameters import Filled, given, of_cell, told
+from tests.given import of_profile
 from tests.lines import one_line
 from tests.workbooks import moved
 

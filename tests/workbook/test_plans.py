@@ -20,8 +20,8 @@ from lib.papers.isodepth.parameters import RecurrenceExponent
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.store.runs import RunStore
 from lib.workbook import notebook, places, plans, report
-from lib.workbook.parameters import of_profile
 from lib.workbook.plans import read_plan
+from tests.given import of_profile
 from tests.lines import one_line
 from tests.runs import untrained
 from tests.workbooks import a_notebook
