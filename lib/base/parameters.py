@@ -14,8 +14,8 @@ from pydantic import Field
 
 from lib.base.errors import Checked
 
-WHOLE = ("smoke", "cpu", "desk", "gpu", "paper")  # profiles of all notebooks
-PROFILES = (*WHOLE, "addendum", "second-text")  # of some of desk's, with more runs, or another text
+#: profiles: of all notebooks; of some of desk's, with more runs, or another text
+PROFILES = ("smoke", "cpu", "desk", "gpu", "paper", "addendum", "second-text")
 
 Positive = Annotated[int, Field(ge=1)]
 

@@ -32,6 +32,14 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def above(self) -> bool:
+        return self.low > 0
+
+    @property
+    def below(self) -> bool:
+        return self.high < 0
+
     def inside(self, low: float, high: float) -> bool:
         return low <= self.low and self.high <= high
 

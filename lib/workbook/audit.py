@@ -185,9 +185,9 @@ def difference(record: RunResult, again: RunResult, same_class: bool, cell: Seed
     if len(wrong):
         return f"{wrong[0]} is {now[wrong[0]]}, and was {was[wrong[0]]}"
     before, end = record.summary["val_loss"], again.summary["val_loss"]
-    compares = record.status == "finished" and cell and not same_class
-    if compares and abs(end - cell.mean) > cell.reach(runs):  # nan: no cell has two seeds
-        seed = f"{cell.mean:.6f} +- {cell.reach(runs):.6f}"
+    judged = cell if record.status == "finished" and not same_class else None
+    if judged and abs(end - judged.mean) > judged.reach(runs):  # nan: no cell has two seeds
+        seed = f"{judged.mean:.6f} +- {judged.reach(runs):.6f}"
         return f"val_loss is {end:.6f}, and was {before:.6f}, where a further seed ends at {seed}"
     return ""
 
@@ -195,10 +195,9 @@ def difference(record: RunResult, again: RunResult, same_class: bool, cell: Seed
 def _numbers(run: RunResult) -> "pd.Series[float]":
     """By name, but for what the clock says: the numbers of a run's end, and those of its curve as records keep them."""
     end = {name: value for name, value in run.summary.items() if name not in CLOCKS}
-    curve = pd.DataFrame({name: column for name, column in run.metrics.items() if name not in CLOCKS})
-    of_steps = curve.set_index("step").astype("float32").rename("step {}".format).unstack()
-    of_steps.index = of_steps.index.map(" of ".join)
-    return pd.concat([pd.Series(end, dtype=float), of_steps])
+    curve = pd.DataFrame({name: column for name, column in run.metrics.items() if name not in CLOCKS}).melt("step")
+    names = curve["variable"] + " of step " + curve["step"].astype(str)
+    return pd.concat([pd.Series(end, dtype=float), pd.Series(curve["value"].to_numpy("float32"), names)])
 
 
 def last(outputs: Path, profile: str) -> dict[str, Any] | None:

@@ -157,11 +157,11 @@ def _outcome(claim: Claim, own: "Sequence[Interval | Permuted]", among: "Sequenc
             return CONTRADICTED
         return REPRODUCED if all(one.inside(*ends) for one in own) else UNRESOLVED
     negligible = [claim.kind == "ordering" and one.inside(-claim.effect, claim.effect) for one in among]
-    if any(one.high < 0 and not small for one, small in zip(among, negligible, strict=True)):
+    if any(one.below and not small for one, small in zip(among, negligible, strict=True)):
         return CONTRADICTED
     if any(negligible):
         return ABSENT
-    return REPRODUCED if all(one.low > 0 for one in own) else UNRESOLVED
+    return REPRODUCED if all(one.above for one in own) else UNRESOLVED
 
 
 def intervals(

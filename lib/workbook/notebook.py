@@ -10,8 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import ipywidgets
+import pandas as pd
+from IPython import get_ipython
+from IPython.display import Image, display
+from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from lib.base import files
@@ -31,11 +36,6 @@ from lib.tasks.evaluations import Evaluation
 from lib.workbook import claims, parameters, places, plans
 from lib.workbook.parameters import Filled
 from lib.workbook.plans import Plan
-
-if TYPE_CHECKING:
-    import ipywidgets
-    import pandas as pd
-    from IPython.display import Image
 
 FORMULA = re.compile(r"[=+@\t\r-](?![\d.]+(e[+-]?\d+)?$)")
 P = TypeVar("P", bound=Parameters)
@@ -67,13 +67,11 @@ class Notebook(Generic[P]):
         """Runs of the workbook, and the committed records of this profile."""
         return RunStore(self.outputs / "runs", places.records(self.profile))
 
-    def plan(self, configs: dict[Label, RunConfig]) -> "pd.DataFrame":
+    def plan(self, configs: dict[Label, RunConfig]) -> pd.DataFrame:
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 
         missing: runs that the store does not have. The configs go to outputs/plans/<profile>/<name>.json. The time it
         would take on this device is measured by ``sweep``, which says it before it begins."""
-        import pandas as pd
-
         store = self.store
         missing = {cfg.key for cfg in configs.values() if store.find(cfg) is None}
         self.planned.runs[:] = {cfg.key: cfg.planned for cfg in configs.values()}.values()
@@ -176,31 +174,25 @@ class Notebook(Generic[P]):
 
     def save(self, figure: Figure, name: str) -> None:
         """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
-        from IPython.display import display
-
         display(self._saved(figure, name))
 
     def slide(self, draw: Callable[..., Figure], name: str, **parts: tuple[Any, ...]) -> None:
         """``save`` of what ``draw`` returns with every slider where it begins; in JupyterLab, where somebody can move
         them, the figure is shown below its ``sliders``: in an executed copy these would be empty boxes."""
-        from IPython.display import display
-
         picture = self._saved(draw(**{part: at for part, (at, *_) in parts.items()}), name)
         display(sliders(draw, **parts) if somebody_is_there() else picture)
 
-    def _saved(self, figure: Figure, name: str) -> "Image":
+    def _saved(self, figure: Figure, name: str) -> Image:
         """The picture of a figure that has been written."""
         png = style.save(figure, self.outputs / "figures" / self.profile / name, self._stamp)
         return _shown(figure, Path(png).read_bytes())
 
-    def verdicts(self, findings: list[claims.Finding]) -> "pd.DataFrame":
+    def verdicts(self, findings: list[claims.Finding]) -> pd.DataFrame:
         """A table of what was measured and the verdicts."""
-        import pandas as pd
-
         columns = ["verdict", "second", "mean", "low", "high", "unit"]
         return pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")[columns]
 
-    def save_table(self, table: "pd.DataFrame", name: str, digits: int = 4) -> "pd.DataFrame":
+    def save_table(self, table: pd.DataFrame, name: str, digits: int = 4) -> pd.DataFrame:
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
         with files.replacing_together(path, path.with_suffix(".json")) as (draft, note):
@@ -219,10 +211,8 @@ class Notebook(Generic[P]):
             **provenance(),
         }
 
-    def plan_measurements(self, cases: dict[Label, Any], function: measurements.Function[Any]) -> "pd.DataFrame":
+    def plan_measurements(self, cases: dict[Label, Any], function: measurements.Function[Any]) -> pd.DataFrame:
         """``plan`` for what ``measure`` would make: a table with one row for each first part of the labels."""
-        import pandas as pd
-
         self.will_measure(function, cases.values())
         rows, store = [], self.store
         for group in dict.fromkeys(label[0] for label in cases):
@@ -282,11 +272,8 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
-def _shown(figure: Figure, png: bytes) -> "Image":
+def _shown(figure: Figure, png: bytes) -> Image:
     """A figure as a notebook shows it. It is closed, or the end of the cell would show it once more."""
-    from IPython.display import Image
-    from matplotlib import pyplot
-
     pyplot.close(figure)
     return Image(png, width=round(figure.get_figwidth() * style.SCREEN_DPI), alt=words.described(figure))
 
@@ -330,21 +317,16 @@ def somebody_is_there() -> bool:
     """Whether the cell that runs was sent by a front end that may be asked for input, as JupyterLab and VS Code may.
 
     Papermill and nbconvert say of every cell that nobody would answer; outside a kernel there is nobody."""
-    from IPython import get_ipython
-
     kernel = getattr(get_ipython(), "kernel", None)
     return kernel is not None and bool(kernel.get_parent()["content"].get("allow_stdin"))
 
 
-def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> "ipywidgets.VBox":
+def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> ipywidgets.VBox:
     """Widgets: a slider for each argument of ``draw``, and the figure that it returns, drawn anew when one is moved.
 
     parts: name -> (where the slider begins, its least and greatest value, its step), of whole numbers or of floats. An
     InputError of ``draw`` is printed in the figure's place."""
-    import ipywidgets as widgets
-    from IPython.display import display
-
-    kinds = {int: widgets.IntSlider, float: widgets.FloatSlider}
+    kinds = {int: ipywidgets.IntSlider, float: ipywidgets.FloatSlider}
     made = {
         name: kinds[type(step)](at, min=low, max=high, step=step, description=name, continuous_update=False)
         for name, (at, low, high, step) in parts.items()
@@ -358,4 +340,4 @@ def sliders(draw: Callable[..., Figure], **parts: tuple[Any, ...]) -> "ipywidget
         except InputError as error:
             print(error)
 
-    return widgets.VBox([*made.values(), widgets.interactive_output(show, made)])
+    return ipywidgets.VBox([*made.values(), ipywidgets.interactive_output(show, made)])
