@@ -31,7 +31,7 @@ from lib.base.machine import CLASS, provenance
 from lib.config import RunConfig
 from lib.store.result import RunResult
 from lib.store.runs import RunStore
-from lib.sweep.time_limit import STOPPED, Job, train_until
+from lib.sweep.training import STOPPED, Job, train_until
 from lib.workbook import places, verdicts
 
 FIRST = 10  # steps whose losses are compared across classes of machines

@@ -20,9 +20,9 @@ from lib.config import RunConfig
 from lib.figures import style
 from lib.flops import run_flops
 from lib.store.runs import RunStore
-from lib.sweep import cost
 from lib.sweep.jobs import spell
 from lib.sweep.measurements import Asked
+from lib.sweep.training import hours
 from lib.workbook import parameters, places
 
 P = TypeVar("P", bound=Computing)
@@ -122,7 +122,7 @@ def there(p: P) -> tuple[P, str]:
         drawn = _whole(part, of_part, store)
         if drawn is not None:
             return drawn, f"{100 * share:.0f} % of its plan"
-    needed = spell(cost.hours(missing, min(processes(p.jobs or None), len(missing))))
+    needed = spell(hours(missing, min(processes(p.jobs or None), len(missing))))
     smaller = "" if p.profile == "cpu" else ", or -p profile cpu for a plan of minutes"
     raise NotThere(
         f"train: {len(missing)} of {len(runs)} runs with these parameters are not there, and no seed is whole; "

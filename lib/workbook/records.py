@@ -21,7 +21,7 @@ from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.sweep.measurements import Asked
-from lib.sweep.time_limit import STOPPED, Job, train_until
+from lib.sweep.training import STOPPED, Job, train_until
 from lib.workbook import places, plans
 from lib.workbook.places import ROOT
 

@@ -8,8 +8,7 @@ import pytest
 from lib.base.errors import InputError
 from lib.store import records as stored
 from lib.store.runs import RunStore
-from lib.sweep import measurements, time_limit
-from lib.sweep import training as sweeping
+from lib.sweep import measurements, training
 from lib.sweep.finished import at_depths, losses_by_depth, run_model
 from lib.sweep.measurements import Asked
 from lib.sweep.training import sweep
@@ -136,7 +135,7 @@ def test_records_of_a_notebook_stand_in_for_its_runs(tmp_path, monkeypatch, caps
     said = capsys.readouterr().out
     assert "6 of 6 runs are missing" in said and "6 runs finished, 0 are left" in said and "packed" in said
     configs = plans.plan("instability", "smoke").runs
-    monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "train", lambda *args: pytest.fail("trained again"))
     both = [
         sweep(configs, RunStore(tmp_path / "runs")),
         sweep(configs, records_alone(tmp_path / "records" / "smoke", tmp_path)),
@@ -176,7 +175,7 @@ def test_a_limit_is_no_failure_and_says_how_to_go_on(tmp_path, capsys):
 
 
 def test_what_failed_is_named_and_the_status_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(time_limit, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
+    monkeypatch.setattr(training, "train", lambda cfg, *a, **k: (_ for _ in ()).throw(RuntimeError("out\nof memory")))
     assert records.make(["generate"], "smoke", None, 1, outputs=tmp_path) == 1
     said = capsys.readouterr().out
     assert "failed: out of memory" in said and "1 failed" in said
