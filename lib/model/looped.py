@@ -431,14 +431,15 @@ def load_weights(path: Path | str) -> LoopedLM:
     """
     tensors, metadata, about = weights.read(path)
     precision: Any = "fp32"
-    called: dict[str, str] = {}
+    names: weights.Names = {}
     if metadata.get("format") == "looped-lm" and "config" in metadata:
         cfg = ModelConfig(**weights.parsed(metadata["config"], f"the config in the metadata of {path}"))
         precision = TrainConfig(precision=metadata.get("precision", precision)).precision
     else:
-        cfg, tensors, called = layouts.read(path, tensors, about)
+        cfg, tensors, names = layouts.read(path, tensors, about)
     with torch.device("meta"):  # before memory is asked for
-        weights.check(LoopedLM(cfg, seed=None), tensors, called)
+        own = LoopedLM(cfg, seed=None).state_dict()
+    tensors = weights.renamed(tensors, own, names)
     model = LoopedLM(cfg, seed=None).set_precision(precision)
     model.load_state_dict(tensors)
     return model.eval()

@@ -1,6 +1,5 @@
 """Tensors from files, whoever wrote them, and into a module with nothing missing and nothing left over."""
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,9 @@ from torch import Tensor, nn
 from lib.base.errors import InputError, first_line
 from lib.base.files import json_object, need_file
 
+Tensors = dict[str, Tensor]
+#: their name -> ours
+Names = dict[str, str]
 #: what torch.compile, data parallelism and FSDP call the module that they wrap
 WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -32,13 +34,13 @@ def local(path: Path | str) -> Path:
         raise InputError(f"path: {path} cannot be fetched ({first_line(error)}), give a file or folder here") from None
 
 
-def read(source: Path | str) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
+def read(source: Path | str) -> tuple[Tensors, dict[str, str], dict[str, Any]]:
     """The tensors of a safetensors file, of the folder of one or of its shards, or of hf:NAME on the hub; the metadata
     in the file, and the config.json beside it (both empty where there is none). Where a folder has none but a
     pytorch_model.bin or its shards, these are read, tensors alone. Raises InputError, in one line, also where a number
     is not finite."""
     path = local(source)
-    tensors: dict[str, Tensor] = {}
+    tensors: Tensors = {}
     metadata: dict[str, str] = {}
     for file in files_of(path):
         held, said = _opened(file)
@@ -65,7 +67,7 @@ def files_of(path: Path) -> list[Path]:
     )
 
 
-def _opened(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _opened(file: Path) -> tuple[Tensors, dict[str, str]]:
     """The tensors of a file and its metadata. Of one of torch.save no code is run."""
     need_file("path", file)
     try:
@@ -91,10 +93,10 @@ def _finite(tensor: Tensor) -> bool:
     return bool(tensor.isfinite().all())
 
 
-def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _unwrapped(tensors: Tensors) -> Tensors:
     """Without what torch.compile and wrappers put into names, wherever they do. Raises InputError where two become
     one."""
-    found: dict[str, Tensor] = {}
+    found: Tensors = {}
     for name, tensor in tensors.items():
         plain = ".".join(part for part in name.split(".") if part not in WRAPPERS)
         if plain in found:
@@ -125,29 +127,35 @@ def parsed(text: str | bytes, what: str) -> dict[str, Any]:
         raise InputError(f"path: {what} is not JSON as it should be ({error!s:.120}), restore or remove it") from None
 
 
-def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+def load_strictly(model: nn.Module, tensors: Tensors) -> None:
     """Every tensor of the model from tensors, of the same shape, and nothing left over."""
-    check(model, tensors, {})
-    model.load_state_dict(tensors)
+    model.load_state_dict(renamed(tensors, model.state_dict(), {}))
 
 
-def check(model: nn.Module, tensors: dict[str, Tensor], called: Mapping[str, str]) -> None:
-    """Raises InputError where tensors are not those of the model. ``called``: our name -> the one that a fault has."""
-    own = model.state_dict()
-    faults = missing_or_unknown(own, tensors)
-    for name in sorted(own.keys() & tensors.keys()):
-        told = called.get(name, name)
-        if own[name].shape != tensors[name].shape:
-            faults.append(f"{told} has shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}")
-        if own[name].is_floating_point() and not tensors[name].is_floating_point():
-            faults.append(f"{told} holds {tensors[name].dtype}")
+def renamed(tensors: Tensors, own: Tensors, names: Names) -> Tensors:
+    """The tensors of a model under our names.
+
+    own: its tensors, of which shapes count; names: theirs -> ours, or several of ours whose rows lie side by side in
+    it. What the model does not have is left out, and what has no name there is called as here. Raises InputError with
+    their names.
+    """
+    ours = {name: parts.split() for name, parts in names.items() if {*parts.split()} <= own.keys()}
+    named = {part for parts in ours.values() for part in parts}
+    ours |= {name: [name] for name in own if name not in named}
+    faults = [f"{name} is missing" for name in sorted(ours.keys() - tensors.keys())]
+    faults += [f"{name} is unknown" for name in sorted(tensors.keys() - ours.keys())]
+    found: Tensors = {}
+    for name in sorted(ours.keys() & tensors.keys()):
+        tensor, rows = tensors[name], [len(own[part]) for part in ours[name]]
+        shape = (sum(rows), *own[ours[name][0]].shape[1:])
+        if tensor.shape != shape:
+            faults.append(f"{name} has shape {tuple(tensor.shape)} instead of {shape}")
+        elif not tensor.is_floating_point():
+            faults.append(f"{name} holds {tensor.dtype}")
+        else:
+            found |= zip(ours[name], tensor.split(rows), strict=True)
     refuse(faults, "give a checkpoint of this model")
-
-
-def missing_or_unknown(wanted: Collection[str], found: Collection[str]) -> list[str]:
-    """What is wrong with the names of tensors."""
-    missing = [f"{name} is missing" for name in sorted({*wanted} - {*found})]
-    return missing + [f"{name} is unknown" for name in sorted({*found} - {*wanted})]
+    return found
 
 
 def refuse(faults: list[str], remedy: str) -> None:

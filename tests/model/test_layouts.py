@@ -44,7 +44,7 @@ def test_without_one_of_its_tensors_or_with_one_of_another_shape_it_is_refused(t
     (about, tensors), layout = CHECKPOINTS[kind], layouts.LAYOUTS[kind.split()[0]]
     for name in roles(kind):
         less = {other: tensor for other, tensor in tensors.items() if other != name}
-        unknown = layout.model_type is None and name == layout.tensor  # it is known by this name alone
+        unknown = "model_type" not in layout.here and name == layout.tensor  # it is known by this name alone
         with one_line("carries no config" if unknown else f"{name} is missing"):
             load_weights(saved(tmp_path, about, less))
         for other in (tensors[name][:-1], tensors[name].flatten()[:3], tensors[name].flatten()[0]):

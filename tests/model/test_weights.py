@@ -9,7 +9,7 @@ import torch
 
 from lib.base.errors import InputError
 from lib.model.looped import LoopedLM, load_weights
-from lib.model.weights import load_strictly, read
+from lib.model.weights import load_strictly, read, renamed
 from tests.lines import everything, one_line
 from tests.models import config, official_parcae, randomized, tokens
 
@@ -25,6 +25,21 @@ def test_loading_is_strict_and_says_which_names_differ(tmp_path):
     message = str(error.value)
     assert "embed.weight is missing" in message and "extra is unknown" in message
     assert "readout.weight has shape (3, 3) instead of (32, 32)" in message
+
+
+def test_what_lies_side_by_side_in_another_layout_is_taken_apart():
+    whole, own = torch.randn(5, 3), {"0.q": torch.zeros(2, 3), "0.k": torch.zeros(3, 3), "same": torch.zeros(1)}
+    names, same = {"a.Wqk": "0.q 0.k", "a.bias": "0.bias"}, torch.ones(1)  # there is no bias here
+    found = renamed({"a.Wqk": whole, "same": same}, own, names)
+    assert found.keys() == own.keys() and torch.equal(found["same"], same)
+    assert torch.equal(found["0.q"], whole[:2]) and torch.equal(found["0.k"], whole[2:])
+    for wrong in (torch.zeros(4, 3), torch.zeros(5, 2), torch.zeros(5)):
+        with one_line("weights: a.Wqk has shape", "instead of (5, 3); give"):
+            renamed({"a.Wqk": wrong, "same": same}, own, names)
+    with one_line("weights: same is missing; a.bias is unknown; give"):
+        renamed({"a.Wqk": whole, "a.bias": same}, own, names)
+    with one_line("6 is missing; and 3 more; give"):
+        renamed({}, {str(i): same for i in range(11)}, {})
 
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -108,7 +108,7 @@ def test_what_a_parcae_config_says_is_read_or_refused(tmp_path):
     assert (cfg.rope_base, cfg.softcap, cfg.state_init, cfg.depth_per) == (10_000, 30.0, "prelude", "batch")
     for field, value in (("injection_type", "linear"), ("mlp_class_name", "GatedMLP"), ("clip_qkv", 1.0)):
         (tmp_path / "config.json").write_text(json.dumps({field: value}))
-        with one_line("has no counterpart here, load a Parcae with", starts=f"{field}: "):
+        with one_line("has no counterpart here, load one with", starts=f"{field}: "):
             load_weights(tmp_path)
 
 

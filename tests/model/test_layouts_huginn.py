@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from lib.flops import count
-from lib.model.layout_huginn import config
+from lib.model.layouts import HUGINN
 from lib.model.looped import Draw, load_weights
 from tests import equations as eq
 from tests.checkpoints import HUGINN_0125, huginn, huginn_shapes, saved
@@ -62,7 +62,7 @@ def test_the_published_model_has_its_published_size():
     """Of what is stored, the table counts once and rotary angles do not."""
     shapes = huginn_shapes(HUGINN_0125)
     stored = sum(math.prod(shape) for name, shape in shapes.items() if name != "freqs_cis")
-    cfg = config(HUGINN_0125)
+    cfg = HUGINN.config(HUGINN_0125, {})
     assert count(cfg).n_params == stored == 3_564_976_800
     assert (cfg.mean_loops, cfg.max_backprop_loops, cfg.depth, cfg.depth_per) == (32, 8, "lognormal-poisson", "batch")
     assert cfg.context == 4096

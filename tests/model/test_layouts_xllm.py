@@ -1,5 +1,6 @@
 """xLLM's checkpoints, LoopedLM-P2 among them, give the logits of their equations, or are refused in one line."""
 
+import functools
 import math
 
 import pytest
@@ -7,12 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from lib.flops import count
-from lib.model.layout_xllm import config
+from lib.model.layouts import XLLM as LAYOUT
 from lib.model.looped import Draw, load_weights
 from tests import equations as eq
 from tests.checkpoints import XLLM, saved, xllm, xllm_about, xllm_shapes
 from tests.lines import one_line
 from tests.models import D, V
+
+config = functools.partial(LAYOUT.config, tensors={})
 
 S = 24
 

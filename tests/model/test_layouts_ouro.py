@@ -1,5 +1,6 @@
 """Ouro's checkpoints give the logits and the exits of its equations, its published size, or are refused in one line."""
 
+import functools
 import math
 
 import pytest
@@ -10,12 +11,14 @@ from lib.decode.criteria import GATE
 from lib.decode.exits import measure_exits
 from lib.decode.generation import Exit, score
 from lib.flops import count
-from lib.model.layout_ouro import config
+from lib.model.layouts import OURO
 from lib.model.looped import load_weights
 from tests import equations as eq
 from tests.checkpoints import OURO_1_4B, ouro, ouro_about, ouro_shapes, saved
 from tests.lines import one_line
 from tests.models import CONTEXT, V
+
+config = functools.partial(OURO.config, tensors={})
 
 
 def by_its_equations(w, about, tokens, loops):
