@@ -3,21 +3,64 @@ Transformers Favorable?"): what each exit predicts, at which one a token leaves,
 
 A looped model has an exit after each loop, any model one after each effective layer. A criterion gives each token a
 score at each exit. The token leaves at the first exit whose score lies below a threshold, and saves the rest of the
-depth. Shapes: E exits in the order of their depth, of which the last is the model's own output; n tokens.
+depth. Shapes: E exits in the order of their depth, of which the last is the model's own output; n tokens. A decoder
+(``lib/decode/generation.py``) scores the tokens that it has in the loop by the same criteria.
 """
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lib.decode.criteria import CRITERIA, GATE, Seen, score
 from lib.model.looped import LoopedLM
 from lib.model.probes import listening
+
+
+class Seen(NamedTuple):
+    """n tokens at an exit; nan stands for an exit before the first."""
+
+    h: Tensor  # their state [n, d]
+    move: Tensor  # its change since the exit before [n, d]
+    log_p: Tensor  # of their prediction [n, V]; V is 0 where the criterion does not need it
+    staying: Tensor  # the chance [n, 1] that an exit gate lets them reach the loop after this one
+
+    @classmethod
+    def nothing(cls, n: int, d: int, V: int, device: torch.device | str = "cpu") -> "Seen":
+        """n tokens that have met no exit yet."""
+        h, move, log_p = (torch.full((n, size), math.nan, device=device) for size in (d, d, V))
+        return cls(h, move, log_p, torch.ones(n, 1, device=device))
+
+    def then(self, h: Tensor, log_p: Tensor, leaving: Tensor | None = None) -> "Seen":
+        """The same tokens at their next exit; ``leaving`` [n, 1] is the gate's chance there, of those who reach it."""
+        return Seen(h, h - self.h, log_p, self.staying if leaving is None else self.staying * (1 - leaving))
+
+
+#: criterion -> score [n] of tokens, from what they are (now, at the exit before). Tokens whose score is below the
+#: threshold leave; nan, at an exit that has none before it, is below nothing. The first criterion is 004's; the looped
+#: nanochat log (003) names the others.
+CRITERIA: dict[str, Callable[[Seen, Seen], Tensor]] = {
+    # H(p) in nats
+    "entropy": lambda now, before: -(now.log_p.exp() * now.log_p).sum(-1),
+    # KL(p || p') in nats
+    "kl": lambda now, before: (now.log_p.exp() * (now.log_p - before.log_p)).sum(-1),
+    # |h - h'|
+    "l2": lambda now, before: now.move.norm(dim=-1),
+    # |(h - h') - (h' - h'')|
+    "acceleration": lambda now, before: (now.move - before.move).norm(dim=-1),
+}
+#: Ouro's: the chance that the model's own exit gate lets a token reach the next loop, prod over s <= t of
+#: (1 - lambda_s). Ouro leaves where the chance to have left, which is one minus this, reaches q: the threshold is 1 - q
+GATE = "gate"
+SCORES = CRITERIA | {GATE: lambda now, _: now.staying[:, 0]}
+#: those that need the coda and the head at every exit
+PREDICTING = ("entropy", "kl")
+
+
+# ---- measured on all tokens, which are computed to the end -----------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +84,7 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
     depth, targets = np.array([share for share, _, _ in found]), targets.flatten()
     last = _log_probabilities(model, found[-1][2])
     gated = model.exit_gate is not None and not every_layer
-    criteria = (*CRITERIA, GATE) if gated else tuple(CRITERIA)
+    criteria = SCORES if gated else CRITERIA
     columns: dict[str, list[Tensor]] = {name: [] for name in ("loss", "divergence", *criteria)}
     seen = Seen.nothing(len(targets), model.cfg.width, model.cfg.vocab_size, last.device)
     for _, h, x in found:
@@ -50,8 +93,8 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
         now = seen.then(h, log_p, model.leaving(h) if gated else None)
         columns["loss"].append(-now.log_p.gather(1, targets[:, None])[:, 0])
         columns["divergence"].append(jensen_shannon(now.log_p, last))
-        for name in criteria:
-            columns[name].append(score(name, now, seen))
+        for name, score in criteria.items():
+            columns[name].append(score(now, seen))
         seen = now
     stacked = {name: torch.stack(values).cpu().numpy() for name, values in columns.items()}
     return Exits(depth, stacked.pop("loss"), stacked.pop("divergence"), stacked)

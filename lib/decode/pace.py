@@ -12,8 +12,7 @@ from tqdm import tqdm
 
 from lib.base.processes import one_thread_on_cpu
 from lib.decode.exits import Exits, trade_off
-from lib.decode.generation import Sampling, generate, score
-from lib.decode.inflight import Exit
+from lib.decode.generation import Exit, Sampling, generate, score
 from lib.model.looped import LoopedLM
 
 #: what is timed: it lets tokens leave, and returns the loops that each of them made

@@ -26,8 +26,7 @@ from lib.base.errors import Checked, InputError
 from lib.base.files import UNREADABLE
 from lib.config import RunConfig
 from lib.decode.continuations import score
-from lib.decode.generation import Sampling, generate
-from lib.decode.inflight import Exit
+from lib.decode.generation import Exit, Sampling, generate
 from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 

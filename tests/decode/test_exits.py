@@ -1,6 +1,7 @@
-"""The loss at every exit is the model's own at that depth, and a token leaves at the first exit that lets it."""
+"""Criteria are their formulas; the loss at every exit is the model's own; a token leaves at the first that lets it."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,19 @@ import torch
 from scipy.spatial.distance import jensenshannon
 
 from lib.decode import exits as exiting
-from lib.decode.exits import Exits, convergence, first_common, jensen_shannon, leave, measure_exits, trade_off
+from lib.decode.exits import (
+    CRITERIA,
+    GATE,
+    SCORES,
+    Exits,
+    Seen,
+    convergence,
+    first_common,
+    jensen_shannon,
+    leave,
+    measure_exits,
+    trade_off,
+)
 from lib.model.looped import token_losses
 from tests.models import KINDS, config, randomized, tokens
 
@@ -131,3 +144,44 @@ def test_a_threshold_saves_what_is_asked_or_the_next_more():
     below = {"kl": np.array([[math.nan, math.nan], [-1e-7, -1e-7], [0.0, 0.0]])}  # rounded
     settled = Exits(np.array([0.5, 0.75, 1.0]), found.loss[:3, :2], found.divergence[:3, :2], below)
     assert exiting.threshold_saving(settled, "kl", 0.2) > 0
+
+
+# ---- criteria
+
+
+def log_p(*p: float) -> torch.Tensor:
+    return torch.tensor([p]).log()
+
+
+@pytest.fixture
+def three_exits() -> list[Seen]:
+    """A token at no exit, and at three."""
+    seen = [Seen.nothing(1, 2, 2)]
+    for h, p in (((0.0, 0.0), (0.5, 0.5)), ((3.0, 4.0), (0.8, 0.2)), ((3.0, 16.0), (0.8, 0.2))):
+        seen.append(seen[-1].then(torch.tensor([h]), log_p(*p)))
+    return seen
+
+
+def scores(name: str, exits: list[Seen]) -> list[float]:
+    return [CRITERIA[name](now, before).item() for before, now in itertools.pairwise(exits)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("entropy", [math.log(2), *[-0.8 * math.log(0.8) - 0.2 * math.log(0.2)] * 2]),
+        ("kl", [math.nan, 0.8 * math.log(0.8 / 0.5) + 0.2 * math.log(0.2 / 0.5), 0.0]),
+        ("l2", [math.nan, 5.0, 12.0]),
+        ("acceleration", [math.nan, math.nan, math.hypot(3.0, 8.0)]),  # from (3, 4) to (0, 12)
+    ],
+)
+def test_a_criterion_is_its_formula(three_exits, name, expected):
+    assert scores(name, three_exits) == pytest.approx(expected, nan_ok=True, abs=1e-6)
+
+
+def test_a_gate_lets_stay_who_left_at_no_exit():
+    seen, h = [Seen.nothing(2, 3, 0)], torch.zeros(2, 3)
+    for chances in ((0.1, 0.9), (0.5, 0.5), (0.2, 1.0)):
+        seen.append(seen[-1].then(h, h[:, :0], torch.tensor(chances)[:, None]))
+    found = torch.stack([SCORES[GATE](now, before) for before, now in itertools.pairwise(seen)])
+    torch.testing.assert_close(found, torch.tensor([[0.9, 0.1], [0.45, 0.05], [0.36, 0.0]]))

@@ -7,8 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.decode.criteria import GATE
-from lib.decode.exits import measure_exits
+from lib.decode.exits import GATE, measure_exits
 from lib.decode.generation import Exit, score
 from lib.flops import count
 from lib.model.layouts import OURO

@@ -9,7 +9,7 @@ import torch
 
 from lib.config import RunConfig
 from lib.decode import exits, pace
-from lib.decode.criteria import CRITERIA
+from lib.decode.exits import CRITERIA
 from lib.model.probes import looped_choices
 from lib.model.routing import divergence
 from lib.store.runs import RunStore

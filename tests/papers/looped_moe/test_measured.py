@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib.decode import exits
-from lib.decode.criteria import CRITERIA
+from lib.decode.exits import CRITERIA
 from lib.model.routing import KINDS
 from lib.papers.looped_moe import measured
 from lib.store.runs import RunStore
