@@ -9,7 +9,7 @@ least-squares problem.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,6 @@ from lib.base.errors import InputError
 from lib.fit import laws
 from lib.fit.arrays import ANY_SIGN, LEVEL, POSITIVE, floats, number, points, same_index
 from lib.fit.laws import Law
-from lib.fit.noise import Noise
 from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
 
 K = TypeVar("K")  # names of fits
@@ -170,37 +169,25 @@ def sharing(draws: Sequence[Mapping[K, Fit]], name: str) -> list[dict[K, Fit]]:
     sum of their objectives, sought from the groups' own fits and the mean of what they say of ``name``.
 
     draws: the groups' own fits to their losses, or to so many that might have been at the same inputs."""
-    groups = [*draws[0]]
-    own = [draws[0][group] for group in groups]
-    first = own[0]
-    law = laws.sharing(first.law, name, len(groups))
-    number = np.repeat(np.arange(len(groups)), [len(fit.loss) for fit in own])
+    own = [*draws[0].values()]
+    law = laws.sharing(own[0].law, name, len(own))
+    number = np.repeat(np.arange(len(own)), [len(fit.loss) for fit in own])
     inputs = [np.concatenate(some) for some in zip(*(fit.inputs for fit in own), strict=True)]
-    loss = np.array([np.concatenate([fits[group].loss for group in groups]) for fits in draws])
-    problem = Problem.of(law, [*inputs, number], loss, first.delta)
+    loss = np.array([np.concatenate([fit.loss for fit in fits.values()]) for fits in draws])
+    problem = Problem.of(law, [*inputs, number], loss, own[0].delta)
     # where each group's parameters stand in those of all [groups, p]
-    called = [[p if p == name else f"{p} {g}" for p in first.law.names] for g in range(len(groups))]
+    called = [[p if p == name else f"{p} {g}" for p in own[0].law.names] for g in range(len(own))]
     at = np.array([[law.names.index(parameter) for parameter in names] for names in called])
-    thetas = np.array([[fits[group].theta for group in groups] for fits in draws])  # [draws, groups, p]
+    thetas = np.array([[fit.theta for fit in fits.values()] for fits in draws])  # [draws, groups, p]
     begin = np.empty((len(draws), len(law.names)))
     begin[:, at] = thetas
-    begin[:, law.names.index(name)] = thetas[..., first.law.names.index(name)].mean(1)
-    return [
-        {group: _held(fits[group], name, theta[of]) for group, of in zip(groups, at, strict=True)}
-        for fits, theta in zip(draws, minimum(problem, begin, np.arange(len(draws))), strict=True)
-    ]
-
-
-def _held(own: Fit, name: str, theta: ndarray) -> Fit:
-    """At theta, with this parameter held there."""
-    law = laws.hold(own.law, **{name: own.law.params(theta)[name]})
-    return dataclasses.replace(own, law=law, theta=theta)
-
-
-def objective_at(law: Law, params: Mapping[str, float], inputs: Sequence[ArrayLike], loss: ArrayLike) -> float:
-    """The sum of Huber(1e-3) of the log residuals, as of a ``Fit``, of a law with parameters from elsewhere."""
-    arrays, loss = law.checked(inputs, loss)
-    return float(huber(np.log(law.loss(params, *arrays) / loss), DELTA).sum())
+    begin[:, law.names.index(name)] = thetas[..., own[0].law.names.index(name)].mean(1)
+    found = []
+    for fits, theta in zip(draws, minimum(problem, begin, np.arange(len(draws))), strict=True):
+        held = laws.hold(own[0].law, **{name: law.params(theta)[name]})
+        of_groups = zip(fits.items(), theta[at], strict=True)
+        found.append({group: dataclasses.replace(one, law=held, theta=of) for (group, one), of in of_groups})
+    return found
 
 
 def table(fits: dict[str, Fit]) -> pd.DataFrame:
@@ -233,21 +220,11 @@ def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
     return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in found]
 
 
-def _shifted(fit: Fit, shifts: ndarray) -> list[Fit]:
-    """The law on its own predictions, log losses shifted so [m, points]."""
-    return refits(fit, fit.predict(*fit.inputs) * np.exp(shifts))
-
-
 def _best_from(theta: ndarray, problem: Problem) -> ndarray:
     """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
     cells, of = starts(problem, 1)
     own = np.clip(theta, problem.low, problem.high)
     return minimum(problem, np.concatenate([own, cells]), np.concatenate([of, of]))
-
-
-def _least_squares(own: Fit) -> Fit:
-    """The same law at its least squares: Huber's optimum leaves more over than the noise is."""
-    return fit(own.law, own.inputs, own.loss, objective="squares")
 
 
 # ---- how sure --------------------------------------------------------------------------------------------------------
@@ -322,6 +299,28 @@ def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
     return by.to_numpy(int), int(by.max()) + 1
 
 
+class Noise(NamedTuple):
+    """The variance of a run's loss, and the degrees of freedom that it is known with: nan where there are none."""
+
+    variance: float
+    freedom: int
+
+    @classmethod
+    def left_over(cls, residuals: Sequence[ArrayLike], parameters: int) -> Self:
+        """Of the residuals of several fits that have so many parameters in all."""
+        every = np.concatenate([np.empty(0), *(np.asarray(some, dtype=float) for some in residuals)])
+        freedom = len(every) - parameters
+        return cls(float(every @ every / freedom), freedom) if freedom > 0 else cls(np.nan, 0)
+
+    def draws(self, n: int, size: int, random: np.random.Generator) -> ndarray:
+        """Normal noise [n, size]. Its variance is drawn too, for each of the n, as far as it is open (scaled inverse
+        chi-square), so that percentiles of what is linear in it are Student's t. nan where it is not known."""
+        if not self.freedom:
+            return np.full((n, size), np.nan)
+        deviations = np.sqrt(self.variance * self.freedom / random.chisquare(self.freedom, n))
+        return deviations[:, None] * random.standard_normal((n, size))
+
+
 def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> list[dict[K, Fit]]:
     """The same laws on n grids of runs that might have been trained instead (a parametric bootstrap): what each law
     says of its runs, and normal noise, whose variance is drawn anew for each grid, as far as what all fits together
@@ -333,23 +332,25 @@ def fresh_fits(fits: Mapping[K, Fit], n: int, seed: int | Sequence[int] = 0) -> 
     sizes = [len(fit.loss) for fit in fits.values()]
     grids = noise_of(fits).draws(n, sum(sizes), np.random.default_rng(seed))
     shifts = np.split(grids, np.cumsum(sizes)[:-1], axis=1)
-    drawn = [_shifted(fit, own) for fit, own in zip(fits.values(), shifts, strict=True)]
+    drawn = [
+        refits(fit, fit.predict(*fit.inputs) * np.exp(own)) for fit, own in zip(fits.values(), shifts, strict=True)
+    ]
     return [dict(zip(fits, grid, strict=True)) for grid in zip(*drawn, strict=True)]
 
 
 def noise_of(fits: Mapping[K, Fit]) -> Noise:
-    """The noise of a run's log loss: what the laws leave over at their least squares."""
-    squares = [_least_squares(own) for own in fits.values()]
+    """The noise of a run's log loss: what the laws leave over at their least squares; Huber's optimum leaves more."""
+    squares = [fit(own.law, own.inputs, own.loss, "squares") for own in fits.values()]
     return Noise.left_over([own.residuals for own in squares], sum(own.free for own in squares))
 
 
-def flipped(fit: Fit, signs: ndarray) -> list[Fit]:
+def flipped(own: Fit, signs: ndarray) -> list[Fit]:
     """The same law on other losses: its own predictions, and what its least squares leave over with other signs [n,
     points] (``cell_signs``), scaled to the degrees of freedom. All inputs stay in every refit, where ``bootstrap``
     loses some of a small grid's: of eight cells a third, and with them what identifies the law."""
-    left = _least_squares(fit)
+    left = fit(own.law, own.inputs, own.loss, "squares")
     scale = np.sqrt(len(left.loss) / max(1, len(left.loss) - left.free))
-    return _shifted(fit, scale * left.residuals * signs)
+    return refits(own, own.predict(*own.inputs) * np.exp(scale * left.residuals * signs))
 
 
 def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:

@@ -9,7 +9,7 @@ those that have arrived rest.
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy import ndarray
@@ -129,10 +129,9 @@ def starts(problem: Problem, best: int = STARTS) -> tuple[ndarray, ndarray]:
     theta, value = np.empty((len(shapes), sets, problem.low.shape[1])), np.empty((len(shapes), sets))
     n = problem.log_loss.shape[-1]
     for some in blocks(np.arange(sets), 8 * n):
-        own = problem.take(some)
         for cells in blocks(np.arange(len(shapes)), len(some) * n):
             at = np.ix_(cells, some)
-            theta[at], value[at] = _in_cells(own, shapes[cells])
+            theta[at], value[at] = _in_cells(problem.take(some), shapes[cells])
     order = np.argsort(value, axis=0, kind="stable")
     chosen = [_promising(order[:, s], shapes, best) for s in range(sets)]
     of = np.repeat(np.arange(sets), [len(cells) for cells in chosen])
@@ -186,69 +185,41 @@ def _least(value: ndarray, of: ndarray, most: int) -> ndarray:
     return order[np.arange(len(of)) - np.searchsorted(of, of) < most]
 
 
-class Valley(NamedTuple):
-    """What a step of Newton's method in each set goes by: the size of each parameter [sets, p], and in units of these
-    the axes of the Hessian [sets, p, p], its curvature along them and the gradient along them [sets, p]."""
-
-    scale: ndarray
-    axes: ndarray
-    curvature: ndarray
-    along: ndarray
-
-    @classmethod
-    def at(cls, problem: Problem, theta: ndarray) -> Self:
-        """Parameters that push against their bound rest."""
-        gradient, hessian, J = problem.derivatives(theta)
-        low, high = theta <= problem.low, theta >= problem.high
-        free = ~((low & (gradient > 0)) | (high & (gradient < 0)))
-        scale = np.sqrt(np.maximum(np.einsum("spn,sn->sp", J**2, problem.weights), 1e-300))
-        hessian /= scale[:, :, None] * scale[:, None]
-        hessian = np.where(free[:, :, None] & free[:, None], hessian, np.eye(theta.shape[1]))
-        curvature, axes = np.linalg.eigh(hessian)
-        along = np.einsum("sij,si->sj", axes, np.where(free, gradient / scale, 0))
-        return cls(scale, axes, np.abs(curvature), along)  # negative curvature is turned
-
-    def take(self, sets: ndarray) -> Self:
-        return type(self)(*(kept[sets] for kept in self))
-
-    def step(self, damping: ndarray) -> ndarray:
-        """[sets, p], damped in units of the curvature that each point would have inside delta."""
-        return np.einsum("sij,sj->si", self.axes, self.along / (self.curvature + damping[:, None])) / self.scale
-
-    def arrived(self, value: ndarray) -> ndarray:
-        """Where a step promises less than the objective [sets] can show."""
-        slope = self.along**2
-        promised = (slope / (self.curvature + LEAST)).sum(-1)
-        return (slope.sum(-1) < 1e-30 * np.maximum(value, 1e-300)) | (promised < 1e-15 * value)
-
-
 def newton(problem: Problem, theta: ndarray, trials: int = TRIALS) -> tuple[ndarray, ndarray]:
     """Damped Newton inside the box, theta [sets, p] and value [sets]. A trial that is no better is tried again with
     more damping, and the last, which nothing can be told of, is taken as it is."""
     theta, value = theta.copy(), problem.value(problem.residuals(theta))
-    active = np.flatnonzero(np.isfinite(value))
-    damping, moved = np.full(len(theta), 1e-3), np.ones(len(theta), dtype=bool)
-    square = (*theta.shape, theta.shape[1])
-    valley = Valley(*(np.empty(shape) for shape in (theta.shape, square, theta.shape, theta.shape)))
+    active, damping = np.flatnonzero(np.isfinite(value)), np.full(len(theta), 1e-3)
     for _ in range(trials):
-        for sets in blocks(active[moved[active]], problem.size):
-            for kept, new in zip(valley, Valley.at(problem.take(sets), theta[sets]), strict=True):
-                kept[sets] = new
-        arrived = valley.take(active).arrived(value[active])
-        last = active[arrived]
-        theta[last] -= valley.take(last).step(np.full(len(last), LEAST))
-        theta[last] = np.clip(theta[last], problem.low[last], problem.high[last])
-        active = active[~arrived & (damping[active] < 1e10)]
-        if not len(active):
-            break
-        here = problem.take(active)
-        trial = np.clip(theta[active] - valley.take(active).step(damping[active]), here.low, here.high)
-        tried = here.value(here.residuals(trial))
-        better = tried < value[active]
-        moved[active] = better
-        damping[active] = np.where(better, np.maximum(damping[active] / 5, LEAST), damping[active] * 6)
-        theta[active[better]], value[active[better]] = trial[better], tried[better]
+        for some in blocks(active, problem.size):
+            here = problem.take(some)
+            trial, last = _step(here, theta[some], value[some], damping[some])
+            tried = here.value(here.residuals(trial))
+            better = ~last & (tried < value[some])
+            damping[some] = np.where(better, np.maximum(damping[some] / 5, LEAST), damping[some] * 6)
+            damping[some[last]] = np.inf
+            theta[some[better | last]] = trial[better | last]
+            value[some[better]] = tried[better]
+        active = active[damping[active] < 1e10]
     return theta, value
+
+
+def _step(problem: Problem, theta: ndarray, value: ndarray, damping: ndarray) -> tuple[ndarray, ndarray]:
+    """Where a step leads that is damped in units of the curvature that each point would have inside delta, and whether
+    it is the last [sets]: it promises less than the objective can show. Parameters that push against their bound rest.
+    """
+    gradient, hessian, J = problem.derivatives(theta)
+    free = ~(((theta <= problem.low) & (gradient > 0)) | ((theta >= problem.high) & (gradient < 0)))
+    scale = np.sqrt(np.maximum(np.einsum("spn,sn->sp", J**2, problem.weights), 1e-300))
+    hessian /= scale[:, :, None] * scale[:, None]
+    curvature, axes = np.linalg.eigh(np.where(free[:, :, None] & free[:, None], hessian, np.eye(theta.shape[1])))
+    curvature = np.abs(curvature)  # what is negative is turned
+    along = np.einsum("sij,si->sj", axes, np.where(free, gradient / scale, 0))
+    promised = (along**2 / (curvature + LEAST)).sum(-1)
+    last = ((along**2).sum(-1) < 1e-30 * np.maximum(value, 1e-300)) | (promised < 1e-15 * value)
+    damping = np.where(last, LEAST, damping)[:, None]
+    move = np.einsum("sij,sj->si", axes, along / (curvature + damping)) / scale
+    return np.clip(theta - move, problem.low, problem.high), last
 
 
 def blocks(rows: ndarray, numbers: int) -> Iterator[ndarray]:

@@ -45,7 +45,6 @@ BAD = [
         ("n_rec", lambda N, D, loss, r: fits.fit_joint(0, N, r, D, loss)),
         ("loss", lambda N, D, loss, r: fits.fit_saturation(D, N)),
         ("N", lambda N, D, loss, r: LAW.predict(N, D)),
-        ("N", lambda N, D, loss, r: fits.objective_at(laws.CHINCHILLA, LAW.params, (N, D), loss)),
         ("N", lambda N, D, loss, r: fits.bootstrap(fits.fit_chinchilla, (N, D, loss), range(8))),
         ("x", lambda N, D, loss, r: fits.isoflop_optimum(N, D)),
         ("y", lambda N, D, loss, r: fits.power_law(D, N)),

@@ -5,10 +5,21 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from lib.base.errors import InputError
 from lib.fit import fits, laws
-from lib.fit.fits import bootstrap, cell_signs, fit, fit_chinchilla, fit_joint, fit_saturation, fresh_fits, refits
+from lib.fit.fits import (
+    Noise,
+    bootstrap,
+    cell_signs,
+    fit,
+    fit_chinchilla,
+    fit_joint,
+    fit_saturation,
+    fresh_fits,
+    refits,
+)
 from tests.fit.coverage import of_laws, of_optima
 from tests.fit.known import iso_depth_grid, joint_arrays, line
 
@@ -166,8 +177,18 @@ def test_each_group_is_at_its_own_optimum_with_what_is_shared():
         assert one.predict(*INPUTS[name]) == pytest.approx(losses[name] * np.exp(one.residuals), rel=1e-9)
 
 
-def test_the_objective_of_a_law_from_elsewhere_is_that_of_a_fit():
-    *inputs, loss = joint_arrays(iso_depth_grid(0.005))
-    own = fit_joint(*inputs, loss)
-    assert fits.objective_at(laws.JOINT, own.params, inputs, loss) == pytest.approx(own.objective, rel=1e-12)
-    assert fits.objective_at(laws.JOINT, own.params | {"phi": own.params["phi"] + 0.05}, inputs, loss) > own.objective
+def test_noise_is_what_is_left_over_a_degree_of_freedom():
+    noise = Noise.left_over([[0.1, -0.1], [0.2]], 1)
+    assert noise == (pytest.approx(0.03), 2)
+    nothing = Noise.left_over([[0.0, 0.0]], 2)
+    assert np.isnan(nothing.variance) and nothing.freedom == 0
+    assert np.isnan(nothing.draws(3, 2, np.random.default_rng(0))).all()
+
+
+def test_percentiles_of_draws_are_students_t():
+    draws = Noise(4.0, 3).draws(200_000, 2, np.random.default_rng(0))
+    assert draws.shape == (200_000, 2)
+    for share in (0.025, 0.2, 0.9):
+        assert np.quantile(draws[:, 0], share) == pytest.approx(2 * scipy.stats.t.ppf(share, 3), rel=0.03)
+    # the runs of a grid share its variance: a large one is large in all
+    assert np.corrcoef(np.abs(draws).clip(0, 20).T)[0, 1] > 0.1 and abs(np.corrcoef(draws.clip(-20, 20).T)[0, 1]) < 0.02

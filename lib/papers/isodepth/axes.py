@@ -8,7 +8,7 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, RunConfig
-from lib.fit.noise import Noise
+from lib.fit.fits import Noise
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
 from lib.store.runs import RunStore
 from lib.tasks import primitives

@@ -9,7 +9,7 @@ import pytest
 
 from lib.base.errors import InputError
 from lib.base.statistics import all_resampled
-from lib.fit.noise import Noise
+from lib.fit.fits import Noise
 from lib.papers.isodepth import axes, designs
 from lib.papers.isodepth.axes import by_axis, labelled, macro, optimal
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from lib.fit.fits import fit_joint
+from lib.fit.fits import Noise, fit_joint
 from lib.fit.laws import JOINT
-from lib.fit.noise import Noise
 from lib.model.looped import LoopedLM
 from lib.papers.isodepth import designs, readings
 from lib.train.loop import train
