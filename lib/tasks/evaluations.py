@@ -8,9 +8,10 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from lib.base.errors import InputError
@@ -31,11 +32,6 @@ from lib.tasks.scoring import answers, ask, fitting
 from lib.tasks.suites import Example, Task, chosen
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer
 from lib.train.evaluate import check_tokenizer
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-STILL = ("prelude", "zero")  # initial states that no seed draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +110,9 @@ def evaluations(
     for subject, (task, of) in itertools.product(subjects, known.items()):  # one subject's side by side
         n = min(limit or of.n, of.n)
         loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops
-        tokens = _tokens(task, of, subject.model.context) * n
-        flops = tokens * count(subject.model).flops_per_token_forward * loops
+        # if a token is a byte; other tokenizers make fewer. A document is read whole, a question is cut to fit
+        longest = math.inf if of.documents else subject.model.context
+        tokens = min(of.characters * (task.shots + 1), longest) * n
         cases += [
             Evaluation(
                 subject=subject.key,
@@ -127,7 +124,7 @@ def evaluations(
                 limit=n,
                 seed=seed,
                 depths=tuple(sorted({*depths})),
-                flops=float(flops),
+                flops=float(tokens * count(subject.model).flops_per_token_forward * loops),
                 who=subject,
                 what=task,
                 source=source,
@@ -138,16 +135,9 @@ def evaluations(
     return cases
 
 
-def _tokens(task: Task, of: Facts, context: int) -> float:
-    """About how many tokens an example has if a token is a byte; other tokenizers make fewer. A document is read whole,
-    a question is cut to fit."""
-    whole = of.characters * (task.shots + 1)
-    return whole if of.documents else min(whole, context)
-
-
 def drawn(subject: Subject, task: Task) -> bool:
     """Whether a seed changes anything: the examples in front, or the initial state."""
-    return task.shots > 0 or subject.model.state_init not in STILL
+    return task.shots > 0 or subject.model.state_init not in ("prelude", "zero")
 
 
 @functools.cache  # the suites of the papers have 61 tasks together, whose examples are needed again and again
@@ -209,11 +199,9 @@ def load(subject: Subject, store: str) -> tuple[LoopedLM, ByteTokenizer | BPETok
     return load_weights(subject.path).to(device_type()), tokenizer
 
 
-def tabulate(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "pd.DataFrame":
+def tabulate(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a case and T: subject, task, shots, seed, T, chance (a share), ``drawn`` (whether seeds change anything)
     and the scores."""
-    import pandas as pd
-
     return pd.DataFrame(
         {
             "subject": case.subject,
@@ -231,7 +219,7 @@ def tabulate(cases: Sequence[Evaluation], found: Sequence[dict[str, Any]]) -> "p
     )
 
 
-def over_seeds(table: "pd.DataFrame") -> "pd.DataFrame":
+def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row a subject, task and T, with means over seeds. ``stderr``: standard errors over examples, which seeds
     share. ``spread``: the standard deviation of accuracies and losses over seeds, nan of a single one, 0 where seeds
     change nothing."""
@@ -248,7 +236,7 @@ def over_seeds(table: "pd.DataFrame") -> "pd.DataFrame":
     return found.reset_index()
 
 
-def suite(table: "pd.DataFrame", asked: Sequence[Task], value: str) -> "pd.DataFrame":
+def suite(table: pd.DataFrame, asked: Sequence[Task], value: str) -> pd.DataFrame:
     """One row a subject and T: the mean of ``value`` over those of the tasks that are in the table of ``over_seeds``.
     CORE is the mean of "centred", an axis of 000 that of "loss". ``stderr``: its error over examples. ``spread``: its
     standard deviation over seeds, if each task draws for itself (001's +-); nan if a task had one seed. ``tasks``: how

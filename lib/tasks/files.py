@@ -6,7 +6,6 @@ network.
 """
 
 import ast
-import functools
 import gzip
 import importlib.util
 import re
@@ -76,16 +75,9 @@ def _choice(context: str, choices: Sequence[str], gold: Any) -> Example:
     return Example((context,), tuple(choice.strip() for choice in choices), _index(gold))
 
 
-def _query(d: dict[str, Any]) -> Example:
-    """SciQ has a passage that supports the answer in a field of its own."""
-    query = f"{d['support']}\nQuestion: {d['query']}\nAnswer:".lstrip() if "support" in d else d["query"]
-    return _choice(query, d["choices"], d["gold"])
-
-
 def _winogrande(d: dict[str, Any]) -> Example:
     before, after = d["sentence"].split("_")
-    options = tuple(before + d[option] for option in ("option1", "option2"))
-    return Example(options, (after.strip(),), _index(d["answer"]) - 1)
+    return Example((before + d["option1"], before + d["option2"]), (after.strip(),), _index(d["answer"]) - 1)
 
 
 def _copa(d: dict[str, Any]) -> Example:
@@ -121,7 +113,11 @@ def _with_letters(question: str, choices: Sequence[str], gold: int) -> Example:
 #: fields that a line has -> its example; the first that fits
 LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]], ...] = (
     # the bundles of DCLM and llm-foundry
-    (("query", "choices", "gold"), _query),
+    (  # SciQ has a passage that supports the answer in a field of its own
+        ("query", "choices", "gold", "support"),
+        lambda d: _choice(f"{d['support']}\nQuestion: {d['query']}\nAnswer:".lstrip(), d["choices"], d["gold"]),
+    ),
+    (("query", "choices", "gold"), lambda d: _choice(d["query"], d["choices"], d["gold"])),
     (
         ("context_options", "continuation", "gold"),
         lambda d: Example(tuple(d["context_options"]), (d["continuation"],), _index(d["gold"])),
@@ -192,16 +188,8 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
         return []
     if task.curated:
         return _requests(path)
-    return _of_package(path) if source is None else _examples(path)
-
-
-def _examples(path: Path) -> list[Example]:
     found = [_example(path, number, d) for number, d in _questions(path)]
     return [example for example in found if example is not None]
-
-
-# tasks that differ in what stands in front share a file, and the package does not change
-_of_package = functools.cache(_examples)
 
 
 def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -249,8 +237,10 @@ def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
     """An example that can be asked, from the fields of one line; None for one that has no answer and needs none."""
     used, make = next(((fields, make) for fields, make in LAYOUTS if d.keys() >= {*fields}), ((), None))
     if make is None:
-        known = "; ".join(", ".join(fields) for fields, _ in LAYOUTS[:3])
-        raise InputError(f"tasks: {path}, line {number} has the fields {', '.join(d) or '(none)'}, use {known}")
+        raise InputError(
+            f"tasks: {path}, line {number} has the fields {', '.join(d) or '(none)'}, use query, choices, gold; "
+            "context_options, continuation, gold; or context, continuation"
+        )
     try:
         example = make(d)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
@@ -262,13 +252,12 @@ def _example(path: Path, number: int, d: dict[str, Any]) -> Example | None:
         )
     if example is None:
         return None
-    texts = (*example.contexts, *example.continuations)
-    empty = not example.contexts or not example.continuations or not all(example.continuations)
-    if empty or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"tasks: {path}, line {number} has an empty answer or one that is no text, mend the line")
-    if not 0 <= example.gold < len(example.options):
+    options = example.options
+    texts = all(isinstance(text, str) and isinstance(answer, str) and answer for text, answer in options)
+    if not texts or not 0 <= example.gold < len(options):
         raise InputError(
-            f"tasks: {path}, line {number}: gold is {example.gold} of {len(example.options)} options, count from 0"
+            f"tasks: {path}, line {number} has an empty answer, one that is no text, or a gold of {example.gold} among "
+            f"{len(options)} options, which count from 0: mend the line"
         )
     return example
 
@@ -310,9 +299,8 @@ def _requests(path: Path) -> list[Example]:
 def _file(task: Task, source: Path) -> Path | None:
     if not source.is_dir():
         raise InputError(f"tasks: {source} is not a folder, give one with task files or leave {PACKAGE}")
-    files = sorted(path for path in source.rglob("*.jsonl*") if path.suffix in (".jsonl", ".gz"))
     for name in task.files:
-        found = [path for path in files if f"/{path.as_posix()}".endswith((f"/{name}.jsonl", f"/{name}.jsonl.gz"))]
+        found = [path for suffix in ("", ".gz") for path in sorted(source.rglob(f"{name}.jsonl{suffix}"))]
         if len(found) > 1:
             raise InputError(
                 f"tasks: {' and '.join(map(str, found))} have the same name, give a folder with one of them"

@@ -15,7 +15,7 @@ import numpy as np
 
 from lib.base import seeds
 from lib.tasks.suites import Example, Task
-from lib.text.generated import FAMILIES, LETTERS, TRAINED
+from lib.text.generated import FAMILIES, LETTERS, TRAINED, hopped, spelt
 
 EXAMPLES = 1000  # of each task (000, Table 7)
 
@@ -48,15 +48,9 @@ def assignment(random: np.random.Generator, depth: int, code: bool, direct: int 
 def hops(random: np.random.Generator, p: int, length: int = 24, alphabet: int = 4) -> Example:
     """p-hop induction (Sanford et al.): from the last letter, p times to what followed its last earlier occurrence."""
     while True:
-        letters = random.integers(0, alphabet, length)
-        at = length - 1
-        for _ in range(p):
-            earlier = np.flatnonzero(letters[:at] == letters[at])
-            if not len(earlier):
-                break
-            at = int(earlier[-1]) + 1
-        else:
-            return Example((" ".join(LETTERS[i] for i in letters),), (LETTERS[letters[at]],))
+        letters = spelt(random.integers(0, alphabet, length))
+        if end := hopped(letters, letters[-1], p):
+            return Example((" ".join(letters),), (end,))
 
 
 def addition(random: np.random.Generator, digits: int) -> Example:
@@ -74,7 +68,7 @@ def parity(random: np.random.Generator, length: int) -> Example:
 
 def copying(random: np.random.Generator, length: int) -> Example:
     """A list of so many letters, once more."""
-    letters = " ".join(LETTERS[i] for i in random.integers(0, 26, length))
+    letters = " ".join(spelt(random.integers(0, 26, length)))
     return Example((f"{letters} :",), (letters,))
 
 

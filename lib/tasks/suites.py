@@ -21,10 +21,7 @@ class Example(NamedTuple):
     @property
     def options(self) -> list[tuple[str, str]]:
         """(context, continuation) of each option."""
-        k = max(len(self.contexts), len(self.continuations))
-        return [
-            (self.contexts[i % len(self.contexts)], self.continuations[i % len(self.continuations)]) for i in range(k)
-        ]
+        return [(context, text) for context in self.contexts for text in self.continuations]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +151,9 @@ def prompt(task: Task, examples: Sequence[Example], index: int, seed: int) -> li
     given in front."""
     if task.curated:
         return examples[index].options  # word for word
-    shots = [other.options[other.gold] for other in _shots(task, examples, index, seed)]
+    k = min(task.shots, len(examples) - 1)
+    drawn = seeds.stream(f"shots of {task.name}", seed, index).choice(len(examples) - 1, k, replace=False)
+    shots = [other.options[other.gold] for other in (examples[i + (i >= index)] for i in drawn)]
     front = "".join(_asked(task, context) + continuation + "\n\n" for context, continuation in shots)
     return [(front + _asked(task, context), continuation) for context, continuation in examples[index].options]
 
@@ -165,11 +164,3 @@ def _asked(task: Task, context: str) -> str:
         return ""
     context = context.rstrip()
     return context + (" " if context.endswith("Answer:") else task.answer)
-
-
-def _shots(task: Task, examples: Sequence[Example], index: int, seed: int) -> list[Example]:
-    k = min(task.shots, len(examples) - 1)
-    if not k:
-        return []
-    drawn = seeds.stream(f"shots of {task.name}", seed, index).choice(len(examples) - 1, k, replace=False)
-    return [examples[i + (i >= index)] for i in drawn]

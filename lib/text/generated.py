@@ -26,13 +26,13 @@ def hops(random: np.random.Generator, steps: int, length: int = 24, alphabet: in
     earlier occurrence. The question is p and the letters; the answer has one letter for each of the alphabet, in its
     order."""
     while True:
-        letters = _spelt(random.integers(0, alphabet, length))
-        ends = [*itertools.takewhile(bool, (_hopped(letters, letter, steps) for letter in LETTERS[:alphabet]))]
+        letters = spelt(random.integers(0, alphabet, length))
+        ends = [*itertools.takewhile(bool, (hopped(letters, letter, steps) for letter in LETTERS[:alphabet]))]
         if len(ends) == alphabet:
             return f"{steps}:{letters}=", "".join(ends)
 
 
-def _hopped(letters: str, letter: str, steps: int) -> str:
+def hopped(letters: str, letter: str, steps: int) -> str:
     """Where so many hops from a letter's last place lead; empty where one has nowhere to go."""
     at = letters.rfind(letter)
     for _ in range(steps):
@@ -42,7 +42,7 @@ def _hopped(letters: str, letter: str, steps: int) -> str:
     return letters[at]
 
 
-def _spelt(letters: np.ndarray) -> str:
+def spelt(letters: np.ndarray) -> str:
     return "".join(LETTERS[i] for i in letters.tolist())
 
 
@@ -73,7 +73,7 @@ def swaps(random: np.random.Generator, steps: int, balls: int = 5) -> tuple[str,
     row = list(range(1, balls + 1))
     for i in drawn:
         row[i], row[i + 1] = row[i + 1], row[i]
-    return f"{_spelt(drawn)}=", "".join(map(str, row))
+    return f"{spelt(drawn)}=", "".join(map(str, row))
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator, int], tuple[str, str]]] = {

@@ -69,7 +69,7 @@ def test_a_line_of_every_layout_becomes_an_example(tmp_path, line, expected):
         ("[1, 2]", "it is no object"),
         ({"doc": {"query": "q"}}, "line 3 has the fields doc, use"),
         ({"q": "x"}, "line 3 has the fields q, use query, choices, gold"),
-        ({"query": "q", "choices": ["a", "b"], "gold": 2}, "line 3: gold is 2 of 2 options"),
+        ({"query": "q", "choices": ["a", "b"], "gold": 2}, "a gold of 2 among 2 options"),
         *(({"query": "q", "choices": ["a", "b"], "gold": gold}, "line 3 cannot be read") for gold in ("B", True, 0.7)),
         ({"query": "q", "choices": ["a", ""], "gold": 0}, "line 3 has an empty answer"),
         *(({"input": "q", "target_scores": {"a": x, "b": x}}, "needs to be the right one") for x in (0, 1)),
