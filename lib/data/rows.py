@@ -169,16 +169,11 @@ def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     """
     size = store.tokenizer.vocab_size
     check_ngrams(n, size)
-    counts, waiting, held = np.zeros(size**n), [], 0
-    for position, document in enumerate(documents, start=1):
+    counts = np.zeros(size**n)
+    for document in documents:
         tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)
         found = max(0, len(tokens) - n + 1)  # n-grams in the document, each as a number of n digits
-        waiting.append(sum(tokens[i : i + found] * size ** (n - 1 - i) for i in range(n)))
-        held += found
-        if position == len(documents) or held > size**n:
-            # counting costs a pass over all n-grams there could be, so many documents are counted at once
-            counts += np.bincount(np.concatenate(waiting), minlength=size**n)
-            waiting, held = [], 0
+        np.add.at(counts, sum(tokens[i : i + found] * size ** (n - 1 - i) for i in range(n)), 1)
     counts = counts.reshape(-1, size)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     return float(-(counts * np.log(np.where(share > 0, share, 1))).sum() / counts.sum())

@@ -190,7 +190,13 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
             size += read
             progress("tokenising", read)
     ends = np.cumsum(np.array(lengths, dtype=np.int64))
-    _check_enough(cfg, ends)
+    if not ends.any():
+        raise InputError(f"data.source: {cfg.source} holds no text, give a file with at least two documents")
+    if len(ends) < 2:
+        raise InputError(
+            f"data.source: {cfg.source} is a single document and cannot be split for validation, "
+            "separate documents by blank lines or lines <|endoftext|>"
+        )
     np.save(folder / "ends.npy", ends)
     if any(spaced):
         np.save(folder / "spaced.npy", np.array(spaced))
@@ -219,16 +225,6 @@ def _begins_with_a_space(cfg: DataConfig, tokenizer: Tokenizer, number: int, tex
             f"tokens hold {len(held)} or others, give one that loses and changes nothing"
         )
     return held != raw
-
-
-def _check_enough(cfg: DataConfig, ends: np.ndarray) -> None:
-    if not ends.any():
-        raise InputError(f"data.source: {cfg.source} holds no text, give a file with at least two documents")
-    if len(ends) < 2:
-        raise InputError(
-            f"data.source: {cfg.source} is a single document and cannot be split for validation, "
-            "separate documents by blank lines or lines <|endoftext|>"
-        )
 
 
 def _in_batches(documents: Iterator[str]) -> Iterator[list[str]]:

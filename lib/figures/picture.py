@@ -1,11 +1,9 @@
 """A model, drawn from its config alone (000, Fig. 5)."""
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import BoxStyle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from lib.config import ModelConfig
 from lib.figures.style import COLUMN, row_of_panels, short
@@ -82,19 +80,17 @@ def _what_a_layer_is(cfg: ModelConfig) -> str:
     wide = f"{cfg.mlp_width:,} wide"
     mlp = f"{cfg.active_experts} of {cfg.experts} SwiGLU experts, together {wide}" if cfg.experts > 1 else cfg.mlp
     heads = f"{cfg.heads} heads" + f", {cfg.key_heads} of keys" * (cfg.key_heads != cfg.heads)
+    windows = {cfg.window(layer) for layer in range(cfg.layers)} - {None}
     lines = [
         f"{cfg.block} blocks, {heads}" + ", q and k with biases" * cfg.qk_bias,
         mlp if cfg.experts > 1 else f"{mlp} MLP, {wide}",
+        f"embeddings x {cfg.embed_scale:.3g}" * (cfg.embed_scale != 1),
+        f"{'looped ' * (cfg.recur > 0)}branches x {cfg.residual_multiplier:.2g}" * (cfg.residual_multiplier != 1),
+        f"L: attention to all {cfg.context:,} positions",
+        *(f"S: to the last {window:,}" for window in windows),
+        "v: has a value table" * cfg.value_embeddings,
     ]
-    if cfg.embed_scale != 1:
-        lines.append(f"embeddings x {cfg.embed_scale:.3g}")
-    if cfg.residual_multiplier != 1:
-        lines.append(f"{'looped ' * (cfg.recur > 0)}branches x {cfg.residual_multiplier:.2g}")
-    letters = [f"L: attention to all {cfg.context:,} positions"]
-    short = next((window for i in range(cfg.layers) if (window := cfg.window(i))), None)
-    letters += [f"S: to the last {short:,}"] if short else []
-    lines += letters + ["v: has a value table"] * cfg.value_embeddings
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
@@ -132,8 +128,10 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
         ],
     )
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
-    frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
-    axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
+    look = BoxStyle("round", pad=0.12)
+    axis.add_patch(
+        FancyBboxPatch((1.2, bottom), 7.6, y - bottom, look, fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
+    )
     if cfg.mean_loops > 1:
         _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
     if inject is not None and cfg.injection != "hyper-connections":
@@ -145,12 +143,13 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
 def _loops(cfg: ModelConfig) -> str:
     """What the loop does, in words."""
     on_average = " on average" * (cfg.depth != "fixed")
-    lines = [f"{cfg.mean_loops} loops{on_average}, one set of layers" if cfg.mean_loops > 1 else "1 loop"]
-    if cfg.depth != "fixed":
-        lines.append(f"{cfg.depth} per {cfg.depth_per}")
-    if cfg.truncates:
-        lines.append(f"gradient in {cfg.max_backprop_loops}" + ", filled up" * cfg.fill + ", on top" * cfg.on_top)
-    return "\n".join(lines)
+    gradient = f"gradient in {cfg.max_backprop_loops}" + ", filled up" * cfg.fill + ", on top" * cfg.on_top
+    lines = [
+        f"{cfg.mean_loops} loops{on_average}, one set of layers" if cfg.mean_loops > 1 else "1 loop",
+        f"{cfg.depth} per {cfg.depth_per}" * (cfg.depth != "fixed"),
+        gradient * cfg.truncates,
+    ]
+    return "\n".join(filter(None, lines))
 
 
 def _words(axis: Axes, y: float, words: str, side: str) -> float:

@@ -144,16 +144,6 @@ def rate(lr: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-class _Counts(LogLocator):
-    """Ticks at 1, 2 and 5; at four round numbers where hardly one of these is in sight, as in half a decade."""
-
-    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-        ticks = np.array([x * 10.0**k for k in range(-3, 19) for x in (1, 2, 5)])
-        if np.count_nonzero((vmin <= ticks) & (ticks <= vmax)) > 1:
-            return super().tick_values(vmin, vmax)
-        return MaxNLocator(4).tick_values(vmin, vmax)
-
-
 def row_of_panels(
     titles: Iterable[Any], height: float, xlabel: str = "", ylabel: str = "", **layout: Any
 ) -> tuple[Figure, Any]:
@@ -204,13 +194,15 @@ def doublings_axis(
 
 
 def count_axis(axis: Axes, label: str) -> None:
-    """A log x axis of counts, ticked 1, 2, 5 and labelled 20 k, 1 M; aslant where four panels or more stand side by
-    side, or where there is no room for the words between 1 and 2."""
+    """A log x axis of what is drawn already, counts: ticked 1, 2, 5, or at four round numbers where hardly one of these
+    is in sight, and labelled 20 k, 1 M; aslant where four panels or more stand side by side, or where there is no room
+    for the words between 1 and 2."""
     axis.set_xscale("log")
-    axis.xaxis.set_major_locator(_Counts(subs=(1, 2, 5)))
+    low, high = axis.get_xlim()
+    in_sight = sum(low <= x * 10.0**k <= high for k in range(-3, 19) for x in (1, 2, 5))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if in_sight > 1 else MaxNLocator(4))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.minorticks_off()
-    low, high = axis.get_xlim()
     if panels_beside(axis) > 3 or np.log(2) / np.log(high / low) * _inches(axis) < COUNT:
         axis.tick_params(axis="x", rotation=45)
     axis.set_xlabel(label)

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 MANY = 8  # of a longer list the first ones are read out, and its length
 SIGNS = {"times": "×", "cdot": "·", "sqrt": "√", "leq": "≤", "geq": "≥", "sim": "~", "to": "→", "infty": "∞"}
-SIGNS |= {"lambda": "λ"}  # which unicode calls lamda
+GREEK = {unicodedata.name(letter).split()[-1].lower(): letter for letter in "αβγδεζηθικμνξοπρστυφχψω"}
+SIGNS |= GREEK | {name.capitalize(): letter.upper() for name, letter in GREEK.items()} | {"lambda": "λ", "Lambda": "Λ"}
 
 
 def described(figure: Figure) -> str:
@@ -60,19 +61,14 @@ def listed(names: Iterable[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """Mathematics as a reader says it: letters in the place of commands, without dollars, and round brackets in the
-    place of the braces of an index that is a sum."""
+    """Mathematics as a reader says it: letters in the place of commands, none for a font, without dollars, and round
+    brackets in the place of the braces of an index that is a sum."""
     text = re.sub(r"\\bar\s*(?:\{([^{}]*)\}|(\w))", r"\1\2-bar", text)
     text = re.sub(r"([_^])\{(\w+[-+]\w+)\}", r"\1(\2)", text)
-    text = re.sub(r"\\(?:var)?([A-Za-z]+)\s*", _sign, text.replace("\\|", "‖").replace("\\,", " "))
+    text = re.sub(
+        r"\\(?:var)?([A-Za-z]+)\s*",
+        lambda command: SIGNS.get(command[1], ""),
+        text.replace("\\|", "‖").replace("\\,", " "),
+    )
     text = re.sub(r"\s*([=~≤≥])\s*", r" \1 ", re.sub(r"[${}\\]", "", text))
     return " ".join(text.split())
-
-
-def _sign(command: re.Match[str]) -> str:
-    name = command[1]
-    size = "CAPITAL" if name[0].isupper() else "SMALL"
-    try:
-        return SIGNS.get(name) or unicodedata.lookup(f"GREEK {size} LETTER {name.upper()}")
-    except KeyError:
-        return ""  # of the look: a font

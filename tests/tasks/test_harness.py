@@ -184,8 +184,8 @@ def test_the_number_of_loops_is_the_one_asked_for_and_what_cannot_be_asked_is_sa
     other = a_run(tmp_path / "other")
     own = {"path": str(checkpoint[0]), "tokenizer": str(checkpoint[0] / "tokenizer.json")}
     for asked, says in [
-        ({"path": str(tmp_path / "nobody")}, "path: there is no"),
-        ({"path": str(other.rename(other.with_name("renamed")))}, "runs: there is no run"),
+        ({"path": str(tmp_path / "nobody")}, "path: .*nobody does not exist"),
+        ({"path": str(other.rename(other.with_name("renamed")))}, "run: 'renamed' names 0 finished runs"),
         (own | {"tokenizer": "words"}, "tokenizer: words does not exist"),
         (own | {"loops": 3}, "loops: 3 loops over no layer"),
     ]:

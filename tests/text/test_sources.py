@@ -87,7 +87,7 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
     ("name", "content", "says"),
     [
         ("missing.txt", None, "does not exist, check the path"),
-        ("empty.txt", b"", "is empty, give a file with text"),
+        ("empty.txt", b"", "holds no text, give a file"),
         ("latin.txt", "Grüße\n\nund mehr".encode("latin-1"), "is not UTF-8"),
         ("broken.jsonl", b'{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ("column.jsonl", b'{"body": "a"}\n', "line 1 has no text in 'text'"),
