@@ -1,9 +1,11 @@
 """A model, drawn from its config alone (000, Fig. 5)."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import BoxStyle, FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from lib.config import ModelConfig
 from lib.figures.style import COLUMN, row_of_panels, short
@@ -128,10 +130,8 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
         ],
     )
     y = _words(axis, top + 0.05, _loops(cfg), "bottom")
-    look = BoxStyle("round", pad=0.12)
-    axis.add_patch(
-        FancyBboxPatch((1.2, bottom), 7.6, y - bottom, look, fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
-    )
+    frame: dict[str, Any] = dict(boxstyle="round,pad=0.12", fc="none", ec="#666666", ls=(0, (3, 2)), lw=0.8)
+    axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
     if cfg.mean_loops > 1:
         _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
     if inject is not None and cfg.injection != "hyper-connections":

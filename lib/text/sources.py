@@ -273,6 +273,6 @@ def _hub_identity(source: str) -> list[str | None]:
 
 def _hub_error(name: str, error: Exception) -> InputError:
     return InputError(
-        f"data.source: the dataset {name!r} cannot be read ({first_line(error)}), check its name, its split 'train' and "
-        "the network, give a file, or state data.content of an earlier run"
+        f"data.source: the dataset {name!r} cannot be read ({first_line(error)}), check its name, its split 'train' "
+        "and the network, give a file, or state data.content of an earlier run"
     )
