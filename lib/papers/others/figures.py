@@ -1,4 +1,4 @@
-"""The figures of other groups' runs: phi by what could explain it, the worth of loops, and ladders."""
+"""The figures of other groups' runs: phi by what could explain it, the worth of loops, and growth."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib.figures.style import COLOURS, LOOKS, PAGE, doublings_axis, few_decades, legend_above, shades
-from lib.papers.others import ladders, runs
+from lib.papers.others import growth, runs
 
 OURS = "000"
 #: who trained the runs -> colour and marker
@@ -89,24 +89,24 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
     return figure
 
 
-def savings(curves: ladders.Curves, laws: ladders.Fits, exponents: pd.DataFrame) -> Figure:
+def savings(curves: growth.Curves, laws: growth.Fits, exponents: pd.DataFrame) -> Figure:
     """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
     side by side at one compute, lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted
-    (``ladders.exponents``). Bars: 95 %."""
+    (``growth.exponents``). Bars: 95 %."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
-    plain = curves[ladders.PLAIN]
+    plain = curves[growth.PLAIN]
     computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
     shift = {arm: beside(k, len(ARMS), 1.03) for k, arm in enumerate(ARMS)}
     for arm, (colour, marker, style) in ARMS.items():
         fill, name = "white" if style == "--" else colour, arm.replace("_", " ")
-        if arm != ladders.PLAIN:
-            measured = [ladders.saved_as_measured(curves, arm, ladders.PLAIN, depth) for depth in plain["depth"]]
+        if arm != growth.PLAIN:
+            measured = [growth.saved_as_measured(curves, arm, growth.PLAIN, depth) for depth in plain["depth"]]
             left.plot(plain["compute"] * shift[arm], measured, marker, color=colour, ms=4, mfc=fill)
-            by_law = [ladders.saved(laws, arm, ladders.PLAIN, at) for at in computes]
+            by_law = [growth.saved(laws, arm, growth.PLAIN, at) for at in computes]
             left.plot(computes, by_law, style, color=colour, lw=1.1)
         left.plot([], [], style, marker=marker, color=colour, mfc=fill, label=name)
-    for (arm, than, compute), printed in ladders.PRINTED.items():
-        if than == ladders.PLAIN:
+    for (arm, than, compute), printed in growth.PRINTED.items():
+        if than == growth.PLAIN:
             left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
     left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
     left.set(xscale="log", xlabel="FLOPs of vanilla", ylabel="compute saved (times)")

@@ -1,4 +1,5 @@
-"""Does phi carry over? The joint law of 000 on other groups' runs, and what tied passes gain beside own weights."""
+"""Does phi carry over? The joint law of 000 on other groups' runs, and what tied passes gain beside own weights.
+And whether the fit that 000 prints reaches the optimum of its own objective."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import percentile_interval
-from lib.fit.fits import bootstrap, cell_signs, fit, fit_joint, flipped
-from lib.fit.laws import JOINT_AT_ONE_D
+from lib.base.statistics import percentile_interval, with_interval
+from lib.fit.fits import bootstrap, cell_signs, fit, fit_joint, flipped, objective_at
+from lib.fit.laws import JOINT, JOINT_AT_ONE_D
+from lib.papers.isodepth.designs import PUBLISHED
 from lib.papers.isodepth.readings import joint_arrays
 
 
@@ -64,3 +66,16 @@ def tied_share(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -> 
     low, high = np.quantile(shares, [0.025, 0.975], axis=0)
     gains = {"tokens a parameter": table["ratio"], "tied": tied, "untied": untied, "share": tied / untied}
     return pd.DataFrame(gains).assign(low=low, high=high)
+
+
+def authors_fit(grid: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """The objective of the joint law that 000 prints and of ours on the same points, its ``grid``: a column with how
+    many points; printed, ours, and how much lower ours is; then each constant, printed and ours with its 95 % interval
+    (low, high) by a bootstrap of (budget, r) cells as in the paper."""
+    arrays = joint_arrays(grid)
+    own, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
+    theirs = objective_at(JOINT, PUBLISHED, arrays[:-1], arrays[-1])
+    row = {"points": len(grid), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
+    for name, value in PUBLISHED.items():
+        row |= {f"{name}, printed": value, **with_interval(f"{name}, ours", own.params[name], draws[name])}
+    return pd.DataFrame(pd.Series(row, name="000, joint")).rename_axis(columns="fit")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lib.fit.fits import fresh_fits
-from lib.papers.others import cart, isoflop, ladders, runs, test_time_loops
 from lib.papers.others import claims as reported_claims
+from lib.papers.others import growth, runs, test_time_loops
 from lib.workbook import claims, places
 
 N = 20
@@ -14,12 +14,12 @@ N = 20
 @pytest.fixture(scope="module")
 def reported():
     theirs, loops, tested = runs.isoflop(), runs.loops(), test_time_loops.curves(runs.test_time())
-    laws = {arm: ladders.law(own["compute"], own["loss"]) for arm, own in runs.ladders().items()}
+    laws = {arm: growth.law(own["compute"], own["loss"]) for arm, own in runs.ladders().items()}
     every = [
         *reported_claims.of_ladders([laws, *fresh_fits(laws, N, 0)]),
-        *reported_claims.of_isoflop([isoflop.optima(theirs), *isoflop.fresh_optima(theirs, N, 0)]),
-        *reported_claims.of_loops([isoflop.best_loops(loops), *isoflop.fresh_best_loops(loops, 0.002, N, 0)]),
-        *reported_claims.of_cart(cart.by_loops(runs.cart(), N, 0), tested),
+        *reported_claims.of_isoflop([growth.optima(theirs), *growth.fresh_optima(theirs, N, 0)]),
+        *reported_claims.of_loops([growth.best_loops(loops), *growth.fresh_best_loops(loops, 0.002, N, 0)]),
+        *reported_claims.of_cart(reported_claims.cart_by_loops(runs.cart(), N, 0), tested),
     ]
     return {one.id: one for one in every}
 
@@ -57,9 +57,20 @@ def test_loops_on_fresh_and_on_repeated_text(reported, tmp_path):
 
 def test_nats_are_those_of_carts_tables(reported):
     """Read off once more, without the functions of the claims."""
-    (losses,) = cart.by_loops(runs.cart(), 0, 0)
+    (losses,) = reported_claims.cart_by_loops(runs.cart(), 0, 0)
     wide, narrow = (losses[6][2, width] - losses[10][2, width] for width in (1024, 256))
     assert reported["005-cart-loops-help-the-narrow-in-the-end"].values[""][0] == pytest.approx(narrow - wide)
     printed = {"6 loops": 41.165, "10 loops": 40.714}  # perplexities at width 256 and 1e9 tokens; 40.311 with 8 loops
     eight = {loops: x for loops, (x, *_) in reported["005-cart-wants-eight-loops-when-narrow"].values.items()}
     assert eight == pytest.approx({loops: np.log(x / 40.311) for loops, x in printed.items()})
+
+
+def test_means_over_more_seeds_have_less_noise():
+    table = runs.cart()
+    (seeds,) = reported_claims.cart_by_loops(table.assign(loss=table["seeds"]), 0, 0)
+    first, *fresh = reported_claims.cart_by_loops(table, 400, 0)
+    draws = np.array([one - first for one in fresh])
+    three, one = (draws[:, seeds == n].std() for n in (3, 1))
+    assert one == pytest.approx(reported_claims.SEED_SD, rel=0.05) and one / three == pytest.approx(
+        np.sqrt(3), rel=0.05
+    )

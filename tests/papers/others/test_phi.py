@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from lib.fit import laws
+from lib.fit.fits import bootstrap, fit_joint
 from lib.papers.isodepth import published
+from lib.papers.isodepth.designs import PUBLISHED
+from lib.papers.isodepth.readings import joint_arrays
 from lib.papers.others import phi, runs
 from tests.cells import run
 
@@ -67,3 +70,13 @@ def test_with_few_tokens_a_parameter_tied_passes_beat_own_weights():
     assert six["tokens a parameter"].round(1).tolist() == [23.5, 9.7, 4.9, 2.9, 1.8]
     assert six["high"].iloc[0] < 1 < six["low"].iloc[-1]
     assert np.corrcoef(np.log(found["tokens a parameter"]), found["share"])[0, 1] < -0.9
+
+
+def test_the_printed_fit_of_000_is_at_the_optimum_to_its_digits(grid):
+    found = phi.authors_fit(grid, 20, 0)["000, joint"]
+    assert found["points"] == len(grid) and 0 <= found["lower"] < 1e-4
+    draws = bootstrap(fit_joint, joint_arrays(grid), grid[["budget", "r"]], 20, 0)["phi"]
+    assert found[["phi, ours low", "phi, ours high"]].tolist() == [*np.quantile(draws, [0.025, 0.975])]
+    assert all(
+        found[f"{name}, ours low"] < found[f"{name}, printed"] < found[f"{name}, ours high"] for name in PUBLISHED
+    )

@@ -1,13 +1,16 @@
-"""Compute-optimal ladders of arXiv 2609.19107, L = E + A C^-gamma: what an arm saves, and whether its exponent or its
-floor is another. An arm is ``vanilla``, ``operator_1`` and so on (data/README.md)."""
+"""What arXiv 2609.19107 concludes, from its runs: by its ladders L = E + A C^-gamma what an arm saves, and whether its
+exponent or its floor is another; by parabolas the best of a budget, how many parameters and how many loops. An arm is
+``vanilla``, ``operator_1`` and so on (data/README.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from lib.fit import isoflop
 from lib.fit.fits import Fit, fit, refits, sharing
 from lib.fit.laws import POWER_WITH_FLOOR
+from lib.fit.noise import Noise
 from lib.papers.shared.reported import with_intervals
 
 #: E + A C^-gamma, C in units of 1e18 FLOPs; its names for E, A and gamma are those of a law in T: L_inf, Z and z
@@ -29,6 +32,18 @@ PRINTED = {
     (UNTIED, TIED, 1e20): 1.06,
 }
 DEPTHS = {1e18: 8, 1e20: 20}
+#: tokens a stored parameter that arXiv 2609.19107 trains its ladders with as compute-optimal (ladder recipes)
+PRINTED_RATIO = {"vanilla": 5.0, "operator_1": 6.0, "loop_2": 6.0, "untied_2": 6.0, "deep_vanilla": 6.0}
+#: FLOPs at which the authors compare numbers of loops
+BUDGETS = (0.846120e18, 1.419447e18, 2.381258e18, 3.994787e18, 6.701636e18)
+#: recipe and arm of what is compared there
+SETS = {
+    "one epoch, tied": ("tuned", "tied"),
+    "one epoch, own weights": ("tuned", "untied"),
+    "one recipe, 1 epoch": ("fresh", "tied"),
+    "one recipe, 4 epochs": ("replay250m4", "tied"),
+    "one recipe, 10 epochs": ("replay100m10", "tied"),
+}
 
 Curves = Mapping[str, pd.DataFrame]
 Fits = Mapping[str, Fit]
@@ -120,3 +135,62 @@ def multipliers(curves: Curves, draws: Sequence[Fits]) -> pd.DataFrame:
     table.insert(1, "between", [saved_as_measured(curves, arm, than, DEPTHS[at]) for arm, than, at in PRINTED])
     table["vanilla's E"] = [saved(held, *key) for key in PRINTED]
     return table.rename_axis(["arm", "than", "compute"])
+
+
+# ---- how many parameters ---------------------------------------------------------------------------------------------
+
+
+def optima(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row an arm and budget: the minimum of the parabola of the loss in log N, N the stored parameters
+    (``isoflop.optima``); ``ratio``, tokens a stored parameter there; and ``gap``, how far the loss is above that of own
+    weights, which have none themselves."""
+    found = isoflop.optima(runs, ["arm", "budget"]).set_index(["arm", "budget"])
+    gap = found["loss"] - found["loss"][UNTIED].reindex(found.index, level="budget")
+    return found.assign(ratio=found["D"] / found["N"], gap=gap.where(found.index.get_level_values("arm") != UNTIED))
+
+
+def fresh_optima(runs: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataFrame]:
+    """``optima`` of so many sets of runs that might have been: the parabolas, and noise anew as large as they leave
+    over."""
+    curve, coefficients = isoflop.parabolas(runs, ["arm", "budget"])
+    noise = Noise.left_over([runs["loss"] - curve], coefficients)
+    draws = noise.draws(resamples, len(runs), np.random.default_rng(seed))
+    return [optima(runs.assign(loss=curve + shifts)) for shifts in draws]
+
+
+def ratios(optima: pd.DataFrame) -> pd.DataFrame:
+    """One row an arm: tokens a stored parameter at the optimum, the geometric mean over the budgets."""
+    return np.exp(np.log(optima["ratio"]).groupby("arm").mean()).to_frame("ours")
+
+
+def ratios_beside_printed(optima: pd.DataFrame, fresh: list[pd.DataFrame]) -> pd.DataFrame:
+    """``ratios`` as printed and ours, with the 95 % interval over ``fresh_optima``, low and high."""
+    printed = pd.Series(PRINTED_RATIO, name="printed").rename_axis("arm").to_frame()
+    return printed.join(with_intervals(ratios(optima), map(ratios, fresh)))
+
+
+# ---- how many loops --------------------------------------------------------------------------------------------------
+
+
+def best_loops(loops: pd.DataFrame) -> pd.DataFrame:
+    """One row a set and budget: K, the minimum of a parabola of the loss in log loops; ``inside`` where it lies between
+    the loops that were tried there.
+
+    loops: ``runs.loops``. The loss of a number of loops at a budget is read off its models of several sizes, linear in
+    compute, and is missing where none is smaller or larger. One pass is the same model, tied or not."""
+    rows = {}
+    for name, (recipe, arm) in SETS.items():
+        own = loops[(loops["recipe"] == recipe) & ((loops["arm"] == arm) | (loops["loops"] == 1))]
+        ladders = {k: at.sort_values("compute") for k, at in own.groupby("loops")}
+        for budget in BUDGETS:
+            losses = {k: np.interp(budget, at["compute"], at["loss"], np.nan, np.nan) for k, at in ladders.items()}
+            there = pd.Series(losses).dropna()
+            found = isoflop.minimum(there.index.to_numpy(float), there)
+            rows[name, budget] = {"K": found.x, "loss": found.loss, "inside": found.inside, "tried": len(there)}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["set", "budget"])
+
+
+def fresh_best_loops(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -> list[pd.DataFrame]:
+    """``best_loops`` of so many sets of runs whose losses have another noise, of standard deviation ``noise`` nats."""
+    shifts = np.random.default_rng(seed).normal(0.0, noise, (resamples, len(loops)))
+    return [best_loops(loops.assign(loss=loops["loss"] + shift)) for shift in shifts]
