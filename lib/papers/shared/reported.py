@@ -1,7 +1,7 @@
-"""What a room of papers hands a notebook, to be reported as a claim of the ledger."""
+"""Numbers as a claim takes them: an estimate and its draws, or one number a seed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -50,3 +50,19 @@ def with_intervals(found: pd.DataFrame, drawn: Iterable[pd.DataFrame]) -> pd.Dat
     low, high = (pd.DataFrame(end, found.index, found.columns) for end in ends)
     table = found.join(low.add_suffix(" low")).join(high.add_suffix(" high"))
     return table[[f"{name}{end}" for name in found for end in ("", " low", " high")]]
+
+
+def comparisons(table: pd.DataFrame | pd.Series, seeds: list[int]) -> list[float] | dict[str, list[float]]:
+    """Each column of a table with one row a seed as the numbers of ``seeds``, in their order, by its name: "L = 4, N =
+    1" where the levels of the columns are L and N, the value alone where a level has no name. Of a series the numbers
+    alone, of one comparison without a name."""
+    if isinstance(table, pd.Series):
+        return [float(x) for x in table[seeds]]
+
+    def name(column: Any) -> str:
+        values = column if isinstance(column, tuple) else (column,)
+        levels = zip(table.columns.names, values, strict=True)
+        shown = ((level, f"{value:g}" if isinstance(value, float) else str(value)) for level, value in levels)
+        return ", ".join(f"{level} = {value}" if level else value for level, value in shown)
+
+    return {name(column): [float(x) for x in values[seeds]] for column, values in table.items()}

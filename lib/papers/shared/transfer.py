@@ -14,7 +14,6 @@ import scipy.special
 from lib.config import Label, RunConfig
 from lib.fit.isoflop import minimum
 from lib.papers.shared.frames import labelled
-from lib.papers.shared.slopes import slopes
 from lib.store.result import RunResult
 
 
@@ -81,3 +80,17 @@ def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataF
         own = here.to_numpy()[np.arange(len(here)), here.columns.get_indexer(pd.Index(tuned))]
         found[seed] = (here[tuned[reference]] / own - 1).drop(reference)
     return pd.DataFrame(found)
+
+
+# ---- exponents: how one quantity grows with another, read off a log-log plot -----------------------------------------
+
+
+def log_slope(x: pd.Series, y: pd.Series) -> float:
+    """The slope of log y against log x; nan where there is one x alone, or a y is nan."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if x.nunique() > 1 else np.nan
+
+
+def slopes(table: pd.DataFrame, by: list[str], quantity: str, over: str) -> pd.Series:
+    """``log_slope`` of the column ``quantity`` against the column ``over``, for each combination of the columns
+    ``by``."""
+    return table.groupby(by, sort=False)[[over, quantity]].apply(lambda cell: log_slope(cell[over], cell[quantity]))

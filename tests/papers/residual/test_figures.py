@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from lib.papers.residual import figures
-from lib.papers.shared.slopes import slopes
+from lib.papers.shared.transfer import slopes
 
 pytestmark = pytest.mark.usefixtures("style")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.shared.transfer import best_rates, drift, final_losses, regrets
+from lib.papers.shared.transfer import best_rates, drift, final_losses, regrets, slopes
 from tests.runs import ended, small_run
 
 
@@ -113,3 +113,22 @@ def test_a_run_that_diverged_or_ended_far_up_knows_nothing():
     plan = {(seed,): small_run(train={"seed": seed}) for seed in (1, 2, 3)}
     results = [ended(cfg, loss) for cfg, loss in zip(plan.values(), (2.5, None, 80.0), strict=True)]
     assert final_losses(results, plan, ["seed"])["loss"].tolist() == [2.5, *[pytest.approx(np.log(256))] * 2]
+
+
+MEASURED = pd.DataFrame(
+    [
+        {"rule": rule, "seed": seed, "N": N, "square": 3.0 * N**a if N > 2 else 7.0}
+        for rule, a in (("none", 2.0), ("1/N", 0.0))
+        for seed in (1, 2)
+        for N in (1, 2, 4, 8, 16)
+    ]
+)
+
+
+def test_exponents_are_those_of_each_group():
+    found = slopes(MEASURED[MEASURED["N"] >= 4], ["rule", "seed"], "square", "N")
+    assert [*found.index] == [(rule, seed) for rule in ("none", "1/N") for seed in (1, 2)]
+    assert found.tolist() == pytest.approx([2, 2, 0, 0], abs=1e-9)
+    assert slopes(MEASURED[MEASURED["N"] == 16], ["rule"], "square", "N").isna().all()  # one point has no slope
+    unknown = MEASURED.assign(square=MEASURED["square"].mask(MEASURED["N"] == 8))
+    assert np.isnan(slopes(unknown, ["rule", "seed"], "square", "N")).all()
