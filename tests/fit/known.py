@@ -9,18 +9,18 @@ import scipy.optimize
 
 from lib.fit import laws
 from lib.papers.isodepth import designs
-from lib.presets import preset
 
 
 def iso_depth_grid(noise=0.0, seed=0) -> pd.DataFrame:
     """The 116 runs of 000 with the losses of its law, and log-normal noise."""
+    families = {r: family.set_index("width") for r, family in designs.published_families().items()}
     rows = [
-        {"budget": budget, "r": r, "width": 64 * s, "seed": 0, **designs.size_as_fitted(preset(f"isodepth-s{s}-r{r}"))}
+        {"budget": budget, "r": r, "width": 64 * s, "seed": 0, **families[r].loc[64 * s]}
         for budget, widths in designs.PUBLISHED_WIDTHS.items()
         for s in widths
         for r in designs.PUBLISHED_RECURRENCES
     ]
-    frame = pd.DataFrame(rows).eval("D = budget / F")
+    frame = pd.DataFrame(rows).rename(columns={"flops": "F"}).eval("N = n_once + n_rec\nD = budget / F")
     loss = laws.JOINT.loss(designs.PUBLISHED, frame.n_once, frame.n_rec, frame.r, frame.D)
     return frame.assign(loss=loss * np.exp(np.random.default_rng(seed).normal(0, noise, len(frame))))
 

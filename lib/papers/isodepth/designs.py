@@ -84,12 +84,6 @@ def size(cfg: ModelConfig) -> dict[str, float]:
     }
 
 
-def size_as_fitted(cfg: ModelConfig) -> dict[str, float]:
-    """``size`` as the fit that 000 publishes has it: the injection is counted among the parameters that run once."""
-    own, injection = size(cfg), count(cfg).n_injection
-    return {**own, "n_once": own["n_once"] + injection, "n_rec": own["n_rec"] - injection}
-
-
 def families(p: IsodepthGrid, probe: str = "baseline", beyond: int = 1) -> dict[int, pd.DataFrame]:
     """r -> the sizes of its family at every width of the grid, down to a ``beyond``-th of the narrowest and up to as
     many times the widest, so that an optimum by a law is not cut off where the grid ends."""
@@ -194,12 +188,13 @@ PUBLISHED_PROBES = {"baseline": 0.45, "truncated": 0.38, "hyper-connections": 0.
 
 
 def published_families(probe: str = "baseline") -> dict[int, pd.DataFrame]:
-    """r -> the sizes of the paper's family, s = 6 to 34, with the injection counted once."""
+    """r -> the sizes of the paper's family, s = 6 to 34, as its fit has them: the injection is counted among the
+    parameters that run once."""
     found = {}
     for r in PUBLISHED_RECURRENCES:
         models = [preset(f"isodepth-s{s}-r{r}", **intervention(probe, r)) for s in range(6, 36, 2)]
-        fitted = [size_as_fitted(cfg) for cfg in models]
-        found[r] = sizes(models).assign(**{name: [own[name] for own in fitted] for name in ("n_once", "n_rec")})
+        own, moved = sizes(models), np.array([count(cfg).n_injection for cfg in models])
+        found[r] = own.assign(n_once=own["n_once"] + moved, n_rec=own["n_rec"] - moved)
     return found
 
 

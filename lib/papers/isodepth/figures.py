@@ -1,7 +1,7 @@
 """The figures of the iso-depth study (000) that several notebooks draw, or that are long."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -42,17 +42,6 @@ def of_recurrences(recurrences: Iterable[int]) -> dict[int, tuple[ColorType, str
     return {r: (colours[r], marker) for r, marker in zip(sorted(recurrences), itertools.cycle("Dosv^<>"))}
 
 
-def by_recurrence(
-    table: pd.DataFrame, recurrences: Iterable[int] = ()
-) -> Iterator[tuple[pd.DataFrame, dict[str, Any]]]:
-    """The rows of each r, and how they are drawn and named: as among all ``recurrences``, where the table has some of
-    them alone."""
-    look = of_recurrences([*recurrences] or table["r"].unique())
-    for r, own in table.groupby("r"):
-        colour, marker = look[r]
-        yield own, {"color": colour, "marker": marker, "label": f"r = {r}"}
-
-
 def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
     """000, Fig. 2: validation loss against unique parameters, one panel a budget, one parabola and star a recurrence;
     more than four budgets stand in two rows."""
@@ -78,7 +67,8 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
 
 
 def seaborns(table: pd.DataFrame, recurrences: Iterable[int] = ()) -> dict[str, Any]:
-    """The arguments by which seaborn draws a table with a line or a cloud an r, as ``by_recurrence`` does."""
+    """The arguments by which seaborn draws a table with a line or a cloud an r: as among all ``recurrences``, where the
+    table has some of them alone."""
     look = of_recurrences([*recurrences] or table["r"].unique())
     there = [r for r in look if r in {*table["r"]}]
     return {
@@ -121,10 +111,11 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     doublings_axis(left, worth["r"], "recurrences r")
     left.set_ylim(bottom=0)
     left.legend(loc="lower left")
-    for line, look in by_recurrence(frontier, worth["r"]):
-        right.plot(line["budget"], line["loss"], **look | {"marker": ""})
-        points = measured[measured["r"].isin(line["r"])]
-        right.plot(points["budget"], points["loss"], "x", color=look["color"], ms=4.5)
+    look = of_recurrences(worth["r"])
+    for r, line in frontier.groupby("r"):
+        colour, points = look[r][0], measured[measured["r"] == r]
+        right.plot(line["budget"], line["loss"], color=colour, label=f"r = {r}")
+        right.plot(points["budget"], points["loss"], "x", color=colour, ms=4.5)
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
     right.plot(
         unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
@@ -175,11 +166,8 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
 
 def by_hue(table: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
     """What seaborn's grids take to draw each r of a table in its colour, and their markers."""
-    look = {f"r = {r}": colour_and_marker for r, colour_and_marker in of_recurrences(table["r"].unique()).items()}
-    named = table.assign(named="r = " + table["r"].astype(str))
-    colours = {name: colour for name, (colour, _) in look.items()}
-    markers = [marker for _, marker in look.values()]
-    return {"data": named, "hue": "named", "hue_order": [*look], "palette": colours}, markers
+    look = seaborns(table)
+    return {name: look[name] for name in ("data", "hue", "hue_order", "palette")}, [*look["markers"].values()]
 
 
 def with_bars(table: pd.DataFrame, x: str, error: str, height: float, **look: Any) -> tuple[Figure, list[Axes]]:
