@@ -3,17 +3,24 @@
 A loss is of the right continuation, in nats per token.
 """
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, RunConfig
 from lib.fit.fits import Noise
+from lib.papers.isodepth import designs, readings
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
+from lib.papers.shared.frames import with_labels
+from lib.papers.shared.scores import Contrast
 from lib.store.runs import RunStore
-from lib.tasks import primitives
-from lib.tasks.evaluations import Evaluation, Subject, evaluations, suite
+from lib.tasks import primitives, scoring
+from lib.tasks.evaluations import Evaluation, Subject, evaluations, examples_of, suite
 from lib.tasks.suites import CORE, Task, table
+from lib.text.tokenizer import ByteTokenizer
 
 _TRIVIA = ("triviaqa_wikipedia_nocontext_val", "triviaqa_sm_sub", "triviaqa")
 _named = {task.name: task for task in CORE} | table(
@@ -45,6 +52,11 @@ KNOWLEDGE, READING, MATH, REASONING, SYMBOLIC = AXES
 #: what r = 4 loses on r = 1 at s = 34 (Table 9)
 PUBLISHED_BEYOND = {KNOWLEDGE: 0.108, READING: 0.050, MATH: 0.028, REASONING: 0.095, SYMBOLIC: -0.004}
 TASKS: tuple[Task, ...] = tuple(task for tasks in AXES.values() for task in tasks)
+WHOLE = (KNOWLEDGE, READING)  # axes that are asked of models whose context holds their prompts
+FEWEST = 50  # examples that fit, or the task is not asked
+LABEL = ("group", *readings.CELL)  # of a run of the grid
+
+Gaps = dict[tuple[float, str], Contrast]  # (budget, task or axis) -> what more loops lose on one
 
 
 def asked(whole: RecurrenceExponent, budgets: list[float]) -> RecurrenceExponent:
@@ -76,10 +88,8 @@ def labelled(table: pd.DataFrame, plan: dict[Label, RunConfig], losses: pd.DataF
     """``evaluations.over_seeds`` of a grid's runs with their budget, r, width, seed and validation loss, ``val_loss``.
 
     plan: (group, budget, r, width, seed) -> run; losses: ``readings.frame`` of it."""
-    names = ["budget", "r", "width", "seed"]
-    runs = pd.DataFrame([(cfg.key, *label) for (_, *label), cfg in plan.items()], columns=["subject", *names])
-    known = losses[[*names, "loss"]].rename(columns={"loss": "val_loss"})
-    return table.merge(runs, on="subject").merge(known, on=names)
+    known = losses[[*readings.CELL, "loss"]].rename(columns={"loss": "val_loss"})
+    return with_labels(table, plan, LABEL, "subject").merge(known, on=readings.CELL)
 
 
 def by_axis(table: pd.DataFrame) -> pd.DataFrame:
@@ -161,3 +171,101 @@ def _closer(columns: np.ndarray) -> float:
     if not np.ptp(accuracy) > 0:  # an accuracy that never moves follows nothing
         return float(of_loss)
     return float(of_loss - abs(np.corrcoef(val, accuracy)[0, 1]))
+
+
+# ---- asked whole -----------------------------------------------------------------------------------------------------
+# of models whose context holds the prompts: nothing is cut, and the loss of each example is kept, so that recurrences
+# are compared by example; tasks have the paper's shots, or none where those do not fit
+
+
+def whole_grid(p: DownstreamAxes, whole: RecurrenceExponent) -> dict[Label, RunConfig]:
+    """(group, budget, r, width, seed) -> run: 000's models on rows that hold prompts."""
+    longer = whole.replace(context=p.whole_context, batch=p.whole_batch)
+    return designs.grid(longer, p.whole_recurrences, p.whole_at, p.whole_seeds)
+
+
+def whole_tasks(p: DownstreamAxes) -> dict[Task, int]:
+    """Task, with the shots that fit -> how many of its examples do; those of which ``FEWEST`` do."""
+    found = {}
+    for task in (task for axis in WHOLE for task in AXES[axis]):
+        for shots in sorted({task.shots, 0}, reverse=True):
+            own = task.at(shots)
+            fit = scoring.fitting(ByteTokenizer(), own, examples_of(own, p.tasks), p.seeds[0], p.whole_context)
+            if len(fit) >= FEWEST:
+                found[own] = len(fit)
+                break
+    return found
+
+
+def whole_questions(p: DownstreamAxes, plan: dict[Label, RunConfig], store: RunStore) -> list[Evaluation]:
+    """Every task that fits, asked of every run with the first draw of the examples in front."""
+    subjects = [Subject.of_run(cfg) for cfg in plan.values()]
+    return evaluations(subjects, store, [*whole_tasks(p)], p.seeds[:1], p.tasks, p.whole_limit)
+
+
+def whole_optimal(losses: pd.DataFrame, recurrences: Sequence[int]) -> pd.DataFrame:
+    """Of each budget and r the runs of one width, that of the lowest mean validation loss over seeds. losses:
+    ``readings.frame``. Budgets where one of the recurrences has no run are left out."""
+    losses = losses[losses.groupby("budget")["r"].transform("nunique") == len(recurrences)]
+    means = losses.groupby(["budget", "r", "width"])["loss"].mean()
+    best = means.loc[means.groupby(["budget", "r"]).idxmin()].index.to_frame(index=False)
+    return losses.merge(best, on=["budget", "r", "width"])
+
+
+def by_example(
+    cases: list[Evaluation], found: list[dict[str, list[float]]], plan: dict[Label, RunConfig], best: pd.DataFrame
+) -> pd.DataFrame:
+    """One row a run of ``best``, task and example: task, budget, r, seed, ``example``, ``loss``. found: what
+    ``evaluations.losses_of_whole_prompts`` measured of cases."""
+    rows = [
+        pd.DataFrame({"subject": case.subject, "task": case.task, "example": of["which"], "loss": of["loss"]})
+        for case, of in zip(cases, found, strict=True)
+    ]
+    answers = with_labels(pd.concat(rows), plan, LABEL, "subject")
+    return answers.merge(best[[*readings.CELL]], on=readings.CELL)
+
+
+def gaps(table: pd.DataFrame, r: int) -> Gaps:
+    """(budget, task) -> loss at r loops less that at one, by example: a number a seed, and the standard error over
+    examples of the seeds' mean. table: ``by_example``."""
+    losses = table.pivot(index=["budget", "task", "example"], columns=["r", "seed"], values="loss")
+    found: Gaps = {}
+    for budget, task in table[["budget", "task"]].drop_duplicates().itertuples(index=False):
+        paired = (losses[r] - losses[1]).loc[budget, task].dropna(axis=1)
+        error = paired.mean(axis=1).std(ddof=1) / np.sqrt(len(paired))
+        found[float(budget), str(task)] = Contrast(paired.mean().tolist(), float(error))
+    return found
+
+
+def validation_gaps(best: pd.DataFrame, r: int) -> Gaps:
+    """(budget, "validation") -> validation loss at r loops less that at one, by seed. best: ``whole_optimal``."""
+    losses = best.pivot(index=["budget", "seed"], columns="r", values="loss")
+    paired = (losses[r] - losses[1]).dropna()
+    return {(float(C), "validation"): Contrast(paired[C].tolist(), 0.0) for C in paired.index.unique("budget")}
+
+
+def axis_gaps(gaps: Gaps) -> Gaps:
+    """(budget, axis) -> the mean over an axis' tasks of ``gaps``, a number a seed; tasks have other examples, so that
+    their errors are independent."""
+    found = {}
+    for budget, axis in itertools.product(dict.fromkeys(budget for budget, _ in gaps), WHOLE):
+        own = [gaps[budget, task.name] for task in AXES[axis] if (budget, task.name) in gaps]
+        if own:
+            error = np.sqrt(sum(of.stderr**2 for of in own)) / len(own)
+            found[budget, axis] = Contrast(np.mean([of.values for of in own], axis=0).tolist(), float(error))
+    return found
+
+
+def summary(gaps: Gaps) -> pd.DataFrame:
+    """One row a budget and task or axis: the gap, its 95 % interval over seeds and examples, and both errors."""
+    rows = {
+        label: {
+            "gap": of.mean,
+            "low": np.quantile(of.draws, 0.025),
+            "high": np.quantile(of.draws, 0.975),
+            "error over seeds": np.std(of.values, ddof=1) / np.sqrt(len(of.values)) if len(of.values) > 1 else np.nan,
+            "error over examples": of.stderr,
+        }
+        for label, of in gaps.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["budget", "of"])

@@ -1,5 +1,6 @@
 """The claims of 000 that its grid decides: of our runs, or of those that its authors published."""
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -9,7 +10,7 @@ import pandas as pd
 from lib.fit.fits import Fit, fresh_fits
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.readings import Margins
-from lib.papers.shared.reported import Drawn, Reported, compared
+from lib.papers.shared.reported import Drawn, Reported, compared, read_off
 
 T = TypeVar("T")
 
@@ -61,8 +62,7 @@ def _each(ids: dict[str, tuple[str, str, str]], read: Callable[[T], Margins], ev
     """ids: claim -> which of the margins, its unit and a note."""
     margins = [read(one) for one in every]
     for id, (name, unit, note) in ids.items():
-        drawn = {comparison: [of[name][comparison] for of in margins] for comparison in margins[0][name]}
-        yield compared(id, drawn, unit, note)
+        yield compared(id, read_off(operator.itemgetter(name), margins), unit, note)
 
 
 def of_joint_law(
@@ -98,26 +98,28 @@ def of_probes(
 ) -> list[Reported]:
     """What the probes do. gains: ``readings.gains`` of them; sets: the runs of each joint fit, and drawn: these fits
     (``readings.probe_draws``); families: of each, at r, whose compute-optimal width is asked for."""
-    moves = readings.probe_shifts(drawn, families, r, sorted(sets["baseline"]["budget"].unique()))
+    budgets = sorted(sets["baseline"]["budget"].unique())
+    found = readings.of_probes(drawn, families, r, budgets)
+    baseline, cut, lanes = (found[name] for name in ("baseline", "truncated", "hyper-connections"))
     without = readings.without(drawn["truncated"], sets["truncated"], 2)
     lower, lower_too = (readings.cell_means(gains[probe], seed) for probe in ("truncated", "hyper-connections"))
     worst = readings.worst_fitted(sets["truncated"], 2, seed)
     lead = readings.lead_over_plain(sets["hyper-connections"], 2, seed)
     of_fits = {
-        "000-truncation-lowers-phi": ("truncated, lower phi", "phi"),
-        "000-hyper-connections-raise-phi": ("hyper-connections, higher phi", "phi"),
-        "000-phi-under-truncation": ("truncated, phi", "phi"),
-        "000-phi-with-hyper-connections": ("hyper-connections, phi", "phi"),
-        "000-data-exponent-of-the-joint-law": ("baseline, a_D", "a_D"),
-        "000-data-exponent-under-truncation": ("truncated, a_D", "a_D"),
-        "000-data-exponent-with-hyper-connections": ("hyper-connections, a_D", "a_D"),
-        "000-truncation-widens-the-optimum": ("truncated, wider", "octaves of width"),
-        "000-hyper-connections-narrow-the-optimum": ("hyper-connections, narrower", "octaves of width"),
+        "000-truncation-lowers-phi": (baseline["phi"] - cut["phi"], "phi"),
+        "000-hyper-connections-raise-phi": (lanes["phi"] - baseline["phi"], "phi"),
+        "000-phi-under-truncation": (cut["phi"], "phi"),
+        "000-phi-with-hyper-connections": (lanes["phi"], "phi"),
+        "000-data-exponent-of-the-joint-law": (baseline["a_D"], "a_D"),
+        "000-data-exponent-under-truncation": (cut["a_D"], "a_D"),
+        "000-data-exponent-with-hyper-connections": (lanes["a_D"], "a_D"),
+        "000-truncation-widens-the-optimum": (cut["width"] - baseline["width"], "octaves of width"),
+        "000-hyper-connections-narrow-the-optimum": (baseline["width"] - lanes["width"], "octaves of width"),
     }
     return [
         compared("000-truncation-lowers-loss", lower, "nats", "mean over widths"),
         compared("000-hyper-connections-lower-loss", lower_too, "nats", "mean over widths"),
-        *(compared(id, {"": moves[name]}, unit, note) for id, (name, unit) in of_fits.items()),
+        *(compared(id, {"": numbers}, unit, note) for id, (numbers, unit) in of_fits.items()),
         compared("000-truncated-r2-fits-worst", worst, "octaves of rms residual"),
         compared("000-truncated-phi-without-r2", {"": without["phi"]}, "phi"),
         compared("000-truncated-fit-without-r2", {"": without["r2"]}, "R^2"),

@@ -125,6 +125,17 @@ class PhiProbes(ComparedGrid):
         return self
 
 
+class DeltaPhiLeague(ComparedGrid):
+    notebook: ClassVar[str] = "delta_phi_league"
+
+    interventions: list[str]
+    muon_rate: float
+    adamw_rate: float
+    dynamics_lr: float
+    lanes_lr: float
+    resamples: Positive = 100
+
+
 class PublishedRuns(Parameters):
     """000 judged on the runs that its authors published: nothing is trained."""
 

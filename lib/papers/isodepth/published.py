@@ -3,7 +3,6 @@
 Numbers without a unit are nats per token. ``sets`` names the groups of runs that the paper fits its joint law to.
 """
 
-import functools
 from pathlib import Path
 
 import numpy as np
@@ -48,14 +47,11 @@ def runs(accounting: str = "authors") -> pd.DataFrame:
     if accounting == "authors":
         table = table.assign(n_once=table["n_once_authors"], n_rec=table["n_rec_authors"])
     if accounting == "once":
-        moved = [_injection(*model) for model in zip(table["probe"], table["r"], table["width"], strict=True)]
+        models = zip(table["probe"], table["r"], table["width"] // 64, strict=True)
+        presets = [preset(f"isodepth-s{s}-r{r}", **intervention(probe, r)) for probe, r, s in models]
+        moved = [count(cfg).n_injection for cfg in presets]
         table = table.assign(n_once=table["n_once"] + moved, n_rec=table["n_rec"] - moved)
     return table.assign(seed=0)[["probe", *readings.COLUMNS, "error"]]
-
-
-@functools.cache
-def _injection(probe: str, r: int, width: int) -> int:
-    return count(preset(f"isodepth-s{width // 64}-r{r}", **intervention(probe, r))).n_injection
 
 
 def sets(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -179,13 +175,12 @@ def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
 
 def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """``measured`` by some accountings beside what the paper prints: one row a printed number."""
-    columns = ["where", "paper", "paper low", "paper high"]
-    table = pd.DataFrame.from_dict(PRINTED, orient="index", columns=columns)
-    table.index = pd.MultiIndex.from_tuples(table.index, names=["runs", "number"])
-    for accounting, numbers in found.items():
-        names = {"value": accounting, "low": f"{accounting} low", "high": f"{accounting} high"}
-        table = table.join(numbers.rename(columns=names))
-    return table
+    index = pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"])
+    printed = pd.DataFrame(PRINTED.values(), index, ["where", "paper", "paper low", "paper high"])
+    ends = {"value": "", "low": " low", "high": " high"}
+    return printed.join(
+        [numbers.rename(columns=lambda end: accounting + ends[end]) for accounting, numbers in found.items()]
+    )
 
 
 # ---- noise and misfit ------------------------------------------------------------------------------------------------

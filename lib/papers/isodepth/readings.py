@@ -91,13 +91,13 @@ def own_laws(runs: pd.DataFrame) -> dict[int, Fit]:
     return {r: fit_chinchilla(own["N"], own["D"], own["loss"]) for r, own in groups.items() if len(own) > 5}
 
 
-def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int, n: int = DRAWS) -> np.ndarray:
-    """What r = 4 loses on r = 1, the mean over the pairs of runs that share a seed, and its n draws, from a run's
+def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int) -> np.ndarray:
+    """What r = 4 loses on r = 1, the mean over the pairs of runs that share a seed, and its draws, from a run's
     noise. nan where none of them has both."""
     pairs = runs.pivot(index="seed", columns="r", values="loss").reindex(columns=[1, 4]).dropna()
     if pairs.empty:
-        return np.full(1 + n, np.nan)
-    shifts = np.exp(noise.draws(n, pairs.size, np.random.default_rng(seed))).reshape(n, *pairs.shape)
+        return np.full(1 + DRAWS, np.nan)
+    shifts = np.exp(noise.draws(DRAWS, pairs.size, np.random.default_rng(seed))).reshape(DRAWS, *pairs.shape)
     plain, looped = (pairs.to_numpy() * np.concatenate([np.ones((1, *pairs.shape)), shifts])).mean(1).T
     return looped - plain
 
@@ -250,40 +250,27 @@ def phi_shifts(drawn: dict[str, list[Fit]]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("fit")
 
 
-def probe_shifts(
+def of_probes(
     drawn: dict[str, list[Fit]], families: dict[str, pd.DataFrame], r: int, budgets: Iterable[float]
-) -> dict[str, np.ndarray]:
-    """What the fits of ``probe_draws`` say: phi and a_D of each set of runs, how far phi and, at r, the compute-optimal
-    width (octaves, mean over the budgets) have moved from those of the first set, both ways."""
-    of = {name: np.array([_of_refit(own, families[name], r, budgets) for own in fits]) for name, fits in drawn.items()}
-    first = next(iter(of.values()))
-    every: dict[str, np.ndarray] = {}
-    for name, numbers in of.items():
-        higher, _, wider = (numbers - first).T
-        every |= {
-            f"{name}, phi": numbers[:, 0],
-            f"{name}, a_D": numbers[:, 1],
-            f"{name}, higher phi": higher,
-            f"{name}, lower phi": -higher,
-            f"{name}, wider": wider,
-            f"{name}, narrower": -wider,
-        }
-    return every
+) -> dict[str, pd.DataFrame]:
+    """What the fits of ``probe_draws`` say of each set of runs, one row a fit: phi, a_D and, at r, ``width``, the
+    compute-optimal width in octaves, mean over the budgets."""
+
+    def read(fit: Fit, family: pd.DataFrame) -> dict[str, float]:
+        width = float(np.log2(allocations(fit, family, r, budgets)["width"]).mean())
+        return {"phi": fit.params["phi"], "a_D": a_D(fit), "width": width}
+
+    return {name: pd.DataFrame([read(own, families[name]) for own in fits]) for name, fits in drawn.items()}
 
 
-def _of_refit(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) -> tuple[float, float, float]:
-    """phi, a_D, and the mean over the budgets of log2 of the compute-optimal width."""
-    return fit.params["phi"], a_D(fit), float(np.log2(allocations(fit, family, r, budgets)["width"]).mean())
-
-
-def lead_over_plain(runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> np.ndarray:
+def lead_over_plain(runs: pd.DataFrame, r: int, seed: int) -> np.ndarray:
     """How far below ``MATCHED`` the loss of one r stands above the plain model's at the same budget, width and seed,
-    mean over all, and its n draws, with the noise that the joint law leaves over in every run."""
+    mean over all, and its draws, with the noise that the joint law leaves over in every run."""
     losses = runs.pivot(index=["budget", "width", "seed"], columns="r", values="loss")[[1, r]].dropna()
     room = MATCHED - float((losses[r] - losses[1]).mean())
     squared = fit_joint(*joint_arrays(runs), objective="squares")
     noise = Noise.left_over([squared.loss * squared.residuals], squared.free)
-    shifts = noise.draws(n, 2 * len(losses), np.random.default_rng(seed)).reshape(n, 2, -1).mean(-1)
+    shifts = noise.draws(DRAWS, 2 * len(losses), np.random.default_rng(seed)).reshape(DRAWS, 2, -1).mean(-1)
     return np.append(room, room + shifts[:, 0] - shifts[:, 1])
 
 
@@ -299,24 +286,24 @@ def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> dict[str, np.ndarray
     return {"phi": moves, "r2": np.array([b.r2 - a.r2 for a, b in zip(fits, parts, strict=True)])}
 
 
-def worst_fitted(runs: pd.DataFrame, r: int, seed: int, n: int = DRAWS) -> dict[str, np.ndarray]:
+def worst_fitted(runs: pd.DataFrame, r: int, seed: int) -> dict[str, np.ndarray]:
     """By how many octaves the root mean square of one r's residuals about the joint law exceeds that of each other r,
-    and n draws of that for residuals that are independent and normal, of a variance for each r (the F distribution)."""
+    and draws of that for residuals that are independent and normal, of a variance for each r (the F distribution)."""
     random, fit = np.random.default_rng(seed), fit_joint(*joint_arrays(runs))
     spread = {}
     for of, own in pd.Series(fit.residuals**2, runs.index).groupby(runs["r"]):
-        drawn = np.sqrt(len(own) / random.chisquare(len(own), n))
+        drawn = np.sqrt(len(own) / random.chisquare(len(own), DRAWS))
         spread[of] = np.sqrt(own.mean()) * np.append(1.0, drawn)
     return {f"r = {of}": np.log2(spread[r] / other) for of, other in spread.items() if of != r}
 
 
-def cell_means(gains: pd.Series, seed: int, n: int = DRAWS) -> dict[str, np.ndarray]:
-    """The mean over the widths of each (budget, r) cell, and n draws of it: its noise is the spread of all runs about
+def cell_means(gains: pd.Series, seed: int) -> dict[str, np.ndarray]:
+    """The mean over the widths of each (budget, r) cell, and draws of it: its noise is the spread of all runs about
     the mean of their cell. gains: of pairs of runs that share a seed, by budget, r and width."""
     runs = gains.dropna().rename("gain").reset_index()
     cells = {f"r = {r}, {budget:.3g} FLOPs": own["gain"] for (budget, r), own in runs.groupby(["budget", "r"])}
     noise = Noise.left_over([own - own.mean() for own in cells.values()], len(cells))
-    shifts = noise.draws(n, len(cells), np.random.default_rng(seed)).T
+    shifts = noise.draws(DRAWS, len(cells), np.random.default_rng(seed)).T
     return {
         name: own.mean() + np.append(0.0, shift / np.sqrt(len(own)))
         for (name, own), shift in zip(cells.items(), shifts, strict=True)

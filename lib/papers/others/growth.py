@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from lib.fit import isoflop
-from lib.fit.fits import Fit, fit, refits, sharing
+from lib.fit.fits import Fit, Noise, fit, refits, sharing
 from lib.fit.laws import POWER_WITH_FLOOR
-from lib.fit.noise import Noise
 from lib.papers.shared.reported import with_intervals
 
 #: E + A C^-gamma, C in units of 1e18 FLOPs; its names for E, A and gamma are those of a law in T: L_inf, Z and z

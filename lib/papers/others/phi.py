@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib.base.statistics import percentile_interval, with_interval
-from lib.fit.fits import bootstrap, cell_signs, fit, fit_joint, flipped, objective_at
+from lib.base.statistics import percentile_interval
+from lib.fit.fits import bootstrap, cell_signs, fit, fit_joint, flipped
 from lib.fit.laws import JOINT, JOINT_AT_ONE_D
+from lib.fit.optimum import DELTA, huber
 from lib.papers.isodepth.designs import PUBLISHED
 from lib.papers.isodepth.readings import joint_arrays
 
@@ -74,8 +75,10 @@ def authors_fit(grid: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     (low, high) by a bootstrap of (budget, r) cells as in the paper."""
     arrays = joint_arrays(grid)
     own, draws = fit_joint(*arrays), bootstrap(fit_joint, arrays, grid[["budget", "r"]], resamples, seed)
-    theirs = objective_at(JOINT, PUBLISHED, arrays[:-1], arrays[-1])
+    theirs = float(huber(np.log(JOINT.loss(PUBLISHED, *own.inputs) / own.loss), DELTA).sum())
     row = {"points": len(grid), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
     for name, value in PUBLISHED.items():
-        row |= {f"{name}, printed": value, **with_interval(f"{name}, ours", own.params[name], draws[name])}
+        low, high = percentile_interval(draws[name])
+        row |= {f"{name}, printed": value, f"{name}, ours": own.params[name]}
+        row |= {f"{name}, ours low": low, f"{name}, ours high": high}
     return pd.DataFrame(pd.Series(row, name="000, joint")).rename_axis(columns="fit")

@@ -34,8 +34,10 @@ def finished(
     return pd.concat([labelled(results, plan, names), sizes], axis=1).dropna(subset="loss").reset_index(drop=True)
 
 
-def with_labels(table: pd.DataFrame, plan: dict[Label, RunConfig], names: Sequence[str]) -> pd.DataFrame:
-    """The rows of a table that are of runs of the plan, by their ``key``, with the parts of its labels under ``names``.
-    A run that has several labels has its rows with each of them."""
+def with_labels(
+    table: pd.DataFrame, plan: dict[Label, RunConfig], names: Sequence[str], key: str = "key"
+) -> pd.DataFrame:
+    """The rows of a table that are of runs of the plan, by their keys in the column ``key``, with the parts of its
+    labels under ``names``. A run that has several labels has its rows with each of them."""
     labels = pd.DataFrame([*plan], columns=[*names], index=[cfg.key for cfg in plan.values()])
-    return table.merge(labels, left_on="key", right_index=True)
+    return table.merge(labels, left_on=key, right_index=True)

@@ -198,12 +198,11 @@ def test_probes_move_phi_and_widths(published):
     sets = {"baseline": published, "lanes": at_phi(published, 0.65)}
     families = {name: designs.published_families()[4] for name in sets}
     budgets = sorted(designs.PUBLISHED_WIDTHS)[:2]
-    drawn = readings.probe_shifts(readings.probe_draws(sets, fit_joint, 3, 0), families, 4, budgets)
-    found = {name: x[0] for name, x in drawn.items()}
-    assert found["lanes, phi"] == pytest.approx(0.65) and found["baseline, a_D"] == pytest.approx(0.649, abs=1e-3)
-    assert found["lanes, higher phi"] == -found["lanes, lower phi"] == pytest.approx(0.191)
-    assert found["lanes, narrower"] == -found["lanes, wider"] > 0 == found["baseline, wider"]
-    assert drawn["lanes, higher phi"] == pytest.approx([0.191] * 4, abs=1e-5) and len(drawn["baseline, wider"]) == 4
+    drawn = readings.of_probes(readings.probe_draws(sets, fit_joint, 3, 0), families, 4, budgets)
+    moves = drawn["lanes"] - drawn["baseline"]
+    assert drawn["lanes"]["phi"][0] == pytest.approx(0.65)
+    assert drawn["baseline"]["a_D"][0] == pytest.approx(0.649, abs=1e-3)
+    assert moves["phi"].tolist() == pytest.approx([0.191] * 4, abs=1e-5) and (moves["width"] < 0).all()
 
 
 def test_without_the_runs_that_do_not_fit_the_law_fits_better(published):

@@ -5,8 +5,7 @@ import pytest
 from lib.base.errors import InputError
 from lib.flops import count
 from lib.papers.isodepth import designs as isodepth
-from lib.papers.isodepth.parameters import InjectionAblation, PhiProbes
-from lib.papers.league.parameters import DeltaPhiLeague
+from lib.papers.isodepth.parameters import DeltaPhiLeague, InjectionAblation, PhiProbes
 from lib.papers.shared import budgets
 from lib.train.optimiser import placements
 from tests import cells

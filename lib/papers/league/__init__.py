@@ -1,1 +1,0 @@
-"""Every intervention of the papers on one grid."""
