@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
 from pydantic import Field
+from pydantic.alias_generators import to_snake
 
 from lib.base.errors import Checked
 
@@ -20,13 +21,28 @@ PROFILES = ("smoke", "cpu", "desk", "gpu", "paper", "addendum", "second-text")
 Positive = Annotated[int, Field(ge=1)]
 
 
+def among(field: str) -> pydantic.AfterValidator:
+    """Of a field that has to be one of the values of another, which stands before it."""
+
+    def check(value: Any, info: pydantic.ValidationInfo) -> Any:
+        if value not in info.data.get(field, [value]):
+            raise ValueError(f"{value:g} is not one of {field} {info.data[field]}, add it there")
+        return value
+
+    return pydantic.AfterValidator(check)
+
+
 class Parameters(Checked):
     """What every notebook has."""
 
-    notebook: ClassVar[str]  # the name of its file
+    notebook: ClassVar[str]  # the name of its file, which is the class's in small letters
 
     profile: str  # one of PROFILES
     outputs: Annotated[str, Field(min_length=1)] = "outputs"  # folder of all results, from the workbook's root
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls.notebook = to_snake(cls.__name__)
 
     @pydantic.field_validator("profile")
     @classmethod

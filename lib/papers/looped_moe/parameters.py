@@ -1,13 +1,12 @@
 """The parameters of 004's notebooks."""
 
-from typing import ClassVar
-
 from lib.base.parameters import Positive, Training
 
 
 class FourModels(Training):
     """What Base, Looped, MoE and Looped-MoE need besides their width and, where they loop, their loops."""
 
+    seeds: list[int]
     depth: Positive
     experts: int = 8
     active_experts: int = 2
@@ -21,7 +20,6 @@ class Studied(FourModels):
     width: int
     lr: float
     steps: Positive
-    seeds: list[int]
 
     def size(self, architecture: str) -> tuple[int, int]:
         """(width, steps) of an architecture."""
@@ -33,59 +31,44 @@ class Compared(Studied):
 
     width_at: dict[str, int]
     steps_at: dict[str, Positive]
+    rows: Positive
 
     def size(self, architecture: str) -> tuple[int, int]:
         return self.width_at.get(architecture, self.width), self.steps_at.get(architecture, self.steps)
 
 
 class MupTransfer(FourModels):
-    notebook: ClassVar[str] = "mup_transfer"
-
     architectures: list[str]
     widths: list[Positive]
     lrs: list[float]
-    seeds: list[int]
     loops: Positive
     steps: Positive
 
 
 class MoeIsoflop(FourModels):
-    notebook: ClassVar[str] = "moe_isoflop"
-
     architectures: list[str]
     widths: dict[float, list[int]]
     head_dim: int = 4
     lr: float
-    seeds: list[int]
     loops: Positive
 
 
 class RoutingDivergence(Studied):
-    notebook: ClassVar[str] = "routing_divergence"
-
     loops: list[int]
 
 
 class Convergence(Compared):
-    notebook: ClassVar[str] = "convergence"
-
     architectures: list[str]
     loops: Positive
-    rows: Positive
 
 
 class EarlyExit(Compared):
-    notebook: ClassVar[str] = "early_exit"
-
     loops: list[Positive]
     saved: list[float]
-    rows: Positive
 
 
 class EarlyExitWallclock(Studied):
     """``width``, ``head_dim`` and ``steps`` are those of the narrow model."""
-
-    notebook: ClassVar[str] = "early_exit_wallclock"
 
     loops: Positive
     wide: Positive
@@ -101,8 +84,6 @@ class EarlyExitWallclock(Studied):
 
 
 class Generate(Studied):
-    notebook: ClassVar[str] = "generate"
-
     run: str
     prompt: str
     new_tokens: Positive

@@ -1,18 +1,16 @@
 """The parameters of 001's notebooks."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Literal, Self
 
 import pydantic
 
-from lib.base.parameters import Computing, Positive, Text, Training
+from lib.base.parameters import Computing, Positive, Text, Training, among
 from lib.text.generated import FAMILIES, PREFIX
 
 # ---- the RDM set-up --------------------------------------------------------------------------------------------------
 
 
 class Instability(Training):
-    notebook: ClassVar[str] = "instability"
-
     architectures: list[str]
     width: int
     heads: int
@@ -71,15 +69,16 @@ class Sizes(TransformerSetup):
 
     def at(self, width: int) -> OneSize:
         """The set-up at one of the sizes."""
-        shared = {name: getattr(self, name) for name in TransformerSetup.model_fields}
         own = {"steps": self.steps_at.get(width, self.steps), "lr": self.lr_at.get(width, self.lr)}
-        return OneSize(**{**shared, **own}, width=width, layers=self.sizes[width])
+        shared = self.model_dump(include={*TransformerSetup.model_fields} - {*own})
+        return OneSize(**shared, **own, width=width, layers=self.sizes[width])
 
 
 class SizesAndSeeds(Sizes):
     """Parcae of several sizes, some of which may have fewer seeds: these are drawn, and no claim over seeds asks them.
     The largest of the paper's sizes cost as much as all others together."""
 
+    mean_loops: int
     seeds_at: dict[int, list[int]]  # width -> seeds of Parcae there, where they are not seeds
 
     @pydantic.model_validator(mode="after")
@@ -99,30 +98,24 @@ class SizesAndSeeds(Sizes):
         return [width for width in self.sizes if {*self.seeds_of(width)} == {*self.seeds}]
 
 
-class StabilityAblation(OneSize):
-    notebook: ClassVar[str] = "stability_ablation"
+class AtDepths(OneSize):
+    """Runs of one size, asked at several numbers of loops."""
 
-    mean_loops: int
     depths: list[Positive]
+
+
+class StabilityAblation(AtDepths):
+    mean_loops: int
     limit_ngram: int
     state_draws: Positive
     injection_lrs: list[float]
-    judged_lr: float
+    judged_lr: Annotated[float, among("injection_lrs")]
     rate_seeds: list[int]
-
-    @pydantic.model_validator(mode="after")
-    def _judges_a_rate_that_is_tried(self) -> Self:
-        if self.judged_lr not in self.injection_lrs:
-            raise ValueError(f"judged_lr: {self.judged_lr:g} is not one of injection_lrs, add it")
-        return self
 
 
 class EndToEnd(SizesAndSeeds):
     """What begins with ``rdm`` is of the comparison in the RDM set-up; all else of that set-up is ``instability``'s."""
 
-    notebook: ClassVar[str] = "end_to_end"
-
-    mean_loops: int
     rdm_sizes: dict[int, int]  # width -> layers of the loop
     rdm_lr: float
     rdm_lr_at: dict[int, float] = pydantic.Field({})
@@ -141,10 +134,8 @@ class EndToEnd(SizesAndSeeds):
         return self
 
 
-class BackpropDepth(OneSize):
+class BackpropDepth(AtDepths):
     """In the RDM set-up the width, its loop's layers and the rate are those of ``end_to_end``'s smallest RDM."""
-
-    notebook: ClassVar[str] = "backprop_depth"
 
     rdm: bool  # in the RDM set-up, or else in the Transformer's
     means: list[Positive]
@@ -153,17 +144,13 @@ class BackpropDepth(OneSize):
     fixed_mean: Positive
     backprops_steps: Annotated[int, pydantic.Field(ge=0)]
     fill: bool
-    depths: list[Positive]
 
 
-class DepthSampling(OneSize):
+class DepthSampling(AtDepths):
     """In the RDM set-up sizes, loops, steps and rates are those of ``end_to_end``'s comparison there."""
-
-    notebook: ClassVar[str] = "depth_sampling"
 
     rdm: bool  # in the RDM set-up, or else in the Transformer's
     mean_loops: int
-    depths: list[Positive]
     timing_rounds: Positive
 
 
@@ -173,7 +160,6 @@ class LoopGrid(SizesAndSeeds):
     loops: list[int]
     budgets: list[float]
     budgets_at: dict[int, list[float]]
-    mean_loops: int
 
     @pydantic.model_validator(mode="after")
     def _can_be_fitted(self) -> Self:
@@ -192,20 +178,14 @@ class LoopGrid(SizesAndSeeds):
 
 
 class LoopingIsoflop(LoopGrid):
-    notebook: ClassVar[str] = "looping_isoflop"
-
     resamples: Annotated[int, pydantic.Field(ge=2)] = 400
 
 
 class UnifiedLaw(LoopGrid):
-    notebook: ClassVar[str] = "unified_law"
-
     depths: list[Positive]
 
 
 class TestTimeSaturation(Sizes):
-    notebook: ClassVar[str] = "test_time_saturation"
-
     means: list[int]
     deepest: int
     checkpoint: str
@@ -213,57 +193,32 @@ class TestTimeSaturation(Sizes):
     keep_weights: bool = False
 
 
-class DepthTasks(OneSize):
+class DepthTasks(AtDepths):
     """``source`` is "generated": there is a text for each of ``families``."""
 
-    notebook: ClassVar[str] = "depth_tasks"
-
-    families: list[str]
-    mean_loops: Annotated[int, pydantic.Field(ge=2)]
-    depths: list[Positive]
+    families: list[Annotated[str, pydantic.Field(pattern=f"^({'|'.join(FAMILIES)})$")]]
+    mean_loops: Annotated[int, pydantic.Field(ge=2), among("depths")]
     limit: Annotated[int, pydantic.Field(ge=0)]
     batch: Positive = 16
-    source: str = "generated"
+    source: Literal["generated"] = "generated"
 
     in_part = ("families",)
 
-    @pydantic.model_validator(mode="after")
-    def _asks_what_is_generated(self) -> Self:
-        if self.source != "generated":
-            raise ValueError(f"source: {self.source!r} has no text for each of families, use 'generated'")
-        for family in self.families:
-            if family not in FAMILIES:
-                raise ValueError(f"families: {family!r} is not known, use {', '.join(FAMILIES)}")
-        if self.mean_loops not in self.depths:
-            raise ValueError(f"depths: mean_loops {self.mean_loops} is not among {self.depths}, add it")
-        return self
-
     def of_family(self, family: str) -> OneSize:
         """The set-up on the text of one of the families."""
-        shared = {name: getattr(self, name) for name in OneSize.model_fields}
-        return OneSize(**shared | {"source": f"{PREFIX}{family}"})
+        return OneSize(**self.model_dump(include={*OneSize.model_fields}) | {"source": f"{PREFIX}{family}"})
 
 
 # ---- notebooks that train no runs of their own -----------------------------------------------------------------------
 
 
 class TokenizerCompression(Text):
-    notebook: ClassVar[str] = "tokenizer_compression"
-
     sizes: list[int]
-    judged: int
+    judged: Annotated[int, among("sizes")]
     encodings: list[str]
-
-    @pydantic.model_validator(mode="after")
-    def _judges_one_of_its_sizes(self) -> Self:
-        if self.judged not in self.sizes:
-            raise ValueError(f"judged: {self.judged} is not one of sizes, use {', '.join(map(str, self.sizes))}")
-        return self
 
 
 class DownstreamCore(Computing):
-    notebook: ClassVar[str] = "downstream_core"
-
     tasks: str
     limit: Annotated[int, pydantic.Field(ge=0)]
     seeds: list[int]

@@ -18,9 +18,9 @@ def test_a_grid_carries_a_parabola_and_a_law(kind):
 
 
 def test_what_is_judged_is_among_what_is_made():
-    with one_line("judged_lr: 0.5 is not one of injection_lrs", "add it"):
+    with one_line("judged_lr: 0.5 is not one of injection_lrs", "add it there"):
         given(StabilityAblation, judged_lr=0.5)
-    with one_line("judged:", "700 is not one of sizes", "use 300, 600"):
+    with one_line("judged: 700 is not one of sizes [300, 600]", "add it there"):
         given(TokenizerCompression, sizes=[300, 600], judged=700)
 
 
