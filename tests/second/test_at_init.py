@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.residual import at_init, designs
+from lib.papers.residual import designs
 from lib.papers.residual.parameters import ResidualScalingInit
 from tests.cells import run
 from tests.given import of_profile
@@ -20,31 +20,31 @@ def measured():
     cases = {
         (model, rule, N, p.width, seed): designs.steps_from_init(make(p, rule, N, 1), p.lr, 1, seed, p.steps)
         for model, make in designs.MAKERS.items()
-        for rule in at_init.RULES
+        for rule in designs.RULES
         for N in p.loops
         for seed in p.seeds
     }
     looks = {
-        (model, seed): at_init.Start(model=make(p, "none", p.cosine_loops, 1), block=1, seed=seed)
+        (model, seed): designs.Start(model=make(p, "none", p.cosine_loops, 1), block=1, seed=seed)
         for model, make in designs.MAKERS.items()
         for seed in p.seeds
     }
     # beside them stand a rate of the ladder and a block of several layers, which are of other claims
     others = [designs.steps_from_init(designs.model(p, "1/N", 8, 1), 0.02, 1, 1, p.steps)]
     others += [designs.steps_from_init(designs.model(p, "1/N", 8, 2), p.lr, 2, 1, 1)]
-    asked = [(again.STEPS, at_init.first_steps, [*cases.values(), *others])]
-    asked += [(again.INCREMENTS, at_init.initial_increments, [*looks.values()])]
+    asked = [(again.STEPS, designs.first_steps, [*cases.values(), *others])]
+    asked += [(again.INCREMENTS, designs.initial_increments, [*looks.values()])]
     records = {
         name: [{"case": case.model_dump(mode="json"), "measured": function(case)} for case in some]
         for name, function, some in asked
     }
     own = [record["measured"] for record in records[again.STEPS]]
-    states, changes = at_init.tidy(cases, ["model", "rule", "N", "d", "seed"], own[: len(cases)])
+    states, changes = designs.tidy(cases, ["model", "rule", "N", "d", "seed"], own[: len(cases)])
     cosines = {
         label: np.array(record["measured"]["cosines"])
         for label, record in zip(looks, records[again.INCREMENTS], strict=True)
     }
-    relu = at_init.relu_models(p.width, p.loops, p.lr, p.seeds).assign(d=p.width)
+    relu = designs.relu_models(p.width, p.loops, p.lr, p.seeds).assign(d=p.width)
     # of other claims, and made up: a ladder of rates, and blocks of several layers
     rungs = states[["rule", "seed", "step", "norm"]].drop_duplicates(["rule", "seed", "step"]).assign(lr=p.lr)
     kinds = itertools.product(("1/N", "1/(N sqrt(L))"), p.deep_loops, p.deep, p.seeds)

@@ -6,7 +6,7 @@ import pytest
 
 from lib.base import files
 from lib.base.errors import InputError
-from lib.papers.residual.at_init import first_steps, initial_increments
+from lib.papers.residual.designs import first_steps, initial_increments
 from lib.store import records
 from lib.sweep.measurements import Asked, kept_under, key, measure, name, named
 from lib.tasks.evaluations import evaluate

@@ -18,8 +18,6 @@ from lib.store.result import RunResult
 #: the four, and the architectures whose colours and markers they have: Base is a plain Transformer
 LOOK = {"base": "transformer", "looped": "looped", "moe": "moe", "looped-moe": "looped-moe"}
 TITLES = {"base": "Base", "looped": "Looped", "moe": "MoE", "looped-moe": "Looped-MoE"}
-WARMUP = 0.05  # of a run; ours, 004 does not state it
-VALIDATIONS = 8  # of a run of ``studied``, each with a look at its routing
 
 
 def model(p: FourModels, architecture: str, width: int, loops: int) -> ModelConfig:
@@ -50,11 +48,11 @@ def model(p: FourModels, architecture: str, width: int, loops: int) -> ModelConf
 
 def run(p: Training, cfg: ModelConfig, lr: float, steps: int, seed: int, eval_every: int | None = None) -> RunConfig:
     """A run of ``steps`` at base rate ``lr``, as 004 trains: muP, AdamW with independent decay, and a rate that warms
-    up, stays, and falls over the last tenth like a square root."""
+    up, over a twentieth (ours, 004 does not state it), stays, and falls over the last tenth like a square root."""
     return RunConfig(
         model=cfg,
         data=text_of(p),
-        optim=optimizer("base-128", steps, lr=lr, warmup_steps=int(WARMUP * steps)),
+        optim=optimizer("base-128", steps, lr=lr, warmup_steps=int(0.05 * steps)),
         train=training_of(p, steps=steps, seed=seed, eval_every=eval_every),
     )
 
@@ -95,13 +93,13 @@ def name(architecture: str, depth: int, loops: int) -> str:
 def studied(p: Studied, each: list[int], architectures: Iterable[str] = tuple(LOOK)) -> dict[Label, RunConfig]:
     """(name, seed) -> run of the sizes that routing, convergence and early exit are studied on, the looped ones with
     ``each`` number of loops at one width (004, Sec. "Does More Looping Improve Early-Exit Efficiency?"). The routing of
-    MoE layers that loop is looked at on the way."""
+    MoE layers that loop is looked at on the way, at eight validations."""
     plan: dict[Label, RunConfig] = {}
     for architecture in architectures:
         width, steps = p.size(architecture)
         for loops in each if "looped" in architecture else each[:1]:
             cfg = model(p, architecture, width, loops)
-            look = max(1, steps // VALIDATIONS) if cfg.recur and cfg.experts > 1 else None
+            look = max(1, steps // 8) if cfg.recur and cfg.experts > 1 else None
             for seed in p.seeds:
                 plan[name(architecture, p.depth, loops), seed] = run(p, cfg, p.lr, steps, seed, look)
     return plan

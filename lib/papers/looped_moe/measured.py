@@ -10,6 +10,7 @@ import torch
 from lib.config import RunConfig
 from lib.decode import exits, pace
 from lib.decode.exits import CRITERIA
+from lib.model.looped import LoopedLM
 from lib.model.probes import looped_choices
 from lib.model.routing import divergence
 from lib.store.runs import RunStore
@@ -25,11 +26,11 @@ class OfExits(OfRun):
     every_layer: bool
     saved: tuple[float, ...] = ()
 
-    @property
-    def exits(self) -> exits.Exits:
+    def read(self) -> tuple[exits.Exits, LoopedLM, torch.Tensor]:
+        """The exits, and the model and the rows [B, S + 1] that they are of."""
         model, validation = trained_model(self.cfg, self.store)
         x = torch.as_tensor(validation[: self.rows], device=model.embed.weight.device)
-        return exits.exits_of_rows(model, x, self.every_layer or not self.cfg.model.recur)
+        return exits.exits_of_rows(model, x, self.every_layer or not self.cfg.model.recur), model, x
 
 
 def of_exits(
@@ -52,15 +53,15 @@ def of_exits(
 @named("lib.papers.looped_moe.convergence")
 def convergence(case: OfExits) -> dict[str, Any]:
     """Columns of ``exits.convergence``, a number for each layer."""
-    columns = exits.convergence(case.exits, case.cfg.data.context)
-    return {name: column.tolist() for name, column in columns.items()}
+    found, *_ = case.read()
+    return {name: of.tolist() for name, of in exits.convergence(found, case.cfg.data.context).items()}
 
 
 @named("lib.papers.looped_moe.trade_offs")
 def trade_offs(case: OfExits) -> dict[str, Any]:
     """Perplexities at each of the shares ``saved``: ``entropy``, by that criterion from its first exit on; ``common``,
     by each criterion from the first exit on at which all of them have a score."""
-    found = case.exits
+    found, *_ = case.read()
     common = exits.first_common(found)
     return {
         "entropy": exits.trade_off(found, "entropy", list(case.saved)),
@@ -68,15 +69,12 @@ def trade_offs(case: OfExits) -> dict[str, Any]:
     }
 
 
-STEP = 0.05  # nats of entropy, between two thresholds
-
-
 @named("lib.papers.looped_moe.leaving")
 def leaving(case: OfExits) -> dict[str, Any]:
-    """``exits.at_thresholds`` for every ``threshold`` from 0 to the entropy of the uniform prediction; ``depth``, the
-    exits' shares of the depth; ``median``, the median entropy at the first exit."""
-    found = case.exits
-    thresholds = STEP * np.arange(math.ceil(math.log(case.cfg.model.vocab_size) / STEP) + 1)
+    """``exits.at_thresholds`` for every ``threshold``, from 0 to the entropy of the uniform prediction in steps of .05
+    nats; ``depth``, the exits' shares of the depth; ``median``, the median entropy at the first exit."""
+    found, *_ = case.read()
+    thresholds = 0.05 * np.arange(math.ceil(math.log(case.cfg.model.vocab_size) / 0.05) + 1)
     return {
         "threshold": thresholds.tolist(),
         "depth": found.depth.tolist(),
@@ -88,9 +86,8 @@ def leaving(case: OfExits) -> dict[str, Any]:
 @named("lib.papers.looped_moe.debts")
 def debts(case: OfExits) -> dict[str, Any]:
     """Columns of ``pace.debts``, a number for each of the shares ``saved``."""
-    model, text = trained_model(case.cfg, case.store)
-    x = torch.as_tensor(text[: case.rows], device=model.embed.weight.device)
-    table = pace.debts(model, x, case.exits, case.saved)
+    found, model, x = case.read()
+    table = pace.debts(model, x, found, case.saved)
     return {str(name): table[name].tolist() for name in table}
 
 

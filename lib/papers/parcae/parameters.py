@@ -29,6 +29,11 @@ class Instability(Training):
     seeds: list[int]
     limit_ngram: int
 
+    @property
+    def parcae(self) -> str:
+        """Which Parcae is compared: with C and prelude norm where the architectures have that one."""
+        return "parcae" if "parcae" in self.architectures else "parcae-rdm"
+
 
 # ---- the Transformer set-up ------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from lib.config import Label, RunConfig
 from lib.fit.fits import Fit, fit_parcae, fresh_fits, noise_of
 from lib.fit.isoflop import exponent, minimum
 from lib.flops import count
-from lib.papers.parcae import transformer_setup
+from lib.papers.parcae import setups
 from lib.papers.parcae.parameters import LoopGrid
 from lib.papers.shared.budgets import steps_for
 from lib.papers.shared.frames import finished
@@ -31,10 +31,10 @@ def grid(p: LoopGrid) -> dict[Label, RunConfig]:
     runs: dict[Label, RunConfig] = {}
     for mu, width in itertools.product(p.loops, p.sizes):
         one = p.at(width)
-        cfg = transformer_setup.model(one, mu)
+        cfg = setups.model(one, mu)
         for budget, seed in itertools.product(p.budgets_of(width), p.seeds_of(width)):
             steps = steps_for(p, budget, count(cfg, p.context).published["001"], width)
-            runs[f"mean_loops = {mu}", width, budget, mu, seed] = transformer_setup.run(one, cfg, steps, seed)
+            runs[f"mean_loops = {mu}", width, budget, mu, seed] = setups.run(one, cfg, steps, seed)
     return runs
 
 
@@ -44,10 +44,10 @@ def held_out(p: LoopGrid) -> dict[Label, RunConfig]:
     runs: dict[Label, RunConfig] = {}
     for width in p.sizes:
         one = p.at(width)
-        cfg = transformer_setup.model(one, p.mean_loops)
+        cfg = setups.model(one, p.mean_loops)
         budget = one.steps * p.batch * p.context * count(cfg, p.context).published["001"]
         for seed in p.seeds_of(width):
-            runs["held out", width, budget, p.mean_loops, seed] = transformer_setup.run(one, cfg, one.steps, seed)
+            runs["held out", width, budget, p.mean_loops, seed] = setups.run(one, cfg, one.steps, seed)
     return runs
 
 
@@ -109,7 +109,7 @@ def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
     most looped with, its tokens D and its loss. These make the efficient frontier in 001's figure of contours. Budgets
     for which it wants an end of the grid are left out."""
     trained = sorted(mu for mu in p.loops if mu > 1)
-    counts = [count(transformer_setup.model(p.at(width), mu), p.context) for mu in trained]
+    counts = [count(setups.model(p.at(width), mu), p.context) for mu in trained]
     fine = np.geomspace(trained[0], trained[-1], 200)
     n_eff = np.interp(fine, trained, [c.n_usage for c in counts])
     F = np.interp(fine, trained, [c.published["001"] for c in counts])

@@ -36,7 +36,7 @@ def test_trade_offs_are_of_the_loops_of_a_looped_model_and_the_layers_of_another
     saved = [0.0, 0.1, 0.9]
     cases = measured.of_exits(configs, store, rows=4, saved=saved)
     for cfg, found in zip(configs, measure(measured.trade_offs, cases, store, jobs=1), strict=True):
-        read = measured.of_exits([cfg], store, rows=4)[0].exits
+        read = measured.of_exits([cfg], store, rows=4)[0].read()[0]
         np.testing.assert_allclose(found["entropy"], exits.trade_off(read, "entropy", saved), rtol=1e-4)
         assert list(found["common"]) == [*CRITERIA]
         common = exits.trade_off(read, "kl", saved, exits.first_common(read))
@@ -48,7 +48,7 @@ def test_leaving_begins_with_all_tokens_at_the_end_and_ends_with_all_at_the_firs
     store, configs = runs
     cases = measured.of_exits(configs, store, rows=4)
     for cfg, found in zip(configs, measure(measured.leaving, cases, store, jobs=1), strict=True):
-        read = measured.of_exits([cfg], store, rows=4)[0].exits
+        read = measured.of_exits([cfg], store, rows=4)[0].read()[0]
         assert found["threshold"][0] == 0 and found["threshold"][-1] >= math.log(cfg.model.vocab_size)
         ends = [1 - exits_depth for exits_depth in (read.depth[-1], read.depth[0])]
         assert (found["saved"][0], found["saved"][-1]) == pytest.approx(ends)
@@ -68,7 +68,7 @@ def test_debts_are_those_of_each_share(runs):
 def test_convergence_is_of_every_layer(runs):
     store, (cfg, _) = runs
     (found,) = measure(measured.convergence, measured.of_exits([cfg], store, 4, every_layer=True), store, jobs=1)
-    table = exits.convergence(measured.of_exits([cfg], store, 4, every_layer=True)[0].exits, cfg.data.context)
+    table = exits.convergence(measured.of_exits([cfg], store, 4, every_layer=True)[0].read()[0], cfg.data.context)
     layers = cfg.model.prelude + cfg.model.recur * cfg.model.mean_loops + cfg.model.coda
     assert found["layer"] == list(range(1, layers + 1)) and found["divergence"][-1] == pytest.approx(0, abs=1e-5)
     np.testing.assert_allclose(found["divergence"], table["divergence"], rtol=1e-3, atol=1e-5)

@@ -10,7 +10,7 @@ from lib.fit import isoflop
 from lib.fit.fits import fit_parcae
 from lib.fit.laws import PARCAE
 from lib.flops import count
-from lib.papers.parcae import training_loops, transformer_setup
+from lib.papers.parcae import setups, training_loops
 from lib.papers.parcae.parameters import LoopingIsoflop
 from lib.presets import preset
 from tests.cells import run
@@ -146,7 +146,7 @@ def test_three_seeds_intervals_of_an_exponent_cover_it(noise):
 
 def test_what_the_law_wants_is_its_least_loss_at_the_budget():
     loops, budgets = [1, 2, 4, 8, 16], [2e11, 8e11, 3.2e12]
-    counts = {mu: count(transformer_setup.model(SMALL.at(64), mu), 64) for mu in loops[1:]}
+    counts = {mu: count(setups.model(SMALL.at(64), mu), 64) for mu in loops[1:]}
     points = [(c.n_usage, C / c.published["001"]) for c in counts.values() for C in budgets]
     n_eff, D = np.array(points).T
     law = fit_parcae(n_eff, D, PARCAE.loss(TRUTH, n_eff, D))
@@ -176,7 +176,7 @@ def test_held_out_runs_are_those_of_the_sizes_notebook():
     held_out = training_loops.held_out(p)
     assert [label[0] for label in held_out] == ["held out"] * 2 and [label[4] for label in held_out] == [1, 2]
     (_, _, budget, mu, _), cfg = next(iter(held_out.items()))
-    assert cfg == transformer_setup.run(p.at(64), transformer_setup.model(p.at(64), 8), 300, 1) and mu == 8
+    assert cfg == setups.run(p.at(64), setups.model(p.at(64), 8), 300, 1) and mu == 8
     assert budget == pytest.approx(cfg.tokens * training_loops.size(cfg)["F"])
 
 

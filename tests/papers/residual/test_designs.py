@@ -1,13 +1,20 @@
-"""002's models have the multipliers and rates of their rules, and increments are those of their runs."""
+"""002's models have the multipliers and rates of their rules; the stream and a step's effect grow with the loops as its
+theorems say, and are measured on the model itself."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
+from lib.base import seeds
 from lib.base.errors import InputError
+from lib.config import OptimConfig
+from lib.flops import count
 from lib.model.looped import LoopedLM
 from lib.papers.residual import designs
-from lib.papers.residual.at_init import RULES, first_steps
+from lib.papers.residual.designs import RULES, FirstSteps, Start, first_steps, initial_increments, relu_steps
 from lib.papers.residual.parameters import ResidualScalingBeyond, ResidualScalingTrained
+from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun
 from lib.sweep.measurements import measure
@@ -122,3 +129,149 @@ def test_bad_parameters_are_named():
         designs.model(P.replace(head_dim=24), "none", 2)
     with pytest.raises(InputError, match=r"reference_depth: .* 1 \(got 0\)"):
         P.replace(reference_depth=0)
+
+
+# ---- at the init ---------------------------------------------------------------------------------------------------
+
+LOOPS = [8, 16, 32, 64]
+#: exponents of the squares that Theorem 1 predicts
+SQUARES = {"looped": {"none": 2, "1/sqrt(N)": 1, "1/N": 0}, "stack": {"none": 1, "1/sqrt(N)": 0, "1/N": 0}}
+GOLDEN_STEPS = [0.54714, 0.56579, 0.10154]  # squares and changes
+GOLDEN_START = [0.54345, 0.35037]  # branches, a cosine
+
+
+def tiny(**fields):
+    sizes = dict(vocab_size=64, width=32, heads=2, mlp_width=48, context=16, init_std=0.1, recur=1)
+    return preset("residual-L12-N1", **{**sizes, "residual": "none", **fields})
+
+
+def slope(values):
+    return np.polyfit(np.log(LOOPS), np.log(values), 1)[0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_theorem_1_in_its_own_model(rule):
+    seeds = list(range(20))
+    for model, shared in (("looped", True), ("stack", False)):
+        squares = [relu_steps(32, N, RULES[rule](N), shared, True, 1e-4, seeds)[0].mean() for N in LOOPS]
+        assert slope(squares) == pytest.approx(SQUARES[model][rule], abs=0.3)
+
+
+def test_the_raw_recursion_explodes():
+    at = {N: relu_steps(64, N, 1.0, True, False, 1e-4, [0])[0][0] for N in (16, 32, 64)}
+    # exponential: the logarithm doubles with N, where a power law would add a constant
+    assert np.log(at[64]) / np.log(at[32]) == pytest.approx(2, rel=0.3) and at[64] > 1e12
+    assert relu_steps(64, 64, 1 / 64, True, False, 1e-4, [0])[0][0] < 10  # and 1/N holds it all the same
+
+
+def test_theorem_2_in_its_own_model():
+    seeds = list(range(20))
+    found = {
+        rule: slope([relu_steps(64, N, RULES[rule](N), True, True, 1e-4, seeds)[1].mean() for N in LOOPS])
+        for rule in RULES
+    }
+    # its premise is alpha = 1/N; without scaling the stream grows too, and the change faster than N
+    assert found["1/N"] == pytest.approx(0, abs=0.1)
+    assert found["none"] > found["1/sqrt(N)"] + 0.3 > found["1/N"] + 0.6
+
+
+def test_a_step_of_the_relu_model_is_the_signs():
+    # one loop: x_1 = x_0 + W relu(x_0), and the gradient of u . x_1 is u relu(x_0)^T
+    _, (small,) = relu_steps(8, 1, 1.0, True, False, 1e-6, [3])
+    _, (large,) = relu_steps(8, 1, 1.0, True, False, 2e-6, [3])
+    assert large == pytest.approx(2 * small, rel=1e-6)
+    x0 = torch.randn(8, generator=seeds.torch_stream("relu model", 3), dtype=torch.float64)
+    assert small == pytest.approx(1e-6 * torch.relu(x0).sum().item(), rel=1e-6)
+
+
+def test_the_first_steps_are_the_models_own():
+    case = FirstSteps(model=tiny(mean_loops=3), optim=OptimConfig(lr=1e-3), steps=2, seed=4)
+    found = first_steps(case)
+    assert len(found["squares"]) == 3 and len(found["changes"]) == 2 and first_steps(case) == found
+    model = LoopedLM(tiny(mean_loops=3), seed=4).eval()
+    with torch.no_grad():
+        x = model.hidden(case.tokens()[:, :-1])[1].state
+    assert found["squares"][0] == pytest.approx(x.square().mean().item(), rel=1e-5)
+    # a rate that moves nothing changes nothing
+    still = first_steps(case.replace(optim=OptimConfig(lr=1e-12)))
+    assert still["changes"] == pytest.approx([0, 0], abs=1e-8)
+    # the change of a step bounds the difference of the norms around it
+    norms = np.sqrt(found["squares"])
+    assert (np.abs(np.diff(norms)) <= np.array(found["changes"]) + 1e-9).all()
+
+
+def test_a_random_initial_state_is_not_a_change():
+    lti = tiny(mean_loops=2, injection="lti", state_init="like-init")
+    still = first_steps(FirstSteps(model=lti, optim=OptimConfig(lr=1e-12), steps=2))
+    assert still["changes"] == pytest.approx([0, 0], abs=1e-8)
+
+
+def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
+    looped = Start(model=tiny(mean_loops=8, recur=2), block=2)
+    stacked = Start(model=tiny(mean_loops=1, recur=16), block=2)
+    off = {}
+    for name, case in (("looped", looped), ("stacked", stacked)):
+        found = initial_increments(case)
+        cosines, x0 = np.array(found["cosines"]), LoopedLM(case.model, seed=0).embed(case.tokens()[:, :-1])
+        end = LoopedLM(case.model, seed=0).eval().hidden(case.tokens()[:, :-1])[1].state
+        assert found["branches"] == pytest.approx((end - x0).square().mean().item(), rel=1e-4)
+        assert cosines.shape == (8, 8) and np.diag(cosines) == pytest.approx(np.ones(8), abs=1e-5)
+        off[name] = cosines[~np.eye(8, dtype=bool)].mean()
+    assert off["looped"] > 0.5 and abs(off["stacked"]) < 0.2
+
+
+def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
+    results = [{"squares": [1.0, 4.0], "changes": [0.5]}, {"squares": [9.0, 16.0], "changes": [0.7]}]
+    states, changes = designs.tidy([("a", 1), ("b", 1)], ["model", "seed"], results)
+    assert states["norm"].tolist() == [1, 2, 3, 4] and states["step"].tolist() == [0, 1, 0, 1]
+    assert changes["change"].tolist() == [0.5, 0.7] and changes["model"].tolist() == ["a", "b"]
+    case = FirstSteps(model=tiny(mean_loops=2), optim=OptimConfig(), steps=3)
+    assert case.flops == 4 * 16 * count(case.model).flops_per_token
+
+
+def test_the_rate_of_an_explosion_is_where_the_norm_doubles():
+    octaves = {  # of growth at rates of 1, 2, 4
+        ("1/sqrt(N)", 1): (0.0, 0.5, 2.5),
+        ("1/N", 1): (0.0, 0.1, 0.2),
+        ("1/sqrt(N)", 2): (3.0, 4.0, np.nan),
+        ("1/N", 2): (0.5, 0.5, np.inf),
+        ("1/sqrt(N)", 3): (0.0, 0.0, 0.9),
+        ("1/N", 3): (0.0, 0.0, 0.0),
+    }
+    states = pd.DataFrame(
+        [
+            {"rule": rule, "seed": seed, "lr": lr, "step": step, "norm": 3 * 2 ** (step * octave)}
+            for (rule, seed), row in octaves.items()
+            for lr, octave in zip((1.0, 2.0, 4.0), row, strict=True)
+            for step in (0, 1)
+        ]
+    )
+    states.loc[states["step"] == 0, "norm"] = 3.0
+    found = designs.explosion_rates(states)
+    assert found.loc[1].to_dict() == pytest.approx({"1/sqrt(N)": 1.25, "1/N": 2.0})  # 1/N at none: the largest
+    assert found.loc[2].to_dict() == pytest.approx({"1/sqrt(N)": 0.0, "1/N": 1 + 0.5 / 9.5})
+    assert found.loc[3].isna().all()
+
+
+def test_a_gaussian_matrix_keeps_the_norm_on_the_cone_and_not_off_it():
+    """Lemma 5, and Gordon's bound, which is tight for a cone as the width grows."""
+    for width in (64, 256):
+        least, most = designs.cone_gains(width, 3)
+        W = torch.randn(width, width, generator=seeds.torch_stream("cone", 3), dtype=torch.float64) / width**0.5
+        values = torch.linalg.svdvals(W)
+        assert values[-1] < 0.05 < least and most < values[0]
+        assert least == pytest.approx(designs.CONE_GAIN, abs=1.2 / width**0.5)
+        assert most == pytest.approx(1 + 0.5**0.5, abs=1.2 / width**0.5)
+    room = designs.cone_room([16, 32], [3, 4])
+    least, most = designs.cone_gains(32, 4)
+    assert room.loc[4, "below, d = 32"] == pytest.approx(least - designs.CONE_GAIN / 2)
+    assert room.loc[4, "above, d = 32"] == pytest.approx(2 + designs.CONE_GAIN / 2 - most) and room.shape == (2, 4)
+
+
+def test_a_changed_measurement_raises_the_recipe():
+    """What is kept under a key must not change its meaning: raise ``lib.RECIPE`` when these numbers change."""
+    case = FirstSteps(model=tiny(mean_loops=3), optim=OptimConfig(lr=1e-3), steps=1, seed=1)
+    found = first_steps(case)
+    assert found["squares"] + found["changes"] == pytest.approx(GOLDEN_STEPS, rel=1e-2)
+    start = initial_increments(Start(model=tiny(mean_loops=3), seed=1))
+    assert [start["branches"], start["cosines"][0][2]] == pytest.approx(GOLDEN_START, rel=1e-3)

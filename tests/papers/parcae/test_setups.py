@@ -1,15 +1,83 @@
-"""Which runs train and the margins between architectures are those of a known table."""
+"""At the paper's size the models are 001's own, and trained as the paper trains them; in its RDM set-up architectures
+differ in their architecture alone, and the margins between them are those of a known table."""
 
+import itertools
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.parcae import rdm_setup
-from lib.papers.parcae.parameters import EndToEnd, Instability
+from lib.flops import count
+from lib.papers.parcae import setups
+from lib.papers.parcae.parameters import EndToEnd, Instability, StabilityAblation
+from lib.presets import optimizer, preset
+from lib.train.optimiser import placements
 from tests.cells import function
 from tests.given import given
+
+#: what the paper's 140M have in common with its other sizes
+PAPERS = dict(
+    head_dim=128, mean_loops=8, vocab_size=32_768, context=2048, batch=256, micro_batch=16, lr=8e-3, muon_lr=8e-3,
+    precision="bf16-mixed", content="0123456789abcdef", val_rows=16, steps=100, seeds=[1, 2],
+)  # fmt: skip
+P = given(StabilityAblation, width=768, layers=2, injection_lrs=[8e-3], judged_lr=8e-3, rate_seeds=[1, 2], **PAPERS)
+
+
+def test_at_the_papers_size_they_are_the_papers_models():
+    assert setups.model(P, 8) == preset("parcae-140m") == setups.model(P, 8, backprop_loops=4)
+    assert setups.transformer(P) == preset("gpt-140m")
+    medium = P.replace(width=1024, layers=4)
+    assert count(setups.model(medium, 8)).n_params == 388_003_328
+    assert count(setups.transformer(medium)).n_params == 385_903_104
+
+
+def test_the_ladder_changes_one_thing_a_rung():
+    runs = setups.ladder(P)
+    fields = [runs[rung, P.seeds[0]].model.model_dump() for rung in setups.LADDER]
+    changed = [{key for key in a if a[key] != b[key]} for a, b in itertools.pairwise(fields)]
+    assert changed == [{"injection", "readout"}, {"depth_per"}, {"prelude_norm"}]
+    assert fields[0]["injection"] == "concat" and fields[0]["depth_per"] == "batch"
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_injection"),
+    [({"injection": "concat", "readout": False}, {"weight"}), ({}, {"A_log", "dt_bias", "B"})],
+)
+def test_the_rate_of_the_injection_is_adamws_alone(changes, of_injection):
+    model = setups.model(P, 8, **changes)
+    own, same, fast = (setups.run(P, model, 100, 7, injection_lr=rate) for rate in (None, P.lr, 0.1))
+    assert own == same and fast == own.replace(optim=own.optim.replace(injection_lr=0.1))
+    both = zip(placements(model, own.optim), placements(model, fast.optim), strict=True)
+    assert {a.name.removeprefix("injection.") for a, b in both if a != b} == of_injection
+
+
+def test_comparisons_share_their_runs():
+    sizes = given(EndToEnd, sizes={768: 2, 1024: 4}, **PAPERS)
+    runs = setups.against_transformer(sizes)
+    assert len(runs) == 8 and len({cfg.key for cfg in runs.values()}) == 8
+    assert runs["parcae", 768, 2] == setups.ladder(P)["+ prelude norm", 2]
+    assert runs["transformer", 1024, 1].model == setups.transformer(P.replace(width=1024, layers=4))
+    assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
+
+
+def test_without_looping_nothing_is_sampled():
+    cfg = setups.model(P, 1)
+    assert cfg.depth == "fixed" and cfg.max_backprop_loops is None
+    assert count(cfg).n_params == count(setups.model(P, 8)).n_params
+
+
+def test_a_run_trains_as_the_paper_trains():
+    model = setups.model(P, 8)
+    cfg = setups.run(P, model, 1000, seed=3)
+    assert cfg.optim == optimizer("parcae-140m", 1000) and cfg.optim.cooldown_steps == 500
+    assert (cfg.train.seed, cfg.train.trace_every, cfg.train.micro_batch) == (3, 166, 16)
+    assert cfg.tokens == 1000 * 256 * 2048
+    other = setups.run(P.replace(lr=1e-3, muon_lr=2e-3, micro_batch=0), model, 1000, seed=3)
+    assert (other.optim.lr, other.optim.muon_lr, other.train.micro_batch) == (1e-3, 2e-3, None)
+
+
+# ---- the RDM set-up --------------------------------------------------------------------------------------------------
 
 octaves_between, octaves_past, radius_margins = (
     function("instability", name) for name in ("octaves_between", "octaves_past", "radius_margins")
@@ -76,21 +144,21 @@ SETUP = given(Instability, width=32, mlp_width=64, mean_loops=4, backprop_loops=
 
 def test_parcae_and_the_rdm_differ_in_their_architecture_alone():
     p = given(EndToEnd, rdm_sizes={32: 1, 64: 1}, rdm_lr=0.01, seeds=[3, 4])
-    runs = rdm_setup.against_rdm(p, SETUP.replace(architectures=["base", "parcae"]))
+    runs = setups.against_rdm(p, SETUP.replace(architectures=["base", "parcae"]))
     assert {label[0] for label in runs} == {"residual-norm", "parcae"} and len(runs) == 8
-    assert runs["parcae", 32, 3] == rdm_setup.run(SETUP, "parcae", 0.01, 3)
+    assert runs["parcae", 32, 3] == setups.rdm_run(SETUP, "parcae", 0.01, 3)
     ours, theirs = runs["parcae", 64, 4], runs["residual-norm", 64, 4]
     assert (ours.model.heads, ours.model.mlp_width) == (theirs.model.heads, theirs.model.mlp_width) == (4, 128)
     assert ours.optim == theirs.optim and ours.data == theirs.data and ours.train == theirs.train
-    without = rdm_setup.against_rdm(p, SETUP.replace(architectures=["base", "parcae-rdm"]))
+    without = setups.against_rdm(p, SETUP.replace(architectures=["base", "parcae-rdm"]))
     assert {label[0] for label in without} == {"residual-norm", "parcae-rdm"}
 
 
 def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
     p = given(EndToEnd, rdm_sizes={32: 1, 64: 2}, rdm_loops_at={64: 5}, rdm_lr=0.01, rdm_lr_at={64: 0.02}, rdm_steps=24)
-    small, large = (rdm_setup.of_size(p, SETUP, d, "parcae", 3) for d in (32, 64))
+    small, large = (setups.rdm_of_size(p, SETUP, d, "parcae", 3) for d in (32, 64))
     assert (small.model.recur, small.model.mean_loops, small.model.max_backprop_loops) == (1, 4, 2)
     assert (large.model.recur, large.model.mean_loops, large.model.max_backprop_loops) == (2, 5, 3)
     assert (small.train.steps, small.optim.lr, large.train.steps, large.optim.lr) == (24, 0.01, 24, 0.02)
-    assert rdm_setup.of_size(p.replace(rdm_steps=0), SETUP, 32, "parcae", 3).train.steps == SETUP.steps
-    assert rdm_setup.of_size(p.replace(rdm_steps_at={32: 7}), SETUP, 32, "parcae", 3).train.steps == 7
+    assert setups.rdm_of_size(p.replace(rdm_steps=0), SETUP, 32, "parcae", 3).train.steps == SETUP.steps
+    assert setups.rdm_of_size(p.replace(rdm_steps_at={32: 7}), SETUP, 32, "parcae", 3).train.steps == 7
