@@ -34,6 +34,9 @@ class Said:
     def slide(self, *figure: Any, **sliders: Any) -> None:
         """Nothing is moved."""
 
+    def need(self, holds: bool, otherwise: str) -> None:
+        assert holds, otherwise
+
     def plan(self, configs: Any) -> None:
         """Nothing is trained."""
 

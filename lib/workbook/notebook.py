@@ -67,6 +67,12 @@ class Notebook(Generic[P]):
         """Runs of the workbook, and the committed records of this profile."""
         return RunStore(self.outputs / "runs", places.records(self.profile))
 
+    def need(self, holds: bool, otherwise: str) -> None:
+        """Of parameters that have to fit together: raises InputError, with a line that names one and the remedy, where
+        they do not."""
+        if not holds:
+            raise InputError(otherwise)
+
     def plan(self, configs: dict[Label, RunConfig]) -> pd.DataFrame:
         """A table of what the runs cost, one row for each first part of their labels; nothing is trained.
 

@@ -1,19 +1,32 @@
-"""004's runs: Base, Looped, MoE and Looped-MoE at any size, matched in what a token uses, and what is read off them."""
+"""004's runs: Base, Looped, MoE and Looped-MoE at any size, matched in what a token uses. What is read off them, and
+measured on them: where predictions settle, what leaving early costs, which experts loops take."""
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
 
 from lib.base.errors import InputError
 from lib.base.parameters import Training
 from lib.config import Label, ModelConfig, RunConfig
+from lib.decode import exits, pace
+from lib.decode.exits import CRITERIA
 from lib.flops import count
+from lib.model.looped import LoopedLM
+from lib.model.probes import looped_choices
+from lib.model.routing import divergence
 from lib.papers.looped_moe.parameters import FourModels, MoeIsoflop, Studied
 from lib.papers.shared.budgets import steps_for
 from lib.papers.shared.frames import finished
 from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
 from lib.store.result import RunResult
+from lib.store.runs import RunStore
+from lib.sweep.finished import OfRun, trained_model, validation_flops
+from lib.sweep.measurements import named
 
 #: the four, and the architectures whose colours and markers they have: Base is a plain Transformer
 LOOK = {"base": "transformer", "looped": "looped", "moe": "moe", "looped-moe": "looped-moe"}
@@ -59,14 +72,11 @@ def run(p: Training, cfg: ModelConfig, lr: float, steps: int, seed: int, eval_ev
 
 def grid(p: MoeIsoflop) -> dict[Label, RunConfig]:
     """(architecture, budget, width, seed) -> run of the iso-FLOP study (004, Sec. "IsoFLOP Scaling Study"). Each budget
-    C is spent at each of its ``widths``, on D = C / (6 N_active) tokens.
-
-    Raises InputError where a parabola would have fewer than three widths, or a run fewer than ten steps."""
+    C is spent at each of its ``widths``, on D = C / (6 N_active) tokens. Raises InputError where a run would have fewer
+    than ten steps."""
     plan: dict[Label, RunConfig] = {}
     for architecture in p.architectures:
         for budget, widths in p.widths.items():
-            if len(widths) < 3:
-                raise InputError(f"widths: {widths} at {budget:g} FLOPs are too few for a parabola, list three")
             for width in widths:
                 cfg = model(p, architecture, width, p.loops)
                 steps = steps_for(p, budget, count(cfg).published["004"], width)
@@ -103,3 +113,87 @@ def studied(p: Studied, each: list[int], architectures: Iterable[str] = tuple(LO
             for seed in p.seeds:
                 plan[name(architecture, p.depth, loops), seed] = run(p, cfg, p.lr, steps, seed, look)
     return plan
+
+
+# ---- what is measured ------------------------------------------------------------------------------------------------
+
+
+class OfExits(OfRun):
+    """The exits of a run on the first ``rows`` of its validation text: of a model that loops the ends of its loops, or
+    with ``every_layer`` all effective layers, as of any other. ``saved``: shares of the depth that leaving saves."""
+
+    rows: int
+    every_layer: bool
+    saved: tuple[float, ...] = ()
+
+    def read(self) -> tuple[exits.Exits, LoopedLM, torch.Tensor]:
+        """The exits, and the model and the rows [B, S + 1] that they are of."""
+        model, validation = trained_model(self.cfg, self.store)
+        x = torch.as_tensor(validation[: self.rows], device=model.embed.weight.device)
+        return exits.exits_of_rows(model, x, self.every_layer or not self.cfg.model.recur), model, x
+
+
+def of_exits(
+    configs: Iterable[RunConfig], store: RunStore, rows: int, every_layer: bool = False, saved: Iterable[float] = ()
+) -> list[OfExits]:
+    """A case for each run."""
+    return [
+        OfExits.of(
+            cfg,
+            store,
+            validation_flops(cfg) * rows / cfg.data.val_rows,
+            rows=rows,
+            every_layer=every_layer,
+            saved=tuple(saved),
+        )
+        for cfg in configs
+    ]
+
+
+@named("lib.papers.looped_moe.convergence")
+def convergence(case: OfExits) -> dict[str, Any]:
+    """Columns of ``exits.convergence``, a number for each layer."""
+    found, *_ = case.read()
+    return {name: of.tolist() for name, of in exits.convergence(found, case.cfg.data.context).items()}
+
+
+@named("lib.papers.looped_moe.trade_offs")
+def trade_offs(case: OfExits) -> dict[str, Any]:
+    """Perplexities at each of the shares ``saved``: ``entropy``, by that criterion from its first exit on; ``common``,
+    by each criterion from the first exit on at which all of them have a score."""
+    found, *_ = case.read()
+    common = exits.first_common(found)
+    return {
+        "entropy": exits.trade_off(found, "entropy", list(case.saved)),
+        "common": {name: exits.trade_off(found, name, list(case.saved), common) for name in CRITERIA},
+    }
+
+
+@named("lib.papers.looped_moe.leaving")
+def leaving(case: OfExits) -> dict[str, Any]:
+    """``exits.at_thresholds`` for every ``threshold``, from 0 to the entropy of the uniform prediction in steps of .05
+    nats; ``depth``, the exits' shares of the depth; ``median``, the median entropy at the first exit."""
+    found, *_ = case.read()
+    thresholds = 0.05 * np.arange(math.ceil(math.log(case.cfg.model.vocab_size) / 0.05) + 1)
+    return {
+        "threshold": thresholds.tolist(),
+        "depth": found.depth.tolist(),
+        "median": float(np.median(found.scores["entropy"][0])),
+        **exits.at_thresholds(found, thresholds),
+    }
+
+
+@named("lib.papers.looped_moe.debts")
+def debts(case: OfExits) -> dict[str, Any]:
+    """Columns of ``pace.debts``, a number for each of the shares ``saved``."""
+    found, model, x = case.read()
+    table = pace.debts(model, x, found, case.saved)
+    return {str(name): table[name].tolist() for name in table}
+
+
+@named("lib.papers.looped_moe.routing")
+def routing(case: OfRun) -> dict[str, Any]:
+    """Columns of ``routing.divergence`` on the validation text, a number for each layer and pair of loops."""
+    model, text = trained_model(case.cfg, case.store)
+    rows = divergence(looped_choices(model, torch.as_tensor(text[:, :-1], device=model.embed.weight.device)))
+    return {name: [row[name] for row in rows] for name in rows[0]}

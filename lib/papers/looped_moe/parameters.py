@@ -1,5 +1,9 @@
 """The parameters of 004's notebooks."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from lib.base.parameters import Positive, Training
 
 
@@ -47,7 +51,7 @@ class MupTransfer(FourModels):
 
 class MoeIsoflop(FourModels):
     architectures: list[str]
-    widths: dict[float, list[int]]
+    widths: dict[float, Annotated[list[int], Field(min_length=3)]]  # three have a parabola
     head_dim: int = 4
     lr: float
     loops: Positive

@@ -186,20 +186,19 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     model = case.network().train()
     tokens = case.tokens().to(model.angles.device)
     optimizer = Optimizer(model, case.optim, case.steps, case.model.context)
-    squares, changes, before = [], [], None
+    states = []
     for step in range(case.steps + 1):
         # the same draw at every step, so that a random initial state stays what it is
         loss, end = model.loss(tokens[:, :-1], tokens[:, 1:], draw=Draw(case.seed, 0, range(1)))
-        x = end.state.detach()
-        squares.append(x.square().mean().item())
-        if before is not None:
-            changes.append((x - before).square().mean().sqrt().item())
-        before = x
+        states.append(end.state.detach())
         if step < case.steps:
             loss.backward()
             optimizer.step(step)
             model.zero_grad(set_to_none=True)
-    return {"squares": squares, "changes": changes}
+    return {
+        "squares": [x.square().mean().item() for x in states],
+        "changes": [(x - before).square().mean().sqrt().item() for before, x in itertools.pairwise(states)],
+    }
 
 
 @named("lib.growth.initial_increments")
@@ -225,9 +224,6 @@ def tidy(
     return pd.DataFrame(squares), pd.DataFrame(changes)
 
 
-MOST_GROWTH = 10.0  # octaves; beyond them a norm has exploded, and by how much says nothing
-
-
 def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     """The learning rate at which the norm first doubles within the steps: one row a seed, one column a rule, in
     octaves. states: as ``tidy`` has them, of a ladder of rates, with a column ``lr``.
@@ -236,7 +232,8 @@ def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     one, and one that doubles at none has the largest, so that two rules of which neither explodes are not told apart:
     they have no number."""
     norms = states.fillna({"norm": np.inf}).pivot(index=["seed", "rule", "lr"], columns="step", values="norm")
-    grown = (norms.max(axis=1) / norms[0]).apply(np.log2).clip(upper=MOST_GROWTH).unstack("lr")
+    # beyond ten octaves a norm has exploded, and by how much says nothing
+    grown = (norms.max(axis=1) / norms[0]).apply(np.log2).clip(upper=10.0).unstack("lr")
     octaves = np.log2(grown.columns.to_numpy(float))
     found = grown.cummax(axis=1).apply(lambda row: np.interp(1.0, row, octaves), axis=1).unstack("rule")
     return found.where((grown.max(axis=1) >= 1).unstack("rule").any(axis=1), axis=0)
@@ -254,8 +251,8 @@ def with_intervals(exponents: pd.Series, by: list[str]) -> pd.DataFrame:
 
 def relu_steps(
     width: int, loops: int, alpha: float, shared: bool, normalised: bool, lr: float, seeds: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """(squares [seeds], changes [seeds]) of the theory's model x <- x + alpha W relu(x), W ~ N(0, 1/d) (002, Eq. 1).
+) -> dict[str, np.ndarray]:
+    """``square`` and ``change`` [seeds] of the theory's model x <- x + alpha W relu(x), W ~ N(0, 1/d) (002, Eq. 1).
 
     shared: there is one W for all loops, else one for each. normalised: the branch reads x / rms(x), so that
     activations are bounded as Theorem 1 assumes. The optimiser step is Adam's first, lr sign(gradient), and its loss a
@@ -275,7 +272,8 @@ def relu_steps(
     gradients = torch.autograd.grad((readout * x).sum(), W)
     with torch.no_grad():
         changed = end([step.sign_().mul_(-lr).add_(layer) for step, layer in zip(gradients, W, strict=True)])
-        return x.square().mean(-1).numpy(), (changed - x).square().mean(-1).sqrt().numpy()
+        squares, changes = x.square().mean(-1), (changed - x).square().mean(-1).sqrt()
+    return {"square": squares.numpy(), "change": changes.numpy()}
 
 
 @functools.lru_cache(maxsize=1)
@@ -294,31 +292,32 @@ RELU = {"ReLU, looped": (True, True), "ReLU, stack": (False, True), "ReLU, loope
 
 def relu_models(width: int, loops: list[int], lr: float, seeds: list[int]) -> pd.DataFrame:
     """The theory's model under every rule: one row a kind of ``RELU``, rule, N and seed, with square and change."""
-    parts = []
-    for (name, (shared, normalised)), N, rule in itertools.product(RELU.items(), loops, RULES):  # one draw, all rules
-        squares, changes = relu_steps(width, N, RULES[rule](N), shared, normalised, lr, seeds)
-        parts.append(
-            pd.DataFrame({"model": name, "rule": rule, "N": N, "seed": seeds, "square": squares, "change": changes})
-        )
-    return pd.concat(parts, ignore_index=True)
+    found = (
+        {"model": name, "rule": rule, "N": N, "seed": seeds}
+        | relu_steps(width, N, RULES[rule](N), *shared_and_normalised, lr, seeds)
+        for name, shared_and_normalised in RELU.items()
+        for N in loops
+        for rule in RULES  # one draw, all rules
+    )
+    return pd.concat(map(pd.DataFrame, found), ignore_index=True)
 
 
 CONE_GAIN = 1 - 0.5**0.5  # the least gain on the cone as the width grows: one less its Gaussian width (Gordon)
-CONE_STARTS, CONE_STEPS = 16, 300  # of the search for the least and the largest
 
 
 def cone_gains(width: int, seed: int) -> tuple[float, float]:
     """The least and the largest |W x| / |x| that a search finds over x >= 0, of one W ~ N(0, 1/d) (002, Lemma 5).
 
-    A projected power iteration from many starts: no descent is sure to find the least, so that it lies no higher."""
+    A projected power iteration of 300 steps from 16 starts: no descent is sure to find the least, so that it lies no
+    higher."""
     draw = torch_stream("cone", seed)
     W = torch.randn(width, width, generator=draw, dtype=torch.float64) / math.sqrt(width)
     gram = W.T @ W
     shift = torch.linalg.matrix_norm(gram, 2)
-    starts = torch.rand(CONE_STARTS, width, generator=draw, dtype=torch.float64)
+    starts = torch.rand(16, width, generator=draw, dtype=torch.float64)
 
     x = torch.stack([starts, starts])  # on the way to the least and to the largest
-    for _ in range(CONE_STEPS):
+    for _ in range(300):
         image = x @ gram
         x = torch.nn.functional.normalize(torch.stack([shift * x[0] - image[0], image[1]]).relu(), dim=-1)
     least, most = (x @ W.T).norm(dim=-1)

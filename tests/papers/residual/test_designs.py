@@ -153,21 +153,21 @@ def slope(values):
 def test_theorem_1_in_its_own_model(rule):
     seeds = list(range(20))
     for model, shared in (("looped", True), ("stack", False)):
-        squares = [relu_steps(32, N, RULES[rule](N), shared, True, 1e-4, seeds)[0].mean() for N in LOOPS]
+        squares = [relu_steps(32, N, RULES[rule](N), shared, True, 1e-4, seeds)["square"].mean() for N in LOOPS]
         assert slope(squares) == pytest.approx(SQUARES[model][rule], abs=0.3)
 
 
 def test_the_raw_recursion_explodes():
-    at = {N: relu_steps(64, N, 1.0, True, False, 1e-4, [0])[0][0] for N in (16, 32, 64)}
+    at = {N: relu_steps(64, N, 1.0, True, False, 1e-4, [0])["square"][0] for N in (16, 32, 64)}
     # exponential: the logarithm doubles with N, where a power law would add a constant
     assert np.log(at[64]) / np.log(at[32]) == pytest.approx(2, rel=0.3) and at[64] > 1e12
-    assert relu_steps(64, 64, 1 / 64, True, False, 1e-4, [0])[0][0] < 10  # and 1/N holds it all the same
+    assert relu_steps(64, 64, 1 / 64, True, False, 1e-4, [0])["square"][0] < 10  # and 1/N holds it all the same
 
 
 def test_theorem_2_in_its_own_model():
     seeds = list(range(20))
     found = {
-        rule: slope([relu_steps(64, N, RULES[rule](N), True, True, 1e-4, seeds)[1].mean() for N in LOOPS])
+        rule: slope([relu_steps(64, N, RULES[rule](N), True, True, 1e-4, seeds)["change"].mean() for N in LOOPS])
         for rule in RULES
     }
     # its premise is alpha = 1/N; without scaling the stream grows too, and the change faster than N
@@ -177,8 +177,7 @@ def test_theorem_2_in_its_own_model():
 
 def test_a_step_of_the_relu_model_is_the_signs():
     # one loop: x_1 = x_0 + W relu(x_0), and the gradient of u . x_1 is u relu(x_0)^T
-    _, (small,) = relu_steps(8, 1, 1.0, True, False, 1e-6, [3])
-    _, (large,) = relu_steps(8, 1, 1.0, True, False, 2e-6, [3])
+    small, large = (relu_steps(8, 1, 1.0, True, False, lr, [3])["change"][0] for lr in (1e-6, 2e-6))
     assert large == pytest.approx(2 * small, rel=1e-6)
     x0 = torch.randn(8, generator=seeds.torch_stream("relu model", 3), dtype=torch.float64)
     assert small == pytest.approx(1e-6 * torch.relu(x0).sum().item(), rel=1e-6)
