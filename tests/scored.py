@@ -5,7 +5,7 @@ import math
 
 import pandas as pd
 
-from lib.papers.parcae import core_benchmark
+from lib.papers.parcae import readings
 from lib.tasks.evaluations import over_seeds
 from lib.tasks.suites import CORE, CORE_EXTENDED
 from tests.runs import ended, small_run
@@ -61,4 +61,4 @@ def grows(label, task) -> float:
 @functools.cache
 def _sized(gain, tasks) -> pd.DataFrame:
     table = asked(PLAN, lambda label, task, T: above_chance(gain(label, task), task), tasks)
-    return core_benchmark.transformer_scores(table, PLAN, NAMES, results(PLAN))
+    return readings.transformer_scores(table, PLAN, NAMES, results(PLAN))

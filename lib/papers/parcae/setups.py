@@ -1,10 +1,13 @@
 """001's runs: Parcae, its variants and its Transformer at any size in its Transformer set-up, a simplified nanochat;
 Parcae and the recurrent depth models that it replaces in its RDM set-up (001, Sec. "Understanding Instability")."""
 
+import itertools
 from typing import Any
 
 from lib.config import Label, ModelConfig, OptimConfig, RunConfig
-from lib.papers.parcae.parameters import EndToEnd, Instability, OneSize, StabilityAblation
+from lib.flops import count
+from lib.papers.parcae.parameters import EndToEnd, Instability, LoopGrid, OneSize, StabilityAblation
+from lib.papers.shared.budgets import steps_for
 from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, instability_model, optimizer, preset
 
@@ -14,14 +17,6 @@ LADDER: dict[str, dict[str, Any]] = {
     "+ constrained A": {"depth_per": "batch", "prelude_norm": False},
     "+ per-sequence": {"prelude_norm": False},
     "+ prelude norm": {},
-}
-
-#: 001, Table of parameter counts: of the Transformer and of Parcae at each size
-PARAMETERS = {
-    "140m": (143_141_184, 144_323_136),
-    "370m": (385_903_104, 388_003_328),
-    "770m": (773_375_040, 776_655_680),
-    "1.3b": (1_333_868_544, 1_338_591_744),
 }
 
 
@@ -83,6 +78,32 @@ def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float
         # all have traces of the state, so that notebooks that look inside share their runs with those that do not
         train=training_of(p, steps=steps, seed=seed, trace_every=max(1, steps // 6)),
     )
+
+
+def grid(p: LoopGrid) -> dict[Label, RunConfig]:
+    """("mean_loops = ...", width, budget, mean_loops, seed) -> run, for every number of loops, size, budget of it and
+    seed."""
+    runs: dict[Label, RunConfig] = {}
+    for mu, width in itertools.product(p.loops, p.sizes):
+        one = p.at(width)
+        cfg = model(one, mu)
+        for budget, seed in itertools.product(p.budgets_of(width), p.seeds_of(width)):
+            steps = steps_for(p, budget, count(cfg, p.context).published["001"], width)
+            runs[f"mean_loops = {mu}", width, budget, mu, seed] = run(one, cfg, steps, seed)
+    return runs
+
+
+def held_out(p: LoopGrid) -> dict[Label, RunConfig]:
+    """The runs that the laws are asked to predict, labelled as those of ``grid``: Parcae of every size at p's
+    mean_loops and steps, one for each seed."""
+    runs: dict[Label, RunConfig] = {}
+    for width in p.sizes:
+        one = p.at(width)
+        cfg = model(one, p.mean_loops)
+        budget = one.steps * p.batch * p.context * count(cfg, p.context).published["001"]
+        for seed in p.seeds_of(width):
+            runs["held out", width, budget, p.mean_loops, seed] = run(one, cfg, one.steps, seed)
+    return runs
 
 
 # ---- the RDM set-up --------------------------------------------------------------------------------------------------

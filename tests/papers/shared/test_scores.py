@@ -10,7 +10,7 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.base.statistics import mean_and_interval, percentile_interval
 from lib.papers.looped_moe.parameters import MoeIsoflop
-from lib.papers.parcae import core_benchmark
+from lib.papers.parcae import readings
 from lib.papers.parcae.parameters import EndToEnd
 from lib.papers.shared import scores
 from lib.papers.shared.scores import Contrast, contrast
@@ -67,9 +67,9 @@ def test_what_diverged_stays_in_the_table():
     found = results(PLAN, lambda label: None if label[1:] == (32, 1) else 2.0)
     finished = {label: cfg for label, cfg in PLAN.items() if label[1:] != (32, 1)}
     table = asked(finished, lambda label, task, T: 0.5, depths=(1, 4))
-    runs = scores.as_trained(core_benchmark.transformer_scores(table, PLAN, NAMES, found))
+    runs = scores.as_trained(readings.transformer_scores(table, PLAN, NAMES, found))
     assert len(runs) == 12 and runs["Core"].isna().sum() == runs["perplexity"].isna().sum() == 2
-    leads = scores.leads(runs, ["Core"], core_benchmark.PARCAE, core_benchmark.TRANSFORMER, [1, 2])
+    leads = scores.leads(runs, ["Core"], readings.PARCAE, readings.TRANSFORMER, [1, 2])
     lead, other, _ = leads.values()
     assert lead.values == pytest.approx([0, 0]) and math.isnan(other.values[0]) and other.values[1] == pytest.approx(0)
     never = scores.leads(runs, ["Core"], "parcae", "never trained", [1, 2])
@@ -109,7 +109,7 @@ def test_three_seeds_draws_cover_the_mean(of_examples):
 
 def test_leads_are_of_each_width_and_suite():
     runs = sized(lambda label, task: (label[0] == "parcae") * (0.1 if label[1] == 32 else 0.2) + (task in ADDED) * 0.3)
-    leads = scores.leads(runs, list(core_benchmark.SUITES), "parcae", "transformer", [1, 2])
+    leads = scores.leads(runs, list(readings.SUITES), "parcae", "transformer", [1, 2])
     assert [*leads][:2] == ["Core, d = 16", "Core, d = 32"]
     assert [one.mean for one in leads.values()] == pytest.approx([20, 10, 20, 20, 10, 20])
     texts = scores.leads(runs, ["LAMBADA nats"], "parcae", "transformer", [1, 2])  # fewer are better

@@ -1,20 +1,30 @@
-"""Every run of the loop grid costs its budget, and optima, exponents and gaps are those of known curves."""
+"""What is read off 001's runs is that of known curves, of made-up answers worked out by hand, and of steps timed in
+turns; every run of the loop grid costs its budget."""
+
+import math
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from lib.base.errors import InputError
-from lib.base.statistics import mean_and_interval
+from lib.base.statistics import mean_and_interval, percentile_interval
+from lib.config import ModelConfig
 from lib.fit import isoflop
 from lib.fit.fits import fit_parcae
 from lib.fit.laws import PARCAE
 from lib.flops import count
-from lib.papers.parcae import setups, training_loops
+from lib.papers.parcae import readings, setups
 from lib.papers.parcae.parameters import LoopingIsoflop
 from lib.presets import preset
-from tests.cells import run
+from lib.tasks.suites import CORE, WIKITEXT, ZERO_SHOT
+from tests.cells import function, run
 from tests.given import given
+from tests.runs import SMALL as TINY
+from tests.runs import ended
+from tests.scored import ADDED, NAMES, PLAN, WIDTHS, above_chance, asked, grows, results, sized
 
 pytestmark = pytest.mark.usefixtures("style")
 
@@ -43,15 +53,15 @@ def on_a_law() -> pd.DataFrame:
 
 
 def test_every_run_of_the_grid_costs_its_budget():
-    configs = training_loops.grid(SMALL)
-    assert len(configs) == 8 and len(training_loops.grid(SMALL.replace(budgets=[2e11, 3e11, 4e11]))) == 12
+    configs = setups.grid(SMALL)
+    assert len(configs) == 8 and len(setups.grid(SMALL.replace(budgets=[2e11, 3e11, 4e11]))) == 12
     for (_, width, budget, mu, seed), cfg in configs.items():
         flops = count(cfg.model, 64).published["001"]
         assert cfg.tokens * flops == pytest.approx(budget, rel=0.02)
         assert (cfg.model.width, cfg.model.mean_loops, cfg.train.seed) == (width, mu, seed)
-        assert training_loops.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
+        assert readings.size(cfg) == {"n_eff": count(cfg.model).n_usage, "F": flops, "D": cfg.tokens}
     with pytest.raises(InputError, match=r"budgets: 1e\+09 FLOPs are . steps at width 64, raise them"):
-        training_loops.grid(SMALL.replace(budgets=[1e9, 4e11]))
+        setups.grid(SMALL.replace(budgets=[1e9, 4e11]))
 
 
 def test_the_papers_own_law_gives_its_models_the_losses_it_prints():
@@ -67,7 +77,7 @@ def test_the_papers_own_law_gives_its_models_the_losses_it_prints():
 
 
 def test_optima_and_their_exponents():
-    optima = training_loops.optima(parabolas())
+    optima = readings.optima(parabolas())
     assert optima["mean_loops"].tolist() == pytest.approx([4 * C**0.4 for C in (1, 2, 4, 8)])
     assert optima["loss"].tolist() == pytest.approx([3 - 0.1 * np.log(C) for C in (1, 2, 4, 8)])
     assert optima["D"].tolist() == pytest.approx([C / (3 + 4 * C**0.4) for C in (1, 2, 4, 8)])
@@ -78,15 +88,15 @@ def test_optima_and_their_exponents():
 
 def test_an_optimum_outside_the_loops_trained_does_not_count():
     runs = parabolas(loops=(1, 8, 12, 16))  # the first budgets want fewer than 8
-    optima = training_loops.optima(runs)
+    optima = readings.optima(runs)
     assert optima["inside"].tolist() == [False, False, False, True]
     # what stands there is a loss that was measured, not one beyond the loops trained
     at_eight = runs[runs["mean_loops"] == 8].set_index("budget")["loss"]
     assert optima["loss"].tolist()[:3] == at_eight.tolist()[:3] and optima["mean_loops"].tolist()[:3] == [8, 8, 8]
     assert np.isnan(isoflop.exponent(optima, "mean_loops")[0])
     falling = parabolas().assign(loss=lambda runs: 3 - runs["mean_loops"] ** 0.5)
-    assert not training_loops.optima(falling)["inside"].any()
-    assert isoflop.exponent(training_loops.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
+    assert not readings.optima(falling)["inside"].any()
+    assert isoflop.exponent(readings.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
 
 
 def gaps(runs, seeds) -> pd.DataFrame:
@@ -116,14 +126,14 @@ def test_which_loops_are_best_the_other_seeds_say():
 
 def test_growth_is_of_each_seed_and_has_no_number_where_both_budgets_are_at_an_end():
     runs = pd.concat([parabolas(), parabolas(0.2).assign(seed=2)])
-    found = training_loops.growths(runs, [1, 2, 3])
+    found = readings.growths(runs, [1, 2, 3])
     assert found["with the budget"][:2] == pytest.approx([0.4, 0.2])
     assert found["above the fewest"][:2] == pytest.approx([np.log2(4 * 8**0.4 / 2), np.log2(4 * 8**0.2 / 2)])
     assert np.isnan(found["with the budget"][2]) and np.isnan(found["above the fewest"][2])
-    assert training_loops.exponents(runs, "mean_loops", [1, 2]) == pytest.approx([0.4, 0.2])
-    assert np.isnan(training_loops.exponents(runs, "mean_loops", [3])).all()
+    assert readings.exponents(runs, "mean_loops", [1, 2]) == pytest.approx([0.4, 0.2])
+    assert np.isnan(readings.exponents(runs, "mean_loops", [3])).all()
     few = parabolas(loops=(1, 12, 14, 16))  # all want fewer
-    found = training_loops.growths(few, [1])
+    found = readings.growths(few, [1])
     assert found["above the fewest"] == [0] and np.isnan(found["with the budget"][0])
 
 
@@ -139,7 +149,7 @@ def test_three_seeds_intervals_of_an_exponent_cover_it(noise):
     covered = []
     for _ in range(500):
         noisy = [truth.assign(seed=s, loss=truth["loss"] + random.normal(0, noise, len(truth))) for s in range(3)]
-        mean, low, high = mean_and_interval(training_loops.exponents(pd.concat(noisy), "mean_loops", range(3)))
+        mean, low, high = mean_and_interval(readings.exponents(pd.concat(noisy), "mean_loops", range(3)))
         covered.append(np.isfinite(mean) and low <= 0.4 <= high)
     assert 0.93 <= np.mean(covered) <= 0.97
 
@@ -151,7 +161,7 @@ def test_what_the_law_wants_is_its_least_loss_at_the_budget():
     n_eff, D = np.array(points).T
     law = fit_parcae(n_eff, D, PARCAE.loss(TRUTH, n_eff, D))
     assert law.params == pytest.approx(TRUTH, rel=1e-3)
-    wanted = training_loops.best_by_law(SMALL.replace(loops=loops, budgets=budgets), 64, law)
+    wanted = readings.best_by_law(SMALL.replace(loops=loops, budgets=budgets), 64, law)
     for row in wanted.itertuples():
         trained = [float(law.predict(c.n_usage, row.budget / c.published["001"])) for c in counts.values()]
         assert row.loss <= min(trained) + 1e-9
@@ -173,17 +183,155 @@ def test_every_seeds_law_is_asked_for_its_own_held_out_run():
 
 def test_held_out_runs_are_those_of_the_sizes_notebook():
     p = SMALL.replace(steps=300, mean_loops=8, seeds=[1, 2])
-    held_out = training_loops.held_out(p)
+    held_out = setups.held_out(p)
     assert [label[0] for label in held_out] == ["held out"] * 2 and [label[4] for label in held_out] == [1, 2]
     (_, _, budget, mu, _), cfg = next(iter(held_out.items()))
     assert cfg == setups.run(p.at(64), setups.model(p.at(64), 8), 300, 1) and mu == 8
-    assert budget == pytest.approx(cfg.tokens * training_loops.size(cfg)["F"])
+    assert budget == pytest.approx(cfg.tokens * readings.size(cfg)["F"])
 
 
 def test_one_grids_law_predicts_held_out_runs_by_its_own_error():
     """Held-out losses 1 % above those of a truth that the grid follows exactly."""
     grid = on_a_law()
-    found = training_loops.of_one_grid(grid, grid.assign(loss=1.01 * grid["loss"]), 20, 0)
+    found = readings.of_one_grid(grid, grid.assign(loss=1.01 * grid["loss"]), 20, 0)
     assert len(found) == 21 and found["error"][0] == pytest.approx(100 * (1 / 1.01 - 1), abs=1e-3)
     assert found["error"][1:].to_numpy() == pytest.approx(found["error"][0], abs=0.05)
     assert found["a"][0] == pytest.approx(TRUTH["a"], rel=1e-3)
+
+
+# ---- who is asked
+
+
+def test_of_each_budget_the_best_loops_and_none():
+    grid = setups.grid(SMALL)
+    wanted = {2e11: 2, 4e11: 4}
+    found = results(grid, lambda label: 3 + abs(math.log(label[3] / wanted[label[2]])) if label[3] > 1 else 2.0)
+
+    def chosen():
+        frontier = run("downstream_core", "in_loops = ", loops=grid, found=found, largest={}).frontier
+        return {(which, budget, cfg.model.mean_loops) for (which, _, budget, _), cfg in frontier.items()}
+
+    assert chosen() == {("looped", 2e11, 2), ("fixed depth", 2e11, 1), ("looped", 4e11, 4), ("fixed depth", 4e11, 1)}
+    for label in [("mean_loops = 1", 64, 2e11, 1, 7), *(key for key in grid if key[2] == 4e11 and key[3] > 1)]:
+        found[grid[label].key] = ended(grid[label], None)  # what diverged is not asked
+    assert chosen() == {("looped", 2e11, 2), ("fixed depth", 4e11, 1)}
+
+
+# ---- scores
+
+
+def test_core_is_what_lies_between_guessing_and_all_right():
+    runs = sized(lambda label, task: 0.2 if task in CORE else 0.5)
+    assert runs["Core"].tolist() == pytest.approx([20.0] * 12)
+    assert runs["Core-Extended"].tolist() == pytest.approx([(22 * 20 + 24 * 50) / 46] * 12)
+    errors = [1 / (1 - task.chance / 100) for task in CORE]
+    assert runs["Core stderr"].tolist() == pytest.approx([2 * math.hypot(*errors) / 22] * 12)
+    assert runs["Core spread"].tolist() == pytest.approx([math.hypot(*errors) / 22] * 12)
+    assert runs["perplexity"].tolist() == pytest.approx([math.exp(2)] * 12)
+    assert runs["T"].tolist() == [1, 4] * 6
+
+
+def test_core_extended_is_empty_where_none_of_what_it_adds_was_asked():
+    assert sized(tasks=(*CORE, ADDED[0]))["Core-Extended"].notna().all()
+    runs = sized(tasks=CORE)
+    assert runs["Core-Extended"].isna().all() and runs["Core-Extended stderr"].isna().all()
+
+
+def test_texts_have_nats_and_perplexities_with_errors():
+    runs = sized(lambda label, task: 0.2, tasks=CORE)
+    assert runs["LAMBADA nats"].tolist() == pytest.approx([1.8] * 12)
+    assert runs["LAMBADA nats stderr"].tolist() == pytest.approx([0.03] * 12)
+    assert runs["LAMBADA per token"].tolist() == pytest.approx([math.exp(1.8)] * 12)
+    assert runs["LAMBADA per word"].tolist() == pytest.approx([math.exp(8.8)] * 12)
+    assert runs["LAMBADA per word stderr"].tolist() == pytest.approx([0.5 * math.exp(8.8)] * 12)
+    assert runs["WikiText per word"].isna().all()  # no file of it was there
+    runs = sized(lambda label, task: 0.2, tasks=(*CORE, WIKITEXT))
+    assert runs["WikiText nats"].tolist() == pytest.approx([1.8] * 12)
+
+
+def test_zero_shot_tasks_are_not_those_with_examples_in_front():
+    table = asked(PLAN, lambda label, task, T: 0.9 if task.shots else 0.5, [*ZERO_SHOT.values(), *CORE[1:]])
+    scores = readings.rdm_scores(table, PLAN, NAMES, results(PLAN))
+    assert scores["zero-shot"].tolist() == pytest.approx([50.0] * 12) == scores["PIQA"].tolist()
+    assert scores["zero-shot stderr"].tolist() == pytest.approx([2 / math.sqrt(6)] * 12)
+    assert scores["SciQ stderr"].tolist() == pytest.approx([2.0] * 12)
+
+
+@pytest.mark.usefixtures("style")
+def test_the_table_of_transformers_is_of_means_over_seeds():
+    answers = asked(PLAN, lambda label, task, T: above_chance(grows(label, task), task))
+    given = dict(table=answers, matched=PLAN, found=results(PLAN))
+    table = run("downstream_core", "def closed(", **given).said.tables["downstream_core"]
+    assert table.index.tolist() == [(w, a) for w in WIDTHS for a in ("transformer", "parcae")]
+    assert table.loc[[(16, "transformer"), (48, "parcae")], "Core"].tolist() == pytest.approx([8, 34])
+    assert table["closed, Core (%)"].tolist()[1::2] == pytest.approx([125, 125, math.nan], nan_ok=True)
+    assert table["closed, Core (%)"].isna().tolist()[::2] == [True] * 3
+    closed = function("downstream_core", "closed")
+    flat = closed(sized(lambda label, task: 0.1 * (label[0] == "parcae") - label[1] / 1000), "Core")
+    assert flat.isna().all()  # the larger one is no better
+    runs = sized()
+    runs.loc[(runs["width"] == 16) & (runs["seed"] == 1), "Core"] = math.nan  # of the other seed alone
+    assert closed(runs, "Core").tolist() == pytest.approx([125, 125, math.nan], nan_ok=True)
+
+
+# ---- what the papers say of them
+
+
+def test_a_share_of_each_gap_and_three_quarters_of_the_last():
+    runs = sized()  # 10 above its own size, which is 8 below the next
+    means = {name: one.mean for name, one in readings.part_of_the_gap(runs, ["Core"], [1, 2]).items()}
+    assert [*means] == [
+        f"Core, {a}: {side}" for a, b in ((16, 32), (32, 48)) for side in (f"above d = {a}", f"below d = {b}")
+    ]
+    assert [*means.values()] == pytest.approx([10, -2, 10, -2])
+    assert readings.half_the_parameters(runs, [1, 2]).values == pytest.approx([10 - 0.75 * 8] * 2)
+    # the paper's own: 25.07 of 22.42 and 25.45
+    paper = runs.assign(Core=0.0).set_index(["width", "architecture"])
+    for one, score in (((32, "parcae"), 25.07), ((32, "transformer"), 22.42), ((48, "transformer"), 25.45)):
+        paper.loc[one, "Core"] = score
+    assert readings.half_the_parameters(paper.reset_index(), [1, 2]).values[0] > 0.3
+
+
+def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
+    rows = [
+        {"which": which, "width": 64, "budget": C, "seed": 7, "Core": C * (which == "looped"), "Core stderr": 0.3}
+        for which in ("looped", "fixed depth")
+        for C in (1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
+    ]
+
+    def found(rows):
+        return {name: one.values for name, one in readings.upper_third(pd.DataFrame(rows), [7]).items()}
+
+    assert found(rows) == {"d = 64, 16 FLOPs": [16.0], "d = 64, 64 FLOPs": [64.0]}
+    assert found(rows[:2] + rows[6:8]) == {"d = 64, 2 FLOPs": [2.0]}
+    assert math.isnan(found(rows[6:] + rows[:5])["d = 64, 64 FLOPs"][0])  # its run diverged
+
+
+# ---- a step's time ---------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_timed_in_turns(monkeypatch):
+    # by the processor's time, which does not tell what else a machine has to do
+    monkeypatch.setattr(readings, "time", SimpleNamespace(perf_counter=time.process_time))
+    cheap = ModelConfig(**{**TINY, "mean_loops": 1, "depth": "fixed", "backprop_loops": "all"})
+    dear = ModelConfig(**{**TINY, "mean_loops": 24, "depth": "fixed", "backprop_loops": "all"})
+    times = readings.seconds_per_step({"cheap": cheap, "dear": dear}, rows=4, context=32, rounds=5, precision="fp32")
+    assert times.shape == (5, 2) and times["dear"].median() > 2 * times["cheap"].median() > 0
+
+
+overhead = function("depth_sampling", "overhead")
+
+
+def test_overhead_is_a_ratio_of_means_and_covers_what_the_depths_make_of_it():
+    random = np.random.default_rng(1)
+    covered = []
+    for _ in range(1500):
+        depths = random.poisson(8, size=(30, 1)), random.poisson(8, size=(30, 8)).mean(1, keepdims=True)
+        seconds = pd.DataFrame(np.hstack(depths), columns=["per batch", "per sequence"]) + 4.0
+        low, high = percentile_interval(overhead(seconds, "per sequence", "per batch", 500)[1])
+        covered.append(low <= 0 <= high)
+    assert 0.93 <= np.mean(covered) <= 0.97
+    twice = pd.DataFrame({"a": [2.0, 4.0, 6.0], "b": [1.0, 2.0, 3.0]})
+    ratio, draws = overhead(twice, "a", "b")
+    assert ratio == pytest.approx(100) and draws == pytest.approx(100)
+    assert np.isnan(overhead(twice[:1], "a", "b")[1]).all()
