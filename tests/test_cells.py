@@ -159,7 +159,12 @@ def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
     ]
     frame = pd.DataFrame(rows, columns=["key", "architecture", "seed", "lr", "status", "val_loss", "max_state_rms"])
     curves = frame[["key"]].assign(rho=np.where(frame["max_state_rms"] > 1e4, 1.1, 0.9))
-    p = {"seeds": [1, 2], "lrs": [1.0, 2.0, 4.0], "architectures": [*frame["architecture"].unique()], "parcae": "parcae"}
+    p = {
+        "seeds": [1, 2],
+        "lrs": [1.0, 2.0, 4.0],
+        "architectures": [*frame["architecture"].unique()],
+        "parcae": "parcae",
+    }
     found = run("instability", "failing = ", "parcae = ", p=p, frame=frame, curves=curves, limit=2.5)
     assert found.frame["trains"].equals(found.frame["max_state_rms"] < 1e4)
     assert found.lowest["base"].tolist() == [2, 2] and np.isinf(found.lowest["parcae"]).all()

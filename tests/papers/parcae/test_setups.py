@@ -12,7 +12,9 @@ from lib.flops import count
 from lib.papers.parcae import setups
 from lib.papers.parcae.parameters import EndToEnd, Instability, StabilityAblation
 from lib.presets import optimizer, preset
+from lib.tasks.evaluations import Evaluation
 from lib.train.optimiser import placements
+from lib.workbook import plans
 from tests.cells import function
 from tests.given import given
 
@@ -99,13 +101,10 @@ def frame():
     return pd.DataFrame(rows, columns=["key", "architecture", "seed", "lr", "rho_max", "trains"])
 
 
-def test_distances_are_octaves_and_the_top_understates():
+def test_distances_are_octaves_of_what_the_ladder_tells_apart():
     assert octaves_between(LOWEST, "a", "b", LADDER) == [1, 1]
     assert octaves_between(LOWEST, "b", "a", LADDER) == [-1, -1]
-    assert octaves_between(LOWEST, "b", "c", LADDER) == [0, 0]
-
-
-def test_what_the_ladder_does_not_tell_apart_has_no_distance():
+    assert octaves_between(LOWEST, "b", "c", LADDER) == [0, 0]  # the top understates
     assert np.isnan(octaves_between(LOWEST, "c", "c", LADDER)).all()  # neither fails
     assert np.isnan(octaves_between(LOWEST, "a", "a", [2.0, 4.0])).all()  # both at once
     assert octaves_between(LOWEST, "a", "b", [2.0, 4.0]) == [1, 1]
@@ -123,11 +122,8 @@ def test_past_is_counted_from_the_last_rate_that_trains():
 
 def test_radius_margins(frame):
     # a's failing runs have radii 2 and 4, its training one 1
-    failing = radius_margins(frame, "a", False, [1, 2])
-    assert failing == {
-        "nearest rate": pytest.approx([math.log(2)] * 2),
-        "other rates": pytest.approx([math.log(4)] * 2),
-    }
+    failing = pd.DataFrame(radius_margins(frame, "a", False, [1, 2]))
+    assert failing.to_dict("list") == {"nearest rate": [math.log(2)] * 2, "other rates": [math.log(4)] * 2}
     assert radius_margins(frame, "a", True, [1, 2]) == {"nearest rate": [0, 0]}
     near = frame.assign(rho_max=frame["rho_max"].where(frame["lr"] < 2, 0.9))
     training = radius_margins(near, "b", True, [1, 2])  # at 1 and at 2, which is nearer to where it fails
@@ -162,3 +158,29 @@ def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
     assert (small.train.steps, small.optim.lr, large.train.steps, large.optim.lr) == (24, 0.01, 24, 0.02)
     assert setups.rdm_of_size(p.replace(rdm_steps=0), SETUP, 32, "parcae", 3).train.steps == SETUP.steps
     assert setups.rdm_of_size(p.replace(rdm_steps_at={32: 7}), SETUP, 32, "parcae", 3).train.steps == 7
+
+
+# ---- depth_tasks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plan():
+    return plans.plan("depth_tasks", "cpu", families=["swaps", "hops"], seeds=[1], depths=[1, 8], mean_loops=8)
+
+
+def test_the_looped_models_have_plains_parameters_and_the_deep_ones_flops(plan):
+    assert {cfg.data.source for cfg in plan.runs} == {"generated:swaps", "generated:hops"}
+    plain, deep, *looped = [cfg.model for cfg in plan.runs if cfg.data.source == "generated:swaps"]
+    assert (plain.prelude, deep.prelude, plain.recur, deep.recur) == (3, 10, 0, 0)
+    assert [(cfg.depth, cfg.max_backprop_loops) for cfg in looped] == [("fixed", None), ("poisson", 4)]
+    for cfg in looped:
+        assert 1 < count(cfg).n_params / count(plain).n_params < 1.06  # the injection and the readout
+        assert count(cfg).flops_per_token_forward == pytest.approx(count(deep).flops_per_token_forward, rel=0.1)
+
+
+def test_looped_ones_are_asked_at_every_depth_and_all_of_them_more_steps_than_their_text_has(plan):
+    looped = {cfg.key for cfg in plan.runs if cfg.model.recur}
+    asked = [one.case for one in plan.asked]
+    assert all(isinstance(case, Evaluation) for case in asked) and {case.subject for case in asked} > looped
+    assert all(case.depths == ((1, 8) if case.subject in looped else ()) for case in asked)
+    assert len({(case.subject, case.task) for case in asked}) == len(asked) == 8 * 6

@@ -1,17 +1,20 @@
 """002's models have the multipliers and rates of their rules; the stream and a step's effect grow with the loops as its
-theorems say, and are measured on the model itself."""
+theorems say, and are measured on the model itself; figures print the exponents of their tables."""
+
+import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from lib.papers.shared.slopes import slopes
 
 from lib.base import seeds
 from lib.base.errors import InputError
 from lib.config import OptimConfig
 from lib.flops import count
 from lib.model.looped import LoopedLM
-from lib.papers.residual import designs
+from lib.papers.residual import designs, figures
 from lib.papers.residual.designs import RULES, FirstSteps, Start, first_steps, initial_increments, relu_steps
 from lib.papers.residual.parameters import ResidualScalingBeyond, ResidualScalingTrained
 from lib.presets import preset
@@ -23,35 +26,16 @@ from lib.train.optimiser import placements
 from tests.cells import run
 from tests.given import given
 
-P = given(
-    ResidualScalingTrained,
-    mlp_width=48,
-    c=2.0,
-    context=16,
-    val_rows=8,
-    max_bytes=300_000,
-    batch=4,
-    steps=10,
-    precision="fp32",
-    kept_lr=0.004,
-)
+SMALL = dict(mlp_width=48, context=16, val_rows=8, max_bytes=300_000, batch=4, steps=10, precision="fp32")
+P = given(ResidualScalingTrained, c=2.0, kept_lr=0.004, **SMALL)
 
 
-@pytest.mark.parametrize(
-    ("rule", "alpha"),
-    [
-        ("none", 2),
-        ("1/sqrt(N)", 2 / 3),
-        ("1/N", 2 / 9),
-        ("1/sqrt(L)", 2 / 2),
-        ("1/sqrt(N L)", 2 / 6),
-        ("1/(N sqrt(L))", 2 / 18),
-    ],
-)
-def test_the_rules_multiply_the_branches(rule, alpha):
-    cfg = designs.model(P, rule, 9, 4)
-    assert cfg.residual_multiplier == pytest.approx(alpha)
-    assert LoopedLM(cfg).recur[0].a == pytest.approx(alpha) and (cfg.recur, cfg.mean_loops) == (4, 9)
+def test_the_rules_multiply_the_branches():
+    alphas = {"none": 2, "1/sqrt(N)": 2 / 3, "1/N": 2 / 9, "1/sqrt(L)": 2 / 2, "1/sqrt(N L)": 2 / 6}
+    for rule, alpha in (alphas | {"1/(N sqrt(L))": 2 / 18}).items():
+        cfg = designs.model(P, rule, 9, 4)
+        assert cfg.residual_multiplier == pytest.approx(alpha), rule
+        assert LoopedLM(cfg).recur[0].a == pytest.approx(alpha) and (cfg.recur, cfg.mean_loops) == (4, 9)
 
 
 def test_another_width_keeps_the_shape_of_the_mlp_and_the_gain_of_the_matrices():
@@ -127,8 +111,10 @@ def test_bad_parameters_are_named():
         designs.model(P, "1/N2", 2)
     with pytest.raises(InputError, match="head_dim 24"):
         designs.model(P.replace(head_dim=24), "none", 2)
-    with pytest.raises(InputError, match=r"reference_depth: .* 1 \(got 0\)"):
-        P.replace(reference_depth=0)
+    for changes in ({"reference_depth": 0}, {"steps": 0}, {"deep_loops.1": [4, 0]}):  # which train nothing
+        ((field, value),) = changes.items()
+        with pytest.raises(InputError, match=rf"{field}: .* 1 \(got 0\)"):
+            P.replace(**{field.partition(".")[0]: value})
 
 
 # ---- at the init ---------------------------------------------------------------------------------------------------
@@ -208,15 +194,13 @@ def test_a_random_initial_state_is_not_a_change():
 def test_increments_of_a_shared_block_are_parallel_and_of_others_not():
     looped = Start(model=tiny(mean_loops=8, recur=2), block=2)
     stacked = Start(model=tiny(mean_loops=1, recur=16), block=2)
-    off = {}
-    for name, case in (("looped", looped), ("stacked", stacked)):
+    for case, bounds in ((looped, (0.5, 1)), (stacked, (-0.2, 0.2))):
         found = initial_increments(case)
         cosines, x0 = np.array(found["cosines"]), LoopedLM(case.model, seed=0).embed(case.tokens()[:, :-1])
         end = LoopedLM(case.model, seed=0).eval().hidden(case.tokens()[:, :-1])[1].state
         assert found["branches"] == pytest.approx((end - x0).square().mean().item(), rel=1e-4)
         assert cosines.shape == (8, 8) and np.diag(cosines) == pytest.approx(np.ones(8), abs=1e-5)
-        off[name] = cosines[~np.eye(8, dtype=bool)].mean()
-    assert off["looped"] > 0.5 and abs(off["stacked"]) < 0.2
+        assert bounds[0] < cosines[~np.eye(8, dtype=bool)].mean() < bounds[1]
 
 
 def test_measurements_are_made_tidy_and_cost_what_their_steps_cost():
@@ -238,14 +222,11 @@ def test_the_rate_of_an_explosion_is_where_the_norm_doubles():
         ("1/N", 3): (0.0, 0.0, 0.0),
     }
     states = pd.DataFrame(
-        [
-            {"rule": rule, "seed": seed, "lr": lr, "step": step, "norm": 3 * 2 ** (step * octave)}
-            for (rule, seed), row in octaves.items()
-            for lr, octave in zip((1.0, 2.0, 4.0), row, strict=True)
-            for step in (0, 1)
-        ]
+        {"rule": rule, "seed": seed, "lr": lr, "step": step, "norm": 3 * 2**octave if step else 3.0}
+        for (rule, seed), row in octaves.items()
+        for lr, octave in zip((1.0, 2.0, 4.0), row, strict=True)
+        for step in (0, 1)
     )
-    states.loc[states["step"] == 0, "norm"] = 3.0
     found = designs.explosion_rates(states)
     assert found.loc[1].to_dict() == pytest.approx({"1/sqrt(N)": 1.25, "1/N": 2.0})  # 1/N at none: the largest
     assert found.loc[2].to_dict() == pytest.approx({"1/sqrt(N)": 0.0, "1/N": 1 + 0.5 / 9.5})
@@ -274,3 +255,23 @@ def test_a_changed_measurement_raises_the_recipe():
     assert found["squares"] + found["changes"] == pytest.approx(GOLDEN_STEPS, rel=1e-2)
     start = initial_increments(Start(model=tiny(mean_loops=3), seed=1))
     assert [start["branches"], start["cosines"][0][2]] == pytest.approx(GOLDEN_START, rel=1e-3)
+
+
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("style")
+def test_the_legend_has_the_exponents():
+    powers = {"none": 2.0, "1/sqrt(N)": 1.0, "1/N": 0.0}
+    start = pd.DataFrame(itertools.product(["looped"], powers, (1, 2, 4, 8), (1, 2)))
+    start = start.set_axis(["model", "rule", "N", "seed"], axis=1)
+    start["square"] = start["seed"] * start["N"] ** start["rule"].map(powers)
+    found = slopes(start.query("N >= 2"), ["model", "rule", "seed"], "square", "N")
+    (axis,) = figures.growth(start, "square", "square", {"looped": "looped"}, found, 2).axes
+    assert axis.get_legend().get_title().get_text() == r"slope over $N \geq 2$"
+    words = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert words == [r"$\alpha = 1$: $N^{2.00}$", r"$\alpha = 1/\sqrt{N}$: $N^{1.00}$", r"$\alpha = 1/N$: $N^{0.00}$"]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2", "4", "8"]
+    flat = start.assign(square=1 + 1e-7 * start["N"])
+    (axis,) = figures.growth(flat, "square", "square", {"looped": "looped"}, found, 2).axes
+    assert axis.get_ylim() == pytest.approx((0.1, 10), rel=1e-3)
