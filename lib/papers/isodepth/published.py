@@ -177,10 +177,9 @@ def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """``measured`` by some accountings beside what the paper prints: one row a printed number."""
     index = pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"])
     printed = pd.DataFrame(PRINTED.values(), index, ["where", "paper", "paper low", "paper high"])
-    ends = {"value": "", "low": " low", "high": " high"}
-    return printed.join(
-        [numbers.rename(columns=lambda end: accounting + ends[end]) for accounting, numbers in found.items()]
-    )
+    measured = pd.concat(found, axis=1)
+    measured.columns = [f"{accounting} {end}".removesuffix(" value") for accounting, end in measured.columns]
+    return printed.join(measured)
 
 
 # ---- noise and misfit ------------------------------------------------------------------------------------------------

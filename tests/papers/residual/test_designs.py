@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from lib.papers.shared.slopes import slopes
 
 from lib.base import seeds
 from lib.base.errors import InputError
@@ -17,6 +16,7 @@ from lib.model.looped import LoopedLM
 from lib.papers.residual import designs, figures
 from lib.papers.residual.designs import RULES, FirstSteps, Start, first_steps, initial_increments, relu_steps
 from lib.papers.residual.parameters import ResidualScalingBeyond, ResidualScalingTrained
+from lib.papers.shared.transfer import slopes
 from lib.presets import preset
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfRun
