@@ -178,7 +178,7 @@ def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     index = pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"])
     printed = pd.DataFrame(PRINTED.values(), index, ["where", "paper", "paper low", "paper high"])
     measured = pd.concat(found, axis=1)
-    measured.columns = [f"{accounting} {end}".removesuffix(" value") for accounting, end in measured.columns]
+    measured.columns = measured.columns.map(" ".join).str.removesuffix(" value")
     return printed.join(measured)
 
 
