@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib.base import files
 from lib.base.errors import InputError
+from lib.flops import run_flops
 from lib.sweep.training import sweep
 from lib.workbook import audit, claims, places, report, verdicts
 from tests.lines import in_one_line
@@ -80,10 +81,6 @@ def built(outputs, profile="cpu") -> str:
 def page(made) -> str:
     """The page of what nobody has changed."""
     return page_there(made)
-
-
-def page_of(outputs, id: str) -> str:
-    return (outputs / "report" / "claims" / f"{id}.html").read_text()
 
 
 def rows(page: str) -> list[dict]:
@@ -167,13 +164,29 @@ def test_counts_are_those_of_the_rows(page):
     assert '<th scope="row">005' not in summary  # nobody measures them on runs of ours
 
 
-def test_a_claims_page_counts_the_runs_that_its_notebook_planned(outputs, store):
-    results = sweep(several(2), store, jobs=1).results
-    shutil.copytree(store.path, outputs / "runs")
-    dumped = {run.key: run.config.model_dump(mode="json") for run in results}
-    files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": dumped})
-    report.build(outputs, "cpu")
-    assert "2 of 2 planned ones" in page_of(outputs, "001-base-state-explodes")
+def test_a_replicate_costs_what_one_seed_of_the_plan_does(outputs, store):
+    """What a run took, or, where it is not there, its FLOPs; without seeds, everything. A damaged part is a line."""
+    there, missing = sweep(several(2), store, jobs=1).results, several(3)[2].planned
+    (outputs / "runs").symlink_to(store.path)
+    planned = {cfg.key: cfg.model_dump(mode="json") for cfg in [*(run.config for run in there), missing]}
+    plan = {"runs": planned, "measurements": {"f": {"k": 1.0}}}
+    files.write_checked(outputs / "plans" / "cpu" / "instability.json", plan)
+    found = report.Outputs(outputs).runs("cpu", "instability")
+    seed = {run.config.train.seed: run.summary["seconds"] for run in there}
+    seed[missing.train.seed] = run_flops(missing) / report.RATE
+    assert (dict(found.runs), found.there, found.measurements) == (seed, 2, [1.0])
+    measured = 1.0 / report.RATE
+    for one, took in seed.items():
+        assert found.seconds([one]) == pytest.approx(took + measured)
+    assert found.seconds([*seed][:2]) == pytest.approx((sum([*seed.values()][:2]) + measured) / 2)
+    assert found.seconds([]) == pytest.approx(sum(seed.values()) + measured)
+    assert report.Outputs(outputs).runs("cpu", "of_no_plan") == report.Ran()
+    files.need_folder(outputs / "records" / "cpu" / "runs.parquet")
+    (outputs / "records" / "cpu" / "runs.parquet" / "0.parquet").write_text("")
+    (problem,) = report.build(outputs, "cpu")
+    in_one_line(problem, "records: part 0.parquet of ", "restore its files")
+    page = (outputs / "report" / "claims" / "001-base-state-explodes.html").read_text()
+    assert "2 of 3 planned ones; 1 measurements" in page
 
 
 def test_a_clone_shows_the_audit_that_is_committed(outputs):
@@ -233,12 +246,15 @@ DAMAGED = {
     "claims/cpu/of-no-claim.json": ("{}", "remove it"),
     "audits/cpu.json": ("{}", "make audit"),
     "notebooks/cpu/instability.ipynb": ("{", "ONLY=instability"),
+    # of another version
+    "plans/cpu/instability.json": (files.sealed({"runs": {"a": {"model": {"heigth": 1}}}}), "ONLY=instability"),
 }
 
 
+@pytest.mark.precision
 def test_damaged_files_are_a_line_each_and_the_rest_is_there(page, outputs):
     for name, (text, _) in DAMAGED.items():
-        (outputs / name).parent.mkdir(exist_ok=True)
+        (outputs / name).parent.mkdir(exist_ok=True, parents=True)
         (outputs / name).write_text(text)
     problems = report.build(outputs, "cpu")
     assert len(problems) == len(DAMAGED)
@@ -249,13 +265,6 @@ def test_damaged_files_are_a_line_each_and_the_rest_is_there(page, outputs):
         assert left.count("<li>" + problem.split(": ")[0]) == 1
     assert left.count("<figure") == 4 - 2  # without a whole picture, or without its provenance
     assert len(rows(left)) == len(rows(page)) - 1  # the other profile's; a claim of this one is open
-
-
-@pytest.mark.precision
-def test_a_plan_of_another_version_is_one_line(outputs):
-    files.write_checked(outputs / "plans" / "cpu" / "instability.json", {"runs": {"a": {"model": {"heigth": 1}}}})
-    (problem,) = report.build(outputs, "cpu")
-    in_one_line(problem, "plans/cpu/instability.json", "ONLY=instability")
 
 
 def test_a_damaged_ledger_is_one_line_and_leaves_the_page_of_before(page, outputs, tmp_path, monkeypatch):
@@ -308,19 +317,14 @@ def chosen(page: str) -> list[str]:
 
 
 @pytest.mark.browser
-def test_filters_leave_the_rows_that_match_and_count_them(browse, outputs):
+def test_filters_leave_the_rows_that_match_and_count_them_and_a_click_on_a_header_sorts(browse, outputs):
     shown = dom(browse, outputs, "form.verdict.value = 'contradicted'; form.dispatchEvent(new Event('input'))")
-    total = len(LEDGER) + 1
     assert '<form id="filter">' in shown and chosen(shown) == ["contradicted"] * 2
-    assert f">2 of {total} rows: 2 contradicted<" in shown
+    assert f">2 of {len(LEDGER) + 1} rows: 2 contradicted<" in shown
     both = "form.words.value = 'EXPLODES base'; form.profile.value = 'gpu'; form.dispatchEvent(new Event('input'))"
     assert chosen(dom(browse, outputs, both)) == ["contradicted"]
     link = "document.querySelector('.summary a[data-paper=\"001\"]').click(); setTimeout(() => 0)"
     assert chosen(dom(browse, outputs, link)) == ["reproduced"]
-
-
-@pytest.mark.browser
-def test_a_click_on_a_header_sorts(browse, outputs):
     click = "document.querySelectorAll('#ledger th button')[3].click()"
     verdicts = chosen(dom(browse, outputs, click))
     assert verdicts == sorted(verdicts) and verdicts[0] == "contradicted"
