@@ -17,6 +17,9 @@ from tests.cases import claim
 from tests.given import of_profile
 from tests.workbooks import ROOT
 
+RESAMPLED = claim(replicates="resamples")
+EXACT = claim(replicates="exact", effect=0.0)
+
 
 def judged(kind, values, profile="cpu", **fields):
     return verdict(claim(kind, **fields), all_of(claims.as_comparisons(values)), profile)
@@ -87,60 +90,64 @@ def test_the_widest_margin_counts():
     assert claim("value", value=2.0, uncertainty=0.01, replicates="exact", effect=0.0).margin == 0.01
 
 
-def test_a_report_is_written_once_by_its_notebook(tmp_path):
-    finding = claims.report(claim(), "n", [1.0, 1.1, 0.9], [1, 2, 3], "cpu", tmp_path, "octaves", "a note")
+@pytest.fixture
+def reported(tmp_path):
+    """A finding, with as many seeds as there are numbers."""
+
+    def report(values, entry=None, profile="cpu", **given):
+        seeds = [*range(len(next(iter(claims.as_comparisons(values).values()))))]
+        return claims.report(entry or claim(), "n", values, seeds, profile, tmp_path, "nats", "a note", **given)
+
+    return report
+
+
+def test_a_report_is_written_once_by_its_notebook(tmp_path, reported):
+    finding = reported([1.0, 1.1, 0.9])
     assert finding.verdict == REPRODUCED and claims.read(tmp_path / "x.json") == finding
     assert finding.measured == {"": [1.0, 1.1, 0.9]} and finding.bounds == {"": (finding.low, finding.high)}
-    with pytest.raises(InputError, match="gives it to 'n', not to 'm'"):
-        claims.report(claim(), "m", [1.0], [1], "cpu", tmp_path, "", "")
-    with pytest.raises(InputError, match=r"values: 2 numbers .* seeds \(1\)"):
-        claims.report(claim(), "n", [1.0, 2.0], [1], "cpu", tmp_path, "", "")
+    with pytest.raises(InputError, match="gives it to 'm', not to 'n'"):
+        reported([1.0], claim(notebook="m"))
+    with pytest.raises(InputError, match=r"b: 2 numbers .* seeds \(1\)"):
+        reported({"a": [1.0], "b": [1.0, 2.0]})
     with pytest.raises(InputError, match="draws: its replicates are seeds"):
-        claims.report(claim(), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=[1.0, 2.0])
+        reported([1.0], draws=[1.0, 2.0])
+    assert reported([1.0, 1.1, 0.9], part="20 % of its plan").verdict == UNJUDGED
+    assert claims.read(tmp_path / "x.json").verdict == UNJUDGED
 
 
-def test_a_firm_verdict_would_come_again(tmp_path):
-    def again(values, entry=None, **given):
-        n = [*range(len(next(iter(claims.as_comparisons(values).values()))))]
-        return claims.report(entry or claim(), "n", values, n, "cpu", tmp_path, "", "", **given).again
+def test_a_firm_verdict_would_come_again(reported):
+    def again(*given, **more):
+        return reported(*given, **more).again
 
     assert again([1.0, 1.001, 0.999]) > 0.99
     assert 0.3 < again([1.0, 1.35, 0.65]) < claims.FRAGILE  # an interval that just lies above 0
     assert again({"a": [1.0, 1.35, 0.65], "b": [1.0, 1.35, 0.65]}) < again([1.0, 1.35, 0.65])
     assert again([1.0]) is None and again([1.0, math.nan]) is None
-    resampled = claim(replicates="resamples")
-    assert again([1.0], resampled, draws=np.linspace(0.9, 1.1, 101)) == 1.0
-    assert 0.5 < again([1.0], resampled, draws=np.linspace(0.1, 1.9, 101)) < 0.95
-    assert again([1.0], claim(replicates="exact", effect=0.0)) == 1.0
+    assert again([1.0], RESAMPLED, draws=np.linspace(0.9, 1.1, 101)) == 1.0
+    assert 0.5 < again([1.0], RESAMPLED, draws=np.linspace(0.1, 1.9, 101)) < 0.95
+    assert again([1.0], EXACT) == 1.0
 
 
-def test_a_second_opinion_stands_beside_the_first_and_both_in_place_of_a_verdict(tmp_path):
-    def found(values, entry=None, **given):
-        seeds = [*range(len(values))]
-        return claims.report(entry or claim(), "n", values, seeds, "cpu", tmp_path, "", "", **given)
+def test_a_second_opinion_stands_beside_the_first_and_both_in_place_of_a_verdict(tmp_path, reported):
+    def opinions(*given, **more):
+        found = reported(*given, **more)
+        assert claims.read(tmp_path / "x.json") == found and found.verdict in claims.VERDICTS
+        return found.verdict, found.first, found.second
 
     clear, wild = [1.0, 1.1, 0.9, 1.2, 0.8, 1.0], [0.1, 0.1, 0.1, 0.1, 0.1, 40.0]
-    agreed = found(clear)
-    assert (agreed.verdict, agreed.first, agreed.second) == ("reproduced",) * 3
+    assert opinions(clear) == ("reproduced",) * 3
     # one outlier widens Student's interval over 0, while no other signs have as high a mean
-    differing = found(wild)
-    assert (differing.verdict, differing.first, differing.second) == (claims.DISPUTED, "not resolved", "reproduced")
-    assert claims.read(tmp_path / "x.json") == differing and claims.DISPUTED in claims.VERDICTS
-    few = found(clear[:5])
-    assert (few.verdict, few.second) == ("reproduced", claims.TOO_FEW)
-    exact = claims.report(claim(replicates="exact", effect=0.0), "n", [1.0], [], "cpu", tmp_path, "", "")
-    assert exact.verdict == "reproduced" and exact.second == ""
-    grid = claims.report(
-        claim(replicates="resamples"), "n", [1.0], [1], "cpu", tmp_path, "", "", draws=np.linspace(0.9, 1.1, 101)
-    )
-    assert grid.verdict == "reproduced" and grid.second == claims.TOO_FEW
-    unjudged = claims.report(claim(), "n", clear, [*range(6)], "smoke", tmp_path, "", "")
-    assert unjudged.verdict == claims.UNJUDGED and unjudged.second == ""
+    assert opinions(wild) == (claims.DISPUTED, "not resolved", "reproduced")
+    few = ("reproduced", "reproduced", claims.TOO_FEW)
+    assert opinions(clear[:5]) == few
+    assert opinions([1.0], RESAMPLED, draws=np.linspace(0.9, 1.1, 101)) == few
+    assert opinions([1.0], EXACT) == ("reproduced", "reproduced", "")
+    assert opinions(clear, profile="smoke") == (UNJUDGED, UNJUDGED, "")
 
 
-def test_the_comparison_that_decides_is_shown(tmp_path):
-    def found(values, entry=None):
-        finding = claims.report(entry or claim(), "n", values, [1, 2, 3], "cpu", tmp_path, "octaves", "")
+def test_the_comparison_that_decides_is_shown(reported):
+    def found(*given):
+        finding = reported(*given)
         return finding.verdict, (finding.mean, finding.low, finding.high)
 
     near, wide, none, below = [1.0, 1.1, 0.9], [3.0, 1.0, 2.0], [0.0, 0.001, -0.001], [-1.0, -1.1, -0.9]
@@ -151,27 +158,24 @@ def test_the_comparison_that_decides_is_shown(tmp_path):
     assert found({"wide": wide, "none": none}) == ("absent here", mean_and_interval(none, 0.975))
     assert found({"wide": wide, "below": below}) == ("contradicted", mean_and_interval(below, 0.975))
     # of a tie, what is farthest from it
-    assert found({"near": none, "wide": [-1.0, 1.0, 0.6]}, claim("tie")) == (
-        "not resolved",
-        mean_and_interval([-1.0, 1.0, 0.6]),
-    )
+    far = [-1.0, 1.0, 0.6]
+    assert found({"near": none, "wide": far}, claim("tie")) == ("not resolved", mean_and_interval(far))
 
 
-def test_a_resampled_number_has_the_percentiles_of_its_draws(tmp_path):
-    entry = claim(replicates="resamples")
+def test_a_resampled_number_has_the_percentiles_of_its_draws(reported):
     draws = np.linspace(0.0, 1.0, 1001)
-    finding = claims.report(entry, "n", [0.4], [1], "cpu", tmp_path, "phi", "", draws=draws)
+    finding = reported([0.4], RESAMPLED, draws=draws)
     assert (finding.mean, finding.low, finding.high) == pytest.approx((0.4, 0.025, 0.975))
     for given in ((), {"other": draws}):
         with pytest.raises(InputError, match="draws: its replicates are resamples"):
-            claims.report(entry, "n", [0.4], [1], "cpu", tmp_path, "phi", "", draws=given)
+            reported([0.4], RESAMPLED, draws=given)
 
 
-def test_what_is_counted_has_no_interval(tmp_path):
+def test_what_is_counted_has_no_interval(reported):
     entry = claim("value", value=183.5, uncertainty=0.05, scale_free=True, replicates="exact", effect=0.0)
-    finding = claims.report(entry, "n", [183.52], [], "cpu", tmp_path, "M parameters", "")
+    finding = reported([183.52], entry)
     assert finding.verdict == REPRODUCED and finding.low == finding.high == 183.52
-    assert claims.report(entry, "n", [183.56], [], "cpu", tmp_path, "M parameters", "").verdict == CONTRADICTED
+    assert reported([183.56], entry).verdict == CONTRADICTED
 
 
 def test_the_ledger_is_complete_and_well_formed():
@@ -255,58 +259,46 @@ def test_a_bad_ledger_is_one_line(tmp_path, entries, says):
         claims.ledger(path)
 
 
-def test_of_a_part_of_a_plan_nothing_is_judged(tmp_path):
-    one_of_them = next(
-        one
-        for one in claims.ledger(ROOT / "params" / "claims.yaml").values()
-        if one.kind == "ordering" and one.notebook
-    )
-    given = (one_of_them, one_of_them.notebook, [0.5, 0.6, 0.7], [1, 2, 3], "cpu", tmp_path, "nats", "")
-    assert claims.report(*given).verdict == REPRODUCED
-    assert claims.report(*given, part="20 % of its plan").verdict == UNJUDGED
-    assert claims.read(tmp_path / f"{one_of_them.id}.json").verdict == UNJUDGED
-
-
 # ---- what would settle a claim
 
 
-def settles(values, entry=None, folder=None, hours=1.0, **given):
-    seeds = [*range(len(next(iter(claims.as_comparisons(values).values()))))]
-    entry = entry or claim()
-    said = claims.to_settle(entry, claims.report(entry, "n", values, seeds, "cpu", folder, "nats", "", **given), hours)
-    return said, int((re.match(r"\d+", said) or ["0"])[0])
+@pytest.fixture
+def settles(reported):
+    def said(values, entry=None, hours=1.0, **given):
+        entry = entry or claim()
+        line = claims.to_settle(entry, reported(values, entry, **given), hours)
+        return line, int((re.match(r"\d+", line) or ["0"])[0])
+
+    return said
 
 
-def test_so_many_seeds_settle_it_four_times_in_five(tmp_path):
+def test_so_many_seeds_settle_it_four_times_in_five(settles):
     values = np.random.default_rng(0).normal(0.0, 0.02, 5).tolist()
-    said, wanted = settles(values, folder=tmp_path, hours=2.0)
+    said, wanted = settles(values, hours=2.0)
     random, spread = np.random.default_rng(1), np.std(values, ddof=1)
     draws = [random.normal(claim().effect, spread, wanted) for _ in range(2000)]
     assert np.mean([mean_and_interval(x)[1] > 0 for x in draws]) == pytest.approx(0.8, abs=0.06)
     assert said == f"{wanted} seeds in place of 5, {2.0 * (wanted - 5):.2g} core-hours more"
 
 
-def test_several_comparisons_and_two_ends_need_more(tmp_path):
+def test_several_comparisons_and_two_ends_need_more(settles):
     one = [0.02, -0.02, 0.0]
-    few, both = settles(one, folder=tmp_path)[1], settles({"a": one, "b": one}, folder=tmp_path)[1]
-    assert both == settles(one, claim("tie"), tmp_path)[1] > few > 3
+    (_, few), (_, both), (_, tie) = settles(one), settles({"a": one, "b": one}), settles(one, claim("tie"))
+    assert both == tie > few > 3
 
 
-def test_a_grid_is_made_again_as_often_as_its_interval_has_to_shrink(tmp_path):
+def test_a_grid_is_made_again_as_often_as_its_interval_has_to_shrink(settles):
     draws = np.random.default_rng(0).normal(0.0, 0.1, 4000)  # ((1.96 + 0.84) x 0.1 / 0.1)^2 = 7.8
-    said, wanted = settles([0.0], claim(replicates="resamples", effect=0.1), tmp_path, 3.0, draws=draws)
+    said, wanted = settles([0.0], claim(replicates="resamples", effect=0.1), 3.0, draws=draws)
     assert wanted == 8 and said.endswith("times the grid in place of 1, 21 core-hours more")
 
 
-@pytest.mark.parametrize(
-    ("values", "why"),
-    [
-        ([math.nan, 1.0], "no number"),
-        ([1.0], "one replicate shows no spread"),
-        ([1.0, -1.0, 0.5], "too wide for an effect of 0.01"),
-        ([0.001, -0.001, 0.0, 0.002, 0.0005], "5 show the smallest effect in 80 % of all cases"),
-    ],
-)
-def test_what_nothing_settles_says_why(tmp_path, values, why):
-    said, _ = settles(values, folder=tmp_path)
-    assert said.startswith("no number of replicates: ") and why in said
+def test_what_nothing_settles_says_why(settles):
+    for why, values in {
+        "no number": [math.nan, 1.0],
+        "one replicate shows no spread": [1.0],
+        "too wide for an effect of 0.01": [1.0, -1.0, 0.5],
+        "5 show the smallest effect in 80 % of all cases": [0.001, -0.001, 0.0, 0.002, 0.0005],
+    }.items():
+        said, _ = settles(values)
+        assert said.startswith("no number of replicates: ") and why in said

@@ -55,27 +55,17 @@ def test_it_errs_at_most_one_time_in_forty_either_way(noise, k, n):
     assert tie.count("reproduced") == 0 and tie.count("contradicted") / trials <= 2 * most  # two ends
 
 
-@pytest.mark.parametrize(
-    ("kind", "mean", "fields", "says"),
-    [
-        ("ordering", 1.0, {}, "reproduced"),
-        ("ordering", 0.2, {}, "absent here"),  # above 0, and too little to matter
-        ("ordering", -0.2, {}, "absent here"),
-        ("ordering", -1.0, {}, "contradicted"),
-        ("bound", 0.2, {}, "reproduced"),
-        ("bound", -0.2, {}, "contradicted"),
-        ("bound", 0.0, {}, "not resolved"),
-        ("tie", 0.2, {}, "reproduced"),
-        ("tie", 0.5, {}, "not resolved"),
-        ("tie", -0.8, {}, "contradicted"),
-        ("value", 1.7, {"value": 2.0}, "reproduced"),
-        ("value", 1.3, {"value": 2.0}, "contradicted"),
-        ("value", 9.3, {"value": 10.0}, "reproduced"),  # within 10 %
-        ("value", 1.3, {"value": 2.0, "uncertainty": 0.9}, "reproduced"),
-    ],
-)
-def test_what_each_kind_asks(kind, mean, fields, says):
-    assert opinion(around(mean), kind, **fields) == says
+def test_what_each_kind_asks():
+    ordering = {1.0: "reproduced", 0.2: "absent here", -0.2: "absent here", -1.0: "contradicted"}
+    assert {mean: opinion(around(mean)) for mean in ordering} == ordering  # 0.2 is above 0, and too little to matter
+    bound = {0.2: "reproduced", -0.2: "contradicted", 0.0: "not resolved"}
+    assert {mean: opinion(around(mean), "bound") for mean in bound} == bound
+    tie = {0.2: "reproduced", 0.5: "not resolved", -0.8: "contradicted"}
+    assert {mean: opinion(around(mean), "tie") for mean in tie} == tie
+    value = {1.7: "reproduced", 1.3: "contradicted"}
+    assert {mean: opinion(around(mean), "value", value=2.0) for mean in value} == value
+    assert opinion(around(9.3), "value", value=10.0) == "reproduced"  # within 10 %
+    assert opinion(around(1.3), "value", value=2.0, uncertainty=0.9) == "reproduced"
 
 
 def test_all_of_them_is_one_outcome():

@@ -158,15 +158,6 @@ def test_verdicts_are_those_beside_the_records():
     assert documents.verdict(every[LEDGER["000-phi"]]).count(";") == 1 and documents.verdict({}) == "open"
 
 
-def test_every_claim_has_a_line_with_an_anchor_and_its_page():
-    page = documents.CLAIMS.read_text()
-    lines = re.findall(r'^\| <a id="(.*?)"></a>\[(\S+)\]\((\S+)\) \| .*? \| .* \|$', page, re.M)
-    assert [id for _, id, *_ in lines] == [claim.id for claim in sorted(LEDGER.values(), key=lambda claim: claim.paper)]
-    assert all(place == documents.anchor(id) and link.endswith(f"/{id}.html") for place, id, link in lines)
-    linked = re.findall(r"\(docs/claims\.md#(.*?)\)", documents.README.read_text())
-    assert len(linked) >= 10 and {*linked} <= {place for place, *_ in lines}
-
-
 def test_what_is_committed_of_desk_says_the_same_everywhere():
     """The verdicts beside the records, the citation and the ledger, whose rules they were judged by."""
     for row in (rows := verdicts.committed(documents.RECORDS)["verdicts"]):

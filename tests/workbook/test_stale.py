@@ -142,13 +142,11 @@ def fresh(tmp_path, monkeypatch):
     (tmp_path / "notebooks/some.ipynb").write_text(json.dumps({"cells": []}))
     records.add(tmp_path / "records/smoke", [made_up(small_run())], [])
 
-    def now():
-        return Now("smoke", ["some"], tmp_path / "outputs")
-
-    assert not now().fresh("some")
-    now().done("some")
-    assert now().fresh("some")
-    return lambda: now().fresh("some")
+    first = Now("smoke", ["some"], tmp_path / "outputs")
+    assert not first.fresh("some")
+    first.done("some")
+    assert first.fresh("some")
+    return lambda: Now("smoke", ["some"], tmp_path / "outputs").fresh("some")
 
 
 def test_what_the_records_have_counts(fresh, tmp_path):
@@ -160,18 +158,15 @@ def test_what_the_records_have_counts(fresh, tmp_path):
     assert not fresh()
 
 
-@pytest.mark.parametrize("kind", ["weights", "measured.parquet"])
-def test_what_is_kept_of_a_run_later_counts(fresh, tmp_path, kind):
-    (tmp_path / "records/smoke" / kind).mkdir(exist_ok=True)
-    (tmp_path / "records/smoke" / kind / "some.more").touch()
+@pytest.mark.parametrize("place", ["records/smoke/weights", "records/smoke/measured.parquet"])
+def test_what_is_kept_of_a_run_later_counts(fresh, tmp_path, place):
+    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / place / "some.more").touch()
     assert not fresh()
 
 
-def test_what_had_nothing_to_draw_is_asked_again(fresh, tmp_path):
+def test_what_had_nothing_to_draw_is_asked_again_and_where_the_mark_is_damaged(fresh, tmp_path):
     Now("smoke", ["some"], tmp_path / "outputs").done("some", drawn=False)
     assert not fresh()
-
-
-def test_the_mark_of_a_notebook_is_nobody_elses(fresh, tmp_path):
     (tmp_path / "outputs/notebooks/smoke/.some.done").write_text("damaged")
     assert not fresh()
