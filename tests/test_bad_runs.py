@@ -115,7 +115,6 @@ RUNS = [
     (lambda store: run_model(small_run(train={"seed": 3}), store), "runs: there is no run", "train it"),
     (lambda store: store.named("nope"), "run: 'nope'", "use a whole key"),
     (lambda store: depth_losses([CFG], store, [0]), "loops: 0", "at least 1"),
-    (lambda store: sweep([small_run(train={"seed": 3})], store, jobs=0), "jobs: 0", "at least 1"),
     (lambda store: sweep([HUGE], store, jobs=1), "model:", "parameters need", "use a smaller width"),
 ]
 

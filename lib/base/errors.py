@@ -30,7 +30,7 @@ def first_line(error: Exception) -> str:
     return re.sub(r"//[^/\s@]*@", "//", said.splitlines()[0])[:160]
 
 
-def one_line(error: pydantic.ValidationError, prefix: str = "") -> str:
+def one_line(error: pydantic.ValidationError) -> str:
     """All complaints of a pydantic error, each with its field, on one line.
 
     >>> import pydantic
@@ -43,7 +43,7 @@ speed: unknown name, remove it or correct its spelling
     """
     complaints = []
     for item in error.errors():
-        field = ".".join(str(part) for part in (prefix, *item["loc"]) if part != "")
+        field = ".".join(map(str, item["loc"]))
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             message = "unknown name, remove it or correct its spelling"

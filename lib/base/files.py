@@ -155,7 +155,10 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
     need_folder(path.parent)
     while True:
         with path.open("w", encoding="utf-8") as file:
-            held = _hold(file, wait)
+            held = False
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
             if held and not _still_there(file, path):
                 continue  # its last holder has removed it, and another may have made it anew
             try:
@@ -164,14 +167,6 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
                 if held and not stays:
                     path.unlink(missing_ok=True)
             return
-
-
-def _hold(file: IO[str], wait: bool) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _still_there(file: IO[str], path: Path) -> bool:

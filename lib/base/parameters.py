@@ -73,7 +73,7 @@ class Computing(Parameters):
     """A notebook that trains or measures."""
 
     train: bool = True  # what is missing; otherwise the seeds are drawn of which all is there
-    jobs: int = 0  # processes, 0 for one a core, or one on a GPU
+    jobs: Annotated[int, Field(ge=0)] = 0  # processes, 0 for one a core, or one on a GPU
     max_hours: float = 0.5  # it stops before it begins where it would take longer
 
     #: lists and tables of which the first values can be drawn alone, while no more has been trained

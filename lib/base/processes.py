@@ -25,9 +25,7 @@ def cores() -> int:
 
 
 def processes(jobs: int | None) -> int:
-    """How many processes to use: ``jobs``; when None, one a core, or one on a GPU. Raises InputError below 1."""
-    if jobs is not None and jobs < 1:
-        raise InputError(f"jobs: {jobs} processes train nothing, use at least 1")
+    """How many processes to use: ``jobs``; when None or 0, one a core, or one on a GPU."""
     return jobs or (1 if torch.cuda.is_available() else cores())
 
 

@@ -69,7 +69,7 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
     recorded = RunStore(outputs / "none", [outputs / "records" / profile]).runs()
     if not recorded:
         raise InputError(f"PROFILE: {profile} has no records of this version to audit, use one of outputs/records/")
-    jobs, known = processes.processes(jobs or None), seeds(recorded)
+    jobs, known = processes.processes(jobs), seeds(recorded)
     drawn = draw(recorded, 60 * minutes * jobs, 60 * minutes, seed)
     print(f"{len(drawn)} of {len(recorded)} runs are trained anew", flush=True)
     again = RunStore(outputs / f".audit-{profile}")
@@ -206,8 +206,7 @@ def last(outputs: Path, profile: str) -> dict[str, Any] | None:
     path = outputs / "audits" / f"{profile}.json"
     if path.exists():
         return files.read_checked(path)
-    said: dict[str, Any] | None = verdicts.committed(outputs / "records" / profile)["audit"]
-    return said
+    return verdicts.committed(outputs / "records" / profile)["audit"]
 
 
 def told(said: dict[str, Any] | None) -> str:

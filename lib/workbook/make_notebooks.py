@@ -2,15 +2,22 @@
 one ended that did not end well.
 
 A notebook is run once for what it is made from, however many processes want it at the same time.
+
+Kernels are forked from a process that has imported what notebooks import: else each takes seconds to start. A kernel is
+a process, a session and a namespace of its own, as one that is spawned. It is forked before its parent has had a
+thread, a socket or an event loop; where that is not safe (macOS), kernels are spawned.
 """
 
+import contextlib
+import gc
+import importlib
 import logging
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
@@ -23,11 +30,14 @@ from traitlets.config import Config
 
 from lib.base import files
 from lib.base.errors import NotThere, OneLine, in_one_line
-from lib.workbook import parameters, places, warm
+from lib.workbook import parameters, places
 from lib.workbook.stale import Now
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 8.0  # seconds: a kernel is given five to end by itself
+FORKS = sys.platform == "linux"
+#: what is imported inside functions, beside what notebooks and lib import as they begin
+LATER = ("papermill", "ipykernel.kernelapp", "matplotlib.pyplot", "pandas", "pyarrow.parquet", "scipy.optimize")
 
 
 def main(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
@@ -49,8 +59,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def _run_stale(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
     now = Now(profile, names, places.ROOT / "outputs")
     stale = [name for name in names if not now.fresh(name)]
-    if stale and warm.POSSIBLE:
-        warm.load(set().union(*(now.modules[name] for name in stale)))
+    if stale and FORKS:
+        load(set().union(*(now.modules[name] for name in stale)))
     _together([partial(_one, name, jobs, now, stale) for name in stale], at_once)
 
 
@@ -89,7 +99,7 @@ def _end() -> None:
 def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
     """Runs a notebook in this process, and its kernel in one that is forked from it, or spawned where that is not
     safe."""
-    kernel = warm.Kernel() if warm.POSSIBLE else None
+    kernel = Kernel() if FORKS else None
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
     try:
@@ -106,7 +116,7 @@ class Failed(OneLine):
     """A cell raised, or the kernel died."""
 
 
-def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: warm.Kernel | None = None) -> None:
+def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: "Kernel | None" = None) -> None:
     """Runs the notebook ``name`` with its parameters at a profile, and prints what it prints.
 
     jobs: replaces the parameter of this name where there is one. now: what it is made from. chosen: all notebooks that
@@ -120,8 +130,8 @@ def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: 
         if now.fresh(name):
             return
         files.remove(now.mark(name))
-        line = f"notebook   {name}{f' ({chosen.index(name) + 1} of {len(chosen)})' if chosen else ''}\n"
-        print(line, end="", flush=True)  # in one piece: notebooks that run at the same time print too
+        which = f" ({chosen.index(name) + 1} of {len(chosen)})" if chosen else ""
+        print(f"notebook   {name}{which}\n", end="", flush=True)  # in one piece: others print at the same time
         given: dict[str, Any] = {"profile": now.profile}
         if "jobs" in parameters.kind_of(name).model_fields:
             given["jobs"] = jobs
@@ -134,9 +144,9 @@ def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: 
             now.done(name)
 
 
-def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | None) -> None:
+def _run(source: Path, copy: Path, given: dict[str, Any], kernel: "Kernel | None") -> None:
     """Executes a notebook into ``copy``, and prints what it prints. Raises Failed, or the notebook's NotThere."""
-    warm.without_grammar()
+    without_grammar()
     import papermill  # takes a while, and a signal may come before
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
@@ -159,7 +169,7 @@ def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | 
                 shutdown_kernel="immediate" if given.get("jobs") == 1 else "graceful",
                 # over files: a free TCP port may be another's by the time the kernel opens it
                 config=Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
-                **({"kernel_manager_class": warm.manager_of(kernel)} if kernel else {}),
+                **({"kernel_manager_class": manager_of(kernel)} if kernel else {}),
             )
     except PapermillExecutionError as error:
         if error.ename == NotThere.__name__:
@@ -167,3 +177,86 @@ def _run(source: Path, copy: Path, given: dict[str, Any], kernel: warm.Kernel | 
         raise Failed("\n".join([f"{source.stem}, cell {error.exec_count}:", *error.traceback])) from None
     except DeadKernelError:
         raise Failed(f"{source.stem}: its kernel died, killed or out of memory; the same command goes on") from None
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def load(modules: Iterable[str]) -> None:
+    """Imports these and LATER. One that cannot be imported is left to the notebook that needs it, which says so."""
+    without_grammar()
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # a kernel's; read when imported
+    for module in (*LATER, *modules):
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+    gc.freeze()  # what is shared by all need not be looked through, and copied, by each
+
+
+def without_grammar() -> None:
+    """Makes the first import of nbformat two seconds faster.
+
+    nbformat checks notebooks by jsonschema, which loads a grammar of web addresses where it finds one; it goes without
+    where it does not, and no field of a notebook is such an address."""
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+
+class Kernel(ForkProcess):
+    """A process that waits to become a kernel; its parent's end is its own. ``jupyter_client`` asks of it what it asks
+    of a ``subprocess.Popen``."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._orders, self.told = multiprocessing.Pipe(duplex=False)
+        self.start()
+        self._orders.close()
+
+    def run(self) -> None:
+        self.told.close()
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            arguments, environment, folder = self._orders.recv()
+        except EOFError:
+            return
+        os.environ.update(environment)
+        os.chdir(folder or ".")
+        from ipykernel.kernelapp import IPKernelApp
+
+        IPKernelApp.launch_instance([*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])
+        os._exit(0)
+
+    def poll(self) -> int | None:
+        return self.exitcode
+
+    wait = poll  # it is asked when the kernel has ended
+
+    def send_signal(self, number: int) -> None:
+        """To it and its processes, which are a group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.ident or 0, number)
+
+    def end(self) -> None:
+        """Ends what is left of them: one that was stopped heeds nothing else."""
+        self.kill()  # which has no group yet, maybe
+        self.send_signal(signal.SIGKILL)
+
+
+def manager_of(kernel: Kernel) -> Any:
+    """A class of kernel managers that begin this kernel, where a notebook asks for the Python that runs here."""
+    from jupyter_client.manager import AsyncKernelManager
+
+    class Manager(AsyncKernelManager):
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **how: Any) -> None:
+            provisioner: Any = self.provisioner
+            if kernel_cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
+                return await super()._async_launch_kernel(kernel_cmd, **how)
+            kernel.told.send((kernel_cmd[3:], how["env"], how.get("cwd")))
+            provisioner.process = kernel
+            self._reconcile_connection_info(provisioner.connection_info)
+
+    return Manager

@@ -51,7 +51,7 @@ def answer(asked: Mapping[str, str]) -> str:
         if name not in VARIABLES:
             return f"{name}: unknown variable, use {one_of(VARIABLES)}"
     for name, (looks, said) in VALUES.items():
-        if not re.fullmatch(looks, asked[name]) or (name == "SHARD" and not fits(asked[name])):
+        if not re.fullmatch(looks, asked[name]):
             return f"{name}: '{asked[name]}' {said}"
     for name in asked["ONLY"].split():
         if name not in notebooks:
@@ -67,12 +67,6 @@ def answer(asked: Mapping[str, str]) -> str:
         if name in given and not asked["ENGINE"]:
             return f"{name}: only a cluster needs it, use ENGINE=ray, or leave it out"
     return "fine"
-
-
-def fits(shard: str) -> bool:
-    """Whether i/n is the i-th of n, or nothing."""
-    i, _, n = shard.partition("/")
-    return not shard or int(i) <= int(n)
 
 
 if __name__ == "__main__":

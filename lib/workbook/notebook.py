@@ -141,10 +141,10 @@ class Notebook(Generic[P]):
         self.planned.opened.update(cfg.key for cfg in configs)
         self.may_measure(held_out, [OfText.of(cfg.data, self.store) for cfg in configs])
 
-    def _limits(self) -> tuple[int | None, float]:
-        """(processes, hours); one a core and no limit where no parameter says so."""
+    def _limits(self) -> tuple[int, float]:
+        """(processes, hours); one a core, 0, and no limit where no parameter says so."""
         p = self.parameters
-        return (p.jobs or None, p.max_hours) if isinstance(p, Computing) else (None, math.inf)
+        return (p.jobs, p.max_hours) if isinstance(p, Computing) else (0, math.inf)
 
     def sweep(self, configs: list[RunConfig], all_may_diverge: bool = False) -> Runs:
         """Trains what is missing, with the notebook's ``jobs`` and ``max_hours``, on Ray where make said so. Where the
@@ -161,9 +161,9 @@ class Notebook(Generic[P]):
         diverged = sum(result.status == "diverged" for result in runs.results)
         if diverged == len(runs.results) > 0 and not all_may_diverge:
             raise InputError(f"lr: all {diverged} runs diverged and leave nothing to draw, lower the learning rates")
-        minutes = sum(result.summary["seconds"] for result in runs.results) / 60
         print(
-            f"{len(runs.results)} runs, {diverged} of them ended as diverged; {minutes:.1f} minutes of training in all"
+            f"{len(runs.results)} runs, {diverged} of them ended as diverged; "
+            f"{sum(result.summary['seconds'] for result in runs.results) / 60:.1f} minutes of training in all"
         )
         return runs
 
@@ -195,8 +195,8 @@ class Notebook(Generic[P]):
 
     def verdicts(self, findings: list[claims.Finding]) -> pd.DataFrame:
         """A table of what was measured and the verdicts."""
-        columns = ["verdict", "second", "mean", "low", "high", "unit"]
-        return pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")[columns]
+        table = pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")
+        return table[["verdict", "second", "mean", "low", "high", "unit"]]
 
     def save_table(self, table: pd.DataFrame, name: str, digits: int = 4) -> pd.DataFrame:
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
@@ -260,9 +260,8 @@ class Notebook(Generic[P]):
     ) -> claims.Finding:
         """Reports a claim of the ledger, marked ``published`` there, by what the paper's own runs say: at the paper's
         scale whatever the profile, in claims/published. At smoke nothing is judged, and what is there stays."""
-        folder = self.outputs / "claims"
-        smoke, kept = ("smoke", folder / "smoke" / "published"), ("published", folder / "published")
-        where = smoke if self.profile == "smoke" else kept
+        place = "smoke/published" if self.profile == "smoke" else "published"
+        where = (place.partition("/")[0], self.outputs / "claims" / place)
         return claims.report_published(_entry(id), values, draws, *where, unit, note, self._stamp)
 
 

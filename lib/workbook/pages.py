@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from lib.base import files
 from lib.workbook import places, stale
-from lib.workbook.warm import without_grammar
+from lib.workbook.make_notebooks import without_grammar
 
 FOLDER = Path(__file__).parent / "templates"
 #: kinds of output that a page can show, the best first; scripts and widgets would need a network

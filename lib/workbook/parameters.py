@@ -104,8 +104,7 @@ def kind_of(name: str) -> type[Parameters]:
     wanted = ast.unparse(calls[0].args[0])
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom))
     (module,) = (str(n.module) for n in imports if wanted in [alias.name for alias in n.names])
-    kind: type[Parameters] = getattr(importlib.import_module(module), wanted)
-    return kind
+    return getattr(importlib.import_module(module), wanted)
 
 
 def of_cell(name: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def there(p: P) -> tuple[P, str]:
         drawn = _whole(part, of_part, store)
         if drawn is not None:
             return drawn, f"{100 * share:.0f} % of its plan"
-    needed = spell(hours(missing, min(processes(p.jobs or None), len(missing))))
+    needed = spell(hours(missing, min(processes(p.jobs), len(missing))))
     smaller = "" if p.profile == "cpu" else ", or -p profile cpu for a plan of minutes"
     raise NotThere(
         f"train: {len(missing)} of {len(runs)} runs with these parameters are not there, and no seed is whole; "

@@ -81,6 +81,8 @@ def make(
     Notebooks are served in the order given, and all of them together where none is named; jobs: processes, 0 for
     one a core (one on a GPU); shard: (i, n), the i-th of n machines, of which each takes the runs whose keys fall to
     it. Raises InputError for what it cannot work with."""
+    if shard[0] > shard[1]:
+        raise InputError(f"SHARD: {shard[0]}/{shard[1]} is no share of the runs, {shard[1]}/{shard[1]} is the last")
     if minutes is not None and not 0 < minutes < math.inf:
         raise InputError(f"MINUTES: {minutes:g} is no time to train in, use a positive number")
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
@@ -100,7 +102,7 @@ def make(
         f"{sum(len(job.asked) for job in todo)} measurements",
         flush=True,
     )
-    at_once = min(processes.processes(jobs or None), len(todo) or 1)
+    at_once = min(processes.processes(jobs), len(todo) or 1)
     try:
         outcomes = train_until(until, todo, RunStore(store.path), at_once)
     finally:

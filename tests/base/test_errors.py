@@ -15,10 +15,10 @@ def test_every_complaint_is_on_the_one_line():
 
     with pytest.raises(pydantic.ValidationError) as error:
         Model(lr="fast", stepps=3)
-    line = errors.one_line(error.value, prefix="optim")
+    line = errors.one_line(error.value)
     assert "\n" not in line
-    assert "optim.lr: input should be a valid number" in line and "got 'fast'" in line
-    assert "optim.steps: is required" in line and "optim.stepps: unknown name" in line
+    assert "lr: input should be a valid number" in line and "got 'fast'" in line
+    assert "steps: is required" in line and "stepps: unknown name" in line
 
 
 def test_ipython_shows_the_line_alone_and_a_command_ends_in_it(capsys):

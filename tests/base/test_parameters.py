@@ -35,6 +35,7 @@ SOME = Some(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, lrs=[
         ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
         ({"widths_at": {8: [8, 8]}}, "widths_at: {8: [8, 8]} is empty or names something twice"),
         ({"jobs": "many"}, "jobs: input should be a valid integer"),
+        ({"jobs": -1}, "jobs: input should be greater than or equal to 0 (got -1)"),
     ],
 )
 def test_what_is_refused_is_one_line_that_names_the_field(changes, says):

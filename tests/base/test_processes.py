@@ -14,11 +14,9 @@ from tests.processes import ENDED, alive, python, until
 def test_as_many_processes_as_asked_for_or_as_there_are_cores(monkeypatch):
     assert processes.processes(3) == 3
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert processes.processes(None) == processes.cores() == len(os.sched_getaffinity(0))
+    assert processes.processes(None) == processes.processes(0) == processes.cores() == len(os.sched_getaffinity(0))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert processes.processes(None) == 1  # a card is shared badly
-    with pytest.raises(InputError, match="jobs: 0"):
-        processes.processes(0)
 
 
 def test_what_is_to_be_imported_first_is_there_when_a_process_begins():

@@ -56,7 +56,7 @@ def refuse_writing(event: str, arguments: tuple) -> None:
 
 def begin() -> None:
     """In a process of the tests: before anybody loads lib.config, and without a grammar that takes a second to load and
-    that lib.workbook.warm does without as well."""
+    that lib.workbook.make_notebooks does without as well."""
     if os.environ.get("AUTO_PRECISION"):
         sys.meta_path.insert(0, Precision())
     sys.modules.setdefault("rfc3987_syntax", None)

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from lib.base.errors import InputError
-from lib.workbook import make_notebooks, places, warm
+from lib.workbook import make_notebooks, places
 from lib.workbook.stale import Now
 from tests.processes import ENDED, until
 from tests.workbooks import ROOT, moved, own_environment
@@ -22,12 +22,12 @@ from tests.workbooks import ROOT, moved, own_environment
 MAIN = """
 import sys
 from pathlib import Path
-from lib.workbook import make_notebooks, places, stale, warm
+from lib.workbook import make_notebooks, places, stale
 places.ROOT, names = Path(sys.argv[1]), sys.argv[2].split()
 places.NOTEBOOKS, places.PARAMS = places.ROOT / "notebooks", places.ROOT / "params"
 places.RECORDS, places.LEDGER = places.ROOT / "outputs/records", places.PARAMS / "claims.yaml"
 stale.imports = lambda of: set()  # none of lib is in their cells, to be imported first
-warm.LATER = ("papermill", "ipykernel.kernelapp", *sys.argv[4:])
+make_notebooks.LATER = ("papermill", "ipykernel.kernelapp", *sys.argv[4:])
 make_notebooks.main("smoke", 1, int(sys.argv[3]), names)
 print("torch" in sys.modules)
 """
@@ -91,7 +91,7 @@ print("LOOK" + json.dumps({
 """
 
 
-@pytest.mark.skipif(not warm.POSSIBLE, reason="kernels are spawned here")
+@pytest.mark.skipif(not make_notebooks.FORKS, reason="kernels are spawned here")
 def test_a_forked_kernel_is_like_one_that_is_spawned(few, tmp_path):
     """But for what it need not import."""
     look = LOOK.replace("WARM", "'wave'")
@@ -131,6 +131,38 @@ def test_all_that_runs_is_stopped_and_says_so(few, tmp_path, how):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def ran(code: str) -> subprocess.CompletedProcess:
+    code = f"import os; from lib.workbook import make_notebooks; Kernel = make_notebooks.Kernel\n{code}"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not make_notebooks.FORKS, reason="nothing is forked here")
+def test_a_kernel_that_is_not_begun_ends_with_its_parent():
+    done = ran("k = Kernel(); print(k.poll(), flush=True); k.told.close(); k.join(); print(k.wait(), k.poll())")
+    assert done.stdout.splitlines() == ["None", "0 0"] and done.stderr == ""
+    assert ran("Kernel(); os._exit(0)").returncode == 0  # else it would hold the pipe that is waited for
+
+
+@pytest.mark.skipif(not make_notebooks.FORKS, reason="nothing is forked here")
+def test_a_kernel_and_a_process_that_were_stopped_end():
+    """They heed no other signal. A kernel leads a group, with all that it starts."""
+    done = ran("""import multiprocessing, signal, time
+make_notebooks.PATIENCE = 0.2
+kernel, process = Kernel(), multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+process.start()
+while os.getpgid(kernel.pid) != kernel.pid:
+    time.sleep(0.01)
+os.kill(kernel.pid, signal.SIGSTOP)
+os.kill(process.pid, signal.SIGSTOP)
+kernel.end()
+kernel.join()
+make_notebooks._end()
+process.join()
+print(kernel.wait())
+""")
+    assert done.stdout.splitlines() == ["-9"] and done.stderr == ""
 
 
 # ---- one notebook ----------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_what_is_fine_is_fine(changes):
         ({"MINUTES": "8", "GOALS": "records lab"}, "MINUTES: make lab has no limit, use it with make records or make"),
         *(
             ({"SHARD": shard, "GOALS": "records"}, f"SHARD: '{shard}' is no share of the runs, use 1/2 on one machine")
-            for shard in ("2", "0/2", "3/2", "1/0", "1/2/3", "a/b", "-1/2", " ", "1 /2")
+            for shard in ("2", "0/2", "1/0", "1/2/3", "a/b", "-1/2", " ", "1 /2")
         ),
         *(({"SEED": seed, "GOALS": "audit"}, f"SEED: '{seed}' is not a number") for seed in ("-1", "1.5", "a")),
         ({"SEED": "1", "GOALS": "records"}, "SEED: make records draws nothing, use it with make audit alone"),

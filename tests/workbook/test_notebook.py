@@ -97,9 +97,9 @@ def test_a_corrected_cell_is_started_in_the_same_kernel(kernel, somebody, tmp_pa
 
 
 def test_a_notebook_that_trains_says_on_how_many_processes_and_how_long(tmp_path):
-    assert start(jobs=0)["nb"]._limits() == (None, 0.5)
+    assert start(jobs=0)["nb"]._limits() == (0, 0.5)
     assert start(jobs=3)["nb"]._limits() == (3, 0.5)
-    assert a_notebook("few", tmp_path)._limits() == (None, math.inf)
+    assert a_notebook("few", tmp_path)._limits() == (0, math.inf)
 
 
 def test_a_claim_on_the_papers_own_runs_is_judged_at_the_papers_scale(tmp_path):
