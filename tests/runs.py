@@ -11,8 +11,7 @@ import torch
 
 import lib
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from lib.store.columns import ENDS, FOLLOWED, WHO
-from lib.store.result import RunResult
+from lib.store.result import ENDS, FOLLOWED, WHO, RunResult
 from lib.store.runs import RunStore
 from lib.sweep.finished import at_depths, depth_frame, losses_by_depth
 from lib.sweep.measurements import measure

@@ -11,13 +11,10 @@ by copying what is not there, and one that is damaged no longer has its name. Al
 which what several of them have is read from the first by name.
 """
 
-import collections
-import contextlib
 import functools
 import hashlib
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,9 +26,8 @@ import numpy as np
 from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
-from lib.store.columns import MADE, POINTS, SUMMARY, TABLES, WHO, config_kinds, row_types, schema
 from lib.store.numbers import Number, flat, nested
-from lib.store.result import RunResult, check, some
+from lib.store.result import MADE, POINTS, SUMMARY, TABLES, WHO, RunResult, check, row_types, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +36,7 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]  # the key of a run, or the function and the key of a measurement
 Check = Callable[[Any], object]  # raises ValueError for what is not to be believed
 RESTORE = f"restore its files in {', '.join(f'{table}.parquet' for table in TABLES)}, or remove them"
+NUMBER_OR_WORD = "model.backprop_loops"  # the one field that may be either, which stands there as text
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 
 
@@ -54,20 +51,22 @@ class Measured(NamedTuple):
 
 
 class Curve(Mapping[str, list[Any]]):
-    """What one run followed: a column of numbers a quantity, each read when it is asked for. Raises InputError for one
-    that cannot be."""
+    """What one run followed: a column of numbers a quantity, each read when it is asked for, from ``length`` rows of a
+    part. Raises InputError for one that cannot be."""
 
-    def __init__(self, part: "Part", key: str):
-        self._part, self._key = part, key
+    def __init__(self, part: "Part", start: int, length: int):
+        self._part, self._rows = part, (start, length)
 
     def __getitem__(self, name: str) -> list[Any]:
-        column = self._part.followed(self._key, name)
-        if column is None:
+        values = self._part.followed(name).slice(*self._rows)
+        if values.null_count == len(values):
             raise KeyError(name)
-        return column
+        if values.null_count:
+            raise InputError(f"{name} is empty in some steps of a run, {RESTORE}")
+        return values.to_pylist()
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._part.quantities if self._part.followed(self._key, name) is not None)
+        return (name for name in self._part.quantities if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -79,87 +78,76 @@ class Part:
 
     def __init__(self, folder: Path, name: str, say: Callable[[str], None]):
         self._name, self._say = f"part {name}.parquet of {folder}", say
-        self._tables = {table: _opened(table, content) for table, content in _contents(folder, name).items()}
+        contents = {table: path_of(folder, table, name).read_bytes() for table in TABLES}
+        if _name(contents) != name:
+            raise ValueError("its three files have changed since they were written")
+        self._tables = {table: _opened(table, content) for table, content in contents.items()}
         self._rows = self._tables["runs"].read().to_pylist()
         self.quantities = [name for name in self._tables["curves"].schema_arrow.names if name != "key"]
         self._columns: dict[str, pa.Array] = {}
         self._read: dict[Names, Any] = {}
-        #: table -> key of a run, or function and key of a measurement -> its first row, how many lie there together
         by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
         self.places = {table: self._find_places(table, names) for table, names in by.items()}
-        self.places["runs"] = {of: (start, 0) for of, (start, _) in self.places["curves"].items()} | self.places["runs"]
 
     def _find_places(self, table: str, names: list[str]) -> dict[Names, tuple[int, int]]:
-        """The rows of a run or a measurement lie side by side; of a run there is one. Elsewhere there are 0."""
+        """Of each run or measurement the first of its rows, and how many lie there together; 0 where others are among
+        them, or a run has several."""
         rows = self._tables[table].read(columns=names).to_pandas()
         if nameless := np.flatnonzero(rows.isna().any(axis=1)).tolist():
             raise ValueError(f"row {nameless[0]} of {table} has no name")
-        groups = rows.groupby(names, sort=False, observed=True).ngroup().to_numpy()
-        starts = np.arange(len(rows)) if table == "runs" else np.flatnonzero(np.diff(groups, prepend=-1))
-        lengths = np.diff(starts, append=len(rows)).tolist()
-        found = [*rows.iloc[starts].itertuples(index=False, name=None)]
-        places = dict(zip(found, zip(starts.tolist(), lengths, strict=True), strict=True))
-        return places | {of: (places[of][0], 0) for of, times in collections.Counter(found).items() if times > 1}
+        most = 1 if table == "runs" else len(rows)
+        groups = rows.reset_index().groupby(names, sort=False, observed=True)
+        spans = groups["index"].agg(["min", "max", "size"]).reset_index().itertuples(index=False, name=None)
+        return {tuple(of): (first, n if last - first < n <= most else 0) for *of, first, last, n in spans}
 
     def find(self, table: str, *names: str, check: Check = bool) -> Any:
-        """The run, or the measurement, of these names; None where it is not there, or not to be believed. Where one is
-        not, all others are looked at, so that one line says so."""
-        there = self.places[table]
-        if names in there and (why := self._why_not(table, names, check)):
-            wrong = {names: why} | {of: why for of in there if (why := self._why_not(table, of))}
-            rows = [f"row {there.pop(of)[0]}, {' '.join(map(str, of))}: {wrong[of]}" for of in wrong]
-            self._say(f"records: {self._name}: {len(rows)} of {table} are left out ({some(rows)}), {RESTORE}")
-        return self._read[names] if names in there else None
+        """The run, or the measurement, of these names; None where it is not there, or not to be believed."""
+        if names in self.places[table]:
+            start, length = self.places[table][names]
+            try:
+                if not length:
+                    raise ValueError("it stands in several places")
+                if names not in self._read:
+                    read: Callable[..., Any] = self._run if table == "runs" else self._measurement
+                    self._read[names] = read(*names, start, length)
+                check(self._read[names])
+                return self._read[names]
+            except Exception as error:  # whatever the rows of somebody else raise
+                del self.places[table][names]
+                what = f"row {start} of {table}, {' '.join(map(str, names))}"
+                self._say(f"records: {self._name}: {what}, is left out ({_reason(error)}), {RESTORE}")
+        return None
 
-    def _why_not(self, table: str, names: Names, check: Check = bool) -> str:
-        """Reads a run or a measurement once; says why it cannot be believed."""
-        try:
-            if names not in self._read:
-                if not self.places[table][names][1]:
-                    raise ValueError("it stands in no place or in several")
-                self._read[names] = self._run(*names) if table == "runs" else self._measurement(*names)
-            check(self._read[names])
-        except Exception as error:  # whatever the rows of somebody else raise
-            return _reason(error)
-        return ""
-
-    def _run(self, key: str) -> RunResult:
-        row = self._rows[self.places["runs"][key,][0]]
+    def _run(self, key: str, start: int, length: int) -> RunResult:
+        row = self._rows[start]
         config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
-        for name, kinds in config_kinds().items():
+        for name in row_types():
             value = row.get(name)
             if value is not None:  # what is empty, or did not exist yet, has its default
                 part, field = name.split(".")
-                is_number = "int" in kinds and isinstance(value, str) and value.isdigit()
-                config[part][field] = int(value) if is_number else value
+                config[part][field] = int(value) if name == NUMBER_OR_WORD and value.isdigit() else value
         found = RunConfig(**config)
         if "source" not in config["data"] or not found.data.content or found.key != key:
             raise ValueError("its config is not that of its key")
-        run = RunResult(found, row["status"], _under(SUMMARY, row), Curve(self, key), _under(MADE, row))
+        curve = Curve(self, *self.places["curves"].get((key,), (0, 0)))
+        run = RunResult(found, row["status"], _under(SUMMARY, row), curve, _under(MADE, row))
         check(run)
         return run
 
-    def followed(self, key: str, quantity: str) -> list[Any] | None:
-        """A column of a run's curve; None where it did not follow that."""
-        if quantity not in self.quantities or (key,) not in self.places["curves"]:
-            return None
-        try:
-            if quantity not in self._columns:
-                self._columns[quantity] = self._tables["curves"].read(columns=[quantity])[quantity].combine_chunks()
-            start, length = self.places["curves"][key,]
-            values = self._columns[quantity].slice(start, length)
-            if 0 < values.null_count < length:
-                raise ValueError("some are empty")
-        except Exception as error:  # whatever the file of somebody else raises
-            raise InputError(f"records: {self._name}: {quantity} of {key}: {_reason(error)}, {RESTORE}") from None
-        return None if values.null_count == length else values.to_pylist()
+    def followed(self, quantity: str) -> "pa.Array":
+        """A column of all runs' curves; raises KeyError where none followed that."""
+        if quantity not in self.quantities:
+            raise KeyError(quantity)
+        if quantity not in self._columns:
+            self._columns[quantity] = self._tables["curves"].read(columns=[quantity])[quantity].combine_chunks()
+        return self._columns[quantity]
 
     @functools.cached_property
     def _numbers(self) -> "pa.Table":
         return self._tables["measured"].read().combine_chunks()
 
-    def _measurement(self, function: str, key: str) -> Measured:
-        rows = self._numbers.slice(*self.places["measured"][function, key])
+    def _measurement(self, function: str, key: str, start: int, length: int) -> Measured:
+        rows = self._numbers.slice(start, length)
         numbers = [*map(Number, *(rows[name].to_pylist() for name in Number._fields))]
         of_all = rows.drop_columns([*Number._fields])
         (first,) = of_all.slice(0, 1).to_pylist()
@@ -204,17 +192,6 @@ class Records:
         return next((kept for part in self._parts if (kept := part.find("measured", function, key, check=check))), None)
 
 
-def _contents(folder: Path, name: str) -> dict[str, bytes]:
-    """Table -> the bytes of its file. Raises an error where they are not what the part's name says."""
-    paths = {table: path_of(folder, table, name) for table in TABLES}
-    if missing := [table for table, path in paths.items() if not path.is_file()]:
-        raise ValueError(f"it has no file in {missing[0]}.parquet")
-    contents = {table: path.read_bytes() for table, path in paths.items()}
-    if _name(contents) != name:
-        raise ValueError("its three files have changed since they were written")
-    return contents
-
-
 def _opened(table: str, content: bytes) -> "pyarrow.parquet.ParquetFile":
     """Raises an error where a column is not what it should be. Words that stand in many rows are numbered, which is
     less to hold."""
@@ -224,8 +201,8 @@ def _opened(table: str, content: bytes) -> "pyarrow.parquet.ParquetFile":
     there = pyarrow.parquet.read_schema(pa.py_buffer(content))
     for field in schema(table, there.names if table == "curves" else ()):
         types = [other.type for other in there if other.name == field.name]
-        came_later = not types and field.name in row_types()  # a field of configs, which has a default
-        if types != [field.type] and not came_later:
+        # a field of configs that came later has a default
+        if types != [field.type] and (types or field.name not in row_types()):
             raise ValueError(f"{table}.parquet: {field.name} is {types or 'missing'}, not {field.type}")
     words = [field.name for field in there if pa.types.is_string(field.type)]
     return pyarrow.parquet.ParquetFile(pa.py_buffer(content), read_dictionary=words)
@@ -240,20 +217,12 @@ def path_of(folder: Path, table: str, name: str) -> Path:
 
 
 def of(folder: Path) -> Records:
-    """The records of a folder, which are read once: parts do not change."""
-    return _records(folder, tuple(_names(folder)))
+    """The records of a folder, which are read once: parts do not change. They are read in the order of their names."""
+    names = {path.stem for path in folder.glob("*.parquet/*.parquet")}
+    return _records(folder, tuple(sorted(names)))
 
 
 _records = functools.lru_cache(maxsize=32)(Records)
-
-
-def _names(folder: Path) -> list[str]:
-    """Of its parts, in the order in which they are read."""
-    found: set[str] = set()
-    for table in TABLES:
-        with contextlib.suppress(OSError):
-            found |= {name.removesuffix(".parquet") for name in os.listdir(folder / f"{table}.parquet")}
-    return sorted(name for name in found if name[0] != ".")
 
 
 def run_of(case: Mapping[str, Any]) -> str | None:

@@ -23,12 +23,13 @@ from lib.base import files
 from lib.base.errors import InputError
 from lib.config import RunConfig
 from lib.store import records
-from lib.store.result import RunResult, check, some
+from lib.store.result import RunResult, check
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WEIGHTS = "model.safetensors"
+SAID = 3  # of what is left out, how many a line names
 
 
 class RunStore:
@@ -73,43 +74,33 @@ class RunStore:
         return result
 
     def finish(self, result: RunResult, save_weights: Callable[[Path], None]) -> RunResult:
-        """Writes everything under a temporary name and renames it: a directory that exists is a finished run."""
-
-        def write(draft: Path) -> None:
-            (draft / "config.json").write_text(
-                result.config.without_paths().model_dump_json(indent=1), encoding="utf-8"
-            )
-            (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}), encoding="utf-8")
-            save_weights(draft / WEIGHTS)
-            fields = {
-                "status": result.status,
-                "summary": result.summary,
-                "provenance": result.provenance,
-                "files": {file.name: files.digest(file) for file in sorted(draft.iterdir())},
-            }
-            (draft / "result.json").write_text(files.sealed(fields), encoding="utf-8")
-
-        path = self._write(result.key, write)
+        """Writes everything under a temporary name and renames it: a directory that exists is a finished run. Where
+        locks do not reach, another machine may have finished it first, with the same numbers."""
+        path = self.path / result.key
+        if not path.is_dir():
+            with files.replacing(path) as draft:
+                draft.mkdir()
+                config = result.config.without_paths().model_dump_json(indent=1)
+                (draft / "config.json").write_text(config, encoding="utf-8")
+                (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}), encoding="utf-8")
+                save_weights(draft / WEIGHTS)
+                fields = {
+                    "status": result.status,
+                    "summary": result.summary,
+                    "provenance": result.provenance,
+                    "files": {file.name: files.digest(file) for file in sorted(draft.iterdir())},
+                }
+                (draft / "result.json").write_text(files.sealed(fields), encoding="utf-8")
         files.remove(self.partial(result.key))
         return dataclasses.replace(result, path=path)
 
     def take_in(self, key: str, contents: Mapping[str, bytes]) -> None:
         """Writes a finished run that a machine sent which does not see this folder: name of a file -> its bytes."""
-
-        def write(draft: Path) -> None:
-            for name, content in contents.items():
-                (draft / name).write_bytes(content)
-
-        self._write(key, write)
-
-    def _write(self, key: str, write: Callable[[Path], None]) -> Path:
-        """Where locks do not reach, another machine may have finished the run first, with the same numbers."""
-        path = self.path / key
-        if not path.is_dir():
-            with files.replacing(path) as draft:
+        if not (self.path / key).is_dir():
+            with files.replacing(self.path / key) as draft:
                 draft.mkdir()
-                write(draft)
-        return path
+                for name, content in contents.items():
+                    (draft / name).write_bytes(content)
 
     def weights(self, result: RunResult) -> Path:
         """The weights of a finished run. Raises InputError for a record without any, and for damaged ones."""
@@ -130,17 +121,17 @@ class RunStore:
     def runs(self) -> list[RunResult]:
         """Every finished run, of the store and of its records. A line names those that are left out, since they are of
         another recipe or cannot be read."""
-        folders = sorted(self.path.iterdir()) if self.path.is_dir() else []
         results: dict[str, RunResult] = {}
         damaged = []
-        for folder in folders:
+        for folder in sorted(self.path.glob("*")):
             if folder.is_dir() and "." not in folder.name:
                 try:
                     results[folder.name] = read_run(folder)
                 except files.UNREADABLE as error:
                     damaged.append(f"{folder.name}: {error}")
         if damaged:
-            print(f"runs: {len(damaged)} in {self.path} are left out ({some(damaged)}), train them again")
+            said = "; ".join(damaged[:SAID]) + "; ..." * (len(damaged) > SAID)
+            print(f"runs: {len(damaged)} in {self.path} are left out ({said}), train them again")
         for recorded in map(records.of, self.records):
             for key in recorded.keys:
                 if key not in results and (run := recorded.run(key)):
@@ -173,12 +164,9 @@ def frame(results: list[RunResult]) -> "pd.DataFrame":
     """One row a run; fields of the config are named like ``model.width``."""
     import pandas as pd
 
-    rows = []
-    for result in results:
-        parts = result.config.model_dump().items()
-        config = {f"{part}.{name}": value for part, fields in parts for name, value in fields.items()}
-        rows.append({"key": result.key, "status": result.status, **config, **result.summary})
-    return pd.DataFrame(rows)
+    ends = [{"key": result.key, "status": result.status, **result.summary} for result in results]
+    configs = [result.config.model_dump() for result in results]
+    return pd.concat([pd.DataFrame(ends), pd.json_normalize(configs)], axis=1)
 
 
 def curves(results: list[RunResult], names: Sequence[str] = ()) -> "pd.DataFrame":

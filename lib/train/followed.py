@@ -12,7 +12,7 @@ from lib.data.rows import TokenStore, added_spaces
 from lib.model.looped import LoopedLM
 from lib.model.probes import increment_cosines, looped_choices, mean_cosines, spectra, state_trace, stream
 from lib.model.routing import divergence_by_pair
-from lib.store.columns import LOGGED
+from lib.store.result import LOGGED
 from lib.train.evaluate import validate
 
 SPECTRA_LOGGED = 100  # steps, the same as LOGGED of spectral radii and norms, which take longer to compute

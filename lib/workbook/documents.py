@@ -22,7 +22,7 @@ import yaml
 from lib.config import RunConfig
 from lib.figures.style import short
 from lib.flops import count, run_flops
-from lib.store.columns import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, WHO, Column, row_types
+from lib.store.result import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, WHO, Column, row_types
 from lib.sweep.cluster import memory_of
 from lib.workbook import audit, claims, places, plans, verdicts
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim

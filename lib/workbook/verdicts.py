@@ -12,7 +12,7 @@ from typing import Any
 
 import lib
 from lib.base import files
-from lib.store.columns import Column
+from lib.store.result import Column
 from lib.workbook import claims, places
 from lib.workbook.claims import Claim, Finding
 
