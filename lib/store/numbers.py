@@ -1,9 +1,8 @@
 """Measured numbers as rows of a table and back: numbers, words, lists and tables of them, and names within names."""
 
 import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from lib.base.errors import InputError
 
@@ -23,13 +22,9 @@ class Number(NamedTuple):
     text: str | None
 
 
-def check(measured: Mapping[str, Any]) -> None:
-    """Raises InputError for what no table holds."""
-    list(flat(measured))
-
-
 def flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
-    """A row for each number of names within names, and of lists or tables of them."""
+    """A row for each number of names within names, and of lists or tables of them. Raises InputError for what no table
+    holds."""
     if not values:
         yield _number(under, None, None, values)
     for name, value in values.items():
@@ -40,10 +35,8 @@ def flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
             yield from flat(value, path)
         elif isinstance(value, list) and value:
             for i, row in enumerate(value):
-                if isinstance(row, list) and row:
-                    yield from (_number(path, i, j, x) for j, x in enumerate(row))
-                else:
-                    yield _number(path, i, None, row)
+                cells = enumerate(row) if isinstance(row, list) and row else [(None, row)]
+                yield from (_number(path, i, j, x) for j, x in cells)
         else:
             yield _number(path, None, None, value)
 
@@ -81,5 +74,5 @@ def nested(numbers: Iterable[Number]) -> dict[str, Any]:
 def _read(number: Number) -> Any:
     make = {"int": int, "float": float, "bool": bool}
     if number.kind in make:
-        return make[number.kind](typing.cast(float, number.value))
+        return make[number.kind](cast(float, number.value))
     return {"text": number.text, "none": None, "no names": {}, "no items": []}[number.kind]

@@ -30,7 +30,6 @@ from lib.store.numbers import Number, flat, nested
 from lib.store.result import MADE, POINTS, SUMMARY, TABLES, WHO, RunResult, check, row_types, schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet
 
 Names = tuple[str, ...]  # the key of a run, or the function and the key of a measurement
@@ -84,7 +83,7 @@ class Part:
         self._tables = {table: _opened(table, content) for table, content in contents.items()}
         self._rows = self._tables["runs"].read().to_pylist()
         self.quantities = [name for name in self._tables["curves"].schema_arrow.names if name != "key"]
-        self._columns: dict[str, pa.Array] = {}
+        self._columns: dict[str, pyarrow.Array] = {}
         self._read: dict[Names, Any] = {}
         by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
         self.places = {table: self._find_places(table, names) for table, names in by.items()}
@@ -134,7 +133,7 @@ class Part:
         check(run)
         return run
 
-    def followed(self, quantity: str) -> "pa.Array":
+    def followed(self, quantity: str) -> "pyarrow.Array":
         """A column of all runs' curves; raises KeyError where none followed that."""
         if quantity not in self.quantities:
             raise KeyError(quantity)
@@ -143,7 +142,7 @@ class Part:
         return self._columns[quantity]
 
     @functools.cached_property
-    def _numbers(self) -> "pa.Table":
+    def _numbers(self) -> "pyarrow.Table":
         return self._tables["measured"].read().combine_chunks()
 
     def _measurement(self, function: str, key: str, start: int, length: int) -> Measured:
@@ -195,17 +194,16 @@ class Records:
 def _opened(table: str, content: bytes) -> "pyarrow.parquet.ParquetFile":
     """Raises an error where a column is not what it should be. Words that stand in many rows are numbered, which is
     less to hold."""
-    import pyarrow as pa
     import pyarrow.parquet
 
-    there = pyarrow.parquet.read_schema(pa.py_buffer(content))
+    there = pyarrow.parquet.read_schema(pyarrow.py_buffer(content))
     for field in schema(table, there.names if table == "curves" else ()):
         types = [other.type for other in there if other.name == field.name]
         # a field of configs that came later has a default
         if types != [field.type] and (types or field.name not in row_types()):
             raise ValueError(f"{table}.parquet: {field.name} is {types or 'missing'}, not {field.type}")
-    words = [field.name for field in there if pa.types.is_string(field.type)]
-    return pyarrow.parquet.ParquetFile(pa.py_buffer(content), read_dictionary=words)
+    words = [field.name for field in there if pyarrow.types.is_string(field.type)]
+    return pyarrow.parquet.ParquetFile(pyarrow.py_buffer(content), read_dictionary=words)
 
 
 def _reason(error: Exception) -> str:
@@ -291,16 +289,15 @@ def _name(contents: Mapping[str, bytes]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
-def _bytes(rows: list[dict[str, Any]], columns: "pa.Schema") -> bytes:
+def _bytes(rows: list[dict[str, Any]], columns: "pyarrow.Schema") -> bytes:
     """As a Parquet file. Measured floats rarely repeat: their bytes are split by place and compressed, others are
     numbered."""
-    import pyarrow as pa
     import pyarrow.parquet
 
-    floats = [field.name for field in columns if pa.types.is_floating(field.type)]
-    sink = pa.BufferOutputStream()
+    floats = [field.name for field in columns if pyarrow.types.is_floating(field.type)]
+    sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(
-        pa.Table.from_pylist(rows, columns),
+        pyarrow.Table.from_pylist(rows, columns),
         sink,
         compression="zstd",
         compression_level=19,

@@ -4,14 +4,12 @@ meaning. Every part of records has them; what a run or a measurement lacks is em
 import dataclasses
 import functools
 import itertools
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import pydantic
-from pydantic import Field
 
 from lib.base.errors import Checked
 from lib.config import RunConfig
@@ -108,7 +106,7 @@ def row_types() -> dict[str, str]:
     kinds = {"integer": "int", "number": "float", "boolean": "bool", "string": "text", "array": "floats"}
     found = {}
     for part, info in RunConfig.model_fields.items():
-        fields = typing.cast(Any, info.annotation).model_json_schema()["properties"]
+        fields = cast(Any, info.annotation).model_json_schema()["properties"]
         for field, schema in fields.items():
             types = {option["type"] for option in schema.get("anyOf", [schema])} - {"null"}
             found[f"{part}.{field}"] = "text" if len(types) > 1 else kinds[types.pop()]
@@ -169,8 +167,8 @@ class RunResult:
 def _ended(any_number: Sequence[str]) -> Any:
     """Checks how a run ended, and who made it: numbers are finite and not negative, but for some that may be any."""
     kinds: dict[str, Any] = {
-        "int": Annotated[int, Field(ge=0, lt=2**63)],
-        "float": Annotated[float, Field(ge=0, allow_inf_nan=False)],
+        "int": Annotated[int, pydantic.Field(ge=0, lt=2**63)],
+        "float": Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)],
         "bool": bool,
         "text": str,
     }

@@ -18,19 +18,16 @@ from types import ModuleType
 from typing import Any
 
 import pydantic
-from pydantic import Field
 
 import lib
-from lib.base import files, processes
-from lib.base.distributed import STATE
+from lib.base import distributed, files, processes
 from lib.base.errors import Checked, InputError
 from lib.base.machine import COMMIT, provenance
 from lib.config import RunConfig
 from lib.flops import count
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Show
-from lib.train.checkpoints import step_of
-from lib.train.loop import train
+from lib.train.loop import step_of, train
 
 ANSWERS_WITHIN = 30.0  # seconds for a cluster
 RETRIES = 5  # of one run, whose worker or node died; one that kills its workers every time must end
@@ -47,10 +44,10 @@ class Cluster(Checked):
 
     model_config = pydantic.ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    address: str = Field("", alias="RAY_ADDRESS")
-    cpus: float = Field(1.0, ge=0.01, alias="RUN_CPUS")
-    gpus: float | None = Field(None, ge=0, le=1, alias="RUN_GPUS")
-    memory: float | None = Field(None, ge=1, alias="RUN_MEMORY")
+    address: str = pydantic.Field("", alias="RAY_ADDRESS")
+    cpus: float = pydantic.Field(1.0, ge=0.01, alias="RUN_CPUS")
+    gpus: float | None = pydantic.Field(None, ge=0, le=1, alias="RUN_GPUS")
+    memory: float | None = pydantic.Field(None, ge=1, alias="RUN_MEMORY")
     checkpoint_seconds: float = 30.0
 
     @classmethod
@@ -71,7 +68,9 @@ def memory_of(cfg: RunConfig) -> int:
     rows, model = cfg.train.micro_batch or cfg.train.batch, cfg.model
     loops = 1 if cfg.train.checkpoint_loops else model.max_backprop_loops or model.mean_loops
     layers = model.prelude + model.coda + model.recur * loops
-    return int(RESIDENT + STATE * count(model).n_params + 34 * rows * cfg.data.context * model.width * layers)
+    return int(
+        RESIDENT + distributed.STATE * count(model).n_params + 34 * rows * cfg.data.context * model.width * layers
+    )
 
 
 @dataclasses.dataclass(frozen=True)

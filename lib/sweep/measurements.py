@@ -6,20 +6,17 @@ import functools
 import hashlib
 import json
 import time
-import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import lib
 from lib.base import files, processes
 from lib.base.errors import InputError
 from lib.base.machine import provenance
-from lib.base.processes import one_thread_on_cpu
 from lib.config import Config
 from lib.store import records
-from lib.store.numbers import check
-from lib.store.records import Measured
+from lib.store.numbers import flat
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Progress, check_hours, flop_bar, work_through
 
@@ -68,7 +65,7 @@ def measure(
         check_hours(f"{len(others)} missing measurements", hours, max_hours)
         work_through(functools.partial(_measure, store), others, at_once, lambda i, share: show(len(timed) + i, share))
     there |= {one.key: one.found(store) for one in missing}
-    return [typing.cast(Measured, there[of]).measured for of in keys]
+    return [cast(records.Measured, there[of]).measured for of in keys]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,10 +85,10 @@ class Asked:
         """The key of the run that it is measured on; empty where it needs none."""
         return str(getattr(self.case, "run", ""))
 
-    def found(self, store: RunStore) -> Measured | None:
+    def found(self, store: RunStore) -> records.Measured | None:
         return kept_under(name(self.function), self.key, store, self._check)
 
-    def _check(self, kept: Measured) -> None:
+    def _check(self, kept: records.Measured) -> None:
         """Raises ValueError where the case that was kept, before it had some of its fields perhaps, is not this one."""
         own = type(self.case).model_fields.items()
         fields = {name: getattr(self.case, name) for name, field in own if field.exclude}
@@ -104,9 +101,9 @@ class Asked:
         path = _path(name(self.function), self.key, store)
         with files.lock(path.with_name(f".{path.stem}.lock"), stays=False):
             if not path.exists():
-                with one_thread_on_cpu():
+                with processes.one_thread_on_cpu():
                     measured = self.function(self.case)
-                check(measured)
+                list(flat(measured))  # raises an error for what no table holds
                 kept = {"case": self.case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
                 files.write_checked(path, kept)
 
@@ -134,15 +131,17 @@ def has(function: Function[C], case: C, store: RunStore) -> bool:
     return Asked(function, case).found(store) is not None
 
 
-def kept_under(name: str, key: str, store: RunStore, check_case: records.Check = bool) -> Measured | None:
+def kept_under(name: str, key: str, store: RunStore, check_case: records.Check = bool) -> records.Measured | None:
     """A measurement of the store or of its records. A file that cannot be read, or whose case is another one, is set
     aside, to be measured again."""
     path = _path(name, key, store)
     if path.exists():
         with files.set_aside_if_unreadable(path, "measurement", "made"):
             fields = files.read_checked(path)
-            kept = Measured(name, key, dict(fields["case"]), dict(fields["measured"]), dict(fields["provenance"]))
-            check(kept.measured)
+            kept = records.Measured(
+                name, key, dict(fields["case"]), dict(fields["measured"]), dict(fields["provenance"])
+            )
+            list(flat(kept.measured))
             check_case(kept)
             return kept
     found = (records.of(folder).measurement(name, key, check_case) for folder in store.records)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import torch
 from tqdm import tqdm
 
-from lib.base import processes
-from lib.base.distributed import STATE, here
+from lib.base import distributed, processes
 from lib.base.errors import InputError
 from lib.base.machine import device_name, device_type
 from lib.config import ModelConfig, RunConfig
@@ -43,7 +42,7 @@ def sweep(
     jobs: processes, one a core when None (one on a GPU); cluster: where Ray trains them instead. The cost is printed
     before anything is trained; an InputError says so if it exceeds max_hours.
     """
-    if here().size > 1:
+    if distributed.here().size > 1:
         raise InputError(
             "jobs: torchrun trains one run on all its processes, call lib.train.loop.train for each run instead"
         )
@@ -134,9 +133,9 @@ def check_size(cfg: ModelConfig) -> None:
     else:
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     n = count(cfg).n_params
-    if STATE * n > room:
+    if distributed.STATE * n > room:
         raise InputError(
-            f"model: its {n:.3g} parameters need {STATE * n / 2**30:.3g} GiB to train, {device_name()} has "
+            f"model: its {n:.3g} parameters need {distributed.STATE * n / 2**30:.3g} GiB to train, {device_name()} has "
             f"{room / 2**30:.3g}, use a smaller width, fewer layers or a smaller vocab_size"
         )
 

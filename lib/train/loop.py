@@ -7,6 +7,8 @@ torchrun starts on several GPUs it is one run on all of them: the same rows, the
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import math
 import tempfile
 import time
@@ -15,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
+from torch import Tensor
 
 import lib
 from lib.base import distributed, files, processes
-from lib.base.distributed import Ranks, accumulating, distribute
+from lib.base.distributed import Ranks
 from lib.base.errors import InputError
-from lib.base.files import UNREADABLE
 from lib.base.machine import provenance
-from lib.base.processes import one_thread_on_cpu
 from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading
@@ -33,10 +35,9 @@ from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import state_metrics
 from lib.model.weights import load_strictly
-from lib.store.result import RunResult
+from lib.store.result import LAST, RunResult
 from lib.store.runs import RunStore
-from lib.train import checkpoints
-from lib.train.followed import Followed, mean_of_passes
+from lib.train.evaluate import Followed, mean_of_passes
 from lib.train.optimiser import Optimizer
 
 LOCK_LOOKED_AT = 5.0  # seconds between looks at a lock that another process holds
@@ -68,7 +69,7 @@ def train(
     with _locked(cfg.key, store, together):
         if finished := _finished(cfg, store, together):  # another process has trained it meanwhile
             return finished
-        with one_thread_on_cpu():
+        with processes.one_thread_on_cpu():
             training = _Training(cfg, store, together)
             return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
 
@@ -129,7 +130,7 @@ class _Training:
         if self.compiles:
             torch._dynamo.config.suppress_errors = True  # a block that does not compile on this card stays as it is
             self.model.compile_blocks()
-        self.loss = distribute(self.model, self.ranks)
+        self.loss = distributed.distribute(self.model, self.ranks)
         self.optimizer = Optimizer(self.model, cfg.optim, train.steps, cfg.tokens_per_step, self.ranks, train.grown)
         self.followed = Followed(cfg, self.validation, self.tokens, self.compiles)
         self.step, self.seconds = 0, 0.0
@@ -173,7 +174,7 @@ class _Training:
         for start in range(begin, end_of_step, size):
             rows = self.ranks.rows(start, start + size)
             batch = torch.as_tensor(self.rows.batch(rows.start, rows.stop)).to(self.device)
-            with accumulating(self.loss, last=start + size == end_of_step):
+            with distributed.accumulating(self.loss, last=start + size == end_of_step):
                 loss, end = self.loss(batch[:, :-1], batch[:, 1:], loops, Draw(cfg.seed, self.step, rows), self.ranks)
                 (loss * (size / cfg.batch)).backward()
             passes.append({"loss": end.cross_entropy.item(), **state_metrics(end)})
@@ -197,7 +198,7 @@ class _Training:
         tensors |= self.optimizer.state()
         if self.ranks.first:
             position = {"key": self.cfg.key, "step": self.step, "seconds": self.seconds}
-            checkpoints.save(tensors, {**position, "metrics": self.followed.columns}, self.partial)
+            save(tensors, {**position, "metrics": self.followed.columns}, self.partial)
 
     def _resume(self) -> None:
         """Continues from the checkpoint, if there is one. One that is damaged is set aside and the run begins anew."""
@@ -206,21 +207,19 @@ class _Training:
         problem = None
         try:
             self._continue()
-        except UNREADABLE as error:
+        except files.UNREADABLE as error:
             problem = error
-        damaged = self.ranks.first_says(problem is not None)
-        if problem is not None and not damaged:
-            raise OSError(f"the checkpoint {self.partial} cannot be read here ({problem}), though it can elsewhere")
-        if damaged:
+        if self.ranks.first_says(problem is not None):
             if self.ranks.first:
-                aside = files.set_aside(self.partial)
                 damage = f"the checkpoint of run {self.cfg.key} is damaged ({problem})"
-                print(f"{damage}: set aside as {aside.name}, starting anew")
+                print(f"{damage}: set aside as {files.set_aside(self.partial).name}, starting anew")
             del self.model, self.loss, self.optimizer  # there may be no room for two
             self._begin()
+        elif problem is not None:
+            raise OSError(f"the checkpoint {self.partial} cannot be read here ({problem}), though it can elsewhere")
 
     def _continue(self) -> None:
-        tensors, position = checkpoints.load(self.partial)
+        tensors, position = load(self.partial)
         if position["key"] != self.cfg.key:
             raise ValueError(f"it is one of run {position['key']}")
         load_strictly(self.model, {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
@@ -231,23 +230,20 @@ class _Training:
     # ---- what is kept ------------------------------------------------------------------------------------------------
 
     def _kept(self, status: str) -> RunResult:
-        result = RunResult(self.cfg, status, self._summary(), self.followed.columns, self._provenance())
-        with self.ranks.first_before_the_others():
-            if self.ranks.first:
-                return self.store.finish(result, self.model.save)
-            return dataclasses.replace(result, path=self.store.path / self.cfg.key)
-
-    def _summary(self) -> dict[str, Any]:
         metrics = self.followed.columns
-        last = {name: metrics[name][-1] for name in ("loss", "val_loss", "val_perplexity", "val_bpb", "rho")}
-        return {
-            **last,
+        summary = {
+            **{name: metrics[name][-1] for name in LAST},
             "steps_done": self.step,
             "tokens": self.step * self.cfg.tokens_per_step,
             "train_flops": run_flops(self.cfg, self.step),
             "max_state_rms": float(np.max(metrics["state_rms"])),
             "seconds": self.seconds,
         }
+        result = RunResult(self.cfg, status, summary, metrics, self._provenance())
+        with self.ranks.first_before_the_others():
+            if self.ranks.first:
+                return self.store.finish(result, self.model.save)
+            return dataclasses.replace(result, path=self.store.path / self.cfg.key)
 
     def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype
@@ -266,3 +262,45 @@ def _all_compiled() -> bool:
     """Whether every block that was to be compiled in this process was, and as a whole."""
     counts = torch._dynamo.utils.counters
     return counts["frames"]["ok"] == counts["frames"]["total"] and not counts["graph_break"]
+
+
+# ---- a checkpoint ----------------------------------------------------------------------------------------------------
+
+
+def save(tensors: dict[str, Tensor], position: dict[str, Any], path: Path) -> None:
+    """A run between two steps in one safetensors file that is whole or not there, with a checksum of what it says.
+    ``position``: which run, its next step, the metrics so far."""
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(position)
+    with files.replacing(path) as draft:
+        safetensors.torch.save_file(tensors, draft, metadata={"position": text, "sha256": _digest(tensors, text)})
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the position of a checkpoint; raises one of UNREADABLE where it is damaged."""
+    metadata, tensors = _metadata(path), safetensors.torch.load_file(path)
+    if metadata["sha256"] != _digest(tensors, metadata["position"]):
+        raise ValueError("it has changed since it was written")
+    return tensors, json.loads(metadata["position"])
+
+
+def step_of(path: Path) -> int:
+    """The next step of a checkpoint, which is not checked; -1 where it is not there or cannot be read."""
+    try:
+        return json.loads(_metadata(path)["position"])["step"]
+    except files.UNREADABLE:
+        return -1
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    files.need_file("checkpoint", path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
+def _digest(tensors: dict[str, Tensor], position: str) -> str:
+    digest = hashlib.sha256(position.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,10 +1,12 @@
 """A run learns real text and gives the same bits every time, also killed at any step and resumed."""
 
 import math
+import os
 import random
 import time
 
 import pytest
+import safetensors.torch
 import torch
 
 from lib.base import processes as workers
@@ -12,8 +14,7 @@ from lib.config import TrainConfig
 from lib.flops import count
 from lib.model.layers import Block, RMSNorm
 from lib.store.runs import RunStore
-from lib.train.checkpoints import step_of
-from lib.train.loop import train
+from lib.train.loop import load, save, step_of, train
 from tests.processes import python, until
 from tests.runs import native_run, numbers, same_weights, stopped
 
@@ -203,3 +204,24 @@ def test_a_growing_run_that_is_stopped_grows_in_the_same_step(tmp_path, step):
     whole, parts = train(cfg, RunStore(tmp_path / "whole")), RunStore(tmp_path / "parts")
     stopped(cfg, parts, step)
     assert numbers(train(cfg, parts)) == numbers(whole)
+
+
+# ---- a checkpoint ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    tensors, position = {"a": torch.rand(3, 2).T, "b": torch.ones((), dtype=torch.int64)}, {"step": 7, "key": "x"}
+    save(tensors, position, tmp_path / "x")
+    loaded, at = load(tmp_path / "x")
+    assert at == position and step_of(tmp_path / "x") == 7
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+    (tmp_path / "damaged").write_bytes(b"not this")
+    os.mkfifo(tmp_path / "pipe")
+    assert {step_of(tmp_path / name) for name in ("damaged", "nowhere", "pipe")} == {-1}
+
+
+def test_a_checkpoint_holds_no_pickle(tmp_path):
+    store = RunStore(tmp_path / "runs")
+    checkpoint = stopped(native_run(), store, at=3)
+    assert len(safetensors.torch.load_file(checkpoint)) > 20 and step_of(checkpoint) == 2
+    assert {p for p in store.path.rglob("*") if p.is_file() and p.suffix != ".lock"} == {checkpoint}

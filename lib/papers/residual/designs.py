@@ -31,7 +31,7 @@ from lib.papers.shared.parameters import text_of, training_of
 from lib.presets import head_count, optimizer, preset
 from lib.sweep.finished import OfRun, trained_model
 from lib.sweep.measurements import named
-from lib.train.followed import TRACED_ROWS
+from lib.train.evaluate import TRACED_ROWS
 from lib.train.optimiser import Optimizer
 
 #: alpha by the number of loops N
