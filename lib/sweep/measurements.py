@@ -16,7 +16,6 @@ from lib.base.errors import InputError
 from lib.base.machine import provenance
 from lib.config import Config
 from lib.store import records
-from lib.store.numbers import flat
 from lib.store.runs import RunStore
 from lib.sweep.jobs import Progress, check_hours, flop_bar, work_through
 
@@ -103,7 +102,7 @@ class Asked:
             if not path.exists():
                 with processes.one_thread_on_cpu():
                     measured = self.function(self.case)
-                list(flat(measured))  # raises an error for what no table holds
+                list(records.flat(measured))  # raises an error for what no table holds
                 kept = {"case": self.case.model_dump(mode="json"), "measured": measured, "provenance": provenance()}
                 files.write_checked(path, kept)
 
@@ -141,7 +140,7 @@ def kept_under(name: str, key: str, store: RunStore, check_case: records.Check =
             kept = records.Measured(
                 name, key, dict(fields["case"]), dict(fields["measured"]), dict(fields["provenance"])
             )
-            list(flat(kept.measured))
+            list(records.flat(kept.measured))
             check_case(kept)
             return kept
     found = (records.of(folder).measurement(name, key, check_case) for folder in store.records)

@@ -128,10 +128,8 @@ def hours(configs: Sequence[RunConfig], at_once: int) -> float:
 
 def check_size(cfg: ModelConfig) -> None:
     """Raises InputError for a model whose weights, gradients and moments this device cannot hold."""
-    if torch.cuda.is_available():
-        room = torch.cuda.mem_get_info()[1]
-    else:
-        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    room = torch.cuda.mem_get_info()[1] if torch.cuda.is_available() else memory
     n = count(cfg).n_params
     if distributed.STATE * n > room:
         raise InputError(

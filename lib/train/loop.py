@@ -84,12 +84,8 @@ def _finished(cfg: RunConfig, store: RunStore, together: Ranks) -> RunResult | N
 def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
     """Holds the run's lock. Of several processes the first holds it for all; while it waits for the lock it tells the
     others so again and again, since they give up after WAITS without a word."""
-    if together.size == 1:
-        with store.lock(key):
-            yield
-        return
     while True:
-        with store.lock(key, wait=False) if together.first else contextlib.nullcontext(False) as held:
+        with store.lock(key, wait=together.size == 1) if together.first else contextlib.nullcontext(False) as held:
             if together.first_says(held):
                 yield
                 return
@@ -206,7 +202,14 @@ class _Training:
             return
         problem = None
         try:
-            self._continue()
+            tensors, position = load(self.partial)
+            if position["key"] != self.cfg.key:
+                raise ValueError(f"it is one of run {position['key']}")
+            weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+            load_strictly(self.model, weights)
+            self.optimizer.load_state(tensors)
+            self.step, self.seconds = position["step"], position["seconds"]
+            self.followed.columns = position["metrics"]
         except files.UNREADABLE as error:
             problem = error
         if self.ranks.first_says(problem is not None):
@@ -217,15 +220,6 @@ class _Training:
             self._begin()
         elif problem is not None:
             raise OSError(f"the checkpoint {self.partial} cannot be read here ({problem}), though it can elsewhere")
-
-    def _continue(self) -> None:
-        tensors, position = load(self.partial)
-        if position["key"] != self.cfg.key:
-            raise ValueError(f"it is one of run {position['key']}")
-        load_strictly(self.model, {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
-        self.optimizer.load_state(tensors)
-        self.step, self.seconds = position["step"], position["seconds"]
-        self.followed.columns = position["metrics"]
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 

@@ -122,16 +122,13 @@ class AdamW:
         v_hat = (beta2 * own["exp_avg_sq"] + (1 - beta2) * squared) / (1 - beta2 ** (int(own["step"]) + 1))
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
-    def state(self) -> dict[str, Tensor]:
+    def kept(self) -> dict[str, Tensor]:
+        """What the next update depends on."""
         return {
             f"adamw.{name}.{placement.name}": value
             for placement, parameter in self.parameters.items()
             for name, value in self.moments[parameter].items()
         }
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        for name, value in self.state().items():
-            value.copy_(tensors[name])
 
 
 class Stack:
@@ -154,11 +151,6 @@ class Stack:
         """This process's matrices [m, R, C] of the parameters, or of tensors of their shapes."""
         every = [x.detach().reshape(-1, *self.momentum.shape[1:]) for x in tensors]
         return torch.cat(every)[self.own]
-
-    def kept(self) -> dict[str, Tensor]:
-        """What the next update depends on."""
-        tensors = {"momentum": self.momentum, "variance": self.variance, "norm": self.norm}
-        return {name: x for name, x in tensors.items() if x is not None}
 
 
 class Muon:
@@ -217,17 +209,14 @@ class Muon:
         reduced = U * variance.clamp_min(1e-10).rsqrt()
         return reduced * (_norm(U) / _norm(reduced).clamp_min(1e-10))
 
-    def state(self) -> dict[str, Tensor]:
+    def kept(self) -> dict[str, tuple[Stack, Tensor]]:
+        """What the next update depends on, of this process's matrices."""
         return {
-            f"muon.{name}.{shape}": self.ranks.gather(own, sum(stack.counts))
+            f"muon.{name}.{shape}": (stack, own)
             for shape, stack in self.stacks.items()
-            for name, own in stack.kept().items()
+            for name, own in (("momentum", stack.momentum), ("variance", stack.variance), ("norm", stack.norm))
+            if own is not None
         }
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        for shape, stack in self.stacks.items():
-            for name, own in stack.kept().items():
-                own.copy_(tensors[f"muon.{name}.{shape}"][stack.own])
 
 
 class MuonH(Muon):
@@ -301,9 +290,7 @@ def placements(
         start = init(model.cfg, name, parameter.shape)
         if of_muon(what, cfg):
             R, C = parameter.shape[-2:]
-            lr = cfg.muon_lr * by.lr
-            if cfg.name == "muon":
-                lr *= math.sqrt(max(1, R / C))
+            lr = cfg.muon_lr * by.lr * (math.sqrt(max(1, R / C)) if cfg.name == "muon" else 1.0)
             optimizer, decay, eps = str(cfg.name), cfg.muon_weight_decay, math.nan
         else:
             of_role = {
@@ -369,11 +356,14 @@ class Optimizer:
 
     def state(self) -> dict[str, Tensor]:
         """Everything an update depends on; of several processes all have to call."""
-        return self.adamw.state() | self.muon.state()
+        matrices = {name: self.ranks.gather(own, sum(of.counts)) for name, (of, own) in self.muon.kept().items()}
+        return self.adamw.kept() | matrices
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        self.adamw.load_state(tensors)
-        self.muon.load_state(tensors)
+        for name, value in self.adamw.kept().items():
+            value.copy_(tensors[name])
+        for name, (stack, own) in self.muon.kept().items():
+            own.copy_(tensors[name][stack.own])
 
 
 @door.served_by(door.total_norm)

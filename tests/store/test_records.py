@@ -9,11 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lib.base.errors import InputError
 from lib.config import OptimConfig, RunConfig, TrainConfig
 from lib.presets import preset
 from lib.store import records
-from lib.store.records import Measured, reduced
+from lib.store.records import Measured, flat, nested, reduced
 from lib.store.runs import RunStore
 from tests.lines import in_one_line
 from tests.runs import WHO_MADE_UP, made_up, records_alone, same, several, small_run
@@ -203,3 +206,28 @@ def test_a_reduced_curve_keeps_its_ends_and_what_was_rarely_measured():
     assert max(gaps) < 4 * 600 / 12  # and evenly those of the rest
     short = {name: column[:5] for name, column in metrics.items()}
     assert reduced(short)["step"] == [1, 2, 3, 4, 5] and reduced({}) == {}
+
+
+# ---- measured numbers ------------------------------------------------------------------------------------------------
+
+values = st.one_of(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.none(), st.text(max_size=5))
+names = st.text(max_size=5).filter(lambda name: "/" not in name)
+tables = st.lists(st.lists(values, min_size=1, max_size=3), max_size=3)
+measurements = st.dictionaries(
+    names,
+    st.recursive(
+        st.one_of(values, st.lists(values, max_size=3), tables), lambda x: st.dictionaries(names, x, max_size=3)
+    ),
+    max_size=4,
+)
+
+
+@given(measurements)
+def test_what_was_measured_comes_back_as_it_was(measured):
+    assert same(nested(list(flat(measured))), measured)
+
+
+@pytest.mark.parametrize("measured", [{"a/b": 1.0}, {"a": [[[1.0]]]}, {"a": [{"b": 1.0}]}, {"a": np.int64(1)}])
+def test_what_no_table_holds_is_refused(measured):
+    with pytest.raises(InputError, match=r"^measured: '/?a"):
+        list(flat(measured))
