@@ -29,9 +29,8 @@ from lib.flops import count, run_flops
 from lib.store.runs import RunStore
 from lib.sweep import measurements, training
 from lib.sweep.cluster import Cluster
-from lib.sweep.finished import Runs
+from lib.sweep.finished import OfText, Runs, held_out
 from lib.sweep.measurements import Asked, C
-from lib.sweep.text_counts import OfText, held_out
 from lib.tasks.evaluations import Evaluation
 from lib.workbook import claims, parameters, places, plans
 from lib.workbook.parameters import Filled

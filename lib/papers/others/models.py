@@ -20,8 +20,7 @@ from lib.flops import count
 from lib.model import load_weights, weights
 from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
-from lib.sweep.finished import run_model
-from lib.sweep.text_counts import OfText, held_out
+from lib.sweep.finished import OfText, held_out, run_model
 from lib.tasks import evaluations, primitives, suites
 from lib.tasks.suites import Example, Task
 from lib.text.tokenizer import Tokenizer
