@@ -8,7 +8,6 @@ beside it.
 
 import dataclasses
 import functools
-from collections.abc import Callable
 
 import numpy as np
 
@@ -100,10 +99,8 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     per_loop = 2 * (sum(layer.matmuls for layer in recur) + inject_loop) + lanes + len(recur) * attention
 
     n, k = (int(x) for x in depth.split(np.array(r), cfg.max_backprop_loops))
-    formulas: tuple[Callable[..., float], ...] = _published_000, _published_001, _published_000, _published_004
-    parts = dict(cfg=cfg, S=S, once=once, recur=recur, table=table, n_params=n_params, n_active=n_active)
-    training = {name: f(**parts, passes=6, looped=2 * n + 6 * k) for name, f in zip(PAPERS, formulas, strict=True)}
-    forward = {name: f(**parts, passes=2, looped=2 * r) for name, f in zip(PAPERS, formulas, strict=True)}
+    published = functools.partial(_published, cfg, S, once, recur, table, n_params, n_active)
+    training, forward = published(passes=6, looped=2 * n + 6 * k), published(passes=2, looped=2 * r)
     around = cfg.recur and (cfg.prelude or cfg.coda)
     return Counts(
         n_params=n_params,
@@ -165,46 +162,33 @@ def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
     return known[cfg.injection]
 
 
-# ---- as published ----------------------------------------------------------------------------------------------------
-# ``passes``: FLOPs per weight that is used once, 6 in training and 2 forward; ``looped``: of all loops together, 2 for
-# each without gradient and 6 with
-
-PAPERS = ("000", "001", "003", "004")
-
-
-def _published_000(
-    cfg: ModelConfig, S: int, once: list[_Layer], recur: list[_Layer], table: int, passes: int, looped: int, **_: int
-) -> float:
-    """000 (and 003): 6 (prelude + coda + head) + (2 (r-k) + 6 k)(recur + inject) + 12 h q window per layer use, the
-    norms inside blocks counted with the matmuls; hyper-connections cost (K^2 + 2K) d a loop (App. G.1)."""
-    inject = {"concat": 2, "concat-identity": 2, "lti": 1, "orthogonal": 1}.get(cfg.injection, 0) * cfg.width**2
-    if cfg.injection == "hyper-connections":
-        inject = (cfg.lanes**2 + 2 * cfg.lanes) * cfg.width
-    flops = passes * (sum(layer.matmuls + layer.vectors for layer in once) + table)
-    flops += looped * (sum(layer.matmuls + layer.vectors for layer in recur) + inject)
-    windows = passes * sum(layer.window for layer in once) + looped * sum(layer.window for layer in recur)
-    return flops + 2 * cfg.width * windows
-
-
-def _published_001(
+def _published(
     cfg: ModelConfig,
     S: int,
     once: list[_Layer],
     recur: list[_Layer],
     table: int,
     n_params: int,
+    n_active: int,
     passes: int,
     looped: int,
-    **_: int,
-) -> float:
-    """001, App. "FLOP Estimate of Parcae": 6 P_nc + 2 P_core n + 6 P_core k + attention. P_nc is everything but the
-    token table and the core, so that value tables count as matmuls and a tied head does not."""
+) -> dict[str, float]:
+    """By paper. ``passes``: FLOPs per weight that is used once, 6 in training and 2 forward; ``looped``: of all loops
+    together, 2 for each without gradient and 6 with.
+
+    000 (and 003): 6 (prelude + coda + head) + (2 (r-k) + 6 k)(recur + inject) + 12 h q window per layer use, the norms
+    inside blocks counted with the matmuls; hyper-connections cost (K^2 + 2K) d a loop (App. G.1).
+    001, App. "FLOP Estimate of Parcae": 6 P_nc + 2 P_core n + 6 P_core k + attention. P_nc is everything but the token
+    table and the core, so that value tables count as matmuls and a tied head does not.
+    004: C = 6 N_active D, with the parameters of every executed layer use, tables included."""
     core = sum(layer.matmuls + layer.vectors for layer in recur)
+    inject = {"concat": 2, "concat-identity": 2, "lti": 1, "orthogonal": 1}.get(cfg.injection, 0) * cfg.width**2
+    if cfg.injection == "hyper-connections":
+        inject = (cfg.lanes**2 + 2 * cfg.lanes) * cfg.width
+    windows = passes * sum(layer.window for layer in once) + looped * sum(layer.window for layer in recur)
+    of_000 = passes * (sum(layer.matmuls + layer.vectors for layer in once) + table)
+    of_000 += looped * (core + inject) + 2 * cfg.width * windows
     everything_else = n_params - table - sum(layer.stored + layer.vectors for layer in recur)
     attention = 2 * cfg.width * S * (passes * len(once) + looped * len(recur))
-    return passes * everything_else + looped * core + attention
-
-
-def _published_004(cfg: ModelConfig, n_active: int, passes: int, **_: int) -> float:
-    """004: C = 6 N_active D, with the parameters of every executed layer use, tables included."""
-    return passes * n_active
+    of_001 = passes * everything_else + looped * core + attention
+    return {"000": of_000, "001": of_001, "003": of_000, "004": passes * n_active}

@@ -135,14 +135,9 @@ class ModelConfig(Config):
     init_std: float = Field(0.02, gt=0, description="s, the standard deviation that normal and mup begin from")
 
     def _rules(self) -> list[tuple[bool, str]]:
-        return [
-            *self._rules_of_sizes(),
-            *self._rules_of_the_loop(),
-            *self._rules_of_sampled_depths(),
-            *self._rules_of_options(),
-        ]
+        return [*self._rules_of_layers(), *self._rules_of_the_loop()]
 
-    def _rules_of_sizes(self) -> list[tuple[bool, str]]:
+    def _rules_of_layers(self) -> list[tuple[bool, str]]:
         d, heads, mlp, k = self.width, self.heads, self.mlp_width, self.active_experts
         return [
             (d % heads != 0, f"width: {d} is not divisible by heads {heads}, change one of them"),
@@ -167,10 +162,21 @@ class ModelConfig(Config):
             (k > self.experts, f"active_experts: {k} of {self.experts} experts, use at most as many"),
             (self.experts > 1 and self.mlp != "swiglu", "experts: an expert is a SwiGLU, use mlp='swiglu'"),
             (mlp % k != 0, f"mlp_width: {mlp} is not divisible by active_experts {k}, change one"),
+            (
+                self.init_std != 0.02 and self.init not in ("normal", "mup"),
+                f"init_std: {self.init} has its own, use init='normal' or 'mup'",
+            ),
+            (
+                self.qk_norm_eps is not None and not self.qk_norm,
+                "qk_norm_eps: there is no QK-norm, set qk_norm or leave it out",
+            ),
+            (self.init == "mup" and self.tied, "init: muP scales the head and not the table, use tied=False"),
         ]
 
     def _rules_of_the_loop(self) -> list[tuple[bool, str]]:
         from_prelude, plain = self.state_init == "prelude", self.recur == 0
+        has_lanes, k = self.injection == "hyper-connections", self.max_backprop_loops
+        fixed = self.depth == "fixed" or k is None
         return [
             (
                 isinstance(self.backprop_loops, int) and self.backprop_loops < 1,
@@ -203,11 +209,11 @@ class ModelConfig(Config):
                 "injection: boundary starts from the prelude and norms, use 'prelude' and loop_norm='none'",
             ),
             (
-                self.injection == "hyper-connections" and (self.depth != "fixed" or self.truncates),
+                has_lanes and (self.depth != "fixed" or self.truncates),
                 "injection: hyper-connections are per loop, use depth='fixed', backprop_loops='all'",
             ),
             (
-                self.injection == "hyper-connections" and not from_prelude,
+                has_lanes and not from_prelude,
                 "state_init: the lanes of hyper-connections start from the prelude, use 'prelude'",
             ),
             (
@@ -215,27 +221,13 @@ class ModelConfig(Config):
                 "loop_norm: closing is also the norm of the head, use coda=0 and readout=False",
             ),
             (self.coda_norm and not self.coda, "coda_norm: there is no coda to norm for, set coda"),
-        ]
-
-    def _rules_of_sampled_depths(self) -> list[tuple[bool, str]]:
-        k = self.max_backprop_loops
-        without = self.depth == "fixed" or k is None
-        return [
-            (
-                self.fill and without,
-                "fill: it draws loops around a truncation, use a sampled depth and a backprop_loops",
-            ),
+            (self.fill and fixed, "fill: it draws loops around a truncation, use a sampled depth and a backprop_loops"),
             (
                 self.fill and (k or 0) > self.mean_loops,
                 f"fill: backprop_loops {k} exceeds mean_loops {self.mean_loops}, lower it",
             ),
-            (self.on_top and without, "on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops"),
+            (self.on_top and fixed, "on_top: it adds loops to those drawn, use a sampled depth and a backprop_loops"),
             (self.on_top and self.fill, "on_top: fill adds the loops with gradient in its own way, use one of them"),
-        ]
-
-    def _rules_of_options(self) -> list[tuple[bool, str]]:
-        has_lanes = self.injection == "hyper-connections"
-        return [
             (self.lanes != 2 and not has_lanes, "lanes: use them with injection='hyper-connections' alone"),
             (
                 self.lanes_receive != "s - u" and not has_lanes,
@@ -245,15 +237,6 @@ class ModelConfig(Config):
                 self.injection_bias and self.injection not in ("concat", "concat-identity"),
                 "injection_bias: only a concatenating injection has it, use injection='concat'",
             ),
-            (
-                self.init_std != 0.02 and self.init not in ("normal", "mup"),
-                f"init_std: {self.init} has its own, use init='normal' or 'mup'",
-            ),
-            (
-                self.qk_norm_eps is not None and not self.qk_norm,
-                "qk_norm_eps: there is no QK-norm, set qk_norm or leave it out",
-            ),
-            (self.init == "mup" and self.tied, "init: muP scales the head and not the table, use tied=False"),
         ]
 
     @property

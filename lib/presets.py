@@ -18,6 +18,7 @@ TRANSFORMER_SETUP = {"140m": (768, 2), "370m": (1024, 4), "770m": (1280, 6), "1.
 # name -> (width, MLP width, recurrent layers, mean loops)
 RDM_SETUP = {"100m": (1024, 3520, 1, 16), "350m": (2048, 7040, 2, 8)}
 RDM_HEAD_DIM = 64  # ours: the paper does not say
+SCALING_WIDTHS = range(128, 1025, 64)  # 004
 
 
 def _gpt(width: int, layers: int) -> dict[str, Any]:
@@ -175,28 +176,19 @@ def _scaling_study(width: int, looped: bool, sparse: bool) -> dict[str, Any]:
     )
 
 
-def _table() -> dict[str, dict[str, Any]]:
-    models = {}
-    for name, (width, layers) in TRANSFORMER_SETUP.items():
-        models[f"parcae-{name}"] = _parcae(width, layers)
-        models[f"gpt-{name}"] = _gpt(width, 3 * layers)
-    for name, sizes in RDM_SETUP.items():
-        models[f"rdm-{name}"] = _rdm(*sizes)
-        models[f"parcae-rdm-{name}"] = _parcae_rdm(*sizes)
-    models |= {
-        f"isodepth-s{size}-r{loops}": _isodepth(size, loops) for size in range(6, 36, 2) for loops in (1, 2, 4, 8)
-    }
-    models |= {f"looped-nanochat-s{size}": _looped_nanochat(size) for size in range(8, 22, 2)}
-    models |= {f"residual-L{layers}-N{n}": _residual(layers, n) for layers in (12, 24, 48) for n in (1, 2, 4, 8, 16)}
-    for width in range(128, 1025, 64):
-        models[f"base-{width}"] = _scaling_study(width, looped=False, sparse=False)
-        models[f"looped-{width}"] = _scaling_study(width, looped=True, sparse=False)
-        models[f"moe-{width}"] = _scaling_study(width, looped=False, sparse=True)
-        models[f"looped-moe-{width}"] = _scaling_study(width, looped=True, sparse=True)
-    return models
-
-
-PRESETS = _table()
+PRESETS: dict[str, dict[str, Any]] = {
+    **{f"parcae-{name}": _parcae(width, layers) for name, (width, layers) in TRANSFORMER_SETUP.items()},
+    **{f"gpt-{name}": _gpt(width, 3 * layers) for name, (width, layers) in TRANSFORMER_SETUP.items()},
+    **{f"rdm-{name}": _rdm(*sizes) for name, sizes in RDM_SETUP.items()},
+    **{f"parcae-rdm-{name}": _parcae_rdm(*sizes) for name, sizes in RDM_SETUP.items()},
+    **{f"isodepth-s{size}-r{r}": _isodepth(size, r) for size in range(6, 36, 2) for r in (1, 2, 4, 8)},
+    **{f"looped-nanochat-s{size}": _looped_nanochat(size) for size in range(8, 22, 2)},
+    **{f"residual-L{layers}-N{n}": _residual(layers, n) for layers in (12, 24, 48) for n in (1, 2, 4, 8, 16)},
+    **{f"base-{width}": _scaling_study(width, looped=False, sparse=False) for width in SCALING_WIDTHS},
+    **{f"looped-{width}": _scaling_study(width, looped=True, sparse=False) for width in SCALING_WIDTHS},
+    **{f"moe-{width}": _scaling_study(width, looped=False, sparse=True) for width in SCALING_WIDTHS},
+    **{f"looped-moe-{width}": _scaling_study(width, looped=True, sparse=True) for width in SCALING_WIDTHS},
+}
 
 
 def preset(name: str, **changes: Any) -> ModelConfig:

@@ -59,12 +59,11 @@ class Norm(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, gain, r = ctx.saved_tensors
-        d = x.shape[-1]
-        dx, dgain = torch.empty_like(x), _zeros(gain)
-        call(grad.dtype, "norm_backward", grad.contiguous(), x, gain, r, dx, dgain, len(r), d)
-        return dx, dgain, None, None
+        gradients = _gradients(x, gain)
+        call(grad.dtype, "norm_backward", grad.contiguous(), x, gain, r, *gradients, len(r), x.shape[-1])
+        return *gradients, None, None
 
 
 def product(A: Tensor, B: Tensor, C: Tensor, add: bool = False) -> None:
@@ -206,10 +205,9 @@ class AttentionBranch(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors
-        x, gain, *weights = kept[:6]
-        gradients = [torch.empty_like(x), _zeros(gain), *map(torch.empty_like, weights)]
+        gradients = _gradients(*kept[:6])
         given = (grad.contiguous(), *kept, *gradients)
-        call(x.dtype, "attention_branch_backward", *given, ctx.a, _at(ctx.shape))
+        call(grad.dtype, "attention_branch_backward", *given, ctx.a, _at(ctx.shape))
         return *gradients, None, None, None, None
 
 
@@ -242,15 +240,9 @@ class MLPBranch(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors
-        x, gain, up = kept[:3]
-        F, d = up.shape
-        gradients = [
-            torch.empty_like(x),
-            _zeros(gain),
-            *(None if W is None else torch.empty_like(W) for W in kept[2:5]),
-        ]
+        (F, d), gradients = kept[2].shape, _gradients(*kept[:5])
         given = (grad.contiguous(), *kept, *gradients)
-        call(x.dtype, "mlp_branch_backward", *given, x.numel() // d, d, F, ctx.a)
+        call(grad.dtype, "mlp_branch_backward", *given, grad.numel() // d, d, F, ctx.a)
         return *gradients, None, None
 
 
@@ -258,9 +250,10 @@ def _contiguous(*tensors: Tensor | None) -> list[Any]:
     return [x if x is None else x.contiguous() for x in tensors]
 
 
-def _zeros(x: Tensor | None) -> Tensor | None:
-    """For what rows are added to."""
-    return None if x is None else torch.zeros_like(x)
+def _gradients(x: Tensor, gain: Tensor | None, *weights: Tensor | None) -> list[Tensor | None]:
+    """Places for those of x, of a gain, to which rows are added, and of weights."""
+    places = [W if W is None else torch.empty_like(W) for W in (x, *weights)]
+    return [places[0], None if gain is None else torch.zeros_like(gain), *places[1:]]
 
 
 def orthogonalize(matrices: Tensor, coefficients: Tensor, room: float) -> Tensor:

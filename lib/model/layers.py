@@ -29,32 +29,25 @@ def linear(x: Tensor, *weights: Tensor) -> Tensor:
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x), times a learnable gain if wanted; the result in ``dtype``."""
+    """x / rms(x), times a learnable gain if wanted; x itself where ``eps`` is None. The result in ``dtype``."""
 
-    def __init__(self, width: int, gain: bool, eps: float):
+    def __init__(self, width: int, gain: bool, eps: float | None):
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(width)) if gain else None
+        self.weight = nn.Parameter(torch.ones(width)) if gain and eps is not None else None
+
+    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        return x.to(dtype or x.dtype) if self.eps is None else self._normed(x, dtype)
 
     @door.served_by(door.norm)
-    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    def _normed(self, x: Tensor, dtype: torch.dtype | None) -> Tensor:
         weight = None if self.weight is None else self.weight.to(x.dtype)
         return F.rms_norm(x, x.shape[-1:], weight, self.eps).to(dtype or x.dtype)
 
 
-class NoNorm(nn.Module):
-    """x in ``dtype``, where there is no norm."""
-
-    weight: None = None
-    eps: None = None
-
-    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        return x.to(dtype or x.dtype)
-
-
-def norm(cfg: ModelConfig, present: bool = True) -> RMSNorm | NoNorm:
+def norm(cfg: ModelConfig, present: bool = True) -> RMSNorm:
     """One of the norms of a model, where the config asks for it."""
-    return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps) if present else NoNorm()
+    return RMSNorm(cfg.width, cfg.norm_gain, cfg.norm_eps if present else None)
 
 
 # ---- rotary positions ------------------------------------------------------------------------------------------------
@@ -333,7 +326,7 @@ class Block(nn.Module):
     def _feed_forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         return self._add(x, self.mlp(self.mlp_norm(x, dtype)), self.mlp_post)
 
-    def _add(self, x: Tensor, branch: Tensor, post: RMSNorm | NoNorm) -> Tensor:
+    def _add(self, x: Tensor, branch: Tensor, post: RMSNorm) -> Tensor:
         if self.peri:
             branch = post(branch, x.dtype)
         x = x + branch if self.a == 1 else x + self.a * branch

@@ -156,31 +156,32 @@ def _orthogonalized(matrix: Tensor) -> Tensor:
 
 def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
     """The start of one parameter, by the first table above."""
-    what, fan, unit = role(name), shape[-1], math.sqrt(2 / (5 * cfg.width))
-    if what in MADE:
-        return Init(MADE[what])
-    always = {"value table": Init("normal", 1.0), "exit gate": Init("normal", 0.0), "readout": Init("orthogonal", unit)}
-    if what in always:
-        return always[what]
-    if what == "injection" and cfg.injection == "concat-identity":
-        return Init("identity")
-    if cfg.init == "scaled":
-        effective = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
-        return Init("normal", unit / math.sqrt(2 * effective) if what == "branch output" else unit)
-    if cfg.init == "parcae":
-        own = {
-            "value gate": Init("uniform", (3 * fan) ** -0.5),  # torch's linear layer, U(+- 1/sqrt(fan))
-            "branch output": Init("normal", 0.0),
-            "injection": Init("truncated normal", unit),
-        }
-        return own.get(what, Init("truncated orthogonal", unit))
-    if cfg.init in ("uniform", "uniform-zero"):
-        own = {"embedding": Init("normal", 1.0), "head": Init("normal", 1e-3)}
-        if cfg.init == "uniform-zero":
-            own["branch output"] = Init("normal", 0.0)
-        return own.get(what, Init("uniform", fan**-0.5))
-    narrow = cfg.init == "mup" and what in ("head", *HIDDEN)
-    return Init("normal", cfg.init_std / math.sqrt(cfg.width / MUP_WIDTH) if narrow else cfg.init_std)
+    what, fan, unit, s = role(name), shape[-1], math.sqrt(2 / (5 * cfg.width)), cfg.init_std
+    always = {role: Init(kind) for role, kind in MADE.items()} | {
+        "value table": Init("normal", 1.0),
+        "exit gate": Init("normal", 0.0),
+        "readout": Init("orthogonal", unit),
+    }
+    if cfg.injection == "concat-identity":
+        always["injection"] = Init("identity")
+    effective = cfg.prelude + cfg.mean_loops * cfg.recur + cfg.coda
+    of_parcae = {
+        "value gate": Init("uniform", (3 * fan) ** -0.5),  # torch's linear layer, U(+- 1/sqrt(fan))
+        "branch output": Init("normal", 0.0),
+        "injection": Init("truncated normal", unit),
+    }
+    of_uniform = {"embedding": Init("normal", 1.0), "head": Init("normal", 1e-3)}
+    narrow = Init("normal", s / math.sqrt(cfg.width / MUP_WIDTH))
+    inits = {  # of some roles, and of all others
+        "scaled": ({"branch output": Init("normal", unit / math.sqrt(2 * effective))}, Init("normal", unit)),
+        "parcae": (of_parcae, Init("truncated orthogonal", unit)),
+        "uniform": (of_uniform, Init("uniform", fan**-0.5)),
+        "uniform-zero": (of_uniform | {"branch output": Init("normal", 0.0)}, Init("uniform", fan**-0.5)),
+        "normal": ({}, Init("normal", s)),
+        "mup": (dict.fromkeys(("head", *HIDDEN), narrow), Init("normal", s)),
+    }
+    own, others = inits[cfg.init]
+    return (own | always).get(what, others)
 
 
 # ---- how its rate depends on the model and the data ------------------------------------------------------------------
