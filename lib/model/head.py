@@ -88,8 +88,5 @@ def fused(logits: Tensor, targets: Tensor, c: float, n: int | None) -> tuple[Ten
 def cross_entropies(x: Tensor, weight: Tensor, targets: Tensor, c: float) -> Tensor:
     """Cross-entropy of every target in nats [N], of x [N, d] and W [V, d] under softcap c."""
     w = weight.to(x.dtype)
-    parts = [
-        losses_and_gradient(matmul(part, w.T), target, c, None)[0]
-        for part, target in zip(x.split(HEAD_CHUNK), targets.split(HEAD_CHUNK), strict=True)
-    ]
-    return torch.cat(parts)
+    parts = zip(x.split(HEAD_CHUNK), targets.split(HEAD_CHUNK), strict=True)
+    return torch.cat([losses_and_gradient(matmul(part, w.T), target, c, None)[0] for part, target in parts])

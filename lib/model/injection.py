@@ -205,7 +205,3 @@ INJECTIONS: dict[str, type[NoInjection]] = {
     "boundary": Boundary,
     "hyper-connections": HyperConnections,
 }
-
-
-def make_injection(cfg: ModelConfig) -> NoInjection:
-    return INJECTIONS[cfg.injection](cfg)

@@ -29,7 +29,7 @@ from lib.base.errors import InputError
 from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
 from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
-from lib.model.injection import Prepared, make_injection, per_token
+from lib.model.injection import INJECTIONS, Prepared, per_token
 from lib.model.layers import Attention, Block, linear, norm, rope_angles
 from lib.model.routing import LayerUse, router_loss
 
@@ -78,7 +78,7 @@ class LoopedLM(nn.Module):
         self.embed_norm = norm(cfg, cfg.embed_norm)
         self.prelude = nn.ModuleList(blocks[: cfg.prelude])
         self.prelude_norm = norm(cfg, cfg.prelude_norm)
-        self.injection = make_injection(cfg)
+        self.injection = INJECTIONS[cfg.injection](cfg)
         self.recur = nn.ModuleList(blocks[cfg.prelude : cfg.prelude + cfg.recur])
         self.loop_norm = norm(cfg, cfg.loop_norm == "own")
         self.exit_gate = nn.Linear(cfg.width, 1) if cfg.exit_gate else None
@@ -406,8 +406,7 @@ def _in_place_of_the_first(x: Tensor, first: Tensor) -> Tensor:
 @torch.no_grad()
 def token_losses(model: LoopedLM, tokens: Tensor, targets: Tensor, loops: int | Tensor | None = None) -> Tensor:
     """Cross-entropy of every target in nats [B, S], in eval mode at a fixed number of loops."""
-    hidden, _ = model.hidden(tokens, loops)
-    return target_losses(model, hidden, targets)
+    return target_losses(model, model.hidden(tokens, loops)[0], targets)
 
 
 @torch.no_grad()

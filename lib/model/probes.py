@@ -29,16 +29,14 @@ def state_metrics(end: LoopEnd) -> dict[str, float]:
 def spectral_radius(transition: Tensor) -> float:
     """rho(A-bar), the largest modulus of an eigenvalue; of a vector, the diagonal's; of [r, K, K], the largest
     loop's."""
-    if transition.ndim == 1:
-        return transition.abs().max().item()
-    return torch.linalg.eigvals(transition.float().cpu()).abs().max().item()
+    values = transition if transition.ndim == 1 else torch.linalg.eigvals(transition.float().cpu())
+    return values.abs().max().item()
 
 
 def spectral_norm(transition: Tensor) -> float:
     """The largest singular value of A-bar, never below the radius."""
-    if transition.ndim == 1:
-        return transition.abs().max().item()
-    return torch.linalg.matrix_norm(transition.float().cpu(), ord=2).max().item()
+    values = transition.abs() if transition.ndim == 1 else torch.linalg.matrix_norm(transition.float().cpu(), ord=2)
+    return values.max().item()
 
 
 @torch.no_grad()

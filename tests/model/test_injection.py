@@ -7,7 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from lib.config import ModelConfig
-from lib.model.injection import LTI, make_injection
+from lib.model.injection import INJECTIONS, LTI
+
+
+def make(**changes):
+    cfg = config(**changes)
+    return INJECTIONS[cfg.injection](cfg)
 
 
 def config(**changes):
@@ -40,8 +45,7 @@ def test_lti_starts_where_the_paper_starts_and_is_stable_whatever_it_learns():
 
 
 def test_an_orthogonal_injection_keeps_of_the_state_what_is_orthogonal_to_it():
-    cfg = config(injection="orthogonal")
-    orthogonal, lti = make_injection(cfg).double(), LTI(cfg).double()
+    orthogonal, lti = make(injection="orthogonal").double(), LTI(config()).double()
     for parameter in orthogonal.parameters():
         torch.nn.init.normal_(parameter)
     lti.load_state_dict(orthogonal.state_dict())
@@ -57,7 +61,7 @@ def test_an_orthogonal_injection_keeps_of_the_state_what_is_orthogonal_to_it():
 
 
 def test_the_boundary_operator_norms_the_state_and_adds_the_prelude():
-    boundary = make_injection(config(injection="boundary", state_init="prelude"))
+    boundary = make(injection="boundary", state_init="prelude")
     h, s, e = 3 * torch.randn(3, 2, 5, 8)
     prepared = boundary.prepare(e)
     assert torch.equal(boundary.inject(h, prepared, 0), h)
@@ -69,7 +73,7 @@ def test_the_boundary_operator_norms_the_state_and_adds_the_prelude():
 @pytest.mark.parametrize("receive", ["s - u", "s"])
 def test_hyper_connections_are_their_equations(receive):
     kind = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", lanes_receive=receive)
-    lanes = make_injection(config(**kind, lanes=3, mean_loops=4))
+    lanes = make(**kind, lanes=3, mean_loops=4)
     assert torch.equal(lanes.alpha, torch.eye(3)[[0, 1, 2, 0]]) and torch.equal(lanes.beta, torch.ones(4, 3))
     assert torch.equal(lanes.M, torch.eye(3).expand(4, 3, 3))
     for parameter in lanes.parameters():
@@ -93,7 +97,7 @@ def test_hyper_connections_are_their_equations(receive):
 @pytest.mark.parametrize("kind", ["none", "add", "concat", "lti"])
 def test_what_is_injected_is_a_bar_h_plus_b_bar_e(kind):
     state = {"none": "prelude", "add": "zero"}.get(kind, "like-init")
-    injection = make_injection(config(injection=kind, state_init=state, backprop_loops="all")).double()
+    injection = make(injection=kind, state_init=state, backprop_loops="all").double()
     for parameter in injection.parameters():
         torch.nn.init.normal_(parameter)
     h, e = torch.randn(2, 3, 5, 8, dtype=torch.float64)
