@@ -1,7 +1,6 @@
-"""Criteria are their formulas; the loss at every exit is the model's own; a token leaves at the first that lets it."""
+"""An exit's loss is the model's at its depth, its scores their formulas; a token leaves at the first that lets it."""
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -10,19 +9,7 @@ import torch
 from scipy.spatial.distance import jensenshannon
 
 from lib.decode import exits as exiting
-from lib.decode.exits import (
-    CRITERIA,
-    GATE,
-    SCORES,
-    Exits,
-    Seen,
-    convergence,
-    first_common,
-    jensen_shannon,
-    leave,
-    measure_exits,
-    trade_off,
-)
+from lib.decode.exits import GATE, Exits, convergence, first_common, jensen_shannon, leave, measure_exits, trade_off
 from lib.model.looped import token_losses
 from tests.models import KINDS, config, randomized, tokens
 
@@ -76,6 +63,14 @@ def test_moves_are_between_successive_exits():
     np.testing.assert_allclose(exits.scores["kl"][1], kl.numpy(), rtol=1e-3, atol=1e-6)
 
 
+def test_a_gate_lets_stay_who_left_at_no_exit():
+    model, x, exits = measured("gated")
+    states = [state.flatten(0, 1) for _, state, _ in model.hidden_at(x[:, :-1], range(1, model.cfg.mean_loops + 1))]
+    with torch.no_grad():
+        stays = torch.stack([1 - model.leaving(state)[:, 0] for state in states]).cumprod(0)
+    np.testing.assert_allclose(exits.scores[GATE], stays, rtol=1e-4)
+
+
 def test_the_divergence_is_jensen_and_shannons():
     p, q = torch.rand(5, 7).softmax(-1), torch.rand(5, 7).softmax(-1)
     expected = [jensenshannon(a, b, base=2) ** 2 for a, b in zip(p.numpy(), q.numpy(), strict=True)]
@@ -126,11 +121,6 @@ def test_criteria_meet_at_the_first_exit_where_all_have_a_score():
     most = 1 - exits.depth[2]  # what leaving at the third exit saves
     assert [math.isnan(x) for x in late] == [share > most for share in shares]
 
-    for threshold in (0.5, math.inf):  # the exits before were not taken by any token
-        scores = exits.scores["entropy"].copy()
-        scores[:2] = math.nan
-        assert leave(scores, threshold).min() >= 2
-
 
 def test_a_threshold_saves_what_is_asked_or_the_next_more():
     _, _, found = measured("parcae")
@@ -144,44 +134,3 @@ def test_a_threshold_saves_what_is_asked_or_the_next_more():
     below = {"kl": np.array([[math.nan, math.nan], [-1e-7, -1e-7], [0.0, 0.0]])}  # rounded
     settled = Exits(np.array([0.5, 0.75, 1.0]), found.loss[:3, :2], found.divergence[:3, :2], below)
     assert exiting.threshold_saving(settled, "kl", 0.2) > 0
-
-
-# ---- criteria
-
-
-def log_p(*p: float) -> torch.Tensor:
-    return torch.tensor([p]).log()
-
-
-@pytest.fixture
-def three_exits() -> list[Seen]:
-    """A token at no exit, and at three."""
-    seen = [Seen.nothing(1, 2, 2)]
-    for h, p in (((0.0, 0.0), (0.5, 0.5)), ((3.0, 4.0), (0.8, 0.2)), ((3.0, 16.0), (0.8, 0.2))):
-        seen.append(seen[-1].then(torch.tensor([h]), log_p(*p)))
-    return seen
-
-
-def scores(name: str, exits: list[Seen]) -> list[float]:
-    return [CRITERIA[name](now, before).item() for before, now in itertools.pairwise(exits)]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("entropy", [math.log(2), *[-0.8 * math.log(0.8) - 0.2 * math.log(0.2)] * 2]),
-        ("kl", [math.nan, 0.8 * math.log(0.8 / 0.5) + 0.2 * math.log(0.2 / 0.5), 0.0]),
-        ("l2", [math.nan, 5.0, 12.0]),
-        ("acceleration", [math.nan, math.nan, math.hypot(3.0, 8.0)]),  # from (3, 4) to (0, 12)
-    ],
-)
-def test_a_criterion_is_its_formula(three_exits, name, expected):
-    assert scores(name, three_exits) == pytest.approx(expected, nan_ok=True, abs=1e-6)
-
-
-def test_a_gate_lets_stay_who_left_at_no_exit():
-    seen, h = [Seen.nothing(2, 3, 0)], torch.zeros(2, 3)
-    for chances in ((0.1, 0.9), (0.5, 0.5), (0.2, 1.0)):
-        seen.append(seen[-1].then(h, h[:, :0], torch.tensor(chances)[:, None]))
-    found = torch.stack([SCORES[GATE](now, before) for before, now in itertools.pairwise(seen)])
-    torch.testing.assert_close(found, torch.tensor([[0.9, 0.1], [0.45, 0.05], [0.36, 0.0]]))

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import get_args
 
 import hypothesis
 import hypothesis.strategies as st
@@ -22,9 +23,12 @@ from tests.models import KINDS, config, randomized, tokens
 @pytest.mark.parametrize("kind", KINDS)
 def test_per_sequence_depth_equals_each_sequence_alone(kind):
     model, x, loops = randomized(config(kind)).eval(), tokens(), torch.tensor([3, 1, 6, 2])
-    together = model(x, loops)
+    together, (_, end) = model(x, loops), model.hidden(x, loops)
     for row, n in enumerate(loops.tolist()):
-        torch.testing.assert_close(together[row : row + 1], model(x[row : row + 1], n), rtol=1e-4, atol=1e-5)
+        (_, alone), (_, shorter) = (model.hidden(x[row : row + 1], m) for m in (n, max(1, n - 1)))
+        last = alone.previous if n == 1 else shorter.state
+        for a, b in ((together, model(x[row : row + 1], n)), (end.state, alone.state), (end.previous, last)):
+            torch.testing.assert_close(a[row : row + 1], b, rtol=1e-4, atol=1e-5)
     assert together.dtype == torch.float32 and together.shape == (4, 16, 61)
 
 
@@ -294,37 +298,23 @@ def test_bad_calls_are_one_line():
         LoopedLM(config("hyper-connections"))(tokens(), 7)
 
 
-ANY = dict(
-    prelude=[0, 1, 2],
-    coda=[0, 1],
-    prelude_norm=[False, True],
-    readout=[False, True],
-    block=["pre-norm", "sandwich", "post-norm", "peri-norm"],
-    kv_heads=[None, 1, 2],
-    qk_bias=[False, True],
-    embed_scale=[1.0, 5.0],
-    coda_norm=[False, True],
-    norm_gain=[False, True],
-    qk_norm=[False, True],
-    rope=["interleaved", "half-split"],
-    value_embeddings=[False, True],
-    windows=["L", "S", "SL", "SSL"],
-    residual=["none", "1/sqrt(N)", "1/N", "1/(N sqrt(L))"],
-    embed_norm=[False, True],
-    tied=[False, True],
-    softcap=[0.0, 15.0],
-    init=["scaled", "parcae", "uniform", "uniform-zero", "normal", "mup"],
+NUMBERS = dict(prelude=[0, 1, 2], coda=[0, 1], kv_heads=[None, 1, 2], embed_scale=[1.0, 5.0], softcap=[0.0, 15.0])
+NUMBERS |= dict(
+    windows=["L", "S", "SL", "SSL"], recur=[1, 2], mean_loops=[1, 2, 3], backprop_loops=["half", "all", 1, 2]
 )
-LOOPED = dict(
-    recur=[1, 2],
-    mean_loops=[1, 2, 3],
-    backprop_loops=["half", "all", 1, 2],
-    loop_norm=["none", "own", "final", "closing"],
-    exit_gate=[False, True],
-    depth=["fixed", "poisson", "lognormal-poisson"],
-    depth_per=["batch", "sequence"],
-    fill=[False, True],
+
+
+def every(names: str) -> dict[str, list]:
+    """What fields may say: some numbers, both of a switch, or all words."""
+    kinds = {name: ModelConfig.model_fields[name].annotation for name in names.split()}
+    return {name: NUMBERS.get(name) or [*get_args(kind)] or [False, True] for name, kind in kinds.items()}
+
+
+ANY = every(
+    "prelude coda prelude_norm readout block kv_heads qk_bias embed_scale coda_norm norm_gain qk_norm rope "
+    "value_embeddings windows residual embed_norm tied softcap init"
 )
+LOOPED = every("recur mean_loops backprop_loops loop_norm exit_gate depth depth_per fill")
 MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
 MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]
 LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti", "orthogonal")]
@@ -334,7 +324,7 @@ LOOPS += [dict(injection="add", state_init="zero"), dict(injection="add", state_
 LOOPS += [dict(injection="none", state_init="prelude", backprop_loops="all")]
 lanes_ = dict(injection="hyper-connections", state_init="prelude", backprop_loops="all", depth="fixed", fill=False)
 LOOPS += [lanes_ | dict(lanes=lanes) for lanes in (1, 2)]
-LOOPS += [dict(state_init=kind) for kind in ("prelude", "zero", "like-init", "normal", "narrow", "unit")]
+LOOPS += [dict(state_init=kind) for kind in every("state_init")["state_init"]]
 PLAIN = dict(recur=0, mean_loops=1, injection="none", state_init="prelude", depth="fixed", loop_norm="none", fill=False)
 
 
@@ -376,8 +366,7 @@ def test_any_config_runs_and_backpropagates_or_is_refused_in_one_line():
 
     holds()
     # what ran is not one kind a hundred times
-    injections = {"none", "add", "concat", "concat-identity", "lti", "orthogonal", "boundary", "hyper-connections"}
-    states = {"prelude", "zero", "like-init", "normal", "narrow", "unit"}
+    injections, states = map(set, every("injection state_init").values())
     assert len(injections & built) > 1 and len(states & built) > 1
     if examples(300) == 300:
         assert injections | states | {"1 experts", "4 experts", "looped: True", "looped: False"} <= built

@@ -22,29 +22,53 @@ def on_meta(cfg: ModelConfig) -> LoopedLM:
         return LoopedLM(cfg, seed=None)
 
 
-def stds(cfg: ModelConfig) -> dict[str, float]:
-    return {name: p.std().item() for name, p in LoopedLM(cfg).named_parameters() if p.ndim > 1}
+UNIT, WIDE = math.sqrt(2 / (5 * 128)), dict(width=128, heads=2, mlp_width=512)
+#: a model, and the standard deviations that its paper states
+STARTS = {
+    "uniform": (
+        ModelConfig(**WIDE, tied=False, init="uniform"),
+        {"embed": 1, "head": 1e-3, "attn.q": 128**-0.5, "attn.out": 128**-0.5, "mlp.down": 512**-0.5},
+    ),
+    "uniform-zero": (
+        preset("looped-nanochat-s8", vocab_size=2048, width=128, heads=1, mlp_width=512),
+        {"embed": 1, "head": 1e-3, "attn.q": 128**-0.5, "mlp.up": 128**-0.5, "attn.out": 0, "mlp.down": 0},
+    ),
+    "scaled": (  # branch outputs by the effective depth
+        config("base", **WIDE, mean_loops=4),
+        {"attn.q": UNIT, "injection": UNIT, "attn.out": UNIT / 12**0.5, "mlp.down": UNIT / 12**0.5},
+    ),
+    "normal": (
+        preset("residual-L12-N1", vocab_size=256, width=64, heads=2, recur=1, init_std=0.07),
+        dict.fromkeys(("embed", "attn.q", "attn.out", "mlp.gate", "mlp.down"), 0.07),
+    ),
+    "mup": (  # what reads the width
+        preset("looped-moe-512", vocab_size=512, mlp_width=512, recur=2),
+        dict.fromkeys(("head", "attn.q", "attn.k", "attn.v", "attn.out"), 0.01)
+        | {"embed": 0.02, "mlp.router": 0.01, "mlp.gate": 0.01, "mlp.up": 0.01, "mlp.down": 0.01},
+    ),
+}
 
 
-def test_uniform_is_the_papers_init():
-    cfg = ModelConfig(width=64, heads=2, mlp_width=256, tied=False, init="uniform")
-    model, found = LoopedLM(cfg), stds(cfg)
-    assert found["embed.weight"] == pytest.approx(1, rel=0.02)
-    assert found["head.weight"] == pytest.approx(1e-3, rel=0.02)
-    assert found["recur.0.attn.q.weight"] == pytest.approx(1 / 8, rel=0.03)
-    assert found["recur.0.attn.out.weight"] == pytest.approx(1 / 8, rel=0.03)
-    assert found["recur.0.mlp.down.weight"] == pytest.approx(1 / 16, rel=0.03)  # its input is four times as wide
-    largest = model.recur[0].attn.q.weight.abs().max().item()
-    assert 0.99 * math.sqrt(3) / 8 < largest <= math.sqrt(3) / 8  # bounded, unlike a normal
+@pytest.mark.parametrize("kind", STARTS)
+def test_every_parameter_starts_at_its_papers_size(kind):
+    cfg, expected = STARTS[kind]
+    assert cfg.init == kind
+    weights = {name.removeprefix("recur.0.").removesuffix(".weight"): p for name, p in LoopedLM(cfg).named_parameters()}
+    assert {name: weights[name].std().item() for name in expected} == pytest.approx(expected, rel=0.02)
+    if kind.startswith("uniform"):  # bounded, unlike a normal
+        assert 0.99 < weights["attn.q"].abs().max().item() / math.sqrt(3 / 128) <= 1
 
 
 @pytest.mark.long
-def test_the_140m_starts_at_the_loss_of_001s_code():
-    """At any loop count, near the entropy of its vocabulary, 10.3972."""
-    model = LoopedLM(preset("parcae-140m")).eval()
-    x = torch.randint(32_768, (1, 513), generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize(
+    ("name", "loss", "within"), [("parcae-140m", 10.6255, 0.05), ("looped-nanochat-s8", 11.092, 0.01)]
+)
+def test_a_model_starts_at_the_loss_of_its_papers_code(name, loss, within):
+    """Near the entropy of its vocabulary, 10.3972 and 11.0904; Parcae's at any loop count."""
+    model = LoopedLM(preset(name)).eval()
+    x = torch.randint(model.cfg.vocab_size, (1, 513), generator=torch.Generator().manual_seed(0))
     losses = [token_losses(model, x[:, :-1], x[:, 1:], n).mean().item() for n in (1, 4, 8)]
-    assert losses == pytest.approx([10.6255] * 3, abs=0.05) and max(losses) - min(losses) < 1e-3
+    assert losses == pytest.approx([loss] * 3, abs=within) and max(losses) - min(losses) < 1e-3
 
 
 def test_parcae_starts_as_001s_code():
@@ -95,46 +119,10 @@ def test_a_truncated_orthogonal_matrix_of_any_shape_is_orthogonal(shape):
     torch.testing.assert_close(singular, torch.full_like(singular, 0.1 * math.sqrt(48)))
 
 
-def test_uniform_zero_is_nanochats_init():
-    cfg = preset("looped-nanochat-s8")
-    found = {p.name: (p.init, p.std) for p in placements(cfg, OptimConfig())}
-    assert found["embed.weight"] == ("normal", 1.0) and found["head.weight"] == ("normal", 1e-3)
-    assert found["recur.0.attn.out.weight"] == found["recur.0.mlp.down.weight"] == ("normal", 0.0)
-    for name in ("attn.q", "attn.k", "attn.v", "mlp.up"):
-        kind, std = found[f"recur.0.{name}.weight"]
-        assert kind == "uniform" and math.sqrt(3) * std == pytest.approx(math.sqrt(3 / 512))
-
-
-@pytest.mark.long
-def test_looped_nanochat_starts_at_the_loss_of_its_code():
-    model = LoopedLM(preset("looped-nanochat-s8")).eval()
-    x = torch.randint(65_536, (1, 257), generator=torch.Generator().manual_seed(0))
-    loss = token_losses(model, x[:, :-1], x[:, 1:], 4).mean().item()
-    assert loss == pytest.approx(11.092, abs=0.01) and loss == pytest.approx(math.log(65_536), abs=0.01)
-
-
-def test_scaled_divides_branch_outputs_by_the_effective_depth():
-    cfg = config("base", width=128, mlp_width=512, mean_loops=4)
-    model, std = LoopedLM(cfg), math.sqrt(2 / (5 * 128))
-    assert model.recur[0].attn.q.weight.std().item() == pytest.approx(std, rel=0.03)
-    assert model.recur[0].mlp.down.weight.std().item() == pytest.approx(std / math.sqrt(2 * 6), rel=0.03)
-    assert model.injection.weight.std().item() == pytest.approx(std, rel=0.03)
-
-
 def test_init_depends_on_the_seed_alone():
     a, b, c = LoopedLM(config(), seed=3), LoopedLM(config(), seed=3), LoopedLM(config(), seed=4)
     assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
     assert not torch.equal(a.embed.weight, c.embed.weight)
-
-
-def test_mup_narrows_what_reads_the_width():
-    found = {}
-    for width in (128, 512):
-        found[width] = stds(preset(f"looped-moe-{width}", vocab_size=512, mlp_width=width, recur=2))
-    for name, std in found[128].items():
-        shrinks = name != "embed.weight"
-        assert found[512][name] == pytest.approx(std / (2 if shrinks else 1), rel=0.1), name
-        assert std == pytest.approx(0.02, rel=0.1)
 
 
 def rates(cfg: ModelConfig, optim: OptimConfig, **kwargs) -> dict[str, float]:
@@ -194,12 +182,6 @@ def test_depth_loop_scales_the_looped_stack_alone():
         assert (table.lr, table.eps, rows["final_norm.weight"].lr) == (1e-2, 1e-8, 1e-2)
     tuned_at_48 = placements(on_meta(preset("residual-L48-N4")), optim.replace(reference_depth=48))
     assert {p.lr for p in tuned_at_48} == {1e-2} and {p.weight_decay for p in tuned_at_48} == {0.0, 0.1}
-
-
-def test_a_narrow_model_keeps_the_size_of_its_branches_by_init_std():
-    model = LoopedLM(preset("residual-L12-N1", vocab_size=256, width=64, heads=2, recur=1, init_std=0.07))
-    found = {name: p.std().item() for name, p in model.named_parameters() if p.ndim > 1}
-    assert found == pytest.approx(dict.fromkeys(found, 0.07), rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -49,19 +49,6 @@ def test_state_metrics_are_norms_per_token():
     assert measured["state_rms"] == pytest.approx(h.square().mean().sqrt().item())
 
 
-def test_the_states_are_those_of_each_rows_own_last_loops():
-    model, x, loops = randomized(config()).eval(), tokens(), torch.tensor([3, 1, 6, 2])
-    with torch.no_grad():
-        _, end = model.hidden(x, loops)
-        for row, n in enumerate(loops.tolist()):
-            _, alone = model.hidden(x[row : row + 1], n)
-            torch.testing.assert_close(end.state[row], alone.state[0], rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(end.previous[row], alone.previous[0], rtol=1e-4, atol=1e-5)
-            if n > 1:
-                _, shorter = model.hidden(x[row : row + 1], n - 1)
-                torch.testing.assert_close(end.previous[row], shorter.state[0], rtol=1e-4, atol=1e-5)
-
-
 def test_looped_choices_are_those_of_the_routers():
     cfg = ModelConfig(mlp="swiglu", experts=4, active_experts=2, mean_loops=3, width=32, state_init="prelude")
     model = LoopedLM(cfg).train()
