@@ -5,9 +5,9 @@ import contextlib
 from types import SimpleNamespace
 from typing import Any
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from lib.figures import style
 from lib.sweep import measurements
 from tests.made import cells
 from tests.workbooks import ROOT
@@ -80,7 +80,7 @@ def run(name: str, *begins: str, p: Any = None, **given: Any) -> SimpleNamespace
 def whole(name: str, given: dict[str, Any]) -> None:
     """All cells of a notebook, with these parameters."""
     names: dict[str, Any] = {"display": lambda *shown: None}
-    with contextlib.chdir(ROOT), style.keeping_style():
+    with contextlib.chdir(ROOT), mpl.rc_context():
         for cell in cells(name):
             exec(compile(cell.source, name, "exec"), names)
             if "parameters" in cell.metadata.get("tags", []):

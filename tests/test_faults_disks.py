@@ -144,7 +144,7 @@ KINDS = {
 def a_figure(folder):
     figure, axes = pyplot.subplots()
     axes.plot(np.random.default_rng(0).normal(size=50_000), ".")  # a PDF larger than the PNG
-    style.save(figure, folder / "a", {"stamp": 1})
+    style.save(figure, folder / "a", {"stamp": 1}, "smoke")
     pyplot.close(figure)
 
 

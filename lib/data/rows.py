@@ -101,7 +101,6 @@ class Rows:
         #: rows in one epoch, every piece counted with its BOS
         self.per_epoch = int((lengths.sum() + (-(-lengths // context)).sum()) // (context + 1))
         self.packer = Packer(lengths, context, seed, purpose)
-        self._document = self.documents.item  # as a plain number, which counts faster
 
     def batch(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1 as [B, context + 1]."""
@@ -110,7 +109,7 @@ class Rows:
         for index, row in enumerate(rows, start):
             at = 1
             for document, first, last in self.packer.row(index):
-                row[at : at + last - first] = self.store.tokens(self._document(document), first, last)
+                row[at : at + last - first] = self.store.tokens(self.documents.item(document), first, last)
                 at += 1 + last - first
         return rows
 
@@ -153,11 +152,9 @@ def _validation_rows(cfg: DataConfig, store: TokenStore) -> tuple[Rows, int]:
 
 def check_ngrams(n: int, vocab_size: int) -> None:
     """Raises InputError where ``ngram_entropy`` could not count."""
-    if n < 1:
-        raise InputError(f"limit_ngram: {n} tokens are no n-gram, use at least 1")
-    if n * math.log2(vocab_size) > 24:
+    if n < 1 or n * math.log2(vocab_size) > 24:
         raise InputError(
-            f"limit_ngram: {n}-grams of {vocab_size} tokens are too many to count, use 1 or a smaller vocabulary"
+            f"limit_ngram: {n}-grams of {vocab_size} tokens are none or too many, use 1 or a smaller vocabulary"
         )
 
 

@@ -80,9 +80,10 @@ def token_store(cfg: DataConfig, cache: Path, progress: Progress = lambda what, 
     if not on_hub:
         here = sources.content_here(cfg.source, cfg.subset, cfg.field, cfg.tokenizer)
         if here != cfg.content:
-            pinned = cfg.content == sources.PACKAGES.get(cfg.source)
-            remedy = "install the version that is pinned" if pinned else "leave content empty"
-            raise InputError(f"data.content: states {cfg.content}, but {cfg.source} has {here}, {remedy}")
+            raise InputError(
+                f"data.content: states {cfg.content}, but {cfg.source} has {here}, install the version that is pinned "
+                "(make env) of a package, or leave content empty"
+            )
     path = cache / f"{cfg.content}-{_tokenizer_name(cfg)}-{cfg.max_bytes or 'all'}.tokens"
     with files.lock(cache / f".{path.name}.lock", stays=False):
         store = None

@@ -97,7 +97,7 @@ def _what_a_layer_is(cfg: ModelConfig) -> str:
 
 def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     """The loop from ``entry`` upwards; returns where the next box begins."""
-    lanes = f", in {cfg.lanes} lanes" if cfg.injection == "hyper-connections" else ""
+    lanes = f", in {cfg.lanes} lanes" * (cfg.injection == "hyper-connections")
     start = {
         "prelude": "e",
         "zero": "0",

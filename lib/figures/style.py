@@ -1,9 +1,8 @@
 """One look for every figure: one colour an architecture, colour-blind safe, the profile printed on it."""
 
-import contextlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,25 +67,9 @@ NAMES = Looks({architecture: look.name for architecture, look in LOOKS.items()})
 COLOURS = Looks({architecture: look.colour for architecture, look in LOOKS.items()})
 MARKERS = Looks({architecture: look.marker for architecture, look in LOOKS.items()})
 
-_profile = "cpu"  # what is printed on figures
 
-
-@contextlib.contextmanager
-def keeping_style() -> Iterator[None]:
-    """The look of figures and the profile on them are afterwards what they were before."""
-    global _profile
-    before = _profile
-    with mpl.rc_context():
-        try:
-            yield
-        finally:
-            _profile = before
-
-
-def use_style(profile: str, note: str = "") -> None:
-    """Sets matplotlib's defaults and the profile that figures are stamped with; ``note``: what is said of it there."""
-    global _profile
-    _profile = f"{profile}{', ' * bool(note)}{note}"
+def use_style(profile: str) -> None:
+    """Sets matplotlib's defaults for the figures of a profile."""
     warnings.filterwarnings("ignore", "The figure layout has changed to tight")  # by seaborn, before ``laid_out``
     mpl.rcParams.update(
         {
@@ -124,11 +107,11 @@ def shades(architecture: str, n: int) -> list[ColorType]:
     return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [to_rgb(COLOURS[architecture]) for _ in range(n)]
 
 
-def save(figure: Figure, path: Path, stamp: dict[str, Any]) -> Path:
-    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; the profile is printed
-    on the figure. The stamp gets ``alt``, what the figure shows in words."""
+def save(figure: Figure, path: Path, stamp: dict[str, Any], profile: str) -> Path:
+    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; the profile, and what
+    is said of it, is printed on the figure. The stamp gets ``alt``, what the figure shows in words."""
     stamp = {**stamp, "alt": words.described(figure)}
-    figure.supxlabel(f"profile: {_profile}", x=0.995, ha="right", fontsize=6, color="#666666")
+    figure.supxlabel(f"profile: {profile}", x=0.995, ha="right", fontsize=6, color="#666666")
     text = json.dumps(stamp, sort_keys=True, default=str)
     with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):
         note.write_text(json.dumps(json.loads(text), indent=1) + "\n", encoding="utf-8")

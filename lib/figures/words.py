@@ -23,14 +23,16 @@ def described(figure: Figure) -> str:
     across = _said(_axis(panel.xaxis) for panel in panels)  # below them stands the profile
     axes = " against ".join(filter(None, [up, across])) or _said(texts)
     titles = [title for panel in panels if (title := plain(panel.get_title()))]
-    several = f"{len(panels)} panels of " if len(panels) > 1 and axes else ""
-    parts = [": ".join(filter(None, [several + axes, listed(titles)]))]
+    several = f"{len(panels)} panels of {axes}" if len(panels) > 1 and axes else axes
+    parts = [": ".join(filter(None, [several, listed(titles)]))]
     for legend in [*figure.legends, *filter(None, (panel.get_legend() for panel in panels))]:
         entries = _said(text.get_text() for text in legend.get_texts())
         parts.append(": ".join(filter(None, [_said(["drawn", legend.get_title().get_text()]), entries])))
     colours = _said(bar.get_ylabel() or bar.get_xlabel() for bar in bars)
     parts.append(f"colour: {colours}" if colours else "")
-    return " ".join(f"{_capital(part)}." for part in dict.fromkeys(parts) if part)
+    # words begin with a capital, symbols stay what they are
+    sentences = [re.sub("^[a-z](?=[a-z])", lambda first: first[0].upper(), part) for part in dict.fromkeys(parts)]
+    return " ".join(f"{sentence}." for sentence in sentences if sentence)
 
 
 def _axis(axis: Axis) -> str:
@@ -44,11 +46,6 @@ def _axis(axis: Axis) -> str:
 def _said(texts: Iterable[str]) -> str:
     """Each of them once."""
     return listed(dict.fromkeys(filter(None, map(plain, texts))))
-
-
-def _capital(part: str) -> str:
-    """Words begin with a capital, symbols stay what they are."""
-    return part[0].upper() + part[1:] if re.match("[a-z]{2}", part) else part
 
 
 def listed(names: Iterable[str]) -> str:

@@ -86,8 +86,7 @@ class Fit:
     def at_bound(self) -> tuple[str, ...]:
         """Parameters that sit on the law's box."""
         low, high = self.law.box
-        near = np.minimum(self.theta - low, high - self.theta) < 1e-6 * (high - low)
-        return self._named(near)
+        return self._named(np.minimum(self.theta - low, high - self.theta) < 1e-6 * (high - low))
 
     @cached_property
     def unidentified(self) -> tuple[str, ...]:
@@ -176,12 +175,12 @@ def sharing(draws: Sequence[Mapping[K, Fit]], name: str) -> list[dict[K, Fit]]:
     loss = np.array([np.concatenate([fit.loss for fit in fits.values()]) for fits in draws])
     problem = Problem.of(law, [*inputs, number], loss, own[0].delta)
     # where each group's parameters stand in those of all [groups, p]
-    called = [[p if p == name else f"{p} {g}" for p in own[0].law.names] for g in range(len(own))]
-    at = np.array([[law.names.index(parameter) for parameter in names] for names in called])
+    names = own[0].law.names
+    at = np.array([[law.names.index(p if p == name else f"{p} {g}") for p in names] for g in range(len(own))])
     thetas = np.array([[fit.theta for fit in fits.values()] for fits in draws])  # [draws, groups, p]
     begin = np.empty((len(draws), len(law.names)))
     begin[:, at] = thetas
-    begin[:, law.names.index(name)] = thetas[..., own[0].law.names.index(name)].mean(1)
+    begin[:, law.names.index(name)] = thetas[..., names.index(name)].mean(1)
     found = []
     for fits, theta in zip(draws, minimum(problem, begin, np.arange(len(draws))), strict=True):
         held = laws.hold(own[0].law, **{name: law.params(theta)[name]})
@@ -210,21 +209,19 @@ def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
     points({"losses": losses[np.isfinite(losses)]})
     each = [fit.law] * len(losses)
     if held:
-        values = zip(*held.values(), strict=True)
-        each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in values]
+        each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in zip(*held.values(), strict=True)]
     low, high = np.array([law.box for law in each]).swapaxes(0, 1)
     problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
     best = _best_from(fit.theta, problem)
     best[~np.isfinite(losses).all(1)] = np.nan  # of losses that nobody knows no law is known
-    found = zip(each, best, losses, strict=True)
-    return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in found]
+    return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in zip(each, best, losses, strict=True)]
 
 
 def _best_from(theta: ndarray, problem: Problem) -> ndarray:
     """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
     cells, of = starts(problem, 1)
-    own = np.clip(theta, problem.low, problem.high)
-    return minimum(problem, np.concatenate([own, cells]), np.concatenate([of, of]))
+    begin = np.concatenate([np.clip(theta, problem.low, problem.high), cells])
+    return minimum(problem, begin, np.concatenate([of, of]))
 
 
 # ---- how sure --------------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         sizes, widths, flops, losses = cell[:, np.argsort(cell[0], kind="stable")]
         N, loss, stderr, inside = minimum(sizes, losses)
         width, F = (np.exp(np.interp(np.log(N), np.log(sizes), np.log(of))) for of in (widths, flops))
-        found = {"N": N, "stderr": stderr, "loss": loss, "width": width, "D": labels["budget"] / F, "inside": inside}
-        rows.append(labels | found)
+        D = labels["budget"] / F
+        rows.append({**labels, "N": N, "stderr": stderr, "loss": loss, "width": width, "D": D, "inside": inside})
     return pd.DataFrame(rows)
 
 

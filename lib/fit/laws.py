@@ -89,8 +89,7 @@ class Law:
     def _arrays(self, inputs: Sequence[ArrayLike], **more: ArrayLike) -> list[ndarray]:
         if len(inputs) != len(self.inputs):
             raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
-        given = {**dict(zip(self.inputs, inputs, strict=True)), **more}
-        return points(given, dict.fromkeys(self.may_be_zero, NOT_NEGATIVE))
+        return points(dict(zip(self.inputs, inputs, strict=True)) | more, dict.fromkeys(self.may_be_zero, NOT_NEGATIVE))
 
 
 GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}

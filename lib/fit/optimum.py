@@ -132,8 +132,7 @@ def starts(problem: Problem, best: int = STARTS) -> tuple[ndarray, ndarray]:
         for cells in blocks(np.arange(len(shapes)), len(some) * n):
             at = np.ix_(cells, some)
             theta[at], value[at] = _in_cells(problem.take(some), shapes[cells])
-    order = np.argsort(value, axis=0, kind="stable")
-    chosen = [_promising(order[:, s], shapes, best) for s in range(sets)]
+    chosen = [_promising(order, shapes, best) for order in np.argsort(value, axis=0, kind="stable").T]
     of = np.repeat(np.arange(sets), [len(cells) for cells in chosen])
     return theta[np.concatenate(chosen), of], of
 

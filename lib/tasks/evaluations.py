@@ -241,8 +241,7 @@ def suite(table: pd.DataFrame, asked: Sequence[Task], value: str) -> pd.DataFram
     CORE is the mean of "centred", an axis of 000 that of "loss". ``stderr``: its error over examples. ``spread``: its
     standard deviation over seeds, if each task draws for itself (001's +-); nan if a task had one seed. ``tasks``: how
     many tasks there were."""
-    wanted = {(task.name, task.shots) for task in asked}
-    here = [pair in wanted for pair in zip(table.task, table.shots, strict=True)]
+    here = pd.MultiIndex.from_frame(table[["task", "shots"]]).isin([(task.name, task.shots) for task in asked])
     by = table[here].groupby(["subject", "T"], sort=False)
     found = by[value].mean().to_frame(value)
     for name in ("stderr", "spread"):

@@ -9,9 +9,8 @@ installs it.
 """
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field
 
 try:
     from lm_eval.api.instance import Instance
@@ -28,32 +27,25 @@ from lib.store.runs import RunStore
 from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 
-NEW_TOKENS = 256  # of an answer, where a task does not say
 PIECE = 32  # tokens after which an answer is searched for its end
-
-Most = Annotated[int, Field(ge=1)]
 
 
 class Options(Checked):
-    """What a task says of its answers. Their most tokens have four names in the harness; the first that is stated
-    tells. A temperature that is stated is one to sample at, unless ``do_sample`` says otherwise."""
+    """What a task says of its answers, whose most tokens have four names in the harness. A temperature that is stated
+    is one to sample at, unless ``do_sample`` says otherwise."""
 
     model_config = ConfigDict(strict=True)
 
-    max_gen_toks: Most | None = None
-    max_new_tokens: Most | None = None
-    max_tokens: Most | None = None
-    max_completion_tokens: Most | None = None
-    until: str | list[str] | None = None
+    max_gen_toks: int = Field(
+        256,
+        ge=1,
+        validation_alias=AliasChoices("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"),
+    )
+    until: str | list[str] = ""
     do_sample: bool | None = None
     temperature: float | None = Field(None, ge=0)
-    top_k: int | None = Field(None, ge=0)
-    top_p: float | None = Field(None, gt=0, le=1)
-
-    @property
-    def most(self) -> int:
-        """How many tokens an answer has at most."""
-        return self.max_gen_toks or self.max_new_tokens or self.max_tokens or self.max_completion_tokens or NEW_TOKENS
+    top_k: int = Field(0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
 
 
 @register_model("looped")
@@ -90,10 +82,14 @@ class Looped(LM):  # type: ignore[misc]
         return [found for found, _ in self.loglikelihood(whole)]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        options = [Options(**request.args[1]) for request in requests]
+        stated = [{name: x for name, x in request.args[1].items() if x is not None} for request in requests]
+        options = [Options(**own) for own in stated]
         prompts = self.tokens.encode_batch([request.args[0] for request in requests]) if requests else []
         room = self.model.cfg.context
-        cut = [len(prompt) + min(said.most, PIECE, room) > room for prompt, said in zip(prompts, options, strict=True)]
+        cut = [
+            len(prompt) + min(said.max_gen_toks, PIECE, room) > room
+            for prompt, said in zip(prompts, options, strict=True)
+        ]
         self._tell_of_cut(sum(cut), len(requests))
         return [self._continue(i, prompt.tolist(), options[i]) for i, prompt in enumerate(prompts)]
 
@@ -105,18 +101,16 @@ class Looped(LM):  # type: ignore[misc]
 
     def _continue(self, number: int, context: list[int], options: Options) -> str:
         """The answer to a context, up to the first text that ends it. Each piece has random numbers of its own."""
-        until = [options.until] if isinstance(options.until, str) else options.until or []
+        until = [options.until] if isinstance(options.until, str) else options.until
         temperature = float(options.do_sample or False) if options.temperature is None else options.temperature
         sampling = Sampling(
-            temperature=0.0 if options.do_sample is False else temperature,
-            top_k=options.top_k or 0,
-            top_p=options.top_p or 1.0,
+            temperature=0.0 if options.do_sample is False else temperature, top_k=options.top_k, top_p=options.top_p
         )
         prompt = [self.tokens.bos, *context]
         found: list[int] = []
         ends_of_text = {token for token in (self.tokens.bos, self.tokens.eos) if token is not None}
-        while len(found) < options.most:
-            piece = min(PIECE, options.most - len(found), self.model.cfg.context)
+        while len(found) < options.max_gen_toks:
+            piece = min(PIECE, options.max_gen_toks - len(found), self.model.cfg.context)
             given = [*prompt, *found][-(self.model.cfg.context - piece + 1) :]
             draw = int(seeds.stream("harness", self.seed, number, len(found)).integers(2**31))
             (answer,) = generate(

@@ -100,8 +100,7 @@ def fitting(tokenizer: Tokenizer, task: Task, examples: Sequence[Example], seed:
 def encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
     """(tokens of the context, tokens of what follows it) for each pair of texts. What follows has the tokens that the
     context alone does not have; spaces at the context's end belong to it, as in lm-evaluation-harness."""
-    pieces = (pairs[at : at + PIECE] for at in range(0, len(pairs), PIECE))
-    return [found for piece in pieces for found in _encode(tokenizer, piece)]
+    return [found for at in range(0, len(pairs), PIECE) for found in _encode(tokenizer, pairs[at : at + PIECE])]
 
 
 def _encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:

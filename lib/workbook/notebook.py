@@ -83,7 +83,6 @@ class Notebook(Generic[P]):
         with self._noting() as noted:
             noted["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}
             noted["part"] = self.part
-        self._say_what_is_added()
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
             runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
@@ -101,13 +100,16 @@ class Notebook(Generic[P]):
             )
         return pd.DataFrame(rows, columns=PLAN).set_index("runs of")
 
-    def _say_what_is_added(self) -> None:
-        """On the figures of an addendum, how many of its runs are not those of the profile that it adds to."""
+    @property
+    def printed(self) -> str:
+        """On its figures: the profile, how much of its plan is there, and of an addendum how many of the runs are not
+        those of the profile that it adds to."""
+        added = ""
         if base := places.ADDS_TO.get(self.profile):
             theirs = RunStore(self.outputs / "none", [places.RECORDS / base])
-            added = sum(theirs.find(cfg) is None for cfg in self.planned.runs)
-            said = f"{added} of {len(self.planned.runs)} runs are not {base}'s"
-            style.use_style(self.profile, ", ".join(filter(None, [self.part, said])))
+            new = sum(theirs.find(cfg) is None for cfg in self.planned.runs)
+            added = f"{new} of {len(self.planned.runs)} runs are not {base}'s"
+        return ", ".join(filter(None, [self.profile, self.part, added]))
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[dict[str, Any]]:
@@ -189,8 +191,8 @@ class Notebook(Generic[P]):
 
     def _saved(self, figure: Figure, name: str) -> Image:
         """The picture of a figure that has been written."""
-        png = style.save(figure, self.outputs / "figures" / self.profile / name, self._stamp)
-        return _shown(figure, Path(png).read_bytes())
+        png = style.save(figure, self.outputs / "figures" / self.profile / name, self._stamp, self.printed)
+        return _shown(figure, png.read_bytes())
 
     def verdicts(self, findings: list[claims.Finding]) -> pd.DataFrame:
         """A table of what was measured and the verdicts."""
@@ -310,7 +312,7 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
             print(f"{note} is there, drawn with", ", ".join(f"{name} {drawn[name]}" for name in cut_from))
     filled = Filled.into(namespace, checked.model_dump())
     os.chdir(places.ROOT)
-    style.use_style(checked.profile, note)
+    style.use_style(checked.profile)
     return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from, filled=filled)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import matplotlib as mpl
 import nbformat
 
 from lib.base import files
@@ -17,7 +18,6 @@ from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing
 from lib.base.processes import processes
 from lib.config import RunConfig
-from lib.figures import style
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.jobs import spell
@@ -64,7 +64,7 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
     with (
         tempfile.TemporaryDirectory() as forgotten,
         contextlib.chdir(os.getcwd()),  # where it is again after the block, with the look of figures that it had
-        style.keeping_style(),
+        mpl.rc_context(),
     ):
         values = {"profile": profile, "outputs": forgotten, **changes, **({"train": True} if "train" in given else {})}
         # notebook.start resolves it from the workbook's root, wherever this process is

@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ def test_a_saved_figure_carries_its_provenance_its_words_and_its_profile(tmp_pat
     figure, axis = plt.subplots()
     axis.plot([1, 2])
     axis.set(xlabel="step", ylabel="loss")
-    path = style.save(figure, tmp_path / "a", {"commit": "abc"})
+    path = style.save(figure, tmp_path / "a", {"commit": "abc"}, "smoke")
     stamp = json.loads(path.with_suffix(".json").read_text())
     assert stamp == json.loads(Image.open(path).text["Description"]) == {"commit": "abc", "alt": "Loss against step."}
     assert b"abc" in path.with_suffix(".pdf").read_bytes()
@@ -45,10 +46,10 @@ def test_a_saved_figure_carries_its_provenance_its_words_and_its_profile(tmp_pat
 
 
 def test_figures_to_be_published_have_truetype_fonts(tmp_path):
-    with style.keeping_style():
+    with mpl.rc_context():
         style.use_style("cpu")
         figure, _ = plt.subplots()
-        pdf = style.save(figure, tmp_path / "a", {}).with_suffix(".pdf").read_bytes()
+        pdf = style.save(figure, tmp_path / "a", {}, "cpu").with_suffix(".pdf").read_bytes()
     assert b"/CIDFontType2" in pdf and b"/Type3" not in pdf
 
 

@@ -48,7 +48,7 @@ def test_a_notebook_starts_at_the_root_with_what_its_parameters_came_to():
     assert nb.parameters == X(**VALUES).replace(lrs=[1e-3, 2.0], max_hours=0.2)
     assert (namespace["lrs"], namespace["max_hours"]) == ([1e-3, 2.0], 0.2)
     assert (nb.name, nb.profile, nb.outputs) == ("x", "cpu", ROOT / "outputs")
-    assert os.getcwd() == str(ROOT) and style._profile == "cpu"
+    assert os.getcwd() == str(ROOT) and nb.printed == "cpu"
 
 
 @pytest.mark.parametrize(
