@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from lib.base.errors import InputError
 from lib.config import ModelConfig
 from lib.flops import count
-from lib.model.head import softcap
 from lib.model.looped import Draw, LoopedLM, token_losses
 from lib.model.weights import load_strictly
 from tests.conftest import examples
@@ -63,24 +62,13 @@ def test_truncated_gradients_equal_autograd_through_a_detach(kind, loops):
     ours = [p.grad.clone() for p in learnt(model)]
 
     model.zero_grad()
-    embedded = cfg.embed_scale * model.embed(x)
-    embedded = model.embed_norm(embedded)
-    values = {int(layer): table(x) for layer, table in model.value_embeds.items()}
-    e, _ = model._stack(model.prelude, 0, embedded, values)
-    e = model.prelude_norm(e)
+    e, values, _ = model.before(x)
     h = model.injection.spread(model.initial_state(e, draw))
     for t in range(loops):
         if 0 < t == loops - (cfg.max_backprop_loops or loops):  # where all loops backpropagate, so does h_0
             h = h.detach()
         h, _ = model.step(h, model.injection.prepare(e), values, t)
-    h = model.injection.pool(h)
-    out = h if model.readout is None else F.linear(h, model.readout.weight)
-    if cfg.coda_norm:
-        out = model.final_norm(out)
-    out = model._stack(model.coda, cfg.prelude + cfg.recur, out, values)[0]
-    if cfg.loop_norm != "closing":  # which has normed it already
-        out = model.final_norm(out)
-    logits = softcap(F.linear(out, model.head_weight), cfg.softcap)
+    logits = model.logits(model.after(model.injection.pool(h), values)[0])
     F.cross_entropy(logits.flatten(0, 1), x.roll(-1, 1).flatten()).backward()
     for a, p in zip(ours, learnt(model), strict=True):
         torch.testing.assert_close(a, p.grad, rtol=1e-3, atol=1e-6)
