@@ -46,11 +46,6 @@ class Problem:
     high: ndarray
     delta: float
 
-    @property
-    def size(self) -> int:
-        """How many numbers the derivatives of one set's terms are."""
-        return max(1, len(self.law.shapes)) * len(self.law.amplitudes) * self.log_loss.shape[1]
-
     @classmethod
     def of(cls, law: Law, inputs: list[ndarray], loss: ndarray, delta: float, weights: ndarray | float = 1.0) -> Self:
         """Of losses in nats [sets, n], inside the law's box."""
@@ -189,8 +184,9 @@ def newton(problem: Problem, theta: ndarray, trials: int = TRIALS) -> tuple[ndar
     more damping, and the last, which nothing can be told of, is taken as it is."""
     theta, value = theta.copy(), problem.value(problem.residuals(theta))
     active, damping = np.flatnonzero(np.isfinite(value)), np.full(len(theta), 1e-3)
+    numbers = max(1, len(problem.law.shapes)) * len(problem.law.amplitudes) * problem.log_loss.shape[1]  # of slopes
     for _ in range(trials):
-        for some in blocks(active, problem.size):
+        for some in blocks(active, numbers):
             here = problem.take(some)
             trial, last = _step(here, theta[some], value[some], damping[some])
             tried = here.value(here.residuals(trial))

@@ -26,10 +26,9 @@ from lib.store.runs import RunStore
 from lib.sweep.finished import run_model
 from lib.sweep.measurements import named
 from lib.tasks.files import PACKAGE, read
-from lib.tasks.packaged import PACKAGED, Facts
 from lib.tasks.primitives import GENERATED, generated
 from lib.tasks.scoring import answers, ask, fitting
-from lib.tasks.suites import Example, Task, chosen
+from lib.tasks.suites import PACKAGED, Example, Facts, Task, chosen
 from lib.text.tokenizer import BPETokenizer, ByteTokenizer
 from lib.train.evaluate import check_tokenizer
 

@@ -87,16 +87,6 @@ def _copa(d: dict[str, Any]) -> Example:
     return _choice(f"{d['premise'].rstrip('.')}, {link}", choices, d["label"])
 
 
-def _hellaswag(d: dict[str, Any]) -> Example:
-    """Without the marks of WikiHow's pages, as everybody asks it."""
-
-    def clean(text: str) -> str:
-        text = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
-        return re.sub(" +", " ", text).strip()
-
-    return _choice(clean(f"{d['activity_label']}: {d['ctx']}"), [clean(ending) for ending in d["endings"]], d["label"])
-
-
 def _mawps(d: dict[str, Any]) -> Example:
     problem = d["Question"]
     for i, number in reversed([*enumerate(d["Numbers"].split())]):
@@ -131,7 +121,6 @@ LAYOUTS: tuple[tuple[tuple[str, ...], Callable[[dict[str, Any]], Example | None]
     (("question", "answers", "choices"), lambda d: _question(d["question"], _only(d["choices"]))),
     (("sentence", "option1", "option2", "answer"), _winogrande),
     (("premise", "choice1", "choice2", "question", "label"), _copa),
-    (("ctx", "endings", "label"), _hellaswag),
     (("question", "choices", "answer"), lambda d: _with_letters(d["question"], d["choices"], d["answer"])),
     (("context", "question", "answers"), lambda d: _reading(d["context"], d["question"], d["answers"])),
     (("question", "value"), lambda d: _question(d["question"], d["value"])),
@@ -168,7 +157,6 @@ AGAIN = {
     "entity_pages search_results",
     "context": "title aliases is_impossible plausible_answers chain_of_thought",
     "premise": "changed",
-    "ctx": "activity_label ctx_a ctx_b",
     "Body": "Equation Formula Solution-Type Ques_Statement group_nums",
     "input": "target",
     "page": "title",

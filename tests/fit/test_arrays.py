@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.fit import fits, frontier, isoflop, laws
+from lib.fit import fits, isoflop, laws
 from lib.fit.arrays import floats
 from tests.lines import one_line
 
@@ -62,7 +62,7 @@ def test_what_a_table_lacks_or_holds_that_is_no_number_is_named():
         lambda t: isoflop.optima(t, ["r"]): ("N", "loss", "F", "width"),
         lambda t: isoflop.parabolas(t, ["r"]): ("N", "loss"),
         lambda t: isoflop.exponent(t, "N"): ("N", "budget"),
-        lambda t: frontier.compute_optimal(LAW, t.assign(n_once=1, n_rec=N), 1, 1e16): ("width", "flops"),
+        lambda t: isoflop.compute_optimal(LAW, t.assign(n_once=1, n_rec=N), 1, 1e16): ("width", "flops"),
     }
     for door, name in ((door, name) for door, names in doors.items() for name in names):
         for lacks, word in ((runs.drop(columns=name), "is not there"), (runs.assign(**{name: "400M"}), "'400M'")):

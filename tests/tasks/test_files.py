@@ -28,7 +28,6 @@ def asked(question):
 
 
 YES_NO = {"query": "q", "choices": ["a", "b"], "gold": 1}
-HE = {"activity_label": "Jump", "ctx": "[header] He [title] Now", "endings": ["[step] runs .", "sits."], "label": "1"}
 WON = {"sentence": "Ann or Bea: _ won.", "option1": "Ann", "option2": "Bea", "answer": "2"}
 WET = {"premise": "It rained.", "choice1": "Wet.", "choice2": "Dry.", "question": "effect", "label": 0}
 SUM = {"Body": "", "Question": "number0 and number1 ?", "Answer": "7.5", "Numbers": "3.0 4.5"}
@@ -41,7 +40,6 @@ LINES = [
     ({"query": "q", "choices": [["z", "zz"]]}, Example(("q",), ("z",))),
     ({"query": "q", "choices": ["['z']"]}, Example(("q",), ("z",))),
     (WON, Example(("Ann or Bea: Ann", "Ann or Bea: Bea"), ("won.",), 1)),
-    (HE, Example(("Jump: He. Now",), ("runs .", "sits."), 1)),
     ({"context": "c", "question": "q", "answers": {"text": ["z", "y"]}}, Example((asked("c\nQuestion: q"),), ("z",))),
     ({"question": "q", "choices": ["x", "y"], "answer": 1}, Example(("Question: q\nA. x\nB. y",), ("A", "B"), 1)),
     ({"context": "c", "question": "q", "answers": ["z"]}, Example((asked("c\nQuestion: q"),), ("z",))),

