@@ -61,10 +61,9 @@ Gaps = dict[tuple[float, str], Contrast]  # (budget, task or axis) -> what more 
 
 def asked(whole: RecurrenceExponent, budgets: list[float]) -> RecurrenceExponent:
     """The grid of whose runs tasks are asked. Raises InputError for a budget that 000's grid does not have there."""
-    for budget in budgets:
-        if budget not in whole.budgets:
-            known = ", ".join(f"{one:g}" for one in whole.budgets)
-            raise InputError(f"budgets: {budget:g} is none of recurrence_exponent at {whole.profile}, use {known}")
+    if unknown := [budget for budget in budgets if budget not in whole.budgets]:
+        known = ", ".join(f"{one:g}" for one in whole.budgets)
+        raise InputError(f"budgets: {unknown[0]:g} is none of recurrence_exponent at {whole.profile}, use {known}")
     return whole.replace(budgets=budgets)
 
 

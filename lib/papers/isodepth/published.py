@@ -177,9 +177,9 @@ def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """``measured`` by some accountings beside what the paper prints: one row a printed number."""
     index = pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"])
     printed = pd.DataFrame(PRINTED.values(), index, ["where", "paper", "paper low", "paper high"])
-    measured = pd.concat(found, axis=1)
-    measured.columns = measured.columns.map(" ".join).str.removesuffix(" value")
-    return printed.join(measured)
+    return printed.join(
+        [own.add_prefix(f"{name} ").rename(columns={f"{name} value": name}) for name, own in found.items()]
+    )
 
 
 # ---- noise and misfit ------------------------------------------------------------------------------------------------

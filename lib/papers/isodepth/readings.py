@@ -14,7 +14,7 @@ from lib.fit import isoflop
 from lib.fit.fits import Fit, Noise, cell_signs, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
 from lib.fit.isoflop import compute_optimal, effective_parameters
 from lib.papers.isodepth.designs import size
-from lib.papers.shared.frames import labelled
+from lib.papers.shared.frames import finished
 from lib.papers.shared.reported import Drawn
 from lib.store.result import RunResult
 
@@ -37,9 +37,8 @@ def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig], status: st
     plan: (group, budget, r, width, seed) -> run, as ``designs.grid`` makes it. Those that diverged are left out, or
     asked for by their ``status``.
     """
-    runs = labelled(results, plan, ["group", *CELL]).query("status == @status")
-    sizes = pd.DataFrame([size(plan[label].model) for label in runs.pop("label")], runs.index, COLUMNS[4:8])
-    return runs.rename(columns={"tokens": "D"}).join(sizes)[[*COLUMNS]].reset_index(drop=True)
+    runs = finished(results, plan, ["group", *CELL], lambda cfg: size(cfg.model), status)
+    return runs.rename(columns={"tokens": "D"})[[*COLUMNS]]
 
 
 def gains(runs: pd.DataFrame) -> pd.DataFrame:
@@ -209,15 +208,12 @@ def drift_of_phi(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
     (``joint_fits``), which are made with one phi and count from the drift that was found. Each half moves phi and E
     alone; a half of a small grid does not identify the rest, which is the whole grid's."""
     held = {name: [own.params[name] for own in fits] for name in fits[0].params if name not in ("phi", "E")}
-    low, high = (_phis_of_part(fits, half, held) for half in split(runs["budget"]))
-    found, *draws = high - low
+    phis = []
+    for half in split(runs["budget"]):
+        first = dataclasses.replace(fits[0], inputs=[x[half] for x in fits[0].inputs], loss=fits[0].loss[half])
+        phis.append([own.params["phi"] for own in refits(first, [own.loss[half] for own in fits], **held)])
+    found, *draws = np.subtract(phis[1], phis[0])
     return [found, *(found + draw for draw in draws)]
-
-
-def _phis_of_part(fits: Sequence[Fit], part: np.ndarray, held: dict[str, list[float]]) -> np.ndarray:
-    """phi by these points of each fit [fits], all that is held at its own value."""
-    first = dataclasses.replace(fits[0], inputs=[x[part] for x in fits[0].inputs], loss=fits[0].loss[part])
-    return np.array([own.params["phi"] for own in refits(first, [own.loss[part] for own in fits], **held)])
 
 
 def probe_draws(

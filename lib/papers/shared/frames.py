@@ -28,10 +28,12 @@ def finished(
     plan: dict[Label, RunConfig],
     names: Sequence[str],
     size: Callable[[RunConfig], dict[str, Any]],
+    status: str = "finished",
 ) -> pd.DataFrame:
-    """``labelled`` runs that finished, with what ``size`` says of their configs besides."""
+    """``labelled`` runs that finished, or that have another ``status``, with what ``size`` says of their configs
+    besides."""
     sizes = pd.DataFrame([size(cfg) for cfg in plan.values()])
-    return pd.concat([labelled(results, plan, names), sizes], axis=1).dropna(subset="loss").reset_index(drop=True)
+    return labelled(results, plan, names).join(sizes).query("status == @status").reset_index(drop=True)
 
 
 def with_labels(
