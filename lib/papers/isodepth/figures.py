@@ -113,9 +113,9 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     left.legend(loc="lower left")
     look = of_recurrences(worth["r"])
     for r, line in frontier.groupby("r"):
-        own, points = {"color": look[r][0]}, measured[measured["r"] == r]
-        right.plot(line["budget"], line["loss"], label=f"r = {r}", **own)
-        right.plot(points["budget"], points["loss"], "x", ms=4.5, **own)
+        shade, points = look[r][0], measured[measured["r"] == r]
+        right.plot(line["budget"], line["loss"], color=shade, label=f"r = {r}")
+        right.plot(points["budget"], points["loss"], "x", color=shade, ms=4.5)
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
     right.plot(
         unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"

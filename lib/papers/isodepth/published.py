@@ -48,8 +48,7 @@ def runs(accounting: str = "authors") -> pd.DataFrame:
         table = table.assign(n_once=table["n_once_authors"], n_rec=table["n_rec_authors"])
     if accounting == "once":
         models = zip(table["probe"], table["r"], table["width"] // 64, strict=True)
-        presets = [preset(f"isodepth-s{s}-r{r}", **intervention(probe, r)) for probe, r, s in models]
-        moved = [count(cfg).n_injection for cfg in presets]
+        moved = [count(preset(f"isodepth-s{s}-r{r}", **intervention(probe, r))).n_injection for probe, r, s in models]
         table = table.assign(n_once=table["n_once"] + moved, n_rec=table["n_rec"] - moved)
     return table.assign(seed=0)[["probe", *readings.COLUMNS, "error"]]
 
@@ -150,8 +149,7 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
         rows |= {(name, number): (value, np.nan, np.nan) for number, value in _quality(own, fit).items()}
     grid = sets(table)["all"]
     for phi in (0.0, 1.0):
-        held = fit_joint(*readings.joint_arrays(grid), phi=phi)
-        rows["all", f"R2, phi = {phi:g}"] = (held.r2, np.nan, np.nan)
+        rows["all", f"R2, phi = {phi:g}"] = (fit_joint(*readings.joint_arrays(grid), phi=phi).r2, np.nan, np.nan)
     laws = readings.own_laws(grid)
     fresh = fresh_fits(laws, resamples, seed)
     for r, fit in laws.items():
@@ -175,8 +173,11 @@ def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
 
 def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """``measured`` by some accountings beside what the paper prints: one row a printed number."""
-    index = pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"])
-    printed = pd.DataFrame(PRINTED.values(), index, ["where", "paper", "paper low", "paper high"])
+    printed = pd.DataFrame(
+        PRINTED.values(),
+        pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"]),
+        ["where", "paper", "paper low", "paper high"],
+    )
     return printed.join(
         [own.add_prefix(f"{name} ").rename(columns={f"{name} value": name}) for name, own in found.items()]
     )

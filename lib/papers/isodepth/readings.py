@@ -59,8 +59,9 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
 def frontier_gaps(optima: pd.DataFrame) -> pd.DataFrame:
     """Loss at the optimum of each r above that of r = 1 (000, Sec. 4.2): one row a budget, one column an r. nan where
     one of the two optima lies outside the widths trained."""
-    resolved = optima.assign(loss=optima["loss"].where(optima["inside"]))
-    losses = resolved.pivot(index="budget", columns="r", values="loss")
+    losses = optima.assign(loss=optima["loss"].where(optima["inside"])).pivot(
+        index="budget", columns="r", values="loss"
+    )
     return losses.drop(columns=1, errors="ignore").sub(losses.get(1, np.nan), axis=0)
 
 
@@ -242,8 +243,9 @@ def phi_shifts(drawn: dict[str, list[Fit]]) -> pd.DataFrame:
         (low, high), shifts = percentile_interval(phi[1:]), phi - first
         delta_low, delta_high = percentile_interval(shifts[1:])
         rows[name] = [phi[0], shifts[0], low, high, delta_low, delta_high]
-    columns = ["phi", "delta", "low", "high", "delta_low", "delta_high"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("fit")
+    return pd.DataFrame.from_dict(
+        rows, orient="index", columns=["phi", "delta", "low", "high", "delta_low", "delta_high"]
+    ).rename_axis("fit")
 
 
 def of_probes(

@@ -53,8 +53,10 @@ def of_ladders(draws: Sequence[growth.Fits]) -> list[Reported]:
         }
 
     note, steeper = f"each arm's own law; {len(draws) - 1} fresh ladders", growth.steeper(draws)
-    exponent = compared("005-growth-raises-the-exponent", read_off(dict, steeper), "gamma", note)
-    return [*_reported(says, draws, note), exponent]
+    return [
+        *_reported(says, draws, note),
+        compared("005-growth-raises-the-exponent", read_off(dict, steeper), "gamma", note),
+    ]
 
 
 def of_isoflop(draws: Sequence[pd.DataFrame]) -> list[Reported]:
@@ -73,8 +75,8 @@ def of_loops(draws: Sequence[pd.DataFrame]) -> list[Reported]:
 
     def says(table: pd.DataFrame) -> Numbers:
         K = table["K"]
-        left_to_two = {f"{at:.3g} FLOPs": float(np.log2(2 / K[FRESH, at])) for at in growth.BUDGETS}
         grows = float(np.log2(K[REPEATED, high] / K[REPEATED, low]))
+        left_to_two = {f"{at:.3g} FLOPs": float(np.log2(2 / K[FRESH, at])) for at in growth.BUDGETS}
         return {
             ("005-fresh-text-wants-two-loops-at-most", "octaves"): left_to_two,
             ("005-repeated-text-wants-more-loops", "octaves of loops"): {"": grows},

@@ -49,8 +49,9 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
                 if beyond:
                     axis.plot(end, y, arrow, color=colour, ms=4.5, clip_on=False)
             axis.plot(row["phi"], y, marker, color=colour, ms=4.5)
-        names = [str(name).removeprefix(f"{group}: ") for name, group in table["group"].items()]
-        axis.set_yticks(range(len(table)), names)
+        axis.set_yticks(
+            range(len(table)), [str(name).removeprefix(f"{group}: ") for name, group in table["group"].items()]
+        )
         axis.set(title=title, xlim=RANGE, ylim=(len(table) - 0.4, -0.6))
         axis.grid(axis="y", visible=False)
     for axis in axes[1]:

@@ -81,8 +81,9 @@ def exponents(draws: Sequence[Fits]) -> pd.DataFrame:
     }
     tables = {}
     for way, (fits, *drawn) in ways.items():
-        rms = pd.Series({arm: one.rms_residual for arm, one in fits.items()})
-        tables[way] = with_intervals(constants(fits), map(constants, drawn)).assign(rms=rms)
+        tables[way] = with_intervals(constants(fits), map(constants, drawn)).assign(
+            rms=pd.Series({arm: one.rms_residual for arm, one in fits.items()})
+        )
     return pd.concat(tables, names=["way", "arm"])
 
 
@@ -182,8 +183,9 @@ def best_loops(loops: pd.DataFrame) -> pd.DataFrame:
         own = loops[(loops["recipe"] == recipe) & ((loops["arm"] == arm) | (loops["loops"] == 1))]
         ladders = {k: at.sort_values("compute") for k, at in own.groupby("loops")}
         for budget in BUDGETS:
-            losses = {k: np.interp(budget, at["compute"], at["loss"], np.nan, np.nan) for k, at in ladders.items()}
-            there = pd.Series(losses).dropna()
+            there = pd.Series(
+                {k: np.interp(budget, at["compute"], at["loss"], np.nan, np.nan) for k, at in ladders.items()}
+            ).dropna()
             found = isoflop.minimum(there.index.to_numpy(float), there)
             rows[name, budget] = {"K": found.x, "loss": found.loss, "inside": found.inside, "tried": len(there)}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["set", "budget"])
@@ -191,5 +193,7 @@ def best_loops(loops: pd.DataFrame) -> pd.DataFrame:
 
 def fresh_best_loops(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -> list[pd.DataFrame]:
     """``best_loops`` of so many sets of runs whose losses have another noise, of standard deviation ``noise`` nats."""
-    shifts = np.random.default_rng(seed).normal(0.0, noise, (resamples, len(loops)))
-    return [best_loops(loops.assign(loss=loops["loss"] + shift)) for shift in shifts]
+    return [
+        best_loops(loops.assign(loss=loops["loss"] + shift))
+        for shift in np.random.default_rng(seed).normal(0.0, noise, (resamples, len(loops)))
+    ]

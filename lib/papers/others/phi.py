@@ -24,8 +24,10 @@ def few_and_many(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The runs with few and with many tokens a parameter, halves at the median."""
     ratio, group = tokens_a_parameter(runs), runs["group"].iloc[0]
     few = ratio <= ratio.median()
-    halves = {"few": ratio[few], "many": ratio[~few]}
-    return {f"{group}: {name}, {x.min():.0f} to {x.max():.0f}": runs.loc[x.index] for name, x in halves.items()}
+    return {
+        f"{group}: {name}, {x.min():.0f} to {x.max():.0f}": runs.loc[x.index]
+        for name, x in {"few": ratio[few], "many": ratio[~few]}.items()
+    }
 
 
 def of_sets(sets: Mapping[Any, pd.DataFrame], resamples: int, seed: int) -> pd.DataFrame:
@@ -38,15 +40,20 @@ def of_sets(sets: Mapping[Any, pd.DataFrame], resamples: int, seed: int) -> pd.D
     for name, runs in sets.items():
         if runs["D"].max() < 1.02 * runs["D"].min():
             law = fit(JOINT_AT_ONE_D, (runs["n_once"], runs["n_rec"], runs["r"]), runs["loss"])
-            fresh = flipped(law, cell_signs(runs[["width"]], resamples, seed))
-            draws = [one.params["phi"] for one in fresh]
+            draws = [one.params["phi"] for one in flipped(law, cell_signs(runs[["width"]], resamples, seed))]
         else:
             arrays, cells = joint_arrays(runs), runs[["budget", "arm" if "arm" in runs else "r"]]
             law = fit_joint(*arrays)
             draws = bootstrap(fit_joint, arrays, cells, resamples, seed)["phi"].tolist()
         low, high = percentile_interval(draws)
-        about = {"group": runs["group"].iloc[0], "runs": len(runs)}
-        rows[name] = {**about, "phi": law.params["phi"], "low": low, "high": high, "R2": law.r2}
+        rows[name] = {
+            "group": runs["group"].iloc[0],
+            "runs": len(runs),
+            "phi": law.params["phi"],
+            "low": low,
+            "high": high,
+            "R2": law.r2,
+        }
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -65,8 +72,9 @@ def tied_share(loops: pd.DataFrame, noise: float, resamples: int, seed: int) -> 
     of_one, of_tied, of_untied = np.random.default_rng(seed).normal(0.0, noise, (3, resamples, len(table)))
     shares = (tied.to_numpy() + of_one - of_tied) / (untied.to_numpy() + of_one - of_untied)
     low, high = np.quantile(shares, [0.025, 0.975], axis=0)
-    gains = {"tokens a parameter": table["ratio"], "tied": tied, "untied": untied, "share": tied / untied}
-    return pd.DataFrame(gains).assign(low=low, high=high)
+    return pd.DataFrame(
+        {"tokens a parameter": table["ratio"], "tied": tied, "untied": untied, "share": tied / untied}
+    ).assign(low=low, high=high)
 
 
 def authors_fit(grid: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:

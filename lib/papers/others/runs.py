@@ -44,16 +44,17 @@ def cart() -> pd.DataFrame:
     the log of the perplexity on Wikipedia."""
     table = _committed("cart_runs")
     n_rec = table["core_M"] * 1e6
-    sizes = {"n_rec": n_rec, "n_once": table["stored_M"] * 1e6 - n_rec}
-    return table.assign(**sizes, loss=np.log(table["ppl_wiki"]), group=CART)
+    n_once = table["stored_M"] * 1e6 - n_rec
+    return table.assign(n_rec=n_rec, n_once=n_once, loss=np.log(table["ppl_wiki"]), group=CART)
 
 
 def test_time() -> pd.DataFrame:
     """Losses of trained models after T loops: group, model, size, trained_loops (mean), loop_sampling, T, loss."""
     small = _committed("cart_test_time")
     small["size"] = small["train_tokens"].map("{:.3g} tokens".format)
-    columns = ["group", "model", "size", "trained_loops", "loop_sampling", "T", "loss"]
-    return pd.concat([_committed("growth_test_time"), small], ignore_index=True)[columns]
+    return pd.concat([_committed("growth_test_time"), small], ignore_index=True)[
+        ["group", "model", "size", "trained_loops", "loop_sampling", "T", "loss"]
+    ]
 
 
 def _committed(name: str) -> pd.DataFrame:

@@ -53,11 +53,14 @@ def loss_curves(
     room_below(axes[0], len(lines))
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]] if len(set(look.values())) == 1 else "looped-nanochat", len(lines))
-    handles = [
-        Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
-        for line, colour, marker in zip(lines, colours, itertools.cycle(LINES), strict=False)
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(lines))
+    figure.legend(
+        handles=[
+            Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
+            for line, colour, marker in zip(lines, colours, itertools.cycle(LINES), strict=False)
+        ],
+        loc="outside upper center",
+        ncols=len(lines),
+    )
     return figure
 
 

@@ -61,8 +61,10 @@ def comparisons(table: pd.DataFrame | pd.Series, seeds: list[int]) -> list[float
 
     def name(column: Any) -> str:
         values = column if isinstance(column, tuple) else (column,)
-        levels = zip(table.columns.names, values, strict=True)
-        shown = ((level, f"{value:g}" if isinstance(value, float) else str(value)) for level, value in levels)
+        shown = (
+            (level, f"{value:g}" if isinstance(value, float) else str(value))
+            for level, value in zip(table.columns.names, values, strict=True)
+        )
         return ", ".join(f"{level} = {value}" if level else value for level, value in shown)
 
     return {name(column): [float(x) for x in values[seeds]] for column, values in table.items()}

@@ -85,8 +85,7 @@ def example_questions(tasks: Mapping[str, Task], source: str) -> pd.DataFrame:
             options = prompt(task.at(0), [example], 0, 0)
             asked, right = options[example.gold]
             rows[kind] = (task.name, asked[-160:], [answer for _, answer in options], right)
-    columns = ["task", "the question ends", "options", "right"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["task", "the question ends", "options", "right"])
 
 
 # ---- their scores ----------------------------------------------------------------------------------------------------
@@ -102,8 +101,10 @@ def suite_scores(table: pd.DataFrame, name: str, tasks: Sequence[Task], value: s
 def accuracy_scores(table: pd.DataFrame, mean: str, tasks: Mapping[str, Task]) -> list[pd.DataFrame]:
     """By subject and T: the mean accuracy over tasks, in a column ``mean``, and that of each task by its name."""
     all_of_them = suite_scores(table, mean, tuple(tasks.values()), "accuracy").drop(columns="tasks")
-    each = [suite_scores(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in tasks.items()]
-    return [all_of_them, *each]
+    return [
+        all_of_them,
+        *(suite_scores(table, name, (task,), "accuracy")[[name, f"{name} stderr"]] for name, task in tasks.items()),
+    ]
 
 
 def text_scores(table: pd.DataFrame) -> list[pd.DataFrame]:
@@ -189,6 +190,7 @@ def leads(
     for value in values:
         sign = -1.0 if value.endswith("nats") else 1.0
         for width in sorted(runs["width"].unique()):
-            weights = {(ours, width): sign, (theirs, width): -sign}
-            found[f"{value}, d = {width}"] = contrast(runs, value, weights, ("architecture", "width"), seeds)
+            found[f"{value}, d = {width}"] = contrast(
+                runs, value, {(ours, width): sign, (theirs, width): -sign}, ("architecture", "width"), seeds
+            )
     return found

@@ -62,8 +62,7 @@ def drift(best: pd.DataFrame, by: list[str], axis: str) -> pd.DataFrame:
     number: the edge in its place would understate the drift.
 
     0 is a rate that transfers; a rule that leaves an output change like N^a wants a drift of -a (002, Theorem 2)."""
-    inside = best.assign(lr=best["lr"].where(best["inside"]))
-    return slopes(inside, by, "lr", axis).rename("drift").reset_index()
+    return slopes(best.assign(lr=best["lr"].where(best["inside"])), by, "lr", axis).rename("drift").reset_index()
 
 
 def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataFrame:
@@ -75,8 +74,7 @@ def regrets(runs: pd.DataFrame, at: str | list[str], reference: Any) -> pd.DataF
     for seed in sorted(runs["seed"].unique()):
         judging = runs["seed"] == seed
         here = runs[judging].pivot_table(index=at, columns="lr", values="loss")
-        choosing = runs[~judging] if several else runs
-        tuned = choosing.pivot_table(index=at, columns="lr", values="loss").idxmin(axis=1)
+        tuned = (runs[~judging] if several else runs).pivot_table(index=at, columns="lr", values="loss").idxmin(axis=1)
         own = here.to_numpy()[np.arange(len(here)), here.columns.get_indexer(pd.Index(tuned))]
         found[seed] = (here[tuned[reference]] / own - 1).drop(reference)
     return pd.DataFrame(found)
