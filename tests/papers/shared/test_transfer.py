@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.shared.transfer import best_rates, drift, final_losses, regrets, slopes
+from lib.papers.shared.transfer import best_rates, drift, final_losses, loss_curves, regrets, slopes
 from tests.runs import ended, small_run
 
 
@@ -132,3 +132,35 @@ def test_exponents_are_those_of_each_group():
     assert slopes(MEASURED[MEASURED["N"] == 16], ["rule"], "square", "N").isna().all()  # one point has no slope
     unknown = MEASURED.assign(square=MEASURED["square"].mask(MEASURED["N"] == 8))
     assert np.isnan(slopes(unknown, ["rule", "seed"], "square", "N")).all()
+
+
+# ---- the figure -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs():
+    return pd.DataFrame(
+        [
+            {"group": group, "condition": condition, "lr": lr, "loss": 2 + abs(i - best) / 10}
+            for group in ("r = 1", "r = 4")
+            for condition, best in (("d = 16", 1), ("d = 24", 2))
+            for i, lr in enumerate((0.01, 0.02, 0.04, 0.08))
+        ]
+    )
+
+
+LOOK = {"r = 1": "transformer", "r = 4": "isodepth"}
+
+
+@pytest.mark.usefixtures("style")
+def test_a_loss_far_above_the_others_is_said_and_leaves_room_for_them(runs):
+    best = best_rates(runs, ["group", "condition"], 0.02)
+    near = loss_curves(runs, best, "group", "condition", LOOK).axes
+    assert not [text for axis in near for text in axis.texts]
+    triangles = [line.get_xdata()[0] for axis in near for line in axis.lines if line.get_marker() == "v"]
+    assert triangles == pytest.approx(best["lr"].tolist())
+    runs.loc[3, "loss"] = 9.5
+    first, second = loss_curves(runs, best, "group", "condition", LOOK, "learning rate of the table").axes
+    assert [text.get_text() for text in first.texts] == [r"9.50 $\uparrow$"] and not second.texts
+    assert first.texts[0].xy[0] == 0.08 and 2.2 <= first.get_ylim()[1] < 9
+    assert first.get_xlabel() == "learning rate of the table"
