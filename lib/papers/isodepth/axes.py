@@ -198,8 +198,9 @@ def whole_tasks(p: DownstreamAxes) -> dict[Task, int]:
 
 def whole_questions(p: DownstreamAxes, plan: dict[Label, RunConfig], store: RunStore) -> list[Evaluation]:
     """Every task that fits, asked of every run with the first draw of the examples in front."""
-    subjects = [Subject.of_run(cfg) for cfg in plan.values()]
-    return evaluations(subjects, store, [*whole_tasks(p)], p.seeds[:1], p.tasks, p.whole_limit)
+    return evaluations(
+        [Subject.of_run(cfg) for cfg in plan.values()], store, [*whole_tasks(p)], p.seeds[:1], p.tasks, p.whole_limit
+    )
 
 
 def whole_optimal(losses: pd.DataFrame, recurrences: Sequence[int]) -> pd.DataFrame:
@@ -220,8 +221,7 @@ def by_example(
         pd.DataFrame({"subject": case.subject, "task": case.task, "example": of["which"], "loss": of["loss"]})
         for case, of in zip(cases, found, strict=True)
     ]
-    answers = with_labels(pd.concat(rows), plan, LABEL, "subject")
-    return answers.merge(best[[*readings.CELL]], on=readings.CELL)
+    return with_labels(pd.concat(rows), plan, LABEL, "subject").merge(best[[*readings.CELL]], on=readings.CELL)
 
 
 def gaps(table: pd.DataFrame, r: int) -> Gaps:

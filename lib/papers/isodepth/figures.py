@@ -134,8 +134,9 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
     probes = [probe for probe in dict.fromkeys(runs["probe"]) if probe != "baseline"]
     budgets = sorted(runs["budget"].unique())
     lost = runs.head(0) if diverged is None else diverged
-    size = (PAGE, 2.3 * len(probes) + 0.4)
-    figure, axes = plt.subplots(len(probes), len(budgets), figsize=size, sharex="col", sharey="col", squeeze=False)
+    figure, axes = plt.subplots(
+        len(probes), len(budgets), figsize=(PAGE, 2.3 * len(probes) + 0.4), sharex="col", sharey="col", squeeze=False
+    )
     look, inside = of_recurrences(runs["r"].unique()), optima[optima["inside"]]
     for row, probe in zip(axes, probes, strict=True):
         for axis, budget in zip(row, budgets, strict=True):
@@ -147,8 +148,9 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
                 else:
                     isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
             for r, own in lost[(lost["probe"] == probe) & (lost["budget"] == budget)].groupby("r"):
-                height = [0.97] * len(own)
-                axis.plot(own["N"], height, "x", color=look[r][0], ms=4.5, transform=axis.get_xaxis_transform())
+                axis.plot(
+                    own["N"], [0.97] * len(own), "x", color=look[r][0], ms=4.5, transform=axis.get_xaxis_transform()
+                )
             axis.set_title(f"{probe.replace(', ', COMMA)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")

@@ -76,8 +76,10 @@ def sets(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def families(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
     """r -> the sizes of its models (``fit.isoflop.sizes``), by the table's accounting."""
     models = table.drop_duplicates(["r", "width"]).sort_values("width").rename(columns={"F": "flops"})
-    columns = ["width", "n_once", "n_rec", "flops"]
-    return {r: models.loc[models["r"] == r, columns] for r in sorted(models["r"].unique().tolist())}
+    return {
+        r: models.loc[models["r"] == r, ["width", "n_once", "n_rec", "flops"]]
+        for r in sorted(models["r"].unique().tolist())
+    }
 
 
 def minima(optima: pd.DataFrame) -> pd.DataFrame:

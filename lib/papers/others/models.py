@@ -87,8 +87,7 @@ def by_loops(opened: Opened, depths: Sequence[int]) -> pd.DataFrame:
             likeliest[T], before = model.logits(x).argmax(-1), {T: h}
         for T, tokens in likeliest.items():
             sums[T][3] += (tokens == likeliest[model.cfg.mean_loops]).sum().item()
-    targets = opened.rows[:, 1:].numel()
-    table = pd.DataFrame(sums, index=["loss", "norm", "move", "agree"]).T / targets
+    table = pd.DataFrame(sums, index=["loss", "norm", "move", "agree"]).T / opened.rows[:, 1:].numel()
     return table.loc[list(depths)].rename_axis("T")
 
 
