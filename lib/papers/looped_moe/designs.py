@@ -85,14 +85,14 @@ def grid(p: MoeIsoflop) -> dict[Label, RunConfig]:
 
 
 def frame(results: Iterable[RunResult], plan: dict[Label, RunConfig]) -> pd.DataFrame:
-    """One row a finished run of ``grid``: what its label says, ``size``, and the validation loss in nats per token."""
+    """One row a finished run of ``grid``: what its label says, N active and ``stored`` parameters, F training FLOPs per
+    token as 004 counts them, D tokens, and the validation loss in nats per token."""
+
+    def size(cfg: RunConfig) -> dict[str, float]:
+        counts = count(cfg.model)
+        return {"N": counts.n_active, "stored": counts.n_params, "F": counts.published["004"], "D": cfg.tokens}
+
     return finished(results, plan, ("architecture", "budget", "width", "seed"), size)
-
-
-def size(cfg: RunConfig) -> dict[str, float]:
-    """N active and ``stored`` parameters, F training FLOPs per token as 004 counts them, D tokens."""
-    counts = count(cfg.model)
-    return {"N": counts.n_active, "stored": counts.n_params, "F": counts.published["004"], "D": cfg.tokens}
 
 
 def name(architecture: str, depth: int, loops: int) -> str:

@@ -33,8 +33,9 @@ LATE = 4  # loops after which losses lie close together
 def ordered(values: Iterable[Any]) -> dict[Any, tuple[ColorType, str]]:
     """value -> (colour, marker), from light for the least value to dark for the most."""
     values = sorted(values)
-    looks = zip(shades("parcae", len(values)), itertools.cycle("os^vD<>P*X"), strict=False)
-    return dict(zip(values, looks, strict=True))
+    return dict(
+        zip(values, zip(shades("parcae", len(values)), itertools.cycle("os^vD<>P*X"), strict=False), strict=True)
+    )
 
 
 def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
@@ -51,23 +52,21 @@ def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | 
         sharey="row",
     )
     for row, start in zip(axes, starts, strict=True):
-        for axis, losses in zip(row, panels.values(), strict=True):
+        for axis, (title, losses) in zip(row, panels.items(), strict=True):
             shown = losses[losses["T"] >= start]
             for variant, own in shown.groupby("variant", sort=False):
                 colour, marker = looks[variant]
                 mean = own.groupby("T")["loss"].mean()
                 axis.plot(own["T"], own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
                 axis.plot(mean.index, mean, marker + "-", color=colour, mfc="none", ms=4, lw=1, label=str(variant))
-            depths = sorted(shown["T"].unique())
-            few = [T for T in depths if T in (1, 2, 4, 8, 12, 16, 20, 24, 32, 64)]
-            doublings_axis(axis, few or depths, "test-time loops T")
+            few = {1, 2, 4, 8, 12, 16, 20, 24, 32, 64} & {*shown["T"]}
+            doublings_axis(axis, few or shown["T"], "test-time loops T")
+            axis.set_title(title if start == 1 else "")
             if trained is not None:
                 axis.axvline(trained, color="#666666", lw=0.8, ls=":", label=r"$T = \mu_{rec}$")
+            if start == 1 and len(panels) > 1:
+                axis.legend()
         row[0].set_ylabel(f"validation loss{f' from T = {start} on' * (start > 1)}\n(nats per token)")
-    for axis, title in zip(axes[0], panels, strict=True):
-        axis.set_title(title)
-        if len(panels) > 1:
-            axis.legend()
     if len(panels) == 1:
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
@@ -112,8 +111,8 @@ def training_curves(
                 if quantity == "loss":
                     # the noise of ten runs' batches would hide the lines
                     y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
-                dashes = "--" if lr == rates[-1] else "-"  # two dark shades are nearly one
-                axis.plot(run["step"], y, dashes, color=colours[lr], label=rate(lr), lw=0.9)
+                # two dark shades are nearly one
+                axis.plot(run["step"], y, "--" if lr == rates[-1] else "-", color=colours[lr], label=rate(lr), lw=0.9)
                 if (run["status"] == "diverged").any():
                     end = (run["step"].iloc[-1], y.iloc[-1])
                     axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2)
@@ -121,8 +120,7 @@ def training_curves(
                         axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=6)
             if quantity in reference:
                 axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
-            if column == 0:
-                axis.set_ylabel(label)
+            axis.set_ylabel(label if column == 0 else "")
             if quantity != "loss":
                 log_axis(axis, curves[quantity])
         axes[0, column].set_title(names[architecture])

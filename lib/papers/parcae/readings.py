@@ -35,8 +35,6 @@ from lib.papers.shared.scores import Contrast, accuracy_scores, contrast, labell
 from lib.store.result import RunResult
 from lib.tasks.suites import CORE, CORE_EXTENDED, WIKITEXT, ZERO_SHOT, Task
 
-COEFFICIENTS = 5  # of the training law
-
 SUITES: dict[str, tuple[Task, ...]] = {"Core": CORE, "Core-Extended": CORE_EXTENDED}
 #: asked of runs in 001's Transformer set-up, and in its RDM set-up
 IN_TRANSFORMER_SETUP, IN_RDM_SETUP = (*CORE_EXTENDED, WIKITEXT), (*ZERO_SHOT.values(), WIKITEXT)
@@ -124,7 +122,7 @@ def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed
     law's own predictions, with noise as large as it leaves over (``fits.fresh_fits``); held-out losses get noise of a
     run, too. nan where the size is not trained."""
     looped = runs[runs["mean_loops"] > 1]
-    if len(looped) <= COEFFICIENTS or held_out.empty:
+    if len(looped) <= 5 or held_out.empty:  # the law has five constants
         return pd.DataFrame(np.nan, range(1 + resamples), ["a", "b", "E", "error"])
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
     laws = [law, *(grid[0] for grid in fresh_fits({0: law}, resamples, seed))]

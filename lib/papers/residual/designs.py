@@ -327,9 +327,7 @@ def cone_gains(width: int, seed: int) -> tuple[float, float]:
 def cone_room(widths: list[int], seeds: list[int]) -> pd.DataFrame:
     """What is left of Lemma 5's constants, one row a seed: below, the least gain over half of CONE_GAIN; above, the
     norm 2 of W and that half over the largest."""
-    rows = {}
-    for seed in seeds:
-        found = {width: cone_gains(width, seed) for width in widths}
-        rows[seed] = {f"below, d = {d}": least - CONE_GAIN / 2 for d, (least, _) in found.items()}
-        rows[seed] |= {f"above, d = {d}": 2 + CONE_GAIN / 2 - most for d, (_, most) in found.items()}
-    return pd.DataFrame.from_dict(rows, orient="index")
+    found = pd.DataFrame([(d, seed, *cone_gains(d, seed)) for d in widths for seed in seeds])
+    table = found.set_axis(["d", "seed", "least", "most"], axis=1).pivot(index="seed", columns="d").loc[seeds]
+    room = {"below": table["least"] - CONE_GAIN / 2, "above": 2 + CONE_GAIN / 2 - table["most"]}
+    return pd.DataFrame({f"{side}, d = {d}": of[d] for side, of in room.items() for d in widths})
