@@ -30,9 +30,7 @@ def perplexities(axes: Iterable[Axes]) -> None:
     """Panels of perplexity, on a log axis that spans less than a decade, against what is saved."""
     for axis in axes:
         axis.set_yscale("log")
-        axis.yaxis.set_major_locator(MaxNLocator(6))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set(major_locator=MaxNLocator(6), major_formatter="{x:g}", minor_locator=NullLocator())
         in_percent(axis.xaxis)
 
 

@@ -107,12 +107,9 @@ def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
     fine = np.geomspace(trained[0], trained[-1], 200)
     n_eff = np.interp(fine, trained, [c.n_usage for c in counts])
     F = np.interp(fine, trained, [c.published["001"] for c in counts])
-    rows = []
-    for budget in p.budgets_of(width):
-        losses = fit.predict(n_eff, budget / F)
-        best = int(np.argmin(losses))
-        if 0 < best < len(fine) - 1:
-            rows.append((budget, fine[best], budget / F[best], losses[best]))
+    losses = {budget: fit.predict(n_eff, budget / F) for budget in p.budgets_of(width)}
+    best = {budget: int(np.argmin(of)) for budget, of in losses.items()}
+    rows = [(C, fine[i], C / F[i], losses[C][i]) for C, i in best.items() if 0 < i < len(fine) - 1]
     return pd.DataFrame(rows, columns=["budget", "mean_loops", "D", "loss"])
 
 

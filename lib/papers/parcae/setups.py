@@ -62,8 +62,11 @@ def against_transformer(p: EndToEnd) -> dict[Label, RunConfig]:
 
 def ladder(p: StabilityAblation) -> dict[Label, RunConfig]:
     """(rung, seed) -> run."""
-    models = {rung: model(p, p.mean_loops, **changes) for rung, changes in LADDER.items()}
-    return {(rung, seed): run(p, cfg, p.steps, seed) for rung, cfg in models.items() for seed in p.seeds}
+    return {
+        (rung, seed): run(p, model(p, p.mean_loops, **changes), p.steps, seed)
+        for rung, changes in LADDER.items()
+        for seed in p.seeds
+    }
 
 
 def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float | None = None) -> RunConfig:

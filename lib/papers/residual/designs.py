@@ -148,9 +148,6 @@ class Start(Config):
     block: int = Field(1, ge=1, description="layers of a block, whose increments are compared")
     seed: int = Field(0, ge=0)
 
-    def network(self) -> LoopedLM:
-        return LoopedLM(self.model, seed=self.seed).to(device_type())
-
     def tokens(self) -> torch.Tensor:
         """The row [1, S + 1], the same at every step."""
         generator = torch_stream("random tokens", self.seed)
@@ -183,7 +180,7 @@ def steps_from_init(cfg: ModelConfig, lr: float, layers: int, seed: int, steps: 
 def first_steps(case: FirstSteps) -> dict[str, list[float]]:
     """At the end of the last loop, ``squares`` [steps + 1], before the first step and after each, and ``changes``
     [steps] by each step. In fp32."""
-    model = case.network().train()
+    model = LoopedLM(case.model, seed=case.seed).to(device_type()).train()
     tokens = case.tokens().to(model.angles.device)
     optimizer = Optimizer(model, case.optim, case.steps, case.model.context)
     states = []
@@ -205,7 +202,7 @@ def first_steps(case: FirstSteps) -> dict[str, list[float]]:
 def initial_increments(case: Start) -> dict[str, Any]:
     """Returns, of a model at its init, ``cosines`` [n, n] between the increments of n passes (one block n times, or n
     blocks once each), and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""
-    model = case.network()
+    model = LoopedLM(case.model, seed=case.seed).to(device_type())
     states = probes.stream(model, case.tokens()[:, :-1].to(model.angles.device), every=case.block)
     branches = (states[-1] - states[0]).square().mean().item()
     return {"cosines": probes.increment_cosines(states).tolist(), "branches": branches}
