@@ -16,7 +16,7 @@ from lib.fit import isoflop
 from lib.fit.fits import fit_parcae
 from lib.fit.laws import PARCAE
 from lib.flops import count
-from lib.papers.parcae import readings, setups
+from lib.papers.parcae import figures, readings, setups
 from lib.papers.parcae.parameters import LoopingIsoflop
 from lib.presets import preset
 from lib.tasks.suites import CORE, WIKITEXT, ZERO_SHOT
@@ -82,8 +82,8 @@ def test_optima_and_their_exponents():
     assert optima["loss"].tolist() == pytest.approx([3 - 0.1 * np.log(C) for C in (1, 2, 4, 8)])
     assert optima["D"].tolist() == pytest.approx([C / (3 + 4 * C**0.4) for C in (1, 2, 4, 8)])
     assert optima["inside"].all()
-    slope, (low, high) = isoflop.exponent(optima, "mean_loops")
-    assert slope == pytest.approx(0.4) and low == pytest.approx(0.4) and high == pytest.approx(0.4)
+    slope, bounds = isoflop.exponent(optima, "mean_loops")
+    assert [slope, *bounds] == pytest.approx([0.4] * 3)
 
 
 def test_an_optimum_outside_the_loops_trained_does_not_count():
@@ -111,9 +111,7 @@ def test_gaps_are_positive_where_looping_is_better():
     assert (found > 0).all() and found.tolist() == pytest.approx((losses.loc[1] - losses.loc[2:].min()).tolist())
     assert gaps(runs[runs["mean_loops"] > 1], [1]).empty
     assert gaps(runs, [1, 2])[1.0].isna().tolist() == [True, True]  # one never trained
-
-
-def test_which_loops_are_best_the_other_seeds_say():
+    # which loops are best the other seeds say
     cells = {1: (2.0, 2.0, 2.0), 2: (1.55, 1.7, 1.7), 4: (1.6, 1.6, 1.6)}  # the first seed was lucky with 2 loops
     columns = ["budget", "mean_loops", "seed", "loss"]
     rows = [(1.0, mu, seed, x) for mu, losses in cells.items() for seed, x in zip((7, 8, 9), losses, strict=True)]
@@ -220,44 +218,36 @@ def test_of_each_budget_the_best_loops_and_none():
 # ---- scores
 
 
+def each(runs, wanted) -> None:
+    """All runs have the same numbers."""
+    assert runs[[*wanted]].to_numpy() == pytest.approx(np.tile([*wanted.values()], (len(runs), 1)))
+
+
 def test_core_is_what_lies_between_guessing_and_all_right():
     runs = sized(lambda label, task: 0.2 if task in CORE else 0.5)
-    assert runs["Core"].tolist() == pytest.approx([20.0] * 12)
-    assert runs["Core-Extended"].tolist() == pytest.approx([(22 * 20 + 24 * 50) / 46] * 12)
-    errors = [1 / (1 - task.chance / 100) for task in CORE]
-    assert runs["Core stderr"].tolist() == pytest.approx([2 * math.hypot(*errors) / 22] * 12)
-    assert runs["Core spread"].tolist() == pytest.approx([math.hypot(*errors) / 22] * 12)
-    assert runs["perplexity"].tolist() == pytest.approx([math.exp(2)] * 12)
+    error = math.hypot(*(1 / (1 - task.chance / 100) for task in CORE)) / 22
+    each(runs, {"Core": 20, "Core-Extended": (22 * 20 + 24 * 50) / 46, "Core stderr": 2 * error, "Core spread": error})
     assert runs["T"].tolist() == [1, 4] * 6
-
-
-def test_core_extended_is_empty_where_none_of_what_it_adds_was_asked():
     assert sized(tasks=(*CORE, ADDED[0]))["Core-Extended"].notna().all()
-    runs = sized(tasks=CORE)
+    runs = sized(tasks=CORE)  # nothing of what Core-Extended adds
     assert runs["Core-Extended"].isna().all() and runs["Core-Extended stderr"].isna().all()
 
 
 def test_texts_have_nats_and_perplexities_with_errors():
     runs = sized(lambda label, task: 0.2, tasks=CORE)
-    assert runs["LAMBADA nats"].tolist() == pytest.approx([1.8] * 12)
-    assert runs["LAMBADA nats stderr"].tolist() == pytest.approx([0.03] * 12)
-    assert runs["LAMBADA per token"].tolist() == pytest.approx([math.exp(1.8)] * 12)
-    assert runs["LAMBADA per word"].tolist() == pytest.approx([math.exp(8.8)] * 12)
-    assert runs["LAMBADA per word stderr"].tolist() == pytest.approx([0.5 * math.exp(8.8)] * 12)
+    each(runs, {"LAMBADA nats": 1.8, "LAMBADA nats stderr": 0.03, "perplexity": math.exp(2)})
+    each(runs, {"LAMBADA per token": math.exp(1.8), "LAMBADA per word": math.exp(8.8)})
+    each(runs, {"LAMBADA per word stderr": 0.5 * math.exp(8.8)})
     assert runs["WikiText per word"].isna().all()  # no file of it was there
-    runs = sized(lambda label, task: 0.2, tasks=(*CORE, WIKITEXT))
-    assert runs["WikiText nats"].tolist() == pytest.approx([1.8] * 12)
+    each(sized(lambda label, task: 0.2, tasks=(*CORE, WIKITEXT)), {"WikiText nats": 1.8})
 
 
 def test_zero_shot_tasks_are_not_those_with_examples_in_front():
     table = asked(PLAN, lambda label, task, T: 0.9 if task.shots else 0.5, [*ZERO_SHOT.values(), *CORE[1:]])
     scores = readings.rdm_scores(table, PLAN, NAMES, results(PLAN))
-    assert scores["zero-shot"].tolist() == pytest.approx([50.0] * 12) == scores["PIQA"].tolist()
-    assert scores["zero-shot stderr"].tolist() == pytest.approx([2 / math.sqrt(6)] * 12)
-    assert scores["SciQ stderr"].tolist() == pytest.approx([2.0] * 12)
+    each(scores, {"zero-shot": 50, "PIQA": 50, "zero-shot stderr": 2 / math.sqrt(6), "SciQ stderr": 2})
 
 
-@pytest.mark.usefixtures("style")
 def test_the_table_of_transformers_is_of_means_over_seeds():
     answers = asked(PLAN, lambda label, task, T: above_chance(grows(label, task), task))
     given = dict(table=answers, matched=PLAN, found=results(PLAN))
@@ -335,3 +325,46 @@ def test_overhead_is_a_ratio_of_means_and_covers_what_the_depths_make_of_it():
     ratio, draws = overhead(twice, "a", "b")
     assert ratio == pytest.approx(100) and draws == pytest.approx(100)
     assert np.isnan(overhead(twice[:1], "a", "b")[1]).all()
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def swept(variants, depths=(1, 4, 8), seeds=(1, 2)) -> pd.DataFrame:
+    rows = [(v, s, T, 2 + 1 / T + 0.1 * i + 0.01 * s) for i, v in enumerate(variants) for s in seeds for T in depths]
+    return pd.DataFrame(rows, columns=["variant", "seed", "T", "loss"])
+
+
+def lines(axis):
+    return [line for line in axis.lines if not line.get_label().startswith("_")]
+
+
+def test_losses_by_depth_are_a_line_a_variant_through_its_seeds_mean():
+    losses = swept(["RDM", "+ constrained A"])
+    figure = figures.loss_by_depth({"a": losses, "b": losses}, figures.VARIANTS, trained=8)
+    left, right, late, _ = figure.axes
+    assert [line.get_label() for line in lines(left)] == ["RDM", "+ constrained A", r"$T = \mu_{rec}$"]
+    assert lines(late)[0].get_ydata() == pytest.approx([2.265, 2.14])  # once more, without T = 1
+    assert lines(left)[0].get_ydata() == pytest.approx([3.015, 2.265, 2.14])
+    assert right.get_title() == "b" and left.get_xscale() == "log"
+    ordered = figures.ordered([4, 8, 20])
+    assert len({colour for colour, _ in ordered.values()}) == 3
+    figure = figures.loss_by_depth({"": swept([4, 8, 20])}, ordered)
+    assert [line.get_label() for line in lines(figure.axes[0])] == ["4", "8", "20"]
+    assert len(figures.loss_by_depth({"": swept([4], depths=(1, 4))}, ordered).axes) == 1
+
+
+def test_the_curves_have_a_line_a_rate_and_a_cross_where_a_run_diverged():
+    rows = [
+        (name, lr, "diverged" if lr > 0.1 else "finished", step, 3.0, 0.5)
+        for name in ("base", "parcae")
+        for lr in (0.01, 0.2)
+        for step in range(5)
+    ]
+    curves = pd.DataFrame(rows, columns=["architecture", "lr", "status", "step", "loss", "rho"])
+    figure = figures.training_curves(curves, {"loss": "loss", "rho": "rho"}, {"loss": 2.4})
+    axes = np.array(figure.axes).reshape(2, 2)
+    assert [len([x for x in axis.lines if x.get_marker() == "x"]) for axis in axes.ravel()] == [1, 1, 1, 1]
+    assert [line.get_linestyle() for line in axes[0, 0].lines if line.get_label() == "2e-1"] == ["--"]  # the highest
+    assert axes[1, 0].get_yscale() == "log" and axes[0, 0].get_yscale() == "linear"
+    assert [t.get_text() for t in axes[1, 0].get_legend().get_texts()] == ["1e-2", "2e-1"]

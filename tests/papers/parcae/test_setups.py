@@ -10,13 +10,22 @@ import pytest
 
 from lib.flops import count
 from lib.papers.parcae import setups
-from lib.papers.parcae.parameters import EndToEnd, Instability, StabilityAblation
+from lib.papers.parcae.parameters import (
+    DepthTasks,
+    EndToEnd,
+    Instability,
+    LoopingIsoflop,
+    StabilityAblation,
+    TokenizerCompression,
+    UnifiedLaw,
+)
 from lib.presets import optimizer, preset
 from lib.tasks.evaluations import Evaluation
 from lib.train.optimiser import placements
 from lib.workbook import plans
 from tests.cells import function
 from tests.given import given
+from tests.lines import one_line
 
 #: what the paper's 140M have in common with its other sizes
 PAPERS = dict(
@@ -32,6 +41,9 @@ def test_at_the_papers_size_they_are_the_papers_models():
     medium = P.replace(width=1024, layers=4)
     assert count(setups.model(medium, 8)).n_params == 388_003_328
     assert count(setups.transformer(medium)).n_params == 385_903_104
+    plain = setups.model(P, 1)  # without looping nothing is sampled
+    assert plain.depth == "fixed" and plain.max_backprop_loops is None
+    assert count(plain).n_params == count(setups.model(P, 8)).n_params
 
 
 def test_the_ladder_changes_one_thing_a_rung():
@@ -42,16 +54,13 @@ def test_the_ladder_changes_one_thing_a_rung():
     assert fields[0]["injection"] == "concat" and fields[0]["depth_per"] == "batch"
 
 
-@pytest.mark.parametrize(
-    ("changes", "of_injection"),
-    [({"injection": "concat", "readout": False}, {"weight"}), ({}, {"A_log", "dt_bias", "B"})],
-)
-def test_the_rate_of_the_injection_is_adamws_alone(changes, of_injection):
-    model = setups.model(P, 8, **changes)
-    own, same, fast = (setups.run(P, model, 100, 7, injection_lr=rate) for rate in (None, P.lr, 0.1))
-    assert own == same and fast == own.replace(optim=own.optim.replace(injection_lr=0.1))
-    both = zip(placements(model, own.optim), placements(model, fast.optim), strict=True)
-    assert {a.name.removeprefix("injection.") for a, b in both if a != b} == of_injection
+def test_the_rate_of_the_injection_is_adamws_alone():
+    for changes, of in (({"injection": "concat", "readout": False}, {"weight"}), ({}, {"A_log", "dt_bias", "B"})):
+        model = setups.model(P, 8, **changes)
+        own, same, fast = (setups.run(P, model, 100, 7, injection_lr=rate) for rate in (None, P.lr, 0.1))
+        assert own == same and fast == own.replace(optim=own.optim.replace(injection_lr=0.1))
+        both = zip(placements(model, own.optim), placements(model, fast.optim), strict=True)
+        assert {a.name.removeprefix("injection.") for a, b in both if a != b} == of
 
 
 def test_comparisons_share_their_runs():
@@ -61,12 +70,6 @@ def test_comparisons_share_their_runs():
     assert runs["parcae", 768, 2] == setups.ladder(P)["+ prelude norm", 2]
     assert runs["transformer", 1024, 1].model == setups.transformer(P.replace(width=1024, layers=4))
     assert {cfg.train.seed for (_, _, seed), cfg in runs.items() if seed == 2} == {2}
-
-
-def test_without_looping_nothing_is_sampled():
-    cfg = setups.model(P, 1)
-    assert cfg.depth == "fixed" and cfg.max_backprop_loops is None
-    assert count(cfg).n_params == count(setups.model(P, 8)).n_params
 
 
 def test_a_run_trains_as_the_paper_trains():
@@ -81,9 +84,8 @@ def test_a_run_trains_as_the_paper_trains():
 
 # ---- the RDM set-up --------------------------------------------------------------------------------------------------
 
-octaves_between, octaves_past, radius_margins = (
-    function("instability", name) for name in ("octaves_between", "octaves_past", "radius_margins")
-)
+octaves_between, octaves_past = (function("instability", f"octaves_{name}") for name in ("between", "past"))
+radius_margins = function("instability", "radius_margins")
 LADDER = [1.0, 2.0, 4.0]
 #: of which the lowest that fails, by seed
 LOWEST = pd.DataFrame({"a": [2.0, 2.0], "b": [4.0, 4.0], "c": [math.inf, math.inf]}, index=[1, 2])
@@ -109,9 +111,7 @@ def test_distances_are_octaves_of_what_the_ladder_tells_apart():
     assert np.isnan(octaves_between(LOWEST, "a", "a", [2.0, 4.0])).all()  # both at once
     assert octaves_between(LOWEST, "a", "b", [2.0, 4.0]) == [1, 1]
     assert np.isnan(octaves_past(LOWEST, "c", "c", LADDER)).all()
-
-
-def test_past_is_counted_from_the_last_rate_that_trains():
+    # past is counted from the last rate that trains
     assert octaves_past(LOWEST, "a", "b", LADDER) == [0, 0]  # b trains at 2, where a fails
     assert octaves_past(LOWEST, "a", "c", LADDER) == [1, 1]
     assert octaves_past(LOWEST, "c", "a", LADDER) == [-2, -2]
@@ -163,12 +163,8 @@ def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
 # ---- depth_tasks ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def plan():
-    return plans.plan("depth_tasks", "cpu", families=["swaps", "hops"], seeds=[1], depths=[1, 8], mean_loops=8)
-
-
-def test_the_looped_models_have_plains_parameters_and_the_deep_ones_flops(plan):
+def test_the_looped_models_have_plains_parameters_and_the_deep_ones_flops_and_are_asked_at_every_depth():
+    plan = plans.plan("depth_tasks", "cpu", families=["swaps", "hops"], seeds=[1], depths=[1, 8], mean_loops=8)
     assert {cfg.data.source for cfg in plan.runs} == {"generated:swaps", "generated:hops"}
     plain, deep, *looped = [cfg.model for cfg in plan.runs if cfg.data.source == "generated:swaps"]
     assert (plain.prelude, deep.prelude, plain.recur, deep.recur) == (3, 10, 0, 0)
@@ -176,11 +172,49 @@ def test_the_looped_models_have_plains_parameters_and_the_deep_ones_flops(plan):
     for cfg in looped:
         assert 1 < count(cfg).n_params / count(plain).n_params < 1.06  # the injection and the readout
         assert count(cfg).flops_per_token_forward == pytest.approx(count(deep).flops_per_token_forward, rel=0.1)
-
-
-def test_looped_ones_are_asked_at_every_depth_and_all_of_them_more_steps_than_their_text_has(plan):
     looped = {cfg.key for cfg in plan.runs if cfg.model.recur}
     asked = [one.case for one in plan.asked]
     assert all(isinstance(case, Evaluation) for case in asked) and {case.subject for case in asked} > looped
     assert all(case.depths == ((1, 8) if case.subject in looped else ()) for case in asked)
     assert len({(case.subject, case.task) for case in asked}) == len(asked) == 8 * 6
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [LoopingIsoflop, UnifiedLaw])
+def test_a_grid_carries_a_parabola_and_a_law(kind):
+    for loops in ([0, 2, 4, 8], [1, 2, 4]):
+        with one_line(f"loops: {loops} has fewer than three above 1", "list more"):
+            given(kind, loops=loops)
+    with one_line("budgets: 1 are too few for a law of five parameters", "list more"):
+        given(kind, budgets=[1e11])
+    assert given(kind, loops=[2, 4, 8], budgets=[1e11, 2e11]).loops == [2, 4, 8]
+
+
+def test_what_is_judged_and_asked_is_among_what_is_made():
+    with one_line("judged_lr: 0.5 is not one of injection_lrs", "add it there"):
+        given(StabilityAblation, judged_lr=0.5)
+    with one_line("mean_loops: 8 is not one of depths [1, 2]", "add it there"):
+        given(DepthTasks, depths=[1, 2])
+    with one_line("source:", "'generated'", "(got 'sotu')"):
+        given(DepthTasks, source="sotu")
+    with one_line("families.0:", "hops|addition|chains|swaps", "(got 'poems')"):
+        given(DepthTasks, families=["poems"])
+    with one_line("judged: 700 is not one of sizes [300, 600]", "add it there"):
+        given(TokenizerCompression, sizes=[300, 600], judged=700)
+
+
+def test_a_size_of_several_is_the_same_set_up_at_that_width():
+    several = given(EndToEnd, sizes={32: 1, 64: 3}, rdm_sizes={32: 1, 64: 1}, lr=0.003)
+    one = several.at(64)
+    assert (one.width, one.layers, one.lr, one.seeds) == (64, 3, 0.003, several.seeds)
+    each = several.replace(steps=10, steps_at={64: 20}, lr_at={64: 0.02})
+    assert [(each.at(d).steps, each.at(d).lr) for d in (32, 64)] == [(10, 0.003), (20, 0.02)]
+    for name, value in {"steps_at": 10, "lr_at": 0.01, "rdm_lr_at": 0.01, "rdm_loops_at": 4}.items():
+        with one_line(f"{name}: 48 is none of the widths 32, 64", "use these"):
+            several.replace(**{name: {48: value}})
+    with one_line("budgets_at: 64 is none of the widths 32"):
+        given(LoopingIsoflop, budgets_at={64: [1e11, 2e11]})
+    with one_line("shorter: is a share of rdm_steps, which has to be set for that"):
+        given(EndToEnd, rdm_steps=0, rdm_steps_at={}, shorter=0.25)
