@@ -47,6 +47,13 @@ def grid(loss=lambda axis, budget, r, width: 2.0, val=lambda budget, r, width: 2
     return labelled(over_seeds(pd.DataFrame(rows)), plan, pd.DataFrame(losses))
 
 
+def frame(axis, loss, val=lambda budget, r, width: width, widths=(8, 12, 16, 24, 32)):
+    """One row a run of a grid on an axis, from its budget, r and width."""
+    cells = itertools.product(BUDGETS, RECURRENCES, widths)
+    rows = [(axis, f"{cell}", *cell, val(*cell), loss(*cell)) for cell in cells]
+    return pd.DataFrame(rows, columns=["axis", "subject", "budget", "r", "width", "val_loss", "loss"])
+
+
 def test_the_lower_budgets_of_the_grid_can_be_asked_alone():
     grid = at_profile(RecurrenceExponent, "desk")
     some = axes.asked(grid, grid.budgets[:2])
@@ -107,13 +114,10 @@ def test_margins_are_read_at_every_budget_with_their_sign():
 
 def test_draws_have_the_noise_that_a_surface_leaves_over():
     random = np.random.default_rng(0)
-    noise = {(budget, r, width): random.normal() for budget in BUDGETS for r in RECURRENCES for width in (8, 16, 32)}
-    points = pd.DataFrame(
-        [
-            dict(axis=axes.MATH, subject=f"{label}", budget=label[0], r=label[1], width=label[2], val_loss=label[2])
-            | dict(loss=2 + np.log10(label[0]) * label[1] + 0.3 * np.log(label[2]) ** 2 + 0.01 * x)
-            for label, x in noise.items()
-        ]
+    points = frame(
+        axes.MATH,
+        lambda budget, r, width: 2 + np.log10(budget) * r + 0.3 * np.log(width) ** 2 + 0.01 * random.normal(),
+        widths=(8, 16, 32),
     )
     found = axes.noise(points, axes.MATH)
     assert found.freedom == 18 - 3 * 4 and found.variance**0.5 == pytest.approx(0.01, rel=0.6)
@@ -165,14 +169,9 @@ def test_what_follows_the_validation_loss_is_told_from_noise():
 
 def test_the_pair_beyond_the_grid_has_the_noise_of_the_grids_runs():
     random = np.random.default_rng(0)
-    scatter = {key: random.normal(0, 0.03) for key in itertools.product(BUDGETS, RECURRENCES, (8, 12, 16, 24, 32))}
-    rows = [
-        dict(
-            budget=b, r=r, width=w, val_loss=2.0 - w / 100, loss=3.0 - w / 100 + e, axis=axes.KNOWLEDGE, subject=f"{i}"
-        )
-        for i, ((b, r, w), e) in enumerate(scatter.items())
-    ]
-    points = pd.DataFrame(rows)
+    points = frame(
+        axes.KNOWLEDGE, lambda b, r, w: 3.0 - w / 100 + random.normal(0, 0.03), lambda b, r, w: 2.0 - w / 100
+    )
     pair = pd.DataFrame(
         [dict(r=r, axis=axes.KNOWLEDGE, loss=loss, val_loss=val) for r, loss, val in ((1, 2.5, 1.9), (4, 2.7, 2.0))]
     )
@@ -188,15 +187,12 @@ def test_the_pair_beyond_the_grid_has_the_noise_of_the_grids_runs():
 
 
 def test_single_tasks_are_read_at_the_largest_budget():
-    slopes = {"drop": -0.1, "coqa": 0.2}
-    rows = []
-    for axis, tasks in axes.AXES.items():
-        for task in tasks:
-            for budget, r, width in itertools.product(BUDGETS, RECURRENCES, (8, 12, 16, 24, 32)):
-                loss = 2.0 + slopes.get(task.name, 0.0) * (r - 1) * (budget == 1e10)
-                row = dict(budget=budget, r=r, width=width, subject=f"{budget} {r} {width}", val_loss=width, loss=loss)
-                rows.append(row | dict(task=task.name, axis=axis))
-    table = pd.DataFrame(rows).drop(columns="axis")
+    slopes = {task.name: 0.0 for task in axes.TASKS} | {"drop": -0.1, "coqa": 0.2}
+    tables = [
+        frame(task, lambda budget, r, width, slope=slope: 2.0 + slope * (r - 1) * (budget == 1e10)).assign(task=task)
+        for task, slope in slopes.items()
+    ]
+    table = pd.concat(tables, ignore_index=True).drop(columns="axis")
     of_tasks = function("downstream_axes", "of_tasks", table=table, best=optimal(table), draws=(5, 0))
     drawn = of_tasks(lambda gaps: at(-gaps, [2, 4]), "drop", "never asked") | of_tasks(growth, "coqa")
     read = {"drop, r = 2": 0.1, "drop, r = 4": 0.3, "coqa, r = 1 to 2": 0.2, "coqa, r = 2 to 4": 0.4}
