@@ -187,8 +187,7 @@ def leaving(case: OfExits) -> dict[str, Any]:
 def debts(case: OfExits) -> dict[str, Any]:
     """Columns of ``pace.debts``, a number for each of the shares ``saved``."""
     found, model, x = case.read()
-    table = pace.debts(model, x, found, case.saved)
-    return {str(name): table[name].tolist() for name in table}
+    return pace.debts(model, x, found, case.saved).to_dict("list")
 
 
 @named("lib.papers.looped_moe.routing")

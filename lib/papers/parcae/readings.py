@@ -70,8 +70,7 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
             ends = cell.groupby("mean_loops")["loss"].mean().iloc[[0, -1]]
             best, loss, stderr = float(ends.index[int(ends.argmin())]), float(ends.min()), np.nan
         # F is interpolated in the loops, in which it is linear but for the rounding of mu_bwd
-        D = budget / np.interp(best, cell["mean_loops"], cell["F"])
-        rows.append({"budget": budget, "mean_loops": best, "stderr": stderr, "D": D, "loss": loss, "inside": inside})
+        rows.append((budget, best, stderr, budget / np.interp(best, cell["mean_loops"], cell["F"]), loss, inside))
     return pd.DataFrame(rows, columns=["budget", "mean_loops", "stderr", "D", "loss", "inside"])
 
 

@@ -204,8 +204,10 @@ def initial_increments(case: Start) -> dict[str, Any]:
     blocks once each), and ``branches``, |x_N - x_0|^2 / d, the square of their sum."""
     model = LoopedLM(case.model, seed=case.seed).to(device_type())
     states = probes.stream(model, case.tokens()[:, :-1].to(model.angles.device), every=case.block)
-    branches = (states[-1] - states[0]).square().mean().item()
-    return {"cosines": probes.increment_cosines(states).tolist(), "branches": branches}
+    return {
+        "cosines": probes.increment_cosines(states).tolist(),
+        "branches": (states[-1] - states[0]).square().mean().item(),
+    }
 
 
 def tidy(

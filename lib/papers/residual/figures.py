@@ -10,9 +10,6 @@ from matplotlib.figure import Figure
 
 from lib.figures.style import PAGE, doublings_axis, few_decades, row_of_panels, shades
 
-#: of the lines of a panel
-MARKERS, DASHES = ["o", "s", "^"], ["", (4, 1.5), (4, 1.5, 1, 1.5)]
-
 
 def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
     """002, Fig. 2: the norm over optimiser steps, the mean of the seeds. There is a row a model (title -> name of its
@@ -45,8 +42,8 @@ def growth(
         named, rules = cell.assign(rule=cell["rule"].map(words)), len(words)
         look: dict[str, Any] = {
             "palette": shades(architecture, rules),
-            "markers": MARKERS[:rules],
-            "dashes": DASHES[:rules],
+            "markers": ["o", "s", "^"][:rules],
+            "dashes": ["", (4, 1.5), (4, 1.5, 1, 1.5)][:rules],
             "mew": 0,
         }
         spread: dict[str, Any] = {"errorbar": ("pi", 100), "err_style": "bars", "err_kws": {"elinewidth": 0.8}}
@@ -58,8 +55,9 @@ def growth(
         if high < 100 * low:  # there are one or two whole decades to tick
             few_decades(axis)
         doublings_axis(axis, cell["N"], "N")
-        over = rf"slope over $N \geq {least}$"
-        sns.move_legend(axis, "upper center", bbox_to_anchor=(0.5, -0.28), title=over, title_fontsize=7)
+        sns.move_legend(
+            axis, "upper center", bbox_to_anchor=(0.5, -0.28), title=rf"slope over $N \geq {least}$", title_fontsize=7
+        )
     return figure
 
 
