@@ -297,9 +297,6 @@ def test_the_frontier_is_compared_at_the_largest_third_of_the_budgets():
     assert math.isnan(found(rows[6:] + rows[:5])["d = 64, 64 FLOPs"][0])  # its run diverged
 
 
-# ---- a step's time ---------------------------------------------------------------------------------------------------
-
-
 def test_steps_are_timed_in_turns(monkeypatch):
     # by the processor's time, which does not tell what else a machine has to do
     monkeypatch.setattr(readings, "time", SimpleNamespace(perf_counter=time.process_time))
@@ -325,9 +322,6 @@ def test_overhead_is_a_ratio_of_means_and_covers_what_the_depths_make_of_it():
     ratio, draws = overhead(twice, "a", "b")
     assert ratio == pytest.approx(100) and draws == pytest.approx(100)
     assert np.isnan(overhead(twice[:1], "a", "b")[1]).all()
-
-
-# ---- figures ---------------------------------------------------------------------------------------------------------
 
 
 def swept(variants, depths=(1, 4, 8), seeds=(1, 2)) -> pd.DataFrame:

@@ -160,9 +160,6 @@ def test_each_size_of_the_rdm_has_its_loop_steps_and_rate():
     assert setups.rdm_of_size(p.replace(rdm_steps_at={32: 7}), SETUP, 32, "parcae", 3).train.steps == 7
 
 
-# ---- depth_tasks ---------------------------------------------------------------------------------------------------
-
-
 def test_the_looped_models_have_plains_parameters_and_the_deep_ones_flops_and_are_asked_at_every_depth():
     plan = plans.plan("depth_tasks", "cpu", families=["swaps", "hops"], seeds=[1], depths=[1, 8], mean_loops=8)
     assert {cfg.data.source for cfg in plan.runs} == {"generated:swaps", "generated:hops"}
@@ -177,9 +174,6 @@ def test_the_looped_models_have_plains_parameters_and_the_deep_ones_flops_and_ar
     assert all(isinstance(case, Evaluation) for case in asked) and {case.subject for case in asked} > looped
     assert all(case.depths == ((1, 8) if case.subject in looped else ()) for case in asked)
     assert len({(case.subject, case.task) for case in asked}) == len(asked) == 8 * 6
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [LoopingIsoflop, UnifiedLaw])

@@ -252,9 +252,6 @@ def test_a_changed_measurement_raises_the_recipe():
     assert [start["branches"], start["cosines"][0][2]] == pytest.approx(GOLDEN_START, rel=1e-3)
 
 
-# ---- figures -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("style")
 def test_the_legend_has_the_exponents():
     powers = {"none": 2.0, "1/sqrt(N)": 1.0, "1/N": 0.0}
