@@ -187,7 +187,7 @@ def leaving(case: OfExits) -> dict[str, Any]:
 def debts(case: OfExits) -> dict[str, Any]:
     """Columns of ``pace.debts``, a number for each of the shares ``saved``."""
     found, model, x = case.read()
-    return pace.debts(model, x, found, case.saved).to_dict("list")
+    return {str(name): of for name, of in pace.debts(model, x, found, case.saved).to_dict("list").items()}
 
 
 @named("lib.papers.looped_moe.routing")
