@@ -108,16 +108,14 @@ def measured():
     # beside them stand a rate of the ladder and a block of several layers, which are of other claims
     others = [designs.steps_from_init(designs.model(p, "1/N", 8, 1), 0.02, 1, 1, p.steps)]
     others += [designs.steps_from_init(designs.model(p, "1/N", 8, 2), p.lr, 2, 1, 1)]
-from tests.given import of_profile
-    asked = [(STEPS, at_init.first_steps, [*cases.values(), *others])]
-    asked += [(INCREMENTS, at_init.initial_increments, [*looks.values()])]
+    asked = [(STEPS, designs.first_steps, [*cases.values(), *others])]
+    asked += [(INCREMENTS, designs.initial_increments, [*looks.values()])]
     records = {
         name: [{"case": case.model_dump(mode="json"), "measured": function(case)} for case in some]
         for name, function, some in asked
     }
-from tests.given import of_profile
     own = [record["measured"] for record in records[STEPS]]
-    states, changes = at_init.tidy(cases, ["model", "rule", "N", "d", "seed"], own[: len(cases)])
+    states, changes = designs.tidy(cases, ["model", "rule", "N", "d", "seed"], own[: len(cases)])
     cosines = {
         label: np.array(record["measured"]["cosines"]) for label, record in zip(looks, records[INCREMENTS], strict=True)
     }
