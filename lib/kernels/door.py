@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from lib.kernels import functions
-from lib.kernels.compiled import FORMATS, library
 
 FEW = 64  # rows below which a call costs more than it gains: a decoder's
 
@@ -43,12 +42,12 @@ def serve(x: Tensor, *others: Tensor | None) -> bool:
     """Whether these tensors are computed with in C: many rows of fp32 or bf16 numbers, all of one dtype, in the main
     memory of a machine that can compile, by one thread."""
     return (
-        x.dtype in FORMATS
+        x.dtype in functions.FORMATS
         and x.device.type == "cpu"
         and all(other is None or (other.dtype == x.dtype and other.device == x.device) for other in others)
         and x.numel() >= FEW * x.shape[-1]
         and torch.get_num_threads() == 1
-        and library(x.dtype) is not None
+        and functions.library(x.dtype) is not None
     )
 
 
@@ -71,7 +70,7 @@ def matmul(A: Tensor, B: Tensor) -> Any:
 
 def norm(module: Any, x: Tensor, dtype: torch.dtype | None = None) -> Any:
     dtype = dtype or x.dtype
-    if x.dtype == torch.float32 and serve(x, module.weight) and library(dtype):
+    if x.dtype == torch.float32 and serve(x, module.weight) and functions.library(dtype):
         return functions.Norm.apply(x, module.weight, module.eps, dtype)  # type: ignore[no-untyped-call]
     return NotImplemented
 

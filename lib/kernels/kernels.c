@@ -1,5 +1,5 @@
 // The small operations of a block and of the head, each as one pass over memory. At the widths that a core trains, ten
-// passes of a framework cost more than the matrix products between them. lib/kernels/compiled.py compiles this on
+// passes of a framework cost more than the matrix products between them. lib/kernels/functions.py compiles this on
 // the machine that runs it.
 //
 // T is the type of activations, float or bf16 (-DBF16); everything is computed in fp32, and a nan stays one. B batch,

@@ -30,7 +30,7 @@ from lib.config import RunConfig
 from lib.data.rows import Rows, TokenStore, token_store, training_rows, validation_batch
 from lib.data.tokens import Progress as Reading
 from lib.flops import run_flops
-from lib.kernels.compiled import library
+from lib.kernels.functions import library
 from lib.model.layers import attention_kind
 from lib.model.looped import Draw, LoopedLM
 from lib.model.probes import state_metrics

@@ -16,13 +16,8 @@ CONTEXT = 24
 def questions_of(*shapes, seed=5):
     """One for each (length of the prefix, lengths of the choices...)."""
     generator = np.random.default_rng(seed)
-    return [Question(*_cut(generator.integers(0, 61, sum(shape)).tolist(), shape)) for shape in shapes]
-
-
-def _cut(tokens, shape):
-    ends = np.cumsum(shape)
-    parts = [tokens[end - n : end] for end, n in zip(ends, shape, strict=True)]
-    return parts[0], parts[1:]
+    parts = [[generator.integers(0, 61, n).tolist() for n in shape] for shape in shapes]
+    return [Question(prefix, choices) for prefix, *choices in parts]
 
 
 @torch.no_grad()
@@ -36,6 +31,7 @@ def alone(model, prefix, choice, loops=None, state_seed=0):
 
 
 QUESTIONS = questions_of((7, 3, 1, 5), (1, 2, 2), (12, 9), (20, 4, 1), (3, 1, 1, 1, 1), (16, 1))
+ONE = QUESTIONS[2]  # which has one choice
 
 
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["kernels", "plain"])
@@ -61,17 +57,13 @@ def test_depths_in_one_pass_are_passes_of_their_own(kind):
     for T, found in together.items():
         for one, other in zip(found, score(model, QUESTIONS, [T])[T], strict=True):
             np.testing.assert_array_equal(one.nll, other.nll)
-    np.testing.assert_allclose(together[2][2].nll, [alone(model, *_flat(QUESTIONS[2]), loops=2)[0]], rtol=1e-5)
-
-
-def _flat(question):
-    return question.prefix, question.choices[0]
+    np.testing.assert_allclose(together[2][2].nll, [alone(model, ONE.prefix, ONE.choices[0], loops=2)[0]], rtol=1e-5)
 
 
 def test_another_seed_is_another_random_state():
-    model, (question,) = built("parcae"), QUESTIONS[2:3]
-    found = [score(model, [question], [1], state_seed=seed)[1][0].nll[0] for seed in (0, 7)]
-    expected = [alone(model, *_flat(question), loops=1, state_seed=seed)[0] for seed in (0, 7)]
+    model = built("parcae")
+    found = [score(model, [ONE], [1], state_seed=seed)[1][0].nll[0] for seed in (0, 7)]
+    expected = [alone(model, ONE.prefix, ONE.choices[0], loops=1, state_seed=seed)[0] for seed in (0, 7)]
     assert found == pytest.approx(expected, rel=1e-5) and found[0] != found[1]
 
 

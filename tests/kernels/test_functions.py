@@ -1,12 +1,16 @@
-"""Products of any layout, what no vector decides, and what is refused."""
+"""Products of any layout, what no vector decides, what is refused; and the C is compiled once, or not needed."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from lib.base.machine import compiler
 from lib.config import ModelConfig
-from lib.kernels import compiled, functions
+from lib.kernels import door, functions
 from lib.model import layers
 from lib.model.layers import Attention, Block, rope_angles
 from lib.model.looped import Draw, LoopedLM
@@ -54,12 +58,12 @@ def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypat
         ]
 
     expected = compute()
-    compiled.library.cache_clear()
-    monkeypatch.setattr(compiled, "FLAGS", [*compiled.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
+    functions.library.cache_clear()
+    monkeypatch.setattr(functions, "FLAGS", [*functions.FLAGS, f"-DWIDE={wide}", f"-DROWS={rows}"])
     try:
         found = compute()
     finally:
-        compiled.library.cache_clear()
+        functions.library.cache_clear()
     assert all(map(torch.equal, found, expected))
 
 
@@ -86,3 +90,51 @@ def test_what_does_not_fit_is_refused():
         x = torch.randn(3, 4, requires_grad=True)
         (g,) = torch.autograd.grad(layers.relu2(x).sum(), x, create_graph=True)
         g.sum().backward()
+
+
+# ---- as it is compiled
+
+
+def test_without_a_compiler_there_are_the_same_numbers():
+    program = (
+        "import torch; from lib.kernels import functions; from lib.model.looped import LoopedLM; "
+        "from lib.config import ModelConfig; torch.manual_seed(0); "
+        "number = LoopedLM(ModelConfig()).eval()(torch.arange(9)[None])[0, -1, 5].item()"
+    )
+    command = [sys.executable, "-c", f"{program}; print(functions.library(torch.float32), number)"]
+    done = subprocess.run(command, env={**os.environ, "PATH": ""}, capture_output=True, text=True)
+    there, (what, number) = {}, done.stdout.split()
+    exec(program, there)
+    assert what == "None" and there["number"] == pytest.approx(float(number), rel=1e-4)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A home where nothing has been compiled yet, and the folder in it where that goes."""
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    functions.library.cache_clear()
+    yield tmp_path / ".cache" / "looped-lm"
+    functions.library.cache_clear()
+
+
+def source(monkeypatch, path, text):
+    path.write_text(text)
+    monkeypatch.setattr(functions, "SOURCE", path)
+
+
+def test_it_is_compiled_once_and_anew_where_home_cannot_be_written(cache, tmp_path, monkeypatch):
+    source(monkeypatch, tmp_path / "tiny.c", "int one(void) { return 1; }")
+    made = set()
+    for _ in range(2):
+        assert functions._loaded([compiler(), *functions.FLAGS]).one() == 1
+        made |= {path.stat().st_mtime_ns for path in cache.glob("*.so")}
+    assert len(made) == 1
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path / "tiny.c")  # where no folder can be
+    assert functions._loaded([compiler(), *functions.FLAGS]).one() == 1
+
+
+def test_what_does_not_compile_is_left_out_and_said(cache, tmp_path, monkeypatch):
+    source(monkeypatch, tmp_path / "kernels.c", "no C")
+    with pytest.warns(UserWarning, match="no C compiler works here .*error"):
+        assert functions.library(torch.float32) is None and not door.serve(torch.ones(3))
+    assert not [*cache.glob("*.so")]

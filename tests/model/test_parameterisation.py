@@ -78,9 +78,6 @@ def test_parcae_starts_as_001s_code():
     for name, weight in model.named_parameters():
         if start[name] == "truncated orthogonal":
             assert weight.std().item() == pytest.approx(u, rel=0.02), name
-            tall = weight if weight.shape[0] > weight.shape[1] else weight.T
-            gram = tall.T @ tall / (u**2 * max(weight.shape))  # the identity where all singular values are that
-            torch.testing.assert_close(gram, torch.eye(min(weight.shape)))
     assert start["embed.weight"] == start["recur.0.mlp.up.weight"] == "truncated orthogonal"
     assert not model.recur[0].attn.out.weight.any() and not model.recur[0].mlp.down.weight.any()
     gates = torch.cat([block.attn.gate.weight for block in [*model.prelude, *model.coda] if block.attn.gate])
