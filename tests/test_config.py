@@ -33,7 +33,6 @@ ADD, CONCAT, MUON = {"injection": "add", "state_init": "zero"}, {"injection": "c
         (lambda: small_run(model={"init": "uniform-zero"}, optim={"name": "muonh"}), "optim.name", "model.init"),
         (lambda: TrainConfig(seed=2**63), "seed", "use a smaller one"),
         (lambda: TrainConfig(batch=8, micro_batch=3), "micro_batch", "divide"),
-        (lambda: DataConfig(tokenizer="words"), "tokenizer", "bpe-SIZE"),
         (lambda: DataConfig(tokenizer="bpe-100"), "tokenizer", "260"),
         (lambda: small_run(model={"context": 16}), "model.context", "data.context"),
         (lambda: small_run(model={"vocab_size": 100}), "model.vocab_size", "256"),

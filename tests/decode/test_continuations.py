@@ -10,8 +10,6 @@ from lib.decode.continuations import Question, score
 from lib.kernels import door
 from tests.models import FAMILIES, LOOPED, built, config, randomized
 
-CONTEXT = 24
-
 
 def questions_of(*shapes, seed=5):
     """One for each (length of the prefix, lengths of the choices...)."""

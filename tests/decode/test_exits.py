@@ -49,8 +49,8 @@ def test_every_layer_is_an_exit_of_its_own():
     assert not model.recur[0]._forward_hooks
 
 
-def test_moves_are_between_successive_exits():
-    model, x, exits = measured("parcae")
+def test_moves_are_between_successive_exits_and_a_gate_lets_stay_who_left_at_none():
+    model, x, exits = measured("gated")
     states = [state.flatten(0, 1) for _, state, _ in model.hidden_at(x[:, :-1], range(1, model.cfg.mean_loops + 1))]
     for name, first in (("kl", 1), ("l2", 1), ("acceleration", 2)):
         assert np.isnan(exits.scores[name][:first]).all() and np.isfinite(exits.scores[name][first:]).all()
@@ -59,15 +59,9 @@ def test_moves_are_between_successive_exits():
     np.testing.assert_allclose(exits.scores["acceleration"][2], acceleration, rtol=1e-3, atol=1e-5)
     with torch.no_grad():
         p, q = (model(x[:, :-1], T).log_softmax(-1).flatten(0, 1) for T in (2, 1))
-    kl = torch.nn.functional.kl_div(q, p, log_target=True, reduction="none").sum(-1)
-    np.testing.assert_allclose(exits.scores["kl"][1], kl.numpy(), rtol=1e-3, atol=1e-6)
-
-
-def test_a_gate_lets_stay_who_left_at_no_exit():
-    model, x, exits = measured("gated")
-    states = [state.flatten(0, 1) for _, state, _ in model.hidden_at(x[:, :-1], range(1, model.cfg.mean_loops + 1))]
-    with torch.no_grad():
+        kl = torch.nn.functional.kl_div(q, p, log_target=True, reduction="none").sum(-1)
         stays = torch.stack([1 - model.leaving(state)[:, 0] for state in states]).cumprod(0)
+    np.testing.assert_allclose(exits.scores["kl"][1], kl.numpy(), rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(exits.scores[GATE], stays, rtol=1e-4)
 
 

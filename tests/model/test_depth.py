@@ -98,13 +98,6 @@ def test_per_batch_rows_agree_and_per_sequence_rows_do_not():
     assert len({*together}) > 4 and (together == np.concatenate(apart)).all()  # whatever the batch
 
 
-def test_split_puts_the_gradient_on_the_last_loops():
-    n, k = depth.split(np.array([1, 3, 4, 9]), 4)
-    assert n.tolist() == [0, 0, 0, 5] and k.tolist() == [1, 3, 4, 4]
-    n, k = depth.split(np.array([1, 9]), None)
-    assert n.tolist() == [0, 0] and k.tolist() == [1, 9]
-
-
 def test_a_lognormal_mean_of_one_is_one_loop_and_takes_no_logarithm_of_zero():
     rule = depth.DepthRule(ModelConfig(depth="lognormal-poisson", mean_loops=1, backprop_loops=1))
     with np.errstate(all="raise"):

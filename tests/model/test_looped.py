@@ -16,6 +16,7 @@ from lib.flops import count
 from lib.model.looped import Draw, LoopedLM, token_losses
 from lib.model.weights import load_strictly
 from tests.conftest import examples
+from tests.lines import one_line
 from tests.models import KINDS, config, randomized, tokens
 
 
@@ -271,19 +272,15 @@ def test_a_compiled_block_serves_every_depth_and_number_of_rows(monkeypatch):
 
 
 def test_bad_calls_are_one_line():
-    model = LoopedLM(config()).eval()
-    with pytest.raises(InputError, match="context: a sequence of 30"):
-        model(tokens(length=30))
-    with pytest.raises(InputError, match="loops: 0 is too few"):
-        model(tokens(), 0)
-    for loops in (torch.tensor([1, 2]), torch.ones(4, 1, dtype=torch.long), 2.0, True):
-        with pytest.raises(InputError, match="loops: give one int, or a LongTensor with one for each of the 4 rows"):
-            model(tokens(), loops)
-    plain = LoopedLM(config("passthrough", prelude=2, recur=0, mean_loops=1)).eval()
-    with pytest.raises(InputError, match="loops: 2 loops over no layer"):
-        plain(tokens(), 2)
-    with pytest.raises(InputError, match="loops: 7 are more than the 6 that these hyper-connections have"):
-        LoopedLM(config("hyper-connections"))(tokens(), 7)
+    plain, lanes = config("passthrough", prelude=2, recur=0, mean_loops=1), config("hyper-connections")
+    one_each = "loops: give one int, or a LongTensor with one for each of the 4 rows"
+    bad = [(config(), loops, one_each) for loops in (torch.tensor([1, 2]), torch.ones(4, 1).long(), 2.0, True)]
+    bad += [(config(), 0, "loops: 0 is too few"), (plain, 2, "loops: 2 loops over no layer")]
+    for cfg, loops, says in [*bad, (lanes, 7, "loops: 7 are more than the 6 that these hyper-connections have")]:
+        with one_line(starts=says):
+            LoopedLM(cfg)(tokens(), loops)
+    with one_line(starts="context: a sequence of 30"):
+        LoopedLM(config())(tokens(length=30))
 
 
 NUMBERS = dict(prelude=[0, 1, 2], coda=[0, 1], kv_heads=[None, 1, 2], embed_scale=[1.0, 5.0], softcap=[0.0, 15.0])

