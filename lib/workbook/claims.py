@@ -43,7 +43,6 @@ PUBLISHED = "published"  # in the place of a profile: judged on a paper's own pu
 TOO_FEW = "too few seeds"
 FEWEST = 6  # seeds: 2^-6 is the first power of 1/2 below ERROR
 ERROR = 0.025
-SIGNS = 2**12  # changes of signs: all of up to twelve numbers, so many drawn beyond
 
 #: of the only comparison, or of each by its name
 Numbers = Sequence[float] | Mapping[str, Sequence[float]]
@@ -201,15 +200,15 @@ def shown(claim: Claim, found: Mapping[str, Comparison], outcome: str) -> Interv
     """The interval of the comparison that decides: among the k where one of them does, by itself where all have to."""
     if not found or any(math.isnan(one.own.mean) for one in found.values()):
         return Interval(math.nan, -math.inf, math.inf)
-    several = [*found.values()]
-    if outcome == ABSENT:
-        return min((one.among for one in several), key=lambda among: max(-among.low, among.high))
     within = claim.kind in ("value", "tie")
+    if outcome == ABSENT:
+        return min((one.among for one in found.values()), key=lambda among: max(-among.low, among.high))
     if outcome == CONTRADICTED:
-        among = [one.among for one in several]
-        return max(among, key=lambda one: max(one.low - claim.value, claim.value - one.high) if within else -one.high)
-    own = [one.own for one in several]
-    return max(own, key=lambda one: abs(one.mean - claim.value) if within else -one.low)
+        return max(
+            (one.among for one in found.values()),
+            key=lambda one: max(one.low - claim.value, claim.value - one.high) if within else -one.high,
+        )
+    return max((one.own for one in found.values()), key=lambda one: abs(one.mean - claim.value) if within else -one.low)
 
 
 # ---- the second opinion ----------------------------------------------------------------------------------------------
@@ -217,10 +216,11 @@ def shown(claim: Claim, found: Mapping[str, Comparison], outcome: str) -> Interv
 
 def p_above(values: Sequence[float], at: float = 0.0) -> float:
     """The one-sided p-value of a mean that is not above ``at``: the share of all changes of signs of the distances from
-    ``at`` that have a mean as high (Fisher 1935). It is exact where the noise is symmetric, whatever else it is."""
+    ``at`` that have a mean as high (Fisher 1935): of all for up to twelve numbers, of so many drawn beyond. It is exact
+    where the noise is symmetric, whatever else it is."""
     distances = np.asarray(values, dtype=float) - at
     found = scipy.stats.permutation_test(
-        (distances,), np.mean, permutation_type="samples", alternative="greater", n_resamples=SIGNS, rng=0
+        (distances,), np.mean, permutation_type="samples", alternative="greater", n_resamples=2**12, rng=0
     )
     return float(found.pvalue)
 

@@ -10,7 +10,6 @@ import collections
 import functools
 import itertools
 import re
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,11 +95,10 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
 
     Raises ValueError where the marks of a part are missing."""
     for name, part in parts.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        if begin not in text or end not in text:
+        there = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
+        if there is None:
             raise ValueError(f"{name}: the document has no marks of this name")
-        before, _, rest = text.partition(begin)
-        text = f"{before}{begin}{part}\n{end}{rest.partition(end)[2]}"
+        text = f"{text[: there.start(1)]}{part}\n{text[there.end(1) :]}"
     return text
 
 
@@ -374,8 +372,8 @@ def columns() -> dict[str, list[Column]]:
 def _says(name: str) -> str:
     """What a field's own description says; else that lib/config.py has it."""
     part, _, field = name.partition(".")
-    config = typing.cast(Any, RunConfig.model_fields[part].annotation)
-    return config.model_fields[field].description or f"{field.replace('_', ' ')}, as in lib/config.py"
+    config: Any = RunConfig.model_fields[part].annotation
+    return str(config.model_fields[field].description or f"{field.replace('_', ' ')}, as in lib/config.py")
 
 
 def _described(listed: Iterable[Column]) -> str:

@@ -48,12 +48,8 @@ def failure(executed: Path) -> str:
     The copy must be a notebook, which ``page`` makes sure of."""
     if executed.with_name(f".{executed.stem}.done").exists():
         return ""
-    outputs = [
-        output
-        for cell in json.loads(executed.read_text(encoding="utf-8"))["cells"]
-        for output in cell.get("outputs", [])
-    ]
-    errors = [output for output in outputs if output["output_type"] == "error"]
+    cells = json.loads(executed.read_text(encoding="utf-8"))["cells"]
+    errors = [one for cell in cells for one in cell.get("outputs", []) if one["output_type"] == "error"]
     if not errors:
         return "it was stopped before its end, or is still running"
     text = " ".join(f"{errors[-1]['ename']}: {errors[-1]['evalue']}".split())

@@ -17,7 +17,6 @@ from lib.workbook import claims, places
 from lib.workbook.claims import Claim, Finding
 
 NAME = "verdicts.json"
-FORM = 2  # of the columns below, raised when one changes its meaning or goes
 
 COLUMNS = [
     Column("claim", "text", "the claim's id in params/claims.yaml"),
@@ -50,14 +49,12 @@ COLUMNS = [
 ]
 
 
-def _cell(name: str, claim: Claim, finding: Finding) -> Any:
-    if name == "claim":
-        return claim.id
-    if name in ("value", "uncertainty") and claim.kind != "value":
-        return None
-    if name in ("notebook", "parameters", "commit", "device"):
-        return finding.provenance.get(name)
-    return getattr(finding if hasattr(finding, name) else claim, name)
+def _row(claim: Claim, finding: Finding) -> dict[str, Any]:
+    made = {name: finding.provenance.get(name) for name in ("notebook", "parameters", "commit", "device")}
+    fields = vars(claim) | vars(finding) | made | {"claim": claim.id}
+    if claim.kind != "value":
+        fields |= {"value": None, "uncertainty": None}
+    return {one.name: fields[one.name] for one in COLUMNS}
 
 
 def committed(records: Path) -> dict[str, Any]:
@@ -80,15 +77,15 @@ def write(
         files.remove(path)
         return False
     project = tomllib.loads((places.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    rows = [{one.name: _cell(one.name, *both) for one in COLUMNS} for both in found]
+    rows = json.dumps([_row(*both) for both in found])
     said = {
-        "form": FORM,
+        "form": 2,  # of the columns, raised when one changes its meaning or goes
         # the workbook's, and that of its recipe, which is raised when runs' numbers change
         "version": f"{project['version']}, recipe {lib.RECIPE}",
         "profile": profile,
         "audit": audited,
         "columns": {one.name: one.says for one in COLUMNS},
-        "verdicts": json.loads(json.dumps(rows), parse_constant=lambda none: None),  # what is no finite number
+        "verdicts": json.loads(rows, parse_constant=lambda _: None),  # what is no finite number is null
     }
     with files.replacing(path) as draft:
         draft.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

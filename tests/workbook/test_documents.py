@@ -52,10 +52,6 @@ def test_a_document_has_the_tables_of_today(parts, path):
 # ---- Markdown
 
 
-def test_a_table_has_its_headings_and_a_line_for_each_row():
-    assert table([{"a": "1", "b c": ""}, {"a": "2", "b c": "x"}]) == "| a | b c |\n| --- | --- |\n| 1 |  |\n| 2 | x |"
-
-
 def test_parts_are_put_where_their_names_are():
     text = "a\n<!-- x -->\nold\n<!-- /x -->\nb\n<!-- y -->\n<!-- /y -->\n"
     once = filled(text, {"x": r"| \1 |"})
@@ -229,15 +225,12 @@ def test_every_paper_has_a_picture_of_desk_that_says_which_notebook_drew_it():
 # ---- what runs cost, and columns
 
 
-def test_every_notebook_is_counted_once():
-    assert sorted(name for part in documents.NOTEBOOKS.values() for name in part) == plans.names()
-
-
 def test_runs_cost_what_count_says_and_count_once(parts):
     expected = sum(
         cfg.tokens * count(cfg.model, 2048).flops_per_token for cfg in plans.plan("extrapolation", "paper").runs
     )
     every = asked("paper")
+    assert sorted(name for part in documents.NOTEBOOKS.values() for name in part) == plans.names()
     assert every[every["notebook"] == "`extrapolation`"]["flops"].sum() == pytest.approx(expected)
     assert every["key"].nunique() < len(every)
     assert parts[documents.SCALE]["papers"].splitlines()[-1].startswith(f"| all | {every['key'].nunique():,} |")
