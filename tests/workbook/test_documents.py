@@ -25,26 +25,19 @@ MEND = ".venv/bin/python -c 'from lib.workbook.documents import write; write()'"
 
 LEDGER = claims.ledger(places.LEDGER)
 ANY = next(iter(LEDGER.values()))
-
-
-@pytest.fixture(scope="module")
-def kept():
-    return {}
+KEPT: dict = {}
 
 
 @pytest.fixture
-def parts(kept, plans_once):
+def parts(plans_once):
     """Made once: it takes half a minute."""
-    kept.update(kept or documents.documents())
-    return kept
+    KEPT.update(KEPT or documents.documents())
+    return KEPT
 
 
-@pytest.mark.parametrize(
-    "path",
-    [documents.README, documents.SCALE, documents.CLAIMS, documents.VERDICTS, documents.CARD],
-    ids=lambda path: path.stem,
-)
-def test_a_document_has_the_tables_of_today(parts, path):
+@pytest.mark.parametrize("name", ["README", "SCALE", "CLAIMS", "VERDICTS", "CARD"])
+def test_a_document_has_the_tables_of_today(parts, name):
+    path = getattr(documents, name)
     text = path.read_text()
     assert filled(text, parts[path]) == text, f"{path.name} is out of date, run {MEND}"
 

@@ -22,11 +22,9 @@ ORDER = sorted(LEDGER, key=lambda id: LEDGER[id].paper)
 JUDGED = "001-base-state-explodes"
 #: notebook -> the figures of it that claims name
 NAMED: dict[str, set[str]] = {}
-for claim in LEDGER.values():
-    if claim.figure:
-        NAMED.setdefault(claim.notebook, set()).add(claim.figure)
-    if claim.published_figure:
-        NAMED.setdefault(claim.published, set()).add(claim.published_figure)
+for one in LEDGER.values():
+    for notebook, figure in ((one.notebook, one.figure), (one.published, one.published_figure)):
+        NAMED.setdefault(notebook, set()).update(filter(None, [figure]))
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -107,10 +105,10 @@ def as_kept(kind, profile: str) -> dict:
 
 def test_the_command_is_makes_unless_parameters_were_others():
     given = as_kept(Instability, "cpu")
-    again = report.command("instability", "cpu", {"parameters": given})
-    assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
-    assert report.command("instability", "cpu", {"parameters": {**given, "jobs": 7, "outputs": "x"}}) == again
-    changed = report.command("instability", "cpu", {"parameters": {**given, "lrs": [0.5, 0.25]}})
+    for same in ({}, {"jobs": 7, "outputs": "x"}):
+        again = report.command("instability", "cpu", {"parameters": given | same})
+        assert again == "make reproduce-figures PROFILE=cpu ONLY=instability"
+    changed = report.command("instability", "cpu", {"parameters": given | {"lrs": [0.5, 0.25]}})
     assert changed == "papermill notebooks/instability.ipynb out.ipynb -p profile cpu -y '{lrs: [0.5, 0.25]}'"
 
 
