@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.fit import laws
-from lib.fit.arrays import ANY_SIGN, LEVEL, POSITIVE, floats, number, points, same_index
-from lib.fit.laws import Law
+from lib.fit.laws import ANY_SIGN, LEVEL, POSITIVE, Law, floats, number, points, same_index
 from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
 
 K = TypeVar("K")  # names of fits
@@ -100,8 +99,7 @@ class Fit:
             J = J[free]
             J /= np.sqrt(np.maximum((J**2).sum(-1), 1e-300))[:, None]
             information, axes = np.linalg.eigh(J @ J.T)
-            flat = information < 1e-9 * information.max()
-            left_open[free] = (np.abs(axes[:, flat]) > 0.3).any(1)
+            left_open[free] = (np.abs(axes[:, information < 1e-9 * information.max()]) > 0.3).any(1)
         return self._named(left_open)
 
     def _named(self, which: ndarray) -> tuple[str, ...]:
@@ -262,9 +260,8 @@ def bootstrap(
     point = fit(*arrays)
     same_index({"loss": arrays[-1], "cells": cells})
     weights = np.array(resampled(point.law, [*point.inputs, point.loss], cells, n, seed), dtype=float)
-    loss = np.broadcast_to(point.loss, weights.shape)
-    thetas = _best_from(point.theta, Problem.of(point.law, point.inputs, loss, point.delta, weights))
-    draws = pd.DataFrame([point.law.params(theta) for theta in thetas])
+    problem = Problem.of(point.law, point.inputs, np.broadcast_to(point.loss, weights.shape), point.delta, weights)
+    draws = pd.DataFrame([point.law.params(theta) for theta in _best_from(point.theta, problem)])
     draws[[*point.at_bound, *point.unidentified]] = np.nan
     return draws
 
@@ -370,15 +367,6 @@ def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
     if cut is None:
         raise InputError(f"by: {len(np.unique(by))} values make no halves, give points at two at least")
     return by <= cut, by > cut
-
-
-def residual_rank_test(fit: Fit, x: ArrayLike) -> tuple[float, float]:
-    """Spearman's rank correlation of the residuals with x [n], and its p-value: is a trend left (000, App. F.1)?"""
-    import scipy.stats  # a second, which not every fit has to wait for
-
-    x, residuals = points({"x": x, "fit": fit.residuals}, {"x": ANY_SIGN, "fit": ANY_SIGN})
-    result = scipy.stats.spearmanr(residuals, x)
-    return float(result.statistic), float(result.pvalue)
 
 
 # ---- optima and power laws -------------------------------------------------------------------------------------------

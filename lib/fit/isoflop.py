@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig
-from lib.fit.arrays import ANY_SIGN, LEVEL, NOT_NEGATIVE, POSITIVE, columns, floats, number, points
 from lib.fit.fits import Fit, isoflop_optimum, power_law
-from lib.fit.laws import PHI
+from lib.fit.laws import ANY_SIGN, LEVEL, NOT_NEGATIVE, PHI, POSITIVE, columns, floats, number, points
 from lib.flops import count
 
 

@@ -24,7 +24,7 @@ from lib.base.errors import InputError, NotThere
 from lib.base.machine import provenance
 from lib.base.parameters import Computing, Parameters
 from lib.config import Label, RunConfig
-from lib.figures import style, words
+from lib.figures import style
 from lib.flops import count, run_flops
 from lib.store.runs import RunStore
 from lib.sweep import measurements, training
@@ -281,7 +281,7 @@ def _harmless(cell: Any) -> Any:
 def _shown(figure: Figure, png: bytes) -> Image:
     """A figure as a notebook shows it. It is closed, or the end of the cell would show it once more."""
     pyplot.close(figure)
-    return Image(png, width=round(figure.get_figwidth() * style.SCREEN_DPI), alt=words.described(figure))
+    return Image(png, width=round(figure.get_figwidth() * style.SCREEN_DPI), alt=style.described(figure))
 
 
 def _range(values: Sequence[float]) -> float | str:

@@ -130,13 +130,6 @@ def test_a_cut_makes_the_halves_as_equal_as_it_can():
         fits.split([4, 4])
 
 
-def test_ranks_of_residuals_in_order_are_one():
-    found = fit_saturation(*line()[:2], laws.POWER)
-    order = np.argsort(np.argsort(found.residuals))
-    assert fits.residual_rank_test(found, order**3)[0] == pytest.approx(1)
-    assert fits.residual_rank_test(found, -order) == (pytest.approx(-1), pytest.approx(0, abs=1e-9))
-
-
 LADDER = laws.POWER_WITH_FLOOR
 TRUTH = {"a": dict(L_inf=1.7, Z=1.65, z=0.11), "b": dict(L_inf=1.7, Z=1.6, z=0.12), "c": dict(L_inf=1.7, Z=1.5, z=0.1)}
 INPUTS = {name: (np.geomspace(0.3, 100, 8 - i),) for i, name in enumerate(TRUTH)}

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
 from lib.fit import isoflop
-from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, residual_rank_test, split
+from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, split
 from lib.flops import count
 from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import intervention
@@ -168,8 +169,8 @@ def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
         "rmse": rms(off),
         "largest residual": float(off.abs().max()),
         # of measured less predicted, as the paper has it
-        "rank correlation with N": -residual_rank_test(fit, own["N"])[0],
-        "rank correlation with D": -residual_rank_test(fit, own["D"])[0],
+        "rank correlation with N": -float(spearmanr(fit.residuals, own["N"]).statistic),
+        "rank correlation with D": -float(spearmanr(fit.residuals, own["D"]).statistic),
     }
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
-from lib.fit.fits import Fit, Noise, cell_signs, fit_chinchilla, fit_joint, flipped, refits, residual_rank_test, split
+from lib.fit.fits import Fit, Noise, cell_signs, fit_chinchilla, fit_joint, flipped, refits, split
 from lib.fit.isoflop import compute_optimal, effective_parameters
 from lib.papers.isodepth.designs import size
 from lib.papers.shared.frames import finished
@@ -184,9 +185,9 @@ def joint_quality(fits: Sequence[Fit], runs: pd.DataFrame, seed: int) -> dict[st
     Fresh grids are made by the law, so that their correlations count from the one that was found. What is left over is
     known as well as the variance of so many independent residuals."""
     law, *fresh = fits
-    trend = {name: [residual_rank_test(law, runs[name])[0]] for name in ("N", "D")}
+    trend = {name: [float(spearmanr(law.residuals, runs[name]).statistic)] for name in ("N", "D")}
     for name, drawn in trend.items():
-        drawn += [drawn[0] + residual_rank_test(own, runs[name])[0] for own in fresh]
+        drawn += [drawn[0] + float(spearmanr(own.residuals, runs[name]).statistic) for own in fresh]
     freedom = len(runs) - law.free
     of_variance = np.append(1.0, freedom / np.random.default_rng(seed).chisquare(freedom, DRAWS))  # to what was found
     return {

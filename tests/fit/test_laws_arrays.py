@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lib.fit import fits, isoflop, laws
-from lib.fit.arrays import floats
+from lib.fit.laws import floats
 from tests.lines import one_line
 
 N = np.geomspace(1e7, 1e9, 8)
