@@ -78,11 +78,3 @@ def test_many_sets_at_once_end_where_each_does_by_itself(delta):
         alone = minimum(one, *starts(one))
         assert many.value(many.residuals(together))[s] == pytest.approx(one.value(one.residuals(alone))[0], rel=1e-9)
     assert (together[::4, 5] == np.linspace(0, 1, 10)).all() and np.std(together[1::4, 5]) > 0
-
-
-def test_a_point_that_counts_twice_is_two_points_and_one_that_counts_nought_is_none():
-    ours = problem()
-    (weights,) = ours.weights.astype(int)
-    inputs, loss = ([x.repeat(weights) for x in some] for some in (ours.inputs, np.exp(ours.log_loss)))
-    again = Problem.of(ours.law, inputs, np.array(loss), DELTA)
-    np.testing.assert_allclose(minimum(ours, *starts(ours)), minimum(again, *starts(again)), rtol=1e-9)

