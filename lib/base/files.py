@@ -183,11 +183,12 @@ def set_aside_if_unreadable(path: Path, what: str, made: str) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        problem = f"{what} {path.name} cannot be read ({error})"
-        if os.access(path.parent, os.W_OK | os.X_OK):
-            print(f"{problem}: set aside as {set_aside(path).name}, to be {made} again")
-        else:
-            print(f"{problem}: to be {made} again by somebody who may write to {path.parent}")
+        done = (
+            f"set aside as {set_aside(path).name}, to be {made} again"
+            if os.access(path.parent, os.W_OK | os.X_OK)
+            else f"to be {made} again by somebody who may write to {path.parent}"
+        )
+        print(f"{what} {path.name} cannot be read ({error}): {done}")
 
 
 def set_aside(path: Path) -> Path:

@@ -81,10 +81,11 @@ def provenance() -> dict[str, Any]:
 def _commit() -> str:
     """Of the repository that the library is in; of one around that, or that a variable names, it is none."""
     root = Path(lib.__file__).resolve().parent.parent
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {
+        "GIT_CEILING_DIRECTORIES": str(root.parent)
+    }
     try:
         describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-        own["GIT_CEILING_DIRECTORIES"] = str(root.parent)
         commit = subprocess.run(describe, capture_output=True, encoding="utf-8", env=own).stdout.strip()
     except OSError:
         commit = ""

@@ -34,7 +34,6 @@ from lib.store.runs import RunStore
 from lib.sweep.training import STOPPED, Job, train_until
 from lib.workbook import places, verdicts
 
-FIRST = 10  # steps whose losses are compared across classes of machines
 #: Optimiser -> by which a loss of the first ten steps may differ, relative: ten times the largest difference that was
 #: measured at the step or before it, to 1, 2 or 5. It was measured on 60 to 220 of desk's runs by optimiser, with
 #: experts and without, between AVX-512 and AVX2, with the kernels and without them.
@@ -117,8 +116,7 @@ def draw(recorded: Sequence[RunResult], seconds: float, most: float, seed: int) 
     ``most`` each, as they took when they were recorded; at least the first."""
     by_key = sorted(recorded, key=lambda run: run.key)
     chosen: list[RunResult] = []
-    for place in np.random.default_rng(seed).permutation(len(by_key)):
-        run = by_key[place]
+    for run in (by_key[place] for place in np.random.default_rng(seed).permutation(len(by_key))):
         if not chosen or run.summary["seconds"] <= min(seconds, most):
             chosen.append(run)
             seconds -= run.summary["seconds"]
@@ -145,12 +143,12 @@ class Seeds(NamedTuple):
 
 def seeds(recorded: Sequence[RunResult]) -> dict[str, Seeds]:
     """Cell -> its seeds that finished."""
+    finished = [(run.config, run.summary["val_loss"]) for run in recorded if run.status == "finished"]
     rows = [
-        {"cell": _cell(run.config), "near": _neighbourhood(run.config), "end": run.summary["val_loss"]}
-        for run in recorded
-        if run.status == "finished"
+        (f"{cfg.optim.name} {cfg.model.width} {cfg.data.source} {cfg.train.steps.bit_length()}", _cell(cfg), end)
+        for cfg, end in finished
     ]
-    ends = pd.DataFrame(rows, columns=["cell", "near", "end"]).groupby(["near", "cell"], sort=False)["end"]
+    ends = pd.DataFrame(rows, columns=["near", "cell", "end"]).groupby(["near", "cell"], sort=False)["end"]
     variances = ends.var().dropna()
     near = {str(of): some.tolist() for of, some in variances.groupby("near")}
     return {str(cell): of_seeds(some.tolist(), near.get(str(of), variances.tolist())) for (of, cell), some in ends}
@@ -165,10 +163,6 @@ def of_seeds(ends: Sequence[float], variances: Sequence[float]) -> Seeds:
 
 def _cell(cfg: RunConfig) -> str:
     return cfg.replace(train=cfg.train.replace(seed=0)).key
-
-
-def _neighbourhood(cfg: RunConfig) -> str:
-    return f"{cfg.optim.name} {cfg.model.width} {cfg.data.source} {cfg.train.steps.bit_length()}"
 
 
 def difference(record: RunResult, again: RunResult, same_class: bool, cell: Seeds | None, runs: int) -> str:

@@ -220,11 +220,10 @@ class Kernel(ForkProcess):
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
-            arguments, environment, folder = self._orders.recv()
+            arguments, environment = self._orders.recv()
         except EOFError:
             return
         os.environ.update(environment)
-        os.chdir(folder or ".")
         from ipykernel.kernelapp import IPKernelApp
 
         IPKernelApp.launch_instance([*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])
@@ -255,7 +254,7 @@ def manager_of(kernel: Kernel) -> Any:
             provisioner: Any = self.provisioner
             if kernel_cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
                 return await super()._async_launch_kernel(kernel_cmd, **how)
-            kernel.told.send((kernel_cmd[3:], how["env"], how.get("cwd")))
+            kernel.told.send((kernel_cmd[3:], how["env"]))
             provisioner.process = kernel
             self._reconcile_connection_info(provisioner.connection_info)
 

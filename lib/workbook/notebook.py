@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -135,10 +135,9 @@ class Notebook(Generic[P]):
         say. Records of runs that finished have all of it; the notebook itself measures what it then asks for."""
         self.planned.asked += [Asked(function, case, of_finished=True) for case in cases]
 
-    def will_open(self, configs: Iterable[RunConfig]) -> None:
+    def will_open(self, configs: Collection[RunConfig]) -> None:
         """Says that the notebook opens these runs' weights, other than to measure: records keep them, and the held-out
         rows."""
-        configs = list(configs)
         self.planned.opened.update(cfg.key for cfg in configs)
         self.may_measure(held_out, [OfText.of(cfg.data, self.store) for cfg in configs])
 
@@ -153,8 +152,7 @@ class Notebook(Generic[P]):
         measured then. all_may_diverge: something can be drawn also where no run finished."""
         store = self.store
         missing = [cfg.key for cfg in configs if store.find(cfg) is None]
-        if self._only_draws:
-            self._need(missing, "runs")
+        self._need(missing, "runs")
         for asked in self.planned.asked if missing else ():
             if isinstance(asked.case, Evaluation):
                 asked.case.check()
@@ -168,12 +166,10 @@ class Notebook(Generic[P]):
         )
         return runs
 
-    @property
-    def _only_draws(self) -> bool:
-        return isinstance(self.parameters, Computing) and not self.parameters.train
-
     def _need(self, missing: list[str], what: str) -> None:
-        if missing:
+        """Raises NotThere for what is missing where nothing shall be trained."""
+        p = self.parameters
+        if missing and isinstance(p, Computing) and not p.train:
             raise NotThere(
                 f"train: {len(missing)} {what} are missing, {', '.join(missing[:3])}{' ...' * (len(missing) > 3)}; "
                 "set it to true to make them here, or draw when they are there"
@@ -196,8 +192,8 @@ class Notebook(Generic[P]):
 
     def verdicts(self, findings: list[claims.Finding]) -> pd.DataFrame:
         """A table of what was measured and the verdicts."""
-        table = pd.DataFrame([dataclasses.asdict(finding) for finding in findings]).set_index("id")
-        return table[["verdict", "second", "mean", "low", "high", "unit"]]
+        columns = ["id", "verdict", "second", "mean", "low", "high", "unit"]
+        return pd.DataFrame(map(dataclasses.asdict, findings), columns=columns).set_index("id")
 
     def save_table(self, table: pd.DataFrame, name: str, digits: int = 4) -> pd.DataFrame:
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
@@ -239,8 +235,8 @@ class Notebook(Generic[P]):
         """``measurements.measure`` with the notebook's store, ``jobs`` and ``max_hours``."""
         self.will_measure(function, cases)
         store = self.store
-        missing = [case for case in cases if self._only_draws and not measurements.has(function, case, store)]
-        self._need([measurements.key(case) for case in missing], "measurements")
+        missing = [measurements.key(case) for case in cases if not measurements.has(function, case, store)]
+        self._need(missing, "measurements")
         results = measurements.measure(function, cases, store, *self._limits())
         print(f"{len(cases)} measurements", *store.problems, sep="\n")
         return results

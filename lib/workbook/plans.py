@@ -99,11 +99,10 @@ def read_plan(path: Path) -> dict[str, Any]:
     """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs;
     ``part``, how much of the plan is there where it drew no more. {} where there is none; one that is damaged is set
     aside, and its notebook writes it anew."""
-    found: dict[str, Any] = {}
     if path.exists():
         with files.set_aside_if_unreadable(path, "plan", "written"):
-            found = files.read_checked(path)
-    return found
+            return files.read_checked(path)
+    return {}
 
 
 # ---- how much of a plan is there -------------------------------------------------------------------------------------

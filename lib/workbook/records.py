@@ -92,8 +92,8 @@ def make(
     every |= _of_others(set(plans.names(profile)) - every.keys(), profile, outputs)
     chosen = [every[name] for name in names or every]
     grids = [_grids(name, every[name], profile) for name in names or every]
-    together = grids if names else [list(itertools.chain.from_iterable(grids))]
-    configs = list({cfg.key: cfg for some in together for cfg in by_value(some)}.values())
+    in_turn = grids if names else [list(itertools.chain.from_iterable(grids))]
+    configs = list({cfg.key: cfg for some in in_turn for cfg in by_value(some)}.values())
     asked = _asked(every, names, {cfg.key for cfg in configs})
     todo = [job for job in _jobs(configs, asked, store) if _is_ours(job, shard, store)]
     missing = [job.cfg for job in todo if job.cfg is not None and store.find(job.cfg) is None]
@@ -152,20 +152,20 @@ def _of_others(names: Iterable[str], profile: str, outputs: Path) -> dict[str, p
 
 def _asked(every: Mapping[str, plans.Plan], names: Sequence[str], keys: set[str]) -> list[Asked]:
     """What any notebook measures on the runs of these keys, and what the named ones measure without a run; once."""
-    found = {
-        (measurements.name(one.function), one.key): one
-        for name, plan in every.items()
-        for one in plan.asked
-        if one.run in keys or (not one.run and (not names or name in names))
-    }
-    return list(found.values())
+    return list(
+        {
+            (measurements.name(one.function), one.key): one
+            for name, plan in every.items()
+            for one in plan.asked
+            if one.run in keys or (not one.run and (not names or name in names))
+        }.values()
+    )
 
 
 def _is_ours(job: Job, shard: tuple[int, int], store: RunStore) -> bool:
     """Whether a job falls to the i-th of n machines: by its key, or since it was begun here or has its weights here."""
-    i, n = shard
     here = (store.path / job.key).is_dir() or store.partial(job.key).exists()
-    return here or int(job.key, 16) % n == i - 1
+    return here or int(job.key, 16) % shard[1] == shard[0] - 1
 
 
 def _missing(asked: Sequence[Asked], configs: Sequence[RunConfig], store: RunStore) -> list[Asked]:

@@ -20,6 +20,8 @@ from lib.train.loop import train
 from lib.workbook import audit
 from tests.runs import several, small_run
 
+FIRST = 10  # steps whose losses are compared across classes of machines
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
@@ -55,21 +57,24 @@ def test_runs_are_the_same_to_the_last_digit(recorded, trained):
     assert said["on_class"] == [one.key for one in compared]
 
 
+def off(run, first=1.0, last=0.0):
+    """A run whose first loss, and whose end, differ by so much."""
+    metrics = {**run.metrics, "loss": [run.metrics["loss"][0] * first, *run.metrics["loss"][1:]]}
+    return dataclasses.replace(
+        run, metrics=metrics, summary={**run.summary, "val_loss": run.summary["val_loss"] + last}
+    )
+
+
+def diverged(run):
+    return dataclasses.replace(run, status="diverged", summary={**run.summary, "max_state_rms": 1e9})
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            lambda run: dataclasses.replace(run, status="diverged", summary={**run.summary, "max_state_rms": 1e9}),
-            "it finished, and diverged when it was recorded",
-        ),
-        (
-            lambda run: dataclasses.replace(run, summary={**run.summary, "val_loss": run.summary["val_loss"] + 1e-12}),
-            "val_loss is ",
-        ),
-        (
-            lambda run: dataclasses.replace(run, metrics={**run.metrics, "loss": [1 + 1e-6, *run.metrics["loss"][1:]]}),
-            "loss of step 1 is ",
-        ),
+        (diverged, "it finished, and diverged when it was recorded"),
+        (lambda run: off(run, last=1e-12), "val_loss is "),
+        (lambda run: off(run, first=1 + 1e-6), "loss of step 1 is "),
     ],
 )
 def test_a_digit_that_differs_is_named_and_fails(recorded, change, says):
@@ -96,14 +101,6 @@ def test_on_another_machine_ends_need_not_be_the_same(recorded, trained):
     assert ": 3 of 3 agree on another class of machine,\nby the " in audit.told(said)
 
 
-def off(run, first=1.0, last=0.0):
-    """A run whose first loss, and whose end, differ by so much."""
-    metrics = {**run.metrics, "loss": [run.metrics["loss"][0] * first, *run.metrics["loss"][1:]]}
-    return dataclasses.replace(
-        run, metrics=metrics, summary={**run.summary, "val_loss": run.summary["val_loss"] + last}
-    )
-
-
 def test_how_far_another_machine_may_be_off(trained):
     run = trained[0]
     end = run.summary["val_loss"]
@@ -111,7 +108,7 @@ def test_how_far_another_machine_may_be_off(trained):
     reach = cell.reach(30)
     assert audit.difference(run, off(run, 1 + 9e-7, 0.99 * reach), False, cell, 30) == ""
     assert audit.difference(run, off(run, 1 + 2e-5), False, cell, 30).startswith("loss of step 1 is ")
-    late = {**run.metrics, "step": [step + audit.FIRST for step in run.metrics["step"]]}  # which decides nothing
+    late = {**run.metrics, "step": [step + FIRST for step in run.metrics["step"]]}  # which decides nothing
     late_run = dataclasses.replace(run, metrics=late)
     assert audit.difference(late_run, off(late_run, 1.1), False, None, 1) == ""
     assert "where a further seed ends at" in audit.difference(run, off(run, last=1.01 * reach), False, cell, 30)
@@ -125,7 +122,7 @@ def test_how_far_another_machine_may_be_off(trained):
 
 def test_every_optimiser_has_a_tolerance_for_each_of_the_first_steps():
     assert {*audit.TOLERANCE} == {*typing.get_args(OptimConfig.model_fields["name"].annotation)}
-    assert {len(some) for some in audit.TOLERANCE.values()} == {audit.FIRST}
+    assert {len(some) for some in audit.TOLERANCE.values()} == {FIRST}
 
 
 def test_ends_lie_in_students_interval_for_a_further_draw():
@@ -211,7 +208,7 @@ def test_first_losses_agree_without_kernels_and_tell_a_rate_a_seed_and_a_loop_th
 ):
     model = {"mean_loops": 3, "backprop_loops": "all", "depth": "fixed"}
     model |= {"mlp": "swiglu", "experts": experts, "active_experts": min(2, experts)} if experts > 1 else {}
-    cfg = small_run(model=model, optim={"name": name}, train={"steps": audit.FIRST})
+    cfg = small_run(model=model, optim={"name": name}, train={"steps": FIRST})
     record = train(cfg)
     faults = {
         "rate": cfg.replace(optim=cfg.optim.replace(lr=1.1 * cfg.optim.lr, muon_lr=1.1 * cfg.optim.muon_lr)),
@@ -267,9 +264,7 @@ def test_the_committed_audit_is_told_where_none_was_made_here(tmp_path):
     path.parent.mkdir(parents=True)
     assert audit.told(audit.last(tmp_path, "desk")) == ""
     path.write_text(json.dumps({"audit": said}))
-    assert audit.told(audit.last(tmp_path, "desk")) == (
-        f"Trained anew on Some CPU: 2 of 3 agree on another class of machine,\nby the {audit.FORMER}."
-    )
+    line = audit.told(audit.last(tmp_path, "desk"))
+    assert "2 of 3 agree on another class of machine" in line and audit.FORMER in line
     line = audit.told(said | {"rule": audit.RULE, "on_class": ["a"]})
-    assert ": 1 of 1 agree on the class that recorded them, 1 of 2 agree on another class of machine,\nby the " in line
-    assert audit.RULE in line and audit.FORMER not in line
+    assert "1 of 1 agree on the class that recorded them, 1 of 2 agree on another" in line and audit.RULE in line

@@ -8,6 +8,7 @@ from typing import ClassVar
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from lib.base.errors import InputError
 from lib.base.parameters import Computing
@@ -27,6 +28,14 @@ class X(Computing):
 
 
 VALUES = {"profile": "cpu", "outputs": "outputs", "lrs": [1e-3], "steps": 3, "train": True, "jobs": 0, "max_hours": 0.5}
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    manager, client = start_new_kernel(cwd=ROOT)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture(autouse=True)
@@ -63,13 +72,6 @@ def test_a_bad_parameter_is_one_line_and_changes_nothing(injected, says):
     with one_line(starts=says):
         start(**injected)
     assert os.getcwd() == here
-
-
-def test_names_that_later_cells_make_are_not_parameters():
-    namespace = start()
-    namespace |= {"frame": 3, "steps": 4}  # by later cells, and by the parameters cell, which was changed
-    notebook.start(X, namespace)
-    assert namespace["steps"] == 4
 
 
 PARAMETERS = 'profile: str = "cpu"\noutputs: str = {outputs!r}\nlrs: list[float] = [0.5]\n'

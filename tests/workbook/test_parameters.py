@@ -90,11 +90,7 @@ def test_the_table_of_tokens_is_the_tokenizers_unless_somebody_says_how_large():
     [
         ("smoke", "stepz: 3", "stepz: is not a parameter of x.yaml, did you mean 'steps'?"),
         ("smoke", "profile: smoke\nqqq: 3", "qqq: is not a parameter of x.yaml, use one of profile, outputs, "),
-        (
-            "smoke",
-            "x = print(1); steps: 3",
-            "x = print(1); steps: is not a parameter of x.yaml",
-        ),  # papermill would run it
+        ("smoke", "x = print(1); steps: 3", "x = print(1); steps: is not a parameter"),  # papermill would run it
         ("smoke", "? [1, 2]\n: 3", "profile: "),
         ("smoke", "1: 3", "1: is not a parameter of x.yaml"),
         ("smoke", "", "profile: "),
@@ -200,7 +196,6 @@ def test_what_a_start_filled_in_is_no_edit_at_the_next():
         ({"lrs": "[1e-3, 2]"}, {"lrs": [1e-3, 2.0]}),  # papermill -p lrs '[1e-3, 2]'
         ({"lrs": ["3e-4", "1e-3"]}, {"lrs": [3e-4, 1e-3]}),  # YAML reads 3e-4 as text
         ({"max_hours": "2e-1"}, {"max_hours": 0.2}),
-        ({"max_hours": 2}, {"max_hours": 2.0}),
         ({"steps": "12"}, {"steps": 12}),
         ({"names": "[b, c]"}, {"names": ["b", "c"]}),
         ({"outputs": "123"}, {"outputs": "123"}),
@@ -228,15 +223,9 @@ def test_text_from_papermill_and_yaml_becomes_what_the_class_says(injected, expe
         ({"steps": "[1"}, "steps: input should be a valid integer"),
         ({"lrs": 0.1}, "lrs: input should be a valid list"),
         ({"lrs": ["fast"]}, "lrs.0: input should be a valid number"),
-        ({"lrs": []}, "lrs: [] is empty or names something twice"),
-        ({"lrs": [0.1, 0.1]}, "lrs: [0.1, 0.1] is empty or names something twice"),
-        ({"steps": None}, "steps: input should be a valid integer (got None)"),
         ({"steps": True}, "steps: takes no true or false (got True), give it as int"),
         ({"lrs": "[on]"}, "lrs: takes no true or false (got [True])"),
-        ({"max_hours": float("nan")}, "max_hours: input should be a finite number (got nan)"),
         ({"outputs": 7}, "outputs: input should be text (got 7), papermill's -r"),
-        ({"widths": {}}, "widths: {} is empty"),
-        ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
         ({"widths": {1e9: []}}, "widths: {1000000000.0: []} is empty"),
         ({"widths": {True: [8]}}, "widths: takes no true or false"),
         ({"outputs": "~/x"}, "outputs: '~/x' would be a folder called ~, write the whole path"),

@@ -73,11 +73,6 @@ def test_planning_leaves_the_process_as_it_was(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "" and not list(tmp_path.iterdir())
 
 
-def test_a_plan_can_be_of_other_parameters():
-    one = plans.plan("instability", "smoke", seeds=[5], lrs=[0.5], architectures=["parcae"]).runs
-    assert [(cfg.train.seed, cfg.optim.lr) for cfg in one] == [(5, 0.5)]
-
-
 @pytest.mark.parametrize(
     ("name", "profile", "changes", "says"),
     [
@@ -143,9 +138,8 @@ def test_seeds_that_are_not_whole_are_left_out(planned, outputs):
 
 
 def test_without_a_whole_seed_there_is_nothing_to_draw(outputs):
-    with one_line("no seed is whole; -p train true makes them", "or -p profile cpu", starts="train: "):
-        plans.there(asked(outputs, seeds=[2]))
-    with pytest.raises(NotThere):  # which make does not take for a failure
+    """Which make does not take for a failure."""
+    with pytest.raises(NotThere, match=r"^train: .* no seed is whole; -p train true makes them, .* or -p profile cpu"):
         plans.there(asked(outputs, seeds=[2]))
 
 

@@ -249,12 +249,3 @@ def test_a_limit_is_a_positive_time(minutes, tmp_path):
 def test_a_machine_is_one_of_those_that_share(tmp_path):
     with pytest.raises(InputError, match=r"SHARD: 3/2 is no share of the runs, 2/2 is the last"):
         records.make(["instability"], "smoke", None, 1, (3, 2), tmp_path)
-
-
-def test_the_command_complains_in_one_line_and_an_interrupt_is_none(monkeypatch, capsys):
-    with pytest.raises(SystemExit, match="name: there is no notebook 'nothing'"):
-        records.main(["nothing"], "smoke", "", 1, "")
-    monkeypatch.setattr(records, "make", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(SystemExit) as error:
-        records.main([], "smoke", "8", 0, "1/2")
-    assert error.value.code == 130 and "goes on from its checkpoints" in capsys.readouterr().err
